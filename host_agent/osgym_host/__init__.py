@@ -1,0 +1,1 @@
+"""The per-host service of OSGym."""
