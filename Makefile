@@ -1,0 +1,46 @@
+# `make demo` and `make test` do all set-up on a fresh Debian or Ubuntu machine.
+# YES=1 installs missing system packages without asking.
+
+VENV ?= .venv
+PY := $(VENV)/bin/python
+export VENV
+
+.PHONY: help demo test lint image image-small setup setup-test constraints openapi clean
+
+help:            ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup:           ## system packages and a virtual environment for running
+	@scripts/setup.sh run
+
+setup-test:      ## the same, with what the tests need
+	@scripts/setup.sh test
+
+demo: setup      ## real desktops: bake, serve, run every task, show the result
+	@$(VENV)/bin/osgym demo $(ARGS)
+
+image: setup     ## bake the full golden image
+	@$(VENV)/bin/osgym image build --flavor full
+
+image-small: setup  ## bake the small one
+	@$(VENV)/bin/osgym image build --flavor small
+
+lint: setup-test ## ruff, mypy, import rules
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
+
+test: lint       ## everything on the real thing: lint, bake, unit, contract, integration, end to end
+	@$(VENV)/bin/osgym image build --flavor small
+	@$(VENV)/bin/osgym image build --flavor full
+	@$(PY) -m pytest $(ARGS)
+
+openapi: setup   ## write the committed OpenAPI description anew
+	@$(PY) -m osgym_host.api.openapi > host_agent/openapi.json
+
+constraints: setup-test  ## pin what this environment holds, for development and CI
+	@{ echo '# Versions for development and CI, written by `make constraints`.'; \
+	   $(PY) -m pip freeze --exclude-editable | grep -v ' @ '; } > constraints.tmp && mv constraints.tmp constraints.txt
+
+clean:           ## remove what this tree built (not the images)
+	@rm -rf $(VENV) out build */build */*.egg-info

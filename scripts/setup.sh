@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Brings a fresh Debian or Ubuntu machine to where `make demo` and `make test` work: system packages and
+# a virtual environment. Safe to run again; does nothing when nothing is missing.
+#
+#   scripts/setup.sh run|test      YES=1 installs system packages without asking
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+purpose=${1:-run}
+venv=${VENV:-.venv}
+
+# What the guest agent's native core is built with, what the golden image is baked with, and what maps
+# subordinate ids for ordinary users.
+packages=(
+  python3-venv python3-dev gcc libc6-dev make pkg-config
+  libxcb1-dev libxcb-damage0-dev libxcb-xtest0-dev libxcb-xfixes0-dev libxcb-shm0-dev
+  mmdebstrap debian-archive-keyring uidmap ca-certificates
+)
+if [ "$purpose" = test ]; then
+  # A bare X server and small clients, for tests of the guest agent outside a replica.
+  packages+=(xvfb xterm x11-utils x11-xserver-utils openbox mousepad fonts-dejavu-core dbus dbus-x11)
+fi
+
+die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
+  die "this set-up knows Debian and Ubuntu only; install the equivalents of: ${packages[*]}"
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+  printf 'setup: system packages to install: %s\n' "${missing[*]}"
+  if [ "${YES:-}" != 1 ]; then
+    [ -t 0 ] || die "not a terminal to ask on; run again with YES=1, or install them yourself"
+    read -r -p 'setup: install them now? [y/N] ' answer
+    [[ "$answer" =~ ^[yY] ]] || die "nothing was changed"
+  fi
+  sudo=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || die "neither root nor sudo; as root: apt-get install ${missing[*]}"
+    sudo=(sudo)
+  fi
+  "${sudo[@]}" apt-get update -qq
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+python=${PYTHON:-python3}
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+  die "Python 3.11 or newer is needed; $("$python" --version) found. Name another with PYTHON=..."
+
+[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+# The stamp holds what the environment was made from, so that an unchanged tree costs nothing.
+stamp="$venv/.osgym-$purpose"
+inputs=(pyproject.toml */pyproject.toml guest_agent/setup.py guest_agent/native/* constraints.txt)
+present=()
+for input in "${inputs[@]}"; do [ -f "$input" ] && present+=("$input"); done
+wanted=$(cat "${present[@]}" | sha256sum)
+if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
+  echo "setup: installing the Python packages into $venv"
+  targets=(-e sdk -e guest_agent -e host_agent)
+  [ "$purpose" = test ] && targets+=(-e '.[dev]')
+  "$venv/bin/python" -m pip install -q --disable-pip-version-check -c constraints.txt "${targets[@]}"
+  printf '%s' "$wanted" > "$stamp"
+fi
