@@ -1,0 +1,521 @@
+"""Host API v1: the messages, the error codes and the framing of records. Standard library only.
+
+The one definition that client and host share. JSON objects are frozen dataclasses with ``from_dict``
+and ``to_dict``; frames travel in records (``u32 meta_len, u32 blob_len, meta JSON, blob``).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from osgym_sdk._codec import OMIT, Message, WireFormatError
+
+__all__ = [
+    "LEASE_HEADER",
+    "MAX_BLOB_BYTES",
+    "MAX_META_BYTES",
+    "RECORDS_TYPE",
+    "ActionResult",
+    "BatchStepItem",
+    "BatchStepRequest",
+    "CreateAnswer",
+    "CreateRequest",
+    "Done",
+    "EpisodeCall",
+    "EpisodeState",
+    "ErrorClass",
+    "ErrorCode",
+    "ErrorInfo",
+    "EvaluationAnswer",
+    "FinalRequest",
+    "FrameInfo",
+    "HostCapacity",
+    "HostImage",
+    "HostLoad",
+    "HostState",
+    "ImageFormat",
+    "LostLease",
+    "Message",
+    "Observation",
+    "ObserveOptions",
+    "ObserveRequest",
+    "PreviousFrame",
+    "Record",
+    "RecordDecoder",
+    "RenewAnswer",
+    "RenewRequest",
+    "SettleInfo",
+    "SettleOptions",
+    "SettlePolicy",
+    "SettleReason",
+    "StepAnswer",
+    "StepRequest",
+    "TerminationReason",
+    "WireFormatError",
+    "decode_record",
+    "encode_record",
+]
+
+RECORDS_TYPE = "application/x-osgym-records"
+LEASE_HEADER = "OSGym-Lease"
+MAX_META_BYTES = 4 * 1024 * 1024
+"""A step record's meta is about 1 KB; the bound is for long action lists."""
+MAX_BLOB_BYTES = 64 * 1024 * 1024
+"""An uncompressed 4K frame is 33 MB."""
+
+
+class ErrorCode(StrEnum):
+    """Stable codes of ``{"code", "message", "details"}``. Open: a client must accept others."""
+
+    BAD_REQUEST = "bad_request"  # 400, 422: the body is not what v1 says
+    UNAUTHORIZED = "unauthorized"  # 401: token missing or wrong
+    FORBIDDEN = "forbidden"  # 403: address not allowed
+    NOT_FOUND = "not_found"  # 404: no such path or replica
+    INVALID_ACTION = "invalid_action"  # 400: cannot be parsed, or refused; nothing was done
+    BAD_SEQUENCE = "bad_sequence"  # 409: seq is neither the last nor the next
+    UNKNOWN_EPISODE = "unknown_episode"  # 404: never existed here, or forgotten
+    EPISODE_ENDED = "episode_ended"  # 409: closed, done or out of steps
+    EPISODE_LOST = "episode_lost"  # 410: details.cause says which failure took the replica
+    LEASE_EXPIRED = "lease_expired"  # 410: nobody called within lease_ttl_s
+    LEASE_MISMATCH = "lease_mismatch"  # 403: not the lease of this episode
+    CANCELLED = "cancelled"  # 409: this request_id was cancelled
+    TASK_INVALID = "task_invalid"  # 422: the task file is wrong
+    TASK_UNSUPPORTED = "task_unsupported"  # 422: names a step, getter or metric that is not there
+    SETUP_FAILED = "setup_failed"  # 424: a setup step of the task failed
+    EVALUATOR_ERROR = "evaluator_error"  # 424: the check raised or ran out of time
+    NO_CAPACITY = "no_capacity"  # 503: no replica within wait_s
+    SHUTTING_DOWN = "shutting_down"  # 503: the host takes no new episodes
+    TIMEOUT = "timeout"  # 504: the guest did not answer within the step's deadline
+    INTERNAL = "internal"  # 500: a fault of the host
+
+
+class ErrorClass(StrEnum):
+    """Whose fault a failure is: the policy's, the task file's, or ours."""
+
+    MODEL = "model"
+    TASK = "task"
+    INFRA = "infra"
+
+
+class TerminationReason(StrEnum):
+    """Why an episode ended. Open: a client must accept others."""
+
+    DONE = "done"
+    FAIL = "fail"
+    MAX_STEPS = "max_steps"
+    CLOSED = "closed"
+    POLICY_STOPPED = "policy_stopped"
+    POLICY_ERROR = "policy_error"
+    INVALID_ACTION = "invalid_action"
+    DEADLINE = "deadline"
+    CANCELLED = "cancelled"
+    LEASE_EXPIRED = "lease_expired"
+    REPLICA_LOST = "replica_lost"
+    HOST_LOST = "host_lost"
+    NO_CAPACITY = "no_capacity"
+    TASK_INVALID = "task_invalid"
+    SETUP_FAILED = "setup_failed"
+    EVALUATOR_ERROR = "evaluator_error"
+    INTERNAL = "internal"
+
+
+class Done(StrEnum):
+    """Why a step was the last one."""
+
+    DONE = "done"
+    FAIL = "fail"
+    MAX_STEPS = "max_steps"
+
+
+class SettlePolicy(StrEnum):
+    EXACT = "exact"
+    FAST = "fast"
+    FIXED = "fixed"
+
+
+class SettleReason(StrEnum):
+    QUIET = "quiet"
+    TIMEOUT = "timeout"
+    UNCHANGED = "unchanged"
+    FIXED = "fixed"
+
+
+class ImageFormat(StrEnum):
+    PNG = "png"
+    JPEG = "jpeg"
+    WEBP = "webp"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo(Message):
+    """The body of every error answer."""
+
+    code: str
+    message: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SettleOptions(Message):
+    """How to wait for the screen after the actions; unset fields are the policy's own."""
+
+    policy: SettlePolicy = SettlePolicy.EXACT
+    quiet_ms: float | None = field(default=None, metadata=OMIT)
+    max_ms: float | None = field(default=None, metadata=OMIT)
+    pause_ms: float | None = field(default=None, metadata=OMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class ObserveOptions(Message):
+    """What image to send; ``size`` is ``(width, height)``, ``region`` is ``(x, y, width, height)`` px."""
+
+    format: ImageFormat = ImageFormat.PNG
+    quality: int | None = field(default=None, metadata=OMIT)
+    size: tuple[int, int] | None = field(default=None, metadata=OMIT)
+    region: tuple[int, int, int, int] | None = field(default=None, metadata=OMIT)
+    unless_hash: str | None = field(default=None, metadata=OMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class ActionResult(Message):
+    """What became of one action of a step; actions after a failed one are absent."""
+
+    ok: bool
+    op: str
+    error: ErrorInfo | None = field(default=None, metadata=OMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class SettleInfo(Message):
+    """How the wait ended. ``last_change_ms`` counts from the last action; None: nothing changed."""
+
+    policy: SettlePolicy
+    reason: SettleReason
+    wait_ms: float
+    last_change_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FrameInfo(Message):
+    """The image of an observation: ``width`` × ``height`` as sent, ``screen`` as it is."""
+
+    hash: str
+    format: ImageFormat
+    width: int
+    height: int
+    screen: tuple[int, int]
+    unchanged: bool = False
+    t_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousFrame(Message):
+    """What the watch saw of step ``seq`` after its answer had gone out."""
+
+    seq: int
+    final: bool
+    changed_after_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation(Message):
+    """Meta of a frame, as the guest made it (ARCHITECTURE.md, record meta of a step)."""
+
+    frame: FrameInfo
+    seq: int = 0
+    replayed: bool = False
+    results: tuple[ActionResult, ...] = ()
+    failed_index: int | None = None
+    settle: SettleInfo | None = None
+    previous: PreviousFrame | None = None
+    final: bool | None = field(default=None, metadata=OMIT)
+    timing_ms: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRequest(Message):
+    """``POST /v1/episodes``. Repeating ``request_id`` gives the same episode."""
+
+    request_id: str
+    task: Mapping[str, Any] | None = None
+    wait_s: float = 60.0
+    lease_ttl_s: float = 60.0
+    max_steps: int | None = None
+    observe: ObserveOptions | None = None
+    settle: SettleOptions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateAnswer(Message):
+    """Record meta of ``POST /v1/episodes``."""
+
+    episode_id: str
+    lease: str
+    replica_id: str
+    generation: int
+    screen: tuple[int, int]
+    observation: Observation
+    timing_ms: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRequest(Message):
+    """``POST /v1/episodes/{id}/step``; ``seq`` counts from 1, a repeated one acts no second time."""
+
+    lease: str
+    seq: int
+    actions: tuple[Any, ...]
+    settle: SettleOptions | None = field(default=None, metadata=OMIT)
+    observe: ObserveOptions | None = field(default=None, metadata=OMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStepItem(Message):
+    """One step of ``POST /v1/steps``."""
+
+    episode_id: str
+    lease: str
+    seq: int
+    actions: tuple[Any, ...]
+    settle: SettleOptions | None = field(default=None, metadata=OMIT)
+    observe: ObserveOptions | None = field(default=None, metadata=OMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStepRequest(Message):
+    """``POST /v1/steps``."""
+
+    steps: tuple[BatchStepItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepAnswer(Message):
+    """Record meta of a step. In ``POST /v1/steps``: with ``index``, or ``index`` and ``error`` only."""
+
+    observation: Observation | None = None
+    step: int = 0
+    actions: tuple[Mapping[str, Any], ...] = ()
+    done: Done | None = None
+    timing_ms: Mapping[str, float] = field(default_factory=dict)
+    index: int | None = field(default=None, metadata=OMIT)
+    error: ErrorInfo | None = field(default=None, metadata=OMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeCall(Message):
+    """Body of calls that carry the lease only (evaluate)."""
+
+    lease: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObserveRequest(Message):
+    """``POST /v1/episodes/{id}/observe``."""
+
+    lease: str
+    observe: ObserveOptions | None = field(default=None, metadata=OMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class FinalRequest(Message):
+    """``POST /v1/episodes/{id}/final``."""
+
+    lease: str
+    seq: int
+    timeout_ms: float
+    observe: ObserveOptions | None = field(default=None, metadata=OMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationAnswer(Message):
+    """``reward`` is None whenever the check could not be made; then ``error`` says why."""
+
+    reward: float | None
+    termination_reason: str
+    valid_for_training: bool
+    details: tuple[Any, ...] = ()
+    error: ErrorInfo | None = None
+    error_class: ErrorClass | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RenewRequest(Message):
+    """``POST /v1/leases/renew``."""
+
+    leases: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LostLease(Message):
+    lease: str
+    error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class RenewAnswer(Message):
+    renewed: tuple[str, ...] = ()
+    lost: tuple[LostLease, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostImage(Message):
+    digest: str
+    flavor: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostCapacity(Message):
+    """Replicas by what they do now. ``max_replicas`` is what admission allows in all."""
+
+    max_replicas: int
+    ready: int
+    leased: int
+    starting: int = 0
+    waiting: int = 0
+    """Clients that wait for a replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostLoad(Message):
+    cpu_count: int
+    load1: float
+    ram_total_mib: float
+    ram_available_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class HostState(Message):
+    """``GET /v1/host``."""
+
+    host_id: str
+    version: str
+    runtime: str
+    image: HostImage
+    screen: tuple[int, int]
+    capacity: HostCapacity
+    load: HostLoad
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeState(Message):
+    """``GET /v1/episodes/{id}``."""
+
+    episode_id: str
+    replica_id: str
+    generation: int
+    state: str
+    step: int
+    task_id: str | None = None
+    done: Done | None = None
+    termination_reason: str | None = None
+    error: ErrorInfo | None = None
+
+
+_HEADER = struct.Struct(">II")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One frame on the wire: a JSON object and the bytes of an image (empty: none)."""
+
+    meta: dict[str, Any]
+    blob: bytes = b""
+
+
+def encode_record(meta: Mapping[str, Any], blob: bytes | memoryview = b"") -> bytes:
+    """The bytes of one record.
+
+    Raises:
+        WireFormatError: meta or blob is over the bound that decoders enforce.
+    """
+    encoded = json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    _check_bounds(len(encoded), len(blob))
+    return b"".join((_HEADER.pack(len(encoded), len(blob)), encoded, blob))
+
+
+def decode_record(data: bytes | memoryview) -> Record:
+    """The one record that ``data`` is.
+
+    Raises:
+        WireFormatError: truncated, over the bounds, not JSON, or followed by something else.
+    """
+    view = memoryview(data)
+    if len(view) < _HEADER.size:
+        raise WireFormatError(f"truncated record: {len(view)} bytes")
+    meta_len, blob_len = _HEADER.unpack_from(view)
+    _check_bounds(meta_len, blob_len)
+    end = _HEADER.size + meta_len + blob_len
+    if len(view) != end:
+        raise WireFormatError(f"record of {end} bytes, got {len(view)}")
+    return _record(view[_HEADER.size :], meta_len)
+
+
+class RecordDecoder:
+    """Cuts a stream of bytes into records; memory is bounded by the bounds of one record.
+
+    After an error the decoder is unusable: nothing says where the next record starts.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._failed = False
+
+    def feed(self, data: bytes | memoryview) -> Iterator[Record]:
+        """Takes more bytes and yields the records that are now complete. Exhaust it before the next call.
+
+        Raises:
+            WireFormatError: a length over the bounds, or meta that is not a JSON object.
+        """
+        if self._failed:
+            raise WireFormatError("the stream is broken")
+        self._buffer += data
+        while len(self._buffer) >= _HEADER.size:
+            meta_len, blob_len = _HEADER.unpack_from(self._buffer)
+            end = _HEADER.size + meta_len + blob_len
+            try:
+                _check_bounds(meta_len, blob_len)
+                if len(self._buffer) < end:
+                    return
+                record = _record(bytes(memoryview(self._buffer)[_HEADER.size : end]), meta_len)
+            except WireFormatError:
+                self._failed = True
+                self._buffer.clear()
+                raise
+            del self._buffer[:end]
+            yield record
+
+    def close(self) -> None:
+        """Says that the stream has ended.
+
+        Raises:
+            WireFormatError: it ended in the middle of a record.
+        """
+        if self._buffer:
+            self._failed = True
+            raise WireFormatError(f"the stream ended inside a record, {len(self._buffer)} bytes in")
+
+
+def _check_bounds(meta_len: int, blob_len: int) -> None:
+    if meta_len > MAX_META_BYTES or blob_len > MAX_BLOB_BYTES:
+        raise WireFormatError(f"record too large: {meta_len} bytes of meta, {blob_len} of blob")
+
+
+def _record(body: bytes | memoryview, meta_len: int) -> Record:
+    try:
+        meta = json.loads(bytes(body[:meta_len]), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as exc:
+        raise WireFormatError(f"meta is not JSON: {exc}") from exc
+    if not isinstance(meta, dict):
+        raise WireFormatError("meta is not a JSON object")
+    return Record(meta, bytes(body[meta_len:]))
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
