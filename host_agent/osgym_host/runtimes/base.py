@@ -1,0 +1,387 @@
+"""The contract between the managers of replicas and whatever runs them.
+
+A runtime turns a golden image into running replicas and takes them away again without a trace. It
+knows nothing of episodes, leases or HTTP. All methods are coroutines, are safe to call concurrently
+for different replicas, and keep their promises when they are cancelled: a cancelled `create` leaves
+nothing behind, a cancelled `destroy` goes on in the background until the replica is gone.
+
+`tests/contract/test_runtime_contract.py` is this text in executable form; every runtime passes it.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from osgym_host.errors import OsgymHostError
+
+
+class ImageManifestLike(Protocol):
+    """What a runtime reads of an image's manifest."""
+
+    @property
+    def uid_base(self) -> int:
+        """First host id of the 65,536 that own the files of the root file system."""
+        ...
+
+
+class ImageLike(Protocol):
+    """What a runtime needs of a golden image; `osgym_host.images.store.Image` is one."""
+
+    @property
+    def digest(self) -> str:
+        """Content digest, the image's address."""
+        ...
+
+    @property
+    def rootfs(self) -> Path:
+        """Root file system, read-only by agreement, owned by shifted ids."""
+        ...
+
+    @property
+    def manifest(self) -> ImageManifestLike:
+        """What was recorded when the image was baked."""
+        ...
+
+
+class Egress(enum.StrEnum):
+    """Where a replica may connect to."""
+
+    NONE = "none"
+    ALLOWLIST = "allowlist"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Size of the desktop in pixels."""
+
+    width_px: int = 1920
+    height_px: int = 1080
+
+    def __str__(self) -> str:
+        """Return the size as `1920x1080`."""
+        return f"{self.width_px}x{self.height_px}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSpec:
+    """Everything a runtime is told about one replica. `None` means no cap.
+
+    Attributes:
+        replica_id: Unique among the live replicas of the instance; `[A-Za-z0-9_-]{1,64}`.
+        generation: New for each clone, never reused by an instance.
+        ram_mib: Cap on the memory of all processes and in-memory files together.
+        cpus: Cap on CPU time per second of real time (1.5 = one and a half cores).
+        pids: Cap on processes and threads.
+        token: What the guest agent demands of its callers; `None` where the channel is private.
+        environment: Extra variables for the session (`OSGYM_*` of the runtime win).
+    """
+
+    replica_id: str
+    generation: int
+    image: ImageLike
+    screen: Screen = field(default_factory=Screen)
+    ram_mib: int | None = None
+    cpus: float | None = None
+    pids: int | None = None
+    egress: Egress = Egress.NONE
+    token: str | None = field(default=None, repr=False)
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnixAddress:
+    """The guest agent listens on this unix socket of the host."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class TcpAddress:
+    """The guest agent listens on TCP; only the host may reach it."""
+
+    host: str
+    port: int
+
+
+GuestAddress = UnixAddress | TcpAddress
+
+
+class ExitReason(enum.StrEnum):
+    """Why a replica is dead."""
+
+    DESTROYED = "destroyed"  # destroy() or stop() was called
+    SESSION_ENDED = "session_ended"  # PID 1 (or the VM) ended by itself
+    DISPLAY_LOST = "display_lost"  # the session ended because its X server had died
+    OUT_OF_MEMORY = "out_of_memory"  # its memory cap was reached and the kernel killed in it
+    KILLED = "killed"  # a signal that was not ours
+    RUNTIME_LOST = "runtime_lost"  # the process that supervises replicas died
+
+
+@dataclass(frozen=True, slots=True)
+class ExitInfo:
+    """How a replica ended.
+
+    Attributes:
+        detail: One line for people: exit code, signal, what was seen.
+        log_tail: The last bytes of the console, undecodable bytes replaced. Written by the guest:
+            show it, never interpret it.
+    """
+
+    reason: ExitReason
+    detail: str
+    exit_code: int | None = None
+    signal: int | None = None
+    log_tail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a replica uses now. `None` where the host cannot tell.
+
+    Attributes:
+        pss_mib: Proportional set size of all its processes.
+        charged_mib: What the kernel charges to its memory cap (with page cache), cheaper to read.
+        cpu_s: CPU time since it was created, dead processes included.
+        overlay_mib: What it wrote to disk.
+        processes: Number of its processes.
+    """
+
+    pss_mib: float | None
+    charged_mib: float | None
+    cpu_s: float | None
+    overlay_mib: float | None
+    processes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a runtime can do on this host, so that nothing is silently not enforced.
+
+    Attributes:
+        caps_memory, caps_cpu, caps_pids: The cap of that name is really enforced.
+        egress: Policies that the runtime can carry out.
+        adoption: Replicas survive the host agent and can be adopted by the next one.
+        notes: What is missing and how to get it, one sentence each.
+    """
+
+    runtime: str
+    caps_memory: bool
+    caps_cpu: bool
+    caps_pids: bool
+    egress: frozenset[Egress]
+    adoption: bool
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRecord:
+    """A replica found running that this process did not create."""
+
+    replica_id: str
+    generation: int
+    image_digest: str
+    pid: int
+    guest: GuestAddress
+
+
+@dataclass(frozen=True, slots=True)
+class StartReport:
+    """What `Runtime.start` found and did."""
+
+    adoptable: tuple[ReplicaRecord, ...] = ()
+    reaped_replicas: int = 0
+    reaped_processes: int = 0
+
+
+class RuntimeFault(OsgymHostError):
+    """Base of what a runtime raises."""
+
+    def __init__(self, message: str, *, replica_id: str | None = None, log_tail: str = "") -> None:
+        """Keep the fields beside the message."""
+        super().__init__(message)
+        self.replica_id = replica_id
+        self.log_tail = log_tail
+
+
+class RuntimeUnsupported(RuntimeFault):
+    """This host cannot run this runtime (or this policy); `remedy` says how it could."""
+
+    def __init__(self, message: str, *, remedy: str = "", replica_id: str | None = None) -> None:
+        """Keep the remedy beside the message."""
+        super().__init__(f"{message} {remedy}".strip(), replica_id=replica_id)
+        self.remedy = remedy
+
+
+class RuntimeNotRunning(RuntimeFault):
+    """`start` was not called, `stop` was, or the runtime's supervisor is dead."""
+
+
+class ReplicaCreateFailed(RuntimeFault):
+    """The replica could not be started; nothing of it is left. `step` is where it failed."""
+
+    def __init__(
+        self, message: str, *, step: str, replica_id: str | None = None, log_tail: str = ""
+    ) -> None:
+        """Keep the failed step beside the message."""
+        super().__init__(message, replica_id=replica_id, log_tail=log_tail)
+        self.step = step
+
+
+class ReplicaExists(RuntimeFault):
+    """A live replica has this id already."""
+
+
+class ReplicaNotFound(RuntimeFault):
+    """No such replica, or another generation of it."""
+
+
+class ReplicaDestroyFailed(RuntimeFault):
+    """Something of the replica is left (a process that cannot die, files that cannot go)."""
+
+
+class DataDirBusy(RuntimeFault):
+    """Another live host agent uses this instance's directory."""
+
+
+class Replica(ABC):
+    """One running desktop, as the runtime that made it knows it. Identity never changes."""
+
+    @property
+    @abstractmethod
+    def replica_id(self) -> str:
+        """Id given in the spec."""
+
+    @property
+    @abstractmethod
+    def generation(self) -> int:
+        """Generation given in the spec."""
+
+    @property
+    @abstractmethod
+    def spec(self) -> ReplicaSpec:
+        """What it was created from."""
+
+    @property
+    @abstractmethod
+    def guest(self) -> GuestAddress:
+        """Where its guest agent listens; already bound, the guest cannot redirect it."""
+
+    @property
+    @abstractmethod
+    def pid(self) -> int:
+        """Host PID of its first process."""
+
+    @property
+    @abstractmethod
+    def exit_info(self) -> ExitInfo | None:
+        """How it ended, `None` while it lives. Set before `wait_dead` returns."""
+
+    @abstractmethod
+    async def wait_dead(self) -> ExitInfo:
+        """Wait, without a deadline, until no process of the replica is left.
+
+        Any number of tasks may wait; each gets the same answer; after death it returns at once.
+        Its files are still there until `Runtime.destroy`.
+        """
+
+    @abstractmethod
+    def console_tail(self, max_bytes: int = 8192) -> str:
+        """Return the last bytes of the console log (hostile text), `""` when there is none."""
+
+
+class Runtime(ABC):
+    """Makes replicas of one kind on this host."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """`local`, `docker` or `qemu`."""
+
+    @abstractmethod
+    def capabilities(self) -> Capabilities:
+        """Say what this runtime can enforce here. Valid after `start`."""
+
+    @abstractmethod
+    async def start(self) -> StartReport:
+        """Take the instance's directory and clear what a killed predecessor left.
+
+        Idempotent: a second call on a started runtime changes nothing and returns an empty report.
+        Afterwards no process, mount, cgroup or file of a former replica is left, except replicas
+        named in `StartReport.adoptable`, which `adopt` or `reap` must settle.
+
+        Raises:
+            RuntimeUnsupported: The host lacks something; the message says what to do.
+            DataDirBusy: Another live host agent holds the directory; nothing was touched.
+            RuntimeFault: Leftovers could not be removed.
+        """
+
+    @abstractmethod
+    async def create(self, spec: ReplicaSpec) -> Replica:
+        """Start a fresh clone and return as soon as its first process runs.
+
+        Connections to `Replica.guest` are accepted from now on; whether the desktop is drawn is
+        the guest's to say (`GuestClient.ready`). A death after the return shows in `wait_dead`.
+
+        Raises:
+            ReplicaExists: The id is in use.
+            ReplicaCreateFailed: It could not be started; nothing of it is left.
+            RuntimeUnsupported: The spec asks for what this runtime cannot do (egress, screen).
+            RuntimeNotRunning: Before `start`, after `stop`, or the supervisor is dead.
+            ValueError: The spec is malformed.
+        """
+
+    @abstractmethod
+    async def destroy(self, replica: Replica) -> None:
+        """Kill every process of the replica and remove all it left: files, cgroups, sockets.
+
+        Idempotent, also on a replica that died by itself and after `stop`. The id may be used
+        again as soon as this returns.
+
+        Raises:
+            ReplicaDestroyFailed: Something is left; calling again tries again.
+        """
+
+    @abstractmethod
+    async def usage(self, replica: Replica) -> Usage:
+        """Measure what the replica uses. A dead replica uses nothing (zeros).
+
+        Raises:
+            ReplicaNotFound: It was destroyed.
+        """
+
+    @abstractmethod
+    def replicas(self) -> Sequence[Replica]:
+        """Return the replicas created or adopted by this object and not yet destroyed."""
+
+    @abstractmethod
+    async def adopt(self, record: ReplicaRecord) -> Replica:
+        """Take over a replica of a former host agent.
+
+        Raises:
+            ReplicaNotFound: It is gone, or not adoptable.
+            RuntimeUnsupported: This runtime does not keep replicas (`Capabilities.adoption`).
+        """
+
+    @abstractmethod
+    async def reap(self, record: ReplicaRecord) -> None:
+        """Destroy a replica of a former host agent. Idempotent.
+
+        Raises:
+            ReplicaDestroyFailed: Something is left.
+        """
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Destroy every replica and let go of the host. Idempotent.
+
+        Afterwards nothing of this instance is left but its (empty) directory.
+
+        Raises:
+            ReplicaDestroyFailed: Something is left; all else was removed.
+        """
