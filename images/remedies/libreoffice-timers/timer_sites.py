@@ -1,0 +1,245 @@
+"""Find the places in LibreOffice's libraries that hold its late repaint.
+
+`SfxBindings` refreshes tool bars and status bar 300 ms after a change (`TIMEOUT_FIRST` in
+`sfx2/source/control/bindings.cxx`), and puts it off again while the last input is younger than
+200 ms (`MAX_INPUT_DELAY`). The compiler turned that into six `mov esi, 300` before calls of
+`Timer::SetTimeout` and one `cmp rax, 199; ja` after a call of `Application::GetLastInputInterval`.
+They are found by their bytes and by where the calls beside them go, so the offsets need not be known:
+any build where exactly these seven are found can be patched, and no other is.
+
+Writer has one more: `SwView` waits 120 ms before it follows the cursor into another shell.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+SET_TIMEOUT = "_ZN5Timer10SetTimeoutEm"
+LAST_INPUT = "_ZN11Application20GetLastInputIntervalEv"
+BINDINGS_PREFIX = "_ZN11SfxBindings"
+
+BINDINGS_DELAY_MS = 300
+BINDINGS_SITES = 6
+INPUT_DELAY_MS = 200
+WRITER_DELAY_MS = 120
+
+# The functions of SfxBindings lie together; the one that checks the input has no exported name.
+NEIGHBOURHOOD_BYTES = 0x10000
+
+_EM_X86_64 = 62
+_SHT_RELA, _SHT_NOTE, _SHT_DYNSYM = 4, 7, 11
+_SHF_EXECINSTR = 4
+_R_X86_64_JUMP_SLOT = 7
+_R_X86_64_GLOB_DAT = 6
+_NT_GNU_BUILD_ID = 3
+
+
+class NotApplicableError(Exception):
+    """The library is not one that this remedy understands; it is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One section: where it lies in the file and in memory."""
+
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A defined dynamic symbol."""
+
+    name: str
+    address: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSites:
+    """What is patched in the core library; all offsets are from its load address."""
+
+    build_id: str
+    delay_offsets: tuple[int, ...]
+    input_check_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSite:
+    """The call in Writer's library whose timeout is shortened: the address it returns to."""
+
+    build_id: str
+    return_offset: int
+
+
+class SharedLibrary:
+    """As much of an x86-64 ELF shared library as the search needs.
+
+    Raises:
+        NotApplicableError: no 64-bit little-endian ELF for x86-64.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.data = path.read_bytes()
+        self.path = path
+        if self.data[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", self.data, 18)[0] != _EM_X86_64:
+            raise NotApplicableError(f"{path.name} is not an x86-64 library")
+        self.sections = list(self._read_sections())
+        self._names, self.symbols = self._read_symbols()
+
+    def _read_sections(self) -> Iterator[Section]:
+        (table,) = struct.unpack_from("<Q", self.data, 40)
+        entry_size, count = struct.unpack_from("<HH", self.data, 58)
+        for index in range(count):
+            _, kind, flags, address, offset, size, link = struct.unpack_from(
+                "<IIQQQQI", self.data, table + index * entry_size
+            )
+            yield Section(kind, flags, address, offset, size, link)
+
+    def _read_symbols(self) -> tuple[list[str], dict[str, Symbol]]:
+        names: list[str] = []
+        symbols: dict[str, Symbol] = {}
+        for section in self.sections:
+            if section.kind != _SHT_DYNSYM:
+                continue
+            strings = self.sections[section.link].offset
+            for at in range(section.offset, section.offset + section.size, 24):
+                name_at, _, _, section_index, address, size = struct.unpack_from("<IBBHQQ", self.data, at)
+                end = self.data.index(b"\0", strings + name_at)
+                name = self.data[strings + name_at : end].decode("ascii", "replace")
+                names.append(name)
+                if section_index and name:
+                    symbols[name] = Symbol(name, address, size)
+        return names, symbols
+
+    @property
+    def build_id(self) -> str:
+        """The GNU build id as hex.
+
+        Raises:
+            NotApplicableError: the library carries none, so it could not be told from another.
+        """
+        for section in self.sections:
+            if section.kind != _SHT_NOTE:
+                continue
+            name_size, size, kind = struct.unpack_from("<III", self.data, section.offset)
+            if kind == _NT_GNU_BUILD_ID and name_size == 4:
+                start = section.offset + 16
+                return self.data[start : start + size].hex()
+        raise NotApplicableError(f"{self.path.name} has no build id")
+
+    def code(self) -> Iterator[tuple[int, bytes]]:
+        """Every executable section as (address, bytes)."""
+        for section in self.sections:
+            if section.flags & _SHF_EXECINSTR and section.size:
+                yield section.address, self.data[section.offset : section.offset + section.size]
+
+    def entries_of(self, name: str) -> frozenset[int]:
+        """Every address that a call of `name` may go to: the function itself and its PLT stubs."""
+        found = set()
+        if name in self.symbols:
+            found.add(self.symbols[name].address)
+        slots = set()
+        for section in self.sections:
+            if section.kind != _SHT_RELA:
+                continue
+            for at in range(section.offset, section.offset + section.size, 24):
+                slot, info = struct.unpack_from("<QQ", self.data, at)
+                if info & 0xFFFFFFFF not in (_R_X86_64_JUMP_SLOT, _R_X86_64_GLOB_DAT):
+                    continue
+                if self._names[info >> 32] == name:
+                    slots.add(slot)
+        if slots:
+            found |= set(self._stubs(frozenset(slots)))
+        return frozenset(found)
+
+    def _stubs(self, slots: frozenset[int]) -> Iterator[int]:
+        """PLT stubs that jump through one of `slots`: `jmp *slot(%rip)`, with or without `endbr64`/`bnd`."""
+        for base, code in self.code():
+            for match in re.finditer(rb"(\xf3\x0f\x1e\xfa)?\xf2?\xff\x25(....)", code, re.DOTALL):
+                (distance,) = struct.unpack("<i", match.group(2))
+                if base + match.end() + distance in slots:
+                    yield base + match.start()
+
+
+def _call_target(base: int, code: bytes, at: int) -> int:
+    """The target of the `call rel32` whose opcode stands at `at`."""
+    distance: int = struct.unpack_from("<i", code, at + 1)[0]
+    return base + at + 5 + distance
+
+
+# An optional `mov rdi, r64` between the argument and the call.
+_MOVE_THIS = rb"(?:[\x48-\x4f]\x89[\xc0-\xff])?"
+
+
+def timeout_calls(library: SharedLibrary, delay_ms: int) -> Iterator[tuple[int, int]]:
+    """Each `mov esi, delay_ms` right before a call of `Timer::SetTimeout`.
+
+    Yields:
+        (address of the `mov`, address after the call).
+    """
+    targets = library.entries_of(SET_TIMEOUT)
+    pattern = re.compile(rb"\xbe" + re.escape(struct.pack("<I", delay_ms)) + _MOVE_THIS + rb"\xe8", re.DOTALL)
+    for base, code in library.code():
+        for match in pattern.finditer(code):
+            call = match.end() - 1
+            if call + 5 <= len(code) and _call_target(base, code, call) in targets:
+                yield base + match.start(), base + call + 5
+
+
+def _input_checks(library: SharedLibrary) -> Iterator[int]:
+    """Each `cmp rax, 199; ja` that follows a call of `GetLastInputInterval` within 16 bytes."""
+    targets = library.entries_of(LAST_INPUT)
+    pattern = re.compile(
+        rb"\x48\x3d" + re.escape(struct.pack("<I", INPUT_DELAY_MS - 1)) + rb"\x77", re.DOTALL
+    )
+    for base, code in library.code():
+        for match in pattern.finditer(code):
+            before = range(max(match.start() - 16, 0), match.start() - 4)
+            if any(code[at] == 0xE8 and _call_target(base, code, at) in targets for at in before):
+                yield base + match.start()
+
+
+def find_core_sites(library: SharedLibrary) -> CoreSites:
+    """Find the seven sites in LibreOffice's core library.
+
+    Raises:
+        NotApplicableError: not exactly six delays and one check were found; the message says how many.
+    """
+    functions = [s for s in library.symbols.values() if s.name.startswith(BINDINGS_PREFIX) and s.size]
+    if not functions:
+        raise NotApplicableError(f"{library.path.name} has no SfxBindings")
+    delays = tuple(
+        site
+        for site, _ in timeout_calls(library, BINDINGS_DELAY_MS)
+        if any(f.address <= site < f.address + f.size for f in functions)
+    )
+    low = min(f.address for f in functions) - NEIGHBOURHOOD_BYTES
+    high = max(f.address + f.size for f in functions) + NEIGHBOURHOOD_BYTES
+    checks = [site for site in _input_checks(library) if low <= site < high]
+    if len(delays) != BINDINGS_SITES or len(checks) != 1:
+        raise NotApplicableError(
+            f"{library.path.name}: found {len(delays)} delays and {len(checks)} input checks, "
+            f"not {BINDINGS_SITES} and 1"
+        )
+    return CoreSites(library.build_id, delays, checks[0])
+
+
+def find_writer_site(library: SharedLibrary) -> WriterSite:
+    """Find the one call in Writer's library that sets its cursor timer.
+
+    Raises:
+        NotApplicableError: not exactly one such call was found.
+    """
+    calls = list(timeout_calls(library, WRITER_DELAY_MS))
+    if len(calls) != 1:
+        raise NotApplicableError(f"{library.path.name}: found {len(calls)} cursor timers, not 1")
+    return WriterSite(library.build_id, calls[0][1])

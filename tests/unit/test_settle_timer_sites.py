@@ -1,0 +1,144 @@
+"""The search for LibreOffice's timers finds exactly the sites it should, and refuses all else."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+REMEDY = Path(__file__).resolve().parents[2] / "images/remedies/libreoffice-timers"
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+
+
+@pytest.fixture(scope="module")
+def sites() -> ModuleType:
+    """The search, imported from the remedy's folder."""
+    spec = importlib.util.spec_from_file_location("timer_sites", REMEDY / "timer_sites.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["timer_sites"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def compile_library(folder: Path, source: str, *flags: str) -> Path:
+    """Compile assembly-exact stand-ins for the functions whose names the search looks for."""
+    path, library = folder / "lib.c", folder / "lib.so"
+    path.write_text(source)
+    subprocess.run(
+        ["cc", "-O2", "-shared", "-fPIC", "-Wl,--build-id=sha1", *flags, "-o", library, path], check=True
+    )
+    return library
+
+
+CALLEES = """
+__attribute__((noinline)) void _ZN5Timer10SetTimeoutEm(void *t, unsigned long ms)
+{ *(volatile long *)t = ms; }
+__attribute__((noinline)) void other(void *t, unsigned long ms) { *(volatile long *)t = ms + 1; }
+__attribute__((noinline)) unsigned long _ZN11Application20GetLastInputIntervalEv(void)
+{ static volatile long x; return x; }
+"""
+
+SETTER = """
+void {name}(void *t) {{ asm volatile("mov ${delay}, %%esi; {move} call {callee}"
+  :: "D"(t) : "rsi", "rax", "rcx", "rdx", "r8", "r9", "r10", "r11", "memory"); }}
+"""
+
+CHECK = """
+long next_job(void) { long r; asm volatile("call _ZN11Application20GetLastInputIntervalEv; test %%rbx, %%rbx;"
+  "cmp $199, %%rax; ja 1f; xor %%eax, %%eax; 1:"
+  : "=a"(r) :: "rcx", "rdx", "rsi", "rdi", "memory"); return r; }
+"""
+
+
+def setter(name: str, delay_ms: int = 300, callee: str = "_ZN5Timer10SetTimeoutEm", move: str = "") -> str:
+    """C source of a function that sets a timer the way the compiler writes it."""
+    return SETTER.format(name=name, delay=delay_ms, callee=callee, move=move)
+
+
+def bindings(count: int, *, last_delay_ms: int = 300) -> str:
+    """`count` functions of SfxBindings that set the timer; the last one with its own delay."""
+    moves = ["", "mov %%rdi, %%rdi;"]
+    return "".join(
+        setter(f"_ZN11SfxBindings{i}Ev", last_delay_ms if i == count - 1 else 300, move=moves[i % 2])
+        for i in range(count)
+    )
+
+
+@pytest.mark.parametrize("flags", [("-Wl,-Bsymbolic",), ()], ids=["direct calls", "calls through the PLT"])
+def test_finds_six_delays_and_one_check(sites: ModuleType, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """Six delays and one check are found at the bytes that the patch expects."""
+    library = sites.SharedLibrary(compile_library(tmp_path, CALLEES + bindings(6) + CHECK, *flags))
+    found = sites.find_core_sites(library)
+    assert len(found.delay_offsets) == 6
+    assert len(found.build_id) == 40
+    code = dict(library.code())
+    for offset in found.delay_offsets:
+        assert read(code, offset, 5) == bytes.fromhex("be2c010000")
+    assert read(code, found.input_check_offset, 7)[:2] == bytes.fromhex("483d")
+
+
+def read(code: dict[int, bytes], address: int, count: int) -> bytes:
+    """Bytes at a virtual address."""
+    for base, data in code.items():
+        if base <= address < base + len(data):
+            return data[address - base : address - base + count]
+    raise AssertionError(hex(address))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        bindings(5) + CHECK,
+        bindings(7) + CHECK,
+        bindings(6, last_delay_ms=301) + CHECK,
+        bindings(6),
+        bindings(6) + CHECK + CHECK.replace("next_job", "second_job"),
+        bindings(5) + setter("_ZN11SfxBindings6otherEv", callee="other") + CHECK,
+        bindings(5) + setter("somebody_else") + CHECK,
+        CHECK,
+    ],
+    ids=[
+        "five",
+        "seven",
+        "another delay",
+        "no check",
+        "two checks",
+        "another callee",
+        "outside",
+        "no bindings",
+    ],
+)
+def test_refuses_what_it_does_not_know(sites: ModuleType, tmp_path: Path, source: str) -> None:
+    """Anything but exactly six and one is refused, so no other build is ever patched."""
+    library = sites.SharedLibrary(compile_library(tmp_path, CALLEES + source, "-Wl,-Bsymbolic"))
+    with pytest.raises(sites.NotApplicableError):
+        sites.find_core_sites(library)
+
+
+def test_writer_timer_is_known_by_its_return_address(sites: ModuleType, tmp_path: Path) -> None:
+    """The one 120 ms timer is found by the address its call returns to; two are refused."""
+    one = sites.SharedLibrary(compile_library(tmp_path, CALLEES + setter("view", 120), "-Wl,-Bsymbolic"))
+    site = sites.find_writer_site(one)
+    view = one.symbols["view"]
+    assert view.address < site.return_offset <= view.address + view.size
+    two = sites.SharedLibrary(
+        compile_library(tmp_path, CALLEES + setter("a", 120) + setter("b", 120), "-Wl,-Bsymbolic")
+    )
+    with pytest.raises(sites.NotApplicableError):
+        sites.find_writer_site(two)
+
+
+def test_not_a_library(sites: ModuleType, tmp_path: Path) -> None:
+    """A file that is no x86-64 ELF is refused with its name."""
+    path = tmp_path / "text.so"
+    path.write_text("nothing")
+    with pytest.raises(sites.NotApplicableError, match=r"text\.so"):
+        sites.SharedLibrary(path)
