@@ -57,6 +57,10 @@ class GuestProtocolError(GuestError):
     """The guest's answer is malformed or larger than allowed; the connection was closed."""
 
 
+class GuestAnswerTooLarge(GuestProtocolError):
+    """The guest's answer is larger than the caller takes; the connection was closed."""
+
+
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
     """One answer, read completely. Header names are in lower case."""
@@ -157,7 +161,7 @@ class _Connection:
         body, self._buffer = self._buffer, bytearray()
         while True:
             if len(body) > max_body:
-                raise GuestProtocolError(f"the body is larger than {max_body} bytes")
+                raise GuestAnswerTooLarge(f"the body is larger than {max_body} bytes")
             data = await self._loop.sock_recv(self.sock, RECV_BYTES)
             if not data:
                 return body
@@ -175,7 +179,7 @@ class _Connection:
                     raise GuestProtocolError("unexpected trailers")
                 return body
             if len(body) + size > max_body:
-                raise GuestProtocolError(f"the body is larger than {max_body} bytes")
+                raise GuestAnswerTooLarge(f"the body is larger than {max_body} bytes")
             body += await self._read_exactly(size)
             if await self._read_exactly(2) != b"\r\n":
                 raise GuestProtocolError("a chunk does not end where it said")
@@ -328,7 +332,7 @@ def content_length(text: str, max_body: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 15):
         raise GuestProtocolError(f"malformed content length: {text[:40]!r}")
     if int(text) > max_body:
-        raise GuestProtocolError(f"the body is larger than {max_body} bytes ({text})")
+        raise GuestAnswerTooLarge(f"the body is larger than {max_body} bytes ({text})")
     return int(text)
 
 
