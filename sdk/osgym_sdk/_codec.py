@@ -11,7 +11,6 @@ import enum
 import types
 import typing
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T", bound="Message")
@@ -38,13 +37,13 @@ class Message:
         Raises:
             WireFormatError: a field is missing or of the wrong type.
         """
-        result: T = _message(cls)(data, cls.__name__)
+        result: T = _converter_of(cls)(data, cls.__name__)
         return result
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of this message; fields that are unset are left out."""
         out: dict[str, Any] = {}
-        for name, omit_none in _field_names(type(self)):
+        for name, omit_none in _names_of(type(self)):
             value = getattr(self, name)
             if value is None and omit_none:
                 continue
@@ -64,14 +63,26 @@ def _plain(value: Any) -> Any:
     return value
 
 
-@cache
-def _field_names(cls: Any) -> tuple[tuple[str, bool], ...]:
-    fields = dataclasses.fields(cls)
-    return tuple((f.name, bool(f.metadata.get("omit_none"))) for f in fields)
+_NAMES: dict[type[Message], tuple[tuple[str, bool], ...]] = {}
+_CONVERTERS: dict[type[Message], Converter] = {}
 
 
-@cache
-def _message(cls: Any) -> Converter:
+def _names_of(cls: type[Message]) -> tuple[tuple[str, bool], ...]:
+    names = _NAMES.get(cls)
+    if names is None:
+        fields = dataclasses.fields(typing.cast(Any, cls))
+        names = _NAMES[cls] = tuple((f.name, bool(f.metadata.get("omit_none"))) for f in fields)
+    return names
+
+
+def _converter_of(cls: type[Message]) -> Converter:
+    converter = _CONVERTERS.get(cls)
+    if converter is None:
+        converter = _CONVERTERS[cls] = _message_converter(cls)
+    return converter
+
+
+def _message_converter(cls: Any) -> Converter:
     hints = typing.get_type_hints(cls)
     plan: list[tuple[str, bool, Converter]] = []
     for field in dataclasses.fields(cls):
@@ -105,7 +116,7 @@ def _converter(hint: Any) -> Converter:
         return _mapping(_converter(args[1]))
     if isinstance(hint, type):
         if issubclass(hint, Message):
-            return _message(hint)
+            return _converter_of(hint)
         if issubclass(hint, enum.Enum):
             return _enum(hint)
         if hint is float:

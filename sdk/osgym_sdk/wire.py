@@ -412,6 +412,8 @@ class EpisodeState(Message):
     generation: int
     state: str
     step: int
+    last_seq: int = 0
+    """The last sequence number that the host accepted, answered or not."""
     task_id: str | None = None
     done: Done | None = None
     termination_reason: str | None = None
