@@ -1,0 +1,193 @@
+"""OSGym's action strings: `click(x,y)`, `type(text)`, …, several joined by ` & `.
+
+Also the wrapped form `<|think_start|>…<|think_end|><|action_start|>…<|action_end|>`.
+
+The text of `type(...)` is raw: no quoting, no escapes, anything may stand in it. Where it ends is
+decided so that the whole string makes sense: it ends at the first `)` after which the string is over
+or goes on with ` & ` and valid calls. (A text that would be cut by this rule can be sent as a
+dictionary or as an internal action.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from typing import Any
+
+from osgym_host.actions.errors import BadAction
+
+MAX_CHARS = 100_000
+MAX_CALLS = 256
+WAIT_MS = 2000
+"""OSGym's fixed pause of a step: what `wait()` means there."""
+
+Action = dict[str, Any]
+
+_CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\(", re.ASCII)
+_ARGS = re.compile(r"[^)]*\)")
+_JOIN = re.compile(r"\s*&")
+_INT = re.compile(r"[+-]?\d{1,9}", re.ASCII)
+_THINK = re.compile(r"\s*<\|think_start\|>.*?<\|think_end\|>", re.DOTALL)
+_WRAPPED = re.compile(r"\s*<\|action_start\|>(.*)<\|action_end\|>\s*", re.DOTALL)
+
+
+def parse_string(text: str) -> list[Action]:
+    """Returns the internal actions of an OSGym action string; never empty.
+
+    Raises:
+        BadAction: It is not one; says what is wrong.
+    """
+    if len(text) > MAX_CHARS:
+        raise BadAction(text, f"it has {len(text)} characters; at most {MAX_CHARS} are taken")
+    body = _unwrap(text)
+    if not body.strip():
+        raise BadAction(text, "it is empty")
+    calls = _split(body, text)
+    if len(calls) > MAX_CALLS:
+        raise BadAction(text, f"it has {len(calls)} calls; at most {MAX_CALLS} are taken")
+    actions: list[Action] = []
+    for name, args in calls:
+        actions.extend(_call(name, args, text))
+    return actions
+
+
+def _unwrap(text: str) -> str:
+    if not text.lstrip().startswith("<|"):
+        return text
+    think = _THINK.match(text)
+    rest = text[think.end() :] if think else text
+    wrapped = _WRAPPED.fullmatch(rest)
+    if wrapped is None:
+        raise BadAction(text, "the wrapped form needs <|action_start|>…<|action_end|> and nothing after it")
+    return wrapped.group(1)
+
+
+def _split(body: str, text: str) -> list[tuple[str, str]]:
+    """Cuts `body` into (name, raw arguments)."""
+    joins = _valid_joins(body)
+    calls: list[tuple[str, str]] = []
+    at = 0
+    while True:
+        opened = _CALL.match(body, at)
+        if opened is None:
+            raise BadAction(text, f"expected name(...) at {body[at : at + 30]!r}")
+        name, start = opened.group(1), opened.end()
+        if name not in _NAMES:
+            raise BadAction(text, f"there is no action {name!r}; there are {', '.join(sorted(_NAMES))}")
+        end = _close(body, name, start, joins)
+        if end is None:
+            raise BadAction(text, f"{name}(...) is not closed")
+        calls.append((name, body[start:end]))
+        if _is_blank(body, end + 1):
+            return calls
+        joined = _JOIN.match(body, end + 1)
+        if joined is None:
+            raise BadAction(text, f"expected the end or ' & ' at {body[end + 1 : end + 31]!r}")
+        at = joined.end()
+
+
+def _is_blank(body: str, at: int) -> bool:
+    return not body[at : at + 1] or (body[at].isspace() and not body[at:].strip())
+
+
+def _close(body: str, name: str, start: int, joins: Set[int]) -> int | None:
+    """Returns where the `)` of the call stands whose arguments start at `start`."""
+    end = body.find(")", start)
+    if name != "type":
+        return None if end == -1 else end
+    last = end
+    while end != -1:
+        if _goes_on(body, end + 1, joins):
+            return end
+        last = end
+        end = body.find(")", end + 1)
+    return last if last != -1 else None
+
+
+def _goes_on(body: str, at: int, joins: Set[int]) -> bool:
+    """Whether from `at` there is nothing more, or a join that makes sense to the end."""
+    if body[at : at + 1] not in ("", "&") and not body[at].isspace():
+        return False
+    joined = _JOIN.match(body, at)
+    if joined is not None:
+        return joined.end() - 1 in joins
+    return _is_blank(body, at)
+
+
+def _valid_joins(body: str) -> Set[int]:
+    """Returns the positions of each `&` after which the rest of `body` is calls to its end.
+
+    Worked out from the right: a typed text can always reach to the last `)`, any other call ends at
+    its first one.
+    """
+    stripped = body.rstrip()
+    last_close = len(stripped) - 1 if stripped.endswith(")") else -1
+    valid: set[int] = set()
+    at = body.rfind("&")
+    while at != -1:
+        opened = _CALL.match(body, at + 1)
+        if opened is not None and opened.group(1) in _NAMES and opened.end() <= last_close:
+            args = _ARGS.match(body, opened.end())
+            if opened.group(1) == "type" or (args and _goes_on(body, args.end(), valid)):
+                valid.add(at)
+        at = body.rfind("&", 0, at)
+    return frozenset(valid)
+
+
+def _call(name: str, args: str, text: str) -> list[Action]:
+    if name == "type":
+        return [{"op": "type", "text": args}]
+    parts = [part.strip() for part in args.split(",")] if args.strip() else []
+    match name:
+        case "click":
+            return [_click(text, name, parts)]
+        case "left_double":
+            return [_click(text, name, parts, count=2)]
+        case "right_single":
+            return [_click(text, name, parts, button="right")]
+        case "move":
+            x, y = _ints(text, name, parts, 2)
+            return [{"op": "move", "x": x, "y": y}]
+        case "drag":
+            x1, y1, x2, y2 = _ints(text, name, parts, 4)
+            return [{"op": "drag", "path": [[x1, y1], [x2, y2]]}]
+        case "scroll":
+            x, y, up = _ints(text, name, parts, 3)
+            return [{"op": "scroll", "x": x, "y": y, "dy": -up}]
+        case "press":
+            return [{"op": "key", "keys": _keys(text, name, parts, 1)}]
+        case "hotkey":
+            return [{"op": "key", "keys": _keys(text, name, parts, 8)}]
+    if parts:
+        raise BadAction(text, f"{name}() takes no arguments")
+    return [dict(_NO_ARGS[name])]
+
+
+_NO_ARGS: dict[str, Action] = {
+    "wait": {"op": "wait", "duration_ms": WAIT_MS},
+    "call_user": {"op": "fail"},
+    "finish": {"op": "done"},
+}
+_NAMES = frozenset(
+    ("click", "left_double", "right_single", "move", "drag", "scroll", "type", "press", "hotkey")
+) | frozenset(_NO_ARGS)
+
+
+def _click(text: str, name: str, parts: list[str], **more: Any) -> Action:
+    x, y = _ints(text, name, parts, 2)
+    return {"op": "click", "x": x, "y": y, **more}
+
+
+def _ints(text: str, name: str, parts: list[str], count: int) -> list[int]:
+    if len(parts) != count:
+        raise BadAction(text, f"{name}(...) takes {count} whole numbers, got {len(parts)} arguments")
+    for part in parts:
+        if _INT.fullmatch(part) is None:
+            raise BadAction(text, f"{name}(...) takes whole numbers of pixels, got {part[:30]!r}")
+    return [int(part) for part in parts]
+
+
+def _keys(text: str, name: str, parts: list[str], most: int) -> list[str]:
+    if not 1 <= len(parts) <= most or not all(parts):
+        raise BadAction(text, f"{name}(...) takes {'one key' if most == 1 else 'keys joined by commas'}")
+    return parts

@@ -1,0 +1,108 @@
+"""How many replicas this host has room for: RAM, CPU and disk, by measurement where there is one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+MIN_SAMPLES = 3
+"""Below this many measured replicas the cap is the estimate."""
+
+
+class Limit(StrEnum):
+    """What keeps the host from more replicas."""
+
+    NONE = "none"
+    MAX_REPLICAS = "max_replicas"
+    RAM = "ram"
+    CPU = "cpu"
+    DISK = "disk"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What the operator allows.
+
+    Attributes:
+        max_replicas: Hard bound on replicas that exist at once.
+        ram_reserve_mib: Memory that is left to the rest of the host.
+        ram_cap_mib: What one replica may use at most; the estimate before there is a measurement.
+        cpu_per_replica: Share of a core that one replica is counted with.
+        disk_reserve_mib: Disk that is left free.
+        disk_per_replica_mib: What a new overlay is counted with.
+    """
+
+    max_replicas: int
+    ram_reserve_mib: int = 1024
+    ram_cap_mib: int = 2048
+    cpu_per_replica: float = 0.02
+    disk_reserve_mib: int = 2048
+    disk_per_replica_mib: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the host has, as read a moment ago.
+
+    Attributes:
+        ram_available_mib: What can still be used without swapping (MemAvailable).
+        cores: CPU cores this service may use.
+        disk_free_mib: Free space where overlays are written.
+        peaks_mib: Highest PSS seen of each replica that was measured, recent retired ones too.
+        now_mib: PSS, as last measured, of the replicas that exist.
+        pending: Replicas that were started but are not in `ram_available_mib` yet.
+        existing: All replicas that are not gone.
+    """
+
+    ram_available_mib: float
+    cores: int
+    disk_free_mib: float
+    peaks_mib: Sequence[float] = ()
+    now_mib: Sequence[float] = ()
+    pending: int = 0
+    existing: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """How many more replicas may be started now, and what the bound is."""
+
+    room: int
+    limit: Limit
+    replica_ram_mib: float
+
+
+def replica_ram_estimate(samples: Sequence[float], cap_mib: int) -> float:
+    """What one more replica will need in MiB.
+
+    Mean plus two standard deviations of the measured ones, never more than the cap; the cap itself
+    while there are fewer than `MIN_SAMPLES`.
+    """
+    if len(samples) < MIN_SAMPLES:
+        return float(cap_mib)
+    mean = sum(samples) / len(samples)
+    deviation = math.sqrt(sum((s - mean) ** 2 for s in samples) / len(samples))
+    return min(float(cap_mib), max(1.0, mean + 2 * deviation))
+
+
+def admit(budget: Budget, load: Load) -> Admission:
+    """Returns how many replicas may be started on top of those that exist.
+
+    Replicas that are still starting are charged in full, since the memory they will use is not
+    missing yet; running ones with what they may still grow to the estimate.
+    """
+    each = replica_ram_estimate(load.peaks_mib, budget.ram_cap_mib)
+    growth = 0.0 if len(load.peaks_mib) < MIN_SAMPLES else sum(max(0.0, each - now) for now in load.now_mib)
+    by_ram = (load.ram_available_mib - budget.ram_reserve_mib - growth) / each - load.pending
+    by_cpu = load.cores / budget.cpu_per_replica - load.existing if budget.cpu_per_replica > 0 else math.inf
+    by_disk = (load.disk_free_mib - budget.disk_reserve_mib) / budget.disk_per_replica_mib - load.pending
+    rooms: tuple[tuple[Limit, float], ...] = (
+        (Limit.MAX_REPLICAS, budget.max_replicas - load.existing),
+        (Limit.RAM, by_ram),
+        (Limit.CPU, by_cpu),
+        (Limit.DISK, by_disk),
+    )
+    limit, room = min(rooms, key=lambda pair: pair[1])
+    return Admission(max(0, math.floor(room)), limit, each)

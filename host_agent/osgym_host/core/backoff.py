@@ -1,0 +1,58 @@
+"""What repeated failures to make a replica do to the next attempt: back off, then open the circuit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Circuit(StrEnum):
+    """Whether replicas are made."""
+
+    CLOSED = "closed"
+    """As many as the plan wants."""
+    OPEN = "open"
+    """None until the pause is over."""
+    HALF_OPEN = "half_open"
+    """One at a time, to see whether it works again."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackoffPolicy:
+    """How long to wait after the n-th failure in a row.
+
+    Attributes:
+        base_s: Wait after the first failure; doubles with each further one.
+        max_s: The longest wait.
+        open_after: Failures in a row after which only single attempts are made.
+    """
+
+    base_s: float = 0.5
+    max_s: float = 60.0
+    open_after: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Failures in a row, and when the next attempt may start (same clock as `now`)."""
+
+    failures: int = 0
+    not_before: float = float("-inf")
+
+    def failed(self, policy: BackoffPolicy, now: float) -> Backoff:
+        """Returns the state after one more failure at `now`."""
+        failures = self.failures + 1
+        pause = min(policy.max_s, policy.base_s * 2.0 ** min(failures - 1, 30))
+        return replace(self, failures=failures, not_before=max(self.not_before, now + pause))
+
+    def succeeded(self) -> Backoff:
+        """Returns the state after a replica became ready: all is forgiven."""
+        return Backoff()
+
+    def circuit(self, policy: BackoffPolicy, now: float) -> Circuit:
+        """Returns whether replicas may be made at `now`."""
+        if now < self.not_before:
+            return Circuit.OPEN
+        if self.failures >= policy.open_after:
+            return Circuit.HALF_OPEN
+        return Circuit.CLOSED

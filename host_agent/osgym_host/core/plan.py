@@ -1,0 +1,117 @@
+"""The pool plan: how many replicas to start or give up now. Pure; the pool carries it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from osgym_host.core.admission import Admission, Limit
+from osgym_host.core.backoff import Backoff, BackoffPolicy, Circuit
+
+
+class Blocked(StrEnum):
+    """Why the pool does not start as many replicas as are wanted."""
+
+    NOTHING = "nothing"
+    CONCURRENCY = "concurrency"
+    BACKOFF = "backoff"
+    PROBING = "probing"
+    STOPPING = "stopping"
+    MAX_REPLICAS = "max_replicas"
+    RAM = "ram"
+    CPU = "cpu"
+    DISK = "disk"
+
+
+_BY_LIMIT = {
+    Limit.NONE: Blocked.NOTHING,
+    Limit.MAX_REPLICAS: Blocked.MAX_REPLICAS,
+    Limit.RAM: Blocked.RAM,
+    Limit.CPU: Blocked.CPU,
+    Limit.DISK: Blocked.DISK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpec:
+    """What the operator wants of the pool.
+
+    Attributes:
+        warm: Clean replicas that wait, ahead of demand.
+        max_starting: Replicas that start at the same time.
+        backoff: What failures do to the pace.
+    """
+
+    warm: int
+    max_starting: int
+    backoff: BackoffPolicy = field(default_factory=BackoffPolicy)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """The pool as it is.
+
+    Attributes:
+        starting: Replicas that are being created or are booting.
+        ready: Clean ones that wait.
+        leased: Those in use.
+        retiring: Those that are being removed (they still use resources).
+        waiting: Clients that wait for one.
+        stopping: The service shuts down.
+    """
+
+    starting: int = 0
+    ready: int = 0
+    leased: int = 0
+    retiring: int = 0
+    waiting: int = 0
+    stopping: bool = False
+
+    @property
+    def existing(self) -> int:
+        """All that are not gone."""
+        return self.starting + self.ready + self.leased + self.retiring
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do now.
+
+    Attributes:
+        start: How many replicas to start.
+        give_up: How many ready ones to retire because nobody needs them.
+        blocked: What kept `start` below the demand.
+        wake_at: When to plan again although nothing happened, on the clock of `now`.
+    """
+
+    start: int = 0
+    give_up: int = 0
+    blocked: Blocked = Blocked.NOTHING
+    wake_at: float | None = None
+
+
+def plan(spec: PoolSpec, view: PoolView, admission: Admission, backoff: Backoff, now: float) -> Plan:
+    """Returns what the pool should do now.
+
+    Never starts more than there is room for, never more at once than `max_starting`, nothing while
+    failures force a pause, one at a time while they are being probed; gives up ready replicas only
+    beyond the warm target and only when nobody waits.
+    """
+    if view.stopping:
+        return Plan(blocked=Blocked.STOPPING)
+    wanted = spec.warm + view.waiting - view.ready - view.starting
+    if wanted <= 0:
+        surplus = view.ready - spec.warm if view.waiting == 0 else 0
+        return Plan(give_up=max(0, surplus))
+    circuit = backoff.circuit(spec.backoff, now)
+    if circuit is Circuit.OPEN:
+        return Plan(blocked=Blocked.BACKOFF, wake_at=backoff.not_before)
+    at_once = 1 if circuit is Circuit.HALF_OPEN else spec.max_starting
+    free_hands = max(0, at_once - view.starting)
+    start = min(wanted, admission.room, free_hands)
+    if start == wanted:
+        return Plan(start=start)
+    if admission.room < min(wanted, free_hands):
+        return Plan(start=start, blocked=_BY_LIMIT[admission.limit])
+    blocked = Blocked.PROBING if circuit is Circuit.HALF_OPEN else Blocked.CONCURRENCY
+    return Plan(start=start, blocked=blocked)

@@ -1,0 +1,1 @@
+"""Managers, pool and journal: they carry out what `osgym_host.core` decides."""

@@ -1,0 +1,51 @@
+"""What happened on this host, as a bounded ring that clients can follow."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import Any
+
+
+class EventLog:
+    """The last events, numbered from 1. For one event loop."""
+
+    def __init__(self, size: int = 4096) -> None:
+        """Keeps at most `size` events."""
+        self._ring: deque[dict[str, Any]] = deque(maxlen=size)
+        self._last = 0
+        self._news: asyncio.Event = asyncio.Event()
+        self._closed = False
+
+    def add(self, kind: str, **fields: Any) -> None:
+        """Appends an event and wakes everyone who waits for one."""
+        self._last += 1
+        self._ring.append({"id": self._last, "time": round(time.time(), 3), "kind": kind, **fields})
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def close(self) -> None:
+        """Lets everyone who waits go, now and later."""
+        self._closed = True
+        self._news.set()
+
+    @property
+    def last_id(self) -> int:
+        """Number of the newest event, 0 when there was none."""
+        return self._last
+
+    async def after(self, number: int, wait_s: float, limit: int = 1000) -> list[dict[str, Any]]:
+        """Returns events newer than `number`; waits up to `wait_s` for the first of them.
+
+        Events that have dropped out of the ring are missing: the first id tells.
+        """
+        if number >= self._last and wait_s > 0 and not self._closed:
+            news = self._news
+            try:
+                async with asyncio.timeout(wait_s):
+                    await news.wait()
+            except TimeoutError:
+                return []
+        found = [event for event in self._ring if event["id"] > number]
+        return found[:limit]

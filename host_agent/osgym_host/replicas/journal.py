@@ -1,0 +1,95 @@
+"""What must survive a kill: the last generation, and which replicas a predecessor had.
+
+The runtime finds leftovers by itself (processes, mounts, files); the journal gives generations that
+are never reused over the life of the data directory, and says afterwards what was lost.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+
+class Journal:
+    """An append-only file of JSON lines, compacted when it is opened."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads what a predecessor wrote and starts a fresh file.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self._path = path
+        self.generation, self.leftovers = _read(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps({"generation": self.generation}) + "\n")
+        fresh.replace(path)
+        self._file = path.open("a", encoding="utf-8", buffering=1)
+
+    def next_generation(self) -> int:
+        """Returns a number that no replica of this data directory ever had."""
+        self.generation += 1
+        return self.generation
+
+    def created(self, replica_id: str, generation: int) -> None:
+        """Notes that a replica is about to be made; called before the runtime is."""
+        self._write({"created": replica_id, "generation": generation})
+
+    def gone(self, replica_id: str) -> None:
+        """Notes that nothing of a replica is left."""
+        self._write({"gone": replica_id})
+
+    def close(self) -> None:
+        """Closes the file. Idempotent."""
+        self._file.close()
+
+    def _write(self, entry: dict[str, object]) -> None:
+        if self._file.closed:
+            return
+        self._file.write(json.dumps(entry) + "\n")
+
+
+def _read(path: Path) -> tuple[int, tuple[str, ...]]:
+    generation = 0
+    alive: dict[str, None] = {}
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return 0, ()
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            log.warning("journal %s: skipped a torn line", path)
+            continue
+        if not isinstance(entry, dict):
+            continue
+        number = entry.get("generation")
+        if isinstance(number, int):
+            generation = max(generation, number)
+        if isinstance(entry.get("created"), str):
+            alive[entry["created"]] = None
+        if isinstance(entry.get("gone"), str):
+            alive.pop(entry["gone"], None)
+    return generation, tuple(alive)
+
+
+def host_id(data_dir: Path) -> str:
+    """Returns the name of this host agent's data directory: made once, then kept.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    path = data_dir / "state" / "host_id"
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = f"{os.uname().nodename[:40]}-{os.urandom(4).hex()}"
+        path.write_text(made + "\n")
+        return made

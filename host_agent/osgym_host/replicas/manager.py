@@ -1,0 +1,267 @@
+"""The manager of one replica: one task, one mailbox.
+
+It feeds events to the pure transition function of `core.states` and carries out the effects. Work
+that takes time runs in child tasks that report back by events with the generation they are about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol, assert_never
+
+from osgym_host.core import states
+from osgym_host.core.reasons import Reason
+from osgym_host.core.states import ReplicaState
+from osgym_host.guest import GuestClient, GuestError, GuestRefused, GuestTimeout
+from osgym_host.runtimes import base
+
+log = logging.getLogger(__name__)
+
+Grant = Callable[[bool], None]
+Revoked = Callable[[Reason, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """How long each phase of a replica's life may take, in seconds."""
+
+    create_s: float = 30.0
+    boot_s: float = 60.0
+    destroy_s: float = 30.0
+    destroy_attempts: int = 3
+
+
+class Listener(Protocol):
+    """Who hears of a manager's decisions: the pool. Called on the event loop; must not block."""
+
+    def on_offer(self, manager: ReplicaManager) -> None:
+        """It is ready and nobody has it."""
+
+    def on_withdraw(self, manager: ReplicaManager) -> None:
+        """It was ready and is not any more."""
+
+    def on_change(self, manager: ReplicaManager, before: ReplicaState) -> None:
+        """Its state is another one now."""
+
+    def on_buried(self, manager: ReplicaManager, reason: Reason) -> None:
+        """Nothing of it is left."""
+
+
+class ReplicaManager:
+    """Carries one replica from its creation to its end.
+
+    Attributes:
+        detail: Why it failed, for people; empty while all is well.
+        clone: The runtime's replica, None before it was made.
+    """
+
+    def __init__(
+        self,
+        spec: base.ReplicaSpec,
+        runtime: base.Runtime,
+        listener: Listener,
+        deadlines: Deadlines,
+    ) -> None:
+        """Nothing happens before `run`."""
+        self._replica = states.Replica(spec.replica_id, spec.generation)
+        self._spec = spec
+        self._runtime = runtime
+        self._listener = listener
+        self._deadlines = deadlines
+        self._mailbox: asyncio.Queue[states.Event] = asyncio.Queue()
+        self._work: dict[str, asyncio.Task[None]] = {}
+        self._asked: dict[str, tuple[Grant, Revoked]] = {}
+        self._revoked: Revoked | None = None
+        self._guest: GuestClient | None = None
+        self.clone: base.Replica | None = None
+        self.detail = ""
+        self.created_at = time.monotonic()
+        self.ready_at: float | None = None
+        self.measured_at: float | None = None
+        self.pss_mib: float | None = None
+        self.peak_mib: float = 0.0
+        self.cpu_s: float | None = None
+        self.overlay_mib: float | None = None
+
+    @property
+    def replica_id(self) -> str:
+        """Its name."""
+        return self._spec.replica_id
+
+    @property
+    def generation(self) -> int:
+        """The number of its clone."""
+        return self._spec.generation
+
+    @property
+    def spec(self) -> base.ReplicaSpec:
+        """What it is made from."""
+        return self._spec
+
+    @property
+    def state(self) -> ReplicaState:
+        """Where it is in its life."""
+        return self._replica.state
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why it retires, None while it does not."""
+        return self._replica.reason
+
+    @property
+    def guest(self) -> GuestClient:
+        """The client of its guest agent; only once it was ready."""
+        assert self._guest is not None, "the replica was never ready"
+        return self._guest
+
+    def tell(self, event: states.Event) -> None:
+        """Puts an event into the mailbox."""
+        self._mailbox.put_nowait(event)
+
+    def retire(self, reason: Reason, detail: str = "") -> None:
+        """Says that it is not wanted any more, or failed. Any number of times, in any state."""
+        if detail and not self.detail:
+            self.detail = detail
+        self.tell(states.Retire(self.generation, reason))
+
+    def ask_lease(self, lease_id: str, granted: Grant, revoked: Revoked) -> None:
+        """Asks for it; `granted` is called once with the answer, `revoked` if it ends under the lease."""
+        self._asked[lease_id] = (granted, revoked)
+        self.tell(states.LeaseAsked(self.generation, lease_id))
+
+    def give_back(self, lease_id: str) -> None:
+        """Returns it untouched."""
+        self.tell(states.Returned(self.generation, lease_id))
+
+    async def run(self) -> None:
+        """Lives until nothing of the replica is left. Not to be cancelled: use `retire`."""
+        self._spawn("create", self._create())
+        while self._replica.state is not ReplicaState.GONE:
+            self._handle(await self._mailbox.get())
+        await asyncio.gather(*self._work.values(), return_exceptions=True)
+        while not self._mailbox.empty():
+            self._handle(self._mailbox.get_nowait())
+
+    def _handle(self, event: states.Event) -> None:
+        before = self._replica.state
+        self._replica, effects = states.transition(self._replica, event)
+        for effect in effects:
+            self._perform(effect)
+        if self._replica.state is not before:
+            self._listener.on_change(self, before)
+
+    def _perform(self, effect: states.Effect) -> None:
+        match effect:
+            case states.Boot():
+                self._spawn("boot", self._boot())
+            case states.Offer():
+                self._revoked = None
+                if self.ready_at is None:
+                    self.ready_at = time.monotonic()
+                    self._spawn("watch", self._watch())
+                self._listener.on_offer(self)
+            case states.GrantLease(_, lease_id):
+                granted, self._revoked = self._asked.pop(lease_id)
+                granted(True)
+            case states.RefuseLease(_, lease_id):
+                granted, _ = self._asked.pop(lease_id)
+                granted(False)
+            case states.Withdraw():
+                self._listener.on_withdraw(self)
+            case states.Revoke(_, _, reason):
+                if self._revoked is not None:
+                    self._revoked(reason, self.detail)
+                    self._revoked = None
+            case states.Destroy():
+                self._spawn("destroy", self._destroy())
+            case states.Bury(_, reason):
+                self._listener.on_buried(self, reason)
+            case _ as never:
+                assert_never(never)
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._work[name] = asyncio.create_task(self._guarded(work), name=f"{self.replica_id}:{name}")
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:  # the top of a task
+            log.exception("replica %s: a fault of ours", self.replica_id)
+            self.retire(Reason.INTERNAL, repr(error))
+
+    async def _create(self) -> None:
+        try:
+            async with asyncio.timeout(self._deadlines.create_s):
+                self.clone = await self._runtime.create(self._spec)
+        except TimeoutError:
+            self.retire(Reason.CREATE_FAILED, f"not created within {self._deadlines.create_s:g} s")
+        except (base.RuntimeFault, OSError, ValueError) as error:
+            tail = error.log_tail if isinstance(error, base.RuntimeFault) else ""
+            self.retire(Reason.CREATE_FAILED, f"{error} {tail[-500:]}".strip())
+        else:
+            self.tell(states.Created(self.generation))
+
+    async def _boot(self) -> None:
+        assert self.clone is not None
+        self._guest = GuestClient(self.clone.guest, token=self._spec.token)
+        ready = asyncio.create_task(self._guest.ready(timeout_s=self._deadlines.boot_s))
+        dead = asyncio.create_task(self.clone.wait_dead())
+        try:
+            await asyncio.wait((ready, dead), return_when=asyncio.FIRST_COMPLETED)
+            if dead.done():
+                reason, detail = _death(dead.result())
+                self.retire(Reason.BOOT_FAILED if reason is Reason.GUEST_DEAD else reason, detail)
+                return
+            ready.result()
+            self.tell(states.Booted(self.generation))
+        except GuestTimeout as error:
+            self.retire(Reason.BOOT_TIMEOUT, str(error))
+        except GuestRefused as error:
+            late = error.code == "not_ready"
+            self.retire(Reason.BOOT_TIMEOUT if late else Reason.BOOT_FAILED, str(error))
+        except GuestError as error:
+            self.retire(Reason.BOOT_FAILED, str(error))
+        finally:
+            await _cancel(ready, dead)
+
+    async def _watch(self) -> None:
+        assert self.clone is not None
+        reason, detail = _death(await self.clone.wait_dead())
+        self.retire(reason, detail)
+
+    async def _destroy(self) -> None:
+        for name in ("create", "boot", "watch"):
+            task = self._work.get(name)
+            if task is not None:
+                await _cancel(task)
+        if self._guest is not None:
+            self._guest.close()
+        for attempt in range(self._deadlines.destroy_attempts if self.clone is not None else 0):
+            assert self.clone is not None
+            try:
+                async with asyncio.timeout(self._deadlines.destroy_s):
+                    await self._runtime.destroy(self.clone)
+                break
+            except (base.RuntimeFault, OSError, TimeoutError) as error:
+                log.warning("replica %s: destroy attempt %d failed: %s", self.replica_id, attempt + 1, error)
+        else:
+            if self.clone is not None:
+                log.error("replica %s: something of it is left", self.replica_id)
+        self.tell(states.Destroyed(self.generation))
+
+
+def _death(info: base.ExitInfo) -> tuple[Reason, str]:
+    detail = f"{info.reason.value}: {info.detail}"
+    if info.reason is base.ExitReason.OUT_OF_MEMORY:
+        return Reason.OUT_OF_MEMORY, detail
+    return Reason.GUEST_DEAD, detail
+
+
+async def _cancel(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,373 @@
+"""The pool: clean replicas that wait, made ahead of demand, handed out in the order of asking."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from osgym_host.core.admission import Admission, Budget, Load, admit
+from osgym_host.core.backoff import Backoff
+from osgym_host.core.plan import Blocked, PoolSpec, PoolView, plan
+from osgym_host.core.reasons import Reason, Recovery, consequence
+from osgym_host.core.states import ReplicaState
+from osgym_host.errors import OsgymHostError
+from osgym_host.replicas.events import EventLog
+from osgym_host.replicas.journal import Journal
+from osgym_host.replicas.manager import Deadlines, ReplicaManager, Revoked
+from osgym_host.runtimes import base
+
+log = logging.getLogger(__name__)
+
+REPLAN_S = 2.0
+"""How often the plan is looked at again while something other than the pool itself blocks it."""
+
+LoadProbe = Callable[[], tuple[float, int, float]]
+"""Returns available RAM in MiB, cores, free disk in MiB."""
+
+
+class NoCapacity(OsgymHostError):
+    """No replica was free in time.
+
+    Attributes:
+        waited_s: How long was waited.
+        blocked: What keeps the pool from making more.
+        last_failure: Why the last attempt to make one failed, empty when none did.
+    """
+
+    def __init__(self, waited_s: float, blocked: Blocked, last_failure: str) -> None:
+        """Keeps the fields beside the message."""
+        why = f"; the last one could not be made: {last_failure}" if last_failure else ""
+        super().__init__(f"No replica was free within {waited_s:.1f} s (blocked by {blocked.value}){why}")
+        self.waited_s = waited_s
+        self.blocked = blocked
+        self.last_failure = last_failure
+
+
+class PoolStopping(OsgymHostError):
+    """The host agent is stopping; it hands out no replicas."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    lease_id: str
+    revoked: Revoked
+    answer: asyncio.Future[ReplicaManager]
+
+
+@dataclass(slots=True)
+class PoolStats:
+    """Counters since the start."""
+
+    created: int = 0
+    retired: Counter[Reason] = field(default_factory=Counter)
+    ready_s: deque[float] = field(default_factory=lambda: deque(maxlen=256))
+    """Seconds from the start of a creation to ready, of the last replicas."""
+
+
+class Pool:
+    """Keeps warm replicas ahead of demand and gives them to those who wait, first come first served.
+
+    A used replica never comes back: whoever got one retires it, and the plan replaces it.
+    """
+
+    def __init__(
+        self,
+        *,
+        runtime: base.Runtime,
+        journal: Journal,
+        events: EventLog,
+        spec: PoolSpec,
+        budget: Budget,
+        deadlines: Deadlines,
+        make_spec: Callable[[str, int], base.ReplicaSpec],
+        probe: LoadProbe,
+        usage_interval_s: float = 15.0,
+    ) -> None:
+        """Nothing happens before `start`."""
+        self._runtime = runtime
+        self._journal = journal
+        self._events = events
+        self.spec = spec
+        self.budget = budget
+        self._deadlines = deadlines
+        self._make_spec = make_spec
+        self._probe = probe
+        self._usage_interval_s = usage_interval_s
+        self._managers: dict[str, ReplicaManager] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._free: deque[ReplicaManager] = deque()
+        self._waiters: deque[_Waiter] = deque()
+        self._asking = 0
+        self._backoff = Backoff()
+        self._kick = asyncio.Event()
+        self._stopping = False
+        self._background: list[asyncio.Task[None]] = []
+        self._peaks: deque[float] = deque(maxlen=128)
+        self.blocked = Blocked.NOTHING
+        self.last_failure = ""
+        self.admission = Admission(0, admit(budget, Load(0, 1, 0)).limit, float(budget.ram_cap_mib))
+        self.stats = PoolStats()
+
+    # What others see ---------------------------------------------------------------------------
+
+    def managers(self) -> list[ReplicaManager]:
+        """Returns the managers of all replicas that are not gone."""
+        return list(self._managers.values())
+
+    def find(self, replica_id: str) -> ReplicaManager | None:
+        """Returns the manager of a replica that is not gone."""
+        return self._managers.get(replica_id)
+
+    def view(self) -> PoolView:
+        """Counts the replicas by what they do."""
+        counts = Counter(manager.state for manager in self._managers.values())
+        return PoolView(
+            starting=counts[ReplicaState.CREATING] + counts[ReplicaState.BOOTING],
+            ready=counts[ReplicaState.READY],
+            leased=counts[ReplicaState.LEASED],
+            retiring=counts[ReplicaState.RETIRING],
+            waiting=len(self._waiters) + self._asking,
+            stopping=self._stopping,
+        )
+
+    @property
+    def capacity(self) -> int:
+        """How many replicas could exist at once, as far as is known now."""
+        return min(self.budget.max_replicas, len(self._managers) + self.admission.room)
+
+    # Life --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begins to fill the pool."""
+        self._background = [
+            asyncio.create_task(self._keep_filled(), name="pool:fill"),
+            asyncio.create_task(self._keep_measured(), name="pool:measure"),
+        ]
+        self._kick.set()
+
+    async def close(self, timeout_s: float) -> bool:
+        """Retires every replica and waits for their end; returns whether all are gone in time.
+
+        Whoever waits gets `PoolStopping`. Idempotent.
+        """
+        self._stopping = True
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.answer.done():
+                waiter.answer.set_exception(PoolStopping("The host agent is stopping."))
+        for manager in self.managers():
+            manager.retire(Reason.SHUTDOWN)
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        if not self._tasks:
+            return True
+        _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
+        return not late
+
+    # Handing out -------------------------------------------------------------------------------
+
+    async def acquire(self, lease_id: str, revoked: Revoked, wait_s: float) -> ReplicaManager:
+        """Returns a clean replica that is now leased; `revoked` is called if it ends under the lease.
+
+        First come, first served. Cancelling is safe at any moment: a replica that was just handed
+        over goes back untouched.
+
+        Raises:
+            NoCapacity: None was free within `wait_s`.
+            PoolStopping: The service is stopping.
+        """
+        if self._stopping:
+            raise PoolStopping("The host agent is stopping.")
+        waiter = _Waiter(lease_id, revoked, asyncio.get_running_loop().create_future())
+        self._waiters.append(waiter)
+        self._match()
+        self._kick.set()
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(wait_s):
+                return await waiter.answer
+        except TimeoutError:
+            self._abandon(waiter)
+            raise NoCapacity(time.monotonic() - began, self.blocked, self.last_failure) from None
+        except asyncio.CancelledError:
+            self._abandon(waiter)
+            raise
+
+    def _abandon(self, waiter: _Waiter) -> None:
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+        if waiter.answer.done() and not waiter.answer.cancelled() and waiter.answer.exception() is None:
+            waiter.answer.result().give_back(waiter.lease_id)
+        waiter.answer.cancel()
+        self._kick.set()
+
+    def _match(self) -> None:
+        while self._waiters and self._free:
+            waiter = self._waiters.popleft()
+            if waiter.answer.done():
+                continue
+            self._offer(self._free.popleft(), waiter)
+
+    def _offer(self, manager: ReplicaManager, waiter: _Waiter) -> None:
+        self._asking += 1
+
+        def granted(given: bool) -> None:
+            self._asking -= 1
+            if given and waiter.answer.done():
+                manager.give_back(waiter.lease_id)
+            elif given:
+                waiter.answer.set_result(manager)
+            elif not waiter.answer.done():
+                if self._stopping:
+                    waiter.answer.set_exception(PoolStopping("The host agent is stopping."))
+                else:
+                    self._waiters.appendleft(waiter)
+                    self._match()
+
+        manager.ask_lease(waiter.lease_id, granted, waiter.revoked)
+
+    # What managers report ----------------------------------------------------------------------
+
+    def on_offer(self, manager: ReplicaManager) -> None:
+        """A clean replica waits."""
+        self._free.append(manager)
+        self._match()
+
+    def on_withdraw(self, manager: ReplicaManager) -> None:
+        """A replica that waited is not to be had any more."""
+        if manager in self._free:
+            self._free.remove(manager)
+
+    def on_change(self, manager: ReplicaManager, before: ReplicaState) -> None:
+        """A replica's state changed: note it and plan again."""
+        if manager.state is ReplicaState.READY and before is ReplicaState.BOOTING:
+            self._backoff = self._backoff.succeeded()
+            self.last_failure = ""
+            self.stats.ready_s.append(time.monotonic() - manager.created_at)
+        if manager.state is ReplicaState.RETIRING and manager.reason is not None:
+            self._note_retirement(manager, manager.reason)
+        self._events.add(
+            "replica",
+            replica_id=manager.replica_id,
+            generation=manager.generation,
+            state=manager.state.value,
+            **({"reason": manager.reason.value} if manager.reason else {}),
+            **({"detail": manager.detail[:500]} if manager.detail else {}),
+        )
+        self._kick.set()
+
+    def on_buried(self, manager: ReplicaManager, reason: Reason) -> None:
+        """Nothing of a replica is left."""
+        if manager.peak_mib > 0:
+            self._peaks.append(manager.peak_mib)
+        self._managers.pop(manager.replica_id, None)
+        self._journal.gone(manager.replica_id)
+
+    def _note_retirement(self, manager: ReplicaManager, reason: Reason) -> None:
+        self.stats.retired[reason] += 1
+        recovery = consequence(reason).recovery
+        if recovery is Recovery.BACK_OFF:
+            self._backoff = self._backoff.failed(self.spec.backoff, time.monotonic())
+            self.last_failure = manager.detail[:500]
+            log.warning("replica %s could not be made: %s", manager.replica_id, manager.detail)
+        elif recovery is Recovery.REPLACE_AND_COUNT:
+            log.warning("replica %s failed (%s): %s", manager.replica_id, reason.value, manager.detail)
+
+    # Background --------------------------------------------------------------------------------
+
+    async def _keep_filled(self) -> None:
+        while True:
+            self._kick.clear()
+            try:
+                pause_s = self._plan_once()
+            except OSError:
+                log.exception("cannot read the host's load")
+                pause_s = REPLAN_S
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._kick.wait()
+            except TimeoutError:
+                continue
+
+    def _plan_once(self) -> float | None:
+        """Carries out the plan once; returns after how long to look again."""
+        now = time.monotonic()
+        view = self.view()
+        self.admission = admit(self.budget, self._load(view))
+        todo = plan(self.spec, view, self.admission, self._backoff, now)
+        self.blocked = todo.blocked
+        for _ in range(todo.start):
+            self._start_one()
+        for _ in range(todo.give_up):
+            if self._free:
+                self._free.pop().retire(Reason.SURPLUS)
+        if todo.wake_at is not None:
+            return max(0.01, todo.wake_at - now)
+        return None if todo.blocked is Blocked.NOTHING else REPLAN_S
+
+    def _load(self, view: PoolView) -> Load:
+        available, cores, disk_free = self._probe()
+        managers = self._managers.values()
+        return Load(
+            ram_available_mib=available,
+            cores=cores,
+            disk_free_mib=disk_free,
+            peaks_mib=[*self._peaks, *(m.peak_mib for m in managers if m.peak_mib > 0)],
+            now_mib=[m.pss_mib for m in managers if m.pss_mib is not None],
+            pending=view.starting,
+            existing=view.existing,
+        )
+
+    def _start_one(self) -> None:
+        generation = self._journal.next_generation()
+        replica_id = f"r{generation}"
+        self._journal.created(replica_id, generation)
+        spec = self._make_spec(replica_id, generation)
+        manager = ReplicaManager(spec, self._runtime, self, self._deadlines)
+        self._managers[replica_id] = manager
+        self.stats.created += 1
+        task = asyncio.create_task(manager.run(), name=f"{replica_id}:manager")
+        self._tasks.add(task)
+        task.add_done_callback(self._manager_ended)
+
+    def _manager_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a replica manager failed", exc_info=task.exception())
+        self._kick.set()
+
+    async def _keep_measured(self) -> None:
+        """Measures each replica once it is ready, and the leased ones again and again."""
+        while True:
+            await asyncio.sleep(min(1.0, self._usage_interval_s))
+            now = time.monotonic()
+            for manager in self.managers():
+                if self._is_due(manager, now):
+                    await self._measure(manager)
+
+    def _is_due(self, manager: ReplicaManager, now: float) -> bool:
+        if manager.state not in (ReplicaState.READY, ReplicaState.LEASED):
+            return False
+        if manager.measured_at is None:
+            return True
+        interval = self._usage_interval_s * (1 if manager.state is ReplicaState.LEASED else 8)
+        return now - manager.measured_at >= interval
+
+    async def _measure(self, manager: ReplicaManager) -> None:
+        if manager.clone is None:
+            return
+        manager.measured_at = time.monotonic()
+        try:
+            async with asyncio.timeout(5.0):
+                usage = await self._runtime.usage(manager.clone)
+        except (base.RuntimeFault, OSError, TimeoutError) as error:
+            log.debug("replica %s: not measured: %s", manager.replica_id, error)
+            return
+        manager.pss_mib = usage.pss_mib if usage.pss_mib is not None else usage.charged_mib
+        manager.peak_mib = max(manager.peak_mib, manager.pss_mib or 0.0)
+        manager.cpu_s, manager.overlay_mib = usage.cpu_s, usage.overlay_mib
