@@ -1,0 +1,156 @@
+"""`osgym image`: bake, list, inspect and remove golden images."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from osgym_host.images.bake import Baker, Request
+from osgym_host.images.definition import Source, find_images_folder
+from osgym_host.images.errors import BakeError, ImageError
+from osgym_host.images.lock import Lock
+from osgym_host.images.progress import Display, Progress
+from osgym_host.images.store import Image, ImageStore, default_data_dir
+
+_MIB = 1 << 20
+
+
+@click.group()
+def image() -> None:
+    """Golden images: what every replica is cloned from."""
+
+
+@image.command()
+@click.option("--flavor", default="full", show_default=True, help="Which image: full or small.")
+@click.option("--lock", "lock_path", type=click.Path(path_type=Path), help="Exact package versions.")
+@click.option("--refresh", is_flag=True, help="Ask the mirror for today's packages again.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def build(flavor: str, lock_path: Path | None, refresh: bool, dry_run: bool, as_json: bool) -> None:
+    """Bake an image from Debian packages; quick when only the desktop layer changed."""
+    store = ImageStore(default_data_dir())
+    display = Display.NONE if as_json else Display.BARS if sys.stderr.isatty() else Display.LINES
+    progress = Progress(display)
+    _stop_on_signals()
+    try:
+        lock = Lock.read(lock_path) if lock_path else None
+        baker = Baker(Source(find_images_folder()), store, progress)
+        request = Request(flavor, lock, refresh)
+        if dry_run:
+            click.echo(json.dumps(baker.plan(request), indent=1))
+            return
+        made = baker.bake(request)
+    except ImageError as exc:
+        _fail(exc)
+    if as_json:
+        click.echo(json.dumps({**_row(made, store), "timings_s": progress.timings}))
+    else:
+        manifest = made.manifest
+        click.echo(f"{flavor} {made.digest[:16]}  {manifest.size_bytes // _MIB} MiB  {made.rootfs.parent}")
+
+
+@image.command("ls")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def list_images(as_json: bool) -> None:
+    """List the images in the store."""
+    store = ImageStore(default_data_dir())
+    rows = [_row(found, store) for found in store.all()]
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    table = Table("digest", "flavor", "tag", "size", "packages", "created", box=None)
+    for row in rows:
+        tag = "*" if row["tagged"] else ""
+        size = f"{row['size_mib']} MiB"
+        table.add_row(
+            str(row["digest"])[:16],
+            str(row["flavor"]),
+            tag,
+            size,
+            str(row["packages"]),
+            str(row["created_at"]),
+        )
+    Console().print(table)
+
+
+@image.command()
+@click.argument("name")
+def inspect(name: str) -> None:
+    """Print the manifest of an image, named by flavor or digest prefix."""
+    try:
+        click.echo(ImageStore(default_data_dir()).resolve(name).manifest.model_dump_json(indent=1))
+    except ImageError as exc:
+        _fail(exc)
+
+
+@image.command()
+@click.argument("names", nargs=-1, required=True)
+def rm(names: tuple[str, ...]) -> None:
+    """Remove images, named by flavor or digest prefix."""
+    store = ImageStore(default_data_dir())
+    try:
+        for name in names:
+            found = store.resolve(name)
+            store.remove(found)
+            click.echo(f"removed {found.digest[:16]} ({found.flavor})")
+    except ImageError as exc:
+        _fail(exc)
+
+
+@image.command()
+@click.argument("name")
+@click.option("--out", type=click.Path(path_type=Path), help="Write to this file instead of printing.")
+def lock(name: str, out: Path | None) -> None:
+    """Print the package versions of an image in the form that `build --lock` reads."""
+    try:
+        found = ImageStore(default_data_dir()).resolve(name)
+    except ImageError as exc:
+        _fail(exc)
+    text = Lock(found.manifest.packages).text()
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        out.write_text(text)
+
+
+def _row(found: Image, store: ImageStore) -> dict[str, object]:
+    manifest = found.manifest
+    return {
+        "digest": found.digest,
+        "flavor": found.flavor,
+        "tagged": store.tagged().get(found.flavor) == found.digest,
+        "size_mib": manifest.size_bytes // _MIB,
+        "packages": len(manifest.packages),
+        "created_at": manifest.created_at,
+        "rootfs": str(found.rootfs),
+        "bake_s": manifest.bake_s,
+    }
+
+
+def _fail(exc: ImageError) -> NoReturn:
+    """Say what went wrong and what to do about it, and leave with 1."""
+    if isinstance(exc, BakeError) and exc.log_tail:
+        click.echo(exc.log_tail, err=True)
+    click.echo(f"osgym image: {exc}", err=True)
+    if exc.hint:
+        click.echo(f"  {exc.hint}", err=True)
+    sys.exit(1)
+
+
+def _stop_on_signals() -> None:
+    """Let SIGTERM and SIGHUP unwind the bake as Ctrl-C does, so that it cleans up after itself."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)

@@ -1,0 +1,1 @@
+"""Golden images: bake them from Debian packages, keep them by content digest, look them up."""

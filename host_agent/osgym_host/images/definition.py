@@ -1,0 +1,224 @@
+"""Read the golden image's definition: `golden.toml`, the files to copy in, the scripts to run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from osgym_host.images.errors import DefinitionError
+
+DEFINITION_FORMAT = 1
+"""The version of `golden.toml` this code reads."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Account(_Strict):
+    """The person who sits at the desktop."""
+
+    name: str
+    uid: int
+    home: str
+    password: str
+
+
+class DpkgFilters(_Strict):
+    """Paths that dpkg leaves out of, and keeps in, what it unpacks."""
+
+    exclude: list[str] = []
+    include: list[str] = []
+
+
+class PythonExtras(_Strict):
+    """Python distributions that Debian does not have, pinned."""
+
+    requirements: list[str] = []
+
+
+class Group(_Strict):
+    """Packages that belong together."""
+
+    about: str
+    packages: list[str]
+
+
+class Flavor(_Strict):
+    """One image that can be baked."""
+
+    about: str
+    groups: list[str]
+
+
+class App(_Strict):
+    """An application a user would recognise, and how to tell that it works.
+
+    Attributes:
+        id: Short name used by tasks, benchmarks and checks.
+        command: What starts it.
+        window_class: The class part of WM_CLASS of its main window.
+        flavors: The flavors that have it.
+    """
+
+    id: str
+    name: str
+    command: list[str]
+    window_class: str
+    flavors: list[str]
+
+
+class Definition(_Strict):
+    """All of `golden.toml`."""
+
+    format: int
+    suite: str
+    components: list[str]
+    screen: Annotated[tuple[int, int], Field()]
+    locale: str
+    timezone: str
+    source_date_epoch: int
+    user: Account
+    dpkg: DpkgFilters
+    python: PythonExtras
+    groups: dict[str, Group]
+    flavors: dict[str, Flavor]
+    apps: list[App] = []
+    binaries: dict[str, list[str]] = {}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Definition:
+        if self.format != DEFINITION_FORMAT:
+            raise ValueError(f"format {self.format} is not {DEFINITION_FORMAT}")
+        for name, flavor in self.flavors.items():
+            unknown = set(flavor.groups) - set(self.groups)
+            if unknown:
+                raise ValueError(f"flavor {name} names unknown groups: {', '.join(sorted(unknown))}")
+        for app in self.apps:
+            if set(app.flavors) - set(self.flavors):
+                raise ValueError(f"app {app.id} names an unknown flavor")
+        return self
+
+    def packages(self, flavor: str) -> list[str]:
+        """The packages asked for by name, in order, without repetition."""
+        names = [package for group in self.flavor(flavor).groups for package in self.groups[group].packages]
+        return list(dict.fromkeys(names))
+
+    def flavor(self, name: str) -> Flavor:
+        """The flavor of this name.
+
+        Raises:
+            DefinitionError: There is none.
+        """
+        try:
+            return self.flavors[name]
+        except KeyError:
+            known = ", ".join(sorted(self.flavors))
+            raise DefinitionError(f"no flavor is called {name!r}", f"there are: {known}") from None
+
+    def apps_of(self, flavor: str) -> list[App]:
+        """The applications of a flavor."""
+        return [app for app in self.apps if flavor in app.flavors]
+
+    def binaries_of(self, flavor: str) -> list[str]:
+        """Program names that must be on PATH in this flavor."""
+        return [*self.binaries.get("all", []), *self.binaries.get(flavor, [])]
+
+
+class Source:
+    """A definition with the folder it came from.
+
+    Attributes:
+        folder: The folder `images/` of the project.
+        definition: What its `golden.toml` says.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        path = self.folder / "golden.toml"
+        try:
+            with path.open("rb") as file:
+                self.definition = Definition.model_validate(tomllib.load(file))
+        except FileNotFoundError:
+            raise DefinitionError(f"{path} does not exist", "set OSGYM_IMAGES_DIR to the folder") from None
+        except (tomllib.TOMLDecodeError, ValidationError) as exc:
+            raise DefinitionError(f"{path}: {exc}") from exc
+
+    @property
+    def files(self) -> Path:
+        """The tree that is copied into the image."""
+        return self.folder / "files"
+
+    @property
+    def scripts(self) -> list[Path]:
+        """The provisioning scripts in the order they run."""
+        return sorted((self.folder / "provision").glob("[0-9]*"))
+
+    @property
+    def remedies(self) -> list[Path]:
+        """Folders of remedies that have a `bake` program, by name."""
+        folder = self.folder / "remedies"
+        return sorted(path.parent for path in folder.glob("*/bake")) if folder.is_dir() else []
+
+    def base_key(self, flavor: str, lock_digest: str | None) -> str:
+        """What the package part of an image depends on, as a short hash."""
+        wanted = self.definition
+        parts = [
+            wanted.suite,
+            *wanted.components,
+            str(wanted.source_date_epoch),
+            *wanted.packages(flavor),
+            "--",
+            *wanted.dpkg.exclude,
+            "--",
+            *wanted.dpkg.include,
+            lock_digest or "",
+        ]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+    def layer_key(self) -> str:
+        """Hash of everything of the definition that is laid over the packages."""
+        folders = [self.files, self.folder / "provision", self.folder / "remedies"]
+        return tree_hash([*folders, self.folder / "golden.toml"])
+
+
+def find_images_folder() -> Path:
+    """The definition's folder: OSGYM_IMAGES_DIR, or `images/` above this file or the working directory.
+
+    Raises:
+        DefinitionError: There is none.
+    """
+    configured = os.environ.get("OSGYM_IMAGES_DIR")
+    if configured:
+        return Path(configured)
+    for start in (Path(__file__).resolve(), Path.cwd() / "x"):
+        for parent in start.parents:
+            if (parent / "images" / "golden.toml").is_file():
+                return parent / "images"
+    raise DefinitionError("the image definition (images/golden.toml) was not found", "set OSGYM_IMAGES_DIR")
+
+
+def tree_hash(roots: Iterable[Path]) -> str:
+    """Hash of names, executable bits and contents of files and folders; caches are left out."""
+    total = hashlib.sha256()
+    for root in roots:
+        paths = sorted(root.rglob("*")) if root.is_dir() else [root]
+        for path in paths:
+            if "__pycache__" in path.parts or path.suffix == ".pyc":
+                continue
+            if path.is_symlink():
+                content = os.fsencode(path.readlink())
+            elif path.is_file():
+                content = path.read_bytes()
+            else:
+                continue
+            executable = bool(path.lstat().st_mode & stat.S_IXUSR)
+            total.update(f"{path.relative_to(root.parent)} {executable} {len(content)}\n".encode() + content)
+    return total.hexdigest()

@@ -1,0 +1,177 @@
+"""The desktop laid over the packages: files, Python distributions, provisioning scripts, remedies."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from osgym_host.images.definition import Source
+from osgym_host.images.errors import BakeError, ImageError
+from osgym_host.images.idmap import IdMap
+from osgym_host.images.manifest import RemedyRecord
+from osgym_host.images.namespaces import Inside, Overlay, call, operate, running
+from osgym_host.images.progress import Progress
+
+BAKE_FOLDER = "osgym-bake"
+"""Where scripts and remedies stand in the image while it is baked; removed at the end."""
+
+VIEW = "/mnt"
+"""Where a remedy, which runs with this machine's programs, sees the image (in its own mount namespace)."""
+
+_REMEDY_DOES_NOT_APPLY = 10
+_SCRIPT_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class LayerBake:
+    """A workspace in which the layer is made.
+
+    Attributes:
+        workspace: Holds `upper`, `work` and `merged`; paths below are relative to it.
+        base: The package part, relative to the workspace.
+    """
+
+    source: Source
+    flavor: str
+    workspace: Path
+    base: str
+    idmap: IdMap
+    python_tree: Path
+
+    @property
+    def overlay(self) -> Overlay:
+        """The writable view of the package part."""
+        return Overlay(self.base, "upper", "work", "merged")
+
+    def inside(self, *, chroot: bool) -> Inside:
+        """Where programs of this bake run."""
+        return Inside(
+            self.workspace,
+            self.idmap,
+            overlay=self.overlay,
+            root="merged" if chroot else None,
+            env=self.environment() if chroot else {},
+        )
+
+    def environment(self) -> dict[str, str]:
+        """What scripts learn about the image."""
+        wanted = self.source.definition
+        return {
+            "OSGYM_FLAVOR": self.flavor,
+            "OSGYM_SCREEN": f"{wanted.screen[0]}x{wanted.screen[1]}",
+            "OSGYM_USER": wanted.user.name,
+            "OSGYM_UID": str(wanted.user.uid),
+            "OSGYM_HOME": wanted.user.home,
+            "OSGYM_PASSWORD": wanted.user.password,
+            "OSGYM_LOCALE": wanted.locale,
+            "OSGYM_TIMEZONE": wanted.timezone,
+            "OSGYM_EPOCH": str(wanted.source_date_epoch),
+        }
+
+
+def make_layer(bake: LayerBake, progress: Progress) -> list[RemedyRecord]:
+    """Copy in, provision, apply remedies; afterwards `upper` holds what the desktop adds.
+
+    Raises:
+        BakeError: A script or a remedy failed.
+    """
+    operate(Inside(bake.workspace, bake.idmap), "make", paths=["upper", "work", "merged"])
+    progress.stage("layer", "files")
+    _copy_in(bake)
+    for script in bake.source.scripts:
+        progress.stage("layer", script.name)
+        _run(bake, f"/{BAKE_FOLDER}/provision/{script.name}", script.name)
+    records = []
+    for folder in bake.source.remedies:
+        progress.stage("layer", f"remedy {folder.name}")
+        records.append(_apply_remedy(bake, folder.name))
+    operate(bake.inside(chroot=False), "remove", path=f"merged/{BAKE_FOLDER}")
+    operate(Inside(bake.workspace, bake.idmap), "clamp", path="upper", epoch_s=_epoch(bake))
+    return records
+
+
+def _epoch(bake: LayerBake) -> int:
+    return bake.source.definition.source_date_epoch
+
+
+def _copy_in(bake: LayerBake) -> None:
+    """Stream files, scripts, remedies and Python distributions into the image as a tar archive."""
+    argv = ["tar", "--extract", "--numeric-owner", "--same-permissions", "--keep-directory-symlink"]
+    inside = bake.inside(chroot=False)
+    with running(inside, [*argv, "-C", "merged"], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as tar:
+        assert tar.stdin is not None and tar.stderr is not None
+        try:
+            with tarfile.open(fileobj=tar.stdin, mode="w|") as archive:
+                for name, path in _entries(bake):
+                    _add(archive, name, path, _epoch(bake))
+            tar.stdin.close()
+        except BrokenPipeError:
+            pass
+        errors = tar.stderr.read().decode(errors="replace")
+        if tar.wait() != 0:
+            raise BakeError("layer", "copying files in failed", errors[-2000:])
+
+
+def _entries(bake: LayerBake) -> Iterator[tuple[str, Path]]:
+    """Name in the image and path here of everything that is copied in, folders first."""
+    folder = bake.source.folder
+    roots = [
+        (bake.source.files, ""),
+        (bake.python_tree, "usr/local/lib/python3.11/dist-packages/"),
+        (folder / "provision", f"{BAKE_FOLDER}/provision/"),
+        (folder / "remedies", f"{BAKE_FOLDER}/remedies/"),
+    ]
+    for root, prefix in roots:
+        if not root.is_dir():
+            continue
+        for path in sorted(root.rglob("*")):
+            if "__pycache__" not in path.parts:
+                yield prefix + str(path.relative_to(root)), path
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path, epoch_s: int) -> None:
+    """Add one entry owned by root, with plain modes and a fixed time."""
+    info = tarfile.TarInfo(name)
+    info.mtime = epoch_s
+    if path.is_symlink():
+        info.type = tarfile.SYMTYPE
+        info.linkname = os.readlink(path)  # noqa: PTH115  # the target as it is written
+        archive.addfile(info)
+    elif path.is_dir():
+        info.type = tarfile.DIRTYPE
+        info.mode = 0o755
+        archive.addfile(info)
+    else:
+        content = path.read_bytes()
+        info.size = len(content)
+        info.mode = 0o755 if os.access(path, os.X_OK) else 0o644
+        archive.addfile(info, io.BytesIO(content))
+
+
+def _run(bake: LayerBake, program: str, name: str) -> None:
+    try:
+        call(bake.inside(chroot=True), [program], timeout_s=_SCRIPT_TIMEOUT_S)
+    except ImageError as exc:
+        raise BakeError(f"provisioning ({name})", str(exc)) from exc
+
+
+def _apply_remedy(bake: LayerBake, name: str) -> RemedyRecord:
+    """Run a remedy's `bake`: 0 it is in, 10 it does not apply here, anything else fails the bake."""
+    argv = [f"{VIEW}/{BAKE_FOLDER}/remedies/{name}/bake"]
+    env = {**bake.environment(), "ROOTFS": VIEW}
+    inside = Inside(bake.workspace, bake.idmap, overlay=bake.overlay, view=VIEW, env=env)
+    pipe = subprocess.PIPE
+    with running(inside, argv, stdout=pipe, stderr=subprocess.STDOUT) as process:
+        try:
+            output, _ = process.communicate(timeout=_SCRIPT_TIMEOUT_S)
+        except subprocess.TimeoutExpired as exc:
+            raise BakeError(f"remedy {name}", "took too long") from exc
+    text = output.decode(errors="replace").strip()
+    if process.returncode not in (0, _REMEDY_DOES_NOT_APPLY):
+        raise BakeError(f"remedy {name}", f"ended with {process.returncode}", text[-2000:])
+    return RemedyRecord(name=name, applied=process.returncode == 0, message=text[-500:])

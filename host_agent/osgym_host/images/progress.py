@@ -1,0 +1,134 @@
+"""Show how far a bake is: bars on a terminal, plain lines elsewhere, nothing for machines."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from enum import StrEnum
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as RichProgress
+
+
+class Display(StrEnum):
+    """How progress is shown."""
+
+    BARS = "bars"
+    LINES = "lines"
+    NONE = "none"
+
+
+STAGES = {
+    "download": "Download packages",
+    "unpack": "Unpack packages",
+    "configure": "Configure packages",
+    "write": "Write the package part",
+    "layer": "Lay the desktop over it",
+    "check": "Check the image",
+    "publish": "Publish",
+}
+
+
+class Progress:
+    """Progress of one bake; may be told things from several threads.
+
+    Attributes:
+        timings: Stage to the second (after the start) at which it last moved.
+    """
+
+    def __init__(self, display: Display, console: Console | None = None) -> None:
+        self._display = display
+        self._console = console or Console(stderr=True)
+        self._bars: RichProgress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._counts: dict[str, int] = {}
+        self._expected = 0
+        self._essential = 0
+        self._mutex = threading.Lock()
+        self._begin = time.monotonic()
+        self.timings: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[Progress]:
+        """Show it while the block runs."""
+        self._begin = time.monotonic()
+        if self._display is not Display.BARS:
+            yield self
+            return
+        columns = (
+            TextColumn("{task.description:<24}"),
+            BarColumn(bar_width=36),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("[dim]{task.fields[what]}"),
+        )
+        with RichProgress(*columns, console=self._console, transient=False) as bars:
+            self._bars = bars
+            try:
+                yield self
+            finally:
+                self._bars = None
+
+    def expect(self, packages: int) -> None:
+        """So many more packages will be installed (apt says so for the essential ones and the rest)."""
+        with self._mutex:
+            if packages == 0:
+                return
+            self._expected = max(self._expected, self._essential + packages)
+            self._essential = self._essential or packages
+            for stage, task in self._tasks.items():
+                if self._bars is not None and stage in ("unpack", "configure"):
+                    self._bars.update(task, total=self._expected)
+
+    def count(self, stage: str, what: str) -> None:
+        """One more package went through `stage`."""
+        with self._mutex:
+            self._counts[stage] = count = self._counts.get(stage, 0) + 1
+            self._move(stage)
+            if self._bars is not None:
+                self._bars.update(self._task(stage), advance=1, what=what)
+            elif self._display is Display.LINES and count % 50 == 0:
+                total = f" of {self._expected}" if stage != "download" and self._expected else ""
+                self._line(f"{STAGES[stage].lower()}: {count}{total}")
+
+    def stage(self, stage: str, what: str = "") -> None:
+        """A stage without parts begins."""
+        with self._mutex:
+            self._move(stage)
+            if self._bars is not None:
+                for name in list(self._tasks):
+                    self._close(name)
+                self._bars.update(self._task(stage), what=what)
+            elif self._display is Display.LINES:
+                self._line(f"{STAGES.get(stage, stage)}{': ' + what if what else ''}")
+
+    def note(self, text: str) -> None:
+        """Something a reader of the log wants to know."""
+        with self._mutex:
+            if self._display is Display.LINES:
+                self._line(text)
+
+    def _line(self, text: str) -> None:
+        self._console.print(
+            f"[{time.monotonic() - self._begin:6.1f} s] {text}", markup=False, highlight=False
+        )
+
+    def _move(self, stage: str) -> None:
+        self.timings[stage] = round(time.monotonic() - self._begin, 2)
+
+    def _task(self, stage: str) -> TaskID:
+        assert self._bars is not None
+        if stage not in self._tasks:
+            total = self._expected if stage in ("unpack", "configure") and self._expected else None
+            self._tasks[stage] = self._bars.add_task(STAGES.get(stage, stage), total=total, what="")
+        return self._tasks[stage]
+
+    def _close(self, stage: str) -> None:
+        assert self._bars is not None
+        task = self._tasks[stage]
+        done = self._counts.get(stage, 1)
+        self._bars.update(task, total=done, completed=done, what="")
+        self._bars.stop_task(task)
