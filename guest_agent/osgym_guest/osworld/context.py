@@ -1,0 +1,55 @@
+"""What the handlers share: the desktop, the session, and what is made at first use."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from osgym_guest.desktop import Desktop
+from osgym_guest.osworld.session import Session
+
+if TYPE_CHECKING:
+    from osgym_guest.osworld.helper import Helper
+    from osgym_guest.osworld.process import Runner
+    from osgym_guest.osworld.windows import Windows
+
+
+class Context:
+    """Shared by all OSWorld endpoints of one agent.
+
+    Attributes:
+        desktop: the screen and the pointer.
+        session: environment and home of what is started.
+    """
+
+    def __init__(self, desktop: Desktop, session: Session):
+        self.desktop = desktop
+        self.session = session
+
+    @cached_property
+    def runner(self) -> Runner:
+        """Runs commands."""
+        from osgym_guest.osworld.process import Runner
+
+        return Runner(self.session)
+
+    @cached_property
+    def windows(self) -> Windows:
+        """The session's windows."""
+        from osgym_guest.osworld.windows import Windows
+
+        return Windows(self.session)
+
+    @cached_property
+    def helper(self) -> Helper:
+        """The accessibility helper."""
+        from osgym_guest.osworld.helper import Helper
+
+        return Helper(self.session)
+
+    def close(self) -> None:
+        """Let go of what was made; what was launched lives on."""
+        if "windows" in self.__dict__:
+            self.windows.disconnect()
+        if "helper" in self.__dict__:
+            self.helper.close()

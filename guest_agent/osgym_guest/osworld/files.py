@@ -1,0 +1,113 @@
+"""``/file``, ``/list_directory`` and ``/setup/upload``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+from osgym_guest.http import Request, Response
+from osgym_guest.osworld import error, fields
+from osgym_guest.osworld.context import Context
+
+MAX_ENTRIES = 50_000
+MAX_DEPTH = 40
+LISTING_S = 20.0
+# Files under /proc and /sys say they are empty: read this much of them.
+MAX_SIZELESS_BYTES = 16 * 1024 * 1024
+
+
+async def get_file(context: Context, request: Request) -> Response:
+    """The bytes of a file."""
+    path = context.session.path(fields.text(dict(request.form().fields), "file_path"))
+    try:
+        info = path.stat()
+        if not stat.S_ISREG(info.st_mode):
+            return error(400, f"not a regular file: {path}", "not_a_file")
+        with path.open("rb") as file:
+            head = b"" if info.st_size else file.read(MAX_SIZELESS_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return error(404, "File not found", "no_such_file")
+    except (OSError, ValueError) as exc:
+        return error(500, f"Failed to serve file: {exc}", "cannot_read")
+    answer = Response.stream(path) if info.st_size else Response.data(head)
+    ascii_name = path.name.encode("ascii", "replace").decode().replace('"', "_").replace("\\", "_")
+    safe = "".join(char if char.isprintable() else "_" for char in ascii_name)
+    headers = {**answer.headers, "Content-Disposition": f'attachment; filename="{safe}"'}
+    return Response(answer.status, headers, answer.body, answer.file)
+
+
+async def list_directory(context: Context, request: Request) -> Response:
+    """The tree of files below a directory."""
+    start = fields.text(request.json_object(), "path")
+    path = context.session.path(start)
+    if not path.is_dir():
+        return error(400, "The provided path is not a directory", "not_a_directory")
+    lister = _Lister(time.monotonic() + LISTING_S)
+    tree = await asyncio.to_thread(lister.directory, path, os.path.basename(start), ())  # noqa: PTH119
+    if lister.truncated:
+        tree["truncated"] = True
+    return Response.json({"directory_tree": tree})
+
+
+class _Lister:
+    """Lists directories until there are too many entries, or the time is up."""
+
+    def __init__(self, deadline: float):
+        self._deadline = deadline
+        self._left = MAX_ENTRIES
+        self.truncated = False
+
+    def directory(self, path: Path, name: str, above: tuple[tuple[int, int], ...]) -> dict[str, Any]:
+        """One directory; `above` are the ones it lies in, so that a loop of links ends."""
+        children: list[dict[str, Any]] = []
+        try:
+            info = path.stat()
+            identity = (info.st_dev, info.st_ino)
+            if identity in above or len(above) >= MAX_DEPTH:
+                self.truncated = True
+                return {"type": "directory", "name": name, "children": []}
+            with os.scandir(path) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+            for entry in found:
+                if self._left <= 0 or time.monotonic() > self._deadline:
+                    self.truncated = True
+                    break
+                self._left -= 1
+                if entry.is_dir():
+                    children.append(self.directory(Path(entry.path), entry.name, (*above, identity)))
+                else:
+                    children.append({"type": "file", "name": entry.name})
+        except OSError as exc:
+            return {"error": str(exc)}
+        return {"type": "directory", "name": name, "children": children}
+
+
+async def upload(context: Context, request: Request) -> Response:
+    """Write an uploaded file, making the directories above it."""
+    form = request.form()
+    content = form.files.get("file_data")
+    if "file_path" not in form.fields or content is None:
+        raise fields.bad("file_path and file_data are required")
+    path = context.session.path(fields.text(dict(form.fields), "file_path"))
+    try:
+        size = await asyncio.to_thread(_write, path, content.content)
+    except (OSError, ValueError) as exc:
+        return error(500, f"Failed to upload file: {exc}", "cannot_write")
+    return Response.text(f"File Uploaded: {size} bytes")
+
+
+def _write(path: Path, content: memoryview) -> int:
+    """Write a file in place, keeping permissions; a new one that cannot be written whole is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    was_there = path.exists()
+    try:
+        with path.open("wb") as file:
+            return file.write(content)
+    except OSError:
+        if not was_there:
+            path.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,111 @@
+"""The agent's side of the accessibility helper: started when asked, gone when nobody asks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from osgym_guest.osworld.process import Child, start
+from osgym_guest.osworld.session import Session
+
+WARM_S = 60.0
+# Time beyond the helper's own deadline for its start, rendering and the way back.
+GRACE_S = 4.0
+HELPER = (sys.executable, "-I", "-m", "osgym_guest.osworld.a11y")
+
+
+class HelperError(Exception):
+    """The accessibility tree cannot be read."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Payload of the helper, and whether something is missing in it."""
+
+    payload: bytes
+    partial: bool
+
+
+class Helper:
+    """One helper process at most, one request at a time.
+
+    Args:
+        session: environment of the helper; it finds the session bus there.
+        argv: how to start it.
+        warm_s: it goes when nobody asked for so long.
+    """
+
+    def __init__(self, session: Session, *, argv: Sequence[str] = HELPER, warm_s: float = WARM_S):
+        self._session = session
+        self._argv = list(argv)
+        self._warm_s = warm_s
+        self._lock = asyncio.Lock()
+        self._child: Child | None = None
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the running helper, or None."""
+        return self._child.pid if self._child is not None else None
+
+    async def ask(self, op: str, *, deadline_s: float) -> Answer:
+        """Ask for ``tree`` or ``terminal``; a helper that does not answer in time is killed.
+
+        Raises:
+            HelperError: there is no accessibility bus, or the helper failed.
+        """
+        async with self._lock:
+            self._cancel_expiry()
+            try:
+                return await asyncio.wait_for(self._ask(op, deadline_s), deadline_s + GRACE_S)
+            except (OSError, EOFError, ValueError, asyncio.TimeoutError) as exc:
+                self.close()
+                raise HelperError(f"the accessibility helper failed: {exc or type(exc).__name__}") from exc
+            except asyncio.CancelledError:
+                self.close()
+                raise
+            finally:
+                self._expiry = asyncio.get_running_loop().call_later(self._warm_s, self.close)
+
+    async def _ask(self, op: str, deadline_s: float) -> Answer:
+        if self._child is None or self._child.returncode is not None or self._streams is None:
+            self.close()
+            await self._start()
+        if self._streams is None:
+            raise EOFError("not started")
+        reader, writer = self._streams
+        writer.write(json.dumps({"op": op, "deadline_s": deadline_s}).encode() + b"\n")
+        line = await reader.readline()
+        if not line:
+            raise EOFError("it ended without an answer")
+        header = json.loads(line)
+        if not header["ok"]:
+            raise HelperError(str(header["error"]))
+        return Answer(await reader.readexactly(int(header["size"])), bool(header["partial"]))
+
+    async def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # what goes wrong in the helper belongs into the agent's log: its standard error is ours
+            self._child = start(self._argv, self._session, stdin=theirs.fileno(), stderr=None)
+        self._streams = await asyncio.open_unix_connection(sock=ours)
+
+    def _cancel_expiry(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def close(self) -> None:
+        """Let the helper go; may be called at any time, and twice."""
+        self._cancel_expiry()
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+        if self._child is not None:
+            self._child.kill_group()
+            self._child = None

@@ -1,0 +1,166 @@
+"""``/setup/open_file``, ``/setup/activate_window`` and ``/setup/close_window``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from osgym_guest.http import Request, Response
+from osgym_guest.osworld import error, fields
+from osgym_guest.osworld.context import Context
+from osgym_guest.osworld.process import Child, CommandTimeoutError, Sink, open_sink, start
+from osgym_guest.osworld.windows import Window
+from osgym_guest.osworld.x11 import XError
+
+TIMEOUT_S = 120.0
+MAX_TIMEOUT_S = 600.0
+POLL_S = 0.1
+# A new window that is not named after the file (a browser shows the page's title) counts after this.
+UNNAMED_S = 3.0
+STDERR_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is opened: how it is started, and by what names its window is known."""
+
+    argv: list[str]
+    file: Path | None
+    names: tuple[str, ...]
+
+    def names_window(self, window: Window) -> bool:
+        """Whether a window is named after it: a file by its title, an application also by its class."""
+        if self.file is not None:
+            return any(name in window.title for name in self.names)
+        text = f"{window.title}\n{window.instance}\n{window.class_name}".lower()
+        return any(name.lower() in text for name in self.names)
+
+
+async def open_file(context: Context, request: Request) -> Response:
+    """Open a file with its application, or start an application, and wait for its window."""
+    data = request.json_object()
+    if not data.get("path"):
+        return Response.text("Path not supplied!", status=400)
+    wanted = fields.text(data, "path")
+    timeout_s = fields.number(data, "timeout", TIMEOUT_S, low=0.1, high=MAX_TIMEOUT_S)
+    target = _target(context, wanted)
+    if target is None:
+        return Response.text(f"Application/file not found: {wanted}", status=404)
+    try:
+        failure = await _open(context, target, timeout_s)
+    except (OSError, XError) as exc:
+        return Response.text(f"Failed to open {wanted}. Error: {exc}", status=500)
+    if failure is not None:
+        application = await _application(context, target)
+        return Response.text(f"Failed to open {wanted} with {application}: {failure}", status=500)
+    return Response.text("File opened and window activated successfully")
+
+
+def _target(context: Context, wanted: str) -> Target | None:
+    path = context.session.path(wanted)
+    if path.exists():
+        return Target(["xdg-open", str(path)], path, (path.name, path.stem))
+    program = shutil.which(wanted, path=context.session.env.get("PATH"))
+    return Target([program], None, (Path(wanted).name,)) if program else None
+
+
+async def _open(context: Context, target: Target, timeout_s: float) -> str | None:
+    """Start it and bring its window to the front; what went wrong, or None."""
+    before = {window.id for window in await context.windows.list()}
+    write_end, said = await open_sink(STDERR_BYTES)
+    try:
+        child = start(target.argv, context.session, stderr=write_end)
+    finally:
+        os.close(write_end)
+    found = await _window(context, target, child, before, timeout_s)
+    if found is not None:
+        await context.windows.activate(found)
+        said.take()
+        return None
+    return await _why(child, said, timeout_s)
+
+
+async def _window(
+    context: Context, target: Target, child: Child, before: set[int], timeout_s: float
+) -> Window | None:
+    """Wait for the window; None when the time is up or the program failed without showing one."""
+    clock = asyncio.get_running_loop().time
+    begin = clock()
+    first_seen: dict[tuple[int, str], float] = {}
+    while clock() - begin < timeout_s:
+        ended = child.returncode  # read before the windows: what it showed before it ended counts
+        windows = await context.windows.list()
+        new = [window for window in windows if window.id not in before]
+        for window in new:
+            if target.names_window(window):
+                return window
+        # an application that runs already may show the file in a window that it has
+        for window in windows:
+            patient = ended == 0 or clock() - begin > UNNAMED_S
+            if patient and window.id in before and target.names_window(window):
+                return window
+        for window in new:
+            since = first_seen.setdefault((window.id, window.title), clock())
+            if clock() - since > UNNAMED_S and await context.windows.is_ordinary(window):
+                return window
+        if ended is not None and ended != 0 and not new:
+            return None
+        await asyncio.sleep(POLL_S)
+    return None
+
+
+async def _why(child: Child, said: Sink, timeout_s: float) -> str:
+    text = said.take().strip()
+    tail = f"; it said: {text[-1000:]}" if text else ""
+    if child.returncode is None:
+        return f"no window within {timeout_s:g} seconds, and it is still running{tail}"
+    if child.returncode == 0:
+        return f"no window within {timeout_s:g} seconds; the command that opens it ended without error{tail}"
+    how = f"exit status {child.returncode}" if child.returncode > 0 else f"signal {-child.returncode}"
+    return f"it ended with {how} before it showed a window{tail}"
+
+
+async def _application(context: Context, target: Target) -> str:
+    """Name of the application that opens the target, as well as it can be told."""
+    if target.file is None:
+        return Path(target.argv[0]).name
+    script = 'xdg-mime query default "$(xdg-mime query filetype "$0")"'
+    argv = ["/bin/sh", "-c", script, str(target.file)]
+    try:
+        result = await context.runner.run(argv, timeout_s=5.0)
+    except (CommandTimeoutError, OSError):
+        return "its application"
+    return result.output.strip() or "no application (none is registered for its type)"
+
+
+async def activate_window(context: Context, request: Request) -> Response:
+    """Bring the first matching window to the front; success also when nothing matched."""
+    data = request.json_object()
+    name, strict, by_class = _window_fields(data)
+    try:
+        window = await context.windows.find(name, strict=strict, by_class=by_class)
+        if window is not None:
+            await context.windows.activate(window)
+    except XError as exc:
+        return error(500, str(exc), "display")
+    return Response.text("Window activated successfully")
+
+
+async def close_window(context: Context, request: Request) -> Response:
+    """Ask the first matching window to close; success also when nothing matched."""
+    data = request.json_object()
+    name, strict, by_class = _window_fields(data)
+    try:
+        window = await context.windows.find(name, strict=strict, by_class=by_class)
+        if window is not None:
+            await context.windows.close(window)
+    except XError as exc:
+        return error(500, str(exc), "display")
+    return Response.text("Window closed successfully.")
+
+
+def _window_fields(data: dict[str, object]) -> tuple[str, bool, bool]:
+    return fields.text(data, "window_name"), fields.flag(data, "strict"), fields.flag(data, "by_class")

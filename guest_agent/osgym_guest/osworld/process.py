@@ -1,0 +1,214 @@
+"""Running commands: bounded output, a deadline that ends the whole process group, nothing inherited."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from osgym_guest.osworld.session import Session
+
+MAX_OUTPUT_BYTES = 16 * 1024 * 1024
+MAX_RUNNING = 8
+# How long output of a command that has ended may still be on its way through children of it.
+LINGER_S = 1.0
+
+Command = str | Sequence[str]
+
+
+class CommandTimeoutError(Exception):
+    """A command was ended because its time was up.
+
+    Attributes:
+        timeout_s: the time it had.
+    """
+
+    def __init__(self, command: Command, timeout_s: float):
+        super().__init__(f"Command {command!r} timed out after {timeout_s:g} seconds")
+        self.timeout_s = timeout_s
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command did.
+
+    Attributes:
+        output: standard output, decoded, line ends as ``\\n``.
+        error: standard error, the same; empty when it was merged into `output`.
+        returncode: exit status; negative number of the signal that ended it.
+        truncated: one of them was longer than `MAX_OUTPUT_BYTES`.
+    """
+
+    output: str
+    error: str
+    returncode: int
+    truncated: bool
+
+
+class Sink(asyncio.Protocol):
+    """Reads a pipe: keeps the first bytes up to a limit, throws the rest away so nobody blocks."""
+
+    def __init__(self, limit: int):
+        self._limit = limit
+        self._data = bytearray()
+        self.truncated = False
+        self.ended = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what fits."""
+        room = self._limit - len(self._data)
+        if room > 0:
+            self._data += data[:room]
+        self.truncated = self.truncated or len(data) > max(room, 0)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """All writers are gone."""
+        self.ended.set()
+
+    def take(self) -> str:
+        """What was read, as text; what comes later is thrown away."""
+        self._limit = 0
+        text = self._data.decode("utf-8", "replace")
+        self._data = bytearray()
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+class Child:
+    """A started process, leader of a session and process group of its own."""
+
+    def __init__(self, popen: subprocess.Popen[bytes]):
+        self._popen = popen
+        self.pid = popen.pid
+        self._exited = asyncio.get_running_loop().create_future()
+        self._pidfd = os.pidfd_open(popen.pid)
+        asyncio.get_running_loop().add_reader(self._pidfd, self._on_exit)
+
+    def _on_exit(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        code = self._popen.wait()  # it has ended: this reaps it and cannot block
+        if not self._exited.done():
+            self._exited.set_result(code)
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status, or None while it runs."""
+        return self._popen.returncode
+
+    async def wait(self) -> int:
+        """Wait for the exit status; the caller bounds the time."""
+        return int(await asyncio.shield(self._exited))
+
+    def kill_group(self) -> None:
+        """End the process and all of its group."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+def argv_of(command: Command, *, shell: bool) -> list[str]:
+    """The argument vector of a command; with `shell`, item 0 is the script and the rest its arguments."""
+    words = [command] if isinstance(command, str) else list(command)
+    return ["/bin/sh", "-c", *words] if shell else words
+
+
+def start(
+    command: Command,
+    session: Session,
+    *,
+    shell: bool = False,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int = subprocess.DEVNULL,
+    stderr: int | None = subprocess.DEVNULL,
+    cwd: Path | None = None,
+) -> Child:
+    """Start a command apart from the agent: own session, no inherited descriptor.
+
+    Raises:
+        OSError: it cannot be started (no such program, not executable, …).
+        ValueError: an argument has a NUL in it.
+    """
+    popen = subprocess.Popen(
+        argv_of(command, shell=shell),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=cwd or session.home,
+        env=dict(session.env),
+        start_new_session=True,
+        close_fds=True,
+    )
+    return Child(popen)
+
+
+async def open_sink(limit: int) -> tuple[int, Sink]:
+    """A pipe that a `Sink` reads; the caller closes the write end that it gets."""
+    read_end, write_end = os.pipe()
+    loop = asyncio.get_running_loop()
+    _, sink = await loop.connect_read_pipe(lambda: Sink(limit), os.fdopen(read_end, "rb", buffering=0))
+    return write_end, sink
+
+
+class Runner:
+    """Runs commands to their end, a bounded number at a time.
+
+    Args:
+        session: where they run.
+        max_running: more than these wait for their turn, within their deadline.
+    """
+
+    def __init__(self, session: Session, *, max_running: int = MAX_RUNNING):
+        self._session = session
+        self._turns = asyncio.Semaphore(max_running)
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        shell: bool = False,
+        timeout_s: float = 120.0,
+        merge: bool = False,
+        cwd: Path | None = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> Result:
+        """Run a command and collect its output.
+
+        A process that the command leaves in the background goes on; what it writes later is lost.
+
+        Raises:
+            CommandTimeoutError: it took longer than `timeout_s`; its whole process group is dead.
+            OSError: it cannot be started.
+        """
+        try:
+            return await asyncio.wait_for(self._run(command, shell, merge, cwd, max_output_bytes), timeout_s)
+        except asyncio.TimeoutError as exc:
+            raise CommandTimeoutError(command, timeout_s) from exc
+
+    async def _run(self, command: Command, shell: bool, merge: bool, cwd: Path | None, limit: int) -> Result:
+        async with self._turns:
+            ends: list[int] = []
+            try:
+                out_end, out = await open_sink(limit)
+                ends.append(out_end)
+                err_end, err = (out_end, out) if merge else await open_sink(limit)
+                if not merge:
+                    ends.append(err_end)
+                child = start(command, self._session, shell=shell, stdout=out_end, stderr=err_end, cwd=cwd)
+            finally:
+                for end in ends:
+                    os.close(end)
+            try:
+                returncode = await child.wait()
+            except asyncio.CancelledError:
+                child.kill_group()
+                out.take()
+                err.take()
+                raise
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(asyncio.gather(out.ended.wait(), err.ended.wait()), LINGER_S)
+            truncated = out.truncated or err.truncated
+            return Result(out.take(), "" if merge else err.take(), returncode, truncated)

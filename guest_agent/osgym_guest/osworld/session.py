@@ -1,0 +1,56 @@
+"""The desktop session that commands run in: its user's environment, home and paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# Variables of the agent that are nobody else's business.
+_PRIVATE_PREFIXES = ("OSGYM_", "LISTEN_")
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a command of this session gets.
+
+    Attributes:
+        env: environment variables, among them DISPLAY, HOME and DBUS_SESSION_BUS_ADDRESS.
+        home: home and working directory.
+    """
+
+    env: Mapping[str, str]
+    home: Path
+
+    @staticmethod
+    def from_environment(environ: Mapping[str, str]) -> Session:
+        """The session of the agent itself, without what is private to the agent."""
+        env = {name: value for name, value in environ.items() if not name.startswith(_PRIVATE_PREFIXES)}
+        home = env.setdefault("HOME", "/home/user")
+        env.setdefault("DISPLAY", ":0")
+        env.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games")
+        env["PWD"] = home
+        return Session(env, Path(home))
+
+    def expand_home(self, text: str) -> str:
+        """`text` with a leading ``~`` or ``~/`` replaced by the home directory."""
+        if text == "~" or text.startswith("~/"):
+            return str(self.home) + text[1:]
+        return os.path.expanduser(text)  # noqa: PTH111  (a Path would lose a trailing slash)
+
+    def path(self, text: str) -> Path:
+        """A path as a client wrote it: ``~`` and ``$VAR`` expanded, relative to the home directory."""
+        return self.home / _expand_variables(self.expand_home(text), self.env)
+
+
+def _expand_variables(text: str, env: Mapping[str, str]) -> str:
+    """``$NAME`` and ``${NAME}`` replaced; unknown names stay as they are."""
+    if "$" not in text:
+        return text
+    import re
+
+    def value(match: re.Match[str]) -> str:
+        return env.get(match[1] or match[2], match[0])
+
+    return re.sub(r"\$(?:(\w+)|\{([^}]*)\})", value, text, flags=re.ASCII)

@@ -1,0 +1,150 @@
+"""Top-level windows: listing, finding, activating and closing them, the way wmctrl does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from osgym_guest.osworld import x11
+from osgym_guest.osworld.session import Session
+from osgym_guest.osworld.x11 import XConnection, XError
+
+POLL_S = 0.05
+Condition = Callable[[], Awaitable[bool]]
+_SOURCE_PAGER = 2
+_UNLISTED_TYPES = ("_NET_WM_WINDOW_TYPE_DESKTOP", "_NET_WM_WINDOW_TYPE_DOCK", "_NET_WM_WINDOW_TYPE_SPLASH")
+
+
+@dataclass(frozen=True)
+class Window:
+    """One window that the window manager lists.
+
+    Attributes:
+        id: X window id.
+        title: as shown in its title bar.
+        instance: first part of WM_CLASS.
+        class_name: second part of WM_CLASS.
+    """
+
+    id: int
+    title: str
+    instance: str
+    class_name: str
+
+    def matches(self, name: str, *, strict: bool, by_class: bool) -> bool:
+        """Whether wmctrl would choose it: part of the title (or of ``instance.class``), ignoring case;
+        the whole, and exactly, when `strict`."""
+        text = f"{self.instance}.{self.class_name}" if by_class else self.title
+        return text == name if strict else name.lower() in text.lower()
+
+
+class Windows:
+    """The windows of the session's display; connects at first use, and again when it must.
+
+    Args:
+        session: names the display.
+    """
+
+    def __init__(self, session: Session):
+        self._display = session.env.get("DISPLAY", ":0")
+        self._xauthority = x11.default_xauthority(session.home, session.env.get("XAUTHORITY"))
+        self._connection: XConnection | None = None
+        self._connecting = asyncio.Lock()
+
+    async def _x(self) -> XConnection:
+        async with self._connecting:
+            if self._connection is None or self._connection.closed:
+                self._connection = await x11.connect(self._display, self._xauthority)
+            return self._connection
+
+    async def list(self) -> list[Window]:
+        """All listed windows, oldest first.
+
+        Raises:
+            XError: the X server cannot be reached.
+        """
+        x = await self._x()
+        ids = await x.numbers(x.root, "_NET_CLIENT_LIST")
+        found = await asyncio.gather(*(self._describe(x, window) for window in ids))
+        return [window for window in found if window is not None]
+
+    async def active(self) -> Window | None:
+        """The window that has the keyboard, if one has."""
+        x = await self._x()
+        ids = await x.numbers(x.root, "_NET_ACTIVE_WINDOW")
+        return await self._describe(x, ids[0]) if ids and ids[0] else None
+
+    async def _describe(self, x: XConnection, window: int) -> Window | None:
+        """A window's names; None when it went away meanwhile."""
+        try:
+            title = await x.property(window, "_NET_WM_NAME")
+            if not title:
+                title = (await x.property(window, "WM_NAME")).decode("latin-1").encode()
+            classes = (await x.property(window, "WM_CLASS")).decode("latin-1").split("\0")
+        except XError:
+            if x.closed:
+                raise
+            return None
+        return Window(
+            window, title.decode("utf-8", "replace"), classes[0], classes[1] if len(classes) > 1 else ""
+        )
+
+    async def is_ordinary(self, window: Window) -> bool:
+        """Whether it is an application's window: no panel, desktop or splash screen."""
+        x = await self._x()
+        try:
+            types = await x.numbers(window.id, "_NET_WM_WINDOW_TYPE")
+        except XError:
+            return False
+        return not set(types) & {await x.atom(name) for name in _UNLISTED_TYPES}
+
+    async def find(self, name: str, *, strict: bool = False, by_class: bool = False) -> Window | None:
+        """The first window that matches."""
+        for window in await self.list():
+            if window.matches(name, strict=strict, by_class=by_class):
+                return window
+        return None
+
+    async def activate(self, window: Window, *, timeout_s: float = 1.0) -> bool:
+        """Bring a window to the front, with the keyboard; whether it got there within `timeout_s`."""
+        x = await self._x()
+        desktop = await x.numbers(window.id, "_NET_WM_DESKTOP")
+        current = await x.numbers(x.root, "_NET_CURRENT_DESKTOP")
+        if desktop and current and desktop[0] != current[0] and desktop[0] != 0xFFFFFFFF:
+            await x.message(x.root, "_NET_CURRENT_DESKTOP", desktop[0])
+        await x.message(window.id, "_NET_ACTIVE_WINDOW", _SOURCE_PAGER)
+        await x.map_raised(window.id)
+        return await self._until(lambda: self._is_active(window.id), timeout_s)
+
+    async def close(self, window: Window, *, timeout_s: float = 1.0) -> bool:
+        """Ask a window to close; whether it has gone within `timeout_s` (it may ask back)."""
+        x = await self._x()
+        await x.message(window.id, "_NET_CLOSE_WINDOW", 0, _SOURCE_PAGER)
+        return await self._until(lambda: self._is_gone(window.id), timeout_s)
+
+    async def size(self, window: Window) -> tuple[int, int]:
+        """Width and height of a window, without its frame."""
+        return await (await self._x()).size(window.id)
+
+    async def _is_active(self, window: int) -> bool:
+        x = await self._x()
+        return window in await x.numbers(x.root, "_NET_ACTIVE_WINDOW")
+
+    async def _is_gone(self, window: int) -> bool:
+        x = await self._x()
+        return window not in await x.numbers(x.root, "_NET_CLIENT_LIST")
+
+    async def _until(self, condition: Condition, timeout_s: float) -> bool:
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while not await condition():
+            if asyncio.get_running_loop().time() >= deadline:
+                return False
+            await asyncio.sleep(POLL_S)
+        return True
+
+    def disconnect(self) -> None:
+        """Close the connection; it opens again when it is needed."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
