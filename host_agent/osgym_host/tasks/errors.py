@@ -1,0 +1,103 @@
+"""What can be wrong with a task, as types.
+
+Every error carries a stable ``code`` for the wire, a sentence for people, and ``details`` for
+programs. ``error_class`` says whose fault it is: ``task`` (the task file) or ``infra`` (this host, its
+guest, its evaluator). Neither is ever turned into a reward of 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from osgym_host.errors import OsgymHostError
+
+
+class TaskError(OsgymHostError):
+    """The root of everything that goes wrong with a task.
+
+    Attributes:
+        code: stable identifier on the wire.
+        error_class: ``task`` or ``infra``.
+        http_status: what the API answers with.
+        details: plain JSON values.
+    """
+
+    code = "task_error"
+    error_class = "task"
+    http_status = 500
+
+    def __init__(self, message: str, details: Mapping[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details: dict[str, object] = dict(details or {})
+
+
+class InvalidTask(TaskError):
+    """The task is not in OSWorld's format; ``details["problems"]`` names each field."""
+
+    code = "task_invalid"
+    http_status = 422
+
+
+class UnsupportedTask(TaskError):
+    """The task needs setup steps, getters or metrics that this host does not have.
+
+    Attributes:
+        features: what is missing, e.g. ``"metric compare_pdfs"``.
+    """
+
+    code = "task_unsupported"
+    http_status = 422
+
+    def __init__(self, features: Sequence[str]) -> None:
+        names = ", ".join(features)
+        super().__init__(f"this host does not support: {names}", {"features": list(features)})
+        self.features = tuple(features)
+
+
+class RefusedByPolicy(TaskError):
+    """The task asks for something this host does not allow (an address, a path, a size)."""
+
+    code = "task_refused"
+    http_status = 422
+
+
+class SetupFailed(TaskError):
+    """A setup step could not be carried out.
+
+    Attributes:
+        step: index in ``config`` (or ``postconfig``).
+        kind: its ``type``.
+    """
+
+    code = "setup_failed"
+    http_status = 424
+
+    def __init__(self, message: str, *, step: int, kind: str, phase: str = "config") -> None:
+        super().__init__(f"{phase}[{step}] ({kind}): {message}", {"step": step, "type": kind, "phase": phase})
+        self.step = step
+        self.kind = kind
+
+
+class DownloadFailed(TaskError):
+    """A file of the task could not be fetched; ``details["url"]`` says which."""
+
+    code = "setup_failed"
+    error_class = "infra"
+    http_status = 424
+
+
+class DeadlineExceeded(TaskError):
+    """Setup or evaluation did not finish in its time."""
+
+    code = "timeout"
+    error_class = "infra"
+    http_status = 504
+
+
+class EvaluatorError(TaskError):
+    """The check itself failed: no reward is known, and certainly not 0."""
+
+    code = "evaluator_error"
+    error_class = "infra"
+    http_status = 424

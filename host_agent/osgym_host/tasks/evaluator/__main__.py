@@ -1,0 +1,191 @@
+"""The zygote: imports the parsers once, then forks a confined child for each job.
+
+It has one socket (its standard input, SOCK_SEQPACKET). A job arrives as one message: a JSON header
+``{"id", "timeout_s", "memory_bytes"}`` with descriptors [verdict pipe, job, files…]. The child writes
+its verdict to the pipe; the zygote reports ``{"id", "exit"}`` when the child is gone, killed after
+``timeout_s`` at the latest. When the socket ends, everything ends.
+"""
+
+from __future__ import annotations
+
+import encodings.cp437
+import encodings.idna
+import encodings.utf_8_sig
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass
+
+from PIL import Image
+
+from osgym_host.tasks.evaluator import confine, metrics
+from osgym_host.tasks.evaluator.run import run_job
+
+PRELOADED = (encodings.cp437, encodings.idna, encodings.utf_8_sig, metrics)
+MAX_MESSAGE = 16 * 1024
+MAX_FDS = 70
+
+
+@dataclass(slots=True)
+class _Child:
+    job_id: int
+    pid: int
+    deadline: float
+    killed: bool = False
+
+
+def main() -> int:
+    """Serve jobs until the socket ends."""
+    control = socket.socket(fileno=os.dup(0))
+    Image.init()  # imports every image plugin now: a confined child can import nothing
+    _warm_up()
+    confine.drop_root()
+    confine.die_with_parent(os.getppid())
+    layers = confine.available_layers()
+    if "namespaces" not in layers and "seccomp" not in layers:
+        control.send(json.dumps({"error": "neither user namespaces nor seccomp work here"}).encode())
+        return 1
+    control.send(json.dumps({"ready": True, "confinement": list(layers)}).encode())
+    _serve(control, frozenset(layers))
+    return 0
+
+
+def _warm_up() -> None:
+    """Use each parser once, so that what they import late is there."""
+    import io
+    import zipfile
+
+    import openpyxl
+
+    buffer = io.BytesIO()
+    book = openpyxl.Workbook()
+    book.create_sheet("a").append([1, "a", 0.5, True])
+    book.save(buffer)
+    openpyxl.load_workbook(io.BytesIO(buffer.getvalue()), data_only=True)
+    for image_format in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP"):
+        buffer = io.BytesIO()
+        Image.new("RGB", (2, 2)).save(buffer, image_format)
+        Image.open(io.BytesIO(buffer.getvalue())).load()
+    for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        with zipfile.ZipFile(io.BytesIO(), "w", method) as archive:
+            archive.writestr("a", b"a")
+
+
+def _serve(control: socket.socket, layers: frozenset[str]) -> None:
+    children: dict[int, _Child] = {}
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    while True:
+        for fd, _ in poll.poll(_wait_ms(children)):
+            if fd == control.fileno():
+                message, fds, _, _ = socket.recv_fds(control, MAX_MESSAGE, MAX_FDS)
+                if not message:
+                    _end(children)
+                    return
+                pidfd, child = _spawn(json.loads(message), fds, layers)
+                children[pidfd] = child
+                poll.register(pidfd, select.POLLIN)
+            else:
+                poll.unregister(fd)
+                _report(control, children.pop(fd))
+                os.close(fd)
+        now = time.monotonic()
+        for child in children.values():
+            if not child.killed and now >= child.deadline:
+                child.killed = True
+                os.kill(child.pid, signal.SIGKILL)
+
+
+def _wait_ms(children: dict[int, _Child]) -> int | None:
+    waiting = [c.deadline for c in children.values() if not c.killed]
+    return max(0, int((min(waiting) - time.monotonic()) * 1000) + 1) if waiting else None
+
+
+def _report(control: socket.socket, child: _Child) -> None:
+    _, status = os.waitpid(child.pid, 0)
+    if child.killed:
+        how = "it took too long"
+    elif os.WIFSIGNALED(status):
+        how = f"killed by signal {os.WTERMSIG(status)}"
+    else:
+        how = _EXITS.get(os.WEXITSTATUS(status), f"ended with status {os.WEXITSTATUS(status)}")
+    control.send(json.dumps({"id": child.job_id, "exit": how}).encode())
+
+
+def _end(children: dict[int, _Child]) -> None:
+    for child in children.values():
+        os.kill(child.pid, signal.SIGKILL)
+        os.waitpid(child.pid, 0)
+
+
+def _spawn(header: dict[str, float], fds: list[int], layers: frozenset[str]) -> tuple[int, _Child]:
+    timeout_s = float(header["timeout_s"])
+    zygote = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        status = _NOT_CONFINED
+        try:
+            status = _helper(zygote, int(header["memory_bytes"]), timeout_s, fds, layers)
+        finally:
+            os._exit(status)
+    for fd in fds:
+        os.close(fd)
+    return os.pidfd_open(pid), _Child(int(header["id"]), pid, time.monotonic() + timeout_s)
+
+
+_NOT_CONFINED, _BY_SIGNAL = 70, 100
+_EXITS = {
+    0: "it wrote no verdict",
+    _NOT_CONFINED: "it could not be confined",
+    _BY_SIGNAL + signal.SIGXCPU: "it used too much CPU time",
+    _BY_SIGNAL + signal.SIGKILL: "it was killed (CPU time or memory)",
+    _BY_SIGNAL + signal.SIGSEGV: "it crashed (SIGSEGV)",
+    _BY_SIGNAL + signal.SIGABRT: "it crashed (SIGABRT)",
+}
+
+
+def _helper(zygote: int, memory_bytes: int, timeout_s: float, fds: list[int], layers: frozenset[str]) -> int:
+    """Between zygote and worker: makes the namespaces, waits for the worker, dies with the zygote."""
+    confine.die_with_parent(zygote)
+    _close_all_but(fds)
+    if "namespaces" in layers:
+        confine.enter_namespaces()
+    helper = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        status = _NOT_CONFINED
+        try:
+            confine.die_with_parent(helper)
+            confine.confine_self(memory_bytes, timeout_s, layers)
+            run_job(fds[1], fds[2:], fds[0])
+            status = 0
+        finally:
+            os._exit(status)
+    for fd in fds:
+        os.close(fd)
+    _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status):
+        return _BY_SIGNAL + os.WTERMSIG(status)
+    return os.WEXITSTATUS(status)
+
+
+def _close_all_but(fds: list[int]) -> None:
+    """Keep the job's descriptors; standard input, output and error go nowhere."""
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    keep = {0, 1, 2, *fds}
+    for fd in range(3, max(*keep, null, 64) + 64):
+        if fd not in keep:
+            try:
+                os.close(fd)
+            except OSError:
+                continue
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""A metric's arguments inside the confined process: hostile files, behind limits."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from typing import Any
+from xml.etree.ElementTree import Element, ParseError
+
+import defusedxml.ElementTree
+from defusedxml.common import DefusedXmlException
+
+MAX_FILE_BYTES = 64 << 20
+MAX_ZIP_ENTRIES = 5000
+MAX_ZIP_MEMBER_BYTES = 64 << 20
+MAX_ZIP_TOTAL_BYTES = 256 << 20
+MAX_XML_NODES = 2_000_000
+
+
+class Unreadable(Exception):
+    """A file is not what it should be: corrupt, a bomb, too large.
+
+    On the result's side that is a wrong result (0, with a note); on the expected side it is an error.
+
+    Attributes:
+        role: ``result`` or ``expected``.
+    """
+
+    def __init__(self, role: str, message: str) -> None:
+        super().__init__(message)
+        self.role = role
+
+
+class InFile:
+    """A regular file, given as an open descriptor.
+
+    Attributes:
+        name: what the task calls it.
+        role: ``result`` or ``expected``.
+    """
+
+    def __init__(self, fd: int, name: str, role: str) -> None:
+        self.name = name
+        self.role = role
+        self._fd = fd
+        self._data: bytes | None = None
+
+    def bad(self, message: str) -> Unreadable:
+        """The error to raise when the content is not what it should be."""
+        return Unreadable(self.role, f"{self.name}: {message}")
+
+    def data(self) -> bytes:
+        """The whole content.
+
+        Raises:
+            Unreadable: it is larger than allowed.
+        """
+        if self._data is None:
+            size = os.fstat(self._fd).st_size
+            if size > MAX_FILE_BYTES:
+                raise self.bad(f"{size} bytes are more than {MAX_FILE_BYTES}")
+            with os.fdopen(os.dup(self._fd), "rb") as file:
+                file.seek(0)
+                self._data = file.read(MAX_FILE_BYTES)
+        return self._data
+
+    def text(self) -> str:
+        """The content as UTF-8, without a byte order mark, lines ended by a newline.
+
+        Raises:
+            Unreadable: too large, or not UTF-8.
+        """
+        try:
+            text = self.data().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise self.bad(f"not UTF-8: {error}") from error
+        return text.replace("\r\n", "\n")
+
+    def json(self) -> Any:
+        """The content as JSON.
+
+        Raises:
+            Unreadable: it is not JSON.
+        """
+        return parse_json(self.text(), self)
+
+    def zip(self) -> zipfile.ZipFile:
+        """The content as a zip archive whose members all fit the limits.
+
+        Sizes are those of the archive's directory: Python's reader stops there and then checks.
+
+        Raises:
+            Unreadable: not a zip archive, or a bomb.
+        """
+        try:
+            archive = zipfile.ZipFile(io.BytesIO(self.data()))
+        except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError) as error:
+            raise self.bad(f"not a readable zip archive: {error}") from error
+        members = archive.infolist()
+        if len(members) > MAX_ZIP_ENTRIES:
+            raise self.bad(f"{len(members)} members are more than {MAX_ZIP_ENTRIES}")
+        if any(m.file_size > MAX_ZIP_MEMBER_BYTES for m in members):
+            raise self.bad("a member is too large when unpacked")
+        if sum(m.file_size for m in members) > MAX_ZIP_TOTAL_BYTES:
+            raise self.bad("too large when unpacked")
+        return archive
+
+    def member(self, archive: zipfile.ZipFile, name: str) -> bytes:
+        """One member's content.
+
+        Raises:
+            Unreadable: not there, or damaged.
+        """
+        try:
+            return archive.read(name)
+        except (
+            KeyError,
+            zipfile.BadZipFile,
+            RuntimeError,
+            EOFError,
+            NotImplementedError,
+            ValueError,
+        ) as error:
+            raise self.bad(f"member {name}: {error}") from error
+        except Exception as error:
+            if type(error).__module__ in {"zlib", "lzma", "bz2", "_lzma"} or isinstance(error, OSError):
+                raise self.bad(f"member {name}: {error}") from error
+            raise
+
+    def xml(self, data: bytes) -> Element:
+        """XML without entities, external references or DTD tricks.
+
+        Raises:
+            Unreadable: malformed, or it tries one of these.
+        """
+        try:
+            root: Element = defusedxml.ElementTree.fromstring(data, forbid_dtd=True)
+        except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
+            raise self.bad(f"XML: {error!r}") from error
+        return root
+
+
+def parse_json(text: str, source: InFile | None) -> Any:
+    """JSON text to values.
+
+    Raises:
+        Unreadable: it is not JSON (or nested beyond reason).
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        message = f"not JSON: {error}"
+        raise source.bad(message) if source else Unreadable("result", message) from error
+
+
+Argument = Any
+"""What metrics get: a JSON value, an `InFile`, or a list of `InFile`."""
+
+
+def as_text(value: Argument) -> str:
+    """Text of a string or a file; anything else as its JSON."""
+    if isinstance(value, InFile):
+        return value.text()
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value)
+
+
+def as_file(value: Argument, role: str) -> InFile:
+    """The one file that was asked for.
+
+    Raises:
+        Unreadable: the getter gave something else.
+    """
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, InFile):
+        raise Unreadable("expected", f"the {role} of this metric must be a file, e.g. by vm_file")
+    return value
+
+
+def rules_of(value: Argument) -> dict[str, Any]:
+    """The ``rules`` of a ``rule`` getter.
+
+    Raises:
+        Unreadable: not an object.
+    """
+    if not isinstance(value, dict):
+        raise Unreadable("expected", "the expected value of this metric must be a rule with an object")
+    return value

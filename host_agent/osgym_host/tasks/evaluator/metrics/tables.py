@@ -1,0 +1,235 @@
+"""Metrics over spreadsheets: xlsx, ods and csv, by the values their cells show.
+
+Formulas count by the value that the office suite stored with them. ``compare_table`` has our own,
+smaller set of rules (`osgym_host.tasks.catalogue.TABLE_RULES`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import re
+import zipfile
+from typing import Any
+from xml.etree.ElementTree import Element
+
+import openpyxl
+from openpyxl.utils.cell import coordinate_to_tuple
+from openpyxl.utils.exceptions import InvalidFileException
+
+from osgym_host.tasks.evaluator.inputs import Argument, InFile, Unreadable, as_file, rules_of
+from osgym_host.tasks.evaluator.metrics.settings import matches
+from osgym_host.tasks.evaluator.registry import Score, differ, metric, transform
+
+MAX_CELLS = 2_000_000
+DIGITS = 4
+"""Numbers are equal when they are after rounding to this many digits, as OSWorld's are."""
+
+Cell = str | float | bool | None
+Sheet = dict[tuple[int, int], Cell]
+"""Values by (row, column), from 1; empty cells are left out."""
+Book = dict[str, Sheet]
+
+_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+_OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+
+
+def read_book(file: InFile) -> Book:
+    """All sheets in order.
+
+    Raises:
+        Unreadable: corrupt, a bomb, too large, or of another kind.
+    """
+    archive = file.zip()
+    names = set(archive.namelist())
+    if "xl/workbook.xml" in names:
+        return _read_xlsx(file)
+    if "content.xml" in names:
+        return _read_ods(file, archive)
+    raise file.bad("neither xlsx nor ods")
+
+
+def _read_xlsx(file: InFile) -> Book:
+    try:
+        book = openpyxl.load_workbook(io.BytesIO(file.data()), data_only=True, keep_links=False)
+    except MemoryError:
+        raise
+    except (InvalidFileException, zipfile.BadZipFile) as error:
+        raise file.bad(f"not a readable workbook: {error}") from error
+    except Exception as error:  # the parser raises anything on damaged files
+        raise file.bad(f"not a readable workbook: {type(error).__name__}: {error}") from error
+    result: Book = {}
+    for sheet in book.worksheets:
+        if sheet.max_row * sheet.max_column > MAX_CELLS:
+            raise file.bad(f"the sheet {sheet.title} is too large")
+        cells: Sheet = {}
+        for row in sheet.iter_rows():
+            for cell in row:
+                if cell.value is not None and cell.value != "":
+                    cells[cell.row, cell.column] = _plain(cell.value)
+        result[sheet.title] = cells
+    return result
+
+
+def _plain(value: object) -> Cell:
+    if isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | float):
+        return round(float(value), DIGITS)
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    return str(value)
+
+
+def _read_ods(file: InFile, archive: zipfile.ZipFile) -> Book:
+    root = file.xml(file.member(archive, "content.xml"))
+    result: Book = {}
+    for table in root.iter(f"{_TABLE}table"):
+        cells: Sheet = {}
+        row_no = 1
+        for row in table.iter(f"{_TABLE}table-row"):
+            row_repeat = _repeat(row, "number-rows-repeated")
+            values = _ods_row(row)
+            for i in range(row_repeat if values else 0):
+                if len(cells) + len(values) > MAX_CELLS:
+                    raise file.bad("the sheet is too large")
+                cells.update({(row_no + i, column): value for column, value in values.items()})
+            row_no += row_repeat
+        result[table.get(f"{_TABLE}name", "")] = cells
+    return result
+
+
+def _repeat(element: Element, name: str) -> int:
+    text = element.get(f"{_TABLE}{name}", "1")
+    return min(int(text), 1 << 20) if text.isascii() and text.isdigit() else 1
+
+
+def _ods_row(row: Element) -> dict[int, Cell]:
+    values: dict[int, Cell] = {}
+    column = 1
+    for cell in row:
+        if cell.tag not in {f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"}:
+            continue
+        repeat = min(_repeat(cell, "number-columns-repeated"), 1 << 14)
+        value = _ods_cell(cell)
+        if value is not None and value != "":
+            values.update({column + i: value for i in range(repeat)})
+        column += repeat
+    return values
+
+
+def _ods_cell(cell: Element) -> Cell:
+    kind = cell.get(f"{_OFFICE}value-type")
+    if kind in {"float", "percentage", "currency"}:
+        return round(float(cell.get(f"{_OFFICE}value", "nan")), DIGITS)
+    if kind == "boolean":
+        return cell.get(f"{_OFFICE}boolean-value") == "true"
+    if kind == "date":
+        return cell.get(f"{_OFFICE}date-value")
+    paragraphs = ["".join(p.itertext()) for p in cell.iter(f"{_TEXT}p")]
+    return "\n".join(paragraphs) if paragraphs else None
+
+
+def _same(got: Cell, wanted: object) -> bool:
+    if isinstance(wanted, bool) or isinstance(got, bool):
+        return got == wanted
+    if isinstance(wanted, int | float):
+        return isinstance(got, float) and got == round(float(wanted), DIGITS)
+    return got == wanted
+
+
+def _sheet(books: dict[str, Book], reference: object) -> tuple[str, Sheet]:
+    """``0``, ``RI0``, ``RNSheet1``: the result's; ``EI0``, ``ENSheet1``: the expected book's."""
+    side, key = "R", reference
+    if isinstance(reference, str):
+        if not re.match(r"[RE][IN]", reference):
+            raise Unreadable("expected", f"{reference!r} names no sheet (0, RI0, RNname, EI0, ENname)")
+        side = reference[0]
+        key = int(reference[2:]) if reference[1] == "I" else reference[2:]
+    book = books.get(side)
+    if book is None:
+        raise Unreadable("expected", f"{reference!r}: the task has no expected workbook")
+    names = list(book)
+    name = names[key] if isinstance(key, int) and -len(names) <= key < len(names) else key
+    if not isinstance(name, str) or name not in book:
+        raise Unreadable("result" if side == "R" else "expected", f"there is no sheet {reference!r}")
+    return name, book[name]
+
+
+@metric
+def compare_table(result: Argument, expected: Argument, rules: list[dict[str, Any]] | None = None) -> Score:
+    """The workbook fulfils every rule: ``sheet_name``, ``sheet_data``, ``check_cell``."""
+    books = {"R": read_book(as_file(result, "result"))}
+    if expected is not None:
+        books["E"] = read_book(as_file(expected, "expected"))
+    for rule in rules or [{"type": "sheet_data", "sheet_idx0": 0, "sheet_idx1": "EI0"}]:
+        score = _apply(rule, books)
+        if score.score < 1:
+            return score
+    return Score(1.0)
+
+
+def _apply(rule: dict[str, Any], books: dict[str, Book]) -> Score:
+    kind = rule["type"]
+    if kind == "sheet_name":
+        got, wanted = list(books["R"]), list(books.get("E", {}))
+        return Score(1.0) if got == wanted else differ("the sheets", got, wanted)
+    if kind == "check_cell":
+        _, sheet = _sheet(books, rule["sheet_idx"])
+        value = sheet.get(coordinate_to_tuple(rule["coordinate"]))
+        condition = rule["props"]["value"]
+        ref, method = condition["ref"], condition.get("method", "eq")
+        holds = _same(value, ref) if method == "eq" else matches(value, method, ref)
+        return Score(1.0) if holds else differ(f"cell {rule['coordinate']}", value, condition)
+    _, got_sheet = _sheet(books, rule["sheet_idx0"])
+    _, wanted_sheet = _sheet(books, rule["sheet_idx1"])
+    return _compare_sheets(got_sheet, wanted_sheet)
+
+
+def _compare_sheets(got: Sheet, wanted: Sheet) -> Score:
+    for place in sorted(got.keys() | wanted.keys()):
+        if not _same(got.get(place), wanted.get(place)):
+            return differ(f"row {place[0]} column {place[1]}", got.get(place), wanted.get(place))
+    return Score(1.0)
+
+
+@metric
+def check_xlsx_cells(result: Argument, expected: Argument) -> Score:
+    """``rules.cells`` maps ``B7`` or ``Sheet!B7`` to its value (null: empty); others do not count."""
+    book = read_book(as_file(result, "result"))
+    for reference, wanted in rules_of(expected)["cells"].items():
+        sheet_name, _, coordinate = str(reference).rpartition("!")
+        if sheet_name and sheet_name not in book:
+            return Score(0.0, f"there is no sheet {sheet_name}")
+        sheet = book[sheet_name] if sheet_name else next(iter(book.values()), {})
+        value = sheet.get(coordinate_to_tuple(coordinate))
+        if not _same(value, wanted):
+            return differ(f"cell {reference}", value, wanted)
+    return Score(1.0)
+
+
+@metric
+def compare_csv(
+    result: Argument, expected: Argument, strict: bool = True, ignore_case: bool = False
+) -> Score:
+    """Two csv files have the same lines; without ``strict`` blanks around a line do not count."""
+
+    def lines(file: InFile) -> list[str]:
+        text = file.text()
+        rows = text.splitlines()
+        if not strict:
+            rows = [row.strip() for row in rows if row.strip()]
+        return [row.lower() for row in rows] if ignore_case else rows
+
+    got, wanted = lines(as_file(result, "result")), lines(as_file(expected, "expected"))
+    return Score(1.0) if got == wanted else differ("the lines", got, wanted)
+
+
+@transform("xlsx_last_row")
+def last_row(value: Argument) -> list[Cell]:
+    """The last row of the first sheet, as ``content_from_vm_file`` promises."""
+    sheet = next(iter(read_book(as_file(value, "result")).values()), {})
+    row = max((r for r, _ in sheet), default=0)
+    width = max((c for r, c in sheet if r == row), default=0)
+    return [sheet.get((row, column)) for column in range(1, width + 1)]

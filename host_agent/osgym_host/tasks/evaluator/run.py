@@ -1,0 +1,63 @@
+"""One job inside the confined process: read it, call the metric, write the verdict."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import traceback
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from osgym_host.tasks.evaluator.inputs import InFile, Unreadable
+from osgym_host.tasks.evaluator.registry import METRICS, TRANSFORMS, Score
+
+MAX_JOB_BYTES = 64 << 20
+MAX_NOTE = 1000
+
+
+def run_job(job_fd: int, file_fds: list[int], verdict_fd: int) -> None:
+    """Read the job from ``job_fd``, call its metric and write one JSON verdict to ``verdict_fd``."""
+    verdict = _verdict(job_fd, file_fds)
+    data = memoryview(json.dumps(verdict).encode())
+    while data:
+        data = data[os.write(verdict_fd, data) :]
+
+
+def _verdict(job_fd: int, file_fds: list[int]) -> dict[str, Any]:
+    try:
+        with os.fdopen(job_fd, "rb") as file:
+            job = json.loads(file.read(MAX_JOB_BYTES))
+        fds = iter(file_fds)
+        arguments = [_argument(job[role], role, fds) for role in ("result", "expected")]
+        score = METRICS[job["func"]](*arguments, **job["options"])
+    except Unreadable as error:
+        if error.role == "result":
+            return {"score": 0.0, "note": str(error)[:MAX_NOTE]}
+        return {"error": f"the expected value is wrong: {error}"[:MAX_NOTE]}
+    except MemoryError:
+        return {"error": "out of memory"}
+    except Exception as error:  # noqa: BLE001 - the top of the process: a metric's fault is an error
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return {"error": f"{type(error).__name__}: {error} (line {where.lineno} of {where.name})"[:MAX_NOTE]}
+    return _as_verdict(score)
+
+
+def _as_verdict(score: Score | float | bool) -> dict[str, Any]:
+    if not isinstance(score, Score):
+        score = Score(float(score))
+    if not math.isfinite(score.score):
+        return {"error": f"the score is {score.score}"}
+    return {"score": min(1.0, max(0.0, float(score.score))), "note": score.note[:MAX_NOTE]}
+
+
+def _argument(spec: Mapping[str, Any] | None, role: str, fds: Iterator[int]) -> Any:
+    if spec is None:
+        return None
+    value = spec.get("value")
+    if "files" in spec:
+        files = [InFile(next(fds), str(name), role) for name in spec["files"]]
+        value = files if spec["many"] else files[0]
+    if spec.get("transform"):
+        value = TRANSFORMS[spec["transform"]](value)
+    return value

@@ -1,0 +1,328 @@
+"""The host's side of the confined evaluator.
+
+One zygote process (``python -I -m osgym_host.tasks.evaluator``) has the parsers imported. For each
+metric it forks a child that confines itself (own namespaces, no network, no files, limits on memory
+and time) before it looks at a byte from a guest. The host talks to the zygote over one socket and
+gets each verdict over a pipe of its own, bounded in bytes and time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import math
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+
+from osgym_host.tasks.errors import EvaluatorError
+from osgym_host.tasks.values import Value
+
+log = logging.getLogger(__name__)
+
+MAX_VERDICT_BYTES = 64 * 1024
+MAX_JOB_BYTES = 64 * 1024 * 1024
+MAX_JOB_FILES = 64
+START_TIMEOUT_S = 60.0
+KILL_GRACE_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class MetricJob:
+    """One metric with its arguments."""
+
+    func: str
+    result: Value | None
+    expected: Value | None
+    options: dict[str, object]
+    timeout_s: float = 30
+    memory_bytes: int = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A metric's score, 0 to 1, and why."""
+
+    score: float
+    note: str = ""
+
+
+class _Zygote:
+    """A running zygote: its process and the socket to it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket) -> None:
+        self.process = process
+        self.control = control
+        self.confinement: tuple[str, ...] = ()
+        self.exits: dict[int, asyncio.Future[str]] = {}
+        self.reader: asyncio.Task[None] | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.process.returncode is None and self.reader is not None and not self.reader.done()
+
+    async def receive(self) -> dict[str, object] | None:
+        data = await asyncio.get_running_loop().sock_recv(self.control, 65536)
+        message = json.loads(data) if data else None
+        return message if isinstance(message, dict) else None
+
+    async def read_exits(self) -> None:
+        """Hand every child's end to whoever waits for it, until the zygote is gone."""
+        with contextlib.suppress(OSError):
+            while (message := await self.receive()) is not None:
+                waiter = self.exits.get(int(str(message.get("id", -1))))
+                if waiter is not None and not waiter.done():
+                    waiter.set_result(str(message.get("exit", "")))
+        for waiter in self.exits.values():
+            if not waiter.done():
+                waiter.set_result("the evaluator's process ended")
+
+    async def close(self) -> None:
+        if self.reader is not None:
+            self.reader.cancel()
+            await asyncio.gather(self.reader, return_exceptions=True)
+        self.control.close()
+        try:
+            async with asyncio.timeout(KILL_GRACE_S):
+                await self.process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.kill()
+            await self.process.wait()
+
+
+class Sandbox:
+    """Runs metrics in confined processes; starts its zygote when it is first needed.
+
+    Use as an async context manager, or call `aclose` at the end (idempotent).
+    """
+
+    def __init__(self, *, max_parallel: int = 4) -> None:
+        self._slots = asyncio.Semaphore(max_parallel)
+        self._lock = asyncio.Lock()
+        self._ids = itertools.count(1)
+        self._zygote: _Zygote | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> Sandbox:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End the zygote and with it every running metric."""
+        self._closed = True
+        async with self._lock:
+            zygote, self._zygote = self._zygote, None
+        if zygote is not None:
+            await zygote.close()
+
+    async def confinement(self) -> tuple[str, ...]:
+        """What holds the metrics, e.g. ``("namespaces", "landlock", "seccomp")``.
+
+        Raises:
+            EvaluatorError: the evaluator does not start here.
+        """
+        return (await self._running()).confinement
+
+    async def run(self, job: MetricJob) -> Verdict:
+        """Run one metric.
+
+        Raises:
+            EvaluatorError: it raised, crashed, ran out of time or memory, or could not be started.
+        """
+        async with self._slots:
+            zygote = await self._running()
+            return await self._run(zygote, job)
+
+    async def _running(self) -> _Zygote:
+        async with self._lock:
+            if self._closed:
+                raise EvaluatorError("the evaluator is closed")
+            if self._zygote is not None and not self._zygote.alive:
+                log.warning("the evaluator's process ended; starting another")
+                await self._zygote.close()
+                self._zygote = None
+            if self._zygote is None:
+                self._zygote = await _start()
+            return self._zygote
+
+    async def _run(self, zygote: _Zygote, job: MetricJob) -> Verdict:
+        job_id = next(self._ids)
+        waiter: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        zygote.exits[job_id] = waiter
+        read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
+        try:
+            try:
+                with _job_files(job) as fds:
+                    header = {"id": job_id, "timeout_s": job.timeout_s, "memory_bytes": job.memory_bytes}
+                    await _send(zygote.control, json.dumps(header).encode(), [write_fd, *fds])
+            except OSError as error:
+                raise EvaluatorError(f"the evaluator took no job: {error}", {"func": job.func}) from error
+            finally:
+                os.close(write_fd)
+            raw = b""
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(job.timeout_s + KILL_GRACE_S):
+                    raw = await _read_all(read_fd, MAX_VERDICT_BYTES)
+            return await self._verdict(raw, job, waiter, zygote)
+        finally:
+            os.close(read_fd)
+            zygote.exits.pop(job_id, None)
+
+    async def _verdict(
+        self, raw: bytes, job: MetricJob, waiter: asyncio.Future[str], zygote: _Zygote
+    ) -> Verdict:
+        if (verdict := _parse_verdict(raw, job.func)) is not None:
+            return verdict
+        try:
+            async with asyncio.timeout(KILL_GRACE_S):
+                how = await waiter
+        except TimeoutError:
+            how = "it did not end when it was killed"
+            with contextlib.suppress(ProcessLookupError):
+                zygote.process.kill()
+        raise EvaluatorError(f"the metric {job.func} gave no verdict: {how}", {"func": job.func})
+
+
+def _parse_verdict(raw: bytes, func: str) -> Verdict | None:
+    """The verdict, None if there is none; what a confined process says is not trusted to be sane."""
+    try:
+        message = json.loads(raw)
+    except ValueError:
+        return None
+    if not isinstance(message, dict):
+        return None
+    if isinstance(problem := message.get("error"), str):
+        raise EvaluatorError(f"the metric {func} failed: {problem[:2000]}", {"func": func})
+    score, note = message.get("score"), message.get("note", "")
+    if isinstance(score, bool) or not isinstance(score, int | float) or not isinstance(note, str):
+        return None
+    if not math.isfinite(score) or not 0 <= score <= 1:
+        raise EvaluatorError(f"the metric {func} gave the score {score}", {"func": func})
+    return Verdict(float(score), note[:2000])
+
+
+def _argument(value: Value | None, fds: list[int]) -> dict[str, object] | None:
+    if value is None:
+        return None
+    if not value.files:
+        return {"value": value.data, "transform": value.transform}
+    names = []
+    for file in value.files:
+        fds.append(os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK))
+        names.append(file.name)
+    return {"files": names, "many": value.many, "transform": value.transform}
+
+
+@contextlib.contextmanager
+def _job_files(job: MetricJob) -> Iterator[list[int]]:
+    """Descriptors of a job: its description in a memfd, then the files in order."""
+    fds: list[int] = []
+    try:
+        arguments = {"result": _argument(job.result, fds), "expected": _argument(job.expected, fds)}
+        if len(fds) > MAX_JOB_FILES:
+            raise EvaluatorError(f"{len(fds)} files are too many for one metric", {"func": job.func})
+        text = json.dumps({"func": job.func, "options": job.options, **arguments}).encode()
+        if len(text) > MAX_JOB_BYTES:
+            raise EvaluatorError("the metric's arguments are too large", {"func": job.func})
+        memfd = os.memfd_create("osgym-job", os.MFD_CLOEXEC)
+        fds.insert(0, memfd)
+        view = memoryview(text)
+        while view:
+            view = view[os.write(memfd, view) :]
+        os.lseek(memfd, 0, os.SEEK_SET)
+        yield fds
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+async def _until(fd: int, add: Callable[..., object], remove: Callable[[int], object]) -> None:
+    """Wait until a descriptor is ready: ``add`` and ``remove`` are the loop's methods for it."""
+    event = asyncio.Event()
+    add(fd, event.set)
+    try:
+        await event.wait()
+    finally:
+        remove(fd)
+
+
+async def _send(control: socket.socket, data: bytes, fds: list[int]) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            socket.send_fds(control, [data], fds)
+            return
+        except BlockingIOError:
+            async with asyncio.timeout(KILL_GRACE_S):
+                await _until(control.fileno(), loop.add_writer, loop.remove_writer)
+
+
+async def _read_all(fd: int, limit: int) -> bytes:
+    """Everything up to the end of a pipe, at most ``limit`` bytes."""
+    loop = asyncio.get_running_loop()
+    os.set_blocking(fd, False)
+    chunks = bytearray()
+    while len(chunks) <= limit:
+        try:
+            chunk = os.read(fd, 65536)
+        except BlockingIOError:
+            await _until(fd, loop.add_reader, loop.remove_reader)
+            continue
+        if not chunk:
+            return bytes(chunks)
+        chunks += chunk
+    return b""
+
+
+async def _start() -> _Zygote:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            "-m",
+            "osgym_host.tasks.evaluator",
+            stdin=theirs.fileno(),
+            stdout=asyncio.subprocess.DEVNULL,
+            env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        ours.close()
+        raise EvaluatorError(f"the evaluator cannot be started: {error}") from error
+    finally:
+        theirs.close()
+    zygote = _Zygote(process, ours)
+    try:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            hello = await zygote.receive()
+    except (TimeoutError, OSError, ValueError) as error:
+        await zygote.close()
+        raise EvaluatorError(f"the evaluator did not start: {error!r}") from error
+    except BaseException:
+        await zygote.close()
+        raise
+    if hello is None or "error" in hello:
+        await zygote.close()
+        problem = (hello or {}).get("error", "its process ended at once")
+        raise EvaluatorError(f"the evaluator did not start: {problem}")
+    layers = hello.get("confinement")
+    zygote.confinement = tuple(str(x) for x in layers) if isinstance(layers, list) else ()
+    zygote.reader = asyncio.create_task(zygote.read_exits(), name="evaluator-exits")
+    return zygote
