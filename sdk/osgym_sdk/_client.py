@@ -1,0 +1,207 @@
+"""The asynchronous client: hosts, episodes, batches."""
+
+from __future__ import annotations
+
+import ssl
+import uuid
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from osgym_sdk._background import Background
+from osgym_sdk._batch import Batch, BatchOptions, Policy
+from osgym_sdk._config import Cert, Config, Limits, Timeouts, make_config
+from osgym_sdk._episode import AsyncEpisode, EpisodeOptions
+from osgym_sdk._exceptions import ConfigError, OSGymError
+from osgym_sdk._fleet import Fleet
+from osgym_sdk._options import Observe, Settle, Task, as_observe, as_settle, as_task
+from osgym_sdk._placing import Placer
+from osgym_sdk._progress import OnProgress, ProgressLine
+from osgym_sdk.wire import CreateRequest, HostState
+
+if TYPE_CHECKING:
+    import httpx
+
+_DRAIN_S = 10.0
+
+
+class AsyncClient:
+    """A client of one host or many.
+
+    Use it with ``async with``, in one event loop. Everything it opens is closed with it: episodes
+    whose close was cancelled, creates that were cut short, lease renewal, connections.
+
+    Args:
+        hosts: a URL, several separated by commas, or a list; ``OSGYM_HOSTS`` or
+            ``http://127.0.0.1:20000`` by default.
+        token: bearer token; ``OSGYM_TOKEN`` by default.
+        verify: True, False, a CA file or folder, or a TLS context; ``OSGYM_CA`` by default.
+        cert: client certificate: a file, or certificate and key.
+        timeouts: deadlines in seconds.
+        limits: connections per host.
+        transport: makes the httpx transport of each connection pool, in place of our own.
+        trust_env: take proxies from the environment; off, since hosts are usually close by.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+
+    def __init__(
+        self,
+        hosts: str | Sequence[str] | None = None,
+        *,
+        token: str | None = None,
+        verify: bool | str | Path | ssl.SSLContext = True,
+        cert: Cert | None = None,
+        timeouts: Timeouts | None = None,
+        limits: Limits | None = None,
+        transport: Callable[[], httpx.AsyncBaseTransport] | None = None,
+        trust_env: bool = False,
+    ) -> None:
+        config: Config = make_config(
+            hosts,
+            token=token,
+            verify=verify,
+            cert=cert,
+            timeouts=timeouts,
+            limits=limits,
+            transport=transport,
+            trust_env=trust_env,
+        )
+        self._config = config
+        self._fleet = Fleet(config)
+        self._background = Background()
+        self._placer = Placer(config, self._fleet, self._background)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Ends background work and closes all connections. Idempotent."""
+        await self._background.drain(_DRAIN_S)
+        await self._placer.aclose()
+        await self._fleet.aclose()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return self._config.hosts
+
+    async def host_states(self) -> dict[str, HostState | OSGymError]:
+        """The state of every host now, or the error why it cannot be had."""
+        states: dict[str, HostState | OSGymError] = {}
+        for view in self._fleet.views:
+            try:
+                states[view.link.url] = await self._fleet.read_state(view)
+            except OSGymError as exc:
+                states[view.link.url] = exc
+        return states
+
+    def episode(
+        self,
+        task: Task | None = None,
+        *,
+        wait_s: float = 60.0,
+        lease_ttl_s: float = 60.0,
+        max_steps: int | None = None,
+        settle: Settle | None = None,
+        observe: Observe | None = None,
+        keep_frames: bool = False,
+        reuse_frames: bool = True,
+    ) -> AsyncEpisode:
+        """An episode on the least-loaded host; nothing is leased before ``async with``.
+
+        Args:
+            task: a task in OSWorld's format, or the path of its file; None: a clean desktop.
+            wait_s: how long to wait for a replica.
+            lease_ttl_s: how long the host keeps the replica when we fall silent.
+            max_steps: the host ends the episode after so many steps.
+            settle: how steps wait for the screen, ``"exact"`` by default.
+            observe: which image steps give, full-size PNG by default.
+            keep_frames: keep the images in ``trajectory`` too.
+            reuse_frames: let the host send no image where nothing changed; ``obs.data`` is the last one.
+
+        Raises:
+            ConfigError: the task file cannot be read, or an option is wrong.
+        """
+        if wait_s < 0 or lease_ttl_s <= 0:
+            raise ConfigError("wait_s is 0 or more, lease_ttl_s more than 0")
+        loaded = as_task(task)
+        request = CreateRequest(
+            request_id=uuid.uuid4().hex,
+            task=loaded,
+            wait_s=wait_s,
+            lease_ttl_s=lease_ttl_s,
+            max_steps=max_steps,
+            observe=as_observe(observe),
+            settle=as_settle(settle),
+        )
+        options = EpisodeOptions(request, _task_id(loaded), keep_frames, reuse_frames)
+        return AsyncEpisode(self._config, self._fleet, self._placer, self._background, options)
+
+    def run(
+        self,
+        tasks: Iterable[Any] | AsyncIterable[Any],
+        policy: Policy,
+        *,
+        concurrency: int = 8,
+        max_steps: int = 100,
+        evaluate: bool = True,
+        retries: int = 0,
+        episode_timeout_s: float | None = None,
+        on_progress: OnProgress | None = None,
+        progress: bool = False,
+        wait_s: float = 600.0,
+        lease_ttl_s: float = 60.0,
+        settle: Settle | None = None,
+        observe: Observe | None = None,
+        keep_frames: bool = False,
+    ) -> Batch:
+        """Runs the policy on every task and gives a :class:`Result` for each, as they finish.
+
+        What goes wrong in an episode is told in its result (``failure``, with ``reward`` None) and does
+        not stop the others. An action that the host refuses ends the acting, and the desktop is scored
+        as it stands (``termination_reason`` ``invalid_action``, ``note`` says why).
+
+        Args:
+            tasks: task objects or paths, finite or not; taken one by one as there is room.
+            policy: ``policy(obs, task, step)`` giving an action, several, or None to stop; a coroutine
+                function, a plain function (run in a thread), or an object with ``act`` and ``reset``.
+            concurrency: how many episodes at a time.
+            max_steps: steps before an episode is cut off and scored as it stands.
+            evaluate: score the episodes.
+            retries: how often a task is tried again after an infrastructure failure.
+            episode_timeout_s: deadline of one episode, waiting and scoring included.
+            on_progress: called with a :class:`Progress` whenever something changed.
+            progress: show it on stderr.
+            wait_s: how long an episode waits for a replica.
+            lease_ttl_s, settle, observe, keep_frames: as for :meth:`episode`.
+        """
+        if concurrency < 1 or max_steps < 1 or retries < 0:
+            raise ConfigError("concurrency and max_steps are 1 or more, retries 0 or more")
+        if progress and on_progress is None:
+            on_progress = ProgressLine()
+
+        def open_episode(task: Any) -> AsyncEpisode:
+            return self.episode(
+                task,
+                wait_s=wait_s,
+                lease_ttl_s=lease_ttl_s,
+                max_steps=max_steps,
+                settle=settle,
+                observe=observe,
+                keep_frames=keep_frames,
+            )
+
+        options = BatchOptions(concurrency, max_steps, evaluate, retries, episode_timeout_s, on_progress)
+        return Batch(tasks, policy, options, open_episode, self._config.clock)
+
+
+def _task_id(task: dict[str, Any] | None) -> str | None:
+    found = None if task is None else task.get("id")
+    return None if found is None else str(found)

@@ -1,0 +1,168 @@
+"""What a client is told: hosts, token, TLS, deadlines, limits. Read once, when it is made."""
+
+from __future__ import annotations
+
+import os
+import random
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from osgym_sdk._exceptions import ConfigError
+
+if TYPE_CHECKING:
+    import httpx
+
+DEFAULT_HOST = "http://127.0.0.1:20000"
+DEFAULT_PORT = 20000
+
+Verify = bool | str | Path | ssl.SSLContext
+Cert = str | Path | tuple[str | Path, str | Path]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Deadlines in seconds. Each is for a whole call, its retries included."""
+
+    connect_s: float = 5.0
+    control_s: float = 15.0
+    """Host state, episode state, closing."""
+    step_s: float = 60.0
+    """Actions, settle and frame; longer where an action itself holds or waits longer."""
+    setup_s: float = 300.0
+    """The task's setup, on top of the wait for a replica."""
+    evaluate_s: float = 300.0
+    retry_s: float = 10.0
+    """How long a host that does not answer is tried again before its episode counts as lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Connections per host. Calls of one kind never wait for those of another."""
+
+    control: int = 16
+    long: int = 2048
+    """Steps, creates and evaluations: each holds its connection for as long as it runs."""
+    long_shards: int = 8
+    """The long pool is cut in so many parts, because a pool's bookkeeping grows with its size."""
+    heartbeat: int = 2
+    keepalive_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The settings of one client; made by :func:`make_config`."""
+
+    hosts: tuple[str, ...]
+    token: str | None = field(default=None, repr=False)
+    verify: Verify = True
+    cert: Cert | None = None
+    timeouts: Timeouts = Timeouts()
+    limits: Limits = Limits()
+    transport: Callable[[], httpx.AsyncBaseTransport] | None = None
+    trust_env: bool = False
+    clock: Callable[[], float] = time.monotonic
+    rng: random.Random = field(default_factory=random.Random, repr=False)
+
+
+def parse_hosts(
+    hosts: str | Sequence[str] | None, environ: Mapping[str, str] = os.environ
+) -> tuple[str, ...]:
+    """Host URLs from an argument, else ``OSGYM_HOSTS`` (comma separated), else this machine's port 20000.
+
+    ``desk1`` and ``desk1:20000`` are short for ``http://desk1:20000``.
+
+    Raises:
+        ConfigError: one of them is no http or https URL of a host, or one is named twice.
+    """
+    if hosts is None:
+        hosts = environ.get("OSGYM_HOSTS") or DEFAULT_HOST
+    listed = hosts.split(",") if isinstance(hosts, str) else list(hosts)
+    urls = tuple(_host_url(item.strip()) for item in listed if item.strip())
+    if not urls:
+        raise ConfigError("no host given: pass hosts=... or set OSGYM_HOSTS")
+    if len(set(urls)) != len(urls):
+        raise ConfigError(f"a host is named twice in {', '.join(urls)}")
+    return urls
+
+
+def _host_url(text: str) -> str:
+    short = "://" not in text
+    try:
+        parts = urlsplit(f"http://{text}" if short else text)
+        port = parts.port
+    except ValueError as exc:
+        raise ConfigError(f"{text!r} is not a host URL: {exc}") from exc
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{text!r} is not a host URL; write http://host:port")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ConfigError(f"{parts.hostname}: a host URL has no user, query or fragment; pass token=...")
+    if port is None and short:
+        port = DEFAULT_PORT
+    name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    netloc = name if port is None else f"{name}:{port}"
+    return f"{parts.scheme}://{netloc}{parts.path.rstrip('/')}"
+
+
+def ssl_context(verify: Verify, cert: Cert | None) -> ssl.SSLContext:
+    """The one TLS context that all connections of a client share.
+
+    Raises:
+        ConfigError: the CA or certificate file cannot be read.
+    """
+    if isinstance(verify, ssl.SSLContext):
+        return verify
+    try:
+        if verify is False:
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        elif verify is True:
+            context = ssl.create_default_context()
+        else:
+            path = Path(verify)
+            is_dir = path.is_dir()
+            context = ssl.create_default_context(
+                cafile=None if is_dir else str(path), capath=str(path) if is_dir else None
+            )
+        if cert is not None:
+            chain, key = cert if isinstance(cert, tuple) else (cert, None)
+            context.load_cert_chain(str(chain), str(key) if key is not None else None)
+    except (OSError, ssl.SSLError) as exc:
+        raise ConfigError(f"TLS settings: {exc}") from exc
+    return context
+
+
+def make_config(
+    hosts: str | Sequence[str] | None = None,
+    *,
+    token: str | None = None,
+    verify: Verify = True,
+    cert: Cert | None = None,
+    timeouts: Timeouts | None = None,
+    limits: Limits | None = None,
+    transport: Callable[[], httpx.AsyncBaseTransport] | None = None,
+    trust_env: bool = False,
+    environ: Mapping[str, str] = os.environ,
+) -> Config:
+    """Arguments first, then ``OSGYM_HOSTS``, ``OSGYM_TOKEN`` and ``OSGYM_CA``.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+    if verify is True and environ.get("OSGYM_CA"):
+        verify = environ["OSGYM_CA"]
+    return Config(
+        hosts=parse_hosts(hosts, environ),
+        token=token or environ.get("OSGYM_TOKEN") or None,
+        verify=verify,
+        cert=cert,
+        timeouts=timeouts or Timeouts(),
+        limits=limits or Limits(),
+        transport=transport,
+        trust_env=trust_env,
+    )

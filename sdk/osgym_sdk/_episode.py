@@ -1,0 +1,381 @@
+"""One episode: a lease on one replica, stepped, scored, closed."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from osgym_sdk._background import Background
+from osgym_sdk._config import Config
+from osgym_sdk._exceptions import (
+    EpisodeEnded,
+    EpisodeLost,
+    OSGymError,
+    ProtocolError,
+    StaleObservation,
+    Timeout,
+)
+from osgym_sdk._fleet import Fleet
+from osgym_sdk._host import Pool
+from osgym_sdk._observation import AsyncObservation, Timing
+from osgym_sdk._options import Actions, Observe, Settle, as_actions, as_observe, as_settle
+from osgym_sdk._placing import Placer
+from osgym_sdk._records import Evaluation, Trajectory
+from osgym_sdk._session import Session
+from osgym_sdk.wire import (
+    CreateRequest,
+    Done,
+    EpisodeCall,
+    EpisodeState,
+    EvaluationAnswer,
+    FinalRequest,
+    Message,
+    ObserveOptions,
+    ObserveRequest,
+    StepAnswer,
+    StepRequest,
+    WireFormatError,
+)
+
+_LOG = logging.getLogger("osgym.sdk")
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeOptions:
+    """What the caller asked for; ``request`` is what goes to the host."""
+
+    request: CreateRequest
+    task_id: str | None
+    keep_frames: bool
+    reuse_frames: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The newest image, to be used again when the host says that nothing changed."""
+
+    options: ObserveOptions
+    hash: str
+    data: bytes
+
+
+class AsyncEpisode:
+    """Made by :meth:`AsyncClient.episode`; use it with ``async with``.
+
+    Calls on one episode run one after the other. A step that was cancelled or ran into its deadline
+    is cleared up before the next one: no action is done twice, and none is lost from the trajectory.
+    """
+
+    def __init__(
+        self, config: Config, fleet: Fleet, placer: Placer, background: Background, options: EpisodeOptions
+    ) -> None:
+        self._config = config
+        self._fleet = fleet
+        self._placer = placer
+        self._background = background
+        self._options = options
+        self._session: Session | None = None
+        self._lock = asyncio.Lock()
+        self._closed = False
+        self._seq = 0
+        self._pending: StepRequest | None = None
+        self._last: _Last | None = None
+        self._observation: AsyncObservation | None = None
+        self.trajectory = Trajectory(options.task_id)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def lease(self) -> str:
+        return self._where().lease
+
+    @property
+    def episode_id(self) -> str:
+        return self._where().episode_id
+
+    @property
+    def replica_id(self) -> str:
+        return self._where().placed.answer.replica_id
+
+    @property
+    def generation(self) -> int:
+        """New for every clone: proof that this desktop was nobody's before."""
+        return self._where().placed.answer.generation
+
+    @property
+    def host(self) -> str:
+        """URL of the host that runs the replica."""
+        return self._where().host
+
+    @property
+    def lease_ttl_s(self) -> float:
+        return self._options.request.lease_ttl_s
+
+    @property
+    def observation(self) -> AsyncObservation:
+        """The newest observation; the first desktop after start.
+
+        Raises:
+            EpisodeEnded: the episode was never started.
+        """
+        if self._observation is None:
+            raise EpisodeEnded("the episode has not been started: use 'async with'")
+        return self._observation
+
+    @property
+    def done(self) -> Done | None:
+        """Why the last step was the last; None while the episode goes on."""
+        return self._observation.done if self._observation else None
+
+    @property
+    def lost(self) -> EpisodeLost | None:
+        """Set as soon as it is known that the replica, its host or the lease is gone."""
+        return self._session.lost if self._session else None
+
+    async def start(self) -> None:
+        """Leases a replica and sets the task up; done by ``async with``. Cancelling it leaks nothing.
+
+        Raises:
+            NoCapacity, HostUnreachable, TaskError, Timeout: see :meth:`Placer.place`.
+        """
+        if self._session is not None or self._closed:
+            raise EpisodeEnded("an episode is started once")
+        clock = self._config.clock
+        started = clock()
+        placed = await self._placer.place(self._options.request)
+        self._session = Session(self._config, self._fleet, placed, self.lease_ttl_s)
+        placed.keeper.add(self._session)
+        answer = placed.answer
+        total_ms = (clock() - started) * 1000
+        trajectory = self.trajectory
+        trajectory.episode_id, trajectory.host = answer.episode_id, placed.view.link.url
+        trajectory.replica_id, trajectory.generation = answer.replica_id, answer.generation
+        trajectory.screen = answer.screen
+        trajectory.reset_ms = {**answer.timing_ms, "client": total_ms}
+        step = StepAnswer(answer.observation, timing_ms={"host": answer.timing_ms.get("total", 0.0)})
+        obs = self._observe(step, placed.record.blob, self._image_options(None), total_ms, placed.transfer_s)
+        trajectory.first_frame = obs.meta.frame
+        trajectory.first_data = obs.data if self._options.keep_frames else None
+
+    async def step(
+        self,
+        actions: Actions,
+        *,
+        settle: Settle | None = None,
+        observe: Observe | None = None,
+        timeout_s: float | None = None,
+    ) -> AsyncObservation:
+        """Does one action or a list of them, waits for the screen, gives the frame.
+
+        A list stops at its first failure: ``obs.failed_index`` and ``obs.results`` say which and why.
+
+        Args:
+            actions: text (``"click(100,200)"``), an object (``{"op": "click", "x": 100, "y": 200}``, or
+                any grammar of a model provider), or a list of them.
+            settle: how to wait, ``"exact"``, ``"fast"``, or options; the episode's by default.
+            observe: which image, ``"jpeg"`` or options; the episode's by default.
+            timeout_s: deadline of the whole call; ``Timeouts.step_s`` by default.
+
+        Raises:
+            InvalidAction: refused; nothing was done.
+            EpisodeLost: the replica, its host or the lease is gone; ``cause`` says how.
+            EpisodeEnded: it was closed, done, or out of steps.
+            Timeout: no answer in time; it is unknown whether the actions were done.
+        """
+        listed = as_actions(actions)
+        async with self._lock:
+            self._open()
+            await self._clear_pending()
+            options = self._image_options(observe)
+            request = StepRequest(
+                self.lease, self._seq + 1, listed, as_settle(settle), self._unless_hash(options)
+            )
+            return await self._send_step(request, options, timeout_s)
+
+    async def observe(self, observe: Observe | None = None) -> AsyncObservation:
+        """The screen as it is now; does nothing and counts as no step.
+
+        Raises:
+            EpisodeLost, EpisodeEnded, Timeout: as for :meth:`step`.
+        """
+        async with self._lock:
+            self._open()
+            options = self._image_options(observe)
+            body = ObserveRequest(self.lease, self._unless_hash(options))
+            return await self._look("observe", body, options, self._config.timeouts.step_s)
+
+    async def final(self, obs: AsyncObservation, *, timeout_s: float = 3.0) -> AsyncObservation:
+        """The frame of the newest step once the screen has come to rest; see :meth:`AsyncObservation.final`.
+
+        Raises:
+            StaleObservation: a later step has acted.
+        """
+        self._open()
+        if obs.seq != self._seq or self._pending is not None:
+            raise StaleObservation(f"step {obs.seq} was followed by another", episode_id=self.episode_id)
+        options = self._image_options(None)
+        body = FinalRequest(self.lease, obs.seq, timeout_s * 1000, self._unless_hash(options))
+        return await self._look("final", body, options, timeout_s + self._config.timeouts.control_s)
+
+    async def evaluate(self, *, timeout_s: float | None = None) -> Evaluation:
+        """Scores the episode. A failure is told in the answer, with a reward of None, and not raised.
+
+        Raises:
+            EpisodeEnded: the episode was closed before.
+        """
+        if self._closed:
+            raise EpisodeEnded("the episode is closed", episode_id=self.trajectory.episode_id)
+        async with self._lock:
+            try:
+                await self._clear_pending()
+                answer = await self._where().call(
+                    "POST",
+                    "/evaluate",
+                    EpisodeCall(self.lease),
+                    timeout_s=timeout_s or self._config.timeouts.evaluate_s,
+                )
+                evaluation = Evaluation.of_wire(EvaluationAnswer.from_dict(answer.json()))
+            except WireFormatError as exc:
+                error = ProtocolError(str(exc), host=self.host, episode_id=self.episode_id)
+                evaluation = Evaluation.failed(error)
+            except OSGymError as exc:
+                evaluation = Evaluation.failed(exc)
+        self.trajectory.evaluation = evaluation
+        return evaluation
+
+    async def close(self) -> None:
+        """Gives the replica back. Idempotent; goes on in the background when it is cancelled."""
+        if self._closed:
+            return
+        self._closed = True
+        session = self._session
+        if session is None:
+            return
+        session.placed.keeper.remove(session)
+        self._last = None
+        if session.lost is None:
+            await self._background.finish(session.delete(), f"close episode {session.episode_id}")
+
+    async def _send_step(
+        self, request: StepRequest, options: ObserveOptions, timeout_s: float | None
+    ) -> AsyncObservation:
+        clock = self._config.clock
+        started = clock()
+        self._pending = request
+        try:
+            answer = await self._where().call(
+                "POST",
+                "/step",
+                request,
+                timeout_s=timeout_s or self._config.timeouts.step_s,
+                want_record=True,
+            )
+        except (Timeout, ProtocolError):
+            raise
+        except OSGymError:
+            self._pending = None
+            raise
+        step, blob = self._where().parse(answer.record)
+        total_ms = (clock() - started) * 1000
+        self._pending = None
+        self._seq = request.seq
+        obs = self._observe(step, blob, options, total_ms, answer.transfer_s)
+        self.trajectory.add(request.actions, obs, self._options.keep_frames)
+        return obs
+
+    async def _clear_pending(self) -> None:
+        """Finds out what became of a step whose answer never came, and takes its answer if it was done."""
+        pending = self._pending
+        if pending is None:
+            return
+        answer = await self._where().call(
+            "GET", "", None, timeout_s=self._config.timeouts.control_s, pool=Pool.CONTROL
+        )
+        try:
+            state = EpisodeState.from_dict(answer.json())
+        except WireFormatError as exc:
+            raise ProtocolError(str(exc), host=self.host, episode_id=self.episode_id) from exc
+        if state.last_seq < pending.seq:
+            self._pending = None
+            return
+        options = dataclasses.replace(pending.observe or ObserveOptions(), unless_hash=None)
+        await self._send_step(pending, options, None)
+
+    async def _look(
+        self, verb: str, body: Message, options: ObserveOptions, timeout_s: float
+    ) -> AsyncObservation:
+        clock = self._config.clock
+        started = clock()
+        answer = await self._where().call("POST", f"/{verb}", body, timeout_s=timeout_s, want_record=True)
+        step, blob = self._where().parse(answer.record)
+        total_ms = (clock() - started) * 1000
+        step = dataclasses.replace(step, step=len(self.trajectory.steps))
+        return self._observe(step, blob, options, total_ms, answer.transfer_s, newest=verb == "observe")
+
+    def _observe(
+        self,
+        answer: StepAnswer,
+        blob: bytes,
+        options: ObserveOptions,
+        total_ms: float,
+        transfer_s: float,
+        newest: bool = True,
+    ) -> AsyncObservation:
+        meta = answer.observation
+        assert meta is not None
+        last = self._last
+        if meta.frame.unchanged and not blob and last is not None and last.hash == meta.frame.hash:
+            blob = last.data
+        if blob and self._options.reuse_frames:
+            self._last = _Last(dataclasses.replace(options, unless_hash=None), meta.frame.hash, blob)
+        obs = AsyncObservation(
+            meta,
+            blob,
+            step=answer.step,
+            actions=answer.actions,
+            done=answer.done,
+            timing=Timing.split(total_ms, transfer_s * 1000, answer.timing_ms, meta.timing_ms),
+        )
+        obs.episode = self
+        if newest:
+            self._observation = obs
+        return obs
+
+    def _image_options(self, observe: Observe | None) -> ObserveOptions:
+        return as_observe(observe) or self._options.request.observe or ObserveOptions()
+
+    def _unless_hash(self, options: ObserveOptions) -> ObserveOptions:
+        """The options, saying which frame we have already."""
+        last = self._last
+        if last is None or options.unless_hash is not None or last.options != options:
+            return options
+        return dataclasses.replace(options, unless_hash=last.hash)
+
+    def _open(self) -> Session:
+        """The session of an episode that goes on.
+
+        Raises:
+            EpisodeEnded, EpisodeLost: it does not.
+        """
+        if self._closed:
+            raise EpisodeEnded("the episode is closed", episode_id=self.trajectory.episode_id)
+        session = self._where()
+        if session.lost is not None:
+            raise session.lost
+        return session
+
+    def _where(self) -> Session:
+        if self._session is None:
+            raise EpisodeEnded("the episode has not been started: use 'async with'")
+        return self._session

@@ -1,0 +1,202 @@
+"""Everything the SDK raises.
+
+OSGymError                     error_class   what happened
+├─ ConfigError                 -             an argument or environment variable is wrong
+├─ BadRequest                  -             the host refused an argument of the call
+├─ ProtocolError               infra         the answer is not host API v1
+├─ AuthError                   infra         the host refused token or address
+├─ HostUnreachable             infra         no connection, or it broke and retries ran out
+├─ HostError                   infra         the host answered with a fault of its own
+├─ NoCapacity                  infra         no replica became free within ``wait_s``
+├─ Timeout (TimeoutError)      infra         a deadline of ours or of the host ran out
+├─ EpisodeError
+│  ├─ EpisodeLost              infra         the replica or its host failed; ``cause`` says how
+│  ├─ EpisodeEnded             -             closed, done, or out of steps
+│  └─ StaleObservation         -             ``final()`` of a frame that a later step replaced
+├─ InvalidAction               model         refused; nothing was done
+├─ TaskError                   task          the task file is wrong
+│  ├─ TaskUnsupported          task          it names something this host does not have
+│  └─ SetupFailed              task          one of its setup steps failed
+└─ EvaluatorError              task          the check raised or ran out of time
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from osgym_sdk.wire import ErrorClass, ErrorCode, ErrorInfo
+
+__all__ = [
+    "AuthError",
+    "BadRequest",
+    "ConfigError",
+    "EpisodeEnded",
+    "EpisodeError",
+    "EpisodeLost",
+    "EvaluatorError",
+    "HostError",
+    "HostUnreachable",
+    "InvalidAction",
+    "NoCapacity",
+    "OSGymError",
+    "ProtocolError",
+    "SetupFailed",
+    "StaleObservation",
+    "TaskError",
+    "TaskUnsupported",
+    "Timeout",
+    "error_from_wire",
+]
+
+
+class OSGymError(Exception):
+    """Root of all errors of the SDK.
+
+    Attributes:
+        code: stable name of the condition, the host's own where the host raised it.
+        details: what the host added.
+        host: URL of the host concerned, or None.
+        episode_id: the episode concerned, or None.
+        error_class: whose fault it is; None where nobody's training run is concerned.
+    """
+
+    default_code = "error"
+    error_class: ErrorClass | None = ErrorClass.INFRA
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        host: str | None = None,
+        episode_id: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.default_code
+        self.details: dict[str, Any] = dict(details or {})
+        self.host = host
+        self.episode_id = episode_id
+
+    def __str__(self) -> str:
+        where = [f"episode {self.episode_id}"] if self.episode_id else []
+        where += [self.host] if self.host else []
+        return f"{self.message} ({', '.join(where)})" if where else self.message
+
+
+class ConfigError(OSGymError, ValueError):
+    default_code = "config"
+    error_class = None
+
+
+class BadRequest(OSGymError, ValueError):
+    default_code = ErrorCode.BAD_REQUEST
+    error_class = None
+
+
+class ProtocolError(OSGymError):
+    default_code = "protocol"
+
+
+class AuthError(OSGymError):
+    default_code = ErrorCode.UNAUTHORIZED
+
+
+class HostUnreachable(OSGymError):
+    default_code = "host_unreachable"
+
+
+class HostError(OSGymError):
+    default_code = ErrorCode.INTERNAL
+
+
+class NoCapacity(OSGymError):
+    default_code = ErrorCode.NO_CAPACITY
+
+
+class Timeout(OSGymError, TimeoutError):
+    default_code = ErrorCode.TIMEOUT
+
+
+class EpisodeError(OSGymError):
+    default_code = "episode"
+
+
+class EpisodeLost(EpisodeError):
+    """The episode is gone through no fault of the policy; run its task again on a fresh replica."""
+
+    default_code = ErrorCode.EPISODE_LOST
+
+    @property
+    def cause(self) -> str:
+        """What took it: a cause of the host (``details.cause``) or a code such as ``host_unreachable``."""
+        return str(self.details.get("cause") or self.code)
+
+
+class EpisodeEnded(EpisodeError):
+    default_code = ErrorCode.EPISODE_ENDED
+    error_class = None
+
+
+class StaleObservation(EpisodeError):
+    default_code = "stale_observation"
+    error_class = None
+
+
+class InvalidAction(OSGymError, ValueError):
+    default_code = ErrorCode.INVALID_ACTION
+    error_class = ErrorClass.MODEL
+
+
+class TaskError(OSGymError):
+    default_code = ErrorCode.TASK_INVALID
+    error_class = ErrorClass.TASK
+
+
+class TaskUnsupported(TaskError):
+    default_code = ErrorCode.TASK_UNSUPPORTED
+
+
+class SetupFailed(TaskError):
+    default_code = ErrorCode.SETUP_FAILED
+
+
+class EvaluatorError(OSGymError):
+    default_code = ErrorCode.EVALUATOR_ERROR
+    error_class = ErrorClass.TASK
+
+
+_BY_CODE: dict[str, type[OSGymError]] = {
+    ErrorCode.BAD_REQUEST: BadRequest,
+    ErrorCode.UNAUTHORIZED: AuthError,
+    ErrorCode.FORBIDDEN: AuthError,
+    ErrorCode.NOT_FOUND: ProtocolError,
+    ErrorCode.INVALID_ACTION: InvalidAction,
+    ErrorCode.BAD_SEQUENCE: ProtocolError,
+    ErrorCode.UNKNOWN_EPISODE: EpisodeLost,
+    ErrorCode.EPISODE_ENDED: EpisodeEnded,
+    ErrorCode.EPISODE_LOST: EpisodeLost,
+    ErrorCode.LEASE_EXPIRED: EpisodeLost,
+    ErrorCode.LEASE_MISMATCH: ProtocolError,
+    ErrorCode.CANCELLED: EpisodeEnded,
+    ErrorCode.TASK_INVALID: TaskError,
+    ErrorCode.TASK_UNSUPPORTED: TaskUnsupported,
+    ErrorCode.SETUP_FAILED: SetupFailed,
+    ErrorCode.EVALUATOR_ERROR: EvaluatorError,
+    ErrorCode.NO_CAPACITY: NoCapacity,
+    ErrorCode.SHUTTING_DOWN: NoCapacity,
+    ErrorCode.TIMEOUT: Timeout,
+    ErrorCode.INTERNAL: HostError,
+}
+
+
+def error_from_wire(
+    info: ErrorInfo, *, status: int = 0, host: str | None = None, episode_id: str | None = None
+) -> OSGymError:
+    """The exception for an error answer; an unknown code is judged by its HTTP status."""
+    kind = _BY_CODE.get(info.code)
+    if kind is None:
+        kind = AuthError if status in (401, 403) else HostError
+    return kind(info.message, code=info.code, details=info.details, host=host, episode_id=episode_id)

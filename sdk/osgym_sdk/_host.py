@@ -1,0 +1,267 @@
+"""One host: its connection pools, and one call to it with deadline, retries and typed errors.
+
+Every call of host API v1 may be repeated: steps by their sequence number, creates by their request
+id, the rest by nature. So a call whose connection broke is simply sent again, within its deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from osgym_sdk._config import Config, ssl_context
+from osgym_sdk._exceptions import HostUnreachable, OSGymError, ProtocolError, Timeout, error_from_wire
+from osgym_sdk._retry import Backoff, Deadline, next_delay
+from osgym_sdk.wire import (
+    MAX_BLOB_BYTES,
+    MAX_META_BYTES,
+    ErrorInfo,
+    Message,
+    Record,
+    WireFormatError,
+    decode_record,
+)
+
+_MAX_ANSWER_BYTES = MAX_BLOB_BYTES + MAX_META_BYTES + 8
+_GATEWAY = (502, 503, 504)
+_BACKOFF = Backoff()
+
+
+class _Broken(Exception):
+    """The connection or the answer was broken, so the call may be sent again."""
+
+    def __init__(self, error: OSGymError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Pool(enum.Enum):
+    """Which connections a call uses."""
+
+    CONTROL = "control"
+    LONG = "long"
+    HEARTBEAT = "heartbeat"
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came back: the body, and how long the last attempt was on the way (seconds)."""
+
+    status: int
+    body: bytes
+    transfer_s: float
+    record: Record | None = None
+    """The body as one record, where one was asked for."""
+
+    def json(self) -> Any:
+        """The body as JSON.
+
+        Raises:
+            ProtocolError: it is none.
+        """
+        try:
+            return json.loads(self.body)
+        except ValueError as exc:
+            raise ProtocolError(f"bad JSON: {exc}") from exc
+
+
+class HostLink:
+    """All connections of one client to one host."""
+
+    def __init__(self, url: str, config: Config, context: ssl.SSLContext | None = None) -> None:
+        self.url = url
+        self._config = config
+        self._context = context
+        self._clients: dict[tuple[Pool, int], httpx.AsyncClient] = {}
+        self._turn = 0
+        self._closed = False
+
+    def next_shard(self) -> int:
+        """Which part of the long pool the next episode should use."""
+        self._turn = (self._turn + 1) % max(1, self._config.limits.long_shards)
+        return self._turn
+
+    async def aclose(self) -> None:
+        """Closes all connections. Idempotent."""
+        self._closed = True
+        clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            await client.aclose()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Message | Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float,
+        pool: Pool = Pool.CONTROL,
+        shard: int = 0,
+        headers: Mapping[str, str] | None = None,
+        retry_s: float | None = None,
+        episode_id: str | None = None,
+        want_record: bool = False,
+    ) -> Answer:
+        """Sends one call and gives its answer, repeating it while the connection is what fails.
+
+        Raises:
+            Timeout: no answer within ``timeout_s``.
+            HostUnreachable: the connection kept failing for ``retry_s``.
+            ProtocolError: the answer kept being broken for ``retry_s``.
+            OSGymError: the host answered with an error; the subclass says which.
+        """
+        clock, rng = self._config.clock, self._config.rng
+        end = Deadline.after(timeout_s, clock())
+        give_up = Deadline.after(self._config.timeouts.retry_s if retry_s is None else retry_s, clock())
+        content = _encode(body)
+        attempt = 0
+        while True:
+            try:
+                async with asyncio.timeout(end.left_s(clock())):
+                    answer = await self._once(method, path, content, headers, pool, shard, episode_id)
+                    if want_record:
+                        answer.record = _decode(answer.body, self.url, episode_id)
+                    return answer
+            except TimeoutError as exc:
+                raise self._timeout(method, path, timeout_s, episode_id) from exc
+            except _Broken as exc:
+                delay = next_delay(attempt, _BACKOFF, rng, clock(), end, give_up)
+                if delay is None:
+                    raise exc.error from exc
+            attempt += 1
+            await asyncio.sleep(delay)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, body: Message, *, shard: int = 0
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A POST whose answer is read piece by piece. Deadlines are the caller's; no retries.
+
+        Raises:
+            HostUnreachable: the connection failed.
+            OSGymError: the host answered with an error.
+        """
+        client = self._client(Pool.LONG, shard)
+        try:
+            async with client.stream("POST", path, content=_encode(body)) as response:
+                if response.status_code >= 400:
+                    raise self._error(response.status_code, await _read(response), None)
+                yield response.aiter_raw()
+        except _Broken as exc:
+            raise exc.error from exc
+        except (httpx.HTTPError, httpx.StreamError) as exc:
+            raise HostUnreachable(_reason(exc), host=self.url) from exc
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None,
+        headers: Mapping[str, str] | None,
+        pool: Pool,
+        shard: int,
+        episode_id: str | None,
+    ) -> Answer:
+        clock = self._config.clock
+        client = self._client(pool, shard)
+        started = clock()
+        try:
+            async with client.stream(method, path, content=content, headers=headers) as response:
+                data = await _read(response)
+                status = response.status_code
+        except (httpx.HTTPError, httpx.StreamError) as exc:
+            raise _Broken(HostUnreachable(_reason(exc), host=self.url, episode_id=episode_id)) from exc
+        if status >= 400:
+            raise self._error(status, data, episode_id)
+        return Answer(status, data, clock() - started)
+
+    def _error(self, status: int, data: bytes, episode_id: str | None) -> OSGymError:
+        try:
+            info = ErrorInfo.from_dict(json.loads(data))
+        except ValueError:
+            text = f"HTTP {status}: {data[:200].decode(errors='replace')}"
+            if status in _GATEWAY:
+                raise _Broken(HostUnreachable(text, host=self.url, episode_id=episode_id)) from None
+            info = ErrorInfo(f"http_{status}", text)
+        return error_from_wire(info, status=status, host=self.url, episode_id=episode_id)
+
+    def _timeout(self, method: str, path: str, timeout_s: float, episode_id: str | None) -> Timeout:
+        message = f"{method} {path}: no answer within {timeout_s:g} s"
+        return Timeout(message, code="client_timeout", host=self.url, episode_id=episode_id)
+
+    def _client(self, pool: Pool, shard: int) -> httpx.AsyncClient:
+        if self._closed:
+            raise HostUnreachable("the client is closed", host=self.url)
+        key = (pool, shard if pool is Pool.LONG else 0)
+        client = self._clients.get(key)
+        if client is None:
+            client = self._clients[key] = self._make_client(pool)
+        return client
+
+    def _make_client(self, pool: Pool) -> httpx.AsyncClient:
+        config, limits = self._config, self._config.limits
+        most = {
+            Pool.CONTROL: limits.control,
+            Pool.LONG: max(1, limits.long // max(1, limits.long_shards)),
+            Pool.HEARTBEAT: limits.heartbeat,
+        }[pool]
+        headers = {"accept-encoding": "identity", "user-agent": "osgym-sdk"}
+        if config.token:
+            headers["authorization"] = f"Bearer {config.token}"
+        if self._context is None and self.url.startswith("https:"):
+            self._context = ssl_context(config.verify, config.cert)
+        return httpx.AsyncClient(
+            base_url=self.url,
+            headers=headers,
+            transport=config.transport() if config.transport else None,
+            verify=self._context if self._context is not None else False,
+            timeout=httpx.Timeout(None, connect=config.timeouts.connect_s),
+            limits=httpx.Limits(
+                max_connections=most,
+                max_keepalive_connections=most,
+                keepalive_expiry=limits.keepalive_s,
+            ),
+            trust_env=config.trust_env,
+            follow_redirects=False,
+        )
+
+
+def _decode(body: bytes, host: str, episode_id: str | None) -> Record:
+    try:
+        return decode_record(body)
+    except WireFormatError as exc:
+        raise _Broken(ProtocolError(f"bad record: {exc}", host=host, episode_id=episode_id)) from exc
+
+
+def _encode(body: Message | Mapping[str, Any] | None) -> bytes | None:
+    if body is None:
+        return None
+    plain = body.to_dict() if isinstance(body, Message) else body
+    try:
+        return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(plain, separators=(",", ":"), allow_nan=False).encode()
+
+
+async def _read(response: httpx.Response) -> bytes:
+    """The whole body, refusing one that is longer than any answer may be."""
+    chunks = []
+    size = 0
+    async for chunk in response.aiter_raw():
+        size += len(chunk)
+        if size > _MAX_ANSWER_BYTES:
+            raise httpx.ReadError(f"the answer is over {_MAX_ANSWER_BYTES} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _reason(exc: Exception) -> str:
+    return str(exc) or type(exc).__name__

@@ -1,0 +1,119 @@
+"""Keeps the leases of one host alive: one request for all of them, in connections of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from osgym_sdk._config import Config
+from osgym_sdk._exceptions import EpisodeLost, OSGymError, ProtocolError
+from osgym_sdk._host import HostLink, Pool
+from osgym_sdk.wire import RenewAnswer, RenewRequest, WireFormatError
+
+if TYPE_CHECKING:
+    from osgym_sdk._session import Session
+
+_LOG = logging.getLogger("osgym.sdk")
+
+
+class LeaseKeeper:
+    """Renews while there are episodes; tells a session when its lease is lost."""
+
+    def __init__(self, link: HostLink, config: Config) -> None:
+        self._link = link
+        self._config = config
+        self._sessions: dict[str, Session] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._answered_s = 0.0
+
+    @property
+    def count(self) -> int:
+        """How many leases are held here."""
+        return len(self._sessions)
+
+    def add(self, session: Session) -> None:
+        """Starts to renew this episode's lease."""
+        self._sessions[session.lease] = session
+        self._wake.set()
+        if self._task is None or self._task.done():
+            self._answered_s = self._config.clock()
+            self._task = asyncio.create_task(self._run(), name=f"osgym-leases {self._link.url}")
+
+    def remove(self, session: Session) -> None:
+        """Stops to renew it."""
+        self._sessions.pop(session.lease, None)
+
+    async def aclose(self) -> None:
+        """Stops renewing. Idempotent."""
+        self._sessions.clear()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        clock = self._config.clock
+        due_s = float("inf")
+        while self._sessions:
+            self._wake.clear()
+            interval = min(session.lease_ttl_s for session in self._sessions.values()) / 3
+            due_s = min(due_s, clock() + interval * self._config.rng.uniform(0.8, 1.0))
+            try:
+                # A new lease, perhaps with a shorter life, wakes us up; it cannot put off what is due.
+                async with asyncio.timeout(max(0.0, due_s - clock())):
+                    await self._wake.wait()
+            except TimeoutError:
+                due_s = float("inf")
+                await self._renew(interval)
+
+    async def _renew(self, interval_s: float) -> None:
+        leases = tuple(self._sessions)
+        if not leases:
+            return
+        try:
+            answer = await self._link.call(
+                "POST",
+                "/v1/leases/renew",
+                RenewRequest(leases),
+                timeout_s=max(interval_s, 1.0),
+                retry_s=interval_s / 2,
+                pool=Pool.HEARTBEAT,
+            )
+            renewed = RenewAnswer.from_dict(answer.json())
+        except WireFormatError as exc:
+            self._missed(ProtocolError(str(exc), host=self._link.url))
+            return
+        except OSGymError as exc:
+            self._missed(exc)
+            return
+        self._answered_s = self._config.clock()
+        for lost in renewed.lost:
+            session = self._sessions.pop(lost.lease, None)
+            if session is not None:
+                session.mark_lost(
+                    EpisodeLost(
+                        lost.error.message,
+                        code=lost.error.code,
+                        details=lost.error.details,
+                        host=self._link.url,
+                        episode_id=session.episode_id,
+                    )
+                )
+
+    def _missed(self, error: OSGymError) -> None:
+        """The host did not answer: after a lease's whole life the lease is gone, whatever happened."""
+        silent_s = self._config.clock() - self._answered_s
+        _LOG.info("leases on %s not renewed for %.1f s: %s", self._link.url, silent_s, error)
+        for lease, session in list(self._sessions.items()):
+            if silent_s >= session.lease_ttl_s:
+                del self._sessions[lease]
+                session.mark_lost(
+                    EpisodeLost(
+                        f"the host did not answer for {silent_s:.0f} s: {error.message}",
+                        details={"cause": error.code},
+                        host=self._link.url,
+                        episode_id=session.episode_id,
+                    )
+                )

@@ -1,0 +1,204 @@
+"""What a step shows: the frame, how it was waited for, what was done, what it cost."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from osgym_sdk import wire
+from osgym_sdk.wire import ActionResult, Done, ImageFormat, PreviousFrame, SettleInfo
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from osgym_sdk._episode import AsyncEpisode
+
+_MIME = {ImageFormat.PNG: "image/png", ImageFormat.JPEG: "image/jpeg", ImageFormat.WEBP: "image/webp"}
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Where the time of one step went, in milliseconds; the parts do not overlap and sum to the total."""
+
+    total_ms: float
+    client_ms: float
+    network_ms: float
+    host_ms: float
+    guest_ms: float
+    """In the guest agent, but in none of the four below; with the way from host to guest."""
+    input_ms: float
+    settle_ms: float
+    capture_ms: float
+    encode_ms: float
+
+    @property
+    def overhead_ms(self) -> float:
+        """All that is not waiting for the screen."""
+        return self.total_ms - self.settle_ms
+
+    @classmethod
+    def split(
+        cls, total_ms: float, transfer_ms: float, host: Mapping[str, float], guest: Mapping[str, float]
+    ) -> Timing:
+        """From nested measurements (each includes the next) to parts that sum up.
+
+        Args:
+            total_ms: the whole call in the client.
+            transfer_ms: from sending the request to the last byte of the answer.
+            host: the host's ``timing_ms`` (``host``, of which ``guest``).
+            guest: the guest's ``timing_ms``.
+        """
+        parts = [guest.get(name, 0.0) for name in ("input", "settle", "capture", "encode")]
+        in_guest = max(host.get("guest", 0.0), sum(parts))
+        in_host = max(host.get("host", host.get("total", 0.0)), in_guest)
+        return cls(
+            total_ms,
+            max(0.0, total_ms - transfer_ms),
+            max(0.0, transfer_ms - in_host),
+            in_host - in_guest,
+            in_guest - sum(parts),
+            *parts,
+        )
+
+
+class Observation:
+    """One frame of an episode and what led to it. The image is decoded when first asked for."""
+
+    def __init__(
+        self,
+        meta: wire.Observation,
+        data: bytes,
+        *,
+        step: int = 0,
+        actions: tuple[Mapping[str, Any], ...] = (),
+        done: Done | None = None,
+        timing: Timing | None = None,
+    ) -> None:
+        self.meta = meta
+        self.data = data
+        """The image as it was sent; the last frame's where ``unchanged``; empty with format ``none``."""
+        self.step = step
+        """How many steps the episode has made."""
+        self.actions = actions
+        """What was really executed, in pixels: internal actions."""
+        self.done = done
+        """Why this was the last step; None while the episode goes on."""
+        self.timing = timing
+        self._image: Image | None = None
+
+    @property
+    def image(self) -> Image:
+        """The frame as an RGB Pillow image of ``size``.
+
+        Raises:
+            ValueError: the observation carries no image (format ``none``).
+        """
+        if self._image is None:
+            from PIL import Image as PilImage
+
+            if not self.data:
+                raise ValueError("this observation carries no image (format none)")
+            with PilImage.open(io.BytesIO(self.data)) as opened:
+                self._image = opened.convert("RGB")
+        return self._image
+
+    @property
+    def png(self) -> bytes:
+        """The frame as PNG: the bytes as sent, or encoded anew where another format was asked for."""
+        if self.format is ImageFormat.PNG and self.data:
+            return self.data
+        out = io.BytesIO()
+        self.image.save(out, "PNG", compress_level=1)
+        return out.getvalue()
+
+    @property
+    def base64(self) -> str:
+        """The image bytes as base64 text."""
+        return base64.b64encode(self.data).decode("ascii")
+
+    @property
+    def data_url(self) -> str:
+        """The image as a ``data:`` URL, as model providers take it."""
+        return f"data:{self.mime_type};base64,{self.base64}"
+
+    @property
+    def mime_type(self) -> str:
+        return _MIME.get(self.format, "application/octet-stream")
+
+    @property
+    def format(self) -> ImageFormat:
+        return self.meta.frame.format
+
+    @property
+    def hash(self) -> str:
+        """Equal hashes: equal frames."""
+        return self.meta.frame.hash
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the image in pixels."""
+        return (self.meta.frame.width, self.meta.frame.height)
+
+    @property
+    def screen(self) -> tuple[int, int]:
+        """Width and height of the real screen; actions are in its pixels."""
+        return self.meta.frame.screen
+
+    @property
+    def unchanged(self) -> bool:
+        """The frame is the one before."""
+        return self.meta.frame.unchanged
+
+    @property
+    def seq(self) -> int:
+        return self.meta.seq
+
+    @property
+    def settle(self) -> SettleInfo | None:
+        """How long the screen was waited for, and why the wait ended."""
+        return self.meta.settle
+
+    @property
+    def previous(self) -> PreviousFrame | None:
+        """What became of the frame before after it had been answered."""
+        return self.meta.previous
+
+    @property
+    def results(self) -> tuple[ActionResult, ...]:
+        """One for each action that was tried; the list stops at the first that failed."""
+        return self.meta.results
+
+    @property
+    def failed_index(self) -> int | None:
+        """Index of the action that failed; None when all were done."""
+        return self.meta.failed_index
+
+    @property
+    def is_final(self) -> bool | None:
+        """Only after ``final()``: whether the watch said that the screen had come to rest."""
+        return self.meta.final
+
+    def __repr__(self) -> str:
+        settle = f", settle={self.settle.reason.value} {self.settle.wait_ms:.0f} ms" if self.settle else ""
+        done = f", done={self.done.value}" if self.done else ""
+        return f"<{type(self).__name__} step={self.step} {self.size[0]}x{self.size[1]}{settle}{done}>"
+
+
+class AsyncObservation(Observation):
+    """An observation of an :class:`AsyncEpisode`."""
+
+    episode: AsyncEpisode | None = None
+
+    async def final(self, timeout_s: float = 3.0) -> AsyncObservation:
+        """The frame of this step when the screen has come to rest, or when the time is up (``is_final``).
+
+        Raises:
+            StaleObservation: a later step has acted already.
+            OSGymError: as for a step.
+        """
+        if self.episode is None:
+            raise ValueError("this observation belongs to no episode")
+        return await self.episode.final(self, timeout_s=timeout_s)
