@@ -144,7 +144,7 @@ def call(inside: Inside, argv: list[str], *, timeout_s: float = 600.0) -> str:
             raise ImageError(f"{argv[0]} took longer than {timeout_s:.0f} s") from exc
     text = output.decode(errors="replace")
     if process.returncode != 0:
-        raise ImageError(f"{' '.join(argv[:4])} ended with {process.returncode}: {text[-2000:]}")
+        raise ImageError(f"{argv[0]} ended with {process.returncode}: {text[-2000:]}")
     return text
 
 
