@@ -28,6 +28,11 @@ class ImageManifestLike(Protocol):
         """First host id of the 65,536 that own the files of the root file system."""
         ...
 
+    @property
+    def gid_base(self) -> int:
+        """The same for groups."""
+        ...
+
 
 class ImageLike(Protocol):
     """What a runtime needs of a golden image; `osgym_host.images.store.Image` is one."""
@@ -225,9 +230,7 @@ class RuntimeNotRunning(RuntimeFault):
 class ReplicaCreateFailed(RuntimeFault):
     """The replica could not be started; nothing of it is left. `step` is where it failed."""
 
-    def __init__(
-        self, message: str, *, step: str, replica_id: str | None = None, log_tail: str = ""
-    ) -> None:
+    def __init__(self, message: str, *, step: str, replica_id: str | None = None, log_tail: str = "") -> None:
         """Keep the failed step beside the message."""
         super().__init__(message, replica_id=replica_id, log_tail=log_tail)
         self.step = step
@@ -348,8 +351,12 @@ class Runtime(ABC):
         """
 
     @abstractmethod
-    async def usage(self, replica: Replica) -> Usage:
-        """Measure what the replica uses. A dead replica uses nothing (zeros).
+    async def usage(self, replica: Replica, *, deep: bool = True) -> Usage:
+        """Measure what the replica uses. A dead replica uses no memory and has no processes.
+
+        Args:
+            deep: Also measure `pss_mib` and `overlay_mib`, which costs some 10 ms of CPU time; they
+                are None without it. Where `charged_mib` is None, only `deep` tells about memory.
 
         Raises:
             ReplicaNotFound: It was destroyed.
@@ -380,7 +387,7 @@ class Runtime(ABC):
     async def stop(self) -> None:
         """Destroy every replica and let go of the host. Idempotent.
 
-        Afterwards nothing of this instance is left but its (empty) directory.
+        Afterwards nothing of this instance is left but its folder with lock files.
 
         Raises:
             ReplicaDestroyFailed: Something is left; all else was removed.

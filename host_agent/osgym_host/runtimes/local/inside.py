@@ -1,0 +1,230 @@
+"""What the first process of a replica does between `clone` and its session. Standard library only.
+
+It runs as a fork of the zygote in fresh namespaces, with every capability in them and none outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from osgym_host.runtimes.local import syscalls as sc
+from osgym_host.runtimes.local.protocol import LISTEN_FD, SESSION
+
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+_TTY_GID = 5
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+NAMESPACES = (
+    sc.CLONE_NEWUSER | sc.CLONE_NEWPID | sc.CLONE_NEWNS | sc.CLONE_NEWIPC | sc.CLONE_NEWUTS | sc.CLONE_NEWNET
+)
+
+
+class StepFailed(Exception):
+    """A step of the way into the replica failed; `step` names it."""
+
+    def __init__(self, step: str, cause: OSError) -> None:
+        """Keep the step beside the cause."""
+        super().__init__(f"{step}: {cause}")
+        self.step = step
+
+
+@dataclass(frozen=True)
+class Inside:
+    """Descriptors and settings of one replica.
+
+    Attributes:
+        rootfs: Golden root file system.
+        folder: Folder with `upper`, `work` and `merged`.
+        console_fd: Where stdout and stderr go.
+        listen_fd: Listening socket of the guest agent.
+        go_fd: One byte comes here when the id maps are written; end of file means give up.
+        status_fd: Errors are written here; `execve` closes it.
+        limits: `run_mib`, `tmp_mib`, `shm_mib`, `nofile`, `nproc` (0: no limit of its own).
+        filter_program: Instructions of the system call filter.
+    """
+
+    rootfs: str
+    folder: str
+    console_fd: int
+    listen_fd: int
+    go_fd: int
+    status_fd: int
+    hostname: str
+    environment: dict[str, str]
+    limits: dict[str, int]
+    filter_program: bytes
+
+
+def enter(inside: Inside) -> None:
+    """Become the session of the replica. Returns only by raising.
+
+    Raises:
+        StepFailed: A step failed; nothing of it is visible outside the namespaces.
+    """
+    with _step("wait"):
+        sc.set_parent_death_signal(signal.SIGKILL)
+        if os.read(inside.go_fd, 1) != b"g":
+            os._exit(1)
+    with _step("folders"):
+        # Still with the ids of the zygote, which may pass through closed folders; and by name, since
+        # an overlay takes only what was opened in its own mount namespace.
+        rootfs_fd = os.open(inside.rootfs, _FOLDER)
+        dir_fd = os.open(inside.folder, _FOLDER)
+    with _step("credentials"):
+        os.setgroups([])
+        os.setresgid(0, 0, 0)
+        os.setresuid(0, 0, 0)
+        os.setsid()
+        os.umask(0o022)
+    with _step("cgroup namespace"):
+        sc.unshare(sc.CLONE_NEWCGROUP)
+    with _step("mounts"):
+        _mount_all(rootfs_fd, dir_fd, inside.limits)
+    with _step("host name"):
+        socket.sethostname(inside.hostname)
+    with _step("loopback"):
+        _loopback_up()
+    with _step("limits"):
+        _set_limits(inside.limits)
+    with _step("descriptors"):
+        _arrange_descriptors(inside)
+    with _step("signals"):
+        _reset_signals()
+    with _step("system call filter"):
+        sc.install_seccomp(inside.filter_program)
+    with _step("session"):
+        # Credentials changed since the first call, which cleared it.
+        sc.set_parent_death_signal(signal.SIGKILL)
+        _exit_if_orphaned(inside.status_fd)
+        os.execve(SESSION, [SESSION], inside.environment)  # noqa: S606 (no shell is wanted)
+
+
+class _step(contextlib.AbstractContextManager["_step"]):
+    """Name the step that an error comes from."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __exit__(self, kind: object, value: BaseException | None, trace: object) -> None:
+        if isinstance(value, OSError):
+            raise StepFailed(self._name, value) from value
+
+
+def _mount_all(rootfs_fd: int, dir_fd: int, limits: dict[str, int]) -> None:
+    sc.mount("none", "/", None, sc.MS_REC | sc.MS_PRIVATE)
+    base = f"/proc/self/fd/{dir_fd}"
+    options = f"lowerdir=/proc/self/fd/{rootfs_fd},upperdir={base}/upper,workdir={base}/work,userxattr"
+    root = f"{base}/merged"
+    try:
+        # The overlay lives as long as the replica: nothing of it needs to reach the disk by fsync.
+        sc.mount("osgym", root, "overlay", 0, options + ",volatile")
+    except OSError as exc:
+        if exc.errno != errno.EINVAL:
+            raise
+        sc.mount("osgym", root, "overlay", 0, options)
+    os.chdir(root)
+    guarded = sc.MS_NOSUID | sc.MS_NODEV
+    sc.mount("proc", "proc", "proc", guarded | sc.MS_NOEXEC)
+    with contextlib.suppress(OSError):  # refused where the host's own /sys is masked; /sys is then empty
+        sc.mount("sysfs", "sys", "sysfs", guarded | sc.MS_NOEXEC | sc.MS_RDONLY)
+    sc.mount("tmpfs", "run", "tmpfs", guarded, f"mode=755,size={limits['run_mib']}m")
+    sc.mount("tmpfs", "tmp", "tmpfs", guarded, f"mode=1777,size={limits['tmp_mib']}m")
+    _mount_dev(limits["shm_mib"])
+    sc.pivot_root(".", ".")
+    sc.umount(".", sc.MNT_DETACH)
+    os.chdir("/")
+
+
+def _mount_dev(shm_mib: int) -> None:
+    sc.mount("tmpfs", "dev", "tmpfs", sc.MS_NOSUID, "mode=755,size=1m,nr_inodes=256")
+    for name in _DEVICES:
+        os.close(os.open(f"dev/{name}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+        sc.mount(f"/dev/{name}", f"dev/{name}", None, sc.MS_BIND)
+    for name, flags, options in (
+        ("pts", sc.MS_NOSUID | sc.MS_NOEXEC, f"newinstance,ptmxmode=0666,mode=620,gid={_TTY_GID}"),
+        ("shm", sc.MS_NOSUID | sc.MS_NODEV, f"mode=1777,size={shm_mib}m"),
+    ):
+        os.mkdir(f"dev/{name}", 0o755)  # noqa: PTH102 (no pathlib in what is forked per replica)
+        sc.mount(name, f"dev/{name}", "devpts" if name == "pts" else "tmpfs", flags, options)
+    for name, target in (
+        ("ptmx", "pts/ptmx"),
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+    ):
+        os.symlink(target, f"dev/{name}")  # noqa: PTH211 (the same)
+
+
+def _loopback_up() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+        request = struct.pack("16sH14x", b"lo", 0)
+        flags = struct.unpack("16xH14x", fcntl.ioctl(sock, _SIOCGIFFLAGS, request))[0]
+        fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", flags | _IFF_UP))
+
+
+def _set_limits(limits: dict[str, int]) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    most = limits["nofile"] if hard == resource.RLIM_INFINITY else min(hard, limits["nofile"])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, most), most))
+    if limits["nproc"]:
+        resource.setrlimit(resource.RLIMIT_NPROC, (limits["nproc"], limits["nproc"]))
+
+
+def _arrange_descriptors(inside: Inside) -> None:
+    """Put the console on 1 and 2, the listening socket on 3; everything else closes on `execve`."""
+    # Above 3 first, so that no descriptor is overwritten before it was used.
+    listen = fcntl.fcntl(inside.listen_fd, fcntl.F_DUPFD_CLOEXEC, 10)
+    console = fcntl.fcntl(inside.console_fd, fcntl.F_DUPFD_CLOEXEC, 10)
+    null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+    if inside.status_fd <= LISTEN_FD:
+        raise OSError(errno.EBADF, "the status pipe is where the standard descriptors go")
+    os.dup2(null, 0)
+    os.dup2(console, 1)
+    os.dup2(console, 2)
+    os.dup2(listen, LISTEN_FD)
+    sc.close_on_exec_from(LISTEN_FD + 1)
+
+
+def _reset_signals() -> None:
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with contextlib.suppress(OSError):  # the C library keeps two for itself
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _exit_if_orphaned(status_fd: int) -> None:
+    """Close the gap in which the zygote died before the signal was asked for."""
+    poller = select.poll()
+    poller.register(status_fd, 0)
+    if any(events & select.POLLERR for _fd, events in poller.poll(0)):
+        os._exit(1)
+
+
+def inside_from(
+    message: dict[str, Any], fds: list[int], go_fd: int, status_fd: int, program: bytes
+) -> Inside:
+    """Build the settings from a `spawn` request."""
+    return Inside(
+        rootfs=message["rootfs"],
+        folder=message["folder"],
+        console_fd=fds[0],
+        listen_fd=fds[1],
+        go_fd=go_fd,
+        status_fd=status_fd,
+        hostname=message["hostname"],
+        environment=message["environment"],
+        limits=message["limits"],
+        filter_program=program,
+    )

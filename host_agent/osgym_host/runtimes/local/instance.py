@@ -1,0 +1,152 @@
+"""The folder of one instance on disk: who owns it, and what a killed predecessor left in it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from osgym_host.runtimes.base import DataDirBusy, RuntimeFault
+from osgym_host.runtimes.cgroups import CgroupTree
+from osgym_host.runtimes.local.usage import start_time_ticks
+
+_ZYGOTE_END_TIMEOUT_S = 10.0
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process for sure: its PID and when it started."""
+
+    pid: int
+    start_ticks: int
+
+    @staticmethod
+    def of(pid: int) -> ProcessIdentity | None:
+        """Return the identity of a live process, None when it is gone."""
+        ticks = start_time_ticks(pid)
+        return None if ticks is None else ProcessIdentity(pid, ticks)
+
+
+class InstanceDir:
+    """`<data>/run/<instance>`: `agent.lock`, `zygote.lock`, `zygote.json`, `replicas/`."""
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is touched before `acquire`."""
+        self.path = path
+        self.replicas = path / "replicas"
+        self._agent_lock: int | None = None
+
+    def acquire(self) -> None:
+        """Take the folder for this host agent.
+
+        Raises:
+            DataDirBusy: Another live host agent has it.
+        """
+        self.replicas.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path.chmod(0o700)
+        fd = os.open(self.path / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            os.close(fd)
+            raise DataDirBusy(f"another host agent uses {self.path}") from exc
+        self._agent_lock = fd
+
+    def release(self) -> None:
+        """Let go of the folder. Idempotent."""
+        if self._agent_lock is not None:
+            os.close(self._agent_lock)
+            self._agent_lock = None
+
+    async def zygote_lock(self) -> int:
+        """Wait for the end of a former zygote, killing it when it stays, and take its lock.
+
+        Returns:
+            The descriptor; the lock is held as long as any copy of it is open.
+
+        Raises:
+            RuntimeFault: A former zygote cannot be ended.
+        """
+        fd = os.open(self.path / "zygote.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.monotonic() + _ZYGOTE_END_TIMEOUT_S
+        killed = False
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                pass
+            else:
+                return fd
+            if time.monotonic() > deadline:
+                if killed:
+                    os.close(fd)
+                    raise RuntimeFault(f"a former supervisor of {self.path} cannot be ended")
+                kill_recorded(self.path / "zygote.json")
+                killed = True
+                deadline = time.monotonic() + _ZYGOTE_END_TIMEOUT_S
+            await asyncio.sleep(_POLL_S)
+
+    def leftover_names(self) -> list[str]:
+        """Names of folders of former replicas."""
+        return sorted(entry.name for entry in os.scandir(self.replicas))
+
+    def kill_leftovers(self, tree: CgroupTree) -> int:
+        """Kill what still runs of former replicas; remove their control groups. Blocking.
+
+        Returns:
+            How many processes were killed.
+
+        Raises:
+            RuntimeFault: A control group cannot be removed.
+        """
+        killed = 0
+        for name in self.leftover_names():
+            killed += kill_recorded(self.replicas / name / "replica.json")
+        for name, group in tree.leftovers():
+            killed += group.kill()
+            try:
+                group.remove()
+            except OSError as exc:
+                raise RuntimeFault(f"control group {name} of a former replica is busy: {exc}") from exc
+        return killed
+
+
+def record_process(path: Path, pid: int) -> None:
+    """Write down who a process is, for a later host agent."""
+    identity = ProcessIdentity.of(pid)
+    if identity is not None:
+        path.write_text(json.dumps({"pid": identity.pid, "start_ticks": identity.start_ticks}))
+
+
+def kill_recorded(path: Path, timeout_s: float = 5.0) -> int:
+    """Kill the recorded process if it is still that one, and wait for its end. Blocking.
+
+    Returns:
+        1 when a process was killed, else 0.
+    """
+    try:
+        record = json.loads(path.read_text())
+        wanted = ProcessIdentity(int(record["pid"]), int(record["start_ticks"]))
+        pidfd = os.pidfd_open(wanted.pid)
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+    try:
+        # The identity is read after the descriptor was opened, so it is that of the descriptor.
+        if ProcessIdentity.of(wanted.pid) != wanted:
+            return 0
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        poller = select.poll()
+        poller.register(pidfd, select.POLLIN)
+        poller.poll(timeout_s * 1000)
+        return 1
+    finally:
+        os.close(pidfd)

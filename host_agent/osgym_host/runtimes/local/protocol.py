@@ -1,0 +1,50 @@
+"""What the host agent and its zygote say to each other. Standard library only.
+
+One JSON object per packet of a SOCK_SEQPACKET socket pair, with descriptors beside it.
+
+Requests: `{"id", "op"}` with
+- `spawn`: `key`, `rootfs`, `folder` (absolute paths), `uid_base`, `gid_base` (as the zygote numbers
+  ids), `hostname`, `environment`, `limits`, `cgroup_procs`; descriptors: console log, listening
+  socket.
+- `kill`: `key`. Succeeds also when there is no such process.
+- `remove`, `measure`: `names` below the directory given as descriptor; `measure` answers with the
+  bytes in `result`.
+
+Answers: `{"id", "ok": true, …}` or `{"id", "ok": false, "step", "error"}`; the answer to `spawn` has
+`pid` and a pidfd. Besides, unasked: `{"event": "exit", "key", "status"}`, `status` as of `waitpid`,
+once for each replica whose `spawn` succeeded.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+MAX_PACKET_BYTES = 64 * 1024
+MAX_FDS = 8
+SESSION = "/usr/lib/osgym/session"
+LISTEN_FD = 3
+
+
+def send(sock: socket.socket, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+    """Send one message.
+
+    Raises:
+        OSError: The other side is gone, or (EMSGSIZE) the message is too large.
+    """
+    socket.send_fds(sock, [json.dumps(message).encode()], list(fds))
+
+
+def receive(sock: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """Receive one message; None when the other side closed.
+
+    Raises:
+        BlockingIOError: Nothing is there.
+        OSError: The connection broke.
+    """
+    data, fds, _flags, _address = socket.recv_fds(sock, MAX_PACKET_BYTES, MAX_FDS, socket.MSG_CMSG_CLOEXEC)
+    if not data:
+        return None
+    return json.loads(data), fds

@@ -1,0 +1,172 @@
+"""One replica of the local runtime: its processes, files and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from osgym_host.runtimes.base import (
+    ExitInfo,
+    ExitReason,
+    GuestAddress,
+    Replica,
+    ReplicaSpec,
+    UnixAddress,
+)
+from osgym_host.runtimes.cgroups import CgroupGroup
+
+EXIT_DISPLAY_LOST = 3
+"""Exit code of the session when the X server is gone (ARCHITECTURE.md, facts of the replica)."""
+
+
+class LocalReplica(Replica):
+    """Made by `LocalRuntime.create`; everything that changes, the runtime changes."""
+
+    def __init__(self, spec: ReplicaSpec, key: str, folder: Path, group: CgroupGroup) -> None:
+        """Describe a replica whose process does not run yet."""
+        self._spec = spec
+        self.key = key
+        self.folder = folder
+        self.group = group
+        self.removed = False
+        self.destroying = False
+        self._pid = 0
+        self._pidfd = -1
+        self._oom_fd = -1
+        self._loop = asyncio.get_running_loop()
+        self._dead: asyncio.Future[ExitInfo] = self._loop.create_future()
+
+    @property
+    def replica_id(self) -> str:
+        """Id given in the spec."""
+        return self._spec.replica_id
+
+    @property
+    def generation(self) -> int:
+        """Generation given in the spec."""
+        return self._spec.generation
+
+    @property
+    def spec(self) -> ReplicaSpec:
+        """What it was created from."""
+        return self._spec
+
+    @property
+    def guest(self) -> GuestAddress:
+        """The unix socket that the guest agent inherited."""
+        return UnixAddress(self.folder / "agent.sock")
+
+    @property
+    def pid(self) -> int:
+        """Host PID of the session."""
+        return self._pid
+
+    @property
+    def exit_info(self) -> ExitInfo | None:
+        """How it ended, None while it lives."""
+        return self._dead.result() if self._dead.done() else None
+
+    async def wait_dead(self) -> ExitInfo:
+        """Wait until no process of it is left."""
+        return await asyncio.shield(self._dead)
+
+    def console_tail(self, max_bytes: int = 8192) -> str:
+        """Return the last bytes of the console log."""
+        try:
+            fd = os.open(self.folder / "console.log", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return ""
+        with os.fdopen(fd, "rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(0, size - max_bytes))
+            return log.read(max_bytes).decode("utf-8", "replace")
+
+    # For the runtime only --------------------------------------------------------------------
+
+    def runs(self, pid: int, pidfd: int) -> None:
+        """Its first process runs; `pidfd` is ours to close from now on."""
+        self._pid = pid
+        self._pidfd = pidfd
+        oom_fd = self.group.oom_eventfd()
+        if oom_fd is not None:
+            self._oom_fd = oom_fd
+            self._loop.add_reader(oom_fd, self._memory_cap_reached)
+
+    def kill(self) -> None:
+        """Kill its first process, and with it all others. No effect on a dead replica.
+
+        Raises:
+            PermissionError: Only the zygote may.
+        """
+        if self._pidfd >= 0 and not self._dead.done():
+            try:
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+
+    def ended(self, status: int) -> None:
+        """Its first process ended with this wait status; by then all others are gone."""
+        if not self._dead.done():
+            self._dead.set_result(self._explain(status))
+
+    def supervisor_lost(self) -> None:
+        """The zygote is gone; the kernel kills the replica. Find out when it is dead."""
+        if self._dead.done():
+            return
+        if self._pidfd < 0:
+            self._supervisor_lost_and_dead()
+            return
+        self.kill()
+        self._loop.add_reader(self._pidfd, self._supervisor_lost_and_dead)
+
+    def close(self) -> None:
+        """Close descriptors. Idempotent."""
+        for fd in (self._pidfd, self._oom_fd):
+            if fd >= 0:
+                self._loop.remove_reader(fd)
+                os.close(fd)
+        self._pidfd = self._oom_fd = -1
+
+    def _supervisor_lost_and_dead(self) -> None:
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+        reason = ExitReason.DESTROYED if self.destroying else ExitReason.RUNTIME_LOST
+        if not self._dead.done():
+            self._dead.set_result(self._info(reason, "the supervisor of replicas died, and it with it"))
+
+    def _memory_cap_reached(self) -> None:
+        """Version 1 kills one process of many; a desktop that lost one is worth nothing."""
+        os.read(self._oom_fd, 8)
+        if self.group.oom_kills() > 0:
+            self._loop.remove_reader(self._oom_fd)
+            self.kill()
+        # Else the cap was reached, and the kernel could still make room or is about to kill; in the
+        # second case the descriptor becomes readable again.
+
+    def _explain(self, status: int) -> ExitInfo:
+        code = os.waitstatus_to_exitcode(status)
+        kills = self.group.oom_kills()
+        if self.destroying:
+            return self._info(ExitReason.DESTROYED, "it was destroyed", code)
+        if kills > 0:
+            cap = self._spec.ram_mib
+            return self._info(ExitReason.OUT_OF_MEMORY, f"it used more than its cap of {cap} MiB", code)
+        if code < 0:
+            name = signal.strsignal(-code) or "unknown"
+            return self._info(
+                ExitReason.KILLED, f"its first process was killed by signal {-code} ({name})", code
+            )
+        if code == EXIT_DISPLAY_LOST:
+            return self._info(ExitReason.DISPLAY_LOST, "its X server died", code)
+        return self._info(ExitReason.SESSION_ENDED, f"its session ended with exit code {code}", code)
+
+    def _info(self, reason: ExitReason, detail: str, code: int | None = None) -> ExitInfo:
+        return ExitInfo(
+            reason,
+            detail,
+            exit_code=code if code is not None and code >= 0 else None,
+            signal=-code if code is not None and code < 0 else None,
+            log_tail=self.console_tail(),
+        )

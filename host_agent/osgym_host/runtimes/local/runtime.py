@@ -1,0 +1,502 @@
+"""The local runtime: replicas as namespaces over an overlay, made by a zygote, gone without trace."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import re
+import socket
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from osgym_host.guest_http import short_unix_path
+from osgym_host.images.errors import NamespaceUnavailable
+from osgym_host.images.idmap import ID_COUNT, IdMap, current_idmap
+from osgym_host.runtimes import cgroups
+from osgym_host.runtimes.base import (
+    Capabilities,
+    Egress,
+    Replica,
+    ReplicaCreateFailed,
+    ReplicaDestroyFailed,
+    ReplicaExists,
+    ReplicaNotFound,
+    ReplicaRecord,
+    ReplicaSpec,
+    Runtime,
+    RuntimeFault,
+    RuntimeNotRunning,
+    RuntimeUnsupported,
+    StartReport,
+    Usage,
+)
+from osgym_host.runtimes.local import syscalls, usage
+from osgym_host.runtimes.local.instance import InstanceDir, record_process
+from osgym_host.runtimes.local.replica import LocalReplica
+from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor
+
+_log = logging.getLogger(__name__)
+
+HOSTNAME = "desktop"
+"""The same in every replica, so that a prompt on the screen tells nothing apart."""
+_REPLICA_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SPAWN_TIMEOUT_S = 30.0
+_DEATH_TIMEOUT_S = 30.0
+_REMOVE_TIMEOUT_S = 120.0
+_MEASURE_TIMEOUT_S = 30.0
+_RUN_MIB = 128
+_LEAST_TMP_MIB = 256
+_DEFAULT_RAM_MIB = 4096
+_NOFILE = 65536
+
+
+@dataclass(slots=True)
+class _Running:
+    """What exists between `start` and `stop`."""
+
+    idmap: IdMap
+    tree: cgroups.CgroupTree
+    supervisor: Supervisor
+    replicas_fd: int
+
+
+class LocalRuntime(Runtime):
+    """Replicas of one instance of the host agent, below `<data_dir>/run/<instance>`."""
+
+    def __init__(self, data_dir: Path, instance: str = "default") -> None:
+        """Nothing is touched before `start`.
+
+        Raises:
+            ValueError: `instance` is not a plain name.
+        """
+        if not _REPLICA_ID.fullmatch(instance):
+            raise ValueError(f"instance must match {_REPLICA_ID.pattern}, not {instance!r}")
+        self._instance = InstanceDir(data_dir / "run" / instance)
+        self._running: _Running | None = None
+        self._state_lock = asyncio.Lock()
+        self._replicas: dict[str, LocalReplica] = {}
+        self._reserved: set[str] = set()
+        self._by_key: dict[str, LocalReplica] = {}
+        self._early_exits: dict[str, int] = {}
+        self._keys = itertools.count(1)
+        self._destroying: dict[LocalReplica, asyncio.Task[None]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+
+    @property
+    def name(self) -> str:
+        """`local`."""
+        return "local"
+
+    def capabilities(self) -> Capabilities:
+        """Say what is enforced here."""
+        tree = self._require().tree
+        return Capabilities(
+            runtime=self.name,
+            caps_memory="memory" in tree.enforces,
+            caps_cpu="cpu" in tree.enforces,
+            caps_pids="pids" in tree.enforces,
+            egress=frozenset({Egress.NONE}),
+            adoption=False,
+            notes=tree.notes,
+        )
+
+    # Start and stop --------------------------------------------------------------------------
+
+    async def start(self) -> StartReport:
+        """Take the instance's directory and clear what a killed predecessor left.
+
+        Raises:
+            RuntimeUnsupported: The host lacks something.
+            DataDirBusy: Another live host agent holds the directory.
+            RuntimeFault: Leftovers could not be removed.
+        """
+        async with self._state_lock:
+            if self._running is not None:
+                return StartReport()
+            if not syscalls.supported_machine():
+                raise RuntimeUnsupported(f"no support for {syscalls.MACHINE} processors")
+            try:
+                idmap = current_idmap()
+            except NamespaceUnavailable as exc:
+                raise RuntimeUnsupported(str(exc)) from exc
+            self._instance.acquire()
+            try:
+                return await self._start(idmap)
+            except BaseException:
+                self._instance.release()
+                raise
+
+    async def _start(self, idmap: IdMap) -> StartReport:
+        supervisor = await self._new_supervisor(idmap)
+        try:
+            tree = await asyncio.to_thread(
+                cgroups.open_tree, cgroups.instance_group_name(self._instance.path)
+            )
+            killed = await asyncio.to_thread(self._instance.kill_leftovers, tree)
+            names = self._instance.leftover_names()
+            replicas_fd = os.open(self._instance.replicas, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                if names:
+                    await supervisor.request(
+                        "remove", {"names": names}, [replicas_fd], timeout_s=_REMOVE_TIMEOUT_S
+                    )
+            except BaseException:
+                os.close(replicas_fd)
+                raise
+        except BaseException:
+            await supervisor.close()
+            raise
+        self._running = _Running(idmap, tree, supervisor, replicas_fd)
+        return StartReport(reaped_replicas=len(names), reaped_processes=killed)
+
+    async def _new_supervisor(self, idmap: IdMap) -> Supervisor:
+        lock_fd = await self._instance.zygote_lock()
+        try:
+            supervisor = await Supervisor.start(idmap, lock_fd, self._on_exit)
+        finally:
+            os.close(lock_fd)
+        record_process(self._instance.path / "zygote.json", supervisor.pid)
+        supervisor.lost.add_done_callback(lambda _future: self._on_supervisor_lost(supervisor))
+        return supervisor
+
+    async def stop(self) -> None:
+        """Destroy every replica and let go of the host.
+
+        Raises:
+            ReplicaDestroyFailed: Something is left; all else was removed.
+        """
+        while self._background:
+            await asyncio.wait(set(self._background))
+        live = list(self._replicas.values())
+        results = await asyncio.gather(*(self.destroy(replica) for replica in live), return_exceptions=True)
+        async with self._state_lock:
+            running, self._running = self._running, None
+            if running is not None:
+                await running.supervisor.close()
+                os.close(running.replicas_fd)
+                (self._instance.path / "zygote.json").unlink(missing_ok=True)
+                try:
+                    await asyncio.to_thread(running.tree.remove)
+                except OSError as exc:
+                    results.append(ReplicaDestroyFailed(f"the instance's control group is busy: {exc}"))
+                self._instance.release()
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    # Replicas --------------------------------------------------------------------------------
+
+    async def create(self, spec: ReplicaSpec) -> Replica:
+        """Start a fresh clone and return as soon as its session runs.
+
+        Raises:
+            ReplicaExists: The id is in use.
+            ReplicaCreateFailed: It could not be started; nothing of it is left.
+            RuntimeUnsupported: Egress other than `none`, or an image of another user.
+            RuntimeNotRunning: Before `start` or after `stop`.
+            ValueError: The spec is malformed.
+        """
+        running = self._require()
+        _check_spec(spec, running.idmap)
+        if spec.replica_id in self._replicas or spec.replica_id in self._reserved:
+            raise ReplicaExists(f"{spec.replica_id} exists", replica_id=spec.replica_id)
+        self._reserved.add(spec.replica_id)
+        task = asyncio.create_task(self._create(spec), name=f"create {spec.replica_id}")
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._in_background(self._undo_create(task))
+            raise
+
+    async def _undo_create(self, task: asyncio.Task[LocalReplica]) -> None:
+        with contextlib.suppress(RuntimeFault):
+            await self.destroy(await task)
+
+    async def _create(self, spec: ReplicaSpec) -> LocalReplica:
+        folder = self._instance.replicas / spec.replica_id
+        key = f"{next(self._keys)}:{spec.replica_id}"
+        log_tail = ""
+        try:
+            supervisor = await self._ensure_supervisor()
+            running = self._require()
+            group = running.tree.make(
+                spec.replica_id, cgroups.Caps(ram_mib=spec.ram_mib, cpus=spec.cpus, pids=spec.pids)
+            )
+            replica = LocalReplica(spec, key, folder, group)
+            self._by_key[key] = replica
+            try:
+                await self._spawn(running, supervisor, replica)
+            except BaseException:
+                self._by_key.pop(key, None)
+                log_tail = replica.console_tail()
+                await self._clean_up(replica)
+                raise
+        except RequestFailed as exc:
+            raise ReplicaCreateFailed(
+                str(exc), step=exc.step, replica_id=spec.replica_id, log_tail=log_tail
+            ) from exc
+        except OSError as exc:
+            raise ReplicaCreateFailed(str(exc), step="prepare", replica_id=spec.replica_id) from exc
+        finally:
+            self._reserved.discard(spec.replica_id)
+        self._replicas[spec.replica_id] = replica
+        return replica
+
+    async def _spawn(self, running: _Running, supervisor: Supervisor, replica: LocalReplica) -> None:
+        spec, folder = replica.spec, replica.folder
+        manifest = spec.image.manifest
+        as_root = os.geteuid() == 0
+        fields = {
+            "key": replica.key,
+            "rootfs": os.fspath(spec.image.rootfs.absolute()),
+            "folder": os.fspath(folder.absolute()),
+            # For an ordinary user the zygote numbers the user's subordinate ids from 1.
+            "uid_base": manifest.uid_base if as_root else 1,
+            "gid_base": manifest.gid_base if as_root else 1,
+            "hostname": HOSTNAME,
+            "environment": _environment(spec),
+            "limits": _limits(spec, "pids" in running.tree.enforces),
+            "cgroup_procs": replica.group.procs_files,
+        }
+        # Nobody but us can pass through `replicas`; the replica's root must pass through its folder.
+        folder.mkdir()
+        folder.chmod(0o711)
+        with _console(folder) as console_fd, _listen(folder) as sock:
+            answer, fds = await supervisor.request(
+                "spawn", fields, [console_fd, sock.fileno()], timeout_s=_SPAWN_TIMEOUT_S
+            )
+        replica.runs(answer["pid"], fds[0])
+        record_process(folder / "replica.json", replica.pid)
+        early = self._early_exits.pop(replica.key, None)
+        if early is not None:
+            replica.ended(early)
+
+    async def destroy(self, replica: Replica) -> None:
+        """Kill every process of the replica and remove all it left.
+
+        Raises:
+            ReplicaDestroyFailed: Something is left; calling again tries again.
+        """
+        if not isinstance(replica, LocalReplica):
+            raise TypeError(f"not a replica of this runtime: {replica!r}")
+        if replica.removed:
+            return
+        task = self._destroying.get(replica)
+        if task is None:
+            task = asyncio.create_task(self._destroy(replica), name=f"destroy {replica.replica_id}")
+            self._destroying[replica] = task
+            self._background.add(task)
+            task.add_done_callback(lambda done: self._destroyed(replica, done))
+        await asyncio.shield(task)
+
+    def _destroyed(self, replica: LocalReplica, task: asyncio.Task[None]) -> None:
+        self._destroying.pop(replica, None)
+        self._background.discard(task)
+        if not task.cancelled() and (exc := task.exception()) is not None:
+            _log.warning("replica %s could not be destroyed: %s", replica.replica_id, exc)
+
+    async def _destroy(self, replica: LocalReplica) -> None:
+        if replica.exit_info is None:
+            replica.destroying = True
+            try:
+                replica.kill()
+            except PermissionError:
+                fields = {"key": replica.key}
+                with contextlib.suppress(RuntimeNotRunning):  # then the kernel kills it
+                    supervisor = self._require().supervisor
+                    await supervisor.request("kill", fields, timeout_s=_DEATH_TIMEOUT_S)
+            try:
+                async with asyncio.timeout(_DEATH_TIMEOUT_S):
+                    await replica.wait_dead()
+            except TimeoutError as exc:
+                raise ReplicaDestroyFailed(
+                    f"its first process {replica.pid} does not die", replica_id=replica.replica_id
+                ) from exc
+        self._by_key.pop(replica.key, None)
+        await self._clean_up(replica)
+        replica.removed = True
+        if self._replicas.get(replica.replica_id) is replica:
+            del self._replicas[replica.replica_id]
+
+    async def _clean_up(self, replica: LocalReplica) -> None:
+        """Remove files and control groups of a replica without processes."""
+        try:
+            supervisor = await self._ensure_supervisor()
+            if replica.pid == 0:  # its start failed or was not answered in time
+                await supervisor.request("kill", {"key": replica.key}, timeout_s=_DEATH_TIMEOUT_S)
+            await supervisor.request(
+                "remove",
+                {"names": [replica.folder.name]},
+                [self._require().replicas_fd],
+                timeout_s=_REMOVE_TIMEOUT_S,
+            )
+            await asyncio.to_thread(replica.group.remove)
+        except (OSError, RuntimeFault) as exc:
+            raise ReplicaDestroyFailed(
+                f"not everything of {replica.replica_id} could be removed: {exc}",
+                replica_id=replica.replica_id,
+            ) from exc
+        replica.close()
+
+    async def usage(self, replica: Replica, *, deep: bool = True) -> Usage:
+        """Measure what the replica uses.
+
+        Raises:
+            ReplicaNotFound: It was destroyed.
+        """
+        if not isinstance(replica, LocalReplica) or replica.removed:
+            raise ReplicaNotFound(f"{replica.replica_id} was destroyed", replica_id=replica.replica_id)
+        running = self._require()
+        overlay_mib: float | None = None
+        if deep:
+            with contextlib.suppress(RuntimeFault):
+                answer, _ = await running.supervisor.request(
+                    "measure",
+                    {"names": [replica.folder.name]},
+                    [running.replicas_fd],
+                    timeout_s=_MEASURE_TIMEOUT_S,
+                )
+                overlay_mib = int(answer["result"]) / (1 << 20)
+        dead = replica.exit_info is not None
+        return await asyncio.to_thread(_measure, replica, dead, deep, overlay_mib)
+
+    def replicas(self) -> Sequence[Replica]:
+        """Return the replicas not yet destroyed."""
+        return list(self._replicas.values())
+
+    async def adopt(self, record: ReplicaRecord) -> Replica:
+        """Refuse: replicas end with their zygote, and that with its host agent.
+
+        Raises:
+            RuntimeUnsupported: Always.
+        """
+        raise RuntimeUnsupported("the local runtime keeps no replicas", replica_id=record.replica_id)
+
+    async def reap(self, record: ReplicaRecord) -> None:
+        """Do nothing: `start` has reaped already."""
+
+    # What the zygote says ----------------------------------------------------------------------
+
+    def _on_exit(self, key: str, status: int) -> None:
+        replica = self._by_key.get(key)
+        if replica is None:
+            return
+        if replica.pid == 0:  # the answer to its spawn was not looked at yet
+            self._early_exits[key] = status
+        else:
+            replica.ended(status)
+
+    def _on_supervisor_lost(self, supervisor: Supervisor) -> None:
+        if self._running is not None and self._running.supervisor is supervisor:
+            _log.error("the supervisor of replicas is gone; its replicas die with it")
+            for replica in list(self._by_key.values()):
+                if replica.pid:
+                    replica.supervisor_lost()
+
+    async def _ensure_supervisor(self) -> Supervisor:
+        """Return the zygote, a new one when the old one died."""
+        running = self._require()
+        if not running.supervisor.lost.done():
+            return running.supervisor
+        async with self._state_lock:
+            running = self._require()
+            if running.supervisor.lost.done():
+                await running.supervisor.close()
+                running.supervisor = await self._new_supervisor(running.idmap)
+            return running.supervisor
+
+    def _require(self) -> _Running:
+        if self._running is None:
+            raise RuntimeNotRunning("the local runtime is not started")
+        return self._running
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+def _check_spec(spec: ReplicaSpec, idmap: IdMap) -> None:
+    if not _REPLICA_ID.fullmatch(spec.replica_id):
+        raise ValueError(f"replica_id must match {_REPLICA_ID.pattern}, not {spec.replica_id!r}")
+    if spec.generation < 0:
+        raise ValueError(f"generation must not be negative: {spec.generation}")
+    for name, cap in (("ram_mib", spec.ram_mib), ("cpus", spec.cpus), ("pids", spec.pids)):
+        if cap is not None and cap <= 0:
+            raise ValueError(f"{name} must be positive: {cap}")
+    if spec.egress is not Egress.NONE:
+        raise RuntimeUnsupported(
+            f"the local runtime has no egress policy {spec.egress}.", replica_id=spec.replica_id
+        )
+    manifest = spec.image.manifest
+    if os.geteuid() != 0 and (manifest.uid_base, manifest.gid_base) != (idmap.uid_base, idmap.gid_base):
+        raise RuntimeUnsupported(
+            "the image belongs to another user's subordinate ids.",
+            remedy="Bake it as this user.",
+            replica_id=spec.replica_id,
+        )
+
+
+def _environment(spec: ReplicaSpec) -> dict[str, str]:
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", **dict(spec.environment)}
+    environment |= {
+        "OSGYM_SCREEN": str(spec.screen),
+        "OSGYM_REPLICA_ID": spec.replica_id,
+        "OSGYM_GENERATION": str(spec.generation),
+        "LISTEN_FDS": "1",
+    }
+    if spec.token is not None:
+        environment["OSGYM_TOKEN"] = spec.token
+    return environment
+
+
+def _limits(spec: ReplicaSpec, pids_capped: bool) -> dict[str, int]:
+    """Bounds that hold without control groups; files in memory count to the cap where there is one."""
+    half = max(_LEAST_TMP_MIB, (spec.ram_mib or _DEFAULT_RAM_MIB) // 2)
+    nproc = spec.pids if spec.pids is not None and not pids_capped else 0
+    return {"run_mib": _RUN_MIB, "tmp_mib": half, "shm_mib": half, "nofile": _NOFILE, "nproc": nproc}
+
+
+@contextlib.contextmanager
+def _console(folder: Path) -> Iterator[int]:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+    fd = os.open(folder / "console.log", flags, 0o600)
+    try:
+        # So that a program inside may open /dev/stderr; nobody outside can reach the folder.
+        os.fchmod(fd, 0o622)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _listen(folder: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
+        with short_unix_path(os.fspath(folder / "agent.sock")) as path:
+            sock.bind(path)
+        sock.listen(socket.SOMAXCONN)
+        yield sock
+
+
+def _measure(replica: LocalReplica, dead: bool, deep: bool, overlay_mib: float | None) -> Usage:
+    pids: set[int] = set()
+    if not dead:
+        pids = replica.group.pids() or usage.processes_of(replica.pid)
+    cpu_s = replica.group.cpu_s()
+    if cpu_s is None and not dead:
+        cpu_s = usage.cpu_s(pids)
+    return Usage(
+        pss_mib=usage.pss_mib(pids) if deep else None,
+        charged_mib=0.0 if dead else replica.group.charged_mib(),
+        cpu_s=cpu_s,
+        overlay_mib=overlay_mib,
+        processes=len(pids),
+    )
+
+
+assert ID_COUNT == 65536  # the zygote maps as many
