@@ -11,6 +11,7 @@ from xml.etree.ElementTree import Element
 from osgym_host.tasks.evaluator.inputs import Argument, InFile, as_file, rules_of
 from osgym_host.tasks.evaluator.registry import Score, differ, metric
 
+MAX_DEPTH = 100
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
@@ -36,7 +37,8 @@ def paragraphs(file: InFile) -> list[str]:
         root = file.xml(file.member(archive, "content.xml"))
         body = root.find(f"{_OFFICE}body")
         tags = {f"{_TEXT}p", f"{_TEXT}h"}
-        return ["".join(_odf_text(e)) for e in (body if body is not None else root).iter() if e.tag in tags]
+        elements = (body if body is not None else root).iter()
+        return ["".join(_odf_text(e, file)) for e in elements if e.tag in tags]
     raise file.bad("neither docx nor odt nor text")
 
 
@@ -52,7 +54,9 @@ def _word_text(paragraph: Element) -> list[str]:
     return parts
 
 
-def _odf_text(element: Element) -> list[str]:
+def _odf_text(element: Element, file: InFile, depth: int = 0) -> list[str]:
+    if depth > MAX_DEPTH:
+        raise file.bad("nested too deeply")
     parts = [element.text or ""]
     for child in element:
         if child.tag == f"{_TEXT}s":
@@ -63,7 +67,7 @@ def _odf_text(element: Element) -> list[str]:
         elif child.tag == f"{_TEXT}line-break":
             parts.append("\n")
         elif child.tag not in {f"{_TEXT}p", f"{_TEXT}h", f"{_OFFICE}annotation"}:
-            parts.extend(_odf_text(child))
+            parts.extend(_odf_text(child, file, depth + 1))
         parts.append(child.tail or "")
     return parts
 
@@ -141,7 +145,7 @@ def slides(file: InFile) -> list[list[str]]:
         for page in pages:
             for notes in page.findall(f"{_PRESENTATION}notes"):
                 page.remove(notes)
-        return [_texts(page, f"{_TEXT}p", lambda p: "".join(_odf_text(p))) for page in pages]
+        return [_texts(page, f"{_TEXT}p", lambda p: "".join(_odf_text(p, file))) for page in pages]
     raise file.bad("neither pptx nor odp")
 
 

@@ -133,7 +133,7 @@ def _ods_cell(cell: Element) -> Cell:
 
 def _same(got: Cell, wanted: object) -> bool:
     if isinstance(wanted, bool) or isinstance(got, bool):
-        return got == wanted
+        return got is wanted
     if isinstance(wanted, int | float):
         return isinstance(got, float) and got == round(float(wanted), DIGITS)
     return got == wanted

@@ -1,0 +1,190 @@
+"""The task file: what is accepted, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from osgym_host.tasks.catalogue import METRICS
+from osgym_host.tasks.interface import InvalidTask, UnsupportedTask, parse_task, validate_task
+from osgym_host.tasks.schema import Conjunction, ExecuteStep
+
+
+def task(**changes: Any) -> dict[str, Any]:
+    """A small valid task."""
+    base: dict[str, Any] = {
+        "id": "a",
+        "instruction": "do it",
+        "config": [],
+        "evaluator": {
+            "func": "exact_match",
+            "result": {"type": "vm_command_line", "command": ["true"]},
+            "expected": {"type": "rule", "rules": {"expected": ""}},
+        },
+    }
+    return {**base, **changes}
+
+
+def step(kind: str, **parameters: Any) -> dict[str, Any]:
+    """A setup step."""
+    return {"type": kind, "parameters": parameters}
+
+
+def test_config_may_be_absent() -> None:
+    """OSWorld's files may leave out config."""
+    value = task()
+    del value["config"]
+    assert parse_task(value).config == []
+
+
+def test_lists_are_unrolled_into_checks() -> None:
+    """With several metrics, results, expected values and options go together by position."""
+    evaluator = {
+        "func": ["exact_match", "check_include_exclude"],
+        "conj": "or",
+        "result": [{"type": "vm_command_line", "command": "a"}, {"type": "cache_file", "path": "x"}],
+        "expected": [{"type": "rule", "rules": {"expected": 1}}, {"type": "rule", "rules": {}}],
+    }
+    parsed = parse_task(task(evaluator=evaluator)).evaluator
+    assert parsed.conj is Conjunction.OR
+    assert [c.func for c in parsed.checks] == ["exact_match", "check_include_exclude"]
+    assert parsed.checks[1].result is not None
+    assert parsed.checks[1].result.type == "cache_file"
+
+
+def test_text_true_means_true() -> None:
+    """Published files write "true" where they mean true."""
+    parsed = parse_task(task(config=[step("execute", command="ls", shell="true")]))
+    assert isinstance(parsed.config[0], ExecuteStep)
+    assert parsed.config[0].parameters.shell is True
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        ([], "JSON object"),
+        ({"evaluator": {"func": "infeasible"}}, "id: Field required"),
+        ({"id": "a"}, "evaluator: Field required"),
+        (task(id=""), "id: "),
+        (task(config=[step("execute")]), "config[0].parameters.command: Field required"),
+        (task(config=[step("launch", command=[])]), "config[0].parameters.command: a command is"),
+        (task(config=[step("sleep", seconds=-1)]), "config[0].parameters.seconds: "),
+        (task(config=[step("sleep", seconds=1e9)]), "config[0].parameters.seconds: "),
+        (task(config=[{"parameters": {}}]), "config[0].type: Field required"),
+        (task(config=[step("upload_file", files=[{"path": "x"}])]), "give exactly one of local_path"),
+        (task(config=[step("execute", command="a", stdout="../x")]), "name a plain file"),
+        (task(config=[step("execute", command="a", stderr="/etc/x")]), "name a plain file"),
+        (task(evaluator={"func": []}), "evaluator: evaluator.func must be"),
+        (task(evaluator={"func": ["exact_match"], "result": [{}, {}]}), "must be a list of 1 entries"),
+        (task(evaluator={"func": "exact_match"}), "evaluator.result: exact_match needs a result"),
+        (
+            task(evaluator={"func": "is_utc_0", "result": {"type": "vm_command_line"}}),
+            "evaluator.result: command: Field required",
+        ),
+    ],
+)
+def test_malformed_tasks_are_refused_by_field(value: object, field: str) -> None:
+    """A wrong field is named with its path and what would be right."""
+    with pytest.raises(InvalidTask) as caught:
+        parse_task(value)
+    assert field in str(caught.value)
+    assert (caught.value.code, caught.value.http_status) == ("task_invalid", 422)
+
+
+def test_unsupported_features_are_named_together() -> None:
+    """All that is missing is named at once, before anything runs."""
+    value = task(
+        config=[step("googledrive", settings_file="x")],
+        evaluator={
+            "func": ["compare_pdfs", "compare_table", "exact_match"],
+            "result": [{"type": "vm_file", "path": "a", "dest": "a"}] * 2 + [{"type": "active_tab_info"}],
+            "expected": [{"type": "rule", "rules": {}}] * 3,
+            "options": [{}, {"rules": [{"type": "chart"}, {"type": "sheet_data"}]}, {"odd": 1}],
+        },
+    )
+    with pytest.raises(UnsupportedTask) as caught:
+        parse_task(value)
+    assert caught.value.features == (
+        "setup step googledrive",
+        "metric compare_pdfs",
+        "rule chart of compare_table",
+        "getter active_tab_info",
+        "option odd of exact_match",
+    )
+    assert caught.value.code == "task_unsupported"
+
+
+@given(st.text(min_size=1, max_size=200))
+def test_safe_ids_are_plain_names(name: str) -> None:
+    """Whatever an id is, its folder name is short, plain and its own."""
+    parsed = validate_task(task(id=name))
+    safe = parsed.safe_id
+    assert 1 <= len(safe) <= 64
+    assert all(c.isascii() and (c.isalnum() or c in "_-") for c in safe)
+    other = validate_task(task(id=name + "/" if len(name) < 200 else "x"))
+    assert other.safe_id != safe or other.id == parsed.id
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["id", "config", "evaluator", "func", "result", "type", "parameters", "rules"]
+                ),
+                inner,
+                max_size=6,
+            )
+        ),
+        max_leaves=20,
+    )
+)
+def test_any_json_gives_a_task_or_a_typed_error(value: object) -> None:
+    """No JSON value whatever makes the reader fail in another way."""
+    try:
+        parse_task(value)
+    except (InvalidTask, UnsupportedTask) as error:
+        json.dumps(error.details)
+
+
+def published() -> list[Path]:
+    """OSWorld's task files, if this machine has them."""
+    folder = os.environ.get("OSGYM_OSWORLD_TASKS", "")
+    return sorted(Path(folder).rglob("*.json")) if folder else []
+
+
+@pytest.mark.skipif(not published(), reason="OSGYM_OSWORLD_TASKS names no folder with OSWorld's task files")
+def test_published_tasks_are_read() -> None:
+    """Every published task is well formed to us; what we lack is said by name."""
+    supported = 0
+    for path in published():
+        value = json.loads(path.read_text())
+        if "evaluator" not in value:
+            continue
+        try:
+            supported += bool(parse_task(value))
+        except UnsupportedTask as error:
+            assert error.features, path
+    assert supported * 2 > len(published())
+
+
+def test_catalogue_and_implementation_agree() -> None:
+    """Each metric of the catalogue is there, with the options it says, and no other."""
+    import inspect
+
+    from osgym_host.tasks.evaluator import metrics, registry
+
+    assert metrics
+    assert set(registry.METRICS) == set(METRICS) - {"infeasible"}
+    for name, function in registry.METRICS.items():
+        parameters = list(inspect.signature(function).parameters)
+        assert parameters[:2] == ["result", "expected"], name
+        assert set(parameters[2:]) == METRICS[name].options, name
