@@ -45,10 +45,17 @@ class PythonExtras(_Strict):
 
 
 class Group(_Strict):
-    """Packages that belong together."""
+    """Packages that belong together.
+
+    Attributes:
+        exclude: Paths that dpkg leaves out, besides those of all flavors.
+        links: Hard links to make: path to the name of a file in the same folder.
+    """
 
     about: str
     packages: list[str]
+    exclude: list[str] = []
+    links: dict[str, str] = {}
 
 
 class Flavor(_Strict):
@@ -63,6 +70,9 @@ class App(_Strict):
 
     Attributes:
         id: Short name used by tasks, benchmarks and checks.
+        about: One line for the menu.
+        icon: Name in the icon theme.
+        panel, desktop: Whether it has an icon there.
         command: What starts it.
         window_class: The class part of WM_CLASS of its main window.
         flavors: The flavors that have it.
@@ -70,9 +80,14 @@ class App(_Strict):
 
     id: str
     name: str
+    about: str
+    category: str
     command: list[str]
+    icon: str
     window_class: str
     flavors: list[str]
+    panel: bool = False
+    desktop: bool = False
 
 
 class Definition(_Strict):
@@ -110,6 +125,16 @@ class Definition(_Strict):
         """The packages asked for by name, in order, without repetition."""
         names = [package for group in self.flavor(flavor).groups for package in self.groups[group].packages]
         return list(dict.fromkeys(names))
+
+    def excludes(self, flavor: str) -> list[str]:
+        """Paths that dpkg leaves out in this flavor."""
+        groups = self.flavor(flavor).groups
+        return [*self.dpkg.exclude, *(path for name in groups for path in self.groups[name].exclude)]
+
+    def links(self, flavor: str) -> dict[str, str]:
+        """Hard links of this flavor."""
+        groups = self.flavor(flavor).groups
+        return {path: name for group in groups for path, name in self.groups[group].links.items()}
 
     def flavor(self, name: str) -> Flavor:
         """The flavor of this name.
@@ -176,9 +201,10 @@ class Source:
             str(wanted.source_date_epoch),
             *wanted.packages(flavor),
             "--",
-            *wanted.dpkg.exclude,
+            *wanted.excludes(flavor),
             "--",
             *wanted.dpkg.include,
+            *(f"{path} {name}" for path, name in wanted.links(flavor).items()),
             lock_digest or "",
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import tarfile
@@ -109,6 +110,8 @@ def _copy_in(bake: LayerBake) -> None:
             with tarfile.open(fileobj=tar.stdin, mode="w|") as archive:
                 for name, path in _entries(bake):
                     _add(archive, name, path, _epoch(bake))
+                apps = [app.model_dump() for app in bake.source.definition.apps_of(bake.flavor)]
+                _add_file(archive, f"{BAKE_FOLDER}/apps.json", json.dumps(apps).encode(), 0o644, _epoch(bake))
             tar.stdin.close()
         except BrokenPipeError:
             pass
@@ -147,10 +150,16 @@ def _add(archive: tarfile.TarFile, name: str, path: Path, epoch_s: int) -> None:
         info.mode = 0o755
         archive.addfile(info)
     else:
-        content = path.read_bytes()
-        info.size = len(content)
-        info.mode = 0o755 if os.access(path, os.X_OK) else 0o644
-        archive.addfile(info, io.BytesIO(content))
+        mode = 0o755 if os.access(path, os.X_OK) else 0o644
+        _add_file(archive, name, path.read_bytes(), mode, epoch_s)
+
+
+def _add_file(archive: tarfile.TarFile, name: str, content: bytes, mode: int, epoch_s: int) -> None:
+    info = tarfile.TarInfo(name)
+    info.mtime = epoch_s
+    info.size = len(content)
+    info.mode = mode
+    archive.addfile(info, io.BytesIO(content))
 
 
 def _run(bake: LayerBake, program: str, name: str) -> None:

@@ -67,8 +67,11 @@ def mmdebstrap_argv(bake: PackageBake, *, root: bool, preferences: Path | None) 
         "--skip=essential/unlink",
     ]
     argv += [f"--aptopt={option}" for option in apt_options()]
-    argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in wanted.dpkg.exclude]
+    argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in wanted.excludes(bake.flavor)]
     argv += [f"--dpkgopt=path-include={pattern}" for pattern in wanted.dpkg.include]
+    for path, name in wanted.links(bake.flavor).items():
+        here = f'"$1"{shlex.quote(str(Path(path).parent))}'
+        argv.append(f"--customize-hook=ln {here}/{shlex.quote(name)} {here}/{shlex.quote(Path(path).name)}")
     if preferences is not None:
         argv.append(f"--setup-hook=copy-in {shlex.quote(str(preferences))} /etc/apt/preferences.d/")
         argv.append('--customize-hook=rm -f "$1"/etc/apt/preferences.d/' + shlex.quote(preferences.name))
