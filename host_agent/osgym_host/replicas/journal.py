@@ -10,6 +10,7 @@ import json
 import logging
 import os
 from pathlib import Path
+from typing import TextIO
 
 log = logging.getLogger(__name__)
 
@@ -18,18 +19,24 @@ class Journal:
     """An append-only file of JSON lines, compacted when it is opened."""
 
     def __init__(self, path: Path) -> None:
-        """Reads what a predecessor wrote and starts a fresh file.
+        """Nothing is read or written before `open`."""
+        self._path = path
+        self._file: TextIO | None = None
+        self.generation = 0
+        self.leftovers: tuple[str, ...] = ()
+
+    def open(self) -> None:
+        """Reads what a predecessor wrote and starts a fresh file. The caller owns the instance by now.
 
         Raises:
             OSError: The file cannot be written.
         """
-        self._path = path
-        self.generation, self.leftovers = _read(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(".new")
+        self.generation, self.leftovers = _read(self._path)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._path.with_suffix(".new")
         fresh.write_text(json.dumps({"generation": self.generation}) + "\n")
-        fresh.replace(path)
-        self._file = path.open("a", encoding="utf-8", buffering=1)
+        fresh.replace(self._path)
+        self._file = self._path.open("a", encoding="utf-8", buffering=1)
 
     def next_generation(self) -> int:
         """Returns a number that no replica of this data directory ever had."""
@@ -46,12 +53,13 @@ class Journal:
 
     def close(self) -> None:
         """Closes the file. Idempotent."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def _write(self, entry: dict[str, object]) -> None:
-        if self._file.closed:
-            return
-        self._file.write(json.dumps(entry) + "\n")
+        if self._file is not None:
+            self._file.write(json.dumps(entry) + "\n")
 
 
 def _read(path: Path) -> tuple[int, tuple[str, ...]]:

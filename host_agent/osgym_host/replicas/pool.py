@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 REPLAN_S = 2.0
 """How often the plan is looked at again while something other than the pool itself blocks it."""
 
+HAND_OVER_S = 0.1
+"""What a hand-over may take even for one who does not want to wait."""
+
 LoadProbe = Callable[[], tuple[float, int, float]]
 """Returns available RAM in MiB, cores, free disk in MiB."""
 
@@ -149,16 +152,20 @@ class Pool:
         ]
         self._kick.set()
 
-    async def close(self, timeout_s: float) -> bool:
-        """Retires every replica and waits for their end; returns whether all are gone in time.
-
-        Whoever waits gets `PoolStopping`. Idempotent.
-        """
+    def stop_handing_out(self) -> None:
+        """Refuses everyone who waits or comes, with `PoolStopping`. Idempotent."""
         self._stopping = True
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.answer.done():
                 waiter.answer.set_exception(PoolStopping("The host agent is stopping."))
+
+    async def close(self, timeout_s: float) -> bool:
+        """Retires every replica and waits for their end; returns whether all are gone in time.
+
+        Whoever waits gets `PoolStopping`. Idempotent.
+        """
+        self.stop_handing_out()
         for manager in self.managers():
             manager.retire(Reason.SHUTDOWN)
         for task in self._background:
@@ -189,7 +196,7 @@ class Pool:
         self._kick.set()
         began = time.monotonic()
         try:
-            async with asyncio.timeout(wait_s):
+            async with asyncio.timeout(max(wait_s, HAND_OVER_S)):
                 return await waiter.answer
         except TimeoutError:
             self._abandon(waiter)

@@ -1,0 +1,1 @@
+"""HTTP: the API v1, the OSGym-compatible API, metrics, errors."""

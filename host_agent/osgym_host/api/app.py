@@ -1,0 +1,31 @@
+"""The FastAPI application over a `Backend`."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from osgym_host.api import errors, metrics, osgym, v1
+from osgym_host.api.backend import Backend
+from osgym_host.api.security import AccessControl
+
+DESCRIPTION = (
+    "Real desktops, leased to training code. Frames travel in records "
+    "(`application/x-osgym-records`); every error is `{code, message, details}`."
+)
+
+
+def make_app(backend: Backend) -> FastAPI:
+    """Returns the application with all routes."""
+    app = FastAPI(
+        title="OSGym host agent",
+        version=backend.host.identity.version,
+        description=DESCRIPTION,
+        redoc_url=None,
+        docs_url=None,
+    )
+    errors.install(app)
+    app.include_router(v1.make_router(backend))
+    app.include_router(osgym.make_router(backend))
+    app.include_router(metrics.make_router(backend.registry))
+    app.add_middleware(AccessControl, policy=backend.access)
+    return app

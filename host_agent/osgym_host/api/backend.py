@@ -1,0 +1,38 @@
+"""What the API serves: handed in by the composition root."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry
+
+from osgym_host.api.security import AccessPolicy
+from osgym_host.episodes.host import HostView
+from osgym_host.episodes.metrics import EpisodeMetrics
+from osgym_host.episodes.recorder import Recorder
+from osgym_host.episodes.requests import Requests
+from osgym_host.episodes.service import EpisodeService
+from osgym_host.replicas.events import EventLog
+
+
+@dataclass(frozen=True, slots=True)
+class OsgymOptions:
+    """Settings of the OSGym-compatible API."""
+
+    max_steps: int = 100
+    wait_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The parts behind the API."""
+
+    episodes: EpisodeService
+    requests: Requests
+    host: HostView
+    events: EventLog
+    recorder: Recorder
+    metrics: EpisodeMetrics
+    registry: CollectorRegistry
+    access: AccessPolicy
+    osgym: OsgymOptions

@@ -1,0 +1,176 @@
+"""A lean route for the hot path, and record answers that pass image bytes through untouched.
+
+`RawRoute` is documented by FastAPI like any other (path, body model, answers), but dispatches by
+itself: path parameters, one body model, the endpoint. That leaves out dependency solving and answer
+validation, which cost more than the rest of a step on the host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from osgym_host.episodes.errors import EpisodeError
+from osgym_sdk.wire import RECORDS_TYPE
+
+MAX_BODY_BYTES = 16 * 1024 * 1024
+
+T = TypeVar("T")
+
+_HEADER = struct.Struct(">II")
+_RECORDS = (b"content-type", RECORDS_TYPE.encode())
+
+
+class RawRoute(APIRoute):
+    """A route whose endpoint takes path parameters (str), at most one body model, and `request`."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
+        """Works out once what the endpoint wants."""
+        super().__init__(path, endpoint, **kwargs)
+        self._body_name = ""
+        self._body_type: type[BaseModel] | None = None
+        self._wants_request = False
+        for name, parameter in inspect.signature(endpoint, eval_str=True).parameters.items():
+            if parameter.annotation is Request:
+                self._wants_request = True
+            elif isinstance(parameter.annotation, type) and issubclass(parameter.annotation, BaseModel):
+                self._body_name, self._body_type = name, parameter.annotation
+        self.app = self._dispatch
+
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kwargs: dict[str, Any] = dict(scope["path_params"])
+        if self._body_type is not None:
+            body = await _read(receive)
+            try:
+                kwargs[self._body_name] = self._body_type.model_validate_json(body)
+            except ValidationError as error:
+                raise RequestValidationError(
+                    [
+                        {**e, "loc": ("body", *e["loc"])}
+                        for e in error.errors(include_url=False, include_input=False)
+                    ]
+                ) from error
+        if self._wants_request:
+            kwargs["request"] = Request(scope, receive)
+        answer: Response = await self.endpoint(**kwargs)
+        await answer(scope, receive, send)
+
+
+async def _read(receive: Receive) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > MAX_BODY_BYTES:
+            raise EpisodeError("bad_request", 413, f"The body is larger than {MAX_BODY_BYTES} bytes.")
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+class ClientGone(Exception):
+    """The client closed the connection before it had its answer."""
+
+
+async def unless_gone(request: Request, work: Awaitable[T]) -> T:
+    """Returns what `work` gives; cancels it when the client disconnects first.
+
+    The body must have been read.
+
+    Raises:
+        ClientGone: The client went away; `work` was cancelled and has ended.
+    """
+    task = asyncio.ensure_future(work)
+    gone = asyncio.create_task(_disconnected(request))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGone
+        return task.result()
+    finally:
+        gone.cancel()
+        if not task.done():
+            task.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
+
+
+def record_head(meta: Mapping[str, Any], blob_bytes: int) -> bytes:
+    """Returns a record without its blob."""
+    text = json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return _HEADER.pack(len(text), blob_bytes) + text
+
+
+class RecordResponse(Response):
+    """One record. The image is handed to the server as it came, never copied into a longer body."""
+
+    media_type = RECORDS_TYPE
+
+    def __init__(self, meta: Mapping[str, Any], blob: bytes | bytearray = b"") -> None:
+        """Encodes the meta."""
+        self._head = record_head(meta, len(blob))
+        self._blob = blob
+        self.status_code = 200
+        self.background = None
+        length = str(len(self._head) + len(blob)).encode()
+        self.raw_headers = [_RECORDS, (b"content-length", length)]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends it."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        if self._blob:
+            await send({"type": "http.response.body", "body": self._head, "more_body": True})
+            await send({"type": "http.response.body", "body": self._blob})
+        else:
+            await send({"type": "http.response.body", "body": self._head})
+
+
+Part = tuple[Mapping[str, Any], bytes]
+
+
+class RecordStreamResponse(Response):
+    """Records as they become ready, in that order.
+
+    The works are started before; when the client goes away they still run to their end (each is
+    bounded, and its client can ask again by its number).
+    """
+
+    media_type = RECORDS_TYPE
+
+    def __init__(self, works: list[asyncio.Task[Part]]) -> None:
+        """Keeps the running works; none of them may raise."""
+        self._works = works
+        self.status_code = 200
+        self.background = None
+        self.raw_headers = [_RECORDS]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends each record when it is there."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        for ready in asyncio.as_completed(self._works):
+            meta, blob = await ready
+            await send(
+                {"type": "http.response.body", "body": record_head(meta, len(blob)), "more_body": True}
+            )
+            if blob:
+                await send({"type": "http.response.body", "body": blob, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,98 @@
+"""Who may call: a bearer token, an allowed address (OSGym API only), or this machine itself."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from osgym_host.api.errors import error_answer, is_osgym
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+OPEN_PATHS = frozenset(("/v1/health",))
+_LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "[::1]", "::1"))
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPolicy:
+    """What callers need.
+
+    Attributes:
+        token: The bearer token; None when none is configured.
+        allowed: Networks that may use the OSGym API without a token.
+    """
+
+    token: str | None = None
+    allowed: Sequence[Network] = ()
+
+
+class AccessControl:
+    """ASGI middleware that answers 401 and 403.
+
+    With a token: every call needs it, except from an allowed address to the OSGym API. Without one:
+    v1 is for this machine only; the OSGym API is for the allowed addresses, or for this machine when
+    there are none. Web pages (an Origin, or a foreign Host name) are kept out where no token is.
+    """
+
+    def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
+        """Wraps `app`."""
+        self._app = app
+        self._policy = policy
+        self._bearer = None if policy.token is None else f"Bearer {policy.token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Lets the call through or answers it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refused = self._refusal(scope)
+        if refused is None:
+            await self._app(scope, receive, send)
+            return
+        status, code, message = refused
+        await error_answer(scope["path"], status, code, message)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str, str] | None:
+        path: str = scope["path"]
+        if path in OPEN_PATHS:
+            return None
+        headers = Headers(scope=scope)
+        given = headers.get("authorization", "").encode()
+        if self._bearer is not None and hmac.compare_digest(given, self._bearer):
+            return None
+        address = _address(scope)
+        if is_osgym(path) and self._policy.allowed:
+            if address is not None and any(address in network for network in self._policy.allowed):
+                return None
+            return 403, "forbidden", "Access denied: the address is not in OSGYM_ALLOWED_IPS."
+        if self._bearer is not None:
+            if is_osgym(path):
+                return (
+                    403,
+                    "forbidden",
+                    "Access denied: a token or an address in OSGYM_ALLOWED_IPS is needed.",
+                )
+            return 401, "unauthorized", "The token is missing or wrong."
+        if address is not None and not address.is_loopback:
+            return 403, "forbidden", "Without a token this API is for the machine it runs on only."
+        if "origin" in headers or headers.get("host", "localhost").rsplit(":", 1)[0] not in _LOCAL_NAMES:
+            return 403, "forbidden", "Web pages may not call this API."
+        return None
+
+
+def _address(scope: Scope) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    client = scope.get("client")
+    if client is None:
+        return None
+    try:
+        address = ipaddress.ip_address(client[0].split("%")[0])
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address

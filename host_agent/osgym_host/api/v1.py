@@ -1,0 +1,254 @@
+"""The API v1, as ARCHITECTURE.md has it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import JSONResponse
+from starlette.requests import Request
+
+from osgym_host.api import models
+from osgym_host.api.backend import Backend
+from osgym_host.api.errors import error_body
+from osgym_host.api.raw import Part, RawRoute, RecordResponse, RecordStreamResponse, unless_gone
+from osgym_host.episodes.errors import EpisodeError
+from osgym_host.episodes.service import Wish
+from osgym_host.guest import GuestFrame
+from osgym_sdk import wire
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    "default": {"description": "An error: a stable code, a message, details.", "model": wire.ErrorInfo}
+}
+_RECORD_TEXT = (
+    "A record: u32 length of the meta, u32 length of the image (big endian), the meta as JSON, the image."
+)
+
+
+def _record(model: type[wire.Message], text: str = _RECORD_TEXT) -> dict[int | str, dict[str, Any]]:
+    """Documents a record answer; the schema is that of the meta."""
+    schema = {"type": "string", "format": "binary", "x-meta": model.__name__}
+    return {**ERRORS, 200: {"description": text, "content": {wire.RECORDS_TYPE: {"schema": schema}}}}
+
+
+def _json(model: type[wire.Message]) -> dict[int | str, dict[str, Any]]:
+    return {**ERRORS, 200: {"description": "Done.", "model": model}}
+
+
+def make_router(backend: Backend) -> APIRouter:
+    """Returns all routes of v1."""
+    router = APIRouter(prefix="/v1", responses=ERRORS)
+    router.include_router(_hot_routes(backend))
+    router.include_router(_episode_routes(backend))
+    router.include_router(_host_routes(backend))
+    return router
+
+
+def _hot_routes(backend: Backend) -> APIRouter:
+    """The calls that every step of a training run makes."""
+    router = APIRouter(route_class=RawRoute, default_response_class=RecordResponse, tags=["episodes"])
+    episodes = backend.episodes
+
+    @router.post("/episodes/{episode_id}/step", responses=_record(wire.StepAnswer))
+    async def step(episode_id: str, body: models.StepBody) -> Response:
+        """Acts, waits for the screen, observes. A repeated `seq` acts no second time."""
+        meta, image = await _step(backend, episode_id, body)
+        return RecordResponse(meta, image)
+
+    @router.post(
+        "/steps", responses=_record(wire.StepAnswer, "Records as they are ready, each with `index`.")
+    )
+    async def steps(body: models.BatchBody) -> Response:
+        """Carries out steps of many episodes at once and answers each as soon as it is ready."""
+        works = [asyncio.create_task(_indexed(backend, i, item)) for i, item in enumerate(body.steps)]
+        return RecordStreamResponse(works)
+
+    @router.post("/episodes/{episode_id}/observe", responses=_record(wire.StepAnswer))
+    async def observe(episode_id: str, body: models.ObserveCall) -> Response:
+        """Takes a frame without acting."""
+        began = time.perf_counter()
+        frame = await episodes.observe(episode_id, body.lease, models.options(body.observe))
+        return _frame(backend, episode_id, frame, began)
+
+    @router.post("/episodes/{episode_id}/final", responses=_record(wire.StepAnswer))
+    async def final(episode_id: str, body: models.FinalCall) -> Response:
+        """Waits until the frame after step `seq` is known to be final, or the time is up."""
+        began = time.perf_counter()
+        frame = await episodes.final(
+            episode_id, body.lease, body.seq, body.timeout_ms, models.options(body.observe)
+        )
+        return _frame(backend, episode_id, frame, began)
+
+    @router.post("/episodes", responses=_record(wire.CreateAnswer))
+    async def create(body: models.CreateBody, request: Request) -> Response:
+        """Leases a replica and sets the task up on it. Repeating `request_id` gives the same episode."""
+        wish = Wish(
+            task=body.task,
+            wait_s=body.wait_s,
+            lease_ttl_s=body.lease_ttl_s,
+            max_steps=body.max_steps,
+            observe=models.options(body.observe),
+            settle=models.options(body.settle),
+        )
+        opened = await unless_gone(request, backend.requests.create(body.request_id, wish))
+        meta = {
+            "episode_id": opened.episode.episode_id,
+            "lease": opened.episode.lease,
+            "replica_id": opened.episode.replica_id,
+            "generation": opened.episode.generation,
+            "screen": list(opened.episode.screen),
+            "observation": opened.frame.observation.to_dict(),
+            "timing_ms": opened.timing_ms,
+        }
+        return RecordResponse(meta, opened.frame.image)
+
+    @router.post(
+        "/leases/renew", responses=_json(wire.RenewAnswer), response_class=JSONResponse, tags=["leases"]
+    )
+    async def renew(body: models.RenewBody) -> Response:
+        """Renews leases; says which are lost, and why."""
+        renewed: list[str] = []
+        lost: list[dict[str, Any]] = []
+        for lease in body.leases:
+            try:
+                episodes.renew(lease)
+                renewed.append(lease)
+            except EpisodeError as error:
+                lost.append({"lease": lease, "error": _error(error)})
+        return JSONResponse({"renewed": renewed, "lost": lost})
+
+    return router
+
+
+def _error(error: EpisodeError) -> dict[str, Any]:
+    return error_body(error.code, error.message, error.details)
+
+
+async def _step(backend: Backend, episode_id: str, body: models.StepBody) -> tuple[dict[str, Any], bytes]:
+    began = time.perf_counter()
+    outcome = await backend.episodes.step(
+        episode_id,
+        body.lease,
+        body.seq,
+        body.actions,
+        models.options(body.settle),
+        models.options(body.observe),
+    )
+    host_ms = (time.perf_counter() - began) * 1000
+    backend.metrics.host_s.observe((host_ms - outcome.guest_ms) / 1000)
+    outcome.meta["timing_ms"] = {"host": round(host_ms, 3), "guest": round(outcome.guest_ms, 3)}
+    return outcome.meta, outcome.image
+
+
+async def _indexed(backend: Backend, index: int, item: models.BatchItem) -> Part:
+    """One step of a batch: its record, or its error as one. Raises nothing."""
+    try:
+        meta, image = await _step(backend, item.episode_id, item)
+    except EpisodeError as error:
+        return {"index": index, "error": _error(error)}, b""
+    meta["index"] = index
+    return meta, image
+
+
+def _frame(backend: Backend, episode_id: str, frame: GuestFrame, began: float) -> Response:
+    observation = frame.observation.to_dict()
+    episode = backend.episodes.find(episode_id)
+    observation["seq"] = episode.last_seq
+    host_ms = (time.perf_counter() - began) * 1000
+    meta: Mapping[str, Any] = {
+        "observation": observation,
+        "step": episode.step_no,
+        "timing_ms": {"host": round(host_ms, 3)},
+    }
+    return RecordResponse(meta, frame.image)
+
+
+def _episode_routes(backend: Backend) -> APIRouter:
+    """What happens once or seldom in an episode."""
+    router = APIRouter(route_class=RawRoute, tags=["episodes"])
+    episodes = backend.episodes
+
+    @router.post("/episodes/{episode_id}/evaluate", responses=_json(wire.EvaluationAnswer))
+    async def evaluate(episode_id: str, body: models.EvaluateCall) -> Response:
+        """Scores the episode, once; a repetition gives the stored answer."""
+        answer = await episodes.evaluate(episode_id, body.lease)
+        return JSONResponse(answer.to_dict())
+
+    @router.get("/episodes/{episode_id}", responses=_json(wire.EpisodeState))
+    async def state(episode_id: str) -> Response:
+        """Tells where the episode is, also after its end."""
+        return JSONResponse(episodes.find(episode_id).state().to_dict())
+
+    @router.get("/episodes/{episode_id}/trajectory", responses=_record(wire.StepAnswer))
+    async def trajectory(episode_id: str) -> Response:
+        """Returns what was recorded: one record per line, with its frame when frames are kept."""
+        if not episode_id.isalnum():
+            raise EpisodeError("not_found", 404, "There is no such trajectory.")
+        await asyncio.to_thread(backend.recorder.flush)
+        try:
+            parts: list[Part] = await asyncio.to_thread(lambda: list(backend.recorder.read(episode_id)))
+        except FileNotFoundError:
+            raise EpisodeError("not_found", 404, "Nothing was recorded of this episode.") from None
+        return RecordStreamResponse([asyncio.create_task(_as_is(part)) for part in parts])
+
+    @router.delete("/episodes/{episode_id}", status_code=204, responses=ERRORS)
+    async def close(episode_id: str, request: Request) -> Response:
+        """Ends the episode (lease in the `OSGym-Lease` header). Idempotent."""
+        episodes.close_by_lease(episode_id, request.headers.get(wire.LEASE_HEADER, ""))
+        return Response(status_code=204)
+
+    @router.delete("/requests/{request_id}", status_code=204, responses=ERRORS)
+    async def undo(request_id: str) -> Response:
+        """Undoes a create whose answer the client never saw. Idempotent."""
+        backend.requests.undo(request_id[:128])
+        return Response(status_code=204)
+
+    return router
+
+
+async def _as_is(part: Part) -> Part:
+    return part
+
+
+def _host_routes(backend: Backend) -> APIRouter:
+    """The host itself."""
+    router = APIRouter(tags=["host"])
+    host = backend.host
+
+    @router.get("/health")
+    async def health() -> dict[str, Any]:
+        """Tells that the service answers. Needs no token."""
+        return {"status": "ok", "version": host.identity.version, "draining": host.draining}
+
+    @router.get("/host", responses=_json(wire.HostState))
+    async def state() -> Response:
+        """Tells what this host is, what it has, and how loaded it is."""
+        return JSONResponse(host.state().to_dict())
+
+    @router.get("/pool")
+    async def pool() -> dict[str, Any]:
+        """Tells how the pool fills, and what keeps it from it."""
+        return host.pool()
+
+    @router.get("/replicas")
+    async def replicas() -> list[dict[str, Any]]:
+        """Lists the replicas that are not gone."""
+        return host.replicas()
+
+    @router.get("/replicas/{replica_id}/screenshot", response_class=Response)
+    async def screenshot(replica_id: str) -> Response:
+        """Returns a PNG of any replica's screen."""
+        frame = await host.screenshot(replica_id)
+        return Response(bytes(frame.image), media_type="image/png")
+
+    @router.get("/events")
+    async def events(
+        after: Annotated[int, Query(ge=0)] = 0, wait_s: Annotated[float, Query(ge=0, le=300)] = 0
+    ) -> dict[str, Any]:
+        """Returns events newer than `after`; waits up to `wait_s` for the first."""
+        return {"events": await backend.events.after(after, wait_s), "last_id": backend.events.last_id}
+
+    return router

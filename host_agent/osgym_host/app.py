@@ -1,0 +1,241 @@
+"""The composition root: settings in, a running host agent out."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import logging
+import os
+import shutil
+from dataclasses import dataclass
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+
+from osgym_host.api.app import make_app
+from osgym_host.api.backend import Backend, OsgymOptions
+from osgym_host.api.metrics import HostCollector
+from osgym_host.api.security import AccessPolicy
+from osgym_host.core.admission import Budget
+from osgym_host.core.plan import PoolSpec
+from osgym_host.episodes.host import HostView, Identity, load_probe
+from osgym_host.episodes.metrics import EpisodeMetrics
+from osgym_host.episodes.recorder import Recorder, RecordMode
+from osgym_host.episodes.requests import Requests
+from osgym_host.episodes.service import EpisodeService, Limits, TaskParts
+from osgym_host.images.store import ImageStore
+from osgym_host.replicas.events import EventLog
+from osgym_host.replicas.journal import Journal, host_id
+from osgym_host.replicas.manager import Deadlines
+from osgym_host.replicas.pool import Pool
+from osgym_host.runtimes import base
+from osgym_host.runtimes.local.runtime import LocalRuntime
+from osgym_host.settings import Settings
+from osgym_host.tasks.interface import DownloadCache, Sandbox, TaskPolicy
+
+log = logging.getLogger(__name__)
+
+RUNTIME_STOP_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRef:
+    """What the service says about its golden image."""
+
+    image: base.ImageLike
+    flavor: str
+
+
+def find_image(settings: Settings) -> ImageRef:
+    """Looks up the golden image of the settings.
+
+    Raises:
+        ImageError: It is not in the store; the message says how to bake it.
+    """
+    image = ImageStore(settings.data_dir).resolve(settings.image)
+    return ImageRef(image, image.flavor)
+
+
+class HostAgent:
+    """All parts of one host agent, made from settings; `start` and `stop` are its life."""
+
+    def __init__(self, settings: Settings, image: ImageRef, runtime: base.Runtime | None = None) -> None:
+        """Makes the parts. Nothing runs yet, nothing is written but the name of the host.
+
+        Raises:
+            OSError: The data directory cannot be written.
+        """
+        self.settings = settings
+        self.image = image
+        self.runtime = runtime or LocalRuntime(settings.data_dir, settings.instance)
+        self.events = EventLog()
+        state_dir = settings.data_dir / "state" / settings.instance
+        self._work_dir = state_dir / "episodes"
+        self._journal = Journal(state_dir / "journal.jsonl")
+        self.registry = CollectorRegistry()
+        metrics = EpisodeMetrics(self.registry)
+        policy = _task_policy(settings)
+        self._sandbox = Sandbox()
+        self._recorder = Recorder(
+            settings.data_dir / "trajectories", RecordMode(settings.trajectory), settings.trajectory_max_mib
+        )
+        self._screen = base.Screen(*settings.screen)
+        self.pool = Pool(
+            runtime=self.runtime,
+            journal=self._journal,
+            events=self.events,
+            spec=PoolSpec(settings.warm, settings.max_starting or _cores()),
+            budget=_budget(settings),
+            deadlines=Deadlines(boot_s=settings.boot_timeout_s),
+            make_spec=self._make_spec,
+            probe=lambda: load_probe(settings.data_dir),
+        )
+        self.episodes = EpisodeService(
+            pool=self.pool,
+            events=self.events,
+            recorder=self._recorder,
+            tasks=TaskParts(
+                policy,
+                DownloadCache(settings.data_dir / "cache" / "downloads", policy),
+                self._sandbox,
+                self._work_dir,
+            ),
+            metrics=metrics,
+            screen=settings.screen,
+            limits=_limits(settings),
+        )
+        identity = Identity(
+            host_id=host_id(settings.data_dir),
+            version=importlib.metadata.version("osgym-host"),
+            runtime=self.runtime.name,
+            image_digest=image.image.digest,
+            image_flavor=image.flavor,
+            screen=settings.screen,
+        )
+        self.view = HostView(identity, self.pool, self.episodes)
+        self.backend = Backend(
+            episodes=self.episodes,
+            requests=Requests(self.episodes),
+            host=self.view,
+            events=self.events,
+            recorder=self._recorder,
+            metrics=metrics,
+            registry=self.registry,
+            access=_access(settings),
+            osgym=OsgymOptions(settings.osgym_max_steps, settings.osgym_wait_s),
+        )
+        self.registry.register(HostCollector(self.view))
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+
+    async def start(self) -> base.StartReport:
+        """Takes the data directory, clears a killed predecessor's leftovers, begins to fill the pool.
+
+        Raises:
+            RuntimeFault: The runtime cannot run here, or another agent uses the directory.
+            OSError: The data directory cannot be written.
+        """
+        report = await self.runtime.start()
+        try:
+            for record in report.adoptable:
+                await self.runtime.reap(record)
+            shutil.rmtree(self._work_dir, ignore_errors=True)
+            self._work_dir.mkdir(parents=True, mode=0o700)
+            self._journal.open()
+            self._recorder.start()
+        except BaseException:
+            await self.runtime.stop()
+            raise
+        for note in self.runtime.capabilities().notes:
+            log.warning("runtime %s: %s", self.runtime.name, note)
+        if self._journal.leftovers or report.reaped_replicas:
+            log.warning(
+                "a former host agent was killed: %d replicas and %d processes of it were removed",
+                max(report.reaped_replicas, len(self._journal.leftovers)),
+                report.reaped_processes,
+            )
+            self.events.add("leftovers", replicas=list(self._journal.leftovers))
+        self.pool.start()
+        self.episodes.start()
+        return report
+
+    def begin_stop(self) -> None:
+        """Lets long waits go, so that the server can finish its connections."""
+        self.view.draining = True
+        self.events.add("stopping")
+        self.events.close()
+        self.pool.stop_handing_out()
+
+    async def stop(self) -> None:
+        """Ends every episode and replica; afterwards no process, mount or file of them is left.
+
+        Raises:
+            ReplicaDestroyFailed: Something is left; all else was removed.
+        """
+        self.begin_stop()
+        await self.episodes.close()
+        if not await self.pool.close(self.settings.stop_timeout_s):
+            log.error("some replicas did not end within %g s", self.settings.stop_timeout_s)
+        try:
+            async with asyncio.timeout(RUNTIME_STOP_S):
+                await self.runtime.stop()
+        except TimeoutError:
+            log.exception("the runtime did not stop within %g s", RUNTIME_STOP_S)
+        finally:
+            await self._sandbox.aclose()
+            await asyncio.to_thread(self._recorder.close)
+            self._journal.close()
+            shutil.rmtree(self._work_dir, ignore_errors=True)
+
+    def app(self) -> FastAPI:
+        """Returns the application; the agent's life is not tied to it."""
+        return make_app(self.backend)
+
+    def _make_spec(self, replica_id: str, generation: int) -> base.ReplicaSpec:
+        settings = self.settings
+        return base.ReplicaSpec(
+            replica_id=replica_id,
+            generation=generation,
+            image=self.image.image,
+            screen=self._screen,
+            ram_mib=settings.replica_ram_mib,
+            cpus=settings.replica_cpus or None,
+            pids=settings.replica_pids,
+            egress=base.Egress(settings.egress),
+        )
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _budget(settings: Settings) -> Budget:
+    return Budget(
+        max_replicas=settings.max_replicas,
+        ram_reserve_mib=settings.ram_reserve_mib,
+        ram_cap_mib=settings.replica_ram_mib,
+        cpu_per_replica=settings.cpu_per_replica,
+        disk_reserve_mib=settings.disk_reserve_mib,
+    )
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        max_wait_s=settings.wait_max_s,
+        max_lease_ttl_s=settings.lease_ttl_max_s,
+        setup_s=settings.setup_timeout_s,
+        evaluate_s=settings.evaluate_timeout_s,
+    )
+
+
+def _task_policy(settings: Settings) -> TaskPolicy:
+    return TaskPolicy(
+        task_files_dir=settings.task_files_dir,
+        allow_downloads=settings.allow_downloads,
+        allow_private_addresses=settings.allow_private_addresses,
+    )
+
+
+def _access(settings: Settings) -> AccessPolicy:
+    token = settings.token.get_secret_value() if settings.token is not None else None
+    return AccessPolicy(token or None, tuple(settings.allowed_ips))

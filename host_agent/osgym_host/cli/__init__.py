@@ -1,0 +1,1 @@
+"""The `osgym` command: one module per sub-command."""

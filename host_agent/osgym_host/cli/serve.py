@@ -1,0 +1,146 @@
+"""`osgym serve`: the host agent in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from osgym_host.app import HostAgent, find_image
+from osgym_host.errors import OsgymHostError
+from osgym_host.images.errors import ImageError
+from osgym_host.runtimes.base import DataDirBusy, ReplicaDestroyFailed, RuntimeFault
+from osgym_host.server import HostServer, bind, urls
+from osgym_host.settings import Settings, SettingsError, load
+
+EXIT_LEFTOVERS = 1
+EXIT_SETTINGS = 2
+EXIT_CANNOT_RUN = 3
+EXIT_BUSY = 4
+
+EPILOG = """\b
+Exit codes: 0 stopped cleanly (Ctrl-C, SIGTERM) - 1 something could not be removed - 2 wrong setting -
+3 this machine or the image cannot run it - 4 a port or the data directory is in use.
+Every setting can stand in the config file, in OSGYM_<NAME>, or in --set name=value; SETTINGS.md has all.
+"""
+
+
+def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{value!r} is not name=value")
+        pairs[name.strip().replace("-", "_")] = text
+    return pairs
+
+
+@click.command(epilog=EPILOG)
+@click.option("--config", type=click.Path(path_type=Path), help="Config file (YAML).")
+@click.option("--host", help="Address to listen on; default 127.0.0.1.")
+@click.option("--port", "ports", type=int, multiple=True, help="Port; repeat for several. Default 20000.")
+@click.option("--image", help="Golden image: full, small, or a prefix of a digest.")
+@click.option("--warm", type=int, help="Clean replicas kept ready.")
+@click.option("--max-replicas", type=int, help="Replicas at once.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Images, run state, trajectories.")
+@click.option("--set", "pairs", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Any setting.")
+def serve(config: Path | None, ports: tuple[int, ...], pairs: dict[str, str], **flags: Any) -> None:
+    """Run the host agent: warm desktops, the API v1 and the OSGym API.
+
+    Listens on loopback unless told otherwise. Ctrl-C removes every desktop before it returns.
+    """
+    given: dict[str, Any] = {**pairs, **{name: value for name, value in flags.items() if value is not None}}
+    if ports:
+        given["ports"] = list(ports)
+    try:
+        settings = load(config, os.environ, given)
+    except SettingsError as error:
+        _fail(str(error), EXIT_SETTINGS)
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    if settings.log_level != "debug":
+        for noisy in ("uvicorn", "httpx", "httpcore", "asyncio"):
+            logging.getLogger(noisy).setLevel(logging.WARNING)
+    sys.exit(asyncio.run(_serve(settings)))
+
+
+def _fail(message: str, code: int) -> Any:
+    click.echo(f"osgym: {message}", err=True)
+    sys.exit(code)
+
+
+async def _serve(settings: Settings) -> int:
+    try:
+        image = find_image(settings)
+    except ImageError as error:
+        return _say(f"{error}. `osgym image build --flavor {settings.image}` makes one.", EXIT_CANNOT_RUN)
+    try:
+        sockets = bind(settings)
+    except OSError as error:
+        return _say(str(error), EXIT_BUSY)
+    try:
+        agent = HostAgent(settings, image)
+        server = HostServer(agent.app(), settings, agent.begin_stop)
+        with server.listen_to_signals():
+            return await _run(agent, server, settings, sockets)
+    except DataDirBusy as error:
+        return _say(str(error), EXIT_BUSY)
+    except ReplicaDestroyFailed as error:
+        return _say(f"something is left: {error}", EXIT_LEFTOVERS)
+    except (RuntimeFault, OsgymHostError, OSError) as error:
+        return _say(str(error), EXIT_CANNOT_RUN)
+    finally:
+        for sock in sockets:
+            sock.close()
+
+
+async def _run(agent: HostAgent, server: HostServer, settings: Settings, sockets: list[Any]) -> int:
+    where = urls(settings, sockets)
+    await agent.start()
+    progress = asyncio.create_task(_show_warming(agent))
+    try:
+        click.echo(f"OSGym listens on {' '.join(where)}")
+        await server.serve(sockets=sockets)
+    finally:
+        progress.cancel()
+        began = time.monotonic()
+        click.echo("removing the desktops …", err=True)
+        await agent.stop()
+        click.echo(f"stopped in {time.monotonic() - began:.1f} s, nothing is left", err=True)
+    return 0
+
+
+async def _show_warming(agent: HostAgent) -> None:
+    """Shows how the pool fills, until it is full for the first time."""
+    tty = sys.stderr.isatty()
+    began = time.monotonic()
+    shown = ""
+    number = 0
+    while True:
+        pool = agent.view.pool()
+        warm, ready = pool["warm_target"], pool["ready"] + pool["leased"]
+        why = "" if pool["blocked"] in ("nothing", "concurrency") else f" ({pool['blocked']})"
+        text = f"{min(ready, warm)}/{warm} desktops ready, {pool['starting']} starting{why}"
+        if pool["last_failure"]:
+            text += f": {pool['last_failure'].splitlines()[0][:150]}"
+        if text != shown:
+            shown = text
+            click.echo(f"\r\x1b[K{text}" if tty else text, err=True, nl=not tty)
+        if ready >= warm:
+            ending = f"ready: {ready} desktops in {time.monotonic() - began:.1f} s"
+            click.echo(f"\r\x1b[K{ending}" if tty else ending, err=True)
+            return
+        events = await agent.events.after(number, 2.0)
+        number = events[-1]["id"] if events else number
+
+
+def _say(message: str, code: int) -> int:
+    click.echo(f"osgym: {message}", err=True)
+    return code

@@ -1,0 +1,1 @@
+"""Episodes: leases on replicas, steps, evaluation, trajectories."""

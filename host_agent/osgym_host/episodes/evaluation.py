@@ -1,0 +1,61 @@
+"""Scoring an episode. What cannot be scored has no reward: never 0 for a failure of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from osgym_host.episodes.episode import Episode
+from osgym_host.episodes.errors import EpisodeError
+from osgym_host.guest import GuestRefused
+from osgym_host.tasks.interface import EvaluatorError, LastAction, TaskError, evaluate
+from osgym_sdk.wire import ErrorClass, ErrorInfo, EvaluationAnswer
+
+log = logging.getLogger(__name__)
+
+
+async def evaluate_episode(episode: Episode, timeout_s: float) -> EvaluationAnswer:
+    """Scores the episode as it stands.
+
+    Raises:
+        EpisodeError: It has no task, or its replica is lost (then nothing can be scored any more).
+    """
+    task, context = episode.task, episode.context
+    if task is None or context is None:
+        raise EpisodeError("task_invalid", 422, "The episode has no task, so it cannot be scored.")
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    last = LastAction(episode.done) if episode.done in ("done", "fail") else LastAction.NONE
+    try:
+        async with asyncio.timeout(timeout_s + 5):
+            await _release(episode)
+            verdict = await episode.hold.call(evaluate(task, episode.hold.guest, context, last, deadline))
+    except TaskError as error:
+        return _failed(error)
+    except GuestRefused as error:
+        return _failed(EvaluatorError(f"the guest refused a call of the check: {error}"))
+    except TimeoutError:
+        return _failed(EvaluatorError(f"the check did not finish within {timeout_s:g} s"))
+    return EvaluationAnswer(
+        reward=verdict.reward,
+        termination_reason=episode.done or "policy_stopped",
+        valid_for_training=True,
+        details=tuple(verdict.as_details()),
+    )
+
+
+async def _release(episode: Episode) -> None:
+    """Lets go of what the policy still holds, so that it does not colour the check."""
+    try:
+        await episode.hold.call(episode.hold.guest.release())
+    except GuestRefused as error:
+        log.warning("replica %s: keys not released: %s", episode.replica_id, error)
+
+
+def _failed(error: TaskError) -> EvaluationAnswer:
+    return EvaluationAnswer(
+        reward=None,
+        termination_reason="evaluator_error",
+        valid_for_training=False,
+        error=ErrorInfo(error.code, error.message, error.details),
+        error_class=ErrorClass(error.error_class),
+    )

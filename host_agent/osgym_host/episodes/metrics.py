@@ -1,0 +1,77 @@
+"""What is counted about episodes, in Prometheus' terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from osgym_sdk.wire import EvaluationAnswer
+
+_STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 30.0)
+_OPEN_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+class EpisodeMetrics:
+    """Counters and histograms of episodes, on the registry that is given."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Registers them all."""
+        self.no_capacity = Counter(
+            "osgym_no_capacity", "Creates that found no free replica in time.", registry=registry
+        )
+        self.failed_to_open = Counter(
+            "osgym_episodes_failed_to_open",
+            "Creates that failed after they had a replica, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self.ended = Counter(
+            "osgym_episodes_ended",
+            "Episodes that ended, by termination reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self._opened = Counter("osgym_episodes_opened", "Episodes that clients got.", registry=registry)
+        self._open_s = Histogram(
+            "osgym_episode_open_seconds",
+            "Time of the phases of a create.",
+            ["phase"],
+            buckets=_OPEN_BUCKETS,
+            registry=registry,
+        )
+        self._steps = Counter("osgym_steps", "Steps carried out.", registry=registry)
+        self._step_s = Histogram(
+            "osgym_step_guest_seconds",
+            "Time of a step in the guest: input, settling, capture, encoding.",
+            buckets=_STEP_BUCKETS,
+            registry=registry,
+        )
+        self.host_s = Histogram(
+            "osgym_step_host_seconds",
+            "Time of a step in the host agent without the guest.",
+            buckets=(0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2),
+            registry=registry,
+        )
+        self._evaluations = Counter(
+            "osgym_evaluations", "Evaluations by outcome.", ["outcome"], registry=registry
+        )
+
+    def opened(self, timing_ms: Mapping[str, float]) -> None:
+        """A client got an episode."""
+        self._opened.inc()
+        for phase, ms in timing_ms.items():
+            self._open_s.labels(phase).observe(ms / 1000)
+
+    def stepped(self, guest_ms: float) -> None:
+        """A step was carried out."""
+        self._steps.inc()
+        self._step_s.observe(guest_ms / 1000)
+
+    def evaluated(self, answer: EvaluationAnswer) -> None:
+        """An episode was scored, or could not be."""
+        if answer.reward is None:
+            outcome = "error"
+        else:
+            outcome = "success" if answer.reward >= 1 else "partial" if answer.reward > 0 else "zero"
+        self._evaluations.labels(outcome).inc()

@@ -1,0 +1,153 @@
+"""Trajectories on disk: one folder per episode, JSON lines beside frames, bounded in all.
+
+Writing happens in one thread behind a queue that is bounded in bytes: a disk that cannot keep up
+costs frames (marked in the line), never time of a step.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import shutil
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+MAX_QUEUED_BYTES = 64 * 1024 * 1024
+LINES = "steps.jsonl"
+
+
+class RecordMode(StrEnum):
+    """What is kept of an episode."""
+
+    OFF = "off"
+    STEPS = "steps"
+    FRAMES = "frames"
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    folder: Path
+    line: Mapping[str, Any]
+    frame: bytes
+    frame_name: str
+
+
+class Recorder:
+    """Writes trajectories below `root`; at most `max_mib` in all, the oldest episodes go first."""
+
+    def __init__(self, root: Path, mode: RecordMode, max_mib: int) -> None:
+        """Nothing is written before `start`."""
+        self.mode = mode
+        self.dropped_frames = 0
+        self._root = root
+        self._max_bytes = max_mib * 1024 * 1024
+        self._queued = 0
+        self._lock = threading.Lock()
+        self._jobs: queue.SimpleQueue[_Job | threading.Event | None] = queue.SimpleQueue()
+        self._sizes: dict[Path, int] = {}
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Starts the writer unless the mode is off.
+
+        Raises:
+            OSError: The folder cannot be made or read.
+        """
+        if self.mode is RecordMode.OFF:
+            return
+        self._root.mkdir(parents=True, exist_ok=True)
+        for folder in sorted(self._root.iterdir(), key=lambda path: path.stat().st_mtime):
+            if folder.is_dir():
+                self._sizes[folder] = sum(f.stat().st_size for f in folder.iterdir())
+        self._thread = threading.Thread(target=self._write_all, name="recorder", daemon=True)
+        self._thread.start()
+
+    def add(
+        self, episode_id: str, line: Mapping[str, Any], frame: bytes = b"", image_format: str = ""
+    ) -> None:
+        """Appends a line, and its frame when frames are kept. Returns at once."""
+        if self._thread is None:
+            return
+        name = ""
+        if frame and self.mode is RecordMode.FRAMES:
+            name = f"{int(line.get('step', 0)):06d}.{image_format or 'png'}"
+            with self._lock:
+                full = self._queued + len(frame) > MAX_QUEUED_BYTES
+                if not full:
+                    self._queued += len(frame)
+            if full:
+                self.dropped_frames += 1
+                name = ""
+                line = {**line, "frame_dropped": True}
+        self._jobs.put(_Job(self._root / episode_id, line, frame if name else b"", name))
+
+    def flush(self, timeout_s: float = 10.0) -> bool:
+        """Waits until all that was added before is on disk (blocking); returns whether it is."""
+        if self._thread is None:
+            return True
+        mark = threading.Event()
+        self._jobs.put(mark)
+        return mark.wait(timeout_s)
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Writes what is queued and ends the thread (blocking). Idempotent."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._jobs.put(None)
+            thread.join(timeout_s)
+
+    def read(self, episode_id: str) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """Yields the lines of an episode with their frames (blocking).
+
+        Raises:
+            FileNotFoundError: Nothing was recorded of it, or it is gone.
+        """
+        folder = self._root / episode_id
+        with (folder / LINES).open(encoding="utf-8") as lines:
+            for text in lines:
+                line: dict[str, Any] = json.loads(text)
+                name = line.get("frame")
+                frame = (folder / name).read_bytes() if isinstance(name, str) else b""
+                yield line, frame
+
+    def _write_all(self) -> None:
+        while True:
+            job = self._jobs.get()
+            if job is None:
+                return
+            if isinstance(job, threading.Event):
+                job.set()
+                continue
+            try:
+                self._write(job)
+            except OSError as error:
+                log.warning("trajectory %s: not written: %s", job.folder.name, error)
+            with self._lock:
+                self._queued -= len(job.frame)
+
+    def _write(self, job: _Job) -> None:
+        line = dict(job.line)
+        if job.folder not in self._sizes:
+            job.folder.mkdir(exist_ok=True)
+            self._sizes[job.folder] = 0
+        if job.frame:
+            (job.folder / job.frame_name).write_bytes(job.frame)
+            line["frame"] = job.frame_name
+        text = json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
+        with (job.folder / LINES).open("a", encoding="utf-8") as lines:
+            lines.write(text)
+        self._sizes[job.folder] += len(text) + len(job.frame)
+        while sum(self._sizes.values()) > self._max_bytes and len(self._sizes) > 1:
+            oldest = next(iter(self._sizes))
+            if oldest == job.folder:
+                self._sizes[oldest] = self._sizes.pop(oldest)
+                continue
+            del self._sizes[oldest]
+            shutil.rmtree(oldest, ignore_errors=True)

@@ -1,0 +1,107 @@
+"""One uvicorn server for one app on several ports, with a shutdown that is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+
+import uvicorn
+from fastapi import FastAPI
+
+from osgym_host.settings import Settings
+
+BACKLOG = 2048
+KEEP_ALIVE_S = 75
+GRACE_S = 5
+"""How long calls in flight may still take when the service stops."""
+
+
+def bind(settings: Settings) -> list[socket.socket]:
+    """Binds all ports before anything is started.
+
+    Raises:
+        OSError: A port is taken or may not be used; nothing stays bound.
+    """
+    sockets: list[socket.socket] = []
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        for port in settings.ports:
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            sockets.append(sock)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                sock.bind((settings.host, port))
+            except OSError as error:
+                raise OSError(
+                    error.errno, f"cannot listen on {settings.host}:{port}: {error.strerror}"
+                ) from error
+            sock.setblocking(False)
+            sock.set_inheritable(False)
+    except OSError:
+        for sock in sockets:
+            sock.close()
+        raise
+    return sockets
+
+
+def urls(settings: Settings, sockets: Sequence[socket.socket]) -> list[str]:
+    """Returns where the service can be reached."""
+    scheme = "https" if settings.tls_cert is not None else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return [f"{scheme}://{host}:{sock.getsockname()[1]}" for sock in sockets]
+
+
+class HostServer(uvicorn.Server):
+    """Tells the agent when it begins to stop, before it waits for its connections.
+
+    Attributes:
+        stopped_by: The first signal that stopped it, None when none did.
+    """
+
+    def __init__(self, app: FastAPI, settings: Settings, on_stop: Callable[[], None]) -> None:
+        """Configures uvicorn: no access log, no `Server` header, a bounded shutdown."""
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            lifespan="off",
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=GRACE_S,
+            backlog=BACKLOG,
+            ws="none",
+            proxy_headers=False,
+        )
+        super().__init__(config)
+        self.stopped_by: int | None = None
+        self._on_stop = on_stop
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leaves the signals to `listen_to_signals`, which covers more than the serving."""
+        yield
+
+    @contextlib.contextmanager
+    def listen_to_signals(self) -> Iterator[None]:
+        """Lets SIGINT and SIGTERM stop the server, also before it serves and while it cleans up."""
+        loop = asyncio.get_running_loop()
+        for sig in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(sig, self._stop, sig)
+        try:
+            yield
+        finally:
+            for sig in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(sig)
+
+    def _stop(self, sig: int) -> None:
+        """Begins to stop. A further signal changes nothing: what is left to do is bounded."""
+        if self.stopped_by is None:
+            self.stopped_by = sig
+            self._on_stop()
+        self.should_exit = True

@@ -1,0 +1,262 @@
+"""Every setting of the host agent: read once, checked, documented.
+
+Sources, the later one wins: defaults, the file (`config.yaml`), the environment (`OSGYM_*`), the
+command line. An unknown key is an error that names it and what was probably meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
+
+from osgym_host.errors import OsgymHostError
+
+PREFIX = "OSGYM_"
+FOREIGN_PREFIXES = ("OSGYM_TEST_", "OSGYM_BENCH_", "OSGYM_DEMO_", "OSGYM_SDK_", "OSGYM_IMAGE_")
+"""Variables of other parts of the project; they are not settings of the service."""
+FOREIGN = frozenset(
+    (
+        "OSGYM_HOSTS",
+        "OSGYM_CA",
+        "OSGYM_CA_FILE",
+        "OSGYM_VERIFY",
+        "OSGYM_SCREEN",
+        "OSGYM_REPLICA_ID",
+        "OSGYM_GENERATION",
+        "OSGYM_FBDIR",
+        "OSGYM_CONFIG",
+        "OSGYM_URL",
+    )
+)
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class SettingsError(OsgymHostError):
+    """A setting is unknown or wrong; the message names it, where it stands and what is allowed."""
+
+
+def default_data_dir() -> Path:
+    """Returns `/var/lib/osgym` for root, `~/.cache/osgym` otherwise."""
+    return Path("/var/lib/osgym") if os.geteuid() == 0 else Path.home() / ".cache" / "osgym"
+
+
+def _list(value: object) -> object:
+    """Takes `a,b` (the environment) for a list."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return [value] if isinstance(value, int) else value
+
+
+def _screen(value: object) -> object:
+    if isinstance(value, str):
+        return value.lower().split("x")
+    return value
+
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+Seconds = Annotated[float, Field(gt=0, le=86400)]
+
+
+class Settings(BaseModel):
+    """The settings of one host agent."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = Field(
+        "127.0.0.1", description="Address to listen on. Off loopback needs a token or allowed_ips."
+    )
+    ports: Annotated[list[Port], BeforeValidator(_list)] = Field(
+        [20000],
+        min_length=1,
+        description="Ports to listen on; the same service answers on all. 0 picks a free one.",
+    )
+    token: SecretStr | None = Field(None, description="Bearer token that every caller of the API v1 needs.")
+    allowed_ips: Annotated[list[Network], BeforeValidator(_list)] = Field(
+        [], description="Addresses and networks (CIDR) that may use the OSGym API without a token."
+    )
+    tls_cert: Path | None = Field(None, description="Certificate chain (PEM): serve HTTPS.")
+    tls_key: Path | None = Field(None, description="Private key (PEM) of tls_cert.")
+    data_dir: Path = Field(
+        default_factory=default_data_dir,
+        description="Where images, run state and trajectories are. Default: /var/lib/osgym for root, "
+        "~/.cache/osgym otherwise.",
+    )
+    instance: str = Field(
+        "default",
+        pattern=r"^[A-Za-z0-9_-]{1,32}$",
+        description="Name of this host agent below data_dir/run; two agents on one machine need two names.",
+    )
+    runtime: Literal["local"] = Field("local", description="How replicas run.")
+    image: str = Field("full", description="Golden image: a flavor (full, small) or a prefix of a digest.")
+    screen: Annotated[tuple[int, int], BeforeValidator(_screen)] = Field(
+        (1920, 1080), description="Size of the desktops in pixels."
+    )
+    egress: Literal["none", "open"] = Field("none", description="Where replicas may connect to.")
+    warm: int = Field(2, ge=0, le=4096, description="Clean replicas kept ready, ahead of demand.")
+    max_replicas: int = Field(64, ge=1, le=4096, description="Replicas at once, whatever RAM would allow.")
+    max_starting: int = Field(
+        0, ge=0, le=256, description="Replicas that start at the same time. 0: as many as there are cores."
+    )
+    replica_ram_mib: int = Field(
+        2048, ge=64, description="Memory cap of a replica, and its estimate before any was measured."
+    )
+    replica_cpus: float = Field(0.0, ge=0, description="CPU cap of a replica in cores. 0: none.")
+    replica_pids: int = Field(1024, ge=32, description="Cap on processes and threads of a replica.")
+    ram_reserve_mib: int = Field(1024, ge=0, description="Memory left to the rest of the host.")
+    disk_reserve_mib: int = Field(1024, ge=0, description="Disk left free.")
+    cpu_per_replica: float = Field(
+        0.02, ge=0, description="Share of a core a replica is counted with in admission. 0: CPU is no bound."
+    )
+    boot_timeout_s: Seconds = Field(60, description="From the clone's start to a drawn desktop.")
+    lease_ttl_max_s: Seconds = Field(3600, description="Longest time to live a client may ask for.")
+    wait_max_s: Seconds = Field(600, description="Longest time a create may wait for a replica.")
+    setup_timeout_s: Seconds = Field(300, description="All setup steps of a task together.")
+    evaluate_timeout_s: Seconds = Field(300, description="The whole check of a task.")
+    stop_timeout_s: Seconds = Field(30, description="From Ctrl-C to the end of the process.")
+    osgym_max_steps: int = Field(100, ge=1, description="Steps of an episode on the OSGym API.")
+    osgym_wait_s: Seconds = Field(120, description="How long /reset of the OSGym API waits for a replica.")
+    trajectory: Literal["off", "steps", "frames"] = Field(
+        "steps", description="What is recorded on disk: nothing, steps as JSON lines, or frames too."
+    )
+    trajectory_max_mib: int = Field(
+        2048, ge=1, description="Bound on all recorded trajectories; the oldest episodes go first."
+    )
+    task_files_dir: Path | None = Field(None, description="The only folder that tasks may upload files from.")
+    allow_downloads: bool = Field(True, description="Tasks may download files; false: from the cache only.")
+    allow_private_addresses: bool = Field(
+        False, description="Tasks may download from addresses that are not public."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What is logged.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Settings:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key go together")
+        if not self.is_loopback and self.token is None and not self.allowed_ips:
+            raise ValueError(
+                f"refusing to listen on {self.host}: anyone could use these desktops. Set a token "
+                "(OSGYM_TOKEN), or for the OSGym API the addresses of its clients "
+                "(OSGYM_ALLOWED_IPS=10.0.0.5,10.1.0.0/16), or listen on 127.0.0.1"
+            )
+        return self
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def load(
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Reads the settings from all sources.
+
+    Args:
+        file: A YAML file; None: no file.
+        environment: Variables; those that start with `OSGYM_` count.
+        flags: What the command line set; None values do not count.
+
+    Raises:
+        SettingsError: A key is unknown, a value is wrong, or the file cannot be read.
+    """
+    values: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for source, found in (
+        (str(file), _from_file(file) if file is not None else {}),
+        ("environment", _from_environment(environment or {})),
+        ("command line", {k: v for k, v in (flags or {}).items() if v is not None}),
+    ):
+        for key, value in found.items():
+            if key not in Settings.model_fields:
+                raise SettingsError(f"unknown setting {_shown(source, key)}{_near(key)} ({source})")
+            values[key] = value
+            origin[key] = source
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        raise SettingsError(_explain(error, origin)) from error
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    try:
+        loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"cannot read {file}: {error}") from error
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise SettingsError(f"{file}: must be `key: value` lines")
+    return {str(key): value for key, value in loaded.items()}
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in environment.items():
+        if not name.startswith(PREFIX) or name in FOREIGN or name.startswith(FOREIGN_PREFIXES):
+            continue
+        if value != "":
+            found[name[len(PREFIX) :].lower()] = value
+    return found
+
+
+def _shown(source: str, key: str) -> str:
+    return PREFIX + key.upper() if source == "environment" else key
+
+
+def _near(key: str) -> str:
+    near = difflib.get_close_matches(key, list(Settings.model_fields), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def _explain(error: ValidationError, origin: Mapping[str, str]) -> str:
+    parts = []
+    for problem in error.errors(include_url=False, include_input=False):
+        key = str(problem["loc"][0]) if problem["loc"] else ""
+        where = f" ({origin[key]})" if key in origin else ""
+        text = problem["msg"].removeprefix("Value error, ")
+        parts.append(f"{key}: {text}{where}" if key else text)
+    return "; ".join(parts)
+
+
+def table() -> str:
+    """Returns the documentation of all settings as a Markdown table (`host_agent/SETTINGS.md`)."""
+    rows = ["| setting | variable | default | what |", "|---|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default_factory is not None else _plain(field.default)
+        rows.append(f"| `{name}` | `{PREFIX}{name.upper()}` | {default} | {field.description} |")
+    return "\n".join(rows) + "\n"
+
+
+def _plain(value: object) -> str:
+    if value is None or value == []:
+        return "none"
+    if isinstance(value, list):
+        return "`" + ",".join(map(str, value)) + "`"
+    if isinstance(value, tuple):
+        return "`" + "x".join(map(str, value)) + "`"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value}`"
