@@ -286,9 +286,7 @@ def open_tree(name: str, hierarchies: list[Hierarchy] | None = None) -> CgroupTr
     notes: list[str] = []
     for hierarchy in hierarchies:
         wanted = ["", *_CONTROLLERS] if hierarchy.version == 2 else sorted(hierarchy.controllers)
-        wanted = [
-            controller for controller in wanted if controller not in folders and controller != "freezer"
-        ]
+        wanted = [controller for controller in wanted if controller not in folders]
         try:
             made = _open_v2(hierarchy, name) if hierarchy.version == 2 else _open_v1(hierarchy, name)
         except OSError as exc:

@@ -31,6 +31,17 @@ _FOLDERS = (
     "lib64",
     "root",
 )
+_IGNORED = (
+    "__pycache__",
+    "test",
+    "tests",
+    "site-packages",
+    "dist-packages",
+    "idlelib",
+    "config-*",
+    "tkinter",
+)
+"""Large parts of a Python library that a probe does not need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +87,8 @@ def build_probe_image(
     for program in programs:
         files |= {str(library): library for library in _libraries(program)}
     for source, target in (trees or {}).items():
-        shutil.copytree(source, rootfs / target.lstrip("/"), symlinks=True, dirs_exist_ok=True)
+        ignore = shutil.ignore_patterns(*_IGNORED)
+        shutil.copytree(source, rootfs / target.lstrip("/"), symlinks=True, ignore=ignore, dirs_exist_ok=True)
     for name, file in files.items():
         target_path = rootfs / name.lstrip("/")
         target_path.parent.mkdir(parents=True, exist_ok=True)

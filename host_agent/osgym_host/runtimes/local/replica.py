@@ -19,6 +19,8 @@ from osgym_host.runtimes.cgroups import CgroupGroup
 
 EXIT_DISPLAY_LOST = 3
 """Exit code of the session when the X server is gone (ARCHITECTURE.md, facts of the replica)."""
+_OOM_LOOK_S = 0.05
+_OOM_LOOKS = 40
 
 
 class LocalReplica(Replica):
@@ -137,13 +139,21 @@ class LocalReplica(Replica):
             self._dead.set_result(self._info(reason, "the supervisor of replicas died, and it with it"))
 
     def _memory_cap_reached(self) -> None:
-        """Version 1 kills one process of many; a desktop that lost one is worth nothing."""
+        """Version 1 says so before it kills one process of many: look again until it has.
+
+        A desktop that lost a process is worth nothing, so the rest is killed as well.
+        """
         os.read(self._oom_fd, 8)
+        self._look_for_oom_kill(_OOM_LOOKS)
+
+    def _look_for_oom_kill(self, looks_left: int) -> None:
+        if self._oom_fd < 0 or self._dead.done():
+            return
         if self.group.oom_kills() > 0:
             self._loop.remove_reader(self._oom_fd)
             self.kill()
-        # Else the cap was reached, and the kernel could still make room or is about to kill; in the
-        # second case the descriptor becomes readable again.
+        elif looks_left > 0:
+            self._loop.call_later(_OOM_LOOK_S, self._look_for_oom_kill, looks_left - 1)
 
     def _explain(self, status: int) -> ExitInfo:
         code = os.waitstatus_to_exitcode(status)

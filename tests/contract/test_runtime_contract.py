@@ -1,0 +1,557 @@
+"""What every runtime promises (`osgym_host.runtimes.base`), run against each of them for real.
+
+A runtime joins by adding a kit to `KITS`: how to make it, the image that runs what a test sends,
+and how to see from outside whether anything of a replica is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from runtime_probe import build_python_image, run_inside
+
+from osgym_host.guest import GuestUnreachable
+from osgym_host.runtimes import base
+from osgym_host.runtimes.base import ExitReason, ImageLike, Replica, ReplicaSpec, Runtime
+from osgym_host.runtimes.local.runtime import LocalRuntime
+
+DEADLINE_S = 30.0
+
+
+class Kit(Protocol):
+    """How the suite handles one kind of runtime."""
+
+    image: ImageLike
+
+    def make(self, data_dir: Path) -> Runtime:
+        """Make a runtime that is not started; two on the same directory are rivals."""
+
+    def traces(self, data_dir: Path) -> list[str]:
+        """Name everything of any replica below `data_dir` that can be found on the host."""
+
+
+@dataclass
+class LocalKit:
+    """The namespace runtime with an image of this machine's own Python."""
+
+    image: ImageLike
+
+    def make(self, data_dir: Path) -> Runtime:
+        return LocalRuntime(data_dir, "contract")
+
+    def traces(self, data_dir: Path) -> list[str]:
+        folder = data_dir / "run" / "contract"
+        found = [str(path) for path in (folder / "replicas").glob("*")]
+        found += [line for line in Path("/proc/mounts").read_text().splitlines() if str(folder) in line]
+        found += [str(path) for path in Path("/sys/fs/cgroup").glob("**/osgym-contract-*/*") if path.is_dir()]
+        return found
+
+
+@pytest.fixture(scope="module")
+def local_kit(tmp_path_factory: pytest.TempPathFactory) -> Kit:
+    return LocalKit(build_python_image(tmp_path_factory.mktemp("image") / "rootfs"))
+
+
+@pytest.fixture(params=["local_kit"])
+def kit(request: pytest.FixtureRequest) -> Kit:
+    found: Kit = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+async def runtime(kit: Kit, tmp_path: Path) -> AsyncIterator[Runtime]:
+    """A started runtime; at the end nothing of it is left."""
+    descriptors = len(os.listdir("/proc/self/fd"))
+    runtime = kit.make(tmp_path)
+    await runtime.start()
+    replicas: list[Replica] = []
+    original = runtime.create
+
+    async def create(spec: ReplicaSpec) -> Replica:
+        replica = await original(spec)
+        replicas.append(replica)
+        return replica
+
+    runtime.create = create  # type: ignore[method-assign]  # remembers what the test made
+    yield runtime
+    await runtime.stop()
+    assert kit.traces(tmp_path) == []
+    assert all(replica.exit_info is not None for replica in replicas)
+    assert not any(exists(replica.pid) for replica in replicas)
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
+
+
+@pytest.fixture
+def spec(kit: Kit) -> ReplicaSpec:
+    return ReplicaSpec("r1", 7, kit.image)
+
+
+def exists(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+async def dead(replica: Replica) -> base.ExitInfo:
+    return await asyncio.wait_for(replica.wait_dead(), DEADLINE_S)
+
+
+# Start and stop ------------------------------------------------------------------------------
+
+
+async def test_a_runtime_that_is_not_started_makes_nothing(
+    kit: Kit, tmp_path: Path, spec: ReplicaSpec
+) -> None:
+    """Before start and after stop, create says so."""
+    runtime = kit.make(tmp_path)
+    with pytest.raises(base.RuntimeNotRunning):
+        await runtime.create(spec)
+    await runtime.start()
+    await runtime.stop()
+    with pytest.raises(base.RuntimeNotRunning):
+        await runtime.create(spec)
+
+
+async def test_start_twice_changes_nothing(runtime: Runtime, spec: ReplicaSpec) -> None:
+    """A second start neither reaps nor restarts."""
+    replica = await runtime.create(spec)
+    report = await runtime.start()
+    assert report == base.StartReport()
+    assert replica.exit_info is None
+
+
+async def test_a_rival_is_refused_and_touches_nothing(
+    runtime: Runtime, kit: Kit, tmp_path: Path, spec: ReplicaSpec
+) -> None:
+    """Two host agents on one directory: the second gets DataDirBusy, the first goes on."""
+    replica = await runtime.create(spec)
+    with pytest.raises(base.DataDirBusy):
+        await kit.make(tmp_path).start()
+    assert await run_inside(replica, "result = 1 + 1") == 2
+
+
+async def test_stop_then_start_again(kit: Kit, tmp_path: Path, spec: ReplicaSpec) -> None:
+    """A stopped runtime can be started again, and a stopped one stopped again."""
+    runtime = kit.make(tmp_path)
+    for _round in range(2):
+        await runtime.start()
+        replica = await runtime.create(spec)
+        await runtime.stop()
+        assert (await dead(replica)).reason is ExitReason.DESTROYED
+        assert runtime.replicas() == []
+        assert kit.traces(tmp_path) == []
+    await runtime.stop()
+
+
+# Create --------------------------------------------------------------------------------------
+
+
+async def test_a_replica_is_reachable_as_soon_as_it_is_created(runtime: Runtime, spec: ReplicaSpec) -> None:
+    """The guest socket accepts at once, and the session got its identity."""
+    replica = await runtime.create(replace(spec, token="s3cret", screen=base.Screen(800, 600)))
+    environment = await run_inside(replica, "import os; result = dict(os.environ)")
+    assert (replica.replica_id, replica.generation) == ("r1", 7)
+    assert environment["OSGYM_REPLICA_ID"] == "r1"
+    assert environment["OSGYM_GENERATION"] == "7"
+    assert environment["OSGYM_TOKEN"] == "s3cret"
+    assert environment["OSGYM_SCREEN"] == "800x600"
+    assert [r.replica_id for r in runtime.replicas()] == ["r1"]
+
+
+async def test_an_id_is_used_once_at_a_time(runtime: Runtime, spec: ReplicaSpec) -> None:
+    """A live id is refused; after destroy it is free."""
+    first = await runtime.create(spec)
+    with pytest.raises(base.ReplicaExists):
+        await runtime.create(replace(spec, generation=8))
+    await runtime.destroy(first)
+    second = await runtime.create(replace(spec, generation=8))
+    assert second.generation == 8
+    assert second.pid != first.pid
+
+
+async def test_many_are_created_at_once(runtime: Runtime, spec: ReplicaSpec) -> None:
+    """Concurrent creates do not disturb each other."""
+    replicas = await asyncio.gather(*(runtime.create(replace(spec, replica_id=f"r{n}")) for n in range(6)))
+    names = [await run_inside(r, "import os; result = os.environ['OSGYM_REPLICA_ID']") for r in replicas]
+    assert names == [f"r{n}" for n in range(6)]
+
+
+@pytest.mark.parametrize("replica_id", ["", "../x", "a/b", "a" * 65, "ä", "a b"])
+async def test_a_malformed_id_is_refused(runtime: Runtime, spec: ReplicaSpec, replica_id: str) -> None:
+    """Ids become folder names; nothing else than plain names gets through."""
+    with pytest.raises(ValueError, match="replica_id"):
+        await runtime.create(replace(spec, replica_id=replica_id))
+
+
+async def test_what_cannot_be_enforced_is_refused(runtime: Runtime, spec: ReplicaSpec) -> None:
+    """An egress policy that the runtime does not list is an error, never ignored."""
+    for policy in set(base.Egress) - runtime.capabilities().egress:
+        with pytest.raises(base.RuntimeUnsupported):
+            await runtime.create(replace(spec, egress=policy))
+
+
+async def test_a_create_that_fails_leaves_nothing(
+    runtime: Runtime, kit: Kit, tmp_path: Path, spec: ReplicaSpec
+) -> None:
+    """An image without a session: a typed error that names the step, and no trace."""
+
+    @dataclass(frozen=True)
+    class Broken:
+        digest: str
+        rootfs: Path
+        manifest: base.ImageManifestLike
+
+    (tmp_path / "empty").mkdir()
+    broken = Broken("none", tmp_path / "empty", kit.image.manifest)
+    with pytest.raises(base.ReplicaCreateFailed) as failure:
+        await runtime.create(replace(spec, image=broken))
+    assert failure.value.step
+    assert kit.traces(tmp_path) == []
+    await runtime.create(spec)  # the id is free again
+
+
+async def test_a_cancelled_create_leaves_nothing(
+    runtime: Runtime, kit: Kit, tmp_path: Path, spec: ReplicaSpec
+) -> None:
+    """Cancelled at any moment, a replica is taken away again in the background."""
+    for delay_s in (0.0, 0.002, 0.005, 0.01, 0.02):
+        task = asyncio.create_task(runtime.create(spec))
+        await asyncio.sleep(delay_s)
+        if not task.cancel():
+            await runtime.destroy(await task)
+            continue
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                try:
+                    await runtime.destroy(await runtime.create(spec))
+                    break
+                except base.ReplicaExists:
+                    await asyncio.sleep(0.01)
+    assert kit.traces(tmp_path) == []
+
+
+# Destroy -------------------------------------------------------------------------------------
+
+
+async def test_destroy_kills_everything_and_removes_everything(
+    runtime: Runtime, kit: Kit, tmp_path: Path, spec: ReplicaSpec
+) -> None:
+    """Daemons in sessions of their own die too; files, groups and sockets are gone on return."""
+    replica = await runtime.create(spec)
+    await run_inside(
+        replica,
+        """
+        import os, signal, time
+        for _ in range(3):
+            if os.fork() == 0:
+                os.setsid()
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                if os.fork() == 0:
+                    os.setsid()
+                time.sleep(1000)
+        open("/scratch/file", "w").write("x" * 1000)
+        """,
+    )
+    assert kit.traces(tmp_path) != []
+    inside = (await runtime.usage(replica)).processes
+    assert inside is not None and inside >= 7
+    await runtime.destroy(replica)
+    assert kit.traces(tmp_path) == []
+    assert (await dead(replica)).reason is ExitReason.DESTROYED
+    assert not exists(replica.pid)
+
+
+async def test_destroy_is_idempotent(runtime: Runtime, spec: ReplicaSpec) -> None:
+    """Twice, at once and one after the other, and after the replica died by itself."""
+    replica = await runtime.create(spec)
+    await asyncio.gather(runtime.destroy(replica), runtime.destroy(replica))
+    await runtime.destroy(replica)
+    other = await runtime.create(spec)
+    os.kill(other.pid, signal.SIGKILL)
+    assert (await dead(other)).reason is ExitReason.KILLED
+    await runtime.destroy(other)
+    await runtime.destroy(replica)
+    assert runtime.replicas() == []
+
+
+async def test_a_cancelled_destroy_goes_on(
+    runtime: Runtime, kit: Kit, tmp_path: Path, spec: ReplicaSpec
+) -> None:
+    """The caller may go away; the replica still does."""
+    replica = await runtime.create(spec)
+    task = asyncio.create_task(runtime.destroy(replica))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await dead(replica)).reason is ExitReason.DESTROYED
+    await runtime.destroy(replica)
+    assert kit.traces(tmp_path) == []
+
+
+async def test_nothing_leaks_over_many_clones(runtime: Runtime, spec: ReplicaSpec) -> None:
+    """Create and destroy in a row leave no descriptor, process or task behind."""
+    cycles = int(os.environ.get("OSGYM_TEST_CYCLES", "15"))
+    await runtime.destroy(await runtime.create(spec))
+    descriptors, tasks = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
+    for _cycle in range(cycles):
+        replica = await runtime.create(spec)
+        await run_inside(replica, "open('/scratch/x', 'w').write('x')")
+        await runtime.destroy(replica)
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert len(asyncio.all_tasks()) == tasks
+
+
+# Death ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(0, ExitReason.SESSION_ENDED), (5, ExitReason.SESSION_ENDED), (3, ExitReason.DISPLAY_LOST)],
+)
+async def test_the_end_of_the_session_is_typed(
+    runtime: Runtime, spec: ReplicaSpec, code: int, reason: ExitReason
+) -> None:
+    """Its exit code tells a lost display from a session that ended; the console's tail comes along."""
+    replica = await runtime.create(spec)
+    waiters = [asyncio.create_task(dead(replica)) for _ in range(3)]
+    with pytest.raises(GuestUnreachable):
+        await run_inside(replica, "import os; os.write(1, b'last words\\n'); os._exit(status)", status=code)
+    answers = await asyncio.gather(*waiters)
+    assert {answer.reason for answer in answers} == {reason}
+    assert answers[0].exit_code == code
+    assert "last words" in answers[0].log_tail
+    assert replica.exit_info == answers[0] == await dead(replica)
+
+
+async def test_running_out_of_memory_is_typed(runtime: Runtime, spec: ReplicaSpec) -> None:
+    """Over the cap the whole replica dies, even when a child was the one that ate."""
+    if not runtime.capabilities().caps_memory:
+        pytest.skip("this host does not cap memory")
+    replica = await runtime.create(replace(spec, ram_mib=64))
+    await run_inside(
+        replica,
+        """
+        import os
+        if os.fork() == 0:
+            data = []
+            while True:
+                data.append(bytearray(os.urandom(1 << 20)))
+        """,
+    )
+    info = await dead(replica)
+    assert info.reason is ExitReason.OUT_OF_MEMORY
+    assert "64 MiB" in info.detail
+
+
+async def test_files_in_memory_count_to_the_cap(runtime: Runtime, spec: ReplicaSpec) -> None:
+    """A replica cannot hide memory in /dev/shm or /tmp."""
+    if not runtime.capabilities().caps_memory:
+        pytest.skip("this host does not cap memory")
+    replica = await runtime.create(replace(spec, ram_mib=64))
+    await run_inside(
+        replica,
+        """
+        import os
+        if os.fork() == 0:
+            with open("/dev/shm/x", "wb") as f:
+                for _ in range(200):
+                    f.write(os.urandom(1 << 20))
+            os._exit(0)
+        """,
+    )
+    assert (await dead(replica)).reason is ExitReason.OUT_OF_MEMORY
+
+
+async def test_processes_are_capped(runtime: Runtime, spec: ReplicaSpec) -> None:
+    """A fork bomb stops at the cap and harms only its replica."""
+    if not runtime.capabilities().caps_pids:
+        pytest.skip("this host does not cap processes")
+    replica = await runtime.create(replace(spec, pids=20))
+    made = await run_inside(
+        replica,
+        """
+        import os, time
+        result = 0
+        try:
+            for result in range(100):
+                if os.fork() == 0:
+                    time.sleep(1000)
+        except BlockingIOError:
+            pass
+        """,
+    )
+    assert 5 < made < 20
+
+
+# Isolation -----------------------------------------------------------------------------------
+
+
+def fingerprint(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        stat = path.lstat()
+        digest.update(f"{path} {stat.st_mode} {stat.st_uid} {stat.st_gid} {stat.st_mtime_ns}".encode())
+        if path.is_file() and not path.is_symlink():
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+async def test_the_golden_image_is_untouched(runtime: Runtime, kit: Kit, spec: ReplicaSpec) -> None:
+    """Writing, replacing, deleting and changing owners inside changes nothing in the image."""
+    before = fingerprint(kit.image.rootfs)
+    replica = await runtime.create(spec)
+    await run_inside(
+        replica,
+        """
+        import os, shutil
+        open("/scratch/new", "w").write("x")
+        shutil.rmtree("/scratch", ignore_errors=True)
+        for action in (
+            lambda: open("/etc/passwd", "a").write("evil"),
+            lambda: os.chmod("/usr/lib/osgym/session", 0),
+            lambda: os.chown("/etc", 1000, 1000),
+            lambda: os.unlink("/etc/passwd"),
+            lambda: shutil.rmtree("/usr/lib/osgym"),
+            lambda: open("/marker", "w").write("x"),
+        ):
+            try:
+                action()
+            except OSError:
+                pass
+        """,
+    )
+    await runtime.destroy(replica)
+    assert fingerprint(kit.image.rootfs) == before
+    fresh = await runtime.create(spec)
+    assert await run_inside(
+        fresh, "import os; result = [os.path.exists(p) for p in ('/marker', '/scratch/new', '/etc/passwd')]"
+    ) == [False, False, True]
+
+
+async def test_replicas_see_nothing_of_each_other(runtime: Runtime, spec: ReplicaSpec) -> None:
+    """Files, processes, abstract sockets, TCP ports and System V memory stay in their replica."""
+    one = await runtime.create(spec)
+    two = await runtime.create(replace(spec, replica_id="r2"))
+    await run_inside(
+        one,
+        """
+        import ctypes, os, socket, time
+        for folder in ("/scratch", "/tmp", "/dev/shm", "/run"):
+            open(folder + "/secret-of-one", "w").write("secret")
+        if os.fork() == 0:
+            abstract = socket.socket(socket.AF_UNIX)
+            abstract.bind(chr(0) + "/tmp/.X11-unix/X0")
+            abstract.listen()
+            tcp = socket.create_server(("127.0.0.1", 5555))
+            open("/scratch/listening", "w").close()
+            time.sleep(1000)
+        libc = ctypes.CDLL(None)
+        assert libc.shmget(0x05671234, 4096, 0o1666) >= 0
+        while not os.path.exists("/scratch/listening"):
+            time.sleep(0.01)
+        """,
+    )
+    seen = await run_inside(
+        two,
+        """
+        import ctypes, glob, os, socket
+        def connects(family, address):
+            with socket.socket(family) as sock:
+                try:
+                    sock.connect(address)
+                    return True
+                except OSError:
+                    return False
+        result = {
+            "files": [f for d in ("/scratch", "/tmp", "/dev/shm", "/run") for f in glob.glob(d + "/secret*")],
+            "abstract": connects(socket.AF_UNIX, chr(0) + "/tmp/.X11-unix/X0"),
+            "tcp": connects(socket.AF_INET, ("127.0.0.1", 5555)),
+            "shm": ctypes.CDLL(None).shmget(0x05671234, 4096, 0o666) >= 0,
+            "processes": [p for p in os.listdir("/proc") if p.isdigit()],
+        }
+        """,
+    )
+    assert seen == {"files": [], "abstract": False, "tcp": False, "shm": False, "processes": ["1"]}
+
+
+async def test_a_replica_sees_nothing_of_the_host(
+    runtime: Runtime, spec: ReplicaSpec, tmp_path: Path
+) -> None:
+    """No host process, file, socket, network interface or descriptor is within reach of its root."""
+    (tmp_path / "host-secret").write_text("secret")
+    replica = await runtime.create(spec)
+    seen = await run_inside(
+        replica,
+        """
+        import os, socket
+        def kill_errors():
+            try:
+                os.kill(host_pid, 0)
+            except OSError as exc:
+                return type(exc).__name__
+        result = {
+            "file": os.path.exists(secret),
+            "host process": kill_errors(),
+            "interfaces": [name for _, name in socket.if_nameindex()],
+            "descriptors": sorted(int(fd) for fd in os.listdir("/proc/self/fd"))[:4],
+            "root": os.listdir("/proc/1/root") == os.listdir("/"),
+            "old root": [l for l in open("/proc/mounts") if l.split()[0].startswith("/dev/v")],
+        }
+        """,
+        secret=str(tmp_path / "host-secret"),
+        host_pid=os.getpid(),
+    )
+    assert seen == {
+        "file": False,
+        "host process": "ProcessLookupError",
+        "interfaces": ["lo"],
+        "descriptors": [0, 1, 2, 3],
+        "root": True,
+        "old root": [],
+    }
+
+
+# Usage ---------------------------------------------------------------------------------------
+
+
+async def test_usage_follows_what_the_replica_does(runtime: Runtime, spec: ReplicaSpec) -> None:
+    """Memory, CPU time, disk and processes are measured, and a dead replica uses nothing."""
+    replica = await runtime.create(spec)
+    await run_inside(replica, "result = 0")
+    before = await runtime.usage(replica)
+    await run_inside(
+        replica,
+        """
+        import os, sys, time
+        sys.ballast = bytearray(os.urandom(32 << 20))
+        open("/scratch/file", "wb").write(os.urandom(8 << 20))
+        end = time.process_time() + 0.3
+        while time.process_time() < end:
+            pass
+        """,
+    )
+    after = await runtime.usage(replica)
+    assert before.pss_mib is not None and after.pss_mib is not None
+    assert after.pss_mib - before.pss_mib > 28
+    assert before.overlay_mib is not None and after.overlay_mib is not None
+    assert after.overlay_mib - before.overlay_mib > 7
+    assert before.cpu_s is not None and after.cpu_s is not None
+    assert 0.25 < after.cpu_s - before.cpu_s < 5
+    shallow = await runtime.usage(replica, deep=False)
+    assert shallow.pss_mib is None and shallow.overlay_mib is None
+    os.kill(replica.pid, signal.SIGKILL)
+    await dead(replica)
+    gone = await runtime.usage(replica)
+    assert (gone.pss_mib, gone.processes) == (0, 0)
+    await runtime.destroy(replica)
+    with pytest.raises(base.ReplicaNotFound):
+        await runtime.usage(replica)
