@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sized
@@ -130,13 +131,26 @@ class Batch:
     ) -> None:
         self._tasks = tasks
         self._total = len(tasks) if isinstance(tasks, Sized) else None
-        self._policy = policy
         self._options = options
         self._open = open_episode
         self._clock = clock
         self._tally = _Tally()
         self._started_s = 0.0
         self._used = False
+        self._runner = PolicyRunner(policy, options.concurrency)
+        self._results: asyncio.Queue[Result | BaseException | None] = asyncio.Queue(options.concurrency)
+        self._workers: list[asyncio.Task[None]] = []
+
+    async def aclose(self) -> None:
+        """Stops all episodes of the batch and waits until they have let go. Idempotent."""
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        self._runner.close()
+        if self._used:
+            with contextlib.suppress(asyncio.QueueFull):
+                self._results.put_nowait(OSGymError("the batch was closed", code="closed"))
 
     def __aiter__(self) -> AsyncIterator[Result]:
         if self._used:
@@ -145,21 +159,18 @@ class Batch:
         return self._run()
 
     async def _run(self) -> AsyncIterator[Result]:
-        options = self._options
         self._started_s = self._clock()
         source = _numbered(self._tasks)
         pulling = asyncio.Lock()
-        results: asyncio.Queue[Result | BaseException | None] = asyncio.Queue(options.concurrency)
-        runner = PolicyRunner(self._policy, options.concurrency)
         # A plain list, not a task group: its scope must not stretch over a yield.
-        workers = [
-            asyncio.create_task(self._worker(source, pulling, runner, results), name=f"osgym-batch-{i}")
-            for i in range(options.concurrency)
+        self._workers = [
+            asyncio.create_task(self._worker(source, pulling), name=f"osgym-batch-{i}")
+            for i in range(self._options.concurrency)
         ]
         try:
-            open_workers = len(workers)
+            open_workers = len(self._workers)
             while open_workers:
-                item = await results.get()
+                item = await self._results.get()
                 if item is None:
                     open_workers -= 1
                 elif isinstance(item, BaseException):
@@ -169,18 +180,10 @@ class Batch:
                     self._report()
                     yield item
         finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
-            runner.close()
+            await self.aclose()
 
-    async def _worker(
-        self,
-        source: AsyncIterator[tuple[int, Any]],
-        pulling: asyncio.Lock,
-        runner: PolicyRunner,
-        results: asyncio.Queue[Result | BaseException | None],
-    ) -> None:
+    async def _worker(self, source: AsyncIterator[tuple[int, Any]], pulling: asyncio.Lock) -> None:
+        results = self._results
         try:
             while True:
                 async with pulling:
@@ -188,7 +191,7 @@ class Batch:
                 self._tally.running += 1
                 self._report()
                 try:
-                    result = await self._one(index, task, runner)
+                    result = await self._one(index, task)
                 finally:
                     self._tally.running -= 1
                 await results.put(result)
@@ -198,12 +201,12 @@ class Batch:
             _LOG.debug("batch worker failed", exc_info=True)
             await results.put(exc)
 
-    async def _one(self, index: int, task: Any, runner: PolicyRunner) -> Result:
+    async def _one(self, index: int, task: Any) -> Result:
         started = self._clock()
         attempt = 0
         while True:
             attempt += 1
-            trajectory, end = await self._attempt(task, runner)
+            trajectory, end = await self._attempt(task)
             failure = end.failure
             if failure is None or failure.error_class is not ErrorClass.INFRA:
                 break
@@ -225,7 +228,7 @@ class Batch:
             note=end.note,
         )
 
-    async def _attempt(self, task: Any, runner: PolicyRunner) -> tuple[Trajectory, _End]:
+    async def _attempt(self, task: Any) -> tuple[Trajectory, _End]:
         """One episode. Everything that can go wrong in it comes back as a failure."""
         trajectory = Trajectory(None)
         limit_s = self._options.episode_timeout_s
@@ -234,7 +237,7 @@ class Batch:
                 episode = self._open(task)
                 trajectory = episode.trajectory
                 async with episode:
-                    end = await self._play(episode, task, runner)
+                    end = await self._play(episode, task)
                     if end.failure is not None or not self._options.evaluate or task is None:
                         return trajectory, end
                     evaluation = await episode.evaluate()
@@ -249,9 +252,9 @@ class Batch:
         except OSGymError as exc:
             return trajectory, _End(termination_of(exc), Failure.of(exc))
 
-    async def _play(self, episode: AsyncEpisode, task: Any, runner: PolicyRunner) -> _End:
+    async def _play(self, episode: AsyncEpisode, task: Any) -> _End:
         try:
-            act = await runner.begin(task)
+            act = await self._runner.begin(task)
         except Exception as exc:  # noqa: BLE001 - the user's code: its fault is data here
             return _policy_failed(exc)
         for step in range(self._options.max_steps):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import uuid
+import weakref
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -73,6 +74,7 @@ class AsyncClient:
         self._fleet = Fleet(config)
         self._background = Background()
         self._placer = Placer(config, self._fleet, self._background)
+        self._batches: weakref.WeakSet[Batch] = weakref.WeakSet()
 
     async def __aenter__(self) -> Self:
         return self
@@ -83,7 +85,9 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Ends background work and closes all connections. Idempotent."""
+        """Stops batches, gives back what is leased, closes all connections. Idempotent."""
+        for batch in list(self._batches):
+            await batch.aclose()
         await self._background.drain(_DRAIN_S)
         await self._placer.aclose()
         await self._fleet.aclose()
@@ -199,7 +203,9 @@ class AsyncClient:
             )
 
         options = BatchOptions(concurrency, max_steps, evaluate, retries, episode_timeout_s, on_progress)
-        return Batch(tasks, policy, options, open_episode, self._config.clock)
+        batch = Batch(tasks, policy, options, open_episode, self._config.clock)
+        self._batches.add(batch)
+        return batch
 
 
 def _task_id(task: dict[str, Any] | None) -> str | None:

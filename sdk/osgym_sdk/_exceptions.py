@@ -105,7 +105,10 @@ class AuthError(OSGymError):
 
 
 class HostUnreachable(OSGymError):
+    """``maybe_sent`` is False when no attempt got as far as sending the request."""
+
     default_code = "host_unreachable"
+    maybe_sent = True
 
 
 class HostError(OSGymError):

@@ -32,6 +32,7 @@ from osgym_sdk.wire import (
 
 _MAX_ANSWER_BYTES = MAX_BLOB_BYTES + MAX_META_BYTES + 8
 _GATEWAY = (502, 503, 504)
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _BACKOFF = Backoff()
 
 
@@ -123,6 +124,7 @@ class HostLink:
         give_up = Deadline.after(self._config.timeouts.retry_s if retry_s is None else retry_s, clock())
         content = _encode(body)
         attempt = 0
+        maybe_sent = False
         while True:
             try:
                 async with asyncio.timeout(end.left_s(clock())):
@@ -133,8 +135,11 @@ class HostLink:
             except TimeoutError as exc:
                 raise self._timeout(method, path, timeout_s, episode_id) from exc
             except _Broken as exc:
+                maybe_sent = maybe_sent or not isinstance(exc.__cause__, _NEVER_SENT)
                 delay = next_delay(attempt, _BACKOFF, rng, clock(), end, give_up)
                 if delay is None:
+                    if isinstance(exc.error, HostUnreachable):
+                        exc.error.maybe_sent = maybe_sent
                     raise exc.error from exc
             attempt += 1
             await asyncio.sleep(delay)

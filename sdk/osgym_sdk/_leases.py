@@ -46,8 +46,9 @@ class LeaseKeeper:
         self._sessions.pop(session.lease, None)
 
     async def aclose(self) -> None:
-        """Stops renewing. Idempotent."""
-        self._sessions.clear()
+        """Stops renewing and gives back what is still held. Idempotent."""
+        sessions, self._sessions = list(self._sessions.values()), {}
+        await asyncio.gather(*(session.delete() for session in sessions))
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

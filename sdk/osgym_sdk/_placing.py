@@ -49,9 +49,8 @@ class Placer:
         return found
 
     async def aclose(self) -> None:
-        """Stops all renewing."""
-        for keeper in self._keepers.values():
-            await keeper.aclose()
+        """Gives back every lease that is still held."""
+        await asyncio.gather(*(keeper.aclose() for keeper in self._keepers.values()))
 
     async def place(self, request: CreateRequest) -> Placed:
         """Gets a replica within ``request.wait_s`` and sets it up.
@@ -131,10 +130,12 @@ class Placer:
             self._fleet.mark_up(view)
             return Placed(view, self.keeper(link), shard, created, answer.record, answer.transfer_s)
         except OSGymError as exc:
-            # Anything but these is the host's own word that it gave us nothing.
+            # Anything else is the host's own word that it gave us nothing.
             refused = not isinstance(exc, (HostUnreachable, Timeout, ProtocolError))
             if refused and not isinstance(exc, AuthError):
                 self._fleet.mark_up(view)
+            if isinstance(exc, HostUnreachable) and not exc.maybe_sent:
+                refused = True
             raise
         finally:
             if not got:

@@ -11,7 +11,6 @@ import concurrent.futures
 import contextlib
 import os
 import threading
-import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -276,7 +275,7 @@ async def _close(results: AsyncIterator[Result]) -> None:
         await aclose()
 
 
-_OPEN: weakref.WeakSet[Client] = weakref.WeakSet()
+_OPEN: set[Client] = set()
 
 
 @atexit.register

@@ -1,0 +1,357 @@
+"""Episodes over a real HTTP server that speaks host API v1, and misbehaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+import v1_host
+from v1_host import Running, V1Host, serving
+
+from osgym_sdk import (
+    AsyncClient,
+    AuthError,
+    Done,
+    EpisodeEnded,
+    EpisodeLost,
+    HostState,
+    HostUnreachable,
+    InvalidAction,
+    NoCapacity,
+    OSGymError,
+    ProtocolError,
+    SetupFailed,
+    StaleObservation,
+    Timeout,
+    Timeouts,
+)
+
+QUICK = Timeouts(connect_s=2.0, control_s=3.0, step_s=5.0, setup_s=5.0, evaluate_s=5.0, retry_s=1.0)
+
+
+@pytest.fixture
+def running() -> Iterator[Running]:
+    """A host with four replicas."""
+    with serving(V1Host()) as started:
+        yield started
+
+
+async def until(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
+    """Polls until the condition holds."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - what is polled sets no event
+            await asyncio.sleep(0.01)
+
+
+async def test_an_episode_from_lease_to_score(running: Running) -> None:
+    """The whole way: first frame, steps, evaluation, trajectory, and the replica given back."""
+    host = running.host
+    async with AsyncClient(running.url) as client:
+        async with client.episode({"id": "t1"}, keep_frames=True, max_steps=9) as episode:
+            assert episode.observation.image.size == v1_host.SCREEN
+            obs = await episode.step("click(1,2)")
+            obs = await episode.step([{"op": "key", "keys": ["a"]}, "type(é)"])
+            assert obs.image.getpixel((0, 0)) == (2, 10, 20)
+            assert obs.step == obs.seq == 2
+            assert obs.settle is not None and obs.settle.reason.value == "quiet"
+            assert obs.timing is not None and obs.timing.settle_ms == 3.0
+            assert obs.previous is not None and obs.previous.seq == 1
+            evaluation = await episode.evaluate()
+            assert (evaluation.reward, evaluation.valid_for_training) == (1.0, True)
+            [seen] = host.live()
+            assert seen.acted == ["click(1,2)", {"op": "key", "keys": ["a"]}, "type(é)"]
+            assert seen.request.max_steps == 9
+        assert host.live() == []
+    trajectory = episode.trajectory
+    assert trajectory.task_id == "t1"
+    assert [s.step for s in trajectory.steps] == [1, 2]
+    assert trajectory.steps[0].final is False and trajectory.steps[0].changed_after_ms == 40.0
+    assert trajectory.steps[1].data == v1_host.frame(2) and trajectory.first_data == v1_host.frame(0)
+    assert trajectory.evaluation is evaluation
+    assert trajectory.reset_ms["client"] >= 0
+
+
+@pytest.mark.parametrize(
+    "fault", [v1_host.drop_after, v1_host.drop_before, v1_host.truncated, v1_host.garbage]
+)
+async def test_a_broken_answer_is_asked_for_again_and_acts_once(
+    running: Running, fault: v1_host.Fault
+) -> None:
+    """Whatever breaks on the way, the step is done exactly once and its answer arrives."""
+    async with AsyncClient(running.url, timeouts=QUICK) as client, client.episode() as episode:
+        await episode.step("first")
+        running.host.faults.append(("/step", fault))
+        obs = await episode.step("second")
+        assert obs.step == 2
+        assert running.host.live()[0].acted == ["first", "second"]
+        assert running.host.faults == type(running.host.faults)()
+
+
+async def test_an_answer_that_stays_broken_is_a_protocol_error(running: Running) -> None:
+    """Retries end; the error says that the host does not speak v1."""
+    async with AsyncClient(running.url, timeouts=QUICK) as client, client.episode() as episode:
+        running.host.faults.extend([("/step", v1_host.garbage)] * 50)
+        with pytest.raises(ProtocolError):
+            await episode.step("x")
+        running.host.faults.clear()
+        obs = await episode.step("y")
+        assert (obs.step, running.host.live()[0].acted) == (1, ["y"])
+
+
+async def test_a_step_past_its_deadline_is_cleared_up_by_the_next(running: Running) -> None:
+    """After a timeout the late step is kept in the trajectory and not done again."""
+    async with AsyncClient(running.url, timeouts=QUICK) as client, client.episode() as episode:
+        running.host.step_delay_s = 0.4
+        with pytest.raises(Timeout) as caught:
+            await episode.step("slow", timeout_s=0.1)
+        assert isinstance(caught.value, TimeoutError)
+        running.host.step_delay_s = 0.0
+        await until(lambda: running.host.live()[0].answers)
+        obs = await episode.step("next")
+        assert obs.step == 2
+        assert running.host.live()[0].acted == ["slow", "next"]
+        assert [s.requested for s in episode.trajectory.steps] == [("slow",), ("next",)]
+
+
+async def test_a_cancelled_step_that_never_arrived_is_forgotten(running: Running) -> None:
+    """Cancelling before the host acted leaves the episode usable and the action undone."""
+    async with AsyncClient(running.url, timeouts=QUICK) as client, client.episode() as episode:
+        running.host.faults.append(("/step", v1_host.never))
+        task = asyncio.create_task(episode.step("lost"))
+        await until(lambda: not running.host.faults)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await episode.step("kept")
+        assert running.host.live()[0].acted == ["kept"]
+
+
+async def test_an_invalid_action_does_nothing_and_the_episode_goes_on(running: Running) -> None:
+    """A refused step uses up no sequence number."""
+    async with AsyncClient(running.url) as client, client.episode() as episode:
+        with pytest.raises(InvalidAction, match="cannot parse"):
+            await episode.step("nonsense")
+        obs = await episode.step("click(1,1)")
+        assert obs.step == 1
+
+
+async def test_the_end_of_an_episode(running: Running) -> None:
+    """done says why, later steps are refused, scoring is still possible."""
+    async with AsyncClient(running.url) as client, client.episode(max_steps=2) as episode:
+        await episode.step("a")
+        obs = await episode.step("b")
+        assert obs.done is episode.done is Done.MAX_STEPS
+        with pytest.raises(EpisodeEnded):
+            await episode.step("c")
+        assert (await episode.evaluate()).reward == 1.0
+    with pytest.raises(EpisodeEnded):
+        await episode.step("d")
+    with pytest.raises(EpisodeEnded):
+        await episode.evaluate()
+
+
+async def test_unchanged_frames_are_not_sent_again(running: Running) -> None:
+    """With an unchanged screen the last image is used; with reuse off it is sent."""
+    async with AsyncClient(running.url) as client:
+        async with client.episode() as episode:
+            first = await episode.step("a")
+            obs = await episode.step("wait()")
+            assert obs.unchanged and obs.data is first.data
+        async with client.episode(reuse_frames=False) as episode:
+            await episode.step("a")
+            obs = await episode.step("wait()")
+            assert not obs.unchanged and obs.data
+
+
+async def test_the_final_frame_and_a_stale_one(running: Running) -> None:
+    """final() gives the later frame of the newest step only."""
+    async with AsyncClient(running.url) as client, client.episode() as episode:
+        first = await episode.step("a")
+        later = await first.final()
+        assert later.is_final and later.image.getpixel((0, 0))[0] == 201  # type: ignore[index] # RGB
+        assert (await episode.observe()).image.getpixel((0, 0))[0] == 101  # type: ignore[index] # RGB
+        await episode.step("b")
+        with pytest.raises(StaleObservation):
+            await first.final()
+
+
+async def test_a_lost_replica_is_typed_and_never_a_reward(running: Running) -> None:
+    """A step says what took the replica; the score is absent, not 0."""
+    async with AsyncClient(running.url) as client, client.episode({"id": "t"}) as episode:
+        await episode.step("a")
+        running.host.lose(running.host.live()[0], "out_of_memory")
+        with pytest.raises(EpisodeLost) as caught:
+            await episode.step("b")
+        assert caught.value.cause == "out_of_memory"
+        evaluation = await episode.evaluate()
+        assert evaluation.reward is None
+        assert evaluation.error_class is not None and evaluation.error_class.value == "infra"
+        assert (evaluation.termination_reason, evaluation.valid_for_training) == ("replica_lost", False)
+
+
+async def test_renewal_keeps_leases_and_a_lost_one_interrupts_the_step(running: Running) -> None:
+    """One request renews all; a running step learns at once that its replica is gone."""
+    host = running.host
+    async with (
+        AsyncClient(running.url) as client,
+        client.episode(lease_ttl_s=0.6) as one,
+        client.episode(lease_ttl_s=0.6) as two,
+    ):
+        await until(lambda: all(e.renewals >= 2 for e in host.live()))
+        requests = [path for _, path in host.calls if path == "/v1/leases/renew"]
+        assert len(requests) <= 2 * max(e.renewals for e in host.live())
+        host.step_delay_s = 30.0
+        step = asyncio.create_task(one.step("long"))
+        await until(lambda: host.busy)
+        host.lose(host.episodes[one.episode_id], "hung")
+        with pytest.raises(EpisodeLost) as caught:
+            await asyncio.wait_for(step, 5)
+        assert caught.value.cause == "hung"
+        assert one.lost is caught.value and two.lost is None
+        host.step_delay_s = 0.0
+        assert (await two.step("x")).step == 1
+
+
+async def test_a_host_that_falls_silent_loses_its_episodes(running: Running) -> None:
+    """When renewals fail for a lease's whole life the episode is lost, with the cause."""
+    client = AsyncClient(running.url, timeouts=QUICK)
+    async with client, client.episode(lease_ttl_s=0.6) as episode:
+        running.stop()
+        await until(lambda: episode.lost)
+        assert episode.lost is not None and episode.lost.cause == "host_unreachable"
+
+
+async def test_cancelling_a_create_leaks_no_lease(running: Running) -> None:
+    """The host hears that the create is off, even when it had given the replica already."""
+    running.host.create_delay_s = 0.3
+    async with AsyncClient(running.url, timeouts=QUICK) as client:
+        task = asyncio.create_task(client.episode().start())
+        await until(lambda: running.host.episodes)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: running.host.live() == [])
+    assert len(running.host.free) == 4
+
+
+async def test_a_create_whose_answer_was_lost_is_not_made_twice(running: Running) -> None:
+    """The request id makes the repetition give the same episode."""
+    running.host.faults.append(("/v1/episodes", v1_host.drop_after))
+    async with AsyncClient(running.url, timeouts=QUICK) as client, client.episode():
+        assert len(running.host.episodes) == 1
+
+
+async def test_cancelling_an_episode_still_closes_it(running: Running) -> None:
+    """A cancelled user of an episode gives the replica back."""
+
+    async def use(client: AsyncClient) -> None:
+        async with client.episode() as episode:
+            running.host.step_delay_s = 30.0
+            await episode.step("long")
+
+    async with AsyncClient(running.url) as client:
+        task = asyncio.create_task(use(client))
+        await until(lambda: running.host.busy)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: running.host.live() == [])
+
+
+async def test_no_capacity_and_broken_setup_are_typed(running: Running) -> None:
+    """A full host and a task whose setup fails are told apart."""
+    running.host.free.clear()
+    async with AsyncClient(running.url) as client:
+        with pytest.raises(NoCapacity):
+            await client.episode(wait_s=0.1).start()
+        with pytest.raises(SetupFailed):
+            await client.episode({"id": "broken-setup"}).start()
+
+
+async def test_an_evaluator_error_is_no_reward(running: Running) -> None:
+    """A check that raised gives None and says so."""
+    async with AsyncClient(running.url) as client, client.episode({"id": "broken-check"}) as episode:
+        evaluation = await episode.evaluate()
+        assert evaluation.reward is None and evaluation.failure is not None
+        assert evaluation.failure.code == "evaluator_error"
+
+
+async def test_the_token_is_needed() -> None:
+    """Without the token every call is an AuthError, with it all is well."""
+    with serving(V1Host(token="s3cret")) as running:
+        async with AsyncClient(running.url, token="wrong") as client:
+            with pytest.raises(AuthError):
+                await client.episode().start()
+        async with AsyncClient(running.url, token="s3cret") as client, client.episode() as episode:
+            assert (await episode.step("x")).step == 1
+
+
+async def test_nobody_there_fails_soon_and_says_so() -> None:
+    """A wrong address does not wait for wait_s."""
+    async with AsyncClient("http://127.0.0.1:9", timeouts=QUICK) as client:
+        with pytest.raises(HostUnreachable, match=r"127\.0\.0\.1:9"):
+            await asyncio.wait_for(client.episode(wait_s=60).start(), 10)
+
+
+async def test_a_proxys_error_page_is_retried(running: Running) -> None:
+    """What a gateway in between says is not taken for the host's word."""
+    async with AsyncClient(running.url, timeouts=QUICK) as client, client.episode() as episode:
+        running.host.faults.append(("/step", v1_host.bad_gateway))
+        assert (await episode.step("x")).step == 1
+
+
+async def test_placement_goes_to_the_least_loaded_and_around_the_dead() -> None:
+    """Episodes spread by capacity; a host that is down is left out, and named in host_states."""
+    with serving(V1Host(replicas=6)) as big, serving(V1Host(replicas=2)) as small:
+        hosts = [big.url, small.url, "http://127.0.0.1:9"]
+        async with AsyncClient(hosts, timeouts=QUICK) as client:
+            states = await client.host_states()
+            assert isinstance(states[big.url], HostState)
+            assert isinstance(states["http://127.0.0.1:9"], OSGymError)
+            episodes = [client.episode(wait_s=5) for _ in range(8)]
+            await asyncio.gather(*(episode.start() for episode in episodes))
+            assert (len(big.host.live()), len(small.host.live())) == (6, 2)
+            big.stop()
+            for episode in episodes:
+                if episode.host == big.url:
+                    with pytest.raises(EpisodeLost) as caught:
+                        await episode.step("x")
+                    assert caught.value.cause == "host_unreachable"
+                    break
+            await asyncio.gather(*(episode.close() for episode in episodes))
+            async with client.episode(wait_s=5) as again:
+                assert again.host == small.url
+
+
+async def test_a_host_that_comes_back_is_used_again() -> None:
+    """Down is not for ever."""
+    with serving(V1Host()) as first:
+        port = int(first.url.rsplit(":", 1)[1])
+        async with AsyncClient(first.url, timeouts=QUICK) as client:
+            async with client.episode():
+                pass
+            first.stop()
+            with pytest.raises(HostUnreachable):
+                await client.episode(wait_s=0.2).start()
+            with serving(V1Host(), port=port):
+                async with client.episode(wait_s=20) as episode:
+                    assert (await episode.step("x")).step == 1
+
+
+async def test_hundreds_of_long_steps_block_nobody() -> None:
+    """200 steps run at once; meanwhile a control call and renewals are answered."""
+    with serving(V1Host(replicas=200), backlog=1024) as running:
+        async with AsyncClient(running.url) as client:
+            episodes = [client.episode(lease_ttl_s=6) for _ in range(200)]
+            await asyncio.gather(*(episode.start() for episode in episodes))
+            running.host.step_delay_s = 6.0
+            steps = [asyncio.create_task(episode.step("x")) for episode in episodes]
+            await until(lambda: running.host.busy == 200, 20)
+            await asyncio.wait_for(client.host_states(), 5)
+            assert not any(step.done() for step in steps)
+            await asyncio.gather(*steps)
+            assert running.host.most_busy == 200
+            assert all(e.renewals for e in running.host.live())
+            await asyncio.gather(*(episode.close() for episode in episodes))
+        assert running.host.live() == []

@@ -1,0 +1,77 @@
+"""What the package exports, and what it costs to import it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import osgym_sdk
+from osgym_sdk import _exceptions, wire
+
+
+def _python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_api_is_what_all_says() -> None:
+    """Every name of __all__ is there, sorted, and each lazily loaded name is in it."""
+    assert osgym_sdk.__all__ == sorted(osgym_sdk.__all__)
+    for name in osgym_sdk.__all__:
+        assert getattr(osgym_sdk, name).__name__ if name != "Policy" else osgym_sdk.Policy
+    assert set(osgym_sdk._MODULE_OF) == set(osgym_sdk.__all__)
+    assert set(osgym_sdk.__all__) <= set(dir(osgym_sdk))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """Lazy loading does not hide typing errors."""
+    with pytest.raises(AttributeError, match="Klient"):
+        osgym_sdk.Klient  # noqa: B018 - the access is the test
+
+
+def test_all_errors_are_exported_and_have_one_root() -> None:
+    """Whoever catches OSGymError catches them all."""
+    for name in _exceptions.__all__:
+        thing = getattr(_exceptions, name)
+        if isinstance(thing, type):
+            assert issubclass(thing, osgym_sdk.OSGymError)
+            assert name in osgym_sdk.__all__
+            assert name in (_exceptions.__doc__ or "")
+
+
+def test_every_error_code_of_the_wire_has_its_exception() -> None:
+    """No code of v1 falls through to the fallback."""
+    assert set(_exceptions._BY_CODE) == set(wire.ErrorCode)
+
+
+def test_import_is_light() -> None:
+    """Importing the clients loads neither Pillow nor anything heavy, and not the host or the guest."""
+    heavy = ["PIL", "numpy", "fastapi", "starlette", "pydantic", "uvicorn", "osgym_host", "osgym_guest", "h2"]
+    code = f"import sys, osgym_sdk; osgym_sdk.Client; print([m for m in {heavy!r} if m in sys.modules])"
+    assert _python(code) == "[]"
+
+
+def test_the_wire_needs_the_standard_library_only() -> None:
+    """The host imports the wire types without paying for httpx."""
+    assert _python("import sys, osgym_sdk.wire; print('httpx' in sys.modules)") == "False"
+
+
+def test_import_is_quick() -> None:
+    """Generous bound for a busy machine: the aim is 200 ms, and most of it is httpx."""
+    code = (
+        "import time; t = time.perf_counter(); import osgym_sdk; osgym_sdk.Client; osgym_sdk.AsyncClient; "
+        "print(time.perf_counter() - t)"
+    )
+    assert min(float(_python(code)) for _ in range(3)) < 0.6
+
+
+def test_errors_survive_pickling() -> None:
+    """Batch frameworks send exceptions between processes."""
+    import pickle
+
+    error = osgym_sdk.EpisodeLost("gone", details={"cause": "oom"}, host="http://h", episode_id="e1")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), copy.cause, copy.host, str(copy)) == (type(error), "oom", "http://h", str(error))

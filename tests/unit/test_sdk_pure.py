@@ -1,0 +1,221 @@
+"""The pure parts of the SDK: settings, options, retries, placement, timing."""
+
+from __future__ import annotations
+
+import io
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from osgym_sdk import (
+    AsyncClient,
+    ConfigError,
+    InvalidAction,
+    Observation,
+    Progress,
+    ProgressLine,
+    SettlePolicy,
+    Timing,
+    wire,
+)
+from osgym_sdk._config import Config, make_config, parse_hosts
+from osgym_sdk._fleet import HostView, choose
+from osgym_sdk._host import HostLink
+from osgym_sdk._options import as_actions, as_observe, as_settle, as_task
+from osgym_sdk._retry import Backoff, Deadline, next_delay
+from osgym_sdk._sync import Client
+
+
+@pytest.mark.parametrize(
+    ("given_hosts", "expected"),
+    [
+        ("desk1", ("http://desk1:20000",)),
+        ("desk1:81, https://desk2/", ("http://desk1:81", "https://desk2")),
+        (["http://[::1]:5"], ("http://[::1]:5",)),
+        ("http://proxy/desk1", ("http://proxy/desk1",)),
+    ],
+)
+def test_hosts_in_their_forms(given_hosts: Any, expected: tuple[str, ...]) -> None:
+    """Short names, URLs, lists and comma separated text are understood."""
+    assert parse_hosts(given_hosts) == expected
+
+
+def test_hosts_come_from_the_environment_when_not_given() -> None:
+    """Arguments win over OSGYM_HOSTS, which wins over the default."""
+    assert parse_hosts(None, {"OSGYM_HOSTS": "a,b"}) == ("http://a:20000", "http://b:20000")
+    assert parse_hosts("c", {"OSGYM_HOSTS": "a"}) == ("http://c:20000",)
+    assert parse_hosts(None, {}) == ("http://127.0.0.1:20000",)
+
+
+@pytest.mark.parametrize("bad", ["", "ftp://x", "http://", "http://u:p@h", "a,a", "http://h:99999", "h?x=1"])
+def test_bad_hosts_are_config_errors(bad: str) -> None:
+    """What is no host is refused when the client is made."""
+    with pytest.raises(ConfigError):
+        AsyncClient(bad)
+
+
+def test_token_and_ca_come_from_the_environment() -> None:
+    """OSGYM_TOKEN and OSGYM_CA are read once; the token is in no repr."""
+    config = make_config("h", environ={"OSGYM_TOKEN": "s3cret", "OSGYM_CA": "/ca.pem"})
+    assert (config.token, config.verify) == ("s3cret", "/ca.pem")
+    assert "s3cret" not in repr(config)
+    with pytest.raises(ConfigError, match="TLS"):
+        AsyncClient("https://h", verify="/no/such/ca.pem")
+
+
+def test_actions_in_their_forms() -> None:
+    """One action or a list, text or objects; anything else is refused before it is sent."""
+    assert as_actions("a") == ("a",)
+    assert as_actions({"op": "wait"}) == ({"op": "wait"},)
+    assert as_actions(["a", {"b": 1}]) == ("a", {"b": 1})
+    for bad in (b"a", 5, None, ["a", 5]):
+        with pytest.raises(InvalidAction):
+            as_actions(bad)  # type: ignore[arg-type] # wrong on purpose
+
+
+def test_tasks_settle_and_observe_in_their_forms(tmp_path: Any) -> None:
+    """A path is read; short names become options; what is wrong says so."""
+    path = tmp_path / "t.json"
+    path.write_text('{"id": "x"}')
+    assert as_task(path) == as_task(str(path)) == {"id": "x"}
+    path.write_text("[]")
+    for bad in (path, tmp_path / "none.json"):
+        with pytest.raises(ConfigError):
+            as_task(bad)
+    assert as_settle("fast") == wire.SettleOptions(SettlePolicy.FAST)
+    assert as_settle({"policy": "fixed", "pause_ms": 5}) == wire.SettleOptions(
+        SettlePolicy.FIXED, pause_ms=5.0
+    )
+    assert as_observe("jpeg") == wire.ObserveOptions(wire.ImageFormat.JPEG)
+    for function, value in ((as_settle, "soon"), (as_observe, "gif"), (as_observe, {"size": 5})):
+        with pytest.raises(ConfigError):
+            function(value)  # type: ignore[operator] # each takes its own kind
+
+
+@given(st.integers(0, 10_000), st.integers())
+def test_backoff_is_bounded_and_jittered(attempt: int, seed: int) -> None:
+    """No delay is over the ceiling, none is under half of it."""
+    backoff = Backoff(0.1, 2.0, 3.0)
+    ceiling = min(3.0, 0.1 * 2.0 ** min(attempt, 30))
+    assert ceiling / 2 <= backoff.delay_s(attempt, random.Random(seed)) <= ceiling
+
+
+@given(st.floats(0, 10), st.floats(0, 10), st.integers())
+def test_no_attempt_starts_after_a_deadline(first: float, second: float, seed: int) -> None:
+    """A retry that would start too late is not made."""
+    delay = next_delay(3, Backoff(), random.Random(seed), 0.0, Deadline(first), Deadline(second))
+    assert delay is None or delay < min(first, second)
+
+
+def _view(
+    url: str, *, ready: int, leased: int, most: int = 10, placed: int = 0, draining: bool = False
+) -> HostView:
+    state = wire.HostState(
+        "id",
+        "1",
+        "local",
+        wire.HostImage("d", "small"),
+        (1, 1),
+        wire.HostCapacity(most, ready, leased),
+        wire.HostLoad(1, 0.0, 1.0, 1.0),
+        draining,
+    )
+    return HostView(HostLink(url, Config((url,))), state, 0.0)
+
+
+def test_the_least_loaded_host_is_chosen() -> None:
+    """Free replicas first, then the smaller share in use; our own placements count."""
+    rng = random.Random(0)
+    busy, idle = _view("http://a", ready=1, leased=9), _view("http://b", ready=5, leased=1)
+    assert choose([busy, idle], rng) is idle
+    idle.placed = 5  # all its ready ones are spoken for
+    assert choose([busy, idle], rng) is busy
+    drains = _view("http://c", ready=10, leased=0, draining=True)
+    assert choose([busy, drains], rng) is busy
+    assert choose([], rng) is None
+
+
+def test_equal_hosts_share_by_chance() -> None:
+    """No host is favoured for its place in the list."""
+    rng = random.Random(1)
+    views = [_view(f"http://h{i}", ready=5, leased=0) for i in range(4)]
+    chosen = {id(choose(views, rng)) for _ in range(100)}
+    assert len(chosen) == 4
+
+
+@given(
+    st.floats(0, 1000),
+    st.floats(0, 1000),
+    st.dictionaries(st.sampled_from(["host", "guest"]), st.floats(0, 1000)),
+    st.dictionaries(st.sampled_from(["input", "settle", "capture", "encode"]), st.floats(0, 1000)),
+)
+def test_timing_parts_are_never_negative(total: float, transfer: float, host: Any, guest: Any) -> None:
+    """Whatever clocks say, no part is negative."""
+    timing = Timing.split(total, transfer, host, guest)
+    assert min(timing.client_ms, timing.network_ms, timing.host_ms, timing.guest_ms) >= 0
+
+
+def test_timing_parts_sum_to_the_total() -> None:
+    """Nested measurements become parts that do not overlap."""
+    guest = {"input": 1.0, "settle": 50.0, "capture": 2.0, "encode": 5.0}
+    timing = Timing.split(70.0, 68.0, {"host": 65.0, "guest": 60.0}, guest)
+    assert (timing.client_ms, timing.network_ms, timing.host_ms, timing.guest_ms) == (2.0, 3.0, 5.0, 2.0)
+    assert timing.overhead_ms == 20.0
+
+
+def _observation(fmt: str, data: bytes) -> Observation:
+    frame = wire.FrameInfo("h", wire.ImageFormat(fmt), 4, 3, (8, 6))
+    return Observation(wire.Observation(frame), data)
+
+
+def test_the_image_of_an_observation() -> None:
+    """Decoded when asked for, and to be had as PNG, base64 and data URL."""
+    out = io.BytesIO()
+    Image.new("RGB", (4, 3), (200, 10, 20)).save(out, "WEBP", lossless=True)
+    obs = _observation("webp", out.getvalue())
+    assert obs.image is obs.image
+    assert (obs.size, obs.screen, obs.image.size) == ((4, 3), (8, 6), (4, 3))
+    assert obs.png.startswith(b"\x89PNG")
+    assert obs.data_url.startswith("data:image/webp;base64," + obs.base64[:8])
+    png = _observation("png", obs.png)
+    assert png.png is png.data
+    with pytest.raises(ValueError, match="format none"):
+        _observation("none", b"").image  # noqa: B018 - the access is the test
+
+
+def test_the_progress_line() -> None:
+    """On a terminal one line is rewritten; elsewhere only the last is printed."""
+    progress = Progress(2, 1, 0, 2, 0.5, 7, 60.0)
+    assert str(progress) == "2/2 done, 0 running · 7 steps · 2.0/min · reward 0.50 · 1 failed · 0 s left"
+    plain = io.StringIO()
+    line = ProgressLine(plain)
+    line(Progress(1, 0, 1, 2, None, 3, 30.0))
+    assert plain.getvalue() == ""
+    line(progress)
+    assert plain.getvalue() == f"{progress}\n"
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign] # a terminal in memory
+    ProgressLine(terminal)(progress)
+    assert terminal.getvalue() == f"\r{progress}\n"
+
+
+def test_wrong_arguments_are_config_errors() -> None:
+    """They are found before anything is leased."""
+    client = AsyncClient("h")
+    with pytest.raises(ConfigError):
+        client.episode(lease_ttl_s=0)
+    with pytest.raises(ConfigError):
+        client.run([], lambda obs, task, step: None, concurrency=0)
+
+
+def test_a_closed_sync_client_says_so() -> None:
+    """Calls after close fail at once, closing twice is fine."""
+    client = Client("h")
+    client.close()
+    client.close()
+    with pytest.raises(ConfigError, match="closed"):
+        client.host_states()
