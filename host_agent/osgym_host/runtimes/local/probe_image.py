@@ -1,7 +1,7 @@
 """A tiny image made of this machine's own programs: what doctor and the contract tests clone.
 
 Its files belong to the image's ids when root makes it, else to the caller, which replicas see as
-nobody: enough to run programs and to write to `/scratch`.
+nobody: enough to run programs and to make folders in `/`.
 """
 
 from __future__ import annotations
