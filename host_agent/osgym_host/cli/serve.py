@@ -123,7 +123,7 @@ async def _show_warming(agent: HostAgent) -> None:
     began = time.monotonic()
     shown = ""
     number = 0
-    while True:
+    while not agent.events.closed:
         pool = agent.view.pool()
         warm, ready = pool["warm_target"], pool["ready"] + pool["leased"]
         why = "" if pool["blocked"] in ("nothing", "concurrency") else f" ({pool['blocked']})"

@@ -31,6 +31,11 @@ class EventLog:
         self._news.set()
 
     @property
+    def closed(self) -> bool:
+        """Whether waiting for events gives nothing any more."""
+        return self._closed
+
+    @property
     def last_id(self) -> int:
         """Number of the newest event, 0 when there was none."""
         return self._last
