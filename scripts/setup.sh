@@ -13,7 +13,7 @@ venv=${VENV:-.venv}
 # subordinate ids for ordinary users.
 packages=(
   python3-venv python3-dev gcc libc6-dev make pkg-config
-  libxcb1-dev libxcb-damage0-dev libxcb-xtest0-dev libxcb-xfixes0-dev libxcb-shm0-dev
+  libxcb1-dev libxcb-damage0-dev libxcb-xtest0-dev libxcb-xfixes0-dev libxcb-shm0-dev libisal-dev
   mmdebstrap debian-archive-keyring uidmap ca-certificates
 )
 if [ "$purpose" = test ]; then

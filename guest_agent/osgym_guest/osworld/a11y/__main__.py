@@ -22,6 +22,7 @@ class Service:
 
     def __init__(self) -> None:
         self._bus: Bus | None = None
+        self._cells: Any = None
 
     async def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         """Header and payload of the answer to one request."""
@@ -40,9 +41,10 @@ class Service:
 
             return json.dumps(await focused_terminal(bus, deadline_s=deadline_s)).encode(), False
         from osgym_guest.osworld.a11y.render import render
-        from osgym_guest.osworld.a11y.tree import read_desktop
+        from osgym_guest.osworld.a11y.tree import Cells, read_desktop
 
-        root = await read_desktop(bus, deadline_s=deadline_s)
+        self._cells = self._cells or Cells()
+        root = await read_desktop(bus, deadline_s=deadline_s, cells=self._cells)
         return render(root).encode("utf-8", "replace"), root.any_partial()
 
 

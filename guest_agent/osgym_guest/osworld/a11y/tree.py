@@ -9,7 +9,8 @@ through the cells at the corners of their visible part. ``Collection.GetMatches`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -91,10 +92,33 @@ async def applications(bus: Bus) -> list[Ref]:
     return [Ref(*pair) for pair in found if pair[1] != NULL_PATH]
 
 
-async def read_desktop(bus: Bus, *, deadline_s: float) -> Node:
+class Cells:
+    """Table cells seen lately, by place: Calc makes an object of 6 KB for each call that asks for a cell
+    and never frees it, so the ones of the last trees are used again while they live."""
+
+    LIFE_S = 30.0
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: dict[tuple[Ref, int, int], tuple[float, Ref]] = {}
+
+    def get(self, table: Ref, row: int, column: int) -> Ref | None:
+        """The cell at a place, if it still lives."""
+        since, ref = self._known.get((table, row, column), (0.0, None))
+        return ref if self._clock() - since < self.LIFE_S else None
+
+    def put(self, table: Ref, row: int, column: int, ref: Ref) -> None:
+        """Remember a cell that was just given to us."""
+        if len(self._known) >= 2 * MAX_CELLS:
+            self._known.clear()
+        self._known[table, row, column] = (self._clock(), ref)
+
+
+async def read_desktop(bus: Bus, *, deadline_s: float, cells: Cells | None = None) -> Node:
     """The whole tree; an application that is not read within `deadline_s` is marked as partial."""
     root = Node("desktop-frame")
-    walkers = [Application(bus, ref) for ref in await applications(bus)]
+    cells = cells or Cells()
+    walkers = [Application(bus, ref, cells) for ref in await applications(bus)]
     root.children = [walker.root for walker in walkers]
     await asyncio.gather(*(walker.read(deadline_s) for walker in walkers))
     return root
@@ -106,10 +130,12 @@ class Application:
     Args:
         bus: the accessibility bus.
         ref: the application object.
+        cells: table cells known from earlier.
     """
 
-    def __init__(self, bus: Bus, ref: Ref):
+    def __init__(self, bus: Bus, ref: Ref, cells: Cells | None = None):
         self._bus = bus
+        self._cells = cells or Cells()
         self._ref = ref
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._nodes = 0
@@ -275,7 +301,7 @@ class Application:
         if "Table" in offered:
             cells = await self._visible_cells(ref, clip)
             if cells is not None:
-                await self._visit_all(node, cells, depth, clip)
+                await self._visit_shown(node, cells, depth, clip)
                 return
         node.partial = True
         accessible = ATSPI + "Accessible"
@@ -287,17 +313,24 @@ class Application:
         """Visit those of `refs` that show, keeping their order; windows are listed even when hidden."""
         refs = [ref for ref in refs if ref.path != NULL_PATH]
         masks = await asyncio.gather(*(self.states(ref) for ref in refs))
+        known = [(ref, states) for ref, states in zip(refs, masks, strict=True) if states is not None]
+        await self._visit_shown(node, known, depth, clip)
+
+    async def _visit_shown(self, node: Node, known: list[tuple[Ref, int]], depth: int, clip: Box) -> None:
         visits = []
-        for ref, states in zip(refs, masks, strict=True):
-            if states is None or not (states & names.SHOWING or depth == 1):
+        for ref, states in known:
+            if not (states & names.SHOWING or depth == 1):
                 continue
             child = Node()
             node.children.append(child)
             visits.append(self._visit(child, ref, states, depth + 1, clip))
         await asyncio.gather(*visits)
 
-    async def _visible_cells(self, ref: Ref, clip: Box) -> list[Ref] | None:
-        """Cells of a table between those at the corners of its visible part; None if it cannot tell."""
+    async def _visible_cells(self, ref: Ref, clip: Box) -> list[tuple[Ref, int]] | None:
+        """Cells of a table, with their states, between those at the corners of its visible part.
+
+        None if the table cannot tell.
+        """
         if clip.width < 8 or clip.height < 8:
             return []
         table = await self.properties(ref, "Table", ("NRows", "NColumns"))
@@ -312,8 +345,23 @@ class Application:
         if wide <= 0 or high <= 0:
             return None
         places = [(first[0] + row, first[1] + column) for row in range(high) for column in range(wide)]
-        asked = [self.call(ref, ATSPI + "Table", "GetAccessibleAt", "ii", *place) for place in places]
-        return [Ref(*pair) for pair in await asyncio.gather(*asked) if pair]
+        found = await asyncio.gather(*(self._cell(ref, row, column) for row, column in places))
+        return [cell for cell in found if cell is not None]
+
+    async def _cell(self, table: Ref, row: int, column: int) -> tuple[Ref, int] | None:
+        """The cell at a place of a table, and its states."""
+        known = self._cells.get(table, row, column)
+        if known is not None:
+            states = await self.states(known)
+            if states is not None:
+                return known, states
+        pair = await self.call(table, ATSPI + "Table", "GetAccessibleAt", "ii", row, column)
+        if not pair:
+            return None
+        ref = Ref(*pair)
+        self._cells.put(table, row, column, ref)
+        states = await self.states(ref)
+        return (ref, states) if states is not None else None
 
     async def _cell_at(self, ref: Ref, x: int, y: int) -> tuple[int, int] | None:
         """Row and column of the cell at a point of the screen."""

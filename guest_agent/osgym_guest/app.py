@@ -1,0 +1,161 @@
+"""Composition root of the guest agent: settings, sockets, signals, life and death."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from osgym_guest import osworld
+from osgym_guest._native import Display, DisplayError, DisplayGone
+from osgym_guest.api import Api
+from osgym_guest.engine import Engine, open_screen
+from osgym_guest.http import MAX_HEADER_BYTES, Router, Server
+from osgym_guest.policy import Policies, load_policies
+from osgym_guest.protocol import DEFAULT_PORT, EXIT_DISPLAY_GONE, LISTEN_FD
+from osgym_guest.screen import Screen
+
+CONNECT_EVERY_S = 0.01
+BACKLOG = 128
+EXIT_BAD_SETTINGS = 2
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the environment says.
+
+    Attributes:
+        listen: host:port of the TCP socket, when none is inherited (OSGYM_LISTEN).
+        inherited: a listening socket is on descriptor 3 (LISTEN_FDS=1).
+        token: bearer token that callers need (OSGYM_TOKEN).
+        generation: of the replica (OSGYM_GENERATION).
+        fbdir: directory of Xvfb's framebuffer file (OSGYM_FBDIR).
+        expect: kinds of windows a drawn desktop has (OSGYM_EXPECT, ``dock,desktop``).
+        display_wait_s: how long the X server may take to come up (OSGYM_DISPLAY_WAIT_S).
+        state_file: where the sequence number survives a restart (OSGYM_STATE_DIR or XDG_RUNTIME_DIR).
+        settle: policies laid over the built-in ones (OSGYM_SETTLE).
+        settle_trace: file to add the signals of each settle to (OSGYM_SETTLE_TRACE).
+    """
+
+    listen: tuple[str, int]
+    inherited: bool
+    token: str
+    generation: str
+    fbdir: str | None
+    expect: frozenset[str]
+    display_wait_s: float
+    state_file: Path | None
+    settle: Path | None
+    settle_trace: str | None
+
+    @staticmethod
+    def from_environment(env: Mapping[str, str]) -> Settings:
+        """Read the settings.
+
+        Raises:
+            ValueError: one of them makes no sense.
+        """
+        host, _, port = env.get("OSGYM_LISTEN", f"127.0.0.1:{DEFAULT_PORT}").rpartition(":")
+        expect = frozenset(word for word in env.get("OSGYM_EXPECT", "").split(",") if word)
+        if not expect <= {"dock", "desktop"}:
+            raise ValueError(f"OSGYM_EXPECT knows dock and desktop, not {sorted(expect)}")
+        state = env.get("OSGYM_STATE_DIR") or env.get("XDG_RUNTIME_DIR")
+        settle = env.get("OSGYM_SETTLE")
+        return Settings(
+            listen=(host, int(port)),
+            inherited=env.get("LISTEN_FDS") == "1",
+            token=env.get("OSGYM_TOKEN", ""),
+            generation=env.get("OSGYM_GENERATION", ""),
+            fbdir=env.get("OSGYM_FBDIR") or None,
+            expect=expect,
+            display_wait_s=float(env.get("OSGYM_DISPLAY_WAIT_S", "30")),
+            state_file=Path(state) / "osgym-guest.seq" if state else None,
+            settle=Path(settle) if settle else None,
+            settle_trace=env.get("OSGYM_SETTLE_TRACE") or None,
+        )
+
+
+async def _listen(server: Server, settings: Settings) -> asyncio.AbstractServer:
+    if not settings.inherited:
+        host, port = settings.listen
+        return await asyncio.start_server(server.serve, host, port, limit=MAX_HEADER_BYTES, backlog=BACKLOG)
+    sock = socket.socket(fileno=LISTEN_FD)
+    sock.setblocking(False)
+    if sock.family == socket.AF_UNIX:
+        return await asyncio.start_unix_server(server.serve, sock=sock, limit=MAX_HEADER_BYTES)
+    return await asyncio.start_server(server.serve, sock=sock, limit=MAX_HEADER_BYTES)
+
+
+async def _connect(settings: Settings, policies: Policies) -> Screen:
+    """Open the display as soon as its X server is up.
+
+    Raises:
+        DisplayGone: it was not within the time.
+        DisplayError: it lacks what is needed.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + settings.display_wait_s
+
+    def make(display: Display) -> Screen:
+        return Screen(display, policies, settings.settle_trace)
+
+    while True:
+        try:
+            return open_screen(None, settings.fbdir, make)
+        except DisplayGone:
+            if loop.time() >= deadline:
+                raise
+            await asyncio.sleep(CONNECT_EVERY_S)
+
+
+async def main() -> int:
+    """Serve until SIGTERM (0) or until the X server is gone (3)."""
+    try:
+        settings = Settings.from_environment(os.environ)
+        policies = load_policies(settings.settle)
+    except ValueError as exc:
+        print(f"osgym_guest: {exc}", file=sys.stderr)
+        return EXIT_BAD_SETTINGS
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+
+    def end(code: int) -> None:
+        if not ended.done():
+            ended.set_result(code)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end, 0)
+    engine = Engine(
+        on_gone=lambda: end(EXIT_DISPLAY_GONE),
+        expect=settings.expect,
+        state_file=settings.state_file,
+        generation=settings.generation,
+    )
+    router = Router()
+    api = Api(engine, settings.generation)
+    api.register(router)
+    osworld.register(router, api)
+    server = Server(router, token=settings.token)
+    listener = await _listen(server, settings)
+
+    async def bring_up() -> None:
+        try:
+            engine.attach(await _connect(settings, policies))
+            await engine.become_ready()
+        except (DisplayGone, DisplayError) as exc:
+            print(f"osgym_guest: {exc}", file=sys.stderr)
+            end(EXIT_DISPLAY_GONE)
+
+    starting = asyncio.ensure_future(bring_up())
+    try:
+        return await ended
+    finally:
+        starting.cancel()
+        listener.close()
+        await server.close()
+        engine.close()
