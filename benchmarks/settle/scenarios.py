@@ -173,7 +173,8 @@ def chromium(rng: Random) -> list[Action]:
         key("ctrl+t", Kind.TAB), key("ctrl+l"), write(page), key("Return", Kind.LINK),
         key("ctrl+Tab", Kind.TAB), key("ctrl+Tab", Kind.TAB), key("ctrl+w", Kind.TAB),
         click("context menu", empty, Kind.MENU, button="right"), key("Escape", Kind.MENU),
-        key("ctrl+minus", label="zoom out"), key("ctrl+0", label="zoom back"), key("F5", Kind.LINK), nothing(),
+        key("ctrl+minus", label="zoom out"), key("ctrl+0", label="zoom back"),
+        key("F5", Kind.LINK), nothing(),
     ]  # fmt: skip
 
 

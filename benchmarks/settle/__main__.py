@@ -1,0 +1,106 @@
+"""Measure when the screen is final: `python -m benchmarks.settle run`, then `report`.
+
+It needs a host agent with the full image (`osgym serve`); nothing else should run on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import platform
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from benchmarks.settle.live import HOGS_PER_CORE, Verdict, load, run_application
+from benchmarks.settle.report import markdown, plot
+from benchmarks.settle.scenarios import APPLICATIONS, application
+
+from osgym_sdk import Client, OSGymError, SettlePolicy
+
+DEFAULT_HOST = "http://127.0.0.1:20000"
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.settle", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="drive the scenarios and save the verdicts")
+    run.add_argument("--host", default=os.environ.get("OSGYM_HOSTS", DEFAULT_HOST))
+    run.add_argument("--apps", default=",".join(app.name for app in APPLICATIONS))
+    run.add_argument("--policies", default="exact,fast,fixed")
+    run.add_argument("--seeds", default="1", help="each seed is one more round over all applications")
+    run.add_argument("--load", action="store_true", help=f"with {HOGS_PER_CORE} busy processes on each core")
+    run.add_argument("--out", type=Path, default=Path("out/settle.json"))
+    report = commands.add_parser("report", help="tables and plot of saved runs")
+    report.add_argument("files", type=Path, nargs="+")
+    report.add_argument("--plot", type=Path)
+    return parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run all applications under all policies; one that fails is named and left out."""
+    verdicts: list[Verdict] = []
+    failures: list[dict[str, Any]] = []
+    with Client(options.host) as client, load(HOGS_PER_CORE) if options.load else nullcontext():
+        for seed in (int(text) for text in options.seeds.split(",")):
+            for name in options.apps.split(","):
+                for policy in (SettlePolicy(text) for text in options.policies.split(",")):
+                    started = time.monotonic()
+                    try:
+                        found = run_application(client, application(name), policy, seed)
+                    except (OSGymError, TimeoutError) as error:
+                        print(f"{name} {policy.value}: {error!r}", file=sys.stderr, flush=True)
+                        failures.append({"app": name, "policy": policy.value, "error": repr(error)})
+                        continue
+                    verdicts.extend(found)
+                    premature = sum(v.premature for v in found)
+                    took = time.monotonic() - started
+                    print(
+                        f"{name} {policy.value}: {premature}/{len(found)} premature, {took:.0f} s", flush=True
+                    )
+                    save(options, verdicts, failures)
+    return 1 if failures else 0
+
+
+def save(options: argparse.Namespace, verdicts: list[Verdict], failures: list[dict[str, Any]]) -> None:
+    """Write the raw series; after each application, so that an interrupted run is not lost."""
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    document = {
+        "title": "three times overloaded" if options.load else "alone",
+        "machine": {"cpus": os.cpu_count(), "kernel": platform.release()},
+        "seeds": options.seeds,
+        "failures": failures,
+        "verdicts": [dataclasses.asdict(verdict) for verdict in verdicts],
+    }
+    options.out.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def read(path: Path) -> tuple[str, list[Verdict]]:
+    """A saved run: its title and its verdicts."""
+    document = json.loads(path.read_text())
+    verdicts = []
+    for entry in document["verdicts"]:
+        entry["box"] = tuple(entry["box"]) if entry["box"] else None
+        verdicts.append(Verdict(**entry))
+    return document["title"], verdicts
+
+
+def main(arguments: list[str]) -> int:
+    """Entry point."""
+    options = parse(arguments)
+    if options.command == "run":
+        return run(options)
+    runs = [read(path) for path in options.files]
+    print("\n".join(markdown(title, verdicts) for title, verdicts in runs))
+    if options.plot:
+        plot(options.plot, runs)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

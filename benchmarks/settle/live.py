@@ -1,0 +1,204 @@
+"""Drive the scenarios through the SDK and judge every delivered frame by the screen 3 s later."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from benchmarks.settle.documents import FOLDER, SCRIPT
+from benchmarks.settle.scenarios import Action, Application
+from benchmarks.settle.truth import Box, difference
+
+from osgym_sdk import Client, Episode, Observation, SettleOptions, SettlePolicy
+
+TRUTH_AFTER_S = 3.0
+FIXED_PAUSES_MS = (0.0, 100.0, 500.0, 1000.0, 2000.0)
+PANEL_HEIGHT_PX = 40
+STEADY_FOR_S = 1.5
+STEADY_TIMEOUT_S = 45.0
+LOOK_EVERY_S = 0.1
+SETUP_TIMEOUT_S = 60
+HOGS_PER_CORE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One action under one policy.
+
+    `wait_ms` is what the policy waited after the input. `marked` is whether the next answer said that
+    this frame was not final; None for fixed pauses, whose frames are looked at without a step of their
+    own.
+    """
+
+    policy: str
+    app: str
+    index: int
+    label: str
+    kind: str
+    wait_ms: float
+    reason: str
+    premature: bool
+    differing_pixels: int
+    box: tuple[int, int, int, int] | None
+    marked: bool | None
+    changed_after_ms: float | None
+
+
+@contextmanager
+def load(per_core: int) -> Iterator[None]:
+    """Keep every core busy with `per_core` processes that never rest, beside the replicas."""
+    hogs = [
+        subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"])
+        for _ in range(per_core * (os.cpu_count() or 1))
+    ]
+    try:
+        yield
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+
+
+def task_for(app: Application) -> dict[str, Any]:
+    """The task that opens one application on its documents, maximized."""
+    wait_for_window = (
+        f'for i in $(seq 300); do wmctrl -l | grep -qF "{app.window}" && break; sleep 0.1; done; '
+        f'wmctrl -a "{app.window}"; wmctrl -r "{app.window}" -b add,maximized_vert,maximized_horz'
+    )
+    return {
+        "id": f"settle-{app.name}",
+        "snapshot": app.name,
+        "instruction": f"Settle benchmark: {app.name}",
+        "source": "benchmark",
+        "config": [
+            {"type": "execute", "parameters": {"command": ["python3", "-c", SCRIPT, FOLDER]}},
+            {"type": "launch", "parameters": {"command": app.command, "shell": True}},
+            {"type": "execute", "parameters": {"command": ["sh", "-c", wait_for_window]}},
+        ],
+        "related_apps": [app.name],
+        "evaluator": {"func": "infeasible"},
+    }
+
+
+def wait_steady(episode: Episode) -> None:
+    """Wait until the screen has been the same for a while; then the scenario may begin.
+
+    Raises:
+        TimeoutError: it never was.
+    """
+    deadline = time.monotonic() + STEADY_TIMEOUT_S
+    shown, since = "", time.monotonic()
+    while time.monotonic() < deadline:
+        seen = episode.observe("none").hash
+        if seen != shown:
+            shown, since = seen, time.monotonic()
+        elif time.monotonic() - since >= STEADY_FOR_S:
+            return
+        time.sleep(LOOK_EVERY_S)
+    raise TimeoutError(f"the screen was never the same for {STEADY_FOR_S} s")
+
+
+@dataclass(slots=True)
+class _Shown:
+    """A frame that a policy delivered, to be judged when the truth is known."""
+
+    policy: str
+    wait_ms: float
+    reason: str
+    frame: Observation
+
+
+def _sleep_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.monotonic()))
+
+
+def _by_policy(episode: Episode, action: Action, policy: SettlePolicy) -> list[_Shown]:
+    """Act under a policy that decides for itself."""
+    shown = episode.step(action.send, settle=SettleOptions(policy))
+    settle = shown.settle
+    if settle is None:
+        raise RuntimeError("a step without a settle report")
+    return [_Shown(policy.value, settle.wait_ms, settle.reason.value, shown)]
+
+
+def _by_pauses(episode: Episode, action: Action) -> list[_Shown]:
+    """Act once and take the frame after each fixed pause."""
+    frame: Observation = episode.step(action.send, settle=SettleOptions(SettlePolicy.FIXED, pause_ms=0))
+    acted = time.monotonic()
+    shown = [_Shown("0 ms", 0.0, "fixed", frame)]
+    for pause_ms in FIXED_PAUSES_MS[1:]:
+        _sleep_until(acted + pause_ms / 1000)
+        shown.append(_Shown(f"{pause_ms:g} ms", pause_ms, "fixed", episode.observe()))
+    return shown
+
+
+def _judge(
+    shown: Sequence[_Shown], truth: Observation, app: Application, index: int, action: Action
+) -> list[Verdict]:
+    width, height = truth.screen
+    masks = [Box(0, height - PANEL_HEIGHT_PX, width, height)]
+    verdicts = []
+    for one in shown:
+        found = None
+        if one.frame.hash != truth.hash:
+            found = difference(one.frame.image, truth.image, masks)
+        box = found and (found.box.left, found.box.top, found.box.right, found.box.bottom)
+        verdicts.append(
+            Verdict(
+                policy=one.policy,
+                app=app.name,
+                index=index,
+                label=action.label,
+                kind=action.kind.value,
+                wait_ms=round(one.wait_ms, 3),
+                reason=one.reason,
+                premature=found is not None,
+                differing_pixels=found.pixels if found else 0,
+                box=box or None,
+                marked=None,
+                changed_after_ms=None,
+            )
+        )
+    return verdicts
+
+
+def _with_mark(verdict: Verdict, after: Observation) -> Verdict:
+    """The verdict with what the watch said of that frame in the next answer."""
+    previous = after.previous
+    values = {name: getattr(verdict, name) for name in Verdict.__slots__}
+    values["marked"] = previous is not None and not previous.final
+    values["changed_after_ms"] = previous.changed_after_ms if previous else None
+    return Verdict(**values)
+
+
+def run_application(client: Client, app: Application, policy: SettlePolicy, seed: int) -> list[Verdict]:
+    """One application from start to end under one policy, on a fresh replica.
+
+    Returns:
+        One verdict for each action, or for `fixed` one for each action and pause.
+    """
+    with client.episode(task_for(app), max_steps=10_000) as episode:
+        wait_steady(episode)
+        verdicts: list[Verdict] = []
+        unmarked: Verdict | None = None
+        for index, action in enumerate(app.actions(Random(seed))):
+            started = time.monotonic()
+            fixed = policy is SettlePolicy.FIXED
+            shown = _by_pauses(episode, action) if fixed else _by_policy(episode, action, policy)
+            if unmarked:
+                verdicts.append(_with_mark(unmarked, shown[0].frame))
+            _sleep_until(started + TRUTH_AFTER_S)
+            judged = _judge(shown, episode.observe(), app, index, action)
+            if fixed:
+                verdicts.extend(judged)
+            else:
+                unmarked = judged[0]
+        if unmarked:
+            verdicts.append(_with_mark(unmarked, episode.step({"op": "screenshot"})))
+        return verdicts

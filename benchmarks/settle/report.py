@@ -1,0 +1,128 @@
+"""Tables and the plot of a saved run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from benchmarks.settle.live import FIXED_PAUSES_MS, Verdict
+from benchmarks.settle.stats import Summary, summarize
+from PIL import Image, ImageDraw, ImageFont
+
+PLOT_SIZE = (1200, 800)
+PLOT_MARGIN = 100
+COLOURS = {"exact": "#1f6feb", "fast": "#d9480f"}
+GREY = "#57606a"
+LONGEST_MS = 2000.0
+
+
+def policies_of(verdicts: Iterable[Verdict]) -> list[str]:
+    """The policies of a run: our own first, then the fixed pauses by length."""
+    found = {verdict.policy for verdict in verdicts}
+    order = ["exact", "fast", *(f"{pause:g} ms" for pause in FIXED_PAUSES_MS)]
+    return [name for name in order if name in found]
+
+
+def summaries(verdicts: Sequence[Verdict]) -> list[Summary]:
+    """One summary for each policy."""
+    return [_summary(name, [v for v in verdicts if v.policy == name]) for name in policies_of(verdicts)]
+
+
+def _summary(name: str, verdicts: Sequence[Verdict]) -> Summary:
+    return summarize(name, [v.wait_ms for v in verdicts], [v.premature for v in verdicts])
+
+
+def row(summary: Summary) -> str:
+    """One line of a Markdown table."""
+    low, high = summary.interval
+    return (
+        f"| {summary.name} | {summary.mean_ms:.0f} | {summary.median_ms:.0f} | {summary.p95_ms:.0f} "
+        f"| {summary.premature}/{summary.actions} | {100 * summary.share:.1f} % "
+        f"({100 * low:.1f} to {100 * high:.1f}) |"
+    )
+
+
+HEADER = "| {} | mean ms | median | p95 | premature | share (95 %) |\n|---|---|---|---|---|---|"
+
+
+def markdown(title: str, verdicts: Sequence[Verdict]) -> str:
+    """All tables of one run: policies, applications, what is left, and whether it was marked."""
+    lines = [f"## {title}", "", HEADER.format("policy"), *(row(s) for s in summaries(verdicts)), ""]
+    for policy in ("exact", "fast"):
+        mine = [v for v in verdicts if v.policy == policy]
+        if not mine:
+            continue
+        lines += [f"### {policy} by application", "", HEADER.format("application")]
+        apps = list(dict.fromkeys(v.app for v in mine))
+        lines += [row(_summary(app, [v for v in mine if v.app == app])) for app in apps]
+        lines += ["", *_what_is_left(policy, mine), ""]
+    return "\n".join(lines)
+
+
+def _what_is_left(policy: str, verdicts: Sequence[Verdict]) -> list[str]:
+    premature = [v for v in verdicts if v.premature]
+    unmarked = [v for v in premature if not v.marked]
+    marked_though_same = sum(1 for v in verdicts if v.marked and not v.premature)
+    lines = [
+        f"Premature frames of `{policy}`: {len(premature)}, of which the watch marked "
+        f"{len(premature) - len(unmarked)} and left {len(unmarked)} unmarked. Marked although the screen "
+        f"after 3 s was the same again: {marked_though_same}.",
+        "",
+    ]
+    for v in premature:
+        when = "?" if v.changed_after_ms is None else f"{v.changed_after_ms:.0f} ms"
+        mark = "" if v.marked else ", UNMARKED"
+        lines.append(
+            f"- {v.app} {v.index} {v.label} ({v.kind}): waited {v.wait_ms:.0f} ms, changed {when} after the "
+            f"answer, {v.differing_pixels} px in {v.box}{mark}"
+        )
+    return lines
+
+
+def plot(path: Path, runs: Sequence[tuple[str, Sequence[Verdict]]]) -> None:
+    """Share premature against the mean wait, with Wilson intervals; one colour for each policy."""
+    image = Image.new("RGB", PLOT_SIZE, "white")
+    draw = ImageDraw.Draw(image)
+    font = ImageFont.load_default(size=18)
+    shown = [(title, summary) for title, verdicts in runs for summary in summaries(verdicts)]
+    top = max((s.interval[1] for _, s in shown), default=1.0)
+    _axes(draw, font, top)
+    for title, summary in shown:
+        x, y = _place(summary.mean_ms, summary.share, top)
+        low, high = summary.interval
+        colour = COLOURS.get(summary.name, GREY)
+        draw.line([(x, _place(0, low, top)[1]), (x, _place(0, high, top)[1])], fill=colour, width=2)
+        draw.ellipse(
+            [x - 6, y - 6, x + 6, y + 6], fill=colour if title == runs[0][0] else "white", outline=colour
+        )
+        draw.text((x + 10, y - 24), f"{summary.name}, {title}", fill=colour, font=font)
+    image.save(path)
+
+
+def _place(wait_ms: float, share: float, top: float) -> tuple[float, float]:
+    """Where a point lies: square root of the wait to the right, the share upwards."""
+    width, height = PLOT_SIZE
+    right = (min(wait_ms, LONGEST_MS) / LONGEST_MS) ** 0.5
+    return (
+        PLOT_MARGIN + right * (width - 2 * PLOT_MARGIN - 80),
+        height - PLOT_MARGIN - share / top * (height - 2 * PLOT_MARGIN),
+    )
+
+
+def _axes(draw: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, top: float) -> None:
+    left, bottom = _place(0, 0, top)
+    right, _ = _place(LONGEST_MS, 0, top)
+    draw.line([(left, bottom), (right, bottom)], fill="black", width=2)
+    draw.line([(left, bottom), (left, PLOT_MARGIN)], fill="black", width=2)
+    for wait_ms in (0, 50, 100, 200, 500, 1000, 2000):
+        x, y = _place(wait_ms, 0, top)
+        draw.line([(x, y), (x, y + 6)], fill="black")
+        draw.text((x - 12, y + 10), str(wait_ms), fill="black", font=font)
+    step = 0.05 if top <= 0.4 else 0.1
+    for index in range(int(top / step) + 1):
+        x, y = _place(0, index * step, top)
+        draw.line([(x - 6, y), (x, y)], fill="black")
+        draw.text((x - 60, y - 10), f"{100 * index * step:.0f} %", fill="black", font=font)
+    draw.text(
+        (left, PLOT_MARGIN - 60), "premature frames (95 % interval) against mean wait in ms", "black", font
+    )
