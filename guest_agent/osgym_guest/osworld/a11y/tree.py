@@ -96,7 +96,7 @@ class Cells:
     """Table cells seen lately, by place: Calc makes an object of 6 KB for each call that asks for a cell
     and never frees it, so the ones of the last trees are used again while they live."""
 
-    LIFE_S = 30.0
+    LIFE_S = 15.0
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -208,6 +208,8 @@ class Application:
             self.call(ref, ATSPI + "Accessible", "GetRole"),
             self.call(ref, ATSPI + "Accessible", "GetInterfaces"),
         )
+        if role is None and not accessible:
+            return  # it went away meanwhile: without a tag it is left out
         offered = {str(name).removeprefix(ATSPI) for name in interfaces or ()}
         attributes = {"name": str(accessible.get("Name", ""))}
         attributes.update((f"st:{name}", "true") for name in names.state_names(states))
