@@ -22,6 +22,7 @@ MAX_HEADERS = 64
 MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_CONNECTIONS = 16
 RECV_BYTES = 64 * 1024
+_FIRST_BYTES = 1024 * 1024
 _UNIX_PATH_MAX = 107
 
 
@@ -146,16 +147,19 @@ class _Connection:
         have = len(body)
         if have == length:
             return body
-        # The kernel gives zero pages only as they are written, so a lie about the length costs nothing.
-        whole = bytearray(length)
+        # Memory grows with what has come, so that a lie about the length costs nothing.
+        whole = bytearray(min(length, _FIRST_BYTES))
         whole[:have] = body
-        with memoryview(whole) as view:
-            while have < length:
-                count = await self._loop.sock_recv_into(self.sock, view[have:])
-                if not count:
-                    raise ConnectionResetError("the guest closed the connection inside a body")
-                have += count
-        return whole
+        while True:
+            with memoryview(whole) as view:
+                while have < len(whole):
+                    count = await self._loop.sock_recv_into(self.sock, view[have:])
+                    if not count:
+                        raise ConnectionResetError("the guest closed the connection inside a body")
+                    have += count
+            if have == length:
+                return whole
+            whole.extend(bytes(min(length, 2 * have) - have))
 
     async def _read_to_end(self, max_body: int) -> bytearray:
         body, self._buffer = self._buffer, bytearray()
