@@ -218,7 +218,11 @@ class HostLink:
             Pool.LONG: max(1, limits.long // max(1, limits.long_shards)),
             Pool.HEARTBEAT: limits.heartbeat,
         }[pool]
-        headers = {"accept-encoding": "identity", "user-agent": "osgym-sdk"}
+        headers = {
+            "accept-encoding": "identity",
+            "content-type": "application/json",
+            "user-agent": "osgym-sdk",
+        }
         if config.token:
             headers["authorization"] = f"Bearer {config.token}"
         if self._context is None and self.url.startswith("https:"):
