@@ -112,12 +112,11 @@ class HostAgent:
             image_flavor=image.flavor,
             screen=settings.screen,
         )
-        self.view = HostView(identity, self.pool, self.episodes)
+        self.view = HostView(identity, self.pool, self.episodes, self.events)
         self.backend = Backend(
             episodes=self.episodes,
             requests=Requests(self.episodes),
             host=self.view,
-            events=self.events,
             recorder=self._recorder,
             metrics=metrics,
             registry=self.registry,

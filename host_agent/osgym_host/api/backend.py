@@ -12,7 +12,6 @@ from osgym_host.episodes.metrics import EpisodeMetrics
 from osgym_host.episodes.recorder import Recorder
 from osgym_host.episodes.requests import Requests
 from osgym_host.episodes.service import EpisodeService
-from osgym_host.replicas.events import EventLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,6 @@ class Backend:
     episodes: EpisodeService
     requests: Requests
     host: HostView
-    events: EventLog
     recorder: Recorder
     metrics: EpisodeMetrics
     registry: CollectorRegistry

@@ -125,18 +125,20 @@ class RecordResponse(Response):
 
     media_type = RECORDS_TYPE
 
-    def __init__(self, meta: Mapping[str, Any], blob: bytes | bytearray = b"") -> None:
+    def __init__(
+        self, meta: Mapping[str, Any], blob: bytes | bytearray = b"", status_code: int = 200
+    ) -> None:
         """Encodes the meta."""
         self._head = record_head(meta, len(blob))
         self._blob = blob
-        self.status_code = 200
+        self.status_code = status_code
         self.background = None
         length = str(len(self._head) + len(blob)).encode()
         self.raw_headers = [_RECORDS, (b"content-length", length)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends it."""
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         if self._blob:
             await send({"type": "http.response.body", "body": self._head, "more_body": True})
             await send({"type": "http.response.body", "body": self._blob})

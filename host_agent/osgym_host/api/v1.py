@@ -15,9 +15,9 @@ from osgym_host.api import models
 from osgym_host.api.backend import Backend
 from osgym_host.api.errors import error_body
 from osgym_host.api.raw import Part, RawRoute, RecordResponse, RecordStreamResponse, unless_gone
+from osgym_host.episodes.episode import Frame
 from osgym_host.episodes.errors import EpisodeError
 from osgym_host.episodes.service import Wish
-from osgym_host.guest import GuestFrame
 from osgym_sdk import wire
 
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -153,7 +153,7 @@ async def _indexed(backend: Backend, index: int, item: models.BatchItem) -> Part
     return meta, image
 
 
-def _frame(backend: Backend, episode_id: str, frame: GuestFrame, began: float) -> Response:
+def _frame(backend: Backend, episode_id: str, frame: Frame, began: float) -> Response:
     observation = frame.observation.to_dict()
     episode = backend.episodes.find(episode_id)
     observation["seq"] = episode.last_seq
@@ -249,6 +249,6 @@ def _host_routes(backend: Backend) -> APIRouter:
         after: Annotated[int, Query(ge=0)] = 0, wait_s: Annotated[float, Query(ge=0, le=300)] = 0
     ) -> dict[str, Any]:
         """Returns events newer than `after`; waits up to `wait_s` for the first."""
-        return {"events": await backend.events.after(after, wait_s), "last_id": backend.events.last_id}
+        return await host.events(after, wait_s)
 
     return router

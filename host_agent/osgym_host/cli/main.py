@@ -8,6 +8,7 @@ import importlib.util
 import click
 
 COMMANDS = {
+    "clean": "Stop the host agent and remove what it left.",
     "demo": "Run every task by its oracle on real desktops and show a table.",
     "doctor": "Say what this machine can run, and how to get what is missing.",
     "image": "Bake, list, inspect and remove golden images.",

@@ -15,6 +15,7 @@ import click
 from osgym_host.app import HostAgent, find_image
 from osgym_host.errors import OsgymHostError
 from osgym_host.images.errors import ImageError
+from osgym_host.pidfile import AlreadyRunning, held, pid_path
 from osgym_host.runtimes.base import DataDirBusy, ReplicaDestroyFailed, RuntimeFault
 from osgym_host.server import HostServer, bind, urls
 from osgym_host.settings import Settings, SettingsError, load
@@ -88,9 +89,9 @@ async def _serve(settings: Settings) -> int:
     try:
         agent = HostAgent(settings, image)
         server = HostServer(agent.app(), settings, agent.begin_stop)
-        with server.listen_to_signals():
+        with held(pid_path(settings.data_dir, settings.instance)), server.listen_to_signals():
             return await _run(agent, server, settings, sockets)
-    except DataDirBusy as error:
+    except (AlreadyRunning, DataDirBusy) as error:
         return _say(str(error), EXIT_BUSY)
     except ReplicaDestroyFailed as error:
         return _say(f"something is left: {error}", EXIT_LEFTOVERS)

@@ -17,6 +17,8 @@ from osgym_host.tasks.interface import Task, TaskContext
 from osgym_sdk.wire import EpisodeState, ErrorInfo, EvaluationAnswer
 
 Options = Mapping[str, Any]
+Frame = GuestFrame
+"""An observation with its image."""
 
 STEP_SLACK_S = 15.0
 """How much longer than its actions and its settling a step may take before the guest counts as hung."""

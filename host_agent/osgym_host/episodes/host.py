@@ -13,6 +13,7 @@ from osgym_host.core.states import ReplicaState
 from osgym_host.episodes.errors import EpisodeError
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.guest import GuestError, GuestFrame
+from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.pool import Pool
 from osgym_sdk.wire import HostCapacity, HostImage, HostLoad, HostState
 
@@ -34,8 +35,9 @@ class Identity:
 class HostView:
     """Reads the state of the host. Changes nothing."""
 
-    def __init__(self, identity: Identity, pool: Pool, episodes: EpisodeService) -> None:
+    def __init__(self, identity: Identity, pool: Pool, episodes: EpisodeService, events: EventLog) -> None:
         """Keeps what it reads from."""
+        self._events = events
         self.identity = identity
         self.draining = False
         self._pool = pool
@@ -106,6 +108,11 @@ class HostView:
                 }
             )
         return rows
+
+    async def events(self, after: int, wait_s: float) -> dict[str, Any]:
+        """Returns the events newer than `after`; waits up to `wait_s` for the first."""
+        found = await self._events.after(after, wait_s)
+        return {"events": found, "last_id": self._events.last_id}
 
     def retired(self) -> dict[str, int]:
         """Returns how many replicas retired, by reason."""

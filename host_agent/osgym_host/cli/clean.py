@@ -1,0 +1,69 @@
+"""`osgym clean`: stops the host agent of a data directory and removes leftovers of a killed one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import click
+
+from osgym_host.pidfile import holder, pid_path
+from osgym_host.runtimes.base import RuntimeFault, StartReport
+from osgym_host.runtimes.local.runtime import LocalRuntime
+from osgym_host.settings import Settings, SettingsError, load
+
+POLL_S = 0.05
+
+
+@click.command()
+@click.option("--data-dir", type=click.Path(path_type=Path), help="As given to `osgym serve`.")
+@click.option("--instance", help="As given to `osgym serve`.")
+@click.option("--timeout", "timeout_s", default=60.0, show_default=True, help="Seconds until it is killed.")
+def clean(data_dir: Path | None, instance: str | None, timeout_s: float) -> None:
+    """Stop the host agent of this data directory and remove its desktops, nothing else."""
+    try:
+        settings = load(None, _only_places(), {"data_dir": data_dir, "instance": instance})
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from error
+    pid = holder(pid_path(settings.data_dir, settings.instance))
+    if pid is not None:
+        click.echo(f"stopping the host agent (process {pid})")
+        _stop(settings, pid, timeout_s)
+    try:
+        report = asyncio.run(_reap(settings))
+    except (RuntimeFault, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    if report.reaped_replicas or report.reaped_processes:
+        click.echo(
+            f"removed {report.reaped_replicas} desktops, {report.reaped_processes} processes that were left"
+        )
+
+
+def _only_places() -> dict[str, str]:
+    return {name: os.environ[name] for name in ("OSGYM_DATA_DIR", "OSGYM_INSTANCE") if name in os.environ}
+
+
+def _stop(settings: Settings, pid: int, timeout_s: float) -> None:
+    path = pid_path(settings.data_dir, settings.instance)
+    os.kill(pid, signal.SIGTERM)
+    killed = False
+    until = time.monotonic() + timeout_s
+    while holder(path) == pid:
+        if time.monotonic() > until:
+            if killed:
+                raise click.ClickException(f"process {pid} cannot be killed")
+            os.kill(pid, signal.SIGKILL)
+            killed, until = True, time.monotonic() + 10
+        time.sleep(POLL_S)
+
+
+async def _reap(settings: Settings) -> StartReport:
+    if not (settings.data_dir / "run" / settings.instance).is_dir():
+        return StartReport()
+    runtime = LocalRuntime(settings.data_dir, settings.instance)
+    report = await runtime.start()
+    await runtime.stop()
+    return report

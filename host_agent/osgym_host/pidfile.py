@@ -1,0 +1,64 @@
+"""Which process is the host agent of an instance: a file that it keeps locked while it lives."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from osgym_host.errors import OsgymHostError
+
+
+class AlreadyRunning(OsgymHostError):
+    """Another process is the host agent of this instance."""
+
+
+def pid_path(data_dir: Path, instance: str) -> Path:
+    """Returns where the number stands."""
+    return data_dir / "state" / instance / "pid"
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Holds the file for this process.
+
+    Raises:
+        AlreadyRunning: Another process holds it.
+        OSError: It cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise AlreadyRunning(
+                f"a host agent (process {holder(path) or '?'}) already runs on {path.parent}; "
+                "`osgym clean` stops it"
+            ) from error
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(0)
+
+
+def holder(path: Path) -> int | None:
+    """Returns the process that holds the file now, None when none does.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    try:
+        with path.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                text = file.read().strip()
+                return int(text) if text.isdigit() else None
+    except FileNotFoundError:
+        return None
+    return None

@@ -1,0 +1,142 @@
+"""The pool plan, admission and backing off."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from osgym_host.core.admission import Admission, Budget, Limit, Load, admit, replica_ram_estimate
+from osgym_host.core.backoff import Backoff, BackoffPolicy, Circuit
+from osgym_host.core.plan import Blocked, PoolSpec, PoolView, plan
+
+ROOM = Admission(1000, Limit.NONE, 100.0)
+POLICY = BackoffPolicy(base_s=1, max_s=60, open_after=3)
+
+counts = st.integers(0, 50)
+views = st.builds(
+    PoolView,
+    starting=counts,
+    ready=counts,
+    leased=counts,
+    retiring=counts,
+    waiting=counts,
+    stopping=st.booleans(),
+)
+specs = st.builds(PoolSpec, warm=counts, max_starting=st.integers(1, 20))
+admissions = st.builds(
+    Admission, st.integers(0, 100), st.sampled_from([Limit.RAM, Limit.CPU, Limit.DISK]), st.just(100.0)
+)
+backoffs = st.builds(Backoff, st.integers(0, 10), st.floats(-100, 100))
+
+
+def test_it_fills_up_to_the_warm_target_a_few_at_a_time() -> None:
+    """Warm 5, two at a time: two now."""
+    todo = plan(PoolSpec(warm=5, max_starting=2), PoolView(), ROOM, Backoff(), 0)
+    assert (todo.start, todo.blocked) == (2, Blocked.CONCURRENCY)
+
+
+def test_those_who_wait_come_on_top_of_the_warm_target() -> None:
+    """Demand does not eat the stock for the next ones."""
+    todo = plan(PoolSpec(2, 10), PoolView(ready=2, waiting=3), ROOM, Backoff(), 0)
+    assert todo.start == 3
+
+
+def test_surplus_is_given_up_only_when_nobody_waits() -> None:
+    """A smaller target takes the extra ones away."""
+    spec = PoolSpec(1, 2)
+    assert plan(spec, PoolView(ready=3), ROOM, Backoff(), 0).give_up == 2
+    assert plan(spec, PoolView(ready=3, waiting=1), ROOM, Backoff(), 0).give_up == 0
+
+
+def test_it_says_what_blocks_it() -> None:
+    """Operators see RAM, not a guess."""
+    tight = Admission(1, Limit.RAM, 100.0)
+    todo = plan(PoolSpec(5, 5), PoolView(), tight, Backoff(), 0)
+    assert (todo.start, todo.blocked) == (1, Blocked.RAM)
+
+
+def test_it_pauses_after_failures_and_then_probes_with_one() -> None:
+    """Open circuit: nothing, and when to wake up; half open: a single try."""
+    backoff = Backoff()
+    for _ in range(3):
+        backoff = backoff.failed(POLICY, 10.0)
+    spec = PoolSpec(5, 5, POLICY)
+    paused = plan(spec, PoolView(), ROOM, backoff, 10.0)
+    assert (paused.start, paused.blocked, paused.wake_at) == (0, Blocked.BACKOFF, backoff.not_before)
+    probing = plan(spec, PoolView(), ROOM, backoff, backoff.not_before)
+    assert (probing.start, probing.blocked) == (1, Blocked.PROBING)
+    assert plan(spec, PoolView(starting=1), ROOM, backoff, backoff.not_before).start == 0
+    assert plan(spec, PoolView(), ROOM, backoff.succeeded(), 10.0).start == 5
+
+
+@given(specs, views, admissions, backoffs, st.floats(-100, 100))
+def test_no_plan_breaks_a_bound(
+    spec: PoolSpec, view: PoolView, admission: Admission, backoff: Backoff, now: float
+) -> None:
+    """Never more than there is room for, than may start at once, or than is wanted."""
+    todo = plan(spec, view, admission, backoff, now)
+    assert 0 <= todo.start <= admission.room
+    assert todo.start == 0 or todo.start + view.starting <= spec.max_starting
+    assert todo.start <= max(0, spec.warm + view.waiting - view.ready - view.starting)
+    assert 0 <= todo.give_up <= max(0, view.ready - spec.warm)
+    assert not (todo.start and todo.give_up)
+    if view.stopping or now < backoff.not_before:
+        assert todo.start == 0
+
+
+@given(specs, views, st.floats(-100, 100))
+def test_demand_is_never_forgotten(spec: PoolSpec, view: PoolView, now: float) -> None:
+    """With room and no failures: either enough are on the way, or it starts one, or says why not."""
+    assume(not view.stopping)
+    todo = plan(spec, view, ROOM, Backoff(), now)
+    enough = view.ready + view.starting >= spec.warm + view.waiting
+    assert enough or todo.start > 0 or todo.blocked is Blocked.CONCURRENCY
+
+
+@given(st.integers(1, 20))
+def test_the_pause_grows_and_is_bounded(failures: int) -> None:
+    """Doubling up to the maximum."""
+    backoff = Backoff()
+    for _ in range(failures):
+        backoff = backoff.failed(POLICY, 0.0)
+    assert backoff.not_before == min(60, 2 ** (failures - 1))
+    assert backoff.circuit(POLICY, backoff.not_before - 0.5) is Circuit.OPEN
+
+
+def test_before_a_measurement_the_cap_counts_afterwards_what_was_measured() -> None:
+    """Few samples: the cap. Enough: mean and spread, never above the cap."""
+    assert replica_ram_estimate([100, 100], 2048) == 2048
+    assert replica_ram_estimate([100, 100, 100], 2048) == 100
+    assert 100 < replica_ram_estimate([80, 100, 120], 2048) < 140
+    assert replica_ram_estimate([4000] * 5, 2048) == 2048
+
+
+def test_admission_charges_what_is_starting_and_what_may_still_grow() -> None:
+    """10 GiB, 1 GiB reserved, replicas of 400 MiB: those at 100 have 300 to grow."""
+    budget = Budget(max_replicas=1000, ram_reserve_mib=1024, ram_cap_mib=2048, cpu_per_replica=0)
+    load = Load(10240, 2, 1e6, peaks_mib=[400.0] * 4, now_mib=[400.0, 100.0, 100.0, 100.0], existing=4)
+    assert admit(budget, load) == Admission((10240 - 1024 - 900) // 400, Limit.RAM, 400.0)
+    more = Load(10240, 2, 1e6, peaks_mib=[400.0] * 4, now_mib=[400.0] * 4, pending=5, existing=9)
+    assert admit(budget, more).room == (10240 - 1024) // 400 - 5
+
+
+@pytest.mark.parametrize(
+    ("load", "limit"),
+    [
+        (Load(1e6, 64, 1e6, existing=98), Limit.MAX_REPLICAS),
+        (Load(3000, 2, 1e6), Limit.RAM),
+        (Load(1e6, 1, 1e6), Limit.CPU),
+        (Load(1e6, 2, 2100), Limit.DISK),
+    ],
+)
+def test_the_tightest_bound_is_named(load: Load, limit: Limit) -> None:
+    """What an operator has to add more of."""
+    budget = Budget(max_replicas=100, ram_reserve_mib=1024, ram_cap_mib=1000, cpu_per_replica=0.05)
+    assert admit(budget, load).limit is limit
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6), st.integers(0, 100), st.integers(0, 100))
+def test_room_is_never_negative(ram: float, disk: float, pending: int, existing: int) -> None:
+    """Over-commitment means none, not a minus."""
+    assert admit(Budget(10), Load(ram, 2, disk, pending=pending, existing=existing)).room >= 0
