@@ -5,10 +5,10 @@ from __future__ import annotations
 import ssl
 import uuid
 import weakref
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from osgym_sdk._background import Background
 from osgym_sdk._batch import Batch, BatchOptions, Policy
@@ -16,7 +16,9 @@ from osgym_sdk._config import Cert, Config, Limits, Timeouts, make_config
 from osgym_sdk._episode import AsyncEpisode, EpisodeOptions
 from osgym_sdk._exceptions import ConfigError, OSGymError
 from osgym_sdk._fleet import Fleet
-from osgym_sdk._options import Observe, Settle, Task, as_observe, as_settle, as_task
+from osgym_sdk._many import step_many
+from osgym_sdk._observation import AsyncObservation
+from osgym_sdk._options import Actions, Observe, Settle, Task, as_observe, as_settle, as_task
 from osgym_sdk._placing import Placer
 from osgym_sdk._progress import OnProgress, ProgressLine
 from osgym_sdk.wire import CreateRequest, HostState
@@ -25,6 +27,47 @@ if TYPE_CHECKING:
     import httpx
 
 _DRAIN_S = 10.0
+
+
+class ClientSettings(TypedDict, total=False):
+    """Arguments of :class:`AsyncClient` and :class:`Client`."""
+
+    token: str | None
+    verify: bool | str | Path | ssl.SSLContext
+    cert: Cert | None
+    timeouts: Timeouts | None
+    limits: Limits | None
+    transport: Callable[[], httpx.AsyncBaseTransport] | None
+    trust_env: bool
+
+
+class EpisodeSettings(TypedDict, total=False):
+    """Arguments of ``episode``."""
+
+    wait_s: float
+    lease_ttl_s: float
+    max_steps: int | None
+    settle: Settle | None
+    observe: Observe | None
+    keep_frames: bool
+    reuse_frames: bool
+
+
+class RunSettings(TypedDict, total=False):
+    """Arguments of ``run``."""
+
+    concurrency: int
+    max_steps: int
+    evaluate: bool
+    retries: int
+    episode_timeout_s: float | None
+    on_progress: OnProgress | None
+    progress: bool
+    wait_s: float
+    lease_ttl_s: float
+    settle: Settle | None
+    observe: Observe | None
+    keep_frames: bool
 
 
 class AsyncClient:
@@ -147,6 +190,21 @@ class AsyncClient:
         )
         options = EpisodeOptions(request, _task_id(loaded), keep_frames, reuse_frames)
         return AsyncEpisode(self._config, self._fleet, self._placer, self._background, options)
+
+    def step_many(
+        self,
+        steps: Iterable[tuple[AsyncEpisode, Actions]],
+        *,
+        settle: Settle | None = None,
+        observe: Observe | None = None,
+        timeout_s: float | None = None,
+    ) -> AsyncIterator[tuple[AsyncEpisode, AsyncObservation | OSGymError]]:
+        """Steps many episodes, one request per host, and gives each answer as soon as it is there.
+
+        Each episode is answered once, with its observation or with its error; an error of one does not
+        touch the others. Leave the loop early and the rest is cleared up by each episode's next step.
+        """
+        return step_many(steps, settle, observe, timeout_s or self._config.timeouts.step_s)
 
     def run(
         self,

@@ -20,7 +20,7 @@ from osgym_sdk._exceptions import (
     Timeout,
 )
 from osgym_sdk._fleet import Fleet
-from osgym_sdk._host import Pool
+from osgym_sdk._host import HostLink, Pool
 from osgym_sdk._observation import AsyncObservation, Timing
 from osgym_sdk._options import Actions, Observe, Settle, as_actions, as_observe, as_settle
 from osgym_sdk._placing import Placer
@@ -36,6 +36,7 @@ from osgym_sdk.wire import (
     Message,
     ObserveOptions,
     ObserveRequest,
+    Record,
     StepAnswer,
     StepRequest,
     WireFormatError,
@@ -61,6 +62,15 @@ class _Last:
     options: ObserveOptions
     hash: str
     data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A step that is about to be sent: it has its number, and ``started_s`` on the client's clock."""
+
+    request: StepRequest
+    options: ObserveOptions
+    started_s: float
 
 
 class AsyncEpisode:
@@ -193,15 +203,8 @@ class AsyncEpisode:
             EpisodeEnded: it was closed, done, or out of steps.
             Timeout: no answer in time; it is unknown whether the actions were done.
         """
-        listed = as_actions(actions)
         async with self._lock:
-            self._open()
-            await self._clear_pending()
-            options = self._image_options(observe)
-            request = StepRequest(
-                self.lease, self._seq + 1, listed, as_settle(settle), self._unless_hash(options)
-            )
-            return await self._send_step(request, options, timeout_s)
+            return await self.send(await self.prepare(actions, settle, observe), timeout_s)
 
     async def observe(self, observe: Observe | None = None) -> AsyncObservation:
         """The screen as it is now; does nothing and counts as no step.
@@ -267,32 +270,65 @@ class AsyncEpisode:
         if session.lost is None:
             await self._background.finish(session.delete(), f"close episode {session.episode_id}")
 
-    async def _send_step(
-        self, request: StepRequest, options: ObserveOptions, timeout_s: float | None
-    ) -> AsyncObservation:
-        clock = self._config.clock
-        started = clock()
+    # The parts of a step, for steps of many episodes in one request; callers hold ``exclusive()``. ----
+
+    def exclusive(self) -> asyncio.Lock:
+        """Held while a step is under way."""
+        return self._lock
+
+    @property
+    def link(self) -> HostLink:
+        """The connections to the episode's host."""
+        return self._where().placed.view.link
+
+    async def prepare(self, actions: Actions, settle: Settle | None, observe: Observe | None) -> Prepared:
+        """The next step, ready to be sent; clears up a step before it whose answer never came."""
+        listed = as_actions(actions)
+        self._open()
+        await self._clear_pending()
+        options = self._image_options(observe)
+        request = StepRequest(
+            self.lease, self._seq + 1, listed, as_settle(settle), self._unless_hash(options)
+        )
         self._pending = request
+        return Prepared(request, options, self._config.clock())
+
+    async def send(self, prepared: Prepared, timeout_s: float | None) -> AsyncObservation:
+        """Sends a prepared step. After Timeout, ProtocolError and cancellation it stays pending."""
+        self._pending = prepared.request
         try:
             answer = await self._where().call(
                 "POST",
                 "/step",
-                request,
+                prepared.request,
                 timeout_s=timeout_s or self._config.timeouts.step_s,
                 want_record=True,
             )
-        except (Timeout, ProtocolError):
+        except OSGymError as exc:
+            self.refused(prepared, exc)
             raise
-        except OSGymError:
+        assert answer.record is not None
+        return self.accept(prepared, answer.record, answer.transfer_s)
+
+    def refused(self, prepared: Prepared, error: OSGymError) -> None:
+        """Takes note of an error: unless it leaves open what happened, the step was not done."""
+        if not isinstance(error, (Timeout, ProtocolError)):
             self._pending = None
-            raise
-        step, blob = self._where().parse(answer.record)
-        total_ms = (clock() - started) * 1000
+        if isinstance(error, EpisodeLost):
+            self._where().mark_lost(error)
+
+    def accept(self, prepared: Prepared, record: Record, transfer_s: float | None) -> AsyncObservation:
+        """Takes the answer of a step into the episode. ``transfer_s`` None: only the whole is known."""
+        step, blob = self._where().parse(record)
+        total_ms = (self._config.clock() - prepared.started_s) * 1000
         self._pending = None
-        self._seq = request.seq
-        obs = self._observe(step, blob, options, total_ms, answer.transfer_s)
-        self.trajectory.add(request.actions, obs, self._options.keep_frames)
+        self._seq = prepared.request.seq
+        transfer_ms = total_ms if transfer_s is None else transfer_s * 1000
+        obs = self._observe(step, blob, prepared.options, total_ms, transfer_ms / 1000)
+        self.trajectory.add(prepared.request.actions, obs, self._options.keep_frames)
         return obs
+
+    # ------------------------------------------------------------------------------------------------
 
     async def _clear_pending(self) -> None:
         """Finds out what became of a step whose answer never came, and takes its answer if it was done."""
@@ -310,7 +346,7 @@ class AsyncEpisode:
             self._pending = None
             return
         options = dataclasses.replace(pending.observe or ObserveOptions(), unless_hash=None)
-        await self._send_step(pending, options, None)
+        await self.send(Prepared(pending, options, self._config.clock()), None)
 
     async def _look(
         self, verb: str, body: Message, options: ObserveOptions, timeout_s: float

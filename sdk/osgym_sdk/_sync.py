@@ -11,12 +11,12 @@ import concurrent.futures
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from osgym_sdk._batch import Policy, PolicyObject
-from osgym_sdk._client import AsyncClient
+from osgym_sdk._client import AsyncClient, ClientSettings, EpisodeSettings, RunSettings
 from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import ConfigError, EpisodeLost, OSGymError
 from osgym_sdk._observation import AsyncObservation, Observation
@@ -195,7 +195,7 @@ class Client:
     Use it with ``with``, or call :meth:`close`; what is left at exit of the process is closed then.
     """
 
-    def __init__(self, hosts: Any = None, **settings: Any) -> None:
+    def __init__(self, hosts: str | Sequence[str] | None = None, **settings: Unpack[ClientSettings]) -> None:
         self._inner = AsyncClient(hosts, **settings)
         self._portal = Portal()
         _OPEN.add(self)
@@ -224,27 +224,49 @@ class Client:
         """See :meth:`AsyncClient.host_states`."""
         return self._portal.call(self._inner.host_states())
 
-    def episode(self, task: Task | None = None, **options: Any) -> Episode:
+    def episode(self, task: Task | None = None, **options: Unpack[EpisodeSettings]) -> Episode:
         """An episode; arguments as for :meth:`AsyncClient.episode`."""
         return Episode(self._inner.episode(task, **options), self._portal)
 
-    def run(self, tasks: Iterable[Any], policy: Policy, **options: Any) -> Iterator[Result]:
+    def step_many(
+        self,
+        steps: Iterable[tuple[Episode, Actions]],
+        *,
+        settle: Settle | None = None,
+        observe: Observe | None = None,
+        timeout_s: float | None = None,
+    ) -> Iterator[tuple[Episode, SyncObservation | OSGymError]]:
+        """See :meth:`AsyncClient.step_many`."""
+        listed = list(steps)
+        outer = {id(episode._inner): episode for episode, _ in listed}
+        inner = [(episode._inner, actions) for episode, actions in listed]
+        answers = self._inner.step_many(inner, settle=settle, observe=observe, timeout_s=timeout_s)
+        for episode, outcome in self._drain(answers):
+            if isinstance(outcome, AsyncObservation):
+                yield outer[id(episode)], SyncObservation.wrap(outcome, self._portal)
+            else:
+                yield outer[id(episode)], outcome
+
+    def run(self, tasks: Iterable[Any], policy: Policy, **options: Unpack[RunSettings]) -> Iterator[Result]:
         """Results as they finish; arguments as for :meth:`AsyncClient.run`.
 
         The policy is called in threads of its own, several at a time, and sees observations whose
         ``final()`` waits. Leaving the loop stops the rest.
         """
         batch = self._inner.run(tasks, _SyncPolicy(policy, self._portal), **options)
-        results = aiter(batch)
+        yield from self._drain(aiter(batch))
+
+    def _drain(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """What comes out of an asynchronous iterator, waited for here."""
         try:
             while True:
                 try:
-                    yield self._portal.call(_next(results))
+                    yield self._portal.call(_next(items))
                 except StopAsyncIteration:
                     return
         finally:
             if self._portal.open:
-                self._portal.call(_close(results))
+                self._portal.call(_close(items))
 
 
 class _SyncPolicy:
@@ -265,12 +287,12 @@ class _SyncPolicy:
         return act(SyncObservation.wrap(obs, self._portal), task, step)
 
 
-async def _next(results: AsyncIterator[Result]) -> Result:
-    return await anext(results)
+async def _next(items: AsyncIterator[T]) -> T:
+    return await anext(items)
 
 
-async def _close(results: AsyncIterator[Result]) -> None:
-    aclose = getattr(results, "aclose", None)
+async def _close(items: AsyncIterator[Any]) -> None:
+    aclose = getattr(items, "aclose", None)
     if aclose is not None:
         await aclose()
 

@@ -6,14 +6,20 @@ and ``to_dict``; frames travel in records (``u32 meta_len, u32 blob_len, meta JS
 
 from __future__ import annotations
 
-import json
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from osgym_sdk._codec import OMIT, Message, WireFormatError
+from osgym_sdk._framing import (
+    MAX_BLOB_BYTES,
+    MAX_META_BYTES,
+    Record,
+    RecordDecoder,
+    decode_record,
+    encode_record,
+)
 
 __all__ = [
     "LEASE_HEADER",
@@ -63,10 +69,6 @@ __all__ = [
 
 RECORDS_TYPE = "application/x-osgym-records"
 LEASE_HEADER = "OSGym-Lease"
-MAX_META_BYTES = 4 * 1024 * 1024
-"""A step record's meta is about 1 KB; the bound is for long action lists."""
-MAX_BLOB_BYTES = 64 * 1024 * 1024
-"""An uncompressed 4K frame is 33 MB."""
 
 
 class ErrorCode(StrEnum):
@@ -418,106 +420,3 @@ class EpisodeState(Message):
     done: Done | None = None
     termination_reason: str | None = None
     error: ErrorInfo | None = None
-
-
-_HEADER = struct.Struct(">II")
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One frame on the wire: a JSON object and the bytes of an image (empty: none)."""
-
-    meta: dict[str, Any]
-    blob: bytes = b""
-
-
-def encode_record(meta: Mapping[str, Any], blob: bytes | memoryview = b"") -> bytes:
-    """The bytes of one record.
-
-    Raises:
-        WireFormatError: meta or blob is over the bound that decoders enforce.
-    """
-    encoded = json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    _check_bounds(len(encoded), len(blob))
-    return b"".join((_HEADER.pack(len(encoded), len(blob)), encoded, blob))
-
-
-def decode_record(data: bytes | memoryview) -> Record:
-    """The one record that ``data`` is.
-
-    Raises:
-        WireFormatError: truncated, over the bounds, not JSON, or followed by something else.
-    """
-    view = memoryview(data)
-    if len(view) < _HEADER.size:
-        raise WireFormatError(f"truncated record: {len(view)} bytes")
-    meta_len, blob_len = _HEADER.unpack_from(view)
-    _check_bounds(meta_len, blob_len)
-    end = _HEADER.size + meta_len + blob_len
-    if len(view) != end:
-        raise WireFormatError(f"record of {end} bytes, got {len(view)}")
-    return _record(view[_HEADER.size :], meta_len)
-
-
-class RecordDecoder:
-    """Cuts a stream of bytes into records; memory is bounded by the bounds of one record.
-
-    After an error the decoder is unusable: nothing says where the next record starts.
-    """
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._failed = False
-
-    def feed(self, data: bytes | memoryview) -> Iterator[Record]:
-        """Takes more bytes and yields the records that are now complete. Exhaust it before the next call.
-
-        Raises:
-            WireFormatError: a length over the bounds, or meta that is not a JSON object.
-        """
-        if self._failed:
-            raise WireFormatError("the stream is broken")
-        self._buffer += data
-        while len(self._buffer) >= _HEADER.size:
-            meta_len, blob_len = _HEADER.unpack_from(self._buffer)
-            end = _HEADER.size + meta_len + blob_len
-            try:
-                _check_bounds(meta_len, blob_len)
-                if len(self._buffer) < end:
-                    return
-                record = _record(bytes(memoryview(self._buffer)[_HEADER.size : end]), meta_len)
-            except WireFormatError:
-                self._failed = True
-                self._buffer.clear()
-                raise
-            del self._buffer[:end]
-            yield record
-
-    def close(self) -> None:
-        """Says that the stream has ended.
-
-        Raises:
-            WireFormatError: it ended in the middle of a record.
-        """
-        if self._buffer:
-            self._failed = True
-            raise WireFormatError(f"the stream ended inside a record, {len(self._buffer)} bytes in")
-
-
-def _check_bounds(meta_len: int, blob_len: int) -> None:
-    if meta_len > MAX_META_BYTES or blob_len > MAX_BLOB_BYTES:
-        raise WireFormatError(f"record too large: {meta_len} bytes of meta, {blob_len} of blob")
-
-
-def _record(body: bytes | memoryview, meta_len: int) -> Record:
-    try:
-        meta = json.loads(bytes(body[:meta_len]), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as exc:
-        raise WireFormatError(f"meta is not JSON: {exc}") from exc
-    if not isinstance(meta, dict):
-        raise WireFormatError("meta is not a JSON object")
-    return Record(meta, bytes(body[meta_len:]))
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")

@@ -136,6 +136,24 @@ async def test_an_invalid_action_does_nothing_and_the_episode_goes_on(running: R
         assert obs.step == 1
 
 
+@pytest.mark.parametrize("cut", [-1, 1])
+async def test_steps_of_many_episodes_in_one_request(running: Running, cut: int) -> None:
+    """One request steps them all; an error is one episode's own; a cut stream loses and repeats nothing."""
+    running.host.cut_batch_after = cut
+    async with AsyncClient(running.url, timeouts=QUICK) as client:
+        episodes = [client.episode() for _ in range(3)]
+        await asyncio.gather(*(episode.start() for episode in episodes))
+        actions = ["one", "nonsense", ["three", "four"]]
+        got = dict([x async for x in client.step_many(list(zip(episodes, actions, strict=True)))])
+        assert isinstance(got[episodes[1]], InvalidAction)
+        assert [got[e].step for e in (episodes[0], episodes[2])] == [1, 1]  # type: ignore[union-attr]  # no errors
+        await asyncio.gather(*(episode.step("next") for episode in episodes))
+        acted = [running.host.episodes[episode.episode_id].acted for episode in episodes]
+        assert acted == [["one", "next"], ["next"], ["three", "four", "next"]]
+        assert ("POST", "/v1/steps") in running.host.calls
+        await asyncio.gather(*(episode.close() for episode in episodes))
+
+
 async def test_the_end_of_an_episode(running: Running) -> None:
     """done says why, later steps are refused, scoring is still possible."""
     async with AsyncClient(running.url) as client, client.episode(max_steps=2) as episode:

@@ -9,7 +9,7 @@ import itertools
 import socket
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ import uvicorn
 from PIL import Image
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -25,6 +25,8 @@ from osgym_sdk.wire import (
     LEASE_HEADER,
     RECORDS_TYPE,
     ActionResult,
+    BatchStepItem,
+    BatchStepRequest,
     CreateAnswer,
     CreateRequest,
     Done,
@@ -48,6 +50,7 @@ from osgym_sdk.wire import (
     SettleReason,
     StepAnswer,
     StepRequest,
+    decode_record,
     encode_record,
 )
 
@@ -104,6 +107,7 @@ class V1Host:
         self.busy = 0
         self.most_busy = 0
         self.draining = False
+        self.cut_batch_after = -1
         self.connections: set[tuple[str, int]] = set()
         self._ids = itertools.count(1)
         routes = [
@@ -116,6 +120,7 @@ class V1Host:
             Route("/v1/episodes/{id}/final", self.final, methods=["POST"]),
             Route("/v1/episodes/{id}/evaluate", self.evaluate, methods=["POST"]),
             Route("/v1/requests/{id}", self.undo, methods=["DELETE"]),
+            Route("/v1/steps", self.steps, methods=["POST"]),
             Route("/v1/leases/renew", self.renew, methods=["POST"]),
         ]
         self._app = Starlette(routes=routes, exception_handlers={Refused: _refused})
@@ -196,12 +201,12 @@ class V1Host:
         return _record(answer.to_dict(), frame(0))
 
     async def state(self, request: Request) -> Response:
-        episode = self._find(request, request.headers.get(LEASE_HEADER, ""))
+        episode = self._find(request.path_params["id"], request.headers.get(LEASE_HEADER, ""))
         state = EpisodeState(episode.episode_id, f"r{episode.replica}", 1, "active", episode.seq, episode.seq)
         return JSONResponse(state.to_dict())
 
     async def delete(self, request: Request) -> Response:
-        episode = self._find(request, request.headers.get(LEASE_HEADER, ""))
+        episode = self._find(request.path_params["id"], request.headers.get(LEASE_HEADER, ""))
         self._end(episode, "closed")
         return Response(status_code=204)
 
@@ -218,10 +223,33 @@ class V1Host:
             self.free.append(episode.replica)
 
     async def step(self, request: Request) -> Response:
-        wanted = StepRequest.from_dict(await request.json())
-        episode = self._find(request, wanted.lease)
+        body = await request.json()
+        data = await self._do_step(request.path_params["id"], StepRequest.from_dict(body))
+        return Response(data, media_type=RECORDS_TYPE)
+
+    async def steps(self, request: Request) -> Response:
+        wanted = BatchStepRequest.from_dict(await request.json())
+
+        async def one(index: int, item: BatchStepItem) -> bytes:
+            step = StepRequest(item.lease, item.seq, item.actions, item.settle, item.observe)
+            try:
+                record = decode_record(await self._do_step(item.episode_id, step))
+            except Refused as exc:
+                return encode_record({"index": index, "error": exc.info.to_dict()})
+            return encode_record({**record.meta, "index": index}, record.blob)
+
+        async def answers() -> AsyncIterator[bytes]:
+            for count, item in enumerate(wanted.steps):
+                if count == self.cut_batch_after:
+                    raise ConnectionAbortedError
+                yield await one(count, item)
+
+        return StreamingResponse(answers(), media_type=RECORDS_TYPE)
+
+    async def _do_step(self, episode_id: str, wanted: StepRequest) -> bytes:
+        episode = self._find(episode_id, wanted.lease)
         if wanted.seq in episode.answers:
-            return Response(episode.answers[wanted.seq], media_type=RECORDS_TYPE)
+            return episode.answers[wanted.seq]
         if wanted.seq != episode.seq + 1:
             raise Refused(409, ErrorCode.BAD_SEQUENCE, f"expected {episode.seq + 1}")
         if "nonsense" in wanted.actions:
@@ -252,24 +280,24 @@ class V1Host:
         )
         data = encode_record(answer.to_dict(), b"" if unchanged else frame(episode.seq))
         episode.answers[wanted.seq] = data
-        return Response(data, media_type=RECORDS_TYPE)
+        return data
 
     async def observe(self, request: Request) -> Response:
         body = await request.json()
-        episode = self._find(request, body["lease"])
+        episode = self._find(request.path_params["id"], body["lease"])
         answer = StepAnswer(self._meta(episode, changed=True))
         return _record(answer.to_dict(), frame(episode.seq + 100))
 
     async def final(self, request: Request) -> Response:
         body = await request.json()
-        episode = self._find(request, body["lease"])
+        episode = self._find(request.path_params["id"], body["lease"])
         meta = self._meta(episode, changed=True).to_dict()
         meta["final"] = True
         return _record({"observation": meta}, frame(episode.seq + 200))
 
     async def evaluate(self, request: Request) -> Response:
         body = await request.json()
-        episode = self._find(request, body["lease"])
+        episode = self._find(request.path_params["id"], body["lease"])
         episode.evaluations += 1
         if (episode.request.task or {}).get("id") == "broken-check":
             error = ErrorInfo(ErrorCode.EVALUATOR_ERROR, "the check raised KeyError")
@@ -299,8 +327,8 @@ class V1Host:
                 renewed.append(lease)
         return JSONResponse(RenewAnswer(tuple(renewed), tuple(lost)).to_dict())
 
-    def _find(self, request: Request, lease: str) -> Episode:
-        episode = self.episodes.get(request.path_params["id"])
+    def _find(self, episode_id: str, lease: str) -> Episode:
+        episode = self.episodes.get(episode_id)
         if episode is None:
             raise Refused(404, ErrorCode.UNKNOWN_EPISODE, "no such episode")
         if episode.lease != lease:
