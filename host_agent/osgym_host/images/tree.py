@@ -125,10 +125,11 @@ def _link_tree(source: bytes, target: bytes) -> None:
                 _link_tree(entry.path, here)
             else:
                 os.link(entry.path, here, follow_symlinks=False)
-    _copy_directory_attributes(source, target)
+    _set_directory_attributes(target, os.lstat(source))
 
 
 def _apply(layer: bytes, target: bytes) -> None:
+    attributes = os.lstat(layer)  # before moving files out changes its time
     with os.scandir(layer) as found:
         entries = list(found)
     for entry in entries:
@@ -150,7 +151,7 @@ def _apply(layer: bytes, target: bytes) -> None:
         if not whiteout:
             _strip_xattrs(entry.path)
             os.rename(entry.path, here)
-    _copy_directory_attributes(layer, target)
+    _set_directory_attributes(target, attributes)
 
 
 def _discard(path: bytes) -> None:
@@ -175,8 +176,7 @@ def _strip_xattrs(path: bytes) -> None:
             os.removexattr(path, name, follow_symlinks=False)
 
 
-def _copy_directory_attributes(source: bytes, target: bytes) -> None:
-    info = os.lstat(source)
+def _set_directory_attributes(target: bytes, info: os.stat_result) -> None:
     os.chown(target, info.st_uid, info.st_gid)
     os.chmod(target, stat.S_IMODE(info.st_mode))
     os.utime(target, ns=(info.st_atime_ns, info.st_mtime_ns))
