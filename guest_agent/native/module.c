@@ -188,6 +188,19 @@ static PyObject *Display_keymap(PyObject *self, PyObject *unused) {
     return rows ? Py_BuildValue("(iN)", first, rows) : NULL;
 }
 
+/* Codes of the keys that are modifiers. */
+static PyObject *Display_modifier_codes(PyObject *self, PyObject *unused) {
+    (void)unused;
+    DISPLAY_OR_RETURN(self);
+    xcb_get_modifier_mapping_reply_t *reply =
+        xcb_get_modifier_mapping_reply(d->c, xcb_get_modifier_mapping(d->c), NULL);
+    if (!reply) return fail(OG_GONE);
+    PyObject *codes = PyBytes_FromStringAndSize((const char *)xcb_get_modifier_mapping_keycodes(reply),
+                                                xcb_get_modifier_mapping_keycodes_length(reply));
+    free(reply);
+    return codes;
+}
+
 static PyObject *Display_keymap_stale(PyObject *self, PyObject *unused) {
     (void)unused;
     DISPLAY_OR_RETURN(self);
@@ -407,6 +420,7 @@ static PyMethodDef Display_methods[] = {
     {"motion", Display_motion, METH_VARARGS, NULL},
     {"pointer", Display_pointer, METH_NOARGS, NULL},
     {"keymap", Display_keymap, METH_NOARGS, NULL},
+    {"modifier_codes", Display_modifier_codes, METH_NOARGS, NULL},
     {"keymap_stale", Display_keymap_stale, METH_NOARGS, NULL},
     {"remap", Display_remap, METH_VARARGS, NULL},
     {"begin", Display_begin, METH_NOARGS, NULL},

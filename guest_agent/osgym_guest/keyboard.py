@@ -1,16 +1,19 @@
 """The keyboard: which key types which symbol, and keys of our own for what the layout lacks.
 
-Key codes that the layout leaves free are our pool. A symbol that no key types is put on one of them,
-two symbols to a code (plain and with Shift), and stays there until the code is needed for another:
-text in one script then remaps once. Applications look at the keyboard map when they come to the key
-press, not when it happened, so a code is given to another symbol only after the application has
-worked off what was typed; the caller's `drained` waits for that.
+The pool is the longest run of neighbouring key codes that the layout leaves free or gives to
+multimedia keys only. A symbol that no key types is put on one of them, two symbols to a code (plain
+and with Shift), and stays there until the code is needed for another, so text in one script remaps
+once. A run, because each request makes every client and the window manager read the keyboard map
+anew: one request changes all codes in between.
+
+Applications look at the keyboard map when they come to a key press, not when it happened. So a code is
+given to another symbol only after the applications have worked off what was typed; the caller's
+`drained` waits for that.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from osgym_guest._native import Display
 from osgym_guest.keysyms import KEYSYMS, char_keysym
@@ -18,13 +21,41 @@ from osgym_guest.keysyms import KEYSYMS, char_keysym
 SHIFT = KEYSYMS["Shift_L"]
 LOCK_MASK = 2
 LEVELS = 2
-MAX_POOL = 32
-RESERVED_CODES = frozenset([8])
-"""Code 8 is the lowest one; some clients take it for "no key"."""
+MAX_POOL_CODES = 48
+FIRST_MULTIMEDIA, LAST_MULTIMEDIA = 0x10080000, 0x1008FFFF
+LOWEST_POOL_CODE = 9
+"""Some clients take the lowest code, 8, for "no key"."""
 
 
 class KeyboardError(RuntimeError):
     """The layout and the pool together cannot type a symbol."""
+
+
+def choose_pool(first: int, rows: list[list[int]], modifiers: Iterable[int]) -> range:
+    """The longest run of codes that no ordinary key is on.
+
+    Args:
+        first: the code of the first row.
+        rows: symbols of each code.
+        modifiers: codes of modifier keys, which are never taken.
+    """
+    taken = set(modifiers)
+    ordinary: dict[int, int] = {}
+    for code, row in enumerate(rows, first):
+        for symbol in set(row):
+            if symbol and not FIRST_MULTIMEDIA <= symbol <= LAST_MULTIMEDIA:
+                ordinary.setdefault(symbol, code)
+    best = range(0)
+    start = max(first, LOWEST_POOL_CODE)
+    for code, row in enumerate([*rows, [1]], first):
+        # a symbol that a lower code types as well is not lost
+        free = code not in taken and not any(ordinary.get(symbol) == code for symbol in row)
+        if free and code < first + len(rows):
+            continue
+        if code - start > len(best):
+            best = range(start, code)
+        start = max(code + 1, LOWEST_POOL_CODE)
+    return best[-MAX_POOL_CODES:]
 
 
 class Keyboard:
@@ -39,45 +70,46 @@ class Keyboard:
         self._display = display
         self._drained = drained
         self._layout: dict[int, tuple[int, int]] = {}
-        self._pool: OrderedDict[int, list[int]] = OrderedDict()
+        self._pool = range(0)
+        self._held: dict[int, list[int]] = {}
+        """Symbols on the codes of the pool that are ours now; the longest unused code first."""
+        self._original: dict[int, list[int]] = {}
         self._where: dict[int, tuple[int, int]] = {}
         self._used_since_drain: set[int] = set()
         self._loaded = False
 
     def load(self) -> None:
-        """Read the layout again, if it is not ours already."""
+        """Read the layout, unless we have it and nobody has changed it."""
         if self._loaded and not self._display.keymap_stale():
             return
         first, rows = self._display.keymap()
-        ours = {code: tuple(symbols) for code, symbols in self._pool.items()}
-        intact = all(tuple(rows[code - first][:LEVELS]) == symbols for code, symbols in ours.items())
-        if not intact:
-            self._pool.clear()
+        intact = all(rows[code - first][:LEVELS] == held for code, held in self._held.items())
+        if not intact or not self._loaded:
+            self._held.clear()
             self._where.clear()
+            self._pool = choose_pool(first, rows, self._display.modifier_codes())
+            self._original = {code: rows[code - first][: 2 * LEVELS] for code in self._pool}
         self._layout = {}
-        free: list[int] = []
         for code, row in enumerate(rows, first):
             if code in self._pool:
-                continue
-            if not any(row):
-                if code not in RESERVED_CODES:
-                    free.append(code)
                 continue
             for level, symbol in enumerate(row[:LEVELS]):
                 if symbol:
                     self._layout.setdefault(symbol, (code, level))
-            if len(row) > 1 and row[1] == 0 and 0x61 <= row[0] <= 0x7A:
+            if len(row) > 1 and row[1] == 0 and ord("a") <= row[0] <= ord("z"):
                 self._layout.setdefault(row[0] - 0x20, (code, 1))
-        for code in reversed(free[-MAX_POOL:]):
-            self._pool.setdefault(code, [0] * LEVELS)
         self._loaded = True
 
     def key(self, keysym: int) -> tuple[int, int]:
-        """Code and level (0 plain, 1 with Shift) that type a symbol; remaps one if need be."""
+        """Code and level (0 plain, 1 with Shift) that type a symbol; remaps a code if need be.
+
+        Raises:
+            KeyboardError: there is no code for it.
+        """
         self.load()
         found = self._find(keysym)
         if found is None:
-            self._assign([keysym])
+            self._assign([keysym], keep=set())
             found = self._where[keysym]
         return found
 
@@ -85,8 +117,8 @@ class Keyboard:
         found = self._layout.get(keysym)
         if found is None:
             found = self._where.get(keysym)
-            if found is not None:
-                self._pool.move_to_end(found[0])
+            if found is not None:  # used last
+                self._held[found[0]] = self._held.pop(found[0])
         return found
 
     def press(self, code: int, down: bool) -> None:
@@ -99,7 +131,7 @@ class Keyboard:
         """Type a text exactly, whatever the layout and Caps Lock are.
 
         Raises:
-            KeyboardError: there is no free key code at all for a symbol that needs one.
+            KeyboardError: there is no key code for a symbol that needs one.
         """
         self.load()
         shift_code, _ = self.key(SHIFT)
@@ -108,12 +140,12 @@ class Keyboard:
             self._type_part(part, shift_code, locked)
 
     def _parts(self, text: str) -> list[str]:
-        """Cut a text where the pool cannot hold all its symbols at once; long texts also else."""
+        """Cut a text where the pool cannot hold all its symbols at once."""
         capacity = len(self._pool) * LEVELS
         parts: list[str] = []
         start, missing = 0, set[str]()
         for at, char in enumerate(text):
-            if char_keysym(char) in self._layout or char in missing:
+            if char in missing or char_keysym(char) in self._layout:
                 continue
             if len(missing) == capacity:
                 parts.append(text[start:at])
@@ -123,13 +155,10 @@ class Keyboard:
         return parts
 
     def _type_part(self, text: str, shift_code: int, locked: bool) -> None:
-        needed: list[int] = []
-        for char in dict.fromkeys(text):
-            keysym = char_keysym(char)
-            if self._find(keysym) is None:
-                needed.append(keysym)
+        keysyms = {char_keysym(char): None for char in text}
+        needed = [keysym for keysym in keysyms if self._find(keysym) is None]
         if needed:
-            self._assign(needed, keep={char_keysym(char) for char in set(text)})
+            self._assign(needed, keep=set(keysyms))
         shifted = False
         for char in text:
             found = self._find(char_keysym(char))
@@ -137,8 +166,8 @@ class Keyboard:
                 raise KeyboardError(f"no key types {char!r}")
             code, level = found
             want = level == 1
-            if locked and char.isalpha() and char.lower() != char.upper() and len(char.upper()) == 1:
-                want = not want
+            if locked and len(char.upper()) == 1 and char.lower() != char.upper():
+                want = not want  # Caps Lock turns letters around
             if want != shifted:
                 self._display.key(shift_code, want)
                 shifted = want
@@ -147,56 +176,53 @@ class Keyboard:
         if shifted:
             self._display.key(shift_code, False)
 
-    def _assign(self, keysyms: list[int], keep: set[int] | None = None) -> None:
-        """Put symbols on the codes of the pool that were not used for longest."""
-        keep = keep or set()
-        codes = [code for code, held in self._pool.items() if not any(symbol in keep for symbol in held)]
-        codes = codes[: (len(keysyms) + LEVELS - 1) // LEVELS]
-        if len(codes) * LEVELS < len(keysyms):
-            # the symbols to keep are scattered: start over with all of them
+    def _assign(self, keysyms: list[int], keep: set[int]) -> None:
+        """Put symbols on codes of the pool: free ones, then those that were not used for longest.
+
+        Raises:
+            KeyboardError: the pool is too small.
+        """
+        wanted = -(-len(keysyms) // LEVELS)
+        codes = [code for code in self._pool if code not in self._held]
+        codes += [code for code, held in self._held.items() if keep.isdisjoint(held)]
+        if len(codes) < wanted:
+            # what is to stay lies scattered: place all of it anew
             keysyms = list(dict.fromkeys([*keysyms, *(k for k in keep if k in self._where)]))
-            codes = list(self._pool)[: (len(keysyms) + LEVELS - 1) // LEVELS]
-        if len(codes) * LEVELS < len(keysyms):
+            wanted = -(-len(keysyms) // LEVELS)
+            codes = list(self._pool)
+        if len(codes) < wanted:
             raise KeyboardError("the keyboard has too few free key codes for this text")
-        if any(code in self._used_since_drain for code in codes):
+        codes = codes[:wanted]
+        if not self._used_since_drain.isdisjoint(codes):
             self._drained()
             self._used_since_drain.clear()
-        changed: dict[int, list[int]] = {}
-        queue = list(keysyms)
         for code in codes:
-            for symbol in self._pool[code]:
+            for symbol in self._held.pop(code, []):
                 self._where.pop(symbol, None)
-            symbols = queue[:LEVELS]
-            del queue[: len(symbols)]
-            # a lone symbol is on both levels, so that a held Shift does not lose it
-            row = symbols if len(symbols) == LEVELS else symbols * LEVELS
-            for level, symbol in reversed(list(enumerate(row))):
+        for at, code in enumerate(codes):
+            symbols = keysyms[at * LEVELS : (at + 1) * LEVELS]
+            self._held[code] = symbols if len(symbols) == LEVELS else symbols * LEVELS
+            for level, symbol in enumerate(symbols):
                 self._where[symbol] = (code, level)
-            self._pool[code] = row
-            self._pool.move_to_end(code)
-            changed[code] = row
-        self._send(changed)
+        self._send(codes)
 
-    def _send(self, changed: dict[int, list[int]]) -> None:
-        """Tell the X server, with one request for each run of neighbouring codes."""
-        codes = sorted(changed)
-        while codes:
-            run = 1
-            while run < len(codes) and codes[run] == codes[0] + run:
-                run += 1
-            symbols = [symbol for code in codes[:run] for symbol in changed[code]]
-            self._display.remap(codes[0], LEVELS, symbols)
-            del codes[:run]
+    def _send(self, codes: Iterable[int]) -> None:
+        """Tell the X server about some codes of the pool, in one request."""
+        low, high = min(codes), max(codes)
+        symbols: list[int] = []
+        for code in range(low, high + 1):
+            row = self._held.get(code, self._original[code])
+            symbols += [*row, *[0] * (2 * LEVELS)][: 2 * LEVELS]
+        self._display.remap(low, 2 * LEVELS, symbols)
         self._display.sync()
 
     def restore(self) -> None:
-        """Free the codes of the pool again."""
-        used = {code: [0] * LEVELS for code, symbols in self._pool.items() if any(symbols)}
-        if not used:
+        """Give the codes of the pool their own symbols again."""
+        if not self._held:
             return
         self._drained()
         self._used_since_drain.clear()
-        self._send(used)
-        for code in used:
-            self._pool[code] = [0] * LEVELS
+        codes = list(self._held)
+        self._held.clear()
         self._where.clear()
+        self._send(codes)

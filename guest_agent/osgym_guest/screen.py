@@ -15,7 +15,7 @@ from osgym_guest.options import ObserveOptions, SettleOptions
 from osgym_guest.policy import Policies, Rule, Settled, settle, with_options
 from osgym_guest.protocol import ActionResult, GuestErrorCode
 
-DRAIN_MS = 100.0
+DRAIN_MS = 1000.0
 BETWEEN_MS = 1000.0
 
 
