@@ -1,0 +1,54 @@
+"""The SDK's README: every block of Python in it runs."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from v1_host import V1Host, serving
+
+import osgym_sdk
+from osgym_sdk import Limits, Timeouts
+from osgym_sdk._client import ClientSettings
+
+README = Path(__file__).parents[2] / "sdk" / "README.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("index", range(len(BLOCKS)))
+def test_the_readmes_code_runs(index: int, tmp_path: Path) -> None:
+    """Each block runs as it stands, against a host, and leaves nothing leased."""
+    with serving(V1Host()) as running:
+        script = tmp_path / "block.py"
+        script.write_text("TASK = {}\n" + BLOCKS[index])
+        env = {**os.environ, "OSGYM_HOSTS": running.url}
+        done = subprocess.run(
+            [sys.executable, "-W", "error", str(script)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tmp_path,
+            env=env,
+        )
+        assert done.returncode == 0, done.stderr
+        assert running.host.episodes
+        assert running.host.live() == []
+
+
+def test_the_readme_names_what_exists() -> None:
+    """Errors, settings and variables in the tables are real, and none of the settings is left out."""
+    text = README.read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    for name in re.findall(r"`([A-Z][A-Za-z]+)`", "\n".join(rows)):
+        assert hasattr(osgym_sdk, name) or hasattr(builtins, name)
+    for field in ClientSettings.__annotations__:
+        assert f"`{field}" in text
+    defaults = Timeouts()
+    assert f"connect {defaults.connect_s:g}, control {defaults.control_s:g}, step {defaults.step_s:g}" in text
+    assert f"evaluate {defaults.evaluate_s:g}, retry {defaults.retry_s:g}" in text
+    assert Limits().heartbeat < Limits().control < Limits().long
