@@ -1,0 +1,193 @@
+"""The machine: memory, disk, limits of the kernel, what the bake needs."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import resource
+import shutil
+import sysconfig
+import tempfile
+from pathlib import Path
+
+from osgym_host.doctor import processes
+from osgym_host.doctor.result import Context, Result, Status
+
+_MIB = 1 << 20
+_FICLONE = 0x40049409
+_IDLE_REPLICA_MIB = 150
+"""An idle desktop, all its processes (PSS), rounded up; benchmarks/replica_cost.py measures it."""
+_BUSY_REPLICA_MIB = 600
+"""A desktop with an office application or a browser open."""
+_IMAGE_MIB = 6 * 1024
+"""The full image and the room its bake needs."""
+_INOTIFY_PER_REPLICA = 16
+_THREADS_PER_REPLICA = 300
+_PTYS_PER_REPLICA = 4
+_COMPILE_TIMEOUT_S = 10.0
+_HEADERS = {
+    "Python.h": "python3-dev",
+    "xcb/xcb.h": "libxcb1-dev",
+    "xcb/damage.h": "libxcb-damage0-dev",
+    "xcb/xtest.h": "libxcb-xtest0-dev",
+    "xcb/xfixes.h": "libxcb-xfixes0-dev",
+    "xcb/shm.h": "libxcb-shm0-dev",
+    "isa-l/igzip_lib.h": "libisal-dev",
+}
+
+
+async def check_memory(context: Context) -> list[Result]:
+    """How many desktops fit."""
+    text = Path("/proc/meminfo").read_text()  # noqa: ASYNC240 (a file of the kernel)
+    fields = {line.split(":")[0]: int(line.split()[1]) // 1024 for line in text.splitlines() if ":" in line}
+    total, free = fields["MemTotal"], fields["MemAvailable"]
+    busy = max(0, (free - 1024) // _BUSY_REPLICA_MIB)
+    found = (
+        f"{free / 1024:.1f} of {total / 1024:.1f} GiB are free: about {busy} desktops with a large "
+        f"application open, {max(0, (free - 1024) // _IDLE_REPLICA_MIB)} idle ones."
+    )
+    facts = {"total_mib": total, "available_mib": free}
+    if busy < 1:
+        return [
+            Result("memory", Status.WARN, found, "2 GiB free are the least that makes sense.", facts=facts)
+        ]
+    return [Result("memory", Status.OK, found, facts=facts)]
+
+
+async def check_disk(context: Context) -> list[Result]:
+    """Room for the image and overlays."""
+    folder = _existing(context.data_dir)
+    free = shutil.disk_usage(folder).free // _MIB
+    facts = {"path": str(folder), "free_mib": free}
+    found = f"{free / 1024:.0f} GiB are free on {folder}."
+    if free < _IMAGE_MIB:
+        remedy = (
+            f"The full image and its bake take {_IMAGE_MIB // 1024} GiB; set OSGYM_DATA_DIR to another disk."
+        )
+        return [Result("disk", Status.WARN, found, remedy, facts=facts)]
+    return [Result("disk", Status.OK, found, facts=facts)]
+
+
+async def check_reflink(context: Context) -> list[Result]:
+    """Whether the data directory's file system shares blocks between copies."""
+    works = await asyncio.to_thread(_try_reflink, _existing(context.data_dir))
+    if works:
+        return [
+            Result("reflink", Status.OK, "Copies of disk images share their blocks.", facts={"reflink": True})
+        ]
+    found = "The file system of the data directory cannot share blocks between copies."
+    remedy = "Not needed by the local runtime. For virtual machines: XFS or btrfs."
+    return [Result("reflink", Status.WARN, found, remedy, facts={"reflink": False})]
+
+
+def _try_reflink(folder: Path) -> bool:
+    try:
+        with (
+            tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as source,
+            tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as target,
+        ):
+            source.write(b"x" * 65536)
+            source.flush()
+            fcntl.ioctl(target.fileno(), _FICLONE, source.fileno())
+            return True
+    except OSError as exc:
+        if exc.errno in (
+            errno.EOPNOTSUPP,
+            errno.ENOTTY,
+            errno.EINVAL,
+            errno.EXDEV,
+            errno.ENOSYS,
+            errno.EACCES,
+        ):
+            return False
+        raise
+
+
+async def check_limits(context: Context) -> list[Result]:
+    """Limits that many replicas share, because one host user stands behind all of them."""
+    count = context.replicas
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    have_files = hard if hard != resource.RLIM_INFINITY else 1 << 30
+    wanted = (
+        ("fs.inotify.max_user_instances", count * _INOTIFY_PER_REPLICA),
+        ("fs.inotify.max_user_watches", count * 1024),
+        ("kernel.pid_max", 2048 + count * _THREADS_PER_REPLICA),
+        ("kernel.threads-max", 2048 + count * _THREADS_PER_REPLICA),
+        ("kernel.pty.max", count * _PTYS_PER_REPLICA),
+        ("user.max_net_namespaces", count + 16),
+        ("user.max_user_namespaces", 8 * count + 16),
+        ("fs.aio-max-nr", 65536),
+    )
+    results, fine = [], []
+    for name, need in wanted:
+        try:
+            have = int((Path("/proc/sys") / name.replace(".", "/")).read_text())
+        except OSError:
+            continue
+        if have >= need:
+            fine.append(name)
+            continue
+        found = f"{have} is too small for {count} replicas, which need about {need}."
+        remedy = f"As root: sysctl -w {name}={_round_up(need)} (and a file in /etc/sysctl.d to keep it)."
+        facts = {"have": have, "need": need}
+        results.append(Result(name, Status.WARN, found, remedy, facts=facts))
+    if have_files < 1024 + 16 * count:
+        found = f"A process may open {have_files} files, too few for {count} replicas."
+        results.append(
+            Result("open files", Status.WARN, found, "Raise `ulimit -Hn` (LimitNOFILE in a service).")
+        )
+    if not results:
+        found = f"Those of the kernel are enough for {count} replicas ({len(fine)} checked)."
+        results.append(Result("limits", Status.OK, found, facts={"soft_nofile": soft}))
+    return results
+
+
+def _round_up(need: int) -> int:
+    value = 1024
+    while value < need:
+        value *= 2
+    return value
+
+
+async def check_bake(context: Context) -> list[Result]:
+    """What the bake of a golden image needs."""
+    have_images = any((context.data_dir / "images").glob("*/manifest.json"))
+    lacking = Status.WARN if have_images else Status.MISSING
+    results = []
+    if shutil.which("mmdebstrap") is None:
+        found = "mmdebstrap, which bakes images, is not installed."
+        results.append(Result("mmdebstrap", lacking, found, "Install mmdebstrap and debian-archive-keyring."))
+    else:
+        results.append(Result("mmdebstrap", Status.OK, "Images can be baked from Debian packages."))
+    results.append(await _check_compiler(lacking))
+    return results
+
+
+async def _check_compiler(lacking: Status) -> Result:
+    name = "compiler"
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        found = "There is no C compiler for the guest agent's native core."
+        return Result(name, lacking, found, f"Install gcc, libc6-dev, {', '.join(_HEADERS.values())}.")
+    include = sysconfig.get_paths()["include"]
+    absent = []
+    for header, package in _HEADERS.items():
+        source = f"#include <stddef.h>\n#include <{header}>\n".encode()
+        argv = [compiler, "-E", "-x", "c", f"-I{include}", "-o", os.devnull, "-"]
+        outcome = await processes.run(argv, timeout_s=_COMPILE_TIMEOUT_S, stdin=source)
+        if outcome.code != 0:
+            absent.append(package)
+    if absent:
+        found = "Headers for the guest agent's native core are missing."
+        return Result(name, lacking, found, f"Install {', '.join(absent)}.", facts={"missing": absent})
+    return Result(name, Status.OK, "Compiler and headers for the guest agent's native core are there.")
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    folder = folder.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    return folder

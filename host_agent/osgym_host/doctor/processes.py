@@ -1,0 +1,50 @@
+"""Run a program with a deadline, collecting what it prints."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a program ended. `code` is None when it was killed at the deadline."""
+
+    code: int | None
+    output: str
+
+
+async def run(argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Outcome:
+    """Run a program; its output and errors are merged. It and its group are dead on return.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+        env={**os.environ, "LC_ALL": "C"},
+    )
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, _ = await process.communicate(stdin)
+        return Outcome(process.returncode, output.decode("utf-8", "replace"))
+    except TimeoutError:
+        return Outcome(None, "")
+    finally:
+        await end(process)
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    """Kill a program and its group, if it still runs, and wait for it."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()

@@ -1,0 +1,170 @@
+"""Virtual machines and containers: a kernel is booted to a known line, a daemon is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import platform
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from osgym_host.doctor import processes
+from osgym_host.doctor.result import Context, Result, Status
+
+_BOOT_TIMEOUT_S = 10.0
+_TCG_TIMEOUT_S = 18.0
+_DOCKER_TIMEOUT_S = 5.0
+_LINE = b"Unable to mount root fs"
+"""What a kernel without a disk says when it is up: everything but user space has run by then."""
+_LIMIT_BYTES = 1 << 20
+_QEMU = {"x86_64": "qemu-system-x86_64", "aarch64": "qemu-system-aarch64"}
+_PACKAGE = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """How far a kernel came."""
+
+    reached: bool
+    seconds: float
+    last_line: str
+
+
+async def check_kvm(context: Context) -> list[Result]:
+    """KVM and TCG, each by booting a kernel."""
+    machine = platform.machine()
+    qemu = shutil.which(_QEMU.get(machine, "qemu-system-unknown"))
+    kernel = context.kernel or find_kernel()
+    opens = await asyncio.to_thread(_kvm_opens)
+    if qemu is None or kernel is None or not context.deep:
+        return [_untried(opens, machine, qemu, kernel, context.deep)]
+    kvm = asyncio.create_task(boot(qemu, kernel, "kvm", _BOOT_TIMEOUT_S)) if opens == "" else None
+    tcg = await boot(qemu, kernel, "tcg", _TCG_TIMEOUT_S)
+    return [_kvm_result(opens, await kvm if kvm else None, tcg), _tcg_result(tcg)]
+
+
+def _untried(opens: str, machine: str, qemu: str | None, kernel: Path | None, deep: bool) -> Result:
+    found = "/dev/kvm opens" if opens == "" else opens
+    if not deep:
+        return Result("kvm", Status.WARN, f"{found}; whether it boots a guest was not tried (--quick).")
+    lacking = [] if qemu else [_PACKAGE.get(machine, "qemu-system")]
+    if kernel is None:
+        lacking.append("a kernel in /boot (linux-image-cloud-amd64, or name one with --kernel)")
+    remedy = f"Not needed by the local runtime. To find out, install {' and '.join(lacking)}."
+    return Result(
+        "kvm",
+        Status.WARN,
+        f"{found}; whether it boots a guest is unknown.",
+        remedy,
+        facts={"opens": opens == ""},
+    )
+
+
+def _kvm_result(opens: str, kvm: Boot | None, tcg: Boot) -> Result:
+    if kvm is None:
+        remedy = (
+            "Not needed by the local runtime. Enable virtualisation, or nested virtualisation of the host."
+        )
+        return Result("kvm", Status.WARN, opens, remedy, facts={"opens": False, "boots": False})
+    facts = {"opens": True, "boots": kvm.reached, "seconds": round(kvm.seconds, 2)}
+    if kvm.reached:
+        return Result("kvm", Status.OK, f"A kernel booted in {kvm.seconds:.1f} s.", facts=facts)
+    how = f"came as far as {kvm.last_line!r}" if kvm.last_line else "printed nothing"
+    found = f"/dev/kvm opens but does not boot a guest: the kernel {how} in {kvm.seconds:.0f} s."
+    remedy = (
+        "Not needed by the local runtime. Virtual machines can use TCG, at about a twentieth of the speed."
+        if tcg.reached
+        else "Not needed by the local runtime."
+    )
+    return Result("kvm", Status.WARN, found, remedy, facts=facts)
+
+
+def _tcg_result(tcg: Boot) -> Result:
+    facts = {"boots": tcg.reached, "seconds": round(tcg.seconds, 2)}
+    if tcg.reached:
+        return Result("tcg", Status.OK, f"A kernel booted in {tcg.seconds:.1f} s without KVM.", facts=facts)
+    found = f"A kernel did not boot in {tcg.seconds:.0f} s; it came as far as {tcg.last_line!r}."
+    return Result(
+        "tcg",
+        Status.WARN,
+        found,
+        "Not needed by the local runtime. Is the kernel for this processor?",
+        facts=facts,
+    )
+
+
+def find_kernel() -> Path | None:
+    """The newest readable kernel of /boot."""
+    found = [
+        path
+        for pattern in ("vmlinuz-*", "vmlinuz", "Image-*")
+        for path in Path("/boot").glob(pattern)
+        if path.is_file() and os.access(path, os.R_OK)
+    ]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+async def boot(qemu: str, kernel: Path, accelerator: str, timeout_s: float) -> Boot:
+    """Boot a kernel without a disk until it says `_LINE`, ends, or the time is up.
+
+    Raises:
+        OSError: QEMU cannot be started.
+    """
+    argv = [qemu, "-accel", accelerator, "-m", "256", "-nodefaults", "-no-user-config", "-display", "none"]
+    argv += ["-no-reboot", "-serial", "stdio", "-kernel", str(kernel)]
+    argv += ["-append", "console=ttyS0 console=ttyAMA0 panic=-1 root=/dev/none rootfstype=ext4 nokaslr"]
+    if platform.machine() == "aarch64":
+        argv += ["-machine", "virt", "-cpu", "host" if accelerator == "kvm" else "max"]
+    began = time.monotonic()
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    seen = b""
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while _LINE not in seen and len(seen) < _LIMIT_BYTES:
+                    data = await process.stdout.read(65536)
+                    if not data:
+                        break
+                    seen += data
+    finally:
+        await processes.end(process)
+    lines = [line.strip() for line in seen.decode("utf-8", "replace").splitlines() if line.strip()]
+    return Boot(_LINE in seen, time.monotonic() - began, lines[-1][:120] if lines else "")
+
+
+def _kvm_opens() -> str:
+    """Empty when /dev/kvm opens, else why not."""
+    try:
+        os.close(os.open("/dev/kvm", os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return "There is no /dev/kvm."
+    except OSError as exc:
+        return f"/dev/kvm does not open: {exc.strerror}."
+    return ""
+
+
+async def check_docker(context: Context) -> list[Result]:
+    """Whether a Docker daemon answers."""
+    remedy = "Not needed by the local runtime. Install docker.io and start its service."
+    docker = shutil.which("docker")
+    if docker is None:
+        return [Result("docker", Status.WARN, "Docker is not installed.", remedy)]
+    argv = [docker, "version", "--format", "{{.Server.Version}}"]
+    try:
+        outcome = await processes.run(argv, timeout_s=_DOCKER_TIMEOUT_S)
+    except OSError as exc:
+        return [Result("docker", Status.WARN, f"{docker} cannot be run: {exc}.", remedy)]
+    if outcome.code != 0:
+        return [Result("docker", Status.WARN, "The client is there, but no daemon answers.", remedy)]
+    version = outcome.output.strip()
+    return [Result("docker", Status.OK, f"Daemon {version} answers.", facts={"version": version})]
