@@ -194,7 +194,9 @@ class StandIn(base.Replica):
 
     async def start(self) -> None:
         self.folder.mkdir(parents=True)
-        self._server = await asyncio.start_unix_server(self._serve, self.folder / "agent.sock")
+        path = self.folder / "agent.sock"
+        self._server = await asyncio.start_unix_server(self._serve, path, start_serving=False)
+        await self._server.start_serving()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
@@ -256,6 +258,7 @@ class StandInRuntime(base.Runtime):
         self.folder = folder
         self.alive: dict[str, StandIn] = {}
         self.created = 0
+        self.made = 0
         self.destroyed = 0
         self.fail_creates = 0
         self.create_gate = asyncio.Event()
@@ -283,8 +286,13 @@ class StandInRuntime(base.Runtime):
         replica = StandIn(spec, self.folder / spec.replica_id)
         if not self.boot_ready:
             replica.agent.ready.clear()
-        await replica.start()
         self.alive[spec.replica_id] = replica
+        try:
+            await replica.start()
+        except BaseException:
+            await self.destroy(replica)
+            raise
+        self.made += 1
         return replica
 
     async def destroy(self, replica: base.Replica) -> None:

@@ -122,22 +122,22 @@ async def _show_warming(agent: HostAgent) -> None:
     """Shows how the pool fills, until it is full for the first time."""
     tty = sys.stderr.isatty()
     began = time.monotonic()
-    shown = ""
+    shown: tuple[object, ...] = ()
     number = 0
-    while not agent.events.closed:
+    while True:
         pool = agent.view.pool()
         warm, ready = pool["warm_target"], pool["ready"] + pool["leased"]
-        why = "" if pool["blocked"] in ("nothing", "concurrency") else f" ({pool['blocked']})"
-        text = f"{min(ready, warm)}/{warm} desktops ready, {pool['starting']} starting{why}"
-        if pool["last_failure"]:
-            text += f": {pool['last_failure'].splitlines()[0][:150]}"
-        if text != shown:
-            shown = text
-            click.echo(f"\r\x1b[K{text}" if tty else text, err=True, nl=not tty)
         if ready >= warm:
             ending = f"ready: {ready} desktops in {time.monotonic() - began:.1f} s"
             click.echo(f"\r\x1b[K{ending}" if tty else ending, err=True)
             return
+        failure = pool["last_failure"].splitlines()[0][:200] if pool["last_failure"] else ""
+        if (ready, failure) != shown or tty:
+            shown = (ready, failure)
+            text = f"{ready}/{warm} desktops ready, {pool['starting']} starting" + (
+                f": {failure}" if failure else ""
+            )
+            click.echo(f"\r\x1b[K{text}" if tty else text, err=True, nl=not tty)
         events = await agent.events.after(number, 2.0)
         number = events[-1]["id"] if events else number
 

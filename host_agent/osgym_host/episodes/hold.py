@@ -10,14 +10,11 @@ from typing import Any, TypeVar
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.errors import EpisodeOver
 from osgym_host.guest import GuestClient, GuestError, GuestProtocolError, GuestRefused, GuestTimeout
-from osgym_host.replicas.manager import ReplicaManager
+from osgym_host.replicas.manager import DEATH_NOTICE_S, ReplicaManager
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-DEATH_NOTICE_S = 1.0
-"""How long a broken connection waits for the news that the replica died, and of what."""
 
 
 class Hold:

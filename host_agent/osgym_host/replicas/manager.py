@@ -16,10 +16,13 @@ from typing import Any, Protocol, assert_never
 from osgym_host.core import states
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
-from osgym_host.guest import GuestClient, GuestError, GuestRefused, GuestTimeout
+from osgym_host.guest import GuestClient, GuestError, GuestRefused, GuestTimeout, GuestUnreachable
 from osgym_host.runtimes import base
 
 log = logging.getLogger(__name__)
+
+DEATH_NOTICE_S = 1.0
+"""How long a broken connection waits for the news that the replica died, and of what."""
 
 Grant = Callable[[bool], None]
 Revoked = Callable[[Reason, str], None]
@@ -130,6 +133,9 @@ class ReplicaManager:
 
     def ask_lease(self, lease_id: str, granted: Grant, revoked: Revoked) -> None:
         """Asks for it; `granted` is called once with the answer, `revoked` if it ends under the lease."""
+        info = self.clone.exit_info if self.clone is not None else None
+        if info is not None:  # it died, and the watch has not reported yet
+            self.retire(*_death(info))
         self._asked[lease_id] = (granted, revoked)
         self.tell(states.LeaseAsked(self.generation, lease_id))
 
@@ -212,6 +218,8 @@ class ReplicaManager:
         dead = asyncio.create_task(self.clone.wait_dead())
         try:
             await asyncio.wait((ready, dead), return_when=asyncio.FIRST_COMPLETED)
+            if not dead.done() and isinstance(ready.exception(), GuestUnreachable):
+                await asyncio.wait((dead,), timeout=DEATH_NOTICE_S)
             if dead.done():
                 reason, detail = _death(dead.result())
                 self.retire(Reason.BOOT_FAILED if reason is Reason.GUEST_DEAD else reason, detail)
@@ -256,6 +264,8 @@ class ReplicaManager:
 
 def _death(info: base.ExitInfo) -> tuple[Reason, str]:
     detail = f"{info.reason.value}: {info.detail}"
+    if info.log_tail:
+        detail += f"; its console ends: {info.log_tail[-400:].strip()}"
     if info.reason is base.ExitReason.OUT_OF_MEMORY:
         return Reason.OUT_OF_MEMORY, detail
     return Reason.GUEST_DEAD, detail

@@ -1,0 +1,284 @@
+"""Managers and pool over stand-in replicas: handing out, failing, cancelling, stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stand_in import StandInImage, StandInRuntime, until
+
+from osgym_host.core.admission import Budget
+from osgym_host.core.backoff import BackoffPolicy
+from osgym_host.core.plan import Blocked, PoolSpec
+from osgym_host.core.reasons import Reason
+from osgym_host.core.states import ReplicaState
+from osgym_host.replicas.events import EventLog
+from osgym_host.replicas.journal import Journal
+from osgym_host.replicas.manager import Deadlines
+from osgym_host.replicas.pool import NoCapacity, Pool, PoolStopping
+from osgym_host.runtimes import base
+
+QUICK = BackoffPolicy(base_s=0.02, max_s=0.1, open_after=3)
+
+
+def nobody(reason: Reason, detail: str) -> None:
+    """A holder who does not care."""
+
+
+@contextlib.asynccontextmanager
+async def pool_of(tmp_path: Path, **more: Any) -> AsyncIterator[tuple[Pool, StandInRuntime]]:
+    """A started pool; asserts that nothing is left of it."""
+    runtime = StandInRuntime(tmp_path / "r")
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.open()
+    pool = Pool(
+        runtime=runtime,
+        journal=journal,
+        events=EventLog(),
+        spec=PoolSpec(more.pop("warm", 1), more.pop("max_starting", 4), QUICK),
+        budget=Budget(more.pop("max_replicas", 8), 0, 64, 0.0, 0, 1),
+        deadlines=Deadlines(create_s=more.pop("create_s", 2), boot_s=more.pop("boot_s", 2), destroy_s=2),
+        make_spec=lambda replica_id, generation: base.ReplicaSpec(replica_id, generation, StandInImage()),
+        probe=lambda: (10_000.0, 4, 10_000.0),
+        usage_interval_s=0.02,
+    )
+    pool.start()
+    try:
+        yield pool, runtime
+    finally:
+        assert await pool.close(5)
+        journal.close()
+    assert runtime.destroyed >= runtime.made
+    assert not runtime.alive
+    assert not list((tmp_path / "r").glob("*"))
+    reopened = Journal(tmp_path / "journal.jsonl")
+    reopened.open()
+    assert reopened.leftovers == ()
+    reopened.close()
+
+
+async def test_warm_replicas_wait_ahead_of_demand_and_are_refilled(tmp_path: Path) -> None:
+    """Two wait; taking one starts its successor at once."""
+    async with pool_of(tmp_path, warm=2) as (pool, runtime):
+        await until(lambda: pool.view().ready == 2)
+        taken = await pool.acquire("a", nobody, 1)
+        assert taken.state is ReplicaState.LEASED
+        await until(lambda: pool.view().ready == 2)
+        assert runtime.created == 3
+
+
+async def test_a_used_replica_never_comes_back(tmp_path: Path) -> None:
+    """Generations only grow, and the used one is destroyed."""
+    async with pool_of(tmp_path) as (pool, runtime):
+        seen = []
+        for number in range(5):
+            manager = await pool.acquire(str(number), nobody, 2)
+            seen.append(manager.generation)
+            manager.retire(Reason.CLOSED)
+        assert seen == sorted(set(seen))
+        await until(lambda: runtime.destroyed == 5)
+
+
+async def test_first_come_first_served(tmp_path: Path) -> None:
+    """Five waiters get their replicas in the order of asking."""
+    async with pool_of(tmp_path, warm=0, max_replicas=1) as (pool, _):
+        order: list[int] = []
+
+        async def use(number: int) -> None:
+            manager = await pool.acquire(str(number), nobody, 5)
+            order.append(number)
+            manager.retire(Reason.CLOSED)
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(5):
+                group.create_task(use(number))
+                await asyncio.sleep(0)
+        assert order == [0, 1, 2, 3, 4]
+
+
+async def test_no_capacity_says_why(tmp_path: Path) -> None:
+    """The wait is bounded, and the bound that was hit is named."""
+    async with pool_of(tmp_path, warm=0, max_replicas=1) as (pool, _):
+        await pool.acquire("a", nobody, 1)
+        with pytest.raises(NoCapacity) as caught:
+            await pool.acquire("b", nobody, 0.1)
+        assert caught.value.blocked is Blocked.MAX_REPLICAS
+        assert pool.view().waiting == 0
+
+
+async def test_one_who_does_not_want_to_wait_gets_a_ready_one(tmp_path: Path) -> None:
+    """wait 0 is no refusal while a replica waits."""
+    async with pool_of(tmp_path) as (pool, _):
+        await until(lambda: pool.view().ready == 1)
+        assert (await pool.acquire("a", nobody, 0)).state is ReplicaState.LEASED
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_cancelling_at_any_moment_loses_no_replica(tmp_path: Path, turns: int) -> None:
+    """A replica handed over to one who just left goes to the next, untouched."""
+    async with pool_of(tmp_path, warm=1, max_replicas=1) as (pool, runtime):
+        await until(lambda: pool.view().ready == 1)
+        leaver = asyncio.create_task(pool.acquire("leaver", nobody, 5))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        leaver.cancel()
+        await asyncio.gather(leaver, return_exceptions=True)
+        if not leaver.cancelled():
+            leaver.result().give_back("leaver")
+        stayer = await pool.acquire("stayer", nobody, 1)
+        assert stayer.generation == 1
+        assert runtime.created == 1
+
+
+async def test_a_replica_that_dies_under_its_lease_is_told_and_replaced(tmp_path: Path) -> None:
+    """The holder hears the reason; out of memory is told apart."""
+    async with pool_of(tmp_path) as (pool, runtime):
+        told: list[tuple[Reason, str]] = []
+        manager = await pool.acquire("a", lambda reason, detail: told.append((reason, detail)), 1)
+        runtime.by_generation(manager.generation).die(base.ExitReason.OUT_OF_MEMORY)
+        await until(lambda: told)
+        assert told[0][0] is Reason.OUT_OF_MEMORY
+        assert "for the test" in told[0][1]
+        await until(lambda: manager.replica_id not in runtime.alive)
+        assert pool.last_failure == ""
+
+
+async def test_a_ready_replica_that_dies_is_never_handed_out(tmp_path: Path) -> None:
+    """It is withdrawn, and another one takes its place."""
+    async with pool_of(tmp_path) as (pool, runtime):
+        await until(lambda: pool.view().ready == 1)
+        runtime.by_generation(1).die()
+        manager = await pool.acquire("a", nobody, 2)
+        assert manager.generation > 1
+        assert pool.stats.retired[Reason.GUEST_DEAD] == 1
+
+
+async def test_failing_creates_back_off_and_recover(tmp_path: Path) -> None:
+    """No storm of attempts; the last failure is kept for people; then all is well again."""
+    async with pool_of(tmp_path, warm=2) as (pool, runtime):
+        runtime.fail_creates = 5
+        await until(lambda: "no room" in pool.last_failure)
+        await until(lambda: pool.view().ready == 2)
+        assert pool.stats.retired[Reason.CREATE_FAILED] == 5
+        assert pool.last_failure == ""
+
+
+async def test_a_desktop_that_never_gets_ready_is_given_up(tmp_path: Path) -> None:
+    """The boot has a deadline; what does not answer is destroyed."""
+    async with pool_of(tmp_path, boot_s=0.1) as (pool, runtime):
+        runtime.boot_ready = False
+        await until(lambda: runtime.alive)
+        # the client allows the guest some seconds beyond its own deadline, so it dies here instead
+        next(iter(runtime.alive.values())).die(base.ExitReason.SESSION_ENDED)
+        await until(lambda: pool.stats.retired[Reason.BOOT_FAILED] >= 1)
+        runtime.boot_ready = True
+        await until(lambda: pool.view().ready == 1)
+
+
+async def test_a_create_that_hangs_has_a_deadline(tmp_path: Path) -> None:
+    """It is cancelled and counted as failed."""
+    async with pool_of(tmp_path, create_s=0.05) as (pool, runtime):
+        runtime.create_gate.clear()
+        await until(lambda: pool.stats.retired[Reason.CREATE_FAILED] == 1)
+        first = runtime.created
+        runtime.create_gate.set()
+        await until(lambda: pool.view().ready == 1)
+        assert first == 1
+
+
+async def test_stopping_refuses_those_who_wait(tmp_path: Path) -> None:
+    """Nobody hangs in a stopping pool."""
+    async with pool_of(tmp_path, warm=0, max_replicas=1) as (pool, _):
+        await pool.acquire("a", nobody, 1)
+        waiting = asyncio.create_task(pool.acquire("b", nobody, 60))
+        await asyncio.sleep(0.01)
+        assert await pool.close(5)
+        with pytest.raises(PoolStopping):
+            await waiting
+        with pytest.raises(PoolStopping):
+            await pool.acquire("c", nobody, 1)
+
+
+async def test_measured_memory_replaces_the_estimate(tmp_path: Path) -> None:
+    """After a few measurements admission counts with them."""
+    async with pool_of(tmp_path, warm=4) as (pool, runtime):
+        runtime.pss_mib = 20.0
+        await until(lambda: pool.view().ready == 4)
+        await until(lambda: sum(m.pss_mib is not None for m in pool.managers()) >= 3)
+        taken = await pool.acquire("a", nobody, 1)
+        taken.retire(Reason.CLOSED)
+        await until(lambda: pool.admission.replica_ram_mib < 64)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_storm_of_clients_deaths_and_cancellations_loses_nothing(tmp_path: Path, seed: int) -> None:
+    """Whatever happens, nobody holds a replica twice, and in the end all are gone."""
+    rng = random.Random(seed)
+    async with pool_of(tmp_path, warm=2, max_replicas=5) as (pool, runtime):
+        held: set[int] = set()
+
+        async def client(number: int) -> None:
+            try:
+                async with asyncio.timeout(rng.choice([0.005, 0.05, 5])):
+                    manager = await pool.acquire(f"{number}", nobody, 5)
+            except (NoCapacity, TimeoutError):
+                return
+            assert manager.generation not in held
+            held.add(manager.generation)
+            await asyncio.sleep(rng.random() * 0.01)
+            if rng.random() < 0.3 and manager.replica_id in runtime.alive:
+                runtime.alive[manager.replica_id].die()
+            manager.retire(Reason.CLOSED)
+
+        async def killer() -> None:
+            for _ in range(20):
+                await asyncio.sleep(rng.random() * 0.01)
+                if runtime.alive:
+                    rng.choice(list(runtime.alive.values())).die()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(killer())
+            for number in range(60):
+                group.create_task(client(number))
+                await asyncio.sleep(rng.random() * 0.003)
+        await until(lambda: pool.view().ready == 2 and pool.view().waiting == 0)
+
+
+def test_generations_survive_a_kill(tmp_path: Path) -> None:
+    """The next agent of the same directory goes on counting, and knows what was left."""
+    journal = Journal(tmp_path / "j")
+    journal.open()
+    number = journal.next_generation()
+    journal.created("r1", number)
+    journal.created("r2", journal.next_generation())
+    journal.gone("r1")
+    with (tmp_path / "j").open("a") as file:
+        file.write('{"created": "to')
+    again = Journal(tmp_path / "j")
+    again.open()
+    assert again.leftovers == ("r2",)
+    assert again.next_generation() == 3
+    journal.close()
+    again.close()
+
+
+async def test_events_are_bounded_and_can_be_waited_for() -> None:
+    """A long poll ends with the next event, at its deadline, or when the service stops."""
+    events = EventLog(size=3)
+    for number in range(5):
+        events.add("x", number=number)
+    assert [e["id"] for e in await events.after(0, 0)] == [3, 4, 5]
+    waiting = asyncio.create_task(events.after(5, 5))
+    await asyncio.sleep(0)
+    events.add("y")
+    assert [e["kind"] for e in await waiting] == ["y"]
+    assert await events.after(6, 0.01) == []
+    waiting = asyncio.create_task(events.after(6, 60))
+    await asyncio.sleep(0)
+    events.close()
+    assert await waiting == []
