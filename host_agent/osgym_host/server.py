@@ -29,7 +29,9 @@ def bind(settings: Settings) -> list[socket.socket]:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         for port in settings.ports:
-            sock = socket.socket(family, socket.SOCK_STREAM)
+            # With the protocol named, asyncio turns Nagle's algorithm off; else small answers, written
+            # as head and body, wait 40 ms for the client's acknowledgement.
+            sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             sockets.append(sock)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -420,7 +420,7 @@ class Running:
 @contextlib.contextmanager
 def serving(host: V1Host, port: int = 0, **uvicorn_options: Any) -> Iterator[Running]:
     """Runs ``host`` on loopback; the port is bound before the thread starts."""
-    sock = socket.socket()
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind(("127.0.0.1", port))
     sock.listen(1024)
