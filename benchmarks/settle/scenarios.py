@@ -98,7 +98,7 @@ def calc(rng: Random) -> list[Action]:
     """Cells, formulas, menus, the find bar, dialogs."""
 
     def cell() -> tuple[int, int]:
-        return rng.randint(80, 900), rng.randint(220, 900)
+        return rng.randint(80, 900), rng.randint(280, 900)
 
     return [
         click("cell", cell()), click("cell", cell()), click("cell", cell()),
@@ -107,8 +107,8 @@ def calc(rng: Random) -> list[Action]:
         click("cell", cell()), write("=SUM(A1:A9)"), key("Return"),
         click("cell", cell()), key("ctrl+b"), key("ctrl+z"),
         scroll((500, 600), 3), scroll((500, 600), -3),
-        drag("select cells", (120, 300), (400, 420)),
-        click("menu", (18, 34), Kind.MENU), key("Escape", Kind.MENU),
+        drag("select cells", (120, 340), (400, 460)),
+        click("menu", (18, 42), Kind.MENU), key("Escape", Kind.MENU),
         key("ctrl+a"), click("cell", cell()),
         key("ctrl+1", Kind.DIALOG), key("Escape", Kind.DIALOG),
         key("ctrl+f", Kind.DIALOG), write(str(rng.randint(100, 900))), key("Return"), key("Escape"),
@@ -123,7 +123,7 @@ def writer(rng: Random) -> list[Action]:
     """Text, formatting, menus, dialogs."""
 
     def text() -> tuple[int, int]:
-        return rng.randint(680, 1180), rng.randint(280, 880)
+        return rng.randint(680, 1180), rng.randint(330, 900)
 
     return [
         click("text", text()), click("text", text()),
@@ -132,7 +132,7 @@ def writer(rng: Random) -> list[Action]:
         click("word", text(), count=2), key("ctrl+b"), key("ctrl+i"), key("ctrl+z"),
         key("ctrl+a"), click("text", text()), key("ctrl+e", label="centre"), key("ctrl+z"),
         scroll((900, 600), 3), scroll((900, 600), -5),
-        click("menu", (18, 34), Kind.MENU), key("Escape", Kind.MENU),
+        click("menu", (18, 42), Kind.MENU), key("Escape", Kind.MENU),
         key("ctrl+f", Kind.DIALOG), write("lorem"), key("Return"), key("Escape"),
         key("ctrl+h", Kind.DIALOG), key("Escape", Kind.DIALOG),
         click("context menu", text(), Kind.MENU, button="right"), key("Escape", Kind.MENU), nothing(),
@@ -142,13 +142,14 @@ def writer(rng: Random) -> list[Action]:
 def impress(rng: Random) -> list[Action]:
     """Titles, new slides, the slide list."""
     return [
-        click("empty slide", (760, 840)), click("title", (760, 360), count=2),
+        key("Escape", Kind.DIALOG, "close the template dialog"), click("empty slide", (240, 900)),
+        click("title", (850, 315), count=2),
         write(rng.choice(WORDS) + " " + rng.choice(WORDS)), key("Escape"), key("Escape"),
-        key("ctrl+m", label="new slide"), click("title", (760, 360), count=2), write(rng.choice(WORDS)),
+        key("ctrl+m", label="new slide"), click("title", (850, 315), count=2), write(rng.choice(WORDS)),
         key("ctrl+a"), key("ctrl+b"), key("Escape"), key("Escape"),
-        click("first slide", (90, 230)), key("Down"), key("Up"), key("ctrl+z"), key("ctrl+y"),
-        click("menu", (18, 34), Kind.MENU), key("Escape", Kind.MENU),
-        click("title", (760, 360)), key("Right"), key("Delete"), key("ctrl+z"), nothing(),
+        click("first slide", (90, 215)), key("Down"), key("Up"), key("ctrl+z"), key("ctrl+y"),
+        click("menu", (18, 42), Kind.MENU), key("Escape", Kind.MENU),
+        click("title", (850, 315)), key("Right"), key("Delete"), key("ctrl+z"), nothing(),
     ]  # fmt: skip
 
 
@@ -200,19 +201,19 @@ def editor(rng: Random, menu: tuple[int, int], *, new: str, close: str) -> list[
 
 def mousepad(rng: Random) -> list[Action]:
     """The GTK editor."""
-    return editor(rng, (19, 34), new="ctrl+n", close="ctrl+w")
+    return editor(rng, (19, 42), new="ctrl+n", close="ctrl+w")
 
 
 def featherpad(rng: Random) -> list[Action]:
     """The Qt editor."""
-    return editor(rng, (19, 34), new="ctrl+n", close="ctrl+w")
+    return editor(rng, (19, 42), new="ctrl+n", close="ctrl+w")
 
 
 def pcmanfm(rng: Random) -> list[Action]:
     """Selecting, opening, renaming, menus, tabs."""
 
     def folder(index: int) -> tuple[int, int]:
-        return 204 + 94 * index, 140
+        return 224 + 94 * index, 127
 
     first, second, third = rng.sample(range(8), 3)
     empty = (1300, 700)
@@ -221,7 +222,7 @@ def pcmanfm(rng: Random) -> list[Action]:
         click("empty", empty, Kind.NOTHING), click("open folder", folder(first), Kind.OPEN, count=2),
         key("alt+Up", Kind.OPEN), click("open folder", folder(third), Kind.OPEN, count=2),
         click("file", folder(1)), key("alt+Left", Kind.OPEN), key("ctrl+a"), click("empty", empty),
-        click("menu", (18, 34), Kind.MENU), key("Escape", Kind.MENU),
+        click("menu", (18, 42), Kind.MENU), key("Escape", Kind.MENU),
         click("context menu", empty, Kind.MENU, button="right"), key("Escape", Kind.MENU),
         click("context menu", folder(second), Kind.MENU, button="right"), key("Escape", Kind.MENU),
         click("folder", folder(second)), key("F2", Kind.DIALOG), key("Escape", Kind.DIALOG),
@@ -252,7 +253,7 @@ def gimp(rng: Random) -> list[Action]:
         key("ctrl+n", Kind.DIALOG), key("Return", Kind.DIALOG), key("p", label="brush"),
         click("paint", canvas()), click("paint", canvas()), key("ctrl+z"),
         drag("stroke", canvas(), canvas()), key("ctrl+z"), key("ctrl+a"), key("ctrl+shift+a"),
-        click("menu", (18, 34), Kind.MENU), key("Down", Kind.MENU), key("Escape", Kind.MENU),
+        click("menu", (18, 42), Kind.MENU), key("Down", Kind.MENU), key("Escape", Kind.MENU),
         key("1", label="zoom 1:1"), key("minus", label="zoom out"), key("n", label="pencil"),
         click("paint", canvas()), move("over the canvas", canvas()),
         key("slash", Kind.DIALOG), write("invert"), key("Return"), key("ctrl+z"), nothing(),

@@ -1,0 +1,142 @@
+"""Try settle rules on recorded traces: what each would have waited, and would it have been right?
+
+The guest agent writes its signals turn by turn when it is started with OSGYM_SETTLE_TRACE. A trace
+under a fixed pause of three seconds shows all that came later too, so any rule that decides by these
+signals can be evaluated on it, without driving the desktop again. This is the same rule as the guest
+agent's native one (`guest_agent/native/settle.c`); a test keeps the two together. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+RUNNING_MS = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A watched thread in one turn: its process, and in how many ms it wakes by itself.
+
+    `remaining_ms` is negative when it never does or when that is unknown, 0 when it runs.
+    """
+
+    pid: int
+    remaining_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one turn of the loop saw."""
+
+    at_ms: float
+    running: bool
+    cpu_ms: tuple[float, ...]
+    threads: tuple[Thread, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One action: its signals over three seconds, and when the screen changed (masked, no carets)."""
+
+    app: str
+    label: str
+    kind: str
+    names: Mapping[int, str]
+    turns: tuple[Turn, ...]
+    changes_ms: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Parameters of one policy; as in the guest agent's `settle.json`."""
+
+    idle_ms: float
+    cpu_share: float = 0.02
+    horizon_ms: float = 0.0
+    change_horizon_ms: float = 0.0
+    damage_quiet_ms: float = 0.0
+    check_threads: bool = True
+    max_ms: float = 3000.0
+    horizons: Mapping[str, float] = field(default_factory=dict)
+
+
+def read_traces(lines: Iterable[str], app: str = "") -> Iterator[Trace]:
+    """Read what the guest agent wrote; lines with `label` and `kind` before an action name it."""
+    label, kind = "", ""
+    head: dict[str, object] = {}
+    turns: list[Turn] = []
+    changes: list[float] = []
+    for line in lines:
+        entry = json.loads(line)
+        if "label" in entry:
+            app, label, kind = entry.get("app", app), entry["label"], entry["kind"]
+        elif "begin" in entry:
+            head, turns, changes = entry, [], []
+        elif "t" in entry:
+            threads = tuple(Thread(pid, remaining) for pid, _, _, remaining in entry["thr"])
+            turns.append(Turn(entry["t"], bool(entry["run"]), tuple(entry["cpu"]), threads))
+        elif "d" in entry and entry["n"] and not entry["caret"]:
+            changes.append(entry["d"])
+        elif "end" in entry:
+            names = {pid: name for pid, _, name in head["procs"]}  # type: ignore[attr-defined]
+            yield Trace(app, label, kind, names, tuple(turns), tuple(sorted(changes)))
+
+
+def decide(trace: Trace, rule: Rule) -> float:
+    """When the rule would have answered, in ms after the action; `max_ms` when never."""
+    oldest = 0
+    for index, turn in enumerate(trace.turns):
+        while oldest + 1 < index and trace.turns[oldest + 1].at_ms + rule.idle_ms <= turn.at_ms:
+            oldest += 1
+        if turn.at_ms >= rule.max_ms:
+            break
+        if _is_quiet(trace, rule, turn, trace.turns[oldest]):
+            return turn.at_ms
+    return rule.max_ms
+
+
+def _is_quiet(trace: Trace, rule: Rule, turn: Turn, before: Turn) -> bool:
+    if turn.at_ms < rule.idle_ms or (rule.check_threads and turn.running):
+        return False
+    limit = rule.idle_ms * rule.cpu_share
+    for group, cpu_ms in enumerate(turn.cpu_ms):
+        earlier = before.cpu_ms[group] if group < len(before.cpu_ms) else 0.0
+        if cpu_ms > earlier and cpu_ms - earlier >= limit:
+            return False
+    last_change = _last_change(trace, turn.at_ms)
+    if rule.damage_quiet_ms and turn.at_ms - max(last_change or 0.0, 0.0) < rule.damage_quiet_ms:
+        return False
+    return not any(_pending(trace, rule, turn, thread, last_change) for thread in turn.threads)
+
+
+def _last_change(trace: Trace, at_ms: float) -> float | None:
+    past = [change for change in trace.changes_ms if change <= at_ms]
+    return past[-1] if past else None
+
+
+def _pending(trace: Trace, rule: Rule, turn: Turn, thread: Thread, last_change: float | None) -> bool:
+    """Whether a thread wakes by itself soon enough to count."""
+    if thread.remaining_ms < RUNNING_MS:
+        return False
+    if thread.remaining_ms == RUNNING_MS:
+        return True
+    fires = turn.at_ms + thread.remaining_ms
+    if fires <= rule.horizons.get(trace.names.get(thread.pid, ""), rule.horizon_ms):
+        return True
+    return (
+        rule.change_horizon_ms > 0
+        and last_change is not None
+        and fires - last_change <= rule.change_horizon_ms
+    )
+
+
+def premature(trace: Trace, waited_ms: float) -> bool:
+    """Whether the screen changed after the answer."""
+    return bool(trace.changes_ms) and trace.changes_ms[-1] > waited_ms
+
+
+def oracle_ms(traces: Sequence[Trace]) -> float:
+    """The mean wait of somebody who knows the last change."""
+    return sum(trace.changes_ms[-1] if trace.changes_ms else 0.0 for trace in traces) / len(traces)
