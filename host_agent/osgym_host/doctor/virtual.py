@@ -138,7 +138,8 @@ async def boot(qemu: str, kernel: Path, accelerator: str, timeout_s: float) -> B
                     seen += data
     finally:
         await processes.end(process)
-    lines = [line.strip() for line in seen.decode("utf-8", "replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in seen.decode("utf-8", "replace").splitlines()]
+    lines = [line for line in lines if line and ": warning: " not in line]
     return Boot(_LINE in seen, time.monotonic() - began, lines[-1][:120] if lines else "")
 
 
