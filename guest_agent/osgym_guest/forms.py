@@ -35,9 +35,11 @@ def unquote(text: str, *, plus: bool = False) -> str:
     first, *rest = text.encode("utf-8").split(b"%")
     out = bytearray(first)
     for piece in rest:
-        try:
-            out += bytes.fromhex(piece[:2].decode("ascii")) + piece[2:]
-        except ValueError:
+        digits = piece[:2]
+        if len(digits) == 2 and all(digit in b"0123456789abcdefABCDEF" for digit in digits):
+            out.append(int(digits, 16))
+            out += piece[2:]
+        else:
             out += b"%" + piece
     return out.decode("utf-8", "replace")
 

@@ -12,13 +12,12 @@ is heavy inside its handlers, at first use.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import mmap
 import os
 import sys
-import tempfile
 import traceback
+from _operator import _compare_digest  # hmac's, without the megabyte of OpenSSL behind it
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -308,7 +307,7 @@ class Server:
         if not self._token:
             return
         given = headers.get("authorization", "").encode()
-        if not hmac.compare_digest(given, b"Bearer " + self._token):
+        if not _compare_digest(given, b"Bearer " + self._token):
             raise HttpError(401, "unauthorized", "a bearer token is required")
 
     async def _write(self, writer: asyncio.StreamWriter, response: Response, *, keep_alive: bool) -> None:
@@ -406,6 +405,8 @@ async def _read_body(
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     if length <= SPOOL_BYTES:
         return await asyncio.wait_for(reader.readexactly(length), READ_TIMEOUT_S)
+    import tempfile
+
     with tempfile.TemporaryFile() as spool:
         left = length
         while left > 0:

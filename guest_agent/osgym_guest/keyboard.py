@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from osgym_guest._native import Display
 from osgym_guest.keysyms import KEYSYMS, char_keysym
 
-SHIFT = KEYSYMS["Shift_L"]
+SHIFT, CAPS_LOCK = KEYSYMS["Shift_L"], KEYSYMS["Caps_Lock"]
 LOCK_MASK = 2
 LEVELS = 2
 MAX_POOL_CODES = 48
@@ -135,9 +135,20 @@ class Keyboard:
         """
         self.load()
         shift_code, _ = self.key(SHIFT)
-        locked = bool(self._display.pointer()[2] & LOCK_MASK)
-        for part in self._parts(text):
-            self._type_part(part, shift_code, locked)
+        # with Caps Lock on, clients turn letters around as they see fit: off for the time of the text
+        lock = self._layout.get(CAPS_LOCK) if self._display.pointer()[2] & LOCK_MASK else None
+        if lock is not None:
+            self._tap(lock[0])
+        try:
+            for part in self._parts(text):
+                self._type_part(part, shift_code)
+        finally:
+            if lock is not None:
+                self._tap(lock[0])
+
+    def _tap(self, code: int) -> None:
+        self.press(code, True)
+        self.press(code, False)
 
     def _parts(self, text: str) -> list[str]:
         """Cut a text where the pool cannot hold all its symbols at once."""
@@ -154,7 +165,7 @@ class Keyboard:
         parts.append(text[start:])
         return parts
 
-    def _type_part(self, text: str, shift_code: int, locked: bool) -> None:
+    def _type_part(self, text: str, shift_code: int) -> None:
         keysyms = {char_keysym(char): None for char in text}
         needed = [keysym for keysym in keysyms if self._find(keysym) is None]
         if needed:
@@ -166,13 +177,10 @@ class Keyboard:
                 raise KeyboardError(f"no key types {char!r}")
             code, level = found
             want = level == 1
-            if locked and len(char.upper()) == 1 and char.lower() != char.upper():
-                want = not want  # Caps Lock turns letters around
             if want != shifted:
                 self._display.key(shift_code, want)
                 shifted = want
-            self.press(code, True)
-            self.press(code, False)
+            self._tap(code)
         if shifted:
             self._display.key(shift_code, False)
 

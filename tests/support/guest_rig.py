@@ -184,7 +184,7 @@ class Desktop:
             [sys.executable, "-I", "-m", "osgym_guest"],
             env={**self.environment, **settings},
             cwd=self.home,
-            preexec_fn=hand_over if descriptor != LISTEN_FD else None,  # noqa: PLW1509 - no threads here
+            preexec_fn=hand_over if descriptor != LISTEN_FD else None,
             pass_fds=[LISTEN_FD, descriptor],
         )
         self._stack.callback(stop, self.agent)
@@ -229,7 +229,12 @@ def until(condition: Callable[[], Any], timeout_s: float = 10.0) -> Any:
 
 @contextlib.contextmanager
 def desktop(
-    home: Path, *, size: tuple[int, int] = (1280, 800), fbdir: bool = True, wm: bool = True, agent: bool = True
+    home: Path,
+    *,
+    size: tuple[int, int] = (1280, 800),
+    fbdir: bool = True,
+    wm: bool = True,
+    agent: bool = True,
 ) -> Iterator[Desktop]:
     """An X server, by default with a window manager and the agent, gone at the end."""
     with contextlib.ExitStack() as stack:

@@ -22,8 +22,8 @@ _ATTRIBUTE = {**_TEXT, ord('"'): "&quot;", ord("\n"): "&#10;", ord("\t"): "&#9;"
 
 
 def xml_name(text: str) -> str:
-    """`text` as a name that XML allows: other characters become dashes, a bad start gets a prefix."""
-    name = "".join(char if char.isalnum() or char in "-_." else "-" for char in text)
+    """`text` as an ASCII name that XML allows: the rest becomes dashes, a bad start gets a prefix."""
+    name = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "-" for char in text)
     return name if name[:1].isalpha() or name[:1] == "_" else "tag" + name
 
 

@@ -120,8 +120,7 @@ def decode(data: bytes) -> Message:
         while at < end:
             at += -at % 8
             code = data[at]
-            (kind,), at = _read(data, at + 1, ("g",))
-            (value,), at = _read(data, at, split_signature(kind))
+            value, at = _read_variant(data, at + 1)
             if code == _REPLY_SERIAL:
                 reply_serial = value
             elif code == _ERROR_NAME:
@@ -173,6 +172,8 @@ def _type_end(signature: str, at: int) -> int:
     if close is None:
         raise WireError(f"bad signature {signature!r}")
     at += 1
+    if signature[at : at + 1] == close:
+        raise WireError(f"nothing between brackets in {signature!r}")
     while at < len(signature) and signature[at] != close:
         at = _type_end(signature, at)
     if at >= len(signature):
@@ -200,8 +201,7 @@ def _read(data: bytes, at: int, types: tuple[str, ...], base: int = 0) -> tuple[
             values.append(_text(data, at + 1, length))
             at += 2 + length
         elif char == "v":
-            (inner,), at = _read(data, at, ("g",))
-            (value,), at = _read(data, at, split_signature(inner))
+            value, at = _read_variant(data, at)
             values.append(value)
         elif char == "a":
             value, at = _read_array(data, at, kind[1:])
@@ -210,6 +210,15 @@ def _read(data: bytes, at: int, types: tuple[str, ...], base: int = 0) -> tuple[
             fields, at = _read(data, at, split_signature(kind[1:-1]))
             values.append(tuple(fields))
     return values, at
+
+
+def _read_variant(data: bytes, at: int) -> tuple[Any, int]:
+    (signature,), at = _read(data, at, ("g",))
+    types = split_signature(signature)
+    if len(types) != 1:
+        raise WireError(f"a variant of {len(types)} types")
+    values, at = _read(data, at, types)
+    return values[0], at
 
 
 def _text(data: bytes, at: int, length: int) -> str:
@@ -226,6 +235,8 @@ def _read_array(data: bytes, at: int, kind: str) -> tuple[list[Any] | dict[Any, 
     if end > len(data):
         raise WireError("an array runs over the end of the message")
     one = split_signature(kind[1:-1]) if kind[0] == "{" else (kind,)
+    if kind[0] == "{" and (len(one) != 2 or one[0][0] in "av({"):
+        raise WireError(f"bad dictionary {kind!r}")
     items: list[Any] = []
     while at < end:
         if kind[0] == "{":

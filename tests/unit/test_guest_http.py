@@ -1,0 +1,204 @@
+"""The guest agent's HTTP server, on real sockets, with good and bad clients."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from osgym_guest.forms import parse_multipart, parse_urlencoded, split_query
+from osgym_guest.http import MAX_HEADER_BYTES, SPOOL_BYTES, HttpError, Request, Response, Router, Server
+from osgym_guest.protocol import pack_record, unpack_record
+
+Exchange = Callable[[bytes], Awaitable[bytes]]
+
+
+async def _echo(request: Request) -> Response:
+    return Response.json({"query": dict(request.query), "length": len(request.body)})
+
+
+async def _form(request: Request) -> Response:
+    form = request.form()
+    files = {name: [file.filename, len(file.content)] for name, file in form.files.items()}
+    return Response.json({"fields": dict(form.fields), "files": files})
+
+
+async def _json(request: Request) -> Response:
+    return Response.json(request.json_object())
+
+
+async def _broken(request: Request) -> Response:
+    raise RuntimeError("a fault")
+
+
+async def _slow(request: Request) -> Response:
+    await asyncio.sleep(30)
+    return Response()
+
+
+async def _refuse(request: Request) -> Response:
+    raise HttpError(409, "no", "not now", {"why": 1})
+
+
+@asynccontextmanager
+async def serving(tmp_path: Path, token: str = "", max_connections: int = 4) -> AsyncIterator[Exchange]:
+    """A server; yields a function that sends bytes on a new connection and reads what comes until the end."""
+    file = tmp_path / "file.bin"
+    file.write_bytes(b"x" * 700_000)
+
+    async def send_file(request: Request) -> Response:
+        return Response.stream(file if "gone" not in request.query else tmp_path / "none")
+
+    router = Router()
+    router.add("GET", "/echo", _echo)
+    router.add("POST", "/echo", _echo, max_body=4 << 20)
+    router.add("POST", "/small", _echo, max_body=10)
+    router.add("POST", "/form", _form, max_body=8 << 20)
+    router.add("POST", "/json", _json)
+    router.add("GET", "/broken", _broken)
+    router.add("GET", "/slow", _slow, deadline_s=0.05)
+    router.add("GET", "/refuse", _refuse)
+    router.add("GET", "/file", send_file)
+    server = Server(router, token=token, max_connections=max_connections)
+    listener = await asyncio.start_unix_server(server.serve, tmp_path / "s", limit=MAX_HEADER_BYTES)
+
+    async def exchange(data: bytes) -> bytes:
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "s", limit=1 << 24)
+        writer.write(data)
+        writer.write_eof()
+        try:
+            return await asyncio.wait_for(reader.read(), 5)
+        finally:
+            writer.close()
+
+    try:
+        yield exchange
+    finally:
+        listener.close()
+        await server.close()
+
+
+def request(method: str, target: str, body: bytes = b"", *headers: str) -> bytes:
+    """The bytes of a request."""
+    lines = [f"{method} {target} HTTP/1.1", "Host: x", *headers]
+    if body:
+        lines.append(f"Content-Length: {len(body)}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
+
+
+def answer(data: bytes) -> tuple[int, dict[str, object]]:
+    """Status and JSON of the first answer."""
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+    return int(head.split(b" ")[1]), json.loads(body[:length])
+
+
+async def test_keep_alive_serves_several_requests(tmp_path: Path) -> None:
+    """One connection, pipelined requests, answers in order."""
+    async with serving(tmp_path) as exchange:
+        data = await exchange(request("GET", "/echo?a=%20b&c=d+e") + request("POST", "/echo", b"12345"))
+    assert data.count(b"HTTP/1.1 200 OK") == 2
+    assert answer(data) == (200, {"query": {"a": " b", "c": "d e"}, "length": 0})
+    assert b'"length":5' in data
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "code"),
+    [
+        (request("GET", "/none"), 404, "not_found"),
+        (request("DELETE", "/echo"), 405, "method_not_allowed"),
+        (request("POST", "/small", b"x" * 11), 413, "body_too_large"),
+        (request("POST", "/json", b"{"), 400, "bad_json"),
+        (request("POST", "/json", b"[1]"), 400, "bad_json"),
+        (request("POST", "/form", b"x=1"), 400, "bad_form"),
+        (request("GET", "/broken"), 500, "internal"),
+        (request("GET", "/slow"), 504, "deadline"),
+        (request("GET", "/refuse"), 409, "no"),
+        (request("GET", "/file?gone=1"), 404, "no_such_file"),
+        (b"nonsense\r\n\r\n", 400, "bad_request"),
+        (request("GET", "/echo", b"", "no colon here"), 400, "bad_request"),
+        (request("POST", "/echo", b"", "Content-Length: -5"), 400, "bad_request"),
+        (request("POST", "/echo", b"", "Transfer-Encoding: chunked"), 411, "length_required"),
+        (request("GET", "/echo", b"", "X: " + "y" * MAX_HEADER_BYTES), 431, "headers_too_large"),
+    ],
+)
+async def test_errors_have_one_shape(
+    tmp_path: Path, data: bytes, status: int, code: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A fault is a status and {"code", "message", "details"}."""
+    async with serving(tmp_path) as exchange:
+        got, body = answer(await exchange(data))
+    assert (got, body["code"]) == (status, code)
+    assert set(body) == {"code", "message", "details"}
+
+
+async def test_a_token_is_required_when_one_is_set(tmp_path: Path) -> None:
+    """Without it, or with another, nothing is served."""
+    async with serving(tmp_path, token="secret") as exchange:
+        assert answer(await exchange(request("GET", "/echo")))[0] == 401
+        assert answer(await exchange(request("GET", "/echo", b"", "Authorization: Bearer secre")))[0] == 401
+        assert answer(await exchange(request("GET", "/echo", b"", "Authorization: Bearer secret")))[0] == 200
+
+
+async def test_connections_are_bounded(tmp_path: Path) -> None:
+    """Beyond the bound a connection is told so and closed; those within it live on."""
+    async with serving(tmp_path, max_connections=2) as exchange:
+        held = [await asyncio.open_unix_connection(tmp_path / "s") for _ in range(2)]
+        assert answer(await exchange(request("GET", "/echo")))[1]["code"] == "too_many_connections"
+        held[0][1].write(request("GET", "/echo"))
+        assert (await held[0][0].readline()).startswith(b"HTTP/1.1 200")
+        for _, writer in held:
+            writer.close()
+
+
+async def test_large_bodies_and_files_pass(tmp_path: Path) -> None:
+    """A body beyond the spool size, and a streamed file."""
+    body = b"z" * (SPOOL_BYTES + 5)
+    async with serving(tmp_path) as exchange:
+        assert answer(await exchange(request("POST", "/echo", body)))[1]["length"] == len(body)
+        data = await exchange(request("GET", "/file"))
+    assert data.endswith(b"x" * 700_000) and b"Content-Length: 700000" in data
+
+
+@pytest.mark.parametrize("size", [3, SPOOL_BYTES + 10])
+async def test_multipart_uploads_arrive(tmp_path: Path, size: int) -> None:
+    """Fields and files, small in memory and large on disk, with line ends and quotes in them."""
+    content = (b"\r\n--B" + b"q" * size)[:size]
+    body = (
+        b'--BOUND\r\nContent-Disposition: form-data; name="file_path"\r\n\r\n/home/\xc3\xbc\r\n--BOUND\r\n'
+        b'Content-Disposition: form-data; name="file_data"; filename="a\\";b.txt"\r\n'
+        b"Content-Type: application/octet-stream\r\n\r\n" + content + b"\r\n--BOUND--\r\n"
+    )
+    kind = 'Content-Type: multipart/form-data; boundary="BOUND"'
+    async with serving(tmp_path) as exchange:
+        status, got = answer(await exchange(request("POST", "/form", body, kind)))
+    assert (status, got["fields"]) == (200, {"file_path": "/home/ü"})
+    assert got["files"] == {"file_data": ['a";b.txt', len(content)]}
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_no_form(body: bytes) -> None:
+    """Whatever the body, it is a form or a ValueError."""
+    for data in (body, b"--B\r\n" + body, b'--B\r\nContent-Disposition: form-data; name="a"\r\n\r\n' + body):
+        with suppress(ValueError):
+            parse_multipart(data, "multipart/form-data; boundary=B")
+
+
+def test_urls_are_decoded() -> None:
+    """Percent escapes as UTF-8; what is no escape stays."""
+    assert split_query("/a%20b?x=%C3%A4&y=100%&z") == ("/a b", {"x": "ä", "y": "100%", "z": ""})
+    assert parse_urlencoded("a=1&a=2") == {"a": "2"}
+
+
+def test_records_come_back_as_they_were() -> None:
+    """Meta and blob survive; a cut record is refused."""
+    data = b"".join(pack_record({"a": "ü"}, b"png"))
+    assert unpack_record(data) == ({"a": "ü"}, b"png")
+    with pytest.raises(ValueError, match="lengths"):
+        unpack_record(data[:-1])

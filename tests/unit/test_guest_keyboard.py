@@ -1,0 +1,138 @@
+"""The pool of key codes and what is put on them, against a keyboard map in memory."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from osgym_guest.keyboard import LEVELS, MAX_POOL_CODES, Keyboard, choose_pool
+from osgym_guest.keysyms import KEYSYMS, char_keysym
+
+FIRST = 8
+SHIFT_CODE, LOCK_CODE = 50, 66
+
+
+class Keys:
+    """What `Keyboard` asks of a display, and a client that reads the map when it comes to a key."""
+
+    def __init__(self, free: range, locked: bool = False) -> None:
+        self.rows = [[0] * 4 for _ in range(248)]
+        for at, char in enumerate("abcdefghijklmnopqrstuvwxyz"):
+            self.rows[20 + at] = [ord(char), ord(char) - 32, 0, 0]
+        self.rows[10] = [KEYSYMS["Return"], 0, 0, 0]
+        self.rows[11] = [0x20, 0, 0, 0]
+        self.rows[SHIFT_CODE - FIRST] = [KEYSYMS["Shift_L"], 0, 0, 0]
+        self.rows[LOCK_CODE - FIRST] = [KEYSYMS["Caps_Lock"], 0, 0, 0]
+        for code in range(FIRST, FIRST + len(self.rows)):
+            if not any(self.rows[code - FIRST]) and code not in free:
+                self.rows[code - FIRST] = [0x40000000 + code, 0, 0, 0]
+        self.locked = locked
+        self.pending: list[tuple[int, bool, bool]] = []
+        self._shifted = False
+        self.typed = ""
+        self.requests = 0
+
+    def keymap(self) -> tuple[int, list[list[int]]]:
+        return FIRST, [list(row) for row in self.rows]
+
+    def keymap_stale(self) -> bool:
+        return True
+
+    def modifier_codes(self) -> bytes:
+        return bytes([SHIFT_CODE, 0])
+
+    def pointer(self) -> tuple[int, int, int]:
+        return 0, 0, 2 if self.locked else 0
+
+    def sync(self) -> None:
+        pass
+
+    def remap(self, first: int, per: int, symbols: list[int]) -> None:
+        self.requests += 1
+        for at in range(len(symbols) // per):
+            self.rows[first - FIRST + at] = symbols[at * per : (at + 1) * per]
+
+    def key(self, code: int, down: bool) -> None:
+        if code == LOCK_CODE and down:
+            self.locked = not self.locked
+        self.pending.append((code, down, self.locked))
+
+    def work_off(self) -> None:
+        """The slow client: it looks at the map only now."""
+        for code, down, locked in self.pending:
+            if code == SHIFT_CODE:
+                self._shifted = down
+            elif down and code != LOCK_CODE:
+                self.typed += self._char(self.rows[code - FIRST], self._shifted, locked)
+        self.pending = []
+
+    def _char(self, row: list[int], shifted: bool, locked: bool) -> str:
+        symbol = row[1] if shifted and row[1] else row[0]
+        if symbol == KEYSYMS["Return"]:
+            return "\n"
+        char = chr(symbol & 0xFFFFFF)
+        return char.swapcase() if locked else char
+
+
+def keyboard(keys: Keys) -> Keyboard:
+    return Keyboard(keys, keys.work_off)  # type: ignore[arg-type] # the few methods it uses
+
+
+def test_the_pool_is_one_run_without_ordinary_keys() -> None:
+    """Free and multimedia codes are taken, modifiers and keys of the layout are not."""
+    keys = Keys(range(200, 240))
+    keys.rows[210 - FIRST] = [0x1008FF13, 0, 0, 0]
+    assert choose_pool(FIRST, keys.rows, [SHIFT_CODE]) == range(200, 240)
+    keys.rows[205 - FIRST] = [KEYSYMS["Hyper_L"], 0, 0, 0]
+    assert choose_pool(FIRST, keys.rows, [SHIFT_CODE]) == range(206, 240)
+    assert choose_pool(FIRST, keys.rows, [SHIFT_CODE, 220]) == range(221, 240)
+
+
+def test_the_pool_is_bounded() -> None:
+    """An almost empty layout does not make a huge request."""
+    assert len(choose_pool(FIRST, [[0]] * 248, [])) == MAX_POOL_CODES
+
+
+def test_known_symbols_are_not_mapped_again() -> None:
+    """The same script a second time changes nothing; one request maps all of it."""
+    keys = Keys(range(200, 240))
+    board = keyboard(keys)
+    for _ in range(3):
+        board.type_text("Привет, мир\n".replace(",", ""))
+    assert keys.requests == 1
+
+
+def test_restore_gives_the_codes_back() -> None:
+    """Afterwards the map is what it was."""
+    keys = Keys(range(200, 240))
+    keys.rows[210 - FIRST] = [0x1008FF13, 0, 0, 0]
+    before = keys.keymap()
+    board = keyboard(keys)
+    board.type_text("漢字かな")
+    assert keys.keymap() != before
+    board.restore()
+    assert keys.keymap() == before
+
+
+TEXT = st.text(alphabet=st.sampled_from("abyzABYZ \näöüßЖжЩщ漢字仮名交文😀€∀∃λ"), max_size=60)
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts=st.lists(TEXT, max_size=4), pool=st.integers(2, 12), locked=st.booleans())
+def test_a_slow_client_still_gets_every_text(texts: list[str], pool: int, locked: bool) -> None:
+    """Codes are given to other symbols only after what was typed with them has been worked off."""
+    keys = Keys(range(230, 230 + pool), locked=locked)
+    board = keyboard(keys)
+    for text in texts:
+        board.type_text(text)
+    keys.work_off()
+    assert keys.typed == "".join(texts)
+    assert keys.locked == locked
+
+
+def test_two_symbols_fit_on_a_code() -> None:
+    """Plain and with Shift."""
+    keys = Keys(range(200, 202))
+    board = keyboard(keys)
+    places = {board.key(char_keysym(char)) for char in "жщ漢字"}
+    assert len(places) == 2 * LEVELS or keys.requests > 1

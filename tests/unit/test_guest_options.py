@@ -1,0 +1,114 @@
+"""The `settle` and `observe` objects, the settings and the policies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from osgym_guest.app import Settings
+from osgym_guest.http import HttpError
+from osgym_guest.options import ObserveOptions, SettleOptions, parse_observe, parse_settle
+from osgym_guest.policy import load_policies, with_options
+
+SCREEN = (1920, 1080)
+
+
+def test_defaults() -> None:
+    """Nothing said means exact, five seconds, a PNG of the whole screen."""
+    assert parse_settle(None) == SettleOptions("exact", None, 5000.0, None)
+    assert parse_observe({}, SCREEN) == ObserveOptions("png", 85, None, None, None)
+
+
+def test_everything_said() -> None:
+    """Every field arrives."""
+    assert parse_settle({"policy": "fixed", "pause_ms": 7}) == SettleOptions("fixed", None, 5000.0, 7.0)
+    assert parse_settle({"policy": "fast", "quiet_ms": 9, "max_ms": 10}) == SettleOptions("fast", 9.0, 10.0)
+    raw = {"format": "webp", "quality": 5, "size": [9, 8], "region": [1, 2, 3, 4], "unless_hash": "ab"}
+    assert parse_observe(raw, SCREEN) == ObserveOptions("webp", 5, (9, 8), (1, 2, 3, 4), "ab")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        [],
+        {"policy": "slow"},
+        {"policy": "fixed"},
+        {"max_ms": -1},
+        {"max_ms": "5"},
+        {"quiet_ms": True},
+        {"speed": 1},
+    ],
+)
+def test_settle_that_makes_no_sense(raw: Any) -> None:
+    """It is a 400."""
+    with pytest.raises(HttpError) as caught:
+        parse_settle(raw)
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        [],
+        {"format": "gif"},
+        {"quality": 0},
+        {"size": [0, 5]},
+        {"size": [1]},
+        {"region": [0, 0, 1921, 5]},
+        {"region": [-1, 0, 5, 5]},
+        {"region": [0, 0, 5, 0]},
+        {"unless_hash": 5},
+        {"colour": 1},
+    ],
+)
+def test_observe_that_makes_no_sense(raw: Any) -> None:
+    """It is a 400."""
+    with pytest.raises(HttpError) as caught:
+        parse_observe(raw, SCREEN)
+    assert caught.value.status == 400
+
+
+def test_an_image_can_change_the_policies(tmp_path: Path) -> None:
+    """What its file says is laid over the built-in rules, the rest stays."""
+    file = tmp_path / "settle.json"
+    file.write_text(json.dumps({"horizons": {"exact": {"a-very-long-process-name": 650}}, "burner_s": 3}))
+    policies = load_policies(file)
+    assert ("a-very-long-pro", 650.0) in policies.rules["exact"].horizons
+    assert policies.burner_s == 3
+    assert policies.rules["exact"].idle_ms == load_policies(None).rules["exact"].idle_ms
+    file.write_text(json.dumps({"policies": {"exact": {"no_such_parameter": 1}}}))
+    with pytest.raises(ValueError, match="malformed"):
+        load_policies(file)
+
+
+def test_a_request_changes_a_rule_for_itself() -> None:
+    """quiet_ms is the idle time; a pause replaces the rule."""
+    rule = load_policies(None).rules["exact"]
+    changed = with_options(rule, quiet_ms=5, max_ms=9, pause_ms=None)
+    assert (changed.idle_ms, changed.max_ms, changed.pause_ms) == (5, 9, -1)
+    assert with_options(rule, quiet_ms=None, max_ms=9, pause_ms=3).pause_ms == 3
+
+
+def test_settings_come_from_the_environment() -> None:
+    """Every setting, and the refusal of one that makes no sense."""
+    settings = Settings.from_environment(
+        {
+            "OSGYM_LISTEN": "0.0.0.0:6000",
+            "LISTEN_FDS": "1",
+            "OSGYM_TOKEN": "t",
+            "OSGYM_GENERATION": "g",
+            "OSGYM_FBDIR": "/fb",
+            "OSGYM_EXPECT": "dock,desktop",
+            "XDG_RUNTIME_DIR": "/run/x",
+        }
+    )
+    assert settings.listen == ("0.0.0.0", 6000)
+    assert settings.inherited and settings.token == "t" and settings.generation == "g"
+    assert settings.expect == {"dock", "desktop"}
+    assert settings.state_file == Path("/run/x/osgym-guest.seq")
+    assert Settings.from_environment({}).listen == ("127.0.0.1", 5000)
+    with pytest.raises(ValueError, match="OSGYM_EXPECT"):
+        Settings.from_environment({"OSGYM_EXPECT": "clock"})
