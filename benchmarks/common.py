@@ -1,0 +1,124 @@
+"""What all benchmarks share: a local service when no host is given, the machine's description, results."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+LISTENING = re.compile(r"OSGym listens on (\S+)")
+
+
+class ServiceFailed(RuntimeError):
+    """The local service did not come up; the message carries the end of its log."""
+
+
+@contextlib.contextmanager
+def local_service(
+    image: str = "full", settings: Mapping[str, str | int | float] | None = None, timeout_s: float = 60.0
+) -> Iterator[tuple[str, int]]:
+    """Runs `osgym serve` on a free loopback port for the time of the block.
+
+    Yields:
+        The service's URL and its process id.
+
+    Raises:
+        ServiceFailed: It ended or did not listen within `timeout_s`.
+    """
+    given = {"instance": f"bench-{os.getpid()}", "ports": 0, "image": image, **(settings or {})}
+    argv = [sys.executable, "-m", "osgym_host", "serve"]
+    for name, value in given.items():
+        argv += ["--set", f"{name}={value}"]
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(argv, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        try:
+            yield _wait_for_url(process, log, timeout_s), process.pid
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _wait_for_url(process: subprocess.Popen[bytes], log: Any, timeout_s: float) -> str:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        log.seek(0)
+        text = log.read()
+        if found := LISTENING.search(text):
+            return found.group(1)
+        if process.poll() is not None:
+            raise ServiceFailed(f"osgym serve ended with {process.returncode}:\n{text[-2000:]}")
+        time.sleep(0.05)
+    raise ServiceFailed(f"osgym serve did not listen within {timeout_s} s:\n{text[-2000:]}")
+
+
+def meminfo_mib() -> dict[str, float]:
+    """Returns `/proc/meminfo` in MiB."""
+    rows = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    return {row[0].rstrip(":"): int(row[1]) / 1024 for row in rows if len(row) == 3}
+
+
+def machine() -> dict[str, Any]:
+    """Describes what the figures were measured on."""
+    commit = subprocess.run(
+        ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    model = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
+    return {
+        "cpu": model.group(1) if model else platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "ram_mib": round(meminfo_mib()["MemTotal"]),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load_before": os.getloadavg()[0],
+        "commit": commit,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """Returns the q-quantile (0..1) by linear interpolation; NaN for no values."""
+    if not values:
+        return float("nan")
+    ordered = sorted(values)
+    place = q * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def summary(values: Sequence[float]) -> dict[str, float]:
+    """Returns count, mean, median, p95, minimum and maximum."""
+    return {
+        "n": len(values),
+        "mean": statistics.fmean(values) if values else float("nan"),
+        "median": quantile(values, 0.5),
+        "p95": quantile(values, 0.95),
+        "min": min(values, default=float("nan")),
+        "max": max(values, default=float("nan")),
+    }
+
+
+def save(name: str, result: Mapping[str, Any], path: Path | None = None) -> Path:
+    """Writes a result with its raw series as JSON and returns where."""
+    target = path or RESULTS / f"{name}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps({"benchmark": name, "argv": sys.argv, **result}, indent=1) + "\n")
+    return target
