@@ -47,9 +47,9 @@ class Context:
 
         return Helper(self.session)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let go of what was made; what was launched lives on."""
         if "windows" in self.__dict__:
             self.windows.disconnect()
         if "helper" in self.__dict__:
-            self.helper.close()
+            await self.helper.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import sys
@@ -15,6 +16,7 @@ from osgym_guest.osworld.session import Session
 WARM_S = 60.0
 # Time beyond the helper's own deadline for its start, rendering and the way back.
 GRACE_S = 4.0
+STOP_TIMEOUT_S = 2.0
 HELPER = (sys.executable, "-I", "-m", "osgym_guest.osworld.a11y")
 
 
@@ -109,3 +111,11 @@ class Helper:
         if self._child is not None:
             self._child.kill_group()
             self._child = None
+
+    async def stop(self) -> None:
+        """Let the helper go and wait until it is gone."""
+        child = self._child
+        self.close()
+        if child is not None:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(child.wait(), STOP_TIMEOUT_S)
