@@ -1,0 +1,59 @@
+"""Trajectories on disk: what is kept, and the bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from osgym_host.episodes.recorder import Recorder, RecordMode
+
+
+def test_lines_and_frames_come_back(tmp_path: Path) -> None:
+    """One record per line, with its frame."""
+    recorder = Recorder(tmp_path / "t", RecordMode.FRAMES, 10)
+    recorder.start()
+    recorder.add("e1", {"kind": "start", "step": 0}, b"one", "png")
+    recorder.add("e1", {"kind": "step", "step": 1}, b"two", "jpeg")
+    recorder.add("e1", {"kind": "end"})
+    assert recorder.flush()
+    lines = list(recorder.read("e1"))
+    assert [(line["kind"], frame) for line, frame in lines] == [
+        ("start", b"one"),
+        ("step", b"two"),
+        ("end", b""),
+    ]
+    assert (tmp_path / "t" / "e1" / "000001.jpeg").read_bytes() == b"two"
+    recorder.close()
+
+
+def test_steps_without_frames(tmp_path: Path) -> None:
+    """The cheap mode keeps the lines only."""
+    recorder = Recorder(tmp_path, RecordMode.STEPS, 10)
+    recorder.start()
+    recorder.add("e1", {"step": 1}, b"image", "png")
+    recorder.close()
+    assert [path.name for path in (tmp_path / "e1").iterdir()] == ["steps.jsonl"]
+
+
+def test_nothing_is_written_when_it_is_off(tmp_path: Path) -> None:
+    """Off means off."""
+    recorder = Recorder(tmp_path / "t", RecordMode.OFF, 10)
+    recorder.start()
+    recorder.add("e1", {"step": 1}, b"image", "png")
+    recorder.close()
+    assert not (tmp_path / "t").exists()
+    with pytest.raises(FileNotFoundError):
+        list(recorder.read("e1"))
+
+
+def test_the_oldest_episodes_go_when_the_bound_is_reached(tmp_path: Path) -> None:
+    """1 MiB holds two episodes of 400 KiB; those of a former run count too."""
+    frame = b"x" * 400 * 1024
+    for turn in range(2):
+        recorder = Recorder(tmp_path, RecordMode.FRAMES, 1)
+        recorder.start()
+        for number in range(3):
+            recorder.add(f"e{turn}{number}", {"step": 0}, frame, "png")
+        recorder.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e11", "e12"]

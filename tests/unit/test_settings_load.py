@@ -1,0 +1,82 @@
+"""Settings: sources, unknown keys, what is refused, and that the documentation is true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from osgym_host.settings import Settings, SettingsError, load, table
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_later_source_wins(tmp_path: Path) -> None:
+    """File over default, environment over file, command line over environment."""
+    file = tmp_path / "config.yaml"
+    file.write_text("warm: 3\nmax_replicas: 9\nports: [1, 2]\n")
+    settings = load(
+        file, {"OSGYM_WARM": "4", "OSGYM_MAX_REPLICAS": "10", "HOME": "/"}, {"warm": 5, "image": None}
+    )
+    assert (settings.warm, settings.max_replicas, settings.ports) == (5, 10, [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("file", "environment", "flags", "said"),
+    [
+        ("wram: 3\n", {}, {}, "unknown setting wram; did you mean warm?"),
+        (
+            None,
+            {"OSGYM_MAX_REPLICA": "3"},
+            {},
+            "unknown setting OSGYM_MAX_REPLICA; did you mean max_replicas",
+        ),
+        (None, {}, {"prots": "1"}, "did you mean ports"),
+        (None, {"OSGYM_WARM": "many"}, {}, "warm: "),
+        ("- a\n", {}, {}, "key: value"),
+        ("a: [\n", {}, {}, "cannot read"),
+        (None, {}, {"tls_cert": "x"}, "go together"),
+        (None, {}, {"host": "0.0.0.0"}, "refusing to listen on 0.0.0.0"),
+        (None, {}, {"allowed_ips": "10.0.0.300"}, "allowed_ips"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    tmp_path: Path, file: str | None, environment: dict[str, str], flags: dict[str, Any], said: str
+) -> None:
+    """The key, where it stands, and what was probably meant."""
+    path = None
+    if file is not None:
+        path = tmp_path / "c.yaml"
+        path.write_text(file)
+    with pytest.raises(SettingsError, match=said.replace("?", r"\?")):
+        load(path, environment, flags)
+
+
+def test_off_loopback_needs_a_token_or_addresses() -> None:
+    """Either opens the door; nothing else does."""
+    assert load(None, {"OSGYM_TOKEN": "s"}, {"host": "0.0.0.0"}).token is not None
+    settings = load(None, {"OSGYM_ALLOWED_IPS": "10.0.0.5, 10.1.0.0/16"}, {"host": "::"})
+    assert [str(n) for n in settings.allowed_ips] == ["10.0.0.5/32", "10.1.0.0/16"]
+    assert load(None, {}, {"host": "::1"}).is_loopback
+
+
+def test_the_token_is_not_shown() -> None:
+    """A settings object can be logged."""
+    assert "secret" not in repr(load(None, {"OSGYM_TOKEN": "secret"}, {}))
+
+
+def test_other_parts_variables_are_not_settings() -> None:
+    """The SDK's and the tests' variables may stand in the same environment."""
+    load(None, {"OSGYM_HOSTS": "http://x", "OSGYM_CA": "f", "OSGYM_TEST_X": "1"}, {})
+
+
+def test_every_setting_is_documented() -> None:
+    """SETTINGS.md holds exactly the table that the code gives, and no row is empty."""
+    assert table() in (ROOT / "host_agent" / "SETTINGS.md").read_text()
+    assert all(field.description for field in Settings.model_fields.values())
+
+
+def test_the_config_file_of_the_start_script_is_valid() -> None:
+    """`config.yaml` has the ports of the OSGym workers."""
+    assert load(ROOT / "config.yaml", {}, {}).ports[0] == 20000
