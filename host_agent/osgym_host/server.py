@@ -20,7 +20,7 @@ GRACE_S = 5
 
 
 def bind(settings: Settings) -> list[socket.socket]:
-    """Binds all ports before anything is started.
+    """Binds all ports before anything is started; connections wait until they are served.
 
     Raises:
         OSError: A port is taken or may not be used; nothing stays bound.
@@ -40,6 +40,7 @@ def bind(settings: Settings) -> list[socket.socket]:
                 raise OSError(
                     error.errno, f"cannot listen on {settings.host}:{port}: {error.strerror}"
                 ) from error
+            sock.listen(BACKLOG)
             sock.setblocking(False)
             sock.set_inheritable(False)
     except OSError:

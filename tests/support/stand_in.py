@@ -11,6 +11,7 @@ import contextlib
 import io
 import json
 import shutil
+import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from PIL import Image
 
 from osgym_host.app import HostAgent, ImageRef
 from osgym_host.runtimes import base
+from osgym_host.server import HostServer, bind, urls
 from osgym_host.settings import Settings
 from osgym_sdk.wire import Record, decode_record, encode_record
 
@@ -386,4 +388,73 @@ async def running_service(
     assert runtime.stopped
 
 
-__all__ = ["PNG", "Service", "StandInRuntime", "record", "running_service", "until"]
+TASK: dict[str, Any] = {
+    "id": "say-yes",
+    "instruction": "Say yes.",
+    "config": [{"type": "execute", "parameters": {"command": ["prepare"]}}],
+    "evaluator": {
+        "func": "exact_match",
+        "result": {"type": "vm_command_line", "command": ["answer"]},
+        "expected": {"type": "rule", "rules": {"expected": "yes\n"}},
+    },
+}
+"""A task whose set-up and check need no more than `/setup/execute`; a stand-in always earns 1."""
+
+
+class Served:
+    """A host agent over stand-ins behind a real HTTP server, in a thread of its own."""
+
+    def __init__(self, tmp_path: Path, **settings: Any) -> None:
+        self.urls: list[str] = []
+        self.agent: HostAgent | None = None
+        self._settings = Settings(
+            **{
+                "data_dir": tmp_path / "data",
+                "ports": [0],
+                "ram_reserve_mib": 0,
+                "replica_ram_mib": 64,
+                "disk_reserve_mib": 0,
+                **settings,
+            }
+        )
+        self._tmp_path = tmp_path
+        self._up = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Served:
+        self._thread.start()
+        assert self._up.wait(20)
+        if self._failure is not None:
+            raise self._failure
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.should_exit = True
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+        if self._failure is not None:
+            raise self._failure
+        assert not list((self._tmp_path / "r").glob("*")), "files of replicas are left"
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # noqa: BLE001  # raised again in the test's thread
+            self._failure = error
+        finally:
+            self._up.set()
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.runtime = StandInRuntime(self._tmp_path / "r")
+        self.agent = HostAgent(self._settings, ImageRef(StandInImage(), "small"), self.runtime)
+        sockets = bind(self._settings)
+        self.urls = urls(self._settings, sockets)
+        self.server = HostServer(self.agent.app(), self._settings, self.agent.begin_stop)
+        await self.agent.start()
+        self._up.set()
+        try:
+            await self.server.serve(sockets=sockets)
+        finally:
+            await self.agent.stop()
