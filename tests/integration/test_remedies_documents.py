@@ -1,0 +1,181 @@
+"""LibreOffice with and without its patched timers: the same actions save the same documents."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from osgym_host.guest import GuestClient
+from osgym_host.images.errors import ImageError
+from osgym_host.images.store import Image, ImageStore, default_data_dir
+from osgym_host.runtimes.base import ReplicaSpec
+from osgym_host.runtimes.local.runtime import LocalRuntime
+
+pytestmark = [pytest.mark.desktop, pytest.mark.full_image, pytest.mark.timeout(300)]
+
+STEP_TIMEOUT_S = 30.0
+FOLDER = "/home/user/remedy"
+
+STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
+AUTOMATIC_STYLES = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}automatic-styles"
+
+MAKE = f"""
+import os
+os.makedirs("{FOLDER}", exist_ok=True)
+with open("{FOLDER}/sheet.csv", "w") as file:
+    file.writelines("%d,%d,%d\\n" % (i, i * i, i % 7) for i in range(1, 60))
+with open("{FOLDER}/letter.txt", "w") as file:
+    file.writelines("The quick brown fox number %d jumps over the lazy dog.\\n\\n" % i for i in range(30))
+"""
+
+LIBRARY_IS_LOADED = (
+    "for maps in /proc/[0-9]*/maps; do grep -q 'soffice[.]bin' $maps && grep -q lo_timers[.]so $maps "
+    "&& exit 0; done 2>/dev/null; exit 1"
+)
+
+
+def key(chord: str) -> dict[str, Any]:
+    """A chord as an internal action."""
+    return {"op": "key", "keys": chord.split("+")}
+
+
+def text(words: str) -> dict[str, Any]:
+    """Typing as an internal action."""
+    return {"op": "type", "text": words}
+
+
+def click(x: int, y: int, count: int = 1) -> dict[str, Any]:
+    """A click as an internal action."""
+    return {"op": "click", "x": x, "y": y, "count": count}
+
+
+CALC = [
+    key("ctrl+Home"), text("hello\n"), text("=SUM(B2:B20)\n"), key("Down"), text("3.25\t"), text("world\n"),
+    click(260, 400), key("ctrl+b"), text("bold one\n"), click(400, 500), text("=A5*2\n"),
+    key("ctrl+Home"), key("shift+Down"), key("shift+Right"), key("ctrl+c"), click(700, 600), key("ctrl+v"),
+    key("Escape"), click(260, 700), key("Delete"), key("ctrl+i"), text("seven\n"), key("ctrl+z"),
+    key("ctrl+y"),
+]  # fmt: skip
+
+WRITER = [
+    key("ctrl+Home"), text("A title"), key("Return"), key("ctrl+b"), text("bold "), key("ctrl+b"),
+    text("plain"), key("Return"), key("ctrl+e"), text("in the middle"), key("Return"), key("ctrl+l"),
+    key("Down"), key("shift+End"), key("ctrl+i"), key("End"), key("BackSpace"), key("Page_Down"),
+    click(900, 500, 2), text("replaced"), key("ctrl+a"), key("ctrl+1"), key("ctrl+z"), key("ctrl+End"),
+    text("The end."),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document to edit: from what it is made, what it is called, what is done."""
+
+    source: str
+    name: str
+    filter_options: str
+    actions: Sequence[dict[str, Any]]
+
+
+DOCUMENTS = [
+    Document("sheet.csv", "sheet.ods", "--infilter=CSV:44,34,76,1", CALC),
+    Document("letter.txt", "letter.odt", "--writer", WRITER),
+]
+
+
+@pytest.fixture(scope="module")
+def image() -> Image:
+    """The full golden image."""
+    try:
+        return ImageStore(default_data_dir()).resolve("full")
+    except ImageError as error:
+        pytest.skip(f"no full image: {error}")
+
+
+async def edit(runtime: LocalRuntime, image: Image, document: Document, timers: str) -> dict[str, bytes]:
+    """Edit and save a document in a fresh replica.
+
+    Returns:
+        The XML parts of what was saved, by name.
+    """
+    generation = 1 if timers == "on" else 2
+    replica = await runtime.create(ReplicaSpec(f"timers-{timers}", generation, image))
+    try:
+        async with GuestClient(replica.guest) as guest:
+            await guest.ready(timeout_s=60)
+            await guest.execute(["python3", "-c", MAKE])
+            made = await guest.execute(
+                f"cd {FOLDER} && libreoffice --headless {document.filter_options} --convert-to "
+                f"{document.name.rpartition('.')[2]} {document.source}",
+                shell=True,
+            )
+            assert made.returncode == 0, made
+            await guest.launch(f"OSGYM_LO_TIMERS={timers} libreoffice {FOLDER}/{document.name}", shell=True)
+            opened = (
+                f"for i in $(seq 300); do wmctrl -l | grep -qF {document.name} && break; sleep 0.1; done; "
+                f"wmctrl -a {document.name} && wmctrl -r {document.name} -b add,maximized_vert,maximized_horz"
+            )
+            assert (await guest.execute(opened, shell=True)).returncode == 0
+            loaded = await guest.execute(LIBRARY_IS_LOADED, shell=True)
+            assert (loaded.returncode == 0) == (timers == "on")
+            # to the end of opening: a step that does nothing, and the frame that is final after it
+            await guest.step(1, [{"op": "screenshot"}], timeout_s=STEP_TIMEOUT_S)
+            await guest.final(1, wait_s=15)
+            for seq, action in enumerate([*document.actions, key("ctrl+s")], start=2):
+                await guest.step(seq, [action], timeout_s=STEP_TIMEOUT_S)
+            await guest.final(len(document.actions) + 2, wait_s=10)
+            return xml_parts(await guest.file(f"{FOLDER}/{document.name}"))
+    finally:
+        await runtime.destroy(replica)
+
+
+def xml_parts(data: bytes) -> dict[str, bytes]:
+    """What a document consists of, in a form that depends on nothing but its content."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: canonical(archive.read(name)) for name in ("content.xml", "styles.xml")}
+
+
+def canonical(xml: bytes) -> bytes:
+    """XML with each automatic style written where it is used, instead of its number.
+
+    Writer draws a random number for each session, keeps it with what was typed, and numbers the styles
+    in the order of those; so the same document saved twice differs in both, and in nothing else.
+    """
+    root = ElementTree.fromstring(xml)
+    for element in root.iter():
+        for name in [name for name in element.attrib if name.endswith(("}rsid", "}paragraph-rsid"))]:
+            del element.attrib[name]
+    styles = root.find(AUTOMATIC_STYLES)
+    if styles is None:
+        return ElementTree.tostring(root)
+    names = [style.attrib.pop(f"{STYLE}name") for style in styles]
+    texts = {name: ElementTree.tostring(style).decode() for name, style in zip(names, styles, strict=True)}
+    root.remove(styles)
+    for element in root.iter():
+        for name, value in element.attrib.items():
+            if name.endswith("style-name") and value in texts:
+                element.attrib[name] = texts[value]
+    return ElementTree.tostring(root)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=["Calc", "Writer"])
+async def test_documents_come_out_equal(image: Image, tmp_path: Path, document: Document) -> None:
+    """The patch is in force only where it is switched on, and what is saved is the same to the byte."""
+    if not any(remedy.applied for remedy in image.manifest.remedies if remedy.name == "libreoffice-timers"):
+        pytest.skip("this image was baked without the remedy")
+    runtime = LocalRuntime(tmp_path, "remedies")
+    await runtime.start()
+    try:
+        patched = await edit(runtime, image, document, "on")
+        plain = await edit(runtime, image, document, "off")
+    finally:
+        await runtime.stop()
+    marks = [action["text"].strip() for action in document.actions if action["op"] == "type"]
+    assert any(mark.encode() in patched["content.xml"] for mark in marks)
+    assert patched == plain
