@@ -1,8 +1,58 @@
-"""Fixtures for all tests, and the path of what they share."""
+"""Fixtures for all tests, as a ladder: image, running host, client, episode."""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent / "support"))
+
+from live import HostProcess, osgym, running_host, wait_until
+
+from osgym_host.images.errors import ImageError
+from osgym_host.images.store import Image, ImageStore, default_data_dir
+from osgym_sdk import AsyncClient, AsyncEpisode
+
+
+def _image(flavor: str, tmp_path_factory: pytest.TempPathFactory) -> Image:
+    store = ImageStore(default_data_dir())
+    try:
+        return store.resolve(flavor)
+    except ImageError:
+        baked = osgym("image", "build", "--flavor", flavor, timeout_s=1500)
+    if baked.returncode != 0:
+        pytest.skip(f"missing: golden image {flavor!r}, and baking it failed: {baked.stderr[-500:]}")
+    return store.resolve(flavor)
+
+
+@pytest.fixture(scope="session")
+def small_image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """The small golden image; baked when the store has none."""
+    return _image("small", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def host(small_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
+    """A running host with two warm desktops, shared by all tests that do not break it."""
+    instance = f"e2e-{os.getpid()}"
+    with running_host(instance, log_dir=tmp_path_factory.mktemp("host")) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(host: HostProcess) -> AsyncIterator[AsyncClient]:
+    """A client of the shared host; afterwards no episode is open."""
+    async with AsyncClient(host.url) as opened:
+        yield opened
+    wait_until(lambda: not host.replicas("leased"), 10, "all leases given back")
+
+
+@pytest.fixture
+async def episode(client: AsyncClient) -> AsyncIterator[AsyncEpisode]:
+    """An episode on a clean desktop."""
+    async with client.episode() as opened:
+        yield opened
