@@ -124,7 +124,7 @@ async def _show_warming(agent: HostAgent) -> None:
     began = time.monotonic()
     shown: tuple[object, ...] = ()
     number = 0
-    while True:
+    while not agent.events.closed:  # closed, it no longer waits: this loop would never yield
         pool = agent.view.pool()
         warm, ready = pool["warm_target"], pool["ready"] + pool["leased"]
         if ready >= warm:
