@@ -105,6 +105,15 @@ class LocalRuntime(Runtime):
             notes=tree.notes,
         )
 
+    @property
+    def supervisor_pid(self) -> int:
+        """PID of the zygote.
+
+        Raises:
+            RuntimeNotRunning: Before `start` or after `stop`.
+        """
+        return self._require().supervisor.pid
+
     # Start and stop --------------------------------------------------------------------------
 
     async def start(self) -> StartReport:

@@ -1,0 +1,229 @@
+"""What a fresh replica costs: CPU time, memory and time to ready; then Calc open on a file.
+
+    python -m benchmarks.replica_cost --image full --clones 20
+
+The runtime is used without the service, so that nothing else is in the figures. CPU time of a replica is
+that of all its processes from its first instruction in the overlay on; what the host agent and its zygote
+spend on it is counted beside it. `later` is `--quiet-s` after the first frame; Calc is drawn when the
+screen has not changed for that long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+
+from benchmarks.common import machine, save, summary
+from osgym_host.guest import GuestClient
+from osgym_host.images.store import ImageStore
+from osgym_host.runtimes.base import ImageLike, Replica, ReplicaSpec, Runtime
+from osgym_host.runtimes.local.runtime import LocalRuntime
+from osgym_host.settings import default_data_dir
+from osgym_sdk.wire import ImageFormat, ObserveOptions
+
+POLL_S = 0.05
+DEADLINE_S = 60.0
+SHEET = "/home/user/Documents/figures.xlsx"
+
+
+async def cpu_s(runtime: Runtime, replica: Replica) -> float:
+    """CPU time of all processes of a replica so far."""
+    used = (await runtime.usage(replica, deep=False)).cpu_s
+    assert used is not None
+    return used
+
+
+async def until_quiet(guest: GuestClient, quiet_s: float) -> float:
+    """Waits until the screen has not changed for `quiet_s`; returns the time of the last change."""
+    deadline = time.monotonic() + DEADLINE_S
+    last_hash, changed = "", time.monotonic()
+    while time.monotonic() < deadline:
+        frame = await guest.observe(ObserveOptions(format=ImageFormat.NONE))
+        now = time.monotonic()
+        if frame.observation.frame.hash != last_hash:
+            last_hash, changed = frame.observation.frame.hash, now
+        elif now - changed >= quiet_s:
+            return changed
+        await asyncio.sleep(POLL_S)
+    raise TimeoutError(f"the screen was not quiet within {DEADLINE_S} s")
+
+
+def host_cpu_s(runtime_pids: list[int]) -> float:
+    """CPU time of this process and of the zygote, with the children they waited for."""
+    ticks = 0
+    for pid in [os.getpid(), *runtime_pids]:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def sheet() -> bytes:
+    """A small workbook."""
+    book = openpyxl.Workbook()
+    page = book.active
+    assert page is not None
+    for row in range(1, 41):
+        page.append([f"item {row}", row, row * 1.5])
+    data = io.BytesIO()
+    book.save(data)
+    return data.getvalue()
+
+
+async def one_desktop(runtime: Runtime, image: ImageLike, number: int, quiet_s: float) -> dict[str, float]:
+    """Creates, waits for ready and quiet, measures, destroys."""
+    began = time.monotonic()
+    replica = await runtime.create(ReplicaSpec(f"cost-{number}", number, image, ram_mib=4096))
+    created = time.monotonic()
+    async with GuestClient(replica.guest) as guest:
+        await guest.ready(timeout_s=DEADLINE_S)
+        ready = time.monotonic()
+        cpu_ready = await cpu_s(runtime, replica)
+        frame = await guest.observe()
+        first_frame = time.monotonic()
+        assert frame.image
+        await asyncio.sleep(quiet_s)  # what it still does after ready; asking it would cost CPU time itself
+        cpu_later = await cpu_s(runtime, replica)
+    usage = await runtime.usage(replica)
+    destroying = time.monotonic()
+    await runtime.destroy(replica)
+    return {
+        "create_ms": (created - began) * 1000,
+        "ready_ms": (ready - began) * 1000,
+        "first_frame_ms": (first_frame - began) * 1000,
+        "cpu_s_ready": cpu_ready,
+        "cpu_s_later": cpu_later,
+        "pss_mib": usage.pss_mib or 0.0,
+        "charged_mib": usage.charged_mib or 0.0,
+        "overlay_mib": usage.overlay_mib or 0.0,
+        "processes": usage.processes or 0,
+        "destroy_ms": (time.monotonic() - destroying) * 1000,
+    }
+
+
+async def one_calc(runtime: Runtime, image: ImageLike, number: int, quiet_s: float) -> dict[str, float]:
+    """On a fresh desktop, opens a workbook in Calc and waits until it is drawn."""
+    replica = await runtime.create(ReplicaSpec(f"calc-{number}", number, image, ram_mib=4096))
+    async with GuestClient(replica.guest) as guest:
+        await guest.ready(timeout_s=DEADLINE_S)
+        await until_quiet(guest, 0.5)
+        await guest.upload(SHEET, sheet())
+        before, began = await cpu_s(runtime, replica), time.monotonic()
+        await guest.open_file(SHEET, timeout_s=DEADLINE_S)
+        opened = time.monotonic()
+        changed = await until_quiet(guest, quiet_s)
+        after = await cpu_s(runtime, replica)
+    usage = await runtime.usage(replica)
+    await runtime.destroy(replica)
+    return {
+        "window_ms": (opened - began) * 1000,
+        "drawn_ms": (changed - began) * 1000,
+        "cpu_s_on_top": after - before,
+        "cpu_s_in_all": after,
+        "pss_mib": usage.pss_mib or 0.0,
+    }
+
+
+async def rate(runtime: Runtime, image: ImageLike, clones: int, concurrency: int) -> dict[str, float]:
+    """Clones until ready and destroys at once, several side by side."""
+    gate = asyncio.Semaphore(concurrency)
+
+    async def one(number: int) -> None:
+        async with gate:
+            replica = await runtime.create(ReplicaSpec(f"rate-{number}", number, image, ram_mib=4096))
+            async with GuestClient(replica.guest) as guest:
+                await guest.ready(timeout_s=DEADLINE_S)
+            await runtime.destroy(replica)
+
+    began, busy = time.monotonic(), _busy_s()
+    await asyncio.gather(*(one(number) for number in range(clones)))
+    took = time.monotonic() - began
+    cores = os.cpu_count() or 1
+    return {
+        "clones": clones,
+        "concurrency": concurrency,
+        "seconds": took,
+        "clones_per_s": clones / took,
+        "clones_per_s_and_core": clones / took / cores,
+        "machine_cpu_s_per_clone": (_busy_s() - busy) / clones,
+    }
+
+
+def _busy_s() -> float:
+    """CPU time that the whole machine spent, idle and waiting left out."""
+    fields = [int(text) for text in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+
+
+async def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """Runs all parts and returns the raw series."""
+    image = ImageStore(args.data_dir).resolve(args.image)
+    with tempfile.TemporaryDirectory(prefix="cost-", dir=args.data_dir) as folder:
+        runtime = LocalRuntime(Path(folder), "cost")
+        await runtime.start()
+        zygote = [runtime.supervisor_pid]
+        try:
+            await one_desktop(runtime, image, 0, args.quiet_s)  # warms the page cache
+            host_before = host_cpu_s(zygote)
+            desktops = [await one_desktop(runtime, image, n, args.quiet_s) for n in range(1, args.clones + 1)]
+            host_each = (host_cpu_s(zygote) - host_before) / args.clones
+            calcs = [await one_calc(runtime, image, n, args.quiet_s) for n in range(args.calcs)]
+            rates = [await rate(runtime, image, args.clones * 2, n) for n in (1, os.cpu_count() or 1)]
+        finally:
+            await runtime.stop()
+    return {
+        "image": {"digest": image.digest, "flavor": image.flavor},
+        "desktops": desktops,
+        "host_cpu_s_per_replica": host_each,
+        "calcs": calcs,
+        "rates": rates,
+    }
+
+
+def show(name: str, rows: list[dict[str, float]]) -> None:
+    """Prints median and 95th percentile of each column."""
+    if not rows:
+        return
+    print(f"\n{name} (n = {len(rows)})")
+    for key in rows[0]:
+        found = summary([row[key] for row in rows])
+        print(
+            f"  {key:16}"
+            + "".join(f"  {part} {found[part]:9.3f}" for part in ("median", "p95", "min", "max"))
+        )
+
+
+def main() -> None:
+    """Parses arguments, measures, prints and saves."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--image", default="full")
+    parser.add_argument("--clones", type=int, default=20)
+    parser.add_argument("--calcs", type=int, default=5, help="0 on an image without Calc")
+    parser.add_argument("--quiet-s", type=float, default=1.5)
+    parser.add_argument("--data-dir", type=Path, default=default_data_dir())
+    args = parser.parse_args()
+    found = asyncio.run(measure(args))
+    show("fresh desktop", found["desktops"])
+    host = found["host_cpu_s_per_replica"]
+    print(f"  host agent and zygote: {host:.4f} CPU-s per replica, measuring included")
+    show("Calc open on a file", found["calcs"])
+    for row in found["rates"]:
+        print(
+            f"\n{row['clones']} clones, {row['concurrency']} at a time: {row['clones_per_s']:.2f}/s, "
+            f"{row['clones_per_s_and_core']:.2f}/s and core, "
+            f"{row['machine_cpu_s_per_clone']:.3f} CPU-s of the machine each"
+        )
+    print(f"\nsaved {save('replica_cost', {'machine': machine(), **found})}")
+
+
+if __name__ == "__main__":
+    main()
