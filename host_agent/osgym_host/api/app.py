@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import FastAPI
+from pydantic import TypeAdapter
 
 from osgym_host.api import errors, metrics, osgym, v1
 from osgym_host.api.backend import Backend
@@ -28,4 +31,16 @@ def make_app(backend: Backend) -> FastAPI:
     app.include_router(osgym.make_router(backend))
     app.include_router(metrics.make_router(backend.registry))
     app.add_middleware(AccessControl, policy=backend.access)
+    schema = app.openapi()
+    add_record_metas(schema)
     return app
+
+
+def add_record_metas(schema: dict[str, Any]) -> None:
+    """Describes the metas of records, which no JSON answer of their own describes."""
+    components = schema["components"]["schemas"]
+    for model in v1.RECORD_METAS:
+        described = TypeAdapter(model).json_schema(ref_template="#/components/schemas/{model}")
+        for name, part in described.pop("$defs", {}).items():
+            components.setdefault(name, part)
+        components[model.__name__] = described

@@ -30,17 +30,26 @@ _RECORD_TEXT = (
 
 def _record(model: type[wire.Message], text: str = _RECORD_TEXT) -> dict[int | str, dict[str, Any]]:
     """Documents a record answer; the schema is that of the meta."""
-    schema = {"type": "string", "format": "binary", "x-meta": model.__name__}
-    return {**ERRORS, 200: {"description": text, "content": {wire.RECORDS_TYPE: {"schema": schema}}}}
+    meta = {"$ref": f"#/components/schemas/{model.__name__}"}
+    schema = {"type": "string", "format": "binary", "x-meta": meta}
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorInfo"}}}
+    return {
+        "default": {"description": ERRORS["default"]["description"], "content": error},
+        200: {"description": text, "content": {wire.RECORDS_TYPE: {"schema": schema}}},
+    }
 
 
 def _json(model: type[wire.Message]) -> dict[int | str, dict[str, Any]]:
     return {**ERRORS, 200: {"description": "Done.", "model": model}}
 
 
+RECORD_METAS: tuple[type[wire.Message], ...] = (wire.CreateAnswer, wire.StepAnswer)
+"""What `x-meta` names: messages that only ever travel as the meta of a record."""
+
+
 def make_router(backend: Backend) -> APIRouter:
     """Returns all routes of v1."""
-    router = APIRouter(prefix="/v1", responses=ERRORS)
+    router = APIRouter(prefix="/v1")
     router.include_router(_hot_routes(backend))
     router.include_router(_episode_routes(backend))
     router.include_router(_host_routes(backend))
@@ -215,7 +224,7 @@ async def _as_is(part: Part) -> Part:
 
 def _host_routes(backend: Backend) -> APIRouter:
     """The host itself."""
-    router = APIRouter(tags=["host"])
+    router = APIRouter(tags=["host"], responses=ERRORS)
     host = backend.host
 
     @router.get("/health")

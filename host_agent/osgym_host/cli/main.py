@@ -12,6 +12,7 @@ COMMANDS = {
     "demo": "Run every task by its oracle on real desktops and show a table.",
     "doctor": "Say what this machine can run, and how to get what is missing.",
     "image": "Bake, list, inspect and remove golden images.",
+    "openapi": "Print the OpenAPI description of the HTTP API.",
     "ps": "List the replicas of a running host agent.",
     "serve": "Run the host agent.",
     "shot": "Save a picture of a replica's screen.",
