@@ -122,6 +122,8 @@ class Engine:
     def close(self) -> None:
         """Stop watching and close the display."""
         self._watch_off()
+        if self._screen is not None:
+            self._screen.stop()
         self._worker.shutdown(wait=True)
         if self._screen is not None:
             self._screen.display.close()

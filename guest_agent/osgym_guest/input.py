@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable
 
 from osgym_guest import actions as act
@@ -26,6 +26,8 @@ class Input:
         self._display = display
         self._drained = drained
         self.keyboard = Keyboard(display, drained)
+        self.stopping = threading.Event()
+        """Ends waits at once when it is set."""
         self._held_keys: dict[int, int] = {}
         self._held_buttons: list[int] = []
 
@@ -57,14 +59,14 @@ class Input:
         elif isinstance(action, act.Hold):
             pressed = self._press_chord(action.keysyms)
             self._display.sync()
-            time.sleep(action.duration_ms / 1000)  # runs on the display's own thread
+            self.stopping.wait(action.duration_ms / 1000)
             self._release_chord(pressed)
         elif isinstance(action, act.KeyState):
             self._key_state(action)
         elif isinstance(action, act.ButtonState):
             self._button_state(action)
         elif isinstance(action, act.Wait):
-            time.sleep(action.duration_ms / 1000)
+            self.stopping.wait(action.duration_ms / 1000)
         self._display.sync()
 
     def release(self) -> dict[str, list[int]]:
@@ -92,7 +94,7 @@ class Input:
     def _drag(self, action: act.Drag) -> None:
         """Drag along the path. Where a drag begins and before it ends the applications get time to
         follow: drag and drop is a conversation between them."""
-        first, last = action.path[0], action.path[-1]
+        first = action.path[0]
         self._display.motion(*first)
         pressed = self._press_chord(action.modifiers)
         self._display.button(action.button, True)
@@ -102,7 +104,6 @@ class Input:
             for point in action.path[1:]:
                 self._display.motion(*point)
             self._drained()
-            self._display.motion(*last)
         finally:
             self._display.button(action.button, False)
             self._release_chord(pressed)

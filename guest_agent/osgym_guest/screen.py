@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from osgym_guest import images
@@ -58,6 +58,11 @@ class Screen:
         display.follow(policies.burner_s, policies.burner_share, list(policies.threads))
         display.begin()
 
+    def stop(self) -> None:
+        """End what runs on the display soon; for the end of the agent."""
+        self.input.stopping.set()
+        self.display.cancel()
+
     def act(self, actions: list[Action], raw: list[Mapping[str, Any]], options: SettleOptions) -> Done:
         """Do the actions up to the first that fails, then settle."""
         began = now_ns()
@@ -66,6 +71,8 @@ class Screen:
         failed: int | None = None
         unsettled = False
         for index, (action, source) in enumerate(zip(actions, raw)):  # noqa: B905 - parsed from it
+            if self.input.stopping.is_set():
+                break
             if unsettled and not isinstance(action, (Wait, Screenshot)):
                 self._between()
             try:
@@ -78,7 +85,10 @@ class Screen:
             unsettled = not isinstance(action, (Wait, Screenshot))
             results.append({"ok": True, "op": source["op"]})
         ended = now_ns()
-        settled = settle(self.display, self._rule(options), ended, self._trace)
+        rule = self._rule(options)
+        if self.input.stopping.is_set():
+            rule = replace(rule, max_ms=0.0, pause_ms=-1.0)
+        settled = settle(self.display, rule, ended, self._trace)
         return Done(results, failed, settled, (ended - began) / 1e6)
 
     def observe(self, options: ObserveOptions) -> Frame:

@@ -21,6 +21,8 @@ POLL_S = 0.1
 # A new window that is not named after the file (a browser shows the page's title) counts after this.
 UNNAMED_S = 3.0
 STDERR_BYTES = 4096
+# These name each window after its document: an unnamed one is their splash screen.
+ALWAYS_NAMED = ("soffice", "libreoffice")
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,20 @@ class Target:
     def names_window(self, window: Window) -> bool:
         """Whether a window is named after it: a file by its title, an application also by its class."""
         if self.file is not None:
-            return any(name in window.title for name in self.names)
+            return any(has_word(window.title, name) for name in self.names)
         text = f"{window.title}\n{window.instance}\n{window.class_name}".lower()
         return any(name.lower() in text for name in self.names)
+
+
+def has_word(text: str, word: str) -> bool:
+    """Whether `word` stands in `text` and is no part of a longer word there."""
+    at = text.find(word)
+    while at >= 0:
+        before, after = text[:at][-1:], text[at + len(word) :][:1]
+        if not (before.isalnum() or after.isalnum()):
+            return True
+        at = text.find(word, at + 1)
+    return False
 
 
 async def open_file(context: Context, request: Request) -> Response:
@@ -93,7 +106,8 @@ async def _window(
     while clock() - begin < timeout_s:
         ended = child.returncode  # read before the windows: what it showed before it ended counts
         windows = await context.windows.list()
-        new = [window for window in windows if window.id not in before]
+        shown = [window for window in windows if window.id not in before]
+        new = [window for window in shown if await context.windows.is_ordinary(window)]
         for window in new:
             if target.names_window(window):
                 return window
@@ -104,7 +118,7 @@ async def _window(
                 return window
         for window in new:
             since = first_seen.setdefault((window.id, window.title), clock())
-            if clock() - since > UNNAMED_S and await context.windows.is_ordinary(window):
+            if clock() - since > UNNAMED_S and window.instance and window.instance not in ALWAYS_NAMED:
                 return window
         if ended is not None and ended != 0 and not new:
             return None

@@ -11,6 +11,7 @@ from osgym_guest.osworld.session import Session
 from osgym_guest.osworld.x11 import XConnection, XError
 
 POLL_S = 0.05
+MAX_DIALOGS = 8
 Condition = Callable[[], Awaitable[bool]]
 _SOURCE_PAGER = 2
 _UNLISTED_TYPES = ("_NET_WM_WINDOW_TYPE_DESKTOP", "_NET_WM_WINDOW_TYPE_DOCK", "_NET_WM_WINDOW_TYPE_SPLASH")
@@ -128,8 +129,14 @@ class Windows:
         return await (await self._x()).size(window.id)
 
     async def _is_active(self, window: int) -> bool:
+        """Whether a window, or a dialog in front of it, has the keyboard."""
         x = await self._x()
-        return window in await x.numbers(x.root, "_NET_ACTIVE_WINDOW")
+        active = (await x.numbers(x.root, "_NET_ACTIVE_WINDOW"))[:1]
+        for _ in range(MAX_DIALOGS):
+            if not active or active[0] in (0, window):
+                break
+            active = (await x.numbers(active[0], "WM_TRANSIENT_FOR"))[:1]
+        return active == [window]
 
     async def _is_gone(self, window: int) -> bool:
         x = await self._x()

@@ -1,0 +1,199 @@
+"""When the guest answers, what it says about it, and the watch afterwards, with real applications."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from guest_rig import Desktop, GuestFault, desktop, until
+
+KEY = {"op": "key", "keys": ["space"]}
+
+# A program in a terminal that waits for a key and then does what it is told.
+AFTER_KEY = "stty -echo -icanon; while IFS= read -r -n1 k; do {}; done"
+
+
+@pytest.fixture
+def screen(tmp_path: Path) -> Iterator[Desktop]:
+    """A desktop with short times for burners."""
+    settle = tmp_path / "settle.json"
+    settle.write_text(json.dumps({"burner_s": 1.5}))
+    with desktop(tmp_path, agent=False) as made:
+        made.start_agent(OSGYM_SETTLE=str(settle))
+        made.guest.json("POST", "/v1/ready", {"timeout_s": 20})
+        yield made
+
+
+def react(screen: Desktop, commands: str) -> None:
+    """Open a terminal that runs `commands` at each key."""
+    screen.open("xterm", "-geometry", "60x20+100+100", "-e", "bash", "-c", AFTER_KEY.format(commands))
+
+
+def test_nothing_happens(screen: Desktop) -> None:
+    """The answer comes after the idle time and says so."""
+    react(screen, ":")
+    meta, _ = screen.guest.step(KEY)
+    assert meta["settle"]["reason"] == "unchanged"
+    assert meta["settle"]["last_change_ms"] is None
+    assert 25 <= meta["settle"]["wait_ms"] < 300
+    assert meta["previous"]["final"] is True
+
+
+def test_work_that_ends_in_a_change_is_waited_for(screen: Desktop) -> None:
+    """Busy for some tenths of a second without a change, then a change: it is in the frame."""
+    react(screen, "for ((i=0;i<150000;i++)); do :; done; echo done")
+    before = screen.guest.image()
+    meta, _ = screen.guest.step(KEY)
+    assert meta["settle"]["reason"] == "quiet"
+    assert meta["settle"]["last_change_ms"] > 50
+    assert screen.guest.image().tobytes() != before.tobytes()
+    time.sleep(0.5)
+    assert screen.guest.step({"op": "screenshot"})[0]["previous"]["final"] is True
+
+
+def test_a_timer_within_the_horizon_is_waited_for(screen: Desktop) -> None:
+    """A program that sleeps for a tenth of a second and then draws."""
+    react(screen, "sleep 0.1; echo done")
+    meta, _ = screen.guest.step(KEY)
+    assert meta["settle"]["reason"] == "quiet"
+    assert meta["settle"]["last_change_ms"] >= 90
+
+
+def test_fast_does_not_wait_for_it_and_the_watch_marks_the_frame(screen: Desktop) -> None:
+    """A frame that changed later is marked in the next answer, with the time of the change."""
+    react(screen, "sleep 0.4; echo done")
+    meta, _ = screen.guest.step(KEY, settle={"policy": "fast"})
+    assert meta["settle"]["policy"] == "fast"
+    assert meta["settle"]["wait_ms"] < 300
+    time.sleep(0.8)
+    previous = screen.guest.step({"op": "screenshot"})[0]["previous"]
+    assert previous["seq"] == meta["seq"]
+    assert previous["final"] is False
+    assert 150 < previous["changed_after_ms"] < 700
+    assert screen.guest.step({"op": "screenshot"})[0]["previous"]["final"] is True
+
+
+def test_final_gives_the_later_frame(screen: Desktop) -> None:
+    """It waits until the screen is final, and says that the answered frame was not."""
+    react(screen, "sleep 0.4; echo done")
+    meta, image = screen.guest.step(KEY, settle={"policy": "fast"})
+    final, later = screen.guest.record("/v1/final", {"seq": meta["seq"], "timeout_ms": 5000})
+    assert final["final"] is True and final["seq"] == meta["seq"]
+    assert later != image
+    assert final["previous"]["final"] is False
+    meta, _ = screen.guest.step({"op": "screenshot"})
+    assert meta["previous"]["final"] is False
+
+
+def test_final_says_when_the_time_is_up(screen: Desktop) -> None:
+    """A screen that never rests gives final: false; a wrong number is refused."""
+    react(screen, "for i in $(seq 300); do echo $i; sleep 0.02; done")
+    meta, _ = screen.guest.step(KEY, settle={"policy": "fixed", "pause_ms": 50})
+    assert meta["settle"]["reason"] == "fixed" and 50 <= meta["settle"]["wait_ms"] < 90
+    body = {"seq": meta["seq"], "timeout_ms": 300}
+    assert screen.guest.record("/v1/final", body)[0]["final"] is False
+    with pytest.raises(GuestFault) as caught:
+        screen.guest.record("/v1/final", {"seq": meta["seq"] + 1})
+    assert caught.value.code == "bad_sequence"
+
+
+def test_a_screen_that_never_rests_is_bounded(screen: Desktop) -> None:
+    """max_ms ends the wait, with the reason."""
+    react(screen, "while :; do echo $RANDOM; done")
+    meta, _ = screen.guest.step(KEY, settle={"max_ms": 400})
+    assert meta["settle"]["reason"] == "timeout"
+    assert 400 <= meta["settle"]["wait_ms"] < 700
+
+
+def test_who_burns_the_processor_for_ever_is_not_waited_for(screen: Desktop) -> None:
+    """At first a step waits for it; after a while it does not count any more."""
+    react(screen, "while :; do :; done")
+    meta, _ = screen.guest.step(KEY, settle={"max_ms": 300})
+    assert meta["settle"]["reason"] == "timeout"
+    time.sleep(1.8)
+    meta, _ = screen.guest.step({"op": "move", "x": 700, "y": 700}, settle={"max_ms": 3000})
+    assert meta["settle"]["reason"] in ("quiet", "unchanged")
+    assert meta["settle"]["wait_ms"] < 1500
+
+
+def test_a_launched_application_is_waited_for_before_it_has_a_window(screen: Desktop) -> None:
+    """A process that the action started counts, also while it only loads."""
+    load = "python3 -c 'sum(range(9000000))'; xterm -geometry 20x5+800+500 &"
+    react(screen, f"(setsid sh -c \"{load}\" >/dev/null 2>&1 < /dev/null &)")
+    meta, _ = screen.guest.step(KEY)
+    assert meta["settle"]["reason"] == "quiet"
+    assert meta["settle"]["last_change_ms"] > 150
+    assert screen.property("_NET_CLIENT_LIST").count("0x") == 2
+
+
+def test_the_panels_clock_does_not_count(screen: Desktop) -> None:
+    """The panel redraws each second: no change of the frame, no end of quiet."""
+    config = screen.home / "tint2rc"
+    config.write_text(
+        "panel_items = C\npanel_size = 100% 30\npanel_position = bottom center horizontal\n"
+        "time1_format = %H:%M:%S\ntime1_font = sans 12\nclock_font_color = #ffffff 100\n"
+    )
+    screen.run("tint2", "-c", str(config))
+    until(lambda: screen.property("_NET_CLIENT_LIST").count("0x") == 1)
+    screen.guest.step({"op": "screenshot"}, settle={"policy": "fixed", "pause_ms": 300})
+    meta, _ = screen.guest.step({"op": "screenshot"})
+    first = screen.guest.observe()[0]["frame"]["hash"]
+    time.sleep(2.2)
+    meta, _ = screen.guest.step({"op": "screenshot"})
+    assert meta["previous"]["final"] is True
+    assert meta["frame"]["hash"] != first, "the clock runs, and is in the frame"
+
+
+def test_a_blinking_caret_does_not_count(screen: Desktop) -> None:
+    """A text caret is a thin bar of one colour."""
+    screen.home.joinpath("a.txt").write_text("")
+    screen.open("mousepad", str(screen.home / "a.txt"))
+    screen.guest.step({"op": "type", "text": "a"})
+    time.sleep(3)
+    frames = {screen.guest.observe(format="none")[0]["frame"]["hash"] for _ in _for(1.5)}
+    assert len(frames) > 1, "the caret blinks"
+    meta, _ = screen.guest.step({"op": "screenshot"})
+    assert meta["previous"]["final"] is True
+    assert meta["settle"]["last_change_ms"] is None
+
+
+def _for(seconds: float) -> Iterator[float]:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        yield end
+        time.sleep(0.1)
+
+
+def test_actions_of_a_list_wait_for_each_other(screen: Desktop) -> None:
+    """Text typed right after a click goes where the click put the focus."""
+    for name, x in (("left", 10), ("right", 640)):
+        out = screen.home / name
+        copy = f"stty -icanon; exec cat > {out}"
+        screen.open("xterm", "-geometry", f"60x20+{x}+100", "-e", "sh", "-c", copy)
+        until(out.exists)
+    for at in range(6):
+        x, text = ((200, "l"), (900, "r"))[at % 2]
+        screen.guest.step({"op": "click", "x": x, "y": 250}, {"op": "type", "text": text * 3})
+    until(lambda: len((screen.home / "right").read_text()) == 9)
+    assert (screen.home / "left").read_text() == "l" * 9
+    assert (screen.home / "right").read_text() == "r" * 9
+
+
+def test_the_signals_can_be_traced(tmp_path: Path) -> None:
+    """One JSON object per turn, change and settle, for measurements."""
+    trace = tmp_path / "trace.jsonl"
+    with desktop(tmp_path, agent=False) as screen:
+        screen.start_agent(OSGYM_SETTLE_TRACE=str(trace))
+        screen.guest.json("POST", "/v1/ready", {"timeout_s": 20})
+        screen.open("xterm", "-e", "cat")
+        screen.guest.step({"op": "type", "text": "hello"}, settle={"policy": "fixed", "pause_ms": 100})
+    lines = [json.loads(line) for line in trace.read_text().splitlines()]
+    begins = [at for at, line in enumerate(lines) if "begin" in line]
+    last = lines[begins[-1] :]
+    assert {name for _, _, name in last[0]["procs"]} >= {"Xvfb", "openbox", "xterm"}
+    assert len([line for line in last if "t" in line]) > 20
+    assert any("d" in line and line["n"] > 0 for line in last)
+    assert last[-1]["end"] == 3
