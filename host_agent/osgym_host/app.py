@@ -136,6 +136,7 @@ class HostAgent:
         """
         report = await self.runtime.start()
         try:
+            self._check_capabilities()
             for record in report.adoptable:
                 await self.runtime.reap(record)
             shutil.rmtree(self._work_dir, ignore_errors=True)
@@ -157,6 +158,16 @@ class HostAgent:
         self.pool.start()
         self.episodes.start()
         return report
+
+    def _check_capabilities(self) -> None:
+        """Refuses what the runtime cannot do, instead of failing for each replica."""
+        allowed = self.runtime.capabilities().egress
+        if base.Egress(self.settings.egress) not in allowed:
+            names = ", ".join(sorted(e.value for e in allowed))
+            raise base.RuntimeUnsupported(
+                f"the runtime {self.runtime.name} cannot do egress {self.settings.egress!r}.",
+                remedy=f"Set egress to one of: {names}.",
+            )
 
     def begin_stop(self) -> None:
         """Lets long waits go, so that the server can finish its connections."""

@@ -79,70 +79,89 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     host: str = Field(
-        "127.0.0.1", description="Address to listen on. Off loopback needs a token or allowed_ips."
+        default="127.0.0.1", description="Address to listen on. Off loopback needs a token or allowed_ips."
     )
     ports: Annotated[list[Port], BeforeValidator(_list)] = Field(
-        [20000],
+        default=[20000],
         min_length=1,
         description="Ports to listen on; the same service answers on all. 0 picks a free one.",
     )
-    token: SecretStr | None = Field(None, description="Bearer token that every caller of the API v1 needs.")
-    allowed_ips: Annotated[list[Network], BeforeValidator(_list)] = Field(
-        [], description="Addresses and networks (CIDR) that may use the OSGym API without a token."
+    token: SecretStr | None = Field(
+        default=None, description="Bearer token that every caller of the API v1 needs."
     )
-    tls_cert: Path | None = Field(None, description="Certificate chain (PEM): serve HTTPS.")
-    tls_key: Path | None = Field(None, description="Private key (PEM) of tls_cert.")
+    allowed_ips: Annotated[list[Network], BeforeValidator(_list)] = Field(
+        default=[], description="Addresses and networks (CIDR) that may use the OSGym API without a token."
+    )
+    tls_cert: Path | None = Field(default=None, description="Certificate chain (PEM): serve HTTPS.")
+    tls_key: Path | None = Field(default=None, description="Private key (PEM) of tls_cert.")
     data_dir: Path = Field(
         default_factory=default_data_dir,
         description="Where images, run state and trajectories are. Default: /var/lib/osgym for root, "
         "~/.cache/osgym otherwise.",
     )
     instance: str = Field(
-        "default",
+        default="default",
         pattern=r"^[A-Za-z0-9_-]{1,32}$",
         description="Name of this host agent below data_dir/run; two agents on one machine need two names.",
     )
-    runtime: Literal["local"] = Field("local", description="How replicas run.")
-    image: str = Field("full", description="Golden image: a flavor (full, small) or a prefix of a digest.")
-    screen: Annotated[tuple[int, int], BeforeValidator(_screen)] = Field(
-        (1920, 1080), description="Size of the desktops in pixels."
+    runtime: Literal["local"] = Field(default="local", description="How replicas run.")
+    image: str = Field(
+        default="full", description="Golden image: a flavor (full, small) or a prefix of a digest."
     )
-    egress: Literal["none", "open"] = Field("none", description="Where replicas may connect to.")
-    warm: int = Field(2, ge=0, le=4096, description="Clean replicas kept ready, ahead of demand.")
-    max_replicas: int = Field(64, ge=1, le=4096, description="Replicas at once, whatever RAM would allow.")
+    screen: Annotated[tuple[int, int], BeforeValidator(_screen)] = Field(
+        default=(1920, 1080), description="Size of the desktops in pixels."
+    )
+    egress: Literal["none", "open"] = Field(default="none", description="Where replicas may connect to.")
+    warm: int = Field(default=2, ge=0, le=4096, description="Clean replicas kept ready, ahead of demand.")
+    max_replicas: int = Field(
+        default=64, ge=1, le=4096, description="Replicas at once, whatever RAM would allow."
+    )
     max_starting: int = Field(
-        0, ge=0, le=256, description="Replicas that start at the same time. 0: as many as there are cores."
+        default=0,
+        ge=0,
+        le=256,
+        description="Replicas that start at the same time. 0: as many as there are cores.",
     )
     replica_ram_mib: int = Field(
-        2048, ge=64, description="Memory cap of a replica, and its estimate before any was measured."
+        default=2048, ge=64, description="Memory cap of a replica, and its estimate before any was measured."
     )
-    replica_cpus: float = Field(0.0, ge=0, description="CPU cap of a replica in cores. 0: none.")
-    replica_pids: int = Field(1024, ge=32, description="Cap on processes and threads of a replica.")
-    ram_reserve_mib: int = Field(1024, ge=0, description="Memory left to the rest of the host.")
-    disk_reserve_mib: int = Field(1024, ge=0, description="Disk left free.")
+    replica_cpus: float = Field(default=0.0, ge=0, description="CPU cap of a replica in cores. 0: none.")
+    replica_pids: int = Field(default=1024, ge=32, description="Cap on processes and threads of a replica.")
+    ram_reserve_mib: int = Field(default=1024, ge=0, description="Memory left to the rest of the host.")
+    disk_reserve_mib: int = Field(default=1024, ge=0, description="Disk left free.")
     cpu_per_replica: float = Field(
-        0.02, ge=0, description="Share of a core a replica is counted with in admission. 0: CPU is no bound."
+        default=0.02,
+        ge=0,
+        description="Share of a core a replica is counted with in admission. 0: CPU is no bound.",
     )
-    boot_timeout_s: Seconds = Field(60, description="From the clone's start to a drawn desktop.")
-    lease_ttl_max_s: Seconds = Field(3600, description="Longest time to live a client may ask for.")
-    wait_max_s: Seconds = Field(600, description="Longest time a create may wait for a replica.")
-    setup_timeout_s: Seconds = Field(300, description="All setup steps of a task together.")
-    evaluate_timeout_s: Seconds = Field(300, description="The whole check of a task.")
-    stop_timeout_s: Seconds = Field(30, description="From Ctrl-C to the end of the process.")
-    osgym_max_steps: int = Field(100, ge=1, description="Steps of an episode on the OSGym API.")
-    osgym_wait_s: Seconds = Field(120, description="How long /reset of the OSGym API waits for a replica.")
+    boot_timeout_s: Seconds = Field(default=60, description="From the clone's start to a drawn desktop.")
+    lease_ttl_max_s: Seconds = Field(default=3600, description="Longest time to live a client may ask for.")
+    wait_max_s: Seconds = Field(default=600, description="Longest time a create may wait for a replica.")
+    setup_timeout_s: Seconds = Field(default=300, description="All setup steps of a task together.")
+    evaluate_timeout_s: Seconds = Field(default=300, description="The whole check of a task.")
+    stop_timeout_s: Seconds = Field(default=30, description="From Ctrl-C to the end of the process.")
+    osgym_max_steps: int = Field(default=100, ge=1, description="Steps of an episode on the OSGym API.")
+    osgym_wait_s: Seconds = Field(
+        default=120, description="How long /reset of the OSGym API waits for a replica."
+    )
     trajectory: Literal["off", "steps", "frames"] = Field(
-        "steps", description="What is recorded on disk: nothing, steps as JSON lines, or frames too."
+        default="steps", description="What is recorded on disk: nothing, steps as JSON lines, or frames too."
     )
     trajectory_max_mib: int = Field(
-        2048, ge=1, description="Bound on all recorded trajectories; the oldest episodes go first."
+        default=2048, ge=1, description="Bound on all recorded trajectories; the oldest episodes go first."
     )
-    task_files_dir: Path | None = Field(None, description="The only folder that tasks may upload files from.")
-    allow_downloads: bool = Field(True, description="Tasks may download files; false: from the cache only.")
+    task_files_dir: Path | None = Field(
+        default=None, description="The only folder that tasks may upload files from."
+    )
+    allow_downloads: bool = Field(
+        default=True, description="Tasks may download files; false: from the cache only."
+    )
     allow_private_addresses: bool = Field(
-        False, description="Tasks may download from addresses that are not public."
+        default=False, description="Tasks may download from addresses that are not public."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What is logged.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="What is logged."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Settings:

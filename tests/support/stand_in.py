@@ -42,6 +42,7 @@ class StandInManifest:
     """What a runtime reads of a manifest."""
 
     uid_base: int = 100000
+    gid_base: int = 100000
 
 
 @dataclass(frozen=True)

@@ -21,19 +21,19 @@ class SettleBody(_Body):
     """How to wait for the screen after the actions."""
 
     policy: Literal["exact", "fast", "fixed"] = "exact"
-    quiet_ms: float | None = Field(None, ge=0, le=60_000)
-    max_ms: float | None = Field(None, ge=0, le=600_000)
-    pause_ms: float | None = Field(None, ge=0, le=600_000)
+    quiet_ms: float | None = Field(default=None, ge=0, le=60_000)
+    max_ms: float | None = Field(default=None, ge=0, le=600_000)
+    pause_ms: float | None = Field(default=None, ge=0, le=600_000)
 
 
 class ObserveBody(_Body):
     """What image to send."""
 
     format: Literal["png", "jpeg", "webp", "none"] = "png"
-    quality: int | None = Field(None, ge=1, le=100)
+    quality: int | None = Field(default=None, ge=1, le=100)
     size: tuple[Pixels, Pixels] | None = None
     region: tuple[Offset, Offset, Pixels, Pixels] | None = None
-    unless_hash: str | None = Field(None, max_length=128)
+    unless_hash: str | None = Field(default=None, max_length=128)
 
 
 class CreateBody(_Body):
@@ -41,9 +41,9 @@ class CreateBody(_Body):
 
     request_id: Id
     task: dict[str, Any] | None = None
-    wait_s: float = Field(60.0, ge=0)
-    lease_ttl_s: float = Field(60.0, gt=0)
-    max_steps: int | None = Field(None, ge=1)
+    wait_s: float = Field(default=60.0, ge=0)
+    lease_ttl_s: float = Field(default=60.0, gt=0)
+    max_steps: int | None = Field(default=None, ge=1)
     observe: ObserveBody | None = None
     settle: SettleBody | None = None
 

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
 from osgym_host.app import HostAgent, ImageRef
+from osgym_host.runtimes.base import ImageManifestLike
 from osgym_host.settings import Settings
 
 
 @dataclass(frozen=True)
 class _NoManifest:
     uid_base: int = 0
+    gid_base: int = 0
 
 
 @dataclass(frozen=True)
 class _NoImage:
     digest: str = ""
     rootfs: Path = Path("/nonexistent")
-    manifest: _NoManifest = _NoManifest()
+    manifest: ImageManifestLike = field(default_factory=_NoManifest)
 
 
 @click.command()
