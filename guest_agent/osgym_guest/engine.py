@@ -238,15 +238,22 @@ class Engine:
             await self._windows_event.wait()
 
     async def wait_ready(self, timeout_s: float) -> None:
-        """Wait until the desktop is ready.
+        """Wait until the desktop is drawn, and quiet now.
 
         Raises:
             HttpError: 504 ``not_ready`` when it is not in time.
         """
+        ends = time.monotonic() + timeout_s
+        was_ready = self._ready.is_set()
         try:
             await asyncio.wait_for(self._ready.wait(), timeout_s)
         except asyncio.TimeoutError as exc:
             raise HttpError(504, "not_ready", f"the desktop was not ready within {timeout_s:g} s") from exc
+        if was_ready:  # it has been used since: what was launched may still be drawing
+            left_ms = max(0.0, (ends - time.monotonic()) * 1000)
+            settled = await self.use(lambda screen: screen.wait_quiet(left_ms))
+            if settled.reason == "timeout":
+                raise HttpError(504, "not_ready", f"the desktop was not quiet within {timeout_s:g} s")
 
     # ---- steps ----
 
