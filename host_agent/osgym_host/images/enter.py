@@ -25,6 +25,7 @@ CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
+MNT_DETACH = 2
 PR_SET_PDEATHSIG = 1
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
@@ -65,6 +66,14 @@ def _mount_root(root: str) -> None:
     _mount("tmpfs", f"{root}/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
 
 
+def _pivot(root: str) -> None:
+    """Make the mount at `root` the root; unlike after chroot, programs may make namespaces of their own."""
+    os.chdir(root)
+    _check(_libc.pivot_root(b".", b"."), "pivot_root")
+    _check(_libc.umount2(b".", MNT_DETACH), "detach the old root")
+    os.chdir("/")
+
+
 def _become_mapped_root(ready_fd: int, go_fd: int) -> None:
     """Make the user namespace, wait until the caller wrote its maps, be root inside."""
     _check(_libc.unshare(CLONE_NEWUSER), "unshare a user namespace")
@@ -89,8 +98,7 @@ def _inside(spec: dict[str, Any]) -> int:
     root = spec.get("root")
     if root:
         _mount_root(root)
-        os.chroot(root)
-        os.chdir("/")
+        _pivot(root)
     operation = spec.get("operation")
     if operation:
         from osgym_host.images import tree

@@ -24,6 +24,9 @@ BAKE_FOLDER = "osgym-bake"
 VIEW = "/mnt"
 """Where a remedy, which runs with this machine's programs, sees the image (in its own mount namespace)."""
 
+_SAID = "osgym: "
+"""How a line begins that a script wants to be seen."""
+
 _REMEDY_DOES_NOT_APPLY = 10
 _SCRIPT_TIMEOUT_S = 600.0
 
@@ -86,7 +89,9 @@ def make_layer(bake: LayerBake, progress: Progress) -> list[RemedyRecord]:
     _copy_in(bake)
     for script in bake.source.scripts:
         progress.stage("layer", script.name)
-        _run(bake, f"/{BAKE_FOLDER}/provision/{script.name}", script.name)
+        for line in _run(bake, f"/{BAKE_FOLDER}/provision/{script.name}", script.name).splitlines():
+            if line.startswith(_SAID):
+                progress.note(line.removeprefix(_SAID))
     records = []
     for folder in bake.source.remedies:
         progress.stage("layer", f"remedy {folder.name}")
@@ -162,9 +167,9 @@ def _add_file(archive: tarfile.TarFile, name: str, content: bytes, mode: int, ep
     archive.addfile(info, io.BytesIO(content))
 
 
-def _run(bake: LayerBake, program: str, name: str) -> None:
+def _run(bake: LayerBake, program: str, name: str) -> str:
     try:
-        call(bake.inside(chroot=True), [program], timeout_s=_SCRIPT_TIMEOUT_S)
+        return call(bake.inside(chroot=True), [program], timeout_s=_SCRIPT_TIMEOUT_S)
     except ImageError as exc:
         raise BakeError(f"provisioning ({name})", str(exc)) from exc
 
