@@ -149,6 +149,22 @@ async def test_stop_then_start_again(kit: Kit, tmp_path: Path, spec: ReplicaSpec
     await runtime.stop()
 
 
+async def test_stop_waits_for_what_is_being_created(kit: Kit, tmp_path: Path, spec: ReplicaSpec) -> None:
+    """Creates under way when stop is called are taken away as well, and later ones refused."""
+    runtime = kit.make(tmp_path)
+    await runtime.start()
+    tasks = [asyncio.create_task(runtime.create(replace(spec, replica_id=f"r{n}"))) for n in range(4)]
+    await asyncio.sleep(0.001)
+    stopping = asyncio.create_task(runtime.stop())
+    await asyncio.sleep(0)
+    with pytest.raises(base.RuntimeNotRunning):
+        await runtime.create(replace(spec, replica_id="late"))
+    await stopping
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        assert isinstance(result, base.RuntimeFault) or (await dead(result)).reason is ExitReason.DESTROYED
+    assert kit.traces(tmp_path) == []
+
+
 # Create --------------------------------------------------------------------------------------
 
 

@@ -23,8 +23,12 @@ _BUSY_REPLICA_MIB = 600
 """A desktop with an office application or a browser open."""
 _IMAGE_MIB = 6 * 1024
 """The full image and the room its bake needs."""
-_INOTIFY_PER_REPLICA = 16
-_THREADS_PER_REPLICA = 300
+# A desktop with browser, office suite, GIMP and VLC open at once had 8 inotify instances, 13 watches,
+# 150 threads and 13 pipes. One host user stands behind all replicas, so these limits are shared.
+_INOTIFY_PER_REPLICA = 8
+_WATCHES_PER_REPLICA = 256
+_THREADS_PER_REPLICA = 200
+_PIPE_PAGES_PER_REPLICA = 512
 _PTYS_PER_REPLICA = 4
 _COMPILE_TIMEOUT_S = 10.0
 _HEADERS = {
@@ -112,7 +116,8 @@ async def check_limits(context: Context) -> list[Result]:
     have_files = hard if hard != resource.RLIM_INFINITY else 1 << 30
     wanted = (
         ("fs.inotify.max_user_instances", count * _INOTIFY_PER_REPLICA),
-        ("fs.inotify.max_user_watches", count * 1024),
+        ("fs.inotify.max_user_watches", count * _WATCHES_PER_REPLICA),
+        ("fs.pipe-user-pages-soft", count * _PIPE_PAGES_PER_REPLICA),
         ("kernel.pid_max", 2048 + count * _THREADS_PER_REPLICA),
         ("kernel.threads-max", 2048 + count * _THREADS_PER_REPLICA),
         ("kernel.pty.max", count * _PTYS_PER_REPLICA),

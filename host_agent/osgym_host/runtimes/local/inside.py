@@ -151,7 +151,7 @@ def _mount_dev(shm_mib: int) -> None:
         os.close(os.open(f"dev/{name}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
         sc.mount(f"/dev/{name}", f"dev/{name}", None, sc.MS_BIND)
     for name, flags, options in (
-        ("pts", sc.MS_NOSUID | sc.MS_NOEXEC, f"newinstance,ptmxmode=0666,mode=620,gid={_TTY_GID}"),
+        ("pts", sc.MS_NOSUID | sc.MS_NOEXEC, f"newinstance,ptmxmode=0666,mode=620,gid={_TTY_GID},max=256"),
         ("shm", sc.MS_NOSUID | sc.MS_NODEV, f"mode=1777,size={shm_mib}m"),
     ):
         os.mkdir(f"dev/{name}", 0o755)  # noqa: PTH102 (no pathlib in what is forked per replica)

@@ -80,7 +80,8 @@ class LocalRuntime(Runtime):
         self._running: _Running | None = None
         self._state_lock = asyncio.Lock()
         self._replicas: dict[str, LocalReplica] = {}
-        self._reserved: set[str] = set()
+        self._creating: dict[str, asyncio.Task[LocalReplica]] = {}
+        self._stopping = False
         self._by_key: dict[str, LocalReplica] = {}
         self._early_exits: dict[str, int] = {}
         self._keys = itertools.count(1)
@@ -127,6 +128,7 @@ class LocalRuntime(Runtime):
         async with self._state_lock:
             if self._running is not None:
                 return StartReport()
+            self._stopping = False
             if not syscalls.supported_machine():
                 raise RuntimeUnsupported(f"no support for {syscalls.MACHINE} processors")
             try:
@@ -179,8 +181,9 @@ class LocalRuntime(Runtime):
         Raises:
             ReplicaDestroyFailed: Something is left; all else was removed.
         """
-        while self._background:
-            await asyncio.wait(set(self._background))
+        self._stopping = True
+        while work := {*self._creating.values(), *self._background}:
+            await asyncio.wait(work)
         live = list(self._replicas.values())
         results = await asyncio.gather(*(self.destroy(replica) for replica in live), return_exceptions=True)
         async with self._state_lock:
@@ -211,11 +214,13 @@ class LocalRuntime(Runtime):
             ValueError: The spec is malformed.
         """
         running = self._require()
+        if self._stopping:
+            raise RuntimeNotRunning("the local runtime is stopping")
         _check_spec(spec, running.idmap)
-        if spec.replica_id in self._replicas or spec.replica_id in self._reserved:
+        if spec.replica_id in self._replicas or spec.replica_id in self._creating:
             raise ReplicaExists(f"{spec.replica_id} exists", replica_id=spec.replica_id)
-        self._reserved.add(spec.replica_id)
         task = asyncio.create_task(self._create(spec), name=f"create {spec.replica_id}")
+        self._creating[spec.replica_id] = task
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -252,7 +257,7 @@ class LocalRuntime(Runtime):
         except OSError as exc:
             raise ReplicaCreateFailed(str(exc), step="prepare", replica_id=spec.replica_id) from exc
         finally:
-            self._reserved.discard(spec.replica_id)
+            del self._creating[spec.replica_id]
         self._replicas[spec.replica_id] = replica
         return replica
 
