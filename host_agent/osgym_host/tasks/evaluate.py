@@ -12,7 +12,7 @@ from osgym_host.tasks.errors import EvaluatorError
 from osgym_host.tasks.getters import Fetcher
 from osgym_host.tasks.sandbox import MetricJob
 from osgym_host.tasks.schema import Check, Conjunction, Task
-from osgym_host.tasks.setup import run_steps
+from osgym_host.tasks.setup import run_steps, wait_for_quiet
 
 
 class LastAction(StrEnum):
@@ -56,7 +56,7 @@ async def evaluate(
     last_action: LastAction | str | None,
     deadline: float,
 ) -> Evaluation:
-    """Score the episode that is at its end.
+    """Score the episode that is at its end, after what its last action started has ended.
 
     Args:
         last_action: ``"fail"`` when the policy gave up, ``"done"`` when it said it was done, anything
@@ -68,6 +68,8 @@ async def evaluate(
         Exception: what the guest client raises when the replica is gone.
     """
     gave_up = last_action == LastAction.FAIL
+    if not (gave_up or task.evaluator.infeasible):
+        await wait_for_quiet(guest, deadline, final=True)
     if task.evaluator.postconfig:
         await run_steps(task.evaluator.postconfig, task.safe_id, guest, ctx, deadline, phase="postconfig")
     if task.evaluator.infeasible:

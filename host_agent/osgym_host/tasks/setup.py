@@ -29,7 +29,7 @@ from osgym_host.tasks.schema import (
     WindowStep,
 )
 
-READY_TIMEOUT_S = 10.0
+QUIET_TIMEOUT_S = 5.0
 UNTIL_INTERVAL_S = 0.3
 """How often a command with ``until`` is repeated; OSWorld's own pause."""
 COMMAND_TIMEOUT_S = 130.0
@@ -49,16 +49,25 @@ async def run_setup(task: Task, guest: GuestClient, ctx: TaskContext, deadline: 
     if not task.config:
         return
     await run_steps(task.config, task.safe_id, guest, ctx, deadline, phase="config")
-    await _wait_for_quiet(guest, deadline)
+    await wait_for_quiet(guest, deadline, final=False)
 
 
-async def _wait_for_quiet(guest: GuestClient, deadline: float) -> None:
-    """Give what was launched the time to draw itself; a film that plays is no failure."""
-    timeout_s = min(READY_TIMEOUT_S, remaining_s(deadline, "a quiet desktop"))
+async def wait_for_quiet(guest: GuestClient, deadline: float, *, final: bool) -> None:
+    """Give what was started (a launch, a save) time to end; a film that plays is no failure.
+
+    Args:
+        final: wait as long as the guest's strictest rule says, for what is done half a second after
+            a click; otherwise until nothing is at work any more.
+    """
+    timeout_s = min(QUIET_TIMEOUT_S, remaining_s(deadline, "a quiet desktop"))
     try:
-        await guest.ready(timeout_s=timeout_s)
+        last_seq = (await guest.health(timeout_s=timeout_s)).last_seq if final else 0
+        if last_seq > 0:
+            await guest.final(last_seq, wait_s=timeout_s, observe={"format": "none"})
+        else:
+            await guest.ready(timeout_s=timeout_s)
     except GuestRefused as error:
-        if error.status not in {404, 504}:
+        if error.status not in {404, 504}:  # 404: a guest that runs OSWorld's own server cannot tell
             raise
 
 
