@@ -1,0 +1,136 @@
+"""The namespace runtime with a baked desktop: life, partial and whole deaths, and no trace after many."""
+
+# ruff: noqa: ASYNC240 -- the only task of a test blocks nobody
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from osgym_host.guest import GuestClient, GuestError, GuestUnreachable
+from osgym_host.images.store import Image
+from osgym_host.runtimes.base import ExitReason, ReplicaSpec, Screen
+from osgym_host.runtimes.local.runtime import LocalRuntime
+
+pytestmark = pytest.mark.desktop
+DEADLINE_S = 30.0
+
+
+@pytest.fixture
+async def runtime(tmp_path: Path) -> AsyncIterator[LocalRuntime]:
+    runtime = LocalRuntime(tmp_path, "desktop")
+    await runtime.start()
+    yield runtime
+    await runtime.stop()
+    assert not list((tmp_path / "run/desktop/replicas").iterdir())
+
+
+@pytest.fixture
+def spec(small_image: Image) -> ReplicaSpec:
+    return ReplicaSpec("d1", 1, small_image, ram_mib=2048, pids=512)
+
+
+async def inside(guest: GuestClient, command: str) -> str:
+    done = await guest.execute(command, shell=True, timeout_s=DEADLINE_S)
+    assert done.returncode == 0, done
+    return done.output.strip()
+
+
+async def test_a_desktop_is_drawn(runtime: LocalRuntime, spec: ReplicaSpec) -> None:
+    """A clone becomes ready, its screen has the size asked for, and the user is who he should be."""
+    replica = await runtime.create(replace(spec, screen=Screen(1280, 720), generation=42))
+    async with GuestClient(replica.guest) as guest:
+        health = await guest.ready(timeout_s=DEADLINE_S)
+        assert (health.desktop_ready, health.generation) == (True, "42")
+        frame = await guest.observe()
+        assert frame.observation.frame.screen == (1280, 720)
+        assert len(frame.image) > 10_000
+        assert await inside(guest, "id -un; pwd; hostname; sudo id -u") == "user\n/home/user\ndesktop\n0"
+
+
+async def test_two_desktops_have_the_same_display_and_share_nothing(
+    runtime: LocalRuntime, spec: ReplicaSpec
+) -> None:
+    """Both are :0, and a window of one is not on the other."""
+    replicas = [await runtime.create(replace(spec, replica_id=name)) for name in ("d1", "d2")]
+    async with GuestClient(replicas[0].guest) as one, GuestClient(replicas[1].guest) as two:
+        for guest in (one, two):
+            await guest.ready(timeout_s=DEADLINE_S)
+            assert await inside(guest, "echo $DISPLAY") == ":0"
+        await inside(one, "mkdir -p ~/only-in-one")
+        await one.open_file("/home/user/only-in-one", timeout_s=DEADLINE_S)
+        assert "only-in-one" in await inside(one, "wmctrl -l")
+        assert "only-in-one" not in await inside(two, "wmctrl -l")
+        assert await inside(two, "ls ~/only-in-one || echo absent") == "absent"
+
+
+async def test_the_guest_agent_alone_may_die(runtime: LocalRuntime, spec: ReplicaSpec) -> None:
+    """The call in flight fails typed, the agent comes back on the same socket, the desktop lives on."""
+    replica = await runtime.create(spec)
+    async with GuestClient(replica.guest) as guest:
+        before = await guest.ready(timeout_s=DEADLINE_S)
+        x_server = await inside(guest, "pgrep -x Xvfb")
+        with pytest.raises(GuestUnreachable) as unreachable:
+            await guest.execute("pkill -9 -f osgym_guest; sleep 10", shell=True)
+        assert unreachable.value.delivered
+        after = await guest.ready(timeout_s=DEADLINE_S)
+        assert after.uptime_s < before.uptime_s + 10
+        assert after.last_seq == 0
+        assert await inside(guest, "pgrep -x Xvfb") == x_server
+    assert replica.exit_info is None
+
+
+async def test_a_dead_x_server_ends_the_replica(runtime: LocalRuntime, spec: ReplicaSpec) -> None:
+    """Without its display a desktop is worth nothing: the replica dies, and says why."""
+    replica = await runtime.create(spec)
+    async with GuestClient(replica.guest) as guest:
+        await guest.ready(timeout_s=DEADLINE_S)
+        with pytest.raises(GuestError):
+            await guest.execute("pkill -9 Xvfb; sleep 10", shell=True)
+    info = await asyncio.wait_for(replica.wait_dead(), DEADLINE_S)
+    assert info.reason is ExitReason.DISPLAY_LOST
+
+
+async def test_many_desktops_leave_no_trace(
+    runtime: LocalRuntime, spec: ReplicaSpec, small_image: Image, tmp_path: Path
+) -> None:
+    """Clone after clone: no process, mount, descriptor, group or file is left, the image is untouched."""
+    cycles = int(os.environ.get("OSGYM_TEST_CYCLES", "4"))
+    began = time.time()
+    mounts = Path("/proc/self/mounts").read_text()
+
+    async def cycle() -> None:
+        replica = await runtime.create(spec)
+        async with GuestClient(replica.guest) as guest:
+            await guest.ready(timeout_s=DEADLINE_S)
+            await inside(
+                guest, "echo written > ~/Desktop/file; sudo touch /usr/bin/new; sudo rm /etc/hostname"
+            )
+        group = replica.spec.replica_id
+        await runtime.destroy(replica)
+        assert not list(Path("/sys/fs/cgroup").glob(f"*/osgym-desktop-*/{group}"))
+        assert not list((tmp_path / "run/desktop/replicas").iterdir())
+
+    await cycle()
+    descriptors = len(os.listdir("/proc/self/fd"))
+    zygote_descriptors = len(os.listdir(f"/proc/{runtime.supervisor_pid}/fd"))
+    for _number in range(cycles - 1):
+        await cycle()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert len(os.listdir(f"/proc/{runtime.supervisor_pid}/fd")) == zygote_descriptors
+    children = Path(f"/proc/{runtime.supervisor_pid}/task/{runtime.supervisor_pid}/children")
+    assert children.read_text() == ""
+    assert Path("/proc/self/mounts").read_text() == mounts
+    changed = [
+        entry
+        for folder, _folders, files in os.walk(small_image.rootfs)
+        for entry in (folder, *(os.path.join(folder, file) for file in files))
+        if os.lstat(entry).st_ctime > began
+    ]
+    assert changed == []
