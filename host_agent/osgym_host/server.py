@@ -92,14 +92,17 @@ class HostServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def listen_to_signals(self) -> Iterator[None]:
-        """Lets SIGINT and SIGTERM stop the server, also before it serves and while it cleans up."""
+        """Lets SIGINT, SIGTERM and a closed terminal stop it, also before it serves and while it cleans up."""
         loop = asyncio.get_running_loop()
-        for sig in (signal.SIGINT, signal.SIGTERM):
+        signals = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # not under nohup
+            signals.append(signal.SIGHUP)
+        for sig in signals:
             loop.add_signal_handler(sig, self._stop, sig)
         try:
             yield
         finally:
-            for sig in (signal.SIGINT, signal.SIGTERM):
+            for sig in signals:
                 loop.remove_signal_handler(sig)
 
     def _stop(self, sig: int) -> None:

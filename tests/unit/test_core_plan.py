@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from osgym_host.core.admission import Admission, Budget, Limit, Load, admit, replica_ram_estimate
 from osgym_host.core.backoff import Backoff, BackoffPolicy, Circuit
@@ -140,3 +141,91 @@ def test_the_tightest_bound_is_named(load: Load, limit: Limit) -> None:
 def test_room_is_never_negative(ram: float, disk: float, pending: int, existing: int) -> None:
     """Over-commitment means none, not a minus."""
     assert admit(Budget(10), Load(ram, 2, disk, pending=pending, existing=existing)).room >= 0
+
+
+class PoolLife(RuleBasedStateMachine):
+    """A pool that does what the plan says, in a world where anything fails at any time."""
+
+    SPEC = PoolSpec(warm=2, max_starting=3, backoff=POLICY)
+    BUDGET = Budget(max_replicas=6, ram_reserve_mib=0, ram_cap_mib=100, cpu_per_replica=0)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.starting = self.ready = self.leased = self.retiring = self.waiting = 0
+        self.backoff = Backoff()
+
+    def view(self) -> PoolView:
+        return PoolView(self.starting, self.ready, self.leased, self.retiring, self.waiting)
+
+    def replan(self) -> None:
+        while self.waiting and self.ready:
+            self.waiting, self.ready, self.leased = self.waiting - 1, self.ready - 1, self.leased + 1
+        view = self.view()
+        load = Load(1e6, 4, 1e6, pending=self.starting, existing=view.existing)
+        todo = plan(self.SPEC, view, admit(self.BUDGET, load), self.backoff, self.now)
+        self.starting += todo.start
+        self.ready -= todo.give_up
+        self.retiring += todo.give_up
+        self.blocked = todo.blocked
+
+    @rule()
+    def somebody_waits(self) -> None:
+        self.waiting += 1
+        self.replan()
+
+    @rule()
+    def somebody_gives_up(self) -> None:
+        self.waiting = max(0, self.waiting - 1)
+        self.replan()
+
+    @rule(works=st.booleans())
+    def a_start_ends(self, works: bool) -> None:
+        if self.starting:
+            self.starting -= 1
+            if works:
+                self.ready += 1
+                self.backoff = self.backoff.succeeded()
+            else:
+                self.retiring += 1
+                self.backoff = self.backoff.failed(POLICY, self.now)
+        self.replan()
+
+    @rule(which=st.sampled_from(["ready", "leased", "starting"]))
+    def one_dies(self, which: str) -> None:
+        if getattr(self, which):
+            setattr(self, which, getattr(self, which) - 1)
+            self.retiring += 1
+        self.replan()
+
+    @rule()
+    def one_is_buried(self) -> None:
+        self.retiring = max(0, self.retiring - 1)
+        self.replan()
+
+    @rule(seconds=st.floats(0, 100))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.replan()
+
+    @invariant()
+    def bounds_are_kept(self) -> None:
+        assert self.view().existing <= self.BUDGET.max_replicas
+        assert self.starting <= self.SPEC.max_starting
+        assert self.ready <= self.SPEC.warm or self.waiting == 0
+
+    def teardown(self) -> None:
+        """When all goes well from now on, everyone is served and the pool is warm."""
+        for _ in range(200):
+            self.now += 100
+            if self.starting:
+                self.a_start_ends(works=True)
+            self.retiring = 0
+            self.leased = 0
+            self.replan()
+        assert self.waiting == 0
+        assert self.ready == self.SPEC.warm
+
+
+PoolLife.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestPoolLife = PoolLife.TestCase

@@ -111,7 +111,7 @@ class Vms:
         if vm is None:
             raise EpisodeError("unknown_episode", 400, f"VM ID {vm_id} is not in use.", {"vm_id": vm_id})
         if vm.episode.over is not None:
-            raise vm.episode.over
+            raise vm.episode.over.again()
         return vm
 
     def _release(self, vm_id: int) -> None:

@@ -133,7 +133,7 @@ class Episode:
         """
         async with self.lock:
             if self.over is not None:
-                raise self.over
+                raise self.over.again()
             settle = settle if settle is not None else self.settle
             observe = observe if observe is not None else self.observe
             if self._last is not None and seq == self._last.seq:
@@ -162,7 +162,7 @@ class Episode:
             if error.status < 500:
                 raise _refused(error) from error
             self.hold.let_go(Reason.GUEST_PROTOCOL, str(error))
-            raise self.hold.lost.result() from error
+            raise self.hold.lost.result().again() from error
         self._last, self.done = step, step.done
         guest_ms = (time.perf_counter() - began) * 1000
         observation = frame.observation.to_dict()
@@ -241,7 +241,7 @@ class Episode:
             EpisodeError: The options are refused, or the replica is lost.
         """
         if self.over is not None:
-            raise self.over
+            raise self.over.again()
         wanted = observe if observe is not None else self.observe
         try:
             return await self.hold.call(self.hold.guest.observe(wanted))
@@ -255,7 +255,7 @@ class Episode:
             EpisodeError: `bad_sequence` when `seq` is not the last step; or the replica is lost.
         """
         if self.over is not None:
-            raise self.over
+            raise self.over.again()
         wanted = observe if observe is not None else self.observe
         try:
             return await self.hold.call(

@@ -44,6 +44,12 @@ class EpisodeOver(EpisodeError):
         super().__init__(meaning.code, meaning.status, meaning.message, details)
         self.reason = reason
 
+    def again(self) -> EpisodeOver:
+        """Returns an equal error to raise: one that is raised over and over would keep every trace."""
+        copy = EpisodeOver(self.reason)
+        copy.details = dict(self.details)
+        return copy
+
 
 def unknown_episode(episode_id: str) -> EpisodeError:
     """The id was never given out here, or the episode was forgotten."""

@@ -53,7 +53,7 @@ class Hold:
         """
         if self.lost.done():
             work.close()
-            raise self.lost.result()
+            raise self.lost.result().again()
         task = asyncio.ensure_future(work)
         try:
             await asyncio.wait((task, self.lost), return_when=asyncio.FIRST_COMPLETED)
@@ -64,7 +64,7 @@ class Hold:
         if not task.done():
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            raise self.lost.result()
+            raise self.lost.result().again()
         try:
             return task.result()
         except GuestRefused:
@@ -83,4 +83,4 @@ class Hold:
             await asyncio.wait((self.lost,), timeout=DEATH_NOTICE_S)
         if not self.lost.done():
             self.let_go(reason, str(error))
-        return self.lost.result()
+        return self.lost.result().again()

@@ -20,6 +20,7 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 MAX_QUEUED_BYTES = 64 * 1024 * 1024
+MAX_EPISODES = 10_000
 LINES = "steps.jsonl"
 
 
@@ -40,7 +41,7 @@ class _Job:
 
 
 class Recorder:
-    """Writes trajectories below `root`; at most `max_mib` in all, the oldest episodes go first."""
+    """Writes trajectories below `root`; at most `max_mib` and `MAX_EPISODES`, the oldest go first."""
 
     def __init__(self, root: Path, mode: RecordMode, max_mib: int) -> None:
         """Nothing is written before `start`."""
@@ -52,6 +53,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[_Job | threading.Event | None] = queue.SimpleQueue()
         self._sizes: dict[Path, int] = {}
+        self._total = 0
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -66,6 +68,7 @@ class Recorder:
         for folder in sorted(self._root.iterdir(), key=lambda path: path.stat().st_mtime):
             if folder.is_dir():
                 self._sizes[folder] = sum(f.stat().st_size for f in folder.iterdir())
+        self._total = sum(self._sizes.values())
         self._thread = threading.Thread(target=self._write_all, name="recorder", daemon=True)
         self._thread.start()
 
@@ -144,10 +147,16 @@ class Recorder:
         with (job.folder / LINES).open("a", encoding="utf-8") as lines:
             lines.write(text)
         self._sizes[job.folder] += len(text) + len(job.frame)
-        while sum(self._sizes.values()) > self._max_bytes and len(self._sizes) > 1:
+        self._total += len(text) + len(job.frame)
+        self._prune(job.folder)
+
+    def _prune(self, current: Path) -> None:
+        """Removes the oldest episodes until the bounds are kept."""
+        while (self._total > self._max_bytes or len(self._sizes) > MAX_EPISODES) and len(self._sizes) > 1:
             oldest = next(iter(self._sizes))
-            if oldest == job.folder:
-                self._sizes[oldest] = self._sizes.pop(oldest)
+            size = self._sizes.pop(oldest)
+            if oldest == current:
+                self._sizes[oldest] = size
                 continue
-            del self._sizes[oldest]
+            self._total -= size
             shutil.rmtree(oldest, ignore_errors=True)

@@ -156,7 +156,7 @@ class EpisodeService:
                 "lease_mismatch", 403, "This is not the lease of the episode.", {"episode_id": episode_id}
             )
         if episode.over is not None:
-            raise episode.over
+            raise episode.over.again()
         episode.renew()
         return episode
 
@@ -170,7 +170,7 @@ class EpisodeService:
         if episode is None:
             raise EpisodeError("unknown_episode", 404, "There is no such lease on this host.")
         if episode.over is not None:
-            raise episode.over
+            raise episode.over.again()
         episode.renew()
 
     # Creating ----------------------------------------------------------------------------------
