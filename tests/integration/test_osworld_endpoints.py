@@ -268,7 +268,8 @@ async def test_a_file_uploaded_comes_back_the_same(call: Call, home: Path) -> No
     boundary = "xyz"
     body = (
         (
-            f'--{boundary}\r\nContent-Disposition: form-data; name="file_path"\r\n\r\n~/new folder/$WHERE.bin\r\n'
+            f'--{boundary}\r\nContent-Disposition: form-data; name="file_path"\r\n\r\n'
+            "~/new folder/$WHERE.bin\r\n"
             f'--{boundary}\r\nContent-Disposition: form-data; name="file_data"; filename="a"\r\n\r\n'
         ).encode()
         + content
