@@ -62,5 +62,8 @@ if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
   targets=(-e sdk -e guest_agent -e host_agent)
   [ "$purpose" = test ] && targets+=(-e '.[dev]')
   "$venv/bin/python" -m pip install -q --disable-pip-version-check -c constraints.txt "${targets[@]}"
+  # OSWorld's own clients, to test against: without their dependencies, which are gigabytes.
+  [ "$purpose" != test ] ||
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps desktop-env==1.0.2
   printf '%s' "$wanted" > "$stamp"
 fi
