@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Timeout,
     )
     from osgym_sdk._observation import AsyncObservation, Observation, Timing
+    from osgym_sdk._placing import Ticket
     from osgym_sdk._progress import Progress, ProgressLine
     from osgym_sdk._records import Evaluation, Failure, Result, StepRecord, Trajectory
     from osgym_sdk._sync import Client, Episode, SyncObservation
@@ -80,6 +81,7 @@ _HOME = {
         "Timeout",
     ),
     "_observation": ("AsyncObservation", "Observation", "Timing"),
+    "_placing": ("Ticket",),
     "_progress": ("Progress", "ProgressLine"),
     "_records": ("Evaluation", "Failure", "Result", "StepRecord", "Trajectory"),
     "_sync": ("Client", "Episode", "SyncObservation"),
@@ -139,6 +141,7 @@ __all__ = [
     "TaskError",
     "TaskUnsupported",
     "TerminationReason",
+    "Ticket",
     "Timeout",
     "Timeouts",
     "Timing",

@@ -19,7 +19,7 @@ from osgym_sdk._fleet import Fleet
 from osgym_sdk._many import step_many
 from osgym_sdk._observation import AsyncObservation
 from osgym_sdk._options import Actions, Observe, Settle, Task, as_observe, as_settle, as_task
-from osgym_sdk._placing import Placer
+from osgym_sdk._placing import Placer, Ticket
 from osgym_sdk._progress import OnProgress, ProgressLine
 from osgym_sdk.wire import CreateRequest, HostState
 
@@ -48,6 +48,14 @@ class EpisodeSettings(TypedDict, total=False):
     lease_ttl_s: float
     max_steps: int | None
     settle: Settle | None
+    observe: Observe | None
+    keep_frames: bool
+    reuse_frames: bool
+
+
+class AttachSettings(TypedDict, total=False):
+    """Arguments of ``attach``."""
+
     observe: Observe | None
     keep_frames: bool
     reuse_frames: bool
@@ -189,6 +197,24 @@ class AsyncClient:
             settle=as_settle(settle),
         )
         options = EpisodeOptions(request, _task_id(loaded), keep_frames, reuse_frames)
+        return AsyncEpisode(self._config, self._fleet, self._placer, self._background, options)
+
+    def attach(
+        self,
+        ticket: Ticket,
+        *,
+        observe: Observe | None = None,
+        keep_frames: bool = False,
+        reuse_frames: bool = True,
+    ) -> AsyncEpisode:
+        """Goes on with an episode that another client or process began; use it with ``async with``.
+
+        The lease is the affinity, not a connection. ``observe`` is the default of this client's steps.
+        """
+        request = CreateRequest(
+            ticket.episode_id, lease_ttl_s=ticket.lease_ttl_s, observe=as_observe(observe)
+        )
+        options = EpisodeOptions(request, None, keep_frames, reuse_frames, ticket)
         return AsyncEpisode(self._config, self._fleet, self._placer, self._background, options)
 
     def step_many(

@@ -23,7 +23,7 @@ from osgym_sdk._fleet import Fleet
 from osgym_sdk._host import HostLink, Pool
 from osgym_sdk._observation import AsyncObservation, Timing
 from osgym_sdk._options import Actions, Observe, Settle, as_actions, as_observe, as_settle
-from osgym_sdk._placing import Placer
+from osgym_sdk._placing import Placer, Ticket
 from osgym_sdk._records import Evaluation, Trajectory
 from osgym_sdk._session import Session
 from osgym_sdk.wire import (
@@ -53,6 +53,8 @@ class EpisodeOptions:
     task_id: str | None
     keep_frames: bool
     reuse_frames: bool
+    ticket: Ticket | None = None
+    """Go on with this episode instead of making one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,19 @@ class AsyncEpisode:
         """Set as soon as it is known that the replica, its host or the lease is gone."""
         return self._session.lost if self._session else None
 
+    @property
+    def ticket(self) -> Ticket:
+        """What another client or process needs to go on with this episode (:meth:`AsyncClient.attach`)."""
+        session = self._where()
+        return Ticket(session.host, session.episode_id, session.lease, self.lease_ttl_s)
+
+    def detach(self) -> Ticket:
+        """Lets go of the episode without closing it; the ticket is good for ``lease_ttl_s`` seconds."""
+        session, ticket = self._open(), self.ticket
+        session.placed.keeper.remove(session)
+        self._closed = True
+        return ticket
+
     async def start(self) -> None:
         """Leases a replica and sets the task up; done by ``async with``. Cancelling it leaks nothing.
 
@@ -163,7 +178,10 @@ class AsyncEpisode:
             raise EpisodeEnded("an episode is started once")
         clock = self._config.clock
         started = clock()
-        placed = await self._placer.place(self._options.request)
+        if self._options.ticket is None:
+            placed = await self._placer.place(self._options.request)
+        else:
+            placed, self._seq = await self._placer.attach(self._options.ticket)
         self._session = Session(self._config, self._fleet, placed, self.lease_ttl_s)
         placed.keeper.add(self._session)
         answer = placed.answer

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from osgym_sdk._config import Config, ssl_context
 from osgym_sdk._exceptions import AuthError, HostUnreachable, OSGymError, ProtocolError
@@ -24,15 +24,33 @@ _DOWN_BACKOFF = Backoff(first_s=1.0, factor=2.0, most_s=30.0)
 
 @dataclass(slots=True)
 class HostView:
-    """What the client knows of one host. ``placed`` counts our creates since the state was read."""
+    """What the client knows of one host. Of its own doing, the state knows only what came before it."""
 
     link: HostLink
     state: HostState | None = None
     state_at_s: float = float("-inf")
-    placed: int = 0
+    creating: int = 0
+    """Creates that are under way."""
+    created: int = 0
+    """Creates that succeeded, ever."""
+    created_at_state: int = 0
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     failures: int = 0
     down_until_s: float = float("-inf")
     down_cause: OSGymError | None = None
+
+    @property
+    def placed(self) -> int:
+        """Replicas that are ours and that the state may not count yet; rather one too many."""
+        return self.creating + self.created - self.created_at_state
+
+    @property
+    def believed_free(self) -> int:
+        """How many replicas should be ready for us."""
+        if self.state is None or self.state.draining:
+            return 0
+        capacity = self.state.capacity
+        return capacity.ready - capacity.waiting - self.placed
 
     def mark_up(self) -> None:
         self.failures = 0
@@ -49,8 +67,7 @@ def choose(views: Iterable[HostView], rng: random.Random) -> HostView | None:
             return (1, float(view.placed), rng.random())
         capacity = state.capacity
         used = capacity.leased + capacity.waiting + view.placed
-        free = capacity.ready - capacity.waiting - view.placed
-        rank = 3 if state.draining else (0 if free > 0 else 2)
+        rank = 3 if state.draining else (0 if view.believed_free > 0 else 2)
         return (rank, used / max(1, capacity.max_replicas), rng.random())
 
     return min(views, key=cost, default=None)
@@ -108,17 +125,19 @@ class Fleet:
 
     async def refresh(self, view: HostView, max_age_s: float = _STATE_MAX_AGE_S) -> None:
         """Reads the host's state unless it is fresh; marks the host down when that fails."""
-        if self._config.clock() - view.state_at_s < max_age_s and view.state is not None:
-            return
-        try:
-            view.state = await self.read_state(view)
-        except (OSGymError, WireFormatError) as exc:
-            cause = exc if isinstance(exc, OSGymError) else ProtocolError(str(exc), host=view.link.url)
-            self.mark_down(view, cause)
-            return
-        view.placed = 0
-        view.state_at_s = self._config.clock()
-        self.mark_up(view)
+        async with view.reading:
+            if self._config.clock() - view.state_at_s < max_age_s and view.state is not None:
+                return
+            created = view.created
+            try:
+                view.state = await self.read_state(view)
+            except (OSGymError, WireFormatError) as exc:
+                cause = exc if isinstance(exc, OSGymError) else ProtocolError(str(exc), host=view.link.url)
+                self.mark_down(view, cause)
+                return
+            view.created_at_state = created
+            view.state_at_s = self._config.clock()
+            self.mark_up(view)
 
     async def read_state(self, view: HostView) -> HostState:
         """``GET /v1/host``.

@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from osgym_sdk._background import Background
 from osgym_sdk._config import Config
-from osgym_sdk._exceptions import AuthError, HostUnreachable, NoCapacity, OSGymError, ProtocolError, Timeout
+from osgym_sdk._exceptions import (
+    AuthError,
+    ConfigError,
+    HostUnreachable,
+    NoCapacity,
+    OSGymError,
+    ProtocolError,
+    Timeout,
+)
 from osgym_sdk._fleet import Fleet, HostView
 from osgym_sdk._host import HostLink, Pool
 from osgym_sdk._leases import LeaseKeeper
 from osgym_sdk._retry import Backoff
-from osgym_sdk.wire import CreateAnswer, CreateRequest, Record, WireFormatError
+from osgym_sdk.wire import (
+    LEASE_HEADER,
+    CreateAnswer,
+    CreateRequest,
+    EpisodeState,
+    ObserveRequest,
+    Record,
+    StepAnswer,
+    WireFormatError,
+)
 
 _SLICE_S = 5.0
-"""With several hosts: how long to queue at one of them before looking at the others again."""
+"""With several hosts, all full: how long to queue at one of them before looking at the others again."""
+_READY_SLICE_S = 1.0
+"""The same where one should be ready, so that a state which has just become old costs little."""
 _UNDO_S = 10.0
 _ROUND_BACKOFF = Backoff(first_s=0.25, factor=1.6, most_s=2.0)
 
@@ -30,6 +49,16 @@ class Placed:
     answer: CreateAnswer
     record: Record
     transfer_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """All that is needed to go on with an episode elsewhere. Whoever has it controls the replica."""
+
+    host: str
+    episode_id: str
+    lease: str = field(repr=False)
+    lease_ttl_s: float
 
 
 class Placer:
@@ -79,7 +108,8 @@ class Placer:
                     raise full or exc from None
                 continue
             left_s = max(0.0, end_s - clock())
-            wait_s = left_s if len(self._fleet.views) == 1 else min(left_s, _SLICE_S)
+            slice_s = _READY_SLICE_S if view.believed_free > 0 else _SLICE_S
+            wait_s = left_s if len(self._fleet.views) == 1 else min(left_s, slice_s)
             attempts += 1
             request_id = f"{request.request_id}.{attempts}"
             try:
@@ -96,6 +126,47 @@ class Placer:
             except HostUnreachable as exc:
                 self._fleet.mark_down(view, exc)
 
+    async def attach(self, ticket: Ticket) -> tuple[Placed, int]:
+        """The lease of a ticket, and the last sequence number that its host accepted.
+
+        Raises:
+            ConfigError: the ticket's host is none of ours.
+            EpisodeLost, EpisodeEnded: there is nothing to go on with.
+        """
+        view = next((view for view in self._fleet.views if view.link.url == ticket.host), None)
+        if view is None:
+            raise ConfigError(f"the ticket is for {ticket.host}, which is not among the hosts of this client")
+        link, path = view.link, f"/v1/episodes/{ticket.episode_id}"
+        control_s, headers = self._config.timeouts.control_s, {LEASE_HEADER: ticket.lease}
+        seen = await link.call(
+            "POST",
+            f"{path}/observe",
+            ObserveRequest(ticket.lease),
+            timeout_s=control_s,
+            episode_id=ticket.episode_id,
+            want_record=True,
+        )
+        told = await link.call("GET", path, timeout_s=control_s, headers=headers)
+        assert seen.record is not None
+        try:
+            state = EpisodeState.from_dict(told.json())
+            look = StepAnswer.from_dict(seen.record.meta)
+        except WireFormatError as exc:
+            raise ProtocolError(str(exc), host=link.url) from exc
+        if look.observation is None:
+            raise ProtocolError("no observation", host=link.url)
+        answer = CreateAnswer(
+            episode_id=ticket.episode_id,
+            lease=ticket.lease,
+            replica_id=state.replica_id,
+            generation=state.generation,
+            screen=look.observation.frame.screen,
+            observation=look.observation,
+            timing_ms=look.timing_ms,
+        )
+        placed = Placed(view, self.keeper(link), link.next_shard(), answer, seen.record, seen.transfer_s)
+        return placed, state.last_seq
+
     async def _pause(self, rounds: int, end_s: float) -> bool:
         """Waits before all hosts are tried again; False when there is no time left."""
         left_s = end_s - self._config.clock()
@@ -107,7 +178,7 @@ class Placer:
     async def _create(self, view: HostView, request: CreateRequest) -> Placed:
         link, timeouts = view.link, self._config.timeouts
         shard = link.next_shard()
-        view.placed += 1
+        view.creating += 1
         got = False
         refused = False
         try:
@@ -127,6 +198,7 @@ class Placer:
             except WireFormatError as exc:
                 raise ProtocolError(str(exc), host=link.url) from exc
             got = True
+            view.created += 1
             self._fleet.mark_up(view)
             return Placed(view, self.keeper(link), shard, created, answer.record, answer.transfer_s)
         except OSGymError as exc:
@@ -138,10 +210,9 @@ class Placer:
                 refused = True
             raise
         finally:
-            if not got:
-                view.placed = max(0, view.placed - 1)
-                if not refused:
-                    self._undo(link, request.request_id)
+            view.creating -= 1
+            if not got and not refused:
+                self._undo(link, request.request_id)
 
     def _undo(self, link: HostLink, request_id: str) -> None:
         async def undo() -> None:

@@ -16,11 +16,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from osgym_sdk._batch import Policy, PolicyObject
-from osgym_sdk._client import AsyncClient, ClientSettings, EpisodeSettings, RunSettings
+from osgym_sdk._client import AsyncClient, AttachSettings, ClientSettings, EpisodeSettings, RunSettings
 from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import ConfigError, EpisodeLost, OSGymError
 from osgym_sdk._observation import AsyncObservation, Observation
 from osgym_sdk._options import Actions, Observe, Settle, Task
+from osgym_sdk._placing import Ticket
 from osgym_sdk._records import Evaluation, Result, Trajectory
 from osgym_sdk.wire import Done, HostState
 
@@ -159,6 +160,15 @@ class Episode:
     def trajectory(self) -> Trajectory:
         return self._inner.trajectory
 
+    @property
+    def ticket(self) -> Ticket:
+        """See :attr:`AsyncEpisode.ticket`."""
+        return self._inner.ticket
+
+    def detach(self) -> Ticket:
+        """See :meth:`AsyncEpisode.detach`."""
+        return self._inner.detach()
+
     def start(self) -> None:
         """Leases a replica and sets the task up; done by ``with``."""
         self._portal.call(self._inner.start())
@@ -227,6 +237,10 @@ class Client:
     def episode(self, task: Task | None = None, **options: Unpack[EpisodeSettings]) -> Episode:
         """An episode; arguments as for :meth:`AsyncClient.episode`."""
         return Episode(self._inner.episode(task, **options), self._portal)
+
+    def attach(self, ticket: Ticket, **options: Unpack[AttachSettings]) -> Episode:
+        """See :meth:`AsyncClient.attach`."""
+        return Episode(self._inner.attach(ticket, **options), self._portal)
 
     def step_many(
         self,

@@ -12,6 +12,7 @@ from v1_host import Running, V1Host, serving
 from osgym_sdk import (
     AsyncClient,
     AuthError,
+    ConfigError,
     Done,
     EpisodeEnded,
     EpisodeLost,
@@ -152,6 +153,27 @@ async def test_steps_of_many_episodes_in_one_request(running: Running, cut: int)
         assert acted == [["one", "next"], ["next"], ["three", "four", "next"]]
         assert ("POST", "/v1/steps") in running.host.calls
         await asyncio.gather(*(episode.close() for episode in episodes))
+
+
+async def test_an_episode_goes_on_in_another_client(running: Running) -> None:
+    """The ticket is enough: no action is repeated, and closing there gives the replica back."""
+    async with AsyncClient(running.url) as client:
+        episode = client.episode()
+        await episode.start()
+        await episode.step("one")
+        ticket = episode.detach()
+        assert ticket.lease not in repr(ticket)
+        with pytest.raises(EpisodeEnded):
+            await episode.step("not mine any more")
+    assert len(running.host.live()) == 1
+    async with AsyncClient(running.url) as client, client.attach(ticket) as episode:
+        assert episode.observation.size == v1_host.SCREEN
+        assert (await episode.step("two")).seq == 2
+        assert running.host.live()[0].acted == ["one", "two"]
+    assert running.host.live() == []
+    async with AsyncClient("http://elsewhere:1") as client:
+        with pytest.raises(ConfigError, match="not among the hosts"):
+            await client.attach(ticket).start()
 
 
 async def test_the_end_of_an_episode(running: Running) -> None:

@@ -132,7 +132,7 @@ def test_the_least_loaded_host_is_chosen() -> None:
     rng = random.Random(0)
     busy, idle = _view("http://a", ready=1, leased=9), _view("http://b", ready=5, leased=1)
     assert choose([busy, idle], rng) is idle
-    idle.placed = 5  # all its ready ones are spoken for
+    idle.creating = 5  # all its ready ones are spoken for
     assert choose([busy, idle], rng) is busy
     drains = _view("http://c", ready=10, leased=0, draining=True)
     assert choose([busy, drains], rng) is busy
