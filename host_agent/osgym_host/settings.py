@@ -27,20 +27,20 @@ from pydantic import (
 from osgym_host.errors import OsgymHostError
 
 PREFIX = "OSGYM_"
-FOREIGN_PREFIXES = ("OSGYM_TEST_", "OSGYM_BENCH_", "OSGYM_DEMO_", "OSGYM_SDK_", "OSGYM_IMAGE_")
-"""Variables of other parts of the project; they are not settings of the service."""
+FOREIGN_PREFIXES = ("OSGYM_TEST_", "OSGYM_BENCH_", "OSGYM_DEMO_", "OSGYM_SETTLE", "OSGYM_SERVICE_")
+"""Variables of other parts of the project, and of orchestrators; they are not settings of the service."""
 FOREIGN = frozenset(
     (
         "OSGYM_HOSTS",
         "OSGYM_CA",
-        "OSGYM_CA_FILE",
-        "OSGYM_VERIFY",
+        "OSGYM_IMAGES_DIR",
+        "OSGYM_GUEST_DIR",
+        "OSGYM_STATE_DIR",
+        "OSGYM_OSWORLD_TASKS",
         "OSGYM_SCREEN",
         "OSGYM_REPLICA_ID",
         "OSGYM_GENERATION",
         "OSGYM_FBDIR",
-        "OSGYM_CONFIG",
-        "OSGYM_URL",
     )
 )
 
