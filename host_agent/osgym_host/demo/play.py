@@ -1,0 +1,174 @@
+"""The demo's two policies, and what an episode of theirs leaves on disk."""
+
+from __future__ import annotations
+
+import json
+import random
+import string
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from osgym_host.tasks.library import LibraryTask
+
+RANDOM_STEPS = 8
+_KEYS = (["enter"], ["escape"], ["tab"], ["down"], ["up"], ["ctrl", "a"], ["delete"], ["alt", "f"])
+
+
+class PolicyName(StrEnum):
+    """How an episode is played."""
+
+    ORACLE = "oracle"
+    RANDOM = "random"
+
+
+@dataclass(slots=True)
+class Play:
+    """One episode of the demo: its task, its policy, and how far it is.
+
+    Attributes:
+        first, last: files of the first and the newest frame.
+    """
+
+    task: LibraryTask
+    policy: PolicyName
+    folder: Path
+    steps: list[list[dict[str, Any]]]
+    state: str = "waits"
+    reward: float | None = None
+    failure: str = ""
+    note: str = ""
+    reset_ms: float | None = None
+    setup_ms: float | None = None
+    step_ms: list[float] = field(default_factory=list)
+    first: Path | None = None
+    last: Path | None = None
+
+
+def make_plays(tasks: list[LibraryTask], out: Path, seed: int, screen: tuple[int, int]) -> list[Play]:
+    """Every task twice: by its oracle and by chance."""
+    plays = []
+    for task in tasks:
+        name = task.name.replace("/", ".")
+        by_chance = random_steps(random.Random(f"{seed}:{task.name}"), screen)  # noqa: S311 - a demo's dice
+        for policy, steps in (
+            (PolicyName.ORACLE, [list(step) for step in task.oracle]),
+            (PolicyName.RANDOM, by_chance),
+        ):
+            plays.append(Play(task, policy, out / "trajectories" / f"{name}.{policy}", steps))
+    return plays
+
+
+def random_steps(dice: random.Random, screen: tuple[int, int]) -> list[list[dict[str, Any]]]:
+    """Some actions by chance, and the claim to be done."""
+    width, height = screen
+
+    def point() -> dict[str, int]:
+        return {"x": dice.randrange(width), "y": dice.randrange(height)}
+
+    def action() -> dict[str, Any]:
+        kind = dice.choice(("click", "click", "click", "type", "key", "scroll", "drag"))
+        if kind == "click":
+            return {"op": "click", **point(), "button": dice.choice(("left", "left", "right"))}
+        if kind == "type":
+            return {"op": "type", "text": "".join(dice.choices(string.ascii_lowercase + " ", k=12))}
+        if kind == "key":
+            return {"op": "key", "keys": dice.choice(_KEYS)}
+        if kind == "scroll":
+            return {"op": "scroll", **point(), "dy": dice.choice((-3, 3))}
+        a, b = point(), point()
+        return {"op": "drag", "path": [[a["x"], a["y"]], [b["x"], b["y"]]]}
+
+    return [*([action()] for _ in range(RANDOM_STEPS)), [{"op": "done"}]]
+
+
+class Player:
+    """The policy that the client runs: per episode the steps of its `Play`, each frame saved."""
+
+    def __init__(self, plays: list[Play], changed: Callable[[Play], object]) -> None:
+        self._plays = plays
+        self._changed = changed
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """What to hand to ``client.run``: each task file, marked with its play."""
+        return [
+            {**p.task.task, "osgym": {**p.task.task.get("osgym", {}), "play": i}}
+            for i, p in enumerate(self._plays)
+        ]
+
+    def play_of(self, task: dict[str, Any]) -> Play:
+        """The play that a task was marked with."""
+        return self._plays[int(task["osgym"]["play"])]
+
+    def reset(self, task: dict[str, Any]) -> Actor:
+        """Called before each episode; what it returns acts in it."""
+        return Actor(self.play_of(task), self._changed)
+
+    def act(self, obs: Any, task: Any, step: int) -> list[dict[str, Any]]:
+        """Never called: `reset` gives an actor of its own to each episode."""
+        raise NotImplementedError
+
+
+class Actor:
+    """Acts in one episode."""
+
+    def __init__(self, play: Play, changed: Callable[[Play], object]) -> None:
+        self._play = play
+        self._changed = changed
+
+    def act(self, obs: Any, task: Any, step: int) -> list[dict[str, Any]] | None:
+        """Save the frame, tell the display, give the next actions."""
+        play = self._play
+        play.folder.mkdir(parents=True, exist_ok=True)
+        frame = play.folder / f"{step:03d}.png"
+        frame.write_bytes(obs.data)
+        play.first = play.first or frame
+        play.last = frame
+        play.state = f"step {step + 1}/{len(play.steps)}"
+        self._changed(play)
+        return play.steps[step] if step < len(play.steps) else None
+
+
+def record(play: Play, result: Any) -> None:
+    """Take over how the episode went, and write its steps beside its frames."""
+    trajectory = result.trajectory
+    play.reward = result.reward
+    play.failure = str(result.failure.message) if result.failure else ""
+    play.state = "done" if result.ok else "failed"
+    reset = trajectory.reset_ms
+    play.reset_ms = reset["wait"] + reset["observe"] if {"wait", "observe"} <= reset.keys() else None
+    play.setup_ms = reset.get("setup")
+    play.step_ms = [s.timing.total_ms for s in trajectory.steps if s.timing is not None]
+    if trajectory.evaluation is not None:
+        notes = (d.get("note") for d in trajectory.evaluation.details if isinstance(d, dict))
+        play.note = "; ".join(str(n) for n in notes if n)
+    play.folder.mkdir(parents=True, exist_ok=True)
+    lines = [
+        {
+            "task": play.task.name,
+            "policy": play.policy,
+            "instruction": play.task.task.get("instruction"),
+            "reward": play.reward,
+            "note": play.note,
+            "failure": play.failure or None,
+            "termination_reason": result.termination_reason,
+            "replica": trajectory.replica_id,
+            "generation": trajectory.generation,
+            "reset_ms": dict(reset),
+        },
+        *(
+            {
+                "step": s.step,
+                "frame": f"{s.step - 1:03d}.png",
+                "actions": [dict(a) for a in s.executed],
+                "done": s.done,
+                "settle": s.settle.to_dict() if s.settle else None,
+                "total_ms": round(s.timing.total_ms, 2) if s.timing else None,
+            }
+            for s in trajectory.steps
+        ),
+    ]
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    (play.folder / "steps.jsonl").write_text(text)
