@@ -1,11 +1,14 @@
-"""Bake a golden image: package part, desktop layer, checks, and then all at once into the store."""
+"""Bake a golden image in three parts, each kept for the next bake: packages, desktop, guest.
+
+The package part is made by mmdebstrap. The desktop is laid over it: files, settings, first starts of
+the applications. The guest part is laid over that: the guest agent and the remedies; it changes most
+often, and baking it alone takes seconds.
+"""
 
 from __future__ import annotations
 
 import datetime
-import fcntl
 import hashlib
-import json
 import os
 import tempfile
 import time
@@ -13,30 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osgym_host.images import checks, wheels
+from osgym_host.images.cache import CachedTree, TreeCache, exclusive
 from osgym_host.images.definition import Source
 from osgym_host.images.errors import BakeError
 from osgym_host.images.idmap import IdMap, current_idmap
-from osgym_host.images.layer import LayerBake, make_layer
+from osgym_host.images.layer import Contents, LayerBake, make_layer
 from osgym_host.images.lock import Lock
 from osgym_host.images.manifest import ImageManifest, RemedyRecord
 from osgym_host.images.namespaces import Inside, operate
 from osgym_host.images.packages import PackageBake, bake_packages
 from osgym_host.images.progress import Progress
-from osgym_host.images.store import Image, ImageStore, close_folder, open_folder, replace_file
+from osgym_host.images.store import Image, ImageStore, close_folder, open_folder
 
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """The package part of an image, kept for the next bake.
-
-    Attributes:
-        folder: Holds `rootfs` and `base.json`.
-        digest: SHA-256 of its tar stream.
-    """
-
-    folder: Path
-    digest: str
-    packages: Lock
+PYTHON_FOLDER = "usr/local/lib/python3.11/dist-packages/"
+"""Where Debian 12's Python finds what is not from Debian."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +38,23 @@ class Request:
 
     Attributes:
         lock: Exact package versions, or None for those of today.
-        refresh: Bake the package part anew even if there is one of the same definition.
+        refresh: Bake all parts anew even if there are some of the same definition.
     """
 
     flavor: str
     lock: Lock | None = None
     refresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a finished image was made from."""
+
+    below: CachedTree
+    guest: Path
+    key: str
+    idmap: IdMap
+    begin_s: float
 
 
 class Baker:
@@ -60,6 +64,8 @@ class Baker:
         self._source = source
         self._store = store
         self._progress = progress
+        self._bases = TreeCache(store, store.bases)
+        self._desktops = TreeCache(store, store.desktops)
 
     def bake(self, request: Request) -> Image:
         """Bake, or find that nothing changed; afterwards the flavor's tag names the image.
@@ -69,73 +75,122 @@ class Baker:
         Raises:
             ImageError: What failed, with the end of its log.
         """
-        begin = time.monotonic()
+        begin_s = time.monotonic()
         self._source.definition.flavor(request.flavor)
         idmap = current_idmap()
         self._store.prepare()
-        self._store.reap()
-        with self._progress.shown(), _exclusive(self._store.bases / f"{request.flavor}.lock"):
-            base = self._base(request, idmap)
+        with self._progress.shown(), exclusive(self._store.bases / f"{request.flavor}.lock"):
+            self._store.reap()
             guest = wheels.find_guest_folder(self._source.folder)
-            key = self._definition_key(request.flavor, base, guest)
+            base = self._base(request, idmap)
+            desktop = self._desktop(request, base, idmap)
+            key = _hash(request.flavor, desktop.digest, self._source.guest_key(), wheels.guest_key(guest))
             found = self._baked(request.flavor, key, idmap)
             if found is None:
-                found = self._finish(request.flavor, base, guest, key, idmap, begin)
+                found = self._finish(request.flavor, _Parts(desktop, guest, key, idmap, begin_s))
             self._store.tag(request.flavor, found.digest)
+            self._bases.prune(request.flavor, keep=base)
+            self._desktops.prune(request.flavor, keep=desktop)
             return found
 
     def plan(self, request: Request) -> dict[str, object]:
         """What `bake` would do, without doing it."""
         definition = self._source.definition
-        kept = (self._base_folder(request) / "base.json").is_file() and not request.refresh
+        base = None if request.refresh else self._bases.find(self._base_key(request), current_idmap())
+        desktop = base and self._desktops.find(self._desktop_key(request, base), current_idmap())
         return {
             "flavor": request.flavor,
             "suite": definition.suite,
             "packages": definition.packages(request.flavor),
-            "scripts": [script.name for script in self._source.scripts],
+            "scripts": [
+                script.name for part in ("desktop", "guest") for script in self._source.scripts(part)
+            ],
             "remedies": [remedy.name for remedy in self._source.remedies],
             "store": str(self._store.folder),
-            "package_part": "kept" if kept else "to be baked",
+            "package_part": "kept" if base else "to be baked",
+            "desktop_part": "kept" if desktop else "to be baked",
         }
 
-    def _base_folder(self, request: Request) -> Path:
-        locked = request.lock.digest if request.lock else None
-        return self._store.bases / self._source.base_key(request.flavor, locked)
+    def _base_key(self, request: Request) -> str:
+        return self._source.base_key(request.flavor, request.lock.digest if request.lock else None)
 
-    def _base(self, request: Request, idmap: IdMap) -> Base:
+    def _desktop_key(self, request: Request, base: CachedTree) -> str:
+        return _hash(request.flavor, base.digest, self._source.desktop_key())[:16]
+
+    def _base(self, request: Request, idmap: IdMap) -> CachedTree:
         """The package part: the kept one, or a new one."""
-        folder = self._base_folder(request)
-        record = folder / "base.json"
-        if record.is_file() and not request.refresh:
-            kept = json.loads(record.read_text())
-            if kept["uid_base"] == idmap.uid_base:
-                self._progress.note("package part: kept from an earlier bake")
-                return Base(folder, kept["digest"], Lock(kept["packages"]))
+        key = self._base_key(request)
+        kept = None if request.refresh else self._bases.find(key, idmap)
+        if kept is not None:
+            self._progress.note("package part: kept from an earlier bake")
+            return kept
         with self._store.workspace() as workspace:
             made = workspace / "base"
             made.mkdir()
             open_folder(made, idmap)
             operate(Inside(made, idmap), "make", paths=["rootfs"])
-            wanted = PackageBake(
-                self._source.definition, request.flavor, self._store.packages, workspace, request.lock
-            )
+            cache = self._store.packages
+            wanted = PackageBake(self._source.definition, request.flavor, cache, workspace, request.lock)
             digest = bake_packages(wanted, made / "rootfs", idmap, self._progress)
             packages = Lock.of_dpkg_status((made / "rootfs/var/lib/dpkg/status").read_text())
             if request.lock is not None and (said := request.lock.differences(packages)):
                 hint = "bake without --lock, and write a new lock with osgym image lock"
                 raise BakeError("lock", "; ".join(said[:10]), hint=hint)
-            kept = {"digest": digest, "uid_base": idmap.uid_base, "packages": packages.versions}
-            replace_file(made / "base.json", json.dumps(kept, indent=1))
-            close_folder(made)
-            if folder.exists():
-                folder.rename(workspace / "old")
-            made.rename(folder)
-        return Base(folder, digest, packages)
+            return self._bases.put(made, key, request.flavor, digest, packages, idmap)
 
-    def _definition_key(self, flavor: str, base: Base, guest: Path) -> str:
-        """Hash of all that the finished image depends on."""
-        parts = [flavor, base.digest, self._source.layer_key(), wheels.guest_key(guest)]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    def _desktop(self, request: Request, base: CachedTree, idmap: IdMap) -> CachedTree:
+        """The desktop over the packages: the kept one, or a new one."""
+        key = self._desktop_key(request, base)
+        kept = None if request.refresh else self._desktops.find(key, idmap)
+        if kept is not None:
+            self._progress.note("desktop part: kept from an earlier bake")
+            return kept
+        with self._store.workspace() as workspace, tempfile.TemporaryDirectory(prefix="osgym-py-") as scratch:
+            self._progress.stage("layer", "files and Python distributions")
+            wanted = self._source.definition.python.requirements
+            python = Path(scratch) / "python"
+            wheels.install_wheels(wheels.requirement_wheels(wanted, self._store.wheels), python)
+            trees = [(self._source.files, ""), (python, PYTHON_FOLDER)]
+            contents = Contents(trees, self._source.scripts("desktop"))
+            made, digest, _ = self._lay(request.flavor, workspace, base, contents, idmap)
+            return self._desktops.put(made, key, request.flavor, digest, base.packages, idmap)
+
+    def _finish(self, flavor: str, parts: _Parts) -> Image:
+        """The guest part over the desktop, checked and published."""
+        with self._store.workspace() as workspace, tempfile.TemporaryDirectory(prefix="osgym-py-") as scratch:
+            self._progress.stage("layer", "guest agent")
+            python = Path(scratch) / "python"
+            wheels.install_wheels([wheels.guest_wheel(parts.guest, self._store.wheels)], python)
+            scripts, remedies = self._source.scripts("guest"), self._source.remedies
+            contents = Contents([(python, PYTHON_FOLDER)], scripts, remedies)
+            made, digest, records = self._lay(flavor, workspace, parts.below, contents, parts.idmap)
+            self._progress.stage("check")
+            checks.check_image(made, self._source.definition, flavor, parts.idmap)
+            manifest = self._manifest(flavor, parts, made, digest, records)
+            self._progress.stage("publish")
+            operate(Inside(workspace, parts.idmap), "sync", path=f"{made.name}/rootfs")
+            close_folder(made)
+            return self._store.publish(made, manifest)
+
+    def _lay(
+        self, flavor: str, workspace: Path, below: CachedTree, contents: Contents, idmap: IdMap
+    ) -> tuple[Path, str, list[RemedyRecord]]:
+        """Make a layer and flatten it with what is below.
+
+        Returns:
+            The folder that holds `rootfs`, the digest of both together, what became of the remedies.
+        """
+        open_folder(workspace, idmap)
+        below_path = os.path.relpath(below.folder / "rootfs", workspace)
+        bake = LayerBake(self._source.definition, flavor, workspace, below_path, idmap)
+        records = make_layer(bake, contents, self._progress)
+        inside = Inside(workspace, idmap)
+        layer = operate(inside, "digest", path="upper")
+        made = workspace / "made"
+        made.mkdir()
+        open_folder(made, idmap)
+        operate(inside, "flatten", base=below_path, layer="upper", target="made/rootfs")
+        return made, _hash(below.digest, layer["digest"]), records
 
     def _baked(self, flavor: str, key: str, idmap: IdMap) -> Image | None:
         for image in self._store.all():
@@ -145,58 +200,12 @@ class Baker:
                 return image
         return None
 
-    def _finish(self, flavor: str, base: Base, guest: Path, key: str, idmap: IdMap, begin: float) -> Image:
-        """Make the layer, flatten, check, publish."""
-        with self._store.workspace() as workspace, tempfile.TemporaryDirectory(prefix="osgym-py-") as scratch:
-            open_folder(workspace, idmap)
-            self._progress.stage("layer", "Python distributions")
-            python_tree = Path(scratch) / "python"
-            wanted = self._source.definition.python.requirements
-            found = wheels.requirement_wheels(wanted, self._store.wheels)
-            wheels.install_wheels([*found, wheels.guest_wheel(guest, self._store.wheels)], python_tree)
-            base_path = os.path.relpath(base.folder / "rootfs", workspace)
-            bake = LayerBake(self._source, flavor, workspace, base_path, idmap, python_tree)
-            remedies = make_layer(bake, self._progress)
-            layer = operate(Inside(workspace, idmap), "digest", path="upper")
-            digest = hashlib.sha256(f"{base.digest}\n{layer['digest']}\n".encode()).hexdigest()
-            self._progress.stage("publish")
-            (workspace / "image").mkdir()
-            open_folder(workspace / "image", idmap)
-            inside = Inside(workspace, idmap)
-            operate(inside, "flatten", base=base_path, layer="upper", target="image/rootfs")
-            size = operate(Inside(workspace, idmap), "measure", path="image/rootfs")["bytes"]
-            self._progress.stage("check")
-            checks.check_image(workspace / "image", self._source.definition, flavor, idmap)
-            manifest = self._manifest(
-                flavor,
-                base,
-                key,
-                idmap,
-                remedies,
-                digest,
-                layer["digest"],
-                size,
-                wheels.guest_version(guest),
-                time.monotonic() - begin,
-            )
-            operate(Inside(workspace, idmap), "sync", path="image/rootfs")
-            close_folder(workspace / "image")
-            return self._store.publish(workspace / "image", manifest)
-
     def _manifest(
-        self,
-        flavor: str,
-        base: Base,
-        key: str,
-        idmap: IdMap,
-        remedies: list[RemedyRecord],
-        digest: str,
-        layer_digest: str,
-        size: int,
-        guest_version: str,
-        bake_s: float,
+        self, flavor: str, parts: _Parts, made: Path, digest: str, remedies: list[RemedyRecord]
     ) -> ImageManifest:
         wanted = self._source.definition
+        size = operate(Inside(made, parts.idmap), "measure", path="rootfs")["bytes"]
+        packages = parts.below.packages
         return ImageManifest(
             digest=digest,
             flavor=flavor,
@@ -205,32 +214,20 @@ class Baker:
             screen=wanted.screen,
             user=wanted.user.name,
             home=wanted.user.home,
-            uid_base=idmap.uid_base,
-            gid_base=idmap.gid_base,
-            id_count=idmap.count,
-            base_digest=base.digest,
-            layer_digest=layer_digest,
-            definition_key=key,
-            packages=base.packages.versions,
-            lock_digest=base.packages.digest,
+            uid_base=parts.idmap.uid_base,
+            gid_base=parts.idmap.gid_base,
+            id_count=parts.idmap.count,
+            desktop_digest=parts.below.digest,
+            definition_key=parts.key,
+            packages=packages.versions,
+            lock_digest=packages.digest,
             apps=wanted.apps_of(flavor),
             remedies=remedies,
-            guest_version=guest_version,
+            guest_version=wheels.guest_version(parts.guest),
             size_bytes=size,
-            bake_s=round(bake_s, 1),
+            bake_s=round(time.monotonic() - parts.begin_s, 1),
         )
 
 
-class _exclusive:  # used like a function
-    """Hold a file lock, so that two bakes of one flavor wait for each other."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._fd = -1
-
-    def __enter__(self) -> None:
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -181,10 +181,9 @@ class Source:
         """The tree that is copied into the image."""
         return self.folder / "files"
 
-    @property
-    def scripts(self) -> list[Path]:
-        """The provisioning scripts in the order they run."""
-        return sorted((self.folder / "provision").glob("[0-9]*"))
+    def scripts(self, part: str) -> list[Path]:
+        """The provisioning scripts of a part (`desktop` or `guest`) in the order they run."""
+        return sorted((self.folder / "provision" / part).glob("[0-9]*"))
 
     @property
     def remedies(self) -> list[Path]:
@@ -209,10 +208,13 @@ class Source:
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
-    def layer_key(self) -> str:
-        """Hash of everything of the definition that is laid over the packages."""
-        folders = [self.files, self.folder / "provision", self.folder / "remedies"]
-        return tree_hash([*folders, self.folder / "golden.toml"])
+    def desktop_key(self) -> str:
+        """Hash of what makes the desktop layer."""
+        return tree_hash([self.files, self.folder / "provision" / "desktop", self.folder / "golden.toml"])
+
+    def guest_key(self) -> str:
+        """Hash of what this definition adds to the guest layer, besides the guest agent."""
+        return tree_hash([self.folder / "provision" / "guest", self.folder / "remedies"])
 
 
 def find_images_folder() -> Path:

@@ -8,10 +8,10 @@ import os
 import subprocess
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from osgym_host.images.definition import Source
+from osgym_host.images.definition import Definition
 from osgym_host.images.errors import BakeError, ImageError
 from osgym_host.images.idmap import IdMap
 from osgym_host.images.manifest import RemedyRecord
@@ -32,25 +32,39 @@ _SCRIPT_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class LayerBake:
-    """A workspace in which the layer is made.
+class Contents:
+    """What makes a layer.
 
     Attributes:
-        workspace: Holds `upper`, `work` and `merged`; paths below are relative to it.
-        base: The package part, relative to the workspace.
+        trees: Folders to copy in, each with the place (no leading slash, "" is the root).
+        scripts: Programs to run in the image, in order.
+        remedies: Folders of remedies to apply after the scripts.
     """
 
-    source: Source
+    trees: list[tuple[Path, str]]
+    scripts: list[Path]
+    remedies: list[Path] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerBake:
+    """A workspace in which a layer is made.
+
+    Attributes:
+        workspace: Holds `upper`, `work` and `merged`.
+        below: The tree it is laid over, relative to the workspace.
+    """
+
+    definition: Definition
     flavor: str
     workspace: Path
-    base: str
+    below: str
     idmap: IdMap
-    python_tree: Path
 
     @property
     def overlay(self) -> Overlay:
-        """The writable view of the package part."""
-        return Overlay(self.base, "upper", "work", "merged")
+        """The writable view of what is below."""
+        return Overlay(self.below, "upper", "work", "merged")
 
     def inside(self, *, chroot: bool) -> Inside:
         """Where programs of this bake run."""
@@ -64,7 +78,7 @@ class LayerBake:
 
     def environment(self) -> dict[str, str]:
         """What scripts learn about the image."""
-        wanted = self.source.definition
+        wanted = self.definition
         return {
             "OSGYM_FLAVOR": self.flavor,
             "OSGYM_SCREEN": f"{wanted.screen[0]}x{wanted.screen[1]}",
@@ -78,22 +92,21 @@ class LayerBake:
         }
 
 
-def make_layer(bake: LayerBake, progress: Progress) -> list[RemedyRecord]:
-    """Copy in, provision, apply remedies; afterwards `upper` holds what the desktop adds.
+def make_layer(bake: LayerBake, contents: Contents, progress: Progress) -> list[RemedyRecord]:
+    """Copy in, run scripts, apply remedies; afterwards `upper` holds what the layer adds.
 
     Raises:
         BakeError: A script or a remedy failed.
     """
     operate(Inside(bake.workspace, bake.idmap), "make", paths=["upper", "work", "merged"])
-    progress.stage("layer", "files")
-    _copy_in(bake)
-    for script in bake.source.scripts:
+    _copy_in(bake, contents)
+    for script in contents.scripts:
         progress.stage("layer", script.name)
-        for line in _run(bake, f"/{BAKE_FOLDER}/provision/{script.name}", script.name).splitlines():
+        for line in _run(bake, f"/{BAKE_FOLDER}/scripts/{script.name}", script.name).splitlines():
             if line.startswith(_SAID):
                 progress.note(line.removeprefix(_SAID))
     records = []
-    for folder in bake.source.remedies:
+    for folder in contents.remedies:
         progress.stage("layer", f"remedy {folder.name}")
         records.append(_apply_remedy(bake, folder.name))
     operate(bake.inside(chroot=False), "remove", path=f"merged/{BAKE_FOLDER}")
@@ -102,20 +115,20 @@ def make_layer(bake: LayerBake, progress: Progress) -> list[RemedyRecord]:
 
 
 def _epoch(bake: LayerBake) -> int:
-    return bake.source.definition.source_date_epoch
+    return bake.definition.source_date_epoch
 
 
-def _copy_in(bake: LayerBake) -> None:
-    """Stream files, scripts, remedies and Python distributions into the image as a tar archive."""
+def _copy_in(bake: LayerBake, contents: Contents) -> None:
+    """Stream trees, scripts and remedies into the image as a tar archive."""
     argv = ["tar", "--extract", "--numeric-owner", "--same-permissions", "--keep-directory-symlink"]
     inside = bake.inside(chroot=False)
     with running(inside, [*argv, "-C", "merged"], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as tar:
         assert tar.stdin is not None and tar.stderr is not None
         try:
             with tarfile.open(fileobj=tar.stdin, mode="w|") as archive:
-                for name, path in _entries(bake):
+                for name, path in _entries(contents):
                     _add(archive, name, path, _epoch(bake))
-                apps = [app.model_dump() for app in bake.source.definition.apps_of(bake.flavor)]
+                apps = [app.model_dump() for app in bake.definition.apps_of(bake.flavor)]
                 _add_file(archive, f"{BAKE_FOLDER}/apps.json", json.dumps(apps).encode(), 0o644, _epoch(bake))
             tar.stdin.close()
         except BrokenPipeError:
@@ -125,15 +138,11 @@ def _copy_in(bake: LayerBake) -> None:
             raise BakeError("layer", "copying files in failed", errors[-2000:])
 
 
-def _entries(bake: LayerBake) -> Iterator[tuple[str, Path]]:
+def _entries(contents: Contents) -> Iterator[tuple[str, Path]]:
     """Name in the image and path here of everything that is copied in, folders first."""
-    folder = bake.source.folder
-    roots = [
-        (bake.source.files, ""),
-        (bake.python_tree, "usr/local/lib/python3.11/dist-packages/"),
-        (folder / "provision", f"{BAKE_FOLDER}/provision/"),
-        (folder / "remedies", f"{BAKE_FOLDER}/remedies/"),
-    ]
+    roots = list(contents.trees)
+    roots += [(path, f"{BAKE_FOLDER}/scripts/") for path in {script.parent for script in contents.scripts}]
+    roots += [(folder, f"{BAKE_FOLDER}/remedies/{folder.name}/") for folder in contents.remedies]
     for root, prefix in roots:
         if not root.is_dir():
             continue

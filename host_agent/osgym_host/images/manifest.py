@@ -24,8 +24,8 @@ class ImageManifest(BaseModel):
 
     Attributes:
         digest: Content digest: 64 hexadecimal digits.
-        base_digest: SHA-256 of the package part's tar stream.
-        layer_digest: Content digest of what was laid over it.
+        desktop_digest: Content digest of packages and desktop, without the guest part.
+        definition_key: Hash of what it was baked from.
         uid_base, gid_base: Host ids that stand for 0 inside.
         packages: Package name to version, of every installed package.
         lock_digest: SHA-256 of the package list in the form of a lock file.
@@ -45,8 +45,7 @@ class ImageManifest(BaseModel):
     uid_base: int
     gid_base: int
     id_count: int
-    base_digest: str
-    layer_digest: str
+    desktop_digest: str = ""
     definition_key: str
     packages: dict[str, str]
     lock_digest: str

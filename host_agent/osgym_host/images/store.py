@@ -21,8 +21,8 @@ from osgym_host.images.namespaces import Inside, operate
 MIN_PREFIX = 6
 """Shortest digest prefix that may name an image."""
 
-_BAKING = ".baking-"
-_REMOVING = ".removing-"
+BAKING = ".baking-"
+REMOVING = ".removing-"
 _LOCK_NAME = "lock"
 
 
@@ -56,12 +56,13 @@ class ImageStore:
         self.folder = data_dir / "images"
         self.tags = self.folder / "tags"
         self.bases = data_dir / "cache" / "bases"
+        self.desktops = data_dir / "cache" / "desktops"
         self.packages = data_dir / "cache" / "apt"
         self.wheels = data_dir / "cache" / "wheels"
 
     def prepare(self) -> None:
         """Make the store's folders."""
-        for folder in (self.folder, self.tags, self.bases, self.packages, self.wheels):
+        for folder in (self.folder, self.tags, self.bases, self.desktops, self.packages, self.wheels):
             folder.mkdir(parents=True, exist_ok=True)
 
     def all(self) -> list[Image]:
@@ -107,7 +108,7 @@ class ImageStore:
         for flavor, digest in self.tagged().items():
             if digest == image.digest:
                 (self.tags / flavor).unlink(missing_ok=True)
-        grave = self.folder / f"{_REMOVING}{image.digest[:16]}-{os.getpid()}"
+        grave = self.folder / f"{REMOVING}{image.digest[:16]}-{os.getpid()}"
         image.rootfs.parent.rename(grave)
         remove_tree(grave)
 
@@ -118,7 +119,7 @@ class ImageStore:
         Holds a lock on the folder while it is used, so that `reap` of another process lets it be.
         """
         self.prepare()
-        folder = Path(tempfile.mkdtemp(prefix=_BAKING, dir=self.folder))
+        folder = Path(tempfile.mkdtemp(prefix=BAKING, dir=self.folder))
         folder.chmod(0o755)
         with (folder / _LOCK_NAME).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -145,9 +146,9 @@ class ImageStore:
     def reap(self) -> list[str]:
         """Remove what killed bakes and removals left behind; returns the names."""
         reaped = []
-        leftovers = [*self.folder.glob(".*-*"), *self.bases.glob(".*-*")] if self.folder.is_dir() else []
-        for path in leftovers:
-            if path.name.startswith((_BAKING, _REMOVING)) and not _in_use(path):
+        folders = (self.folder, self.bases, self.desktops)
+        for path in [path for folder in folders if folder.is_dir() for path in folder.iterdir()]:
+            if path.name.startswith((BAKING, REMOVING)) and not _in_use(path):
                 remove_tree(path)
                 reaped.append(path.name)
         return reaped
