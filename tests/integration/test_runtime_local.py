@@ -293,6 +293,38 @@ async def test_a_killed_host_agent_is_cleared_away(
         await runtime.stop()
 
 
+async def test_control_groups_of_a_former_place_are_removed(tmp_path: Path) -> None:
+    """A host agent restarted from another session finds the groups of the first; foreign names stay."""
+    parents = [h.own for h in cgroups.parse_hierarchies(*proc_cgroups()) if h.version == 1]
+    if os.geteuid() != 0 or not parents:
+        pytest.skip("needs root and a version 1 hierarchy")
+    run_dir = tmp_path / "run/local"
+    run_dir.mkdir(parents=True)
+    elsewhere = parents[0] / f"osgym-test-elsewhere-{os.getpid()}"
+    ours, foreign = elsewhere / cgroups.instance_group_name(run_dir), elsewhere / "foreign"
+    for folder in (elsewhere, ours, ours / "r1", foreign):
+        folder.mkdir()
+    try:
+        (run_dir / "cgroups.json").write_text(json.dumps([str(ours), str(foreign), 7, "/etc"]))
+        with subprocess.Popen(["sleep", "1000"]) as leftover:
+            (ours / "r1/cgroup.procs").write_text(str(leftover.pid))
+            runtime = LocalRuntime(tmp_path, "local")
+            report = await runtime.start()
+            assert report.reaped_processes == 1
+            assert leftover.wait(DEADLINE_S) == -signal.SIGKILL
+        await runtime.stop()
+        assert not ours.exists()
+        assert foreign.exists()
+    finally:
+        for folder in (ours / "r1", ours, foreign, elsewhere):
+            if folder.exists():
+                folder.rmdir()
+
+
+def proc_cgroups() -> tuple[str, str]:
+    return Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text()
+
+
 async def test_a_reused_pid_is_spared(tmp_path: Path, image: ImageLike) -> None:
     """A leftover record that names a PID with another start time kills nobody."""
     folder = tmp_path / "run/local/replicas/old"

@@ -211,12 +211,18 @@ class CgroupTree:
     """The instance's group in every hierarchy where one can be made."""
 
     def __init__(
-        self, folders: Mapping[str, Path], version: Mapping[str, int], notes: tuple[str, ...]
+        self, name: str, folders: Mapping[str, Path], version: Mapping[str, int], notes: tuple[str, ...]
     ) -> None:
         """Use `open_tree`."""
+        self._name = name
         self._folders = dict(folders)
         self._version = dict(version)
         self.notes = notes
+
+    @property
+    def folders(self) -> list[Path]:
+        """The instance's groups, one per hierarchy."""
+        return sorted(set(self._folders.values()))
 
     @property
     def enforces(self) -> frozenset[str]:
@@ -254,6 +260,26 @@ class CgroupTree:
                 key: folder / name for key, folder in self._folders.items() if (folder / name).is_dir()
             }
             yield name, CgroupGroup(folders, self._version)
+
+    def reap_elsewhere(self, folders: list[Path]) -> int:
+        """Clear the groups that a predecessor had below another group of the host; blocking.
+
+        Only folders named like this instance's are touched, whatever the list says.
+
+        Returns:
+            How many processes were killed.
+
+        Raises:
+            OSError: A group could not be removed.
+        """
+        killed = 0
+        for folder in folders:
+            if folder.name != self._name or folder in self.folders or not (folder / "cgroup.procs").exists():
+                continue
+            group = CgroupGroup({"": folder}, {"": 2})
+            killed += group.kill()
+            group.remove()
+        return killed
 
     def remove(self) -> None:
         """Remove the instance's groups, which must be empty. Idempotent.
@@ -302,7 +328,7 @@ def open_tree(name: str, hierarchies: list[Hierarchy] | None = None) -> CgroupTr
             f"Replicas are not capped in {', '.join(missing)}: run the host agent as root, or in a "
             "delegated group (systemd-run --user --scope -p Delegate=yes)."
         )
-    return CgroupTree(folders, version, tuple(notes))
+    return CgroupTree(name, folders, version, tuple(notes))
 
 
 def _open_v1(hierarchy: Hierarchy, name: str) -> dict[str, Path]:

@@ -36,7 +36,7 @@ class ProcessIdentity:
 
 
 class InstanceDir:
-    """`<data>/run/<instance>`: `agent.lock`, `zygote.lock`, `zygote.json`, `replicas/`."""
+    """`<data>/run/<instance>`: `agent.lock`, `zygote.lock`, `zygote.json`, `cgroups.json`, `replicas/`."""
 
     def __init__(self, path: Path) -> None:
         """Nothing is touched before `acquire`."""
@@ -116,7 +116,25 @@ class InstanceDir:
                 group.remove()
             except OSError as exc:
                 raise RuntimeFault(f"control group {name} of a former replica is busy: {exc}") from exc
+        try:
+            killed += tree.reap_elsewhere(self._recorded_groups())
+        except OSError as exc:
+            raise RuntimeFault(f"a control group of a former host agent is busy: {exc}") from exc
+        (self.path / "cgroups.json").write_text(json.dumps([str(folder) for folder in tree.folders]))
         return killed
+
+    def forget(self) -> None:
+        """Remove the records of an instance that left nothing."""
+        for name in ("zygote.json", "cgroups.json"):
+            (self.path / name).unlink(missing_ok=True)
+
+    def _recorded_groups(self) -> list[Path]:
+        """Groups of a former host agent, which may have lived elsewhere in the hierarchies."""
+        try:
+            found = json.loads((self.path / "cgroups.json").read_text())
+        except (OSError, ValueError):
+            return []
+        return [Path(path) for path in found if isinstance(path, str)] if isinstance(found, list) else []
 
 
 def record_process(path: Path, pid: int) -> None:

@@ -191,9 +191,9 @@ class LocalRuntime(Runtime):
             if running is not None:
                 await running.supervisor.close()
                 os.close(running.replicas_fd)
-                (self._instance.path / "zygote.json").unlink(missing_ok=True)
                 try:
                     await asyncio.to_thread(running.tree.remove)
+                    self._instance.forget()
                 except OSError as exc:
                     results.append(ReplicaDestroyFailed(f"the instance's control group is busy: {exc}"))
                 self._instance.release()
