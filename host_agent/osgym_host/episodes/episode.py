@@ -13,6 +13,7 @@ from osgym_host.core.reasons import Reason, consequence
 from osgym_host.episodes.errors import EpisodeError, EpisodeOver, already_done, bad_sequence
 from osgym_host.episodes.hold import Hold
 from osgym_host.guest import GuestFrame, GuestRefused, GuestUnreachable
+from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.tasks.interface import Task, TaskContext
 from osgym_sdk.wire import EpisodeState, ErrorInfo, EvaluationAnswer
 
@@ -66,6 +67,9 @@ class Episode:
     max_steps: int | None
     settle: Options | None
     observe: Options | None
+    task_id: str | None = None
+    replica_id: str = ""
+    generation: int = 0
     expires_at: float = 0.0
     busy: int = 0
     last_seq: int = 0
@@ -78,21 +82,18 @@ class Episode:
     _last: _LastStep | None = None
     _guest_base: int = 0
 
-    @property
-    def replica_id(self) -> str:
-        """The replica it has, or had."""
-        assert self.hold.manager is not None
-        return self.hold.manager.replica_id
-
-    @property
-    def generation(self) -> int:
-        """The generation of the replica."""
-        assert self.hold.manager is not None
-        return self.hold.manager.generation
+    def take(self, manager: ReplicaManager) -> None:
+        """Remembers the replica that it got."""
+        self.hold.manager = manager
+        self.replica_id, self.generation = manager.replica_id, manager.generation
 
     def renew(self) -> None:
         """Pushes the end of the lease back."""
         self.expires_at = time.monotonic() + self.lease_ttl_s
+
+    def shrink(self) -> None:
+        """Lets go of all that an ended episode needs no more: ended ones are kept for a while."""
+        self.task = self.context = self._last = self.settle = self.observe = None
 
     def ended_as(self) -> str | None:
         """Returns the termination reason: how the policy ended it, else what took it away."""
@@ -115,7 +116,7 @@ class Episode:
                 "state": "active" if self.over is None else "ended",
                 "step": self.step_no,
                 "last_seq": self.last_seq,
-                "task_id": self.task.id if self.task is not None else None,
+                "task_id": self.task_id,
                 "done": self.done,
                 "termination_reason": self.ended_as(),
                 "error": error.to_dict() if error is not None else None,

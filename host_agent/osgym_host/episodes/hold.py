@@ -32,15 +32,22 @@ class Hold:
 
     @property
     def guest(self) -> GuestClient:
-        """The client of the replica's guest agent."""
+        """The client of the replica's guest agent.
+
+        Raises:
+            EpisodeOver: The replica is lost.
+        """
+        if self.lost.done():
+            raise self.lost.result().again()
         assert self.manager is not None
         return self.manager.guest
 
     def let_go(self, reason: Reason, detail: str = "") -> None:
         """Gives the replica up: it retires, every call in flight ends with `reason`. Idempotent."""
         self.revoked(reason, detail)
-        if self.manager is not None:
-            self.manager.retire(reason, detail)
+        manager, self.manager = self.manager, None
+        if manager is not None:
+            manager.retire(reason, detail)
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a call to the guest; ends at once when the replica does.

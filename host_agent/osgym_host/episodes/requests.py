@@ -7,12 +7,12 @@ is cancelled, and whatever it got is freed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from osgym_host.core.reasons import Reason
-from osgym_host.episodes.episode import Episode
 from osgym_host.episodes.errors import EpisodeError
 from osgym_host.episodes.service import EpisodeService, Opened, Wish
 
@@ -24,7 +24,8 @@ REFUSE_CANCELLED_S = 600.0
 class _Request:
     task: asyncio.Task[Opened] | None
     waiters: int = 0
-    episode: Episode | None = None
+    episode_id: str | None = None
+    lease: str = ""
     timing_ms: dict[str, float] = field(default_factory=dict)
 
 
@@ -47,8 +48,8 @@ class Requests:
         """
         self._refuse_cancelled(request_id)
         request = self._known.get(request_id)
-        if request is not None and request.episode is not None:
-            return await self._again(request.episode, request.timing_ms)
+        if request is not None and request.episode_id is not None:
+            return await self._again(request.episode_id, request.lease, request.timing_ms)
         if request is None or request.task is None:
             task = asyncio.create_task(self._service.create(wish), name=f"create:{request_id}")
             request = self._known[request_id] = _Request(task)
@@ -74,12 +75,14 @@ class Requests:
         task, request.task = request.task, None
         assert task is not None
         if not task.cancelled() and task.exception() is None:
-            request.episode, request.timing_ms = task.result().episode, task.result().timing_ms
+            opened = task.result()
+            request.episode_id, request.lease = opened.episode.episode_id, opened.episode.lease
+            request.timing_ms = opened.timing_ms
         elif self._known.get(request_id) is request:
             del self._known[request_id]
 
-    async def _again(self, episode: Episode, timing_ms: dict[str, float]) -> Opened:
-        self._service.claim(episode.episode_id, episode.lease)
+    async def _again(self, episode_id: str, lease: str, timing_ms: dict[str, float]) -> Opened:
+        episode = self._service.claim(episode_id, lease)
         return Opened(episode, await episode.look(None), timing_ms)
 
     def undo(self, request_id: str) -> None:
@@ -99,8 +102,9 @@ class Requests:
             task.cancel()
         elif task is not None and not task.cancelled() and task.exception() is None:
             self._service.end(task.result().episode, Reason.CLIENT_GONE)
-        elif request.episode is not None:
-            self._service.end(request.episode, Reason.CLIENT_GONE)
+        elif request.episode_id is not None:
+            with contextlib.suppress(EpisodeError):  # ended and forgotten long ago
+                self._service.end(self._service.find(request.episode_id), Reason.CLIENT_GONE)
 
     def _refuse_cancelled(self, request_id: str) -> None:
         until = self._cancelled.get(request_id)

@@ -38,7 +38,7 @@ from osgym_sdk.wire import ErrorInfo, EvaluationAnswer
 
 log = logging.getLogger(__name__)
 
-KEEP_ENDED = 2000
+KEEP_ENDED = 1000
 """Ended episodes that can still be asked about; the oldest are forgotten first."""
 SETUP_TRIES = 3
 """Replicas that a create may use up when they die under its setup."""
@@ -222,6 +222,7 @@ class EpisodeService:
             lease=secrets.token_urlsafe(24),
             hold=Hold(),
             task=task,
+            task_id=task.id if task is not None else None,
             context=context,
             screen=self._screen,
             lease_ttl_s=ttl_s,
@@ -232,7 +233,7 @@ class EpisodeService:
 
     async def _lease(self, episode: Episode, wait_s: float) -> float:
         try:
-            episode.hold.manager = await self._pool.acquire(episode.episode_id, episode.hold.revoked, wait_s)
+            episode.take(await self._pool.acquire(episode.episode_id, episode.hold.revoked, wait_s))
         except NoCapacity as error:
             self._metrics.no_capacity.inc()
             _remove(episode.context)
@@ -282,14 +283,13 @@ class EpisodeService:
         self._by_lease[episode.lease] = episode
         episode.hold.lost.add_done_callback(lambda lost: self.end(episode, lost.result().reason))
         self._metrics.opened(timing)
-        task_id = episode.task.id if episode.task is not None else None
         self._events.add(
             "episode", episode_id=episode.episode_id, replica_id=episode.replica_id, state="active"
         )
         line = {
             "kind": "start",
             "episode_id": episode.episode_id,
-            "task_id": task_id,
+            "task_id": episode.task_id,
             "instruction": episode.task.instruction if episode.task is not None else None,
             "replica_id": episode.replica_id,
             "generation": episode.generation,
@@ -401,6 +401,7 @@ class EpisodeService:
             _, forgotten = self._ended.popitem(last=False)
             self._by_lease.pop(forgotten.lease, None)
         _remove(episode.context)
+        episode.shrink()
         how = episode.ended_as()
         self._metrics.ended.labels(how).inc()
         self._events.add(
