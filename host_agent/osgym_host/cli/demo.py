@@ -26,6 +26,8 @@ from osgym_host.tasks.library import load_library
 from osgym_sdk import AsyncClient
 
 SCREEN = (1920, 1080)
+WIDTH = 120
+"""Columns of the table where there is no terminal."""
 EXIT_WRONG = 1
 EXIT_INTERRUPTED = 130
 
@@ -66,7 +68,7 @@ def demo(
     folder = out / f"demo-{datetime.now():%Y%m%d-%H%M%S}"
     folder.mkdir(parents=True)
     plays = make_plays(library, folder, seed, SCREEN)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
     try:
         with _view(console, plays) as changed:
             elapsed_s = asyncio.run(_run(plays, flavor, replicas, hosts, folder, changed))

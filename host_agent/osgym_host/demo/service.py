@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import os
 import re
 import signal
 import sys
@@ -38,7 +37,7 @@ async def local_service(image: str, replicas: int, log: Path) -> AsyncIterator[s
         ServiceFailed: it ended or did not listen in time.
     """
     settings = {
-        "instance": f"demo-{os.getpid()}",
+        "instance": "demo",
         "ports": 0,
         "image": image,
         "warm": replicas,
