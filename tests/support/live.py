@@ -147,14 +147,15 @@ def start_host(
     log_dir: Path | None = None,
     settings: Sequence[str] = (),
     wait: bool = True,
-    prefix: Sequence[str] = (),
+    command: Sequence[str] = (OSGYM,),
+    cwd: Path | None = None,
     data_dir: Path | None = None,
     env: dict[str, str] | None = None,
 ) -> HostProcess:
     """Starts `osgym serve` and waits until it listens and its pool is warm."""
     where = log_dir or Path(tempfile.mkdtemp(prefix="osgym-test-"))
     log = where / f"{instance}-{time.monotonic_ns()}.log"
-    argv = [*prefix, OSGYM, "serve", "--image", image]
+    argv = [*command, "serve", "--image", image]
     argv += ["--port", str(port), "--warm", str(warm), "--max-replicas", str(max_replicas)]
     for pair in (f"instance={instance}", *settings):
         argv += ["--set", pair]
