@@ -25,6 +25,9 @@ MAX_POOL_CODES = 48
 FIRST_MULTIMEDIA, LAST_MULTIMEDIA = 0x10080000, 0x1008FFFF
 LOWEST_POOL_CODE = 9
 """Some clients take the lowest code, 8, for "no key"."""
+POSITION_CODES = frozenset([124, 141, 143, 145, 150, 151, 164, 166, 167, 180, 181, 225])
+"""Chromium acts on the position of these keys (power, copy, paste, cut, sleep, wake, favourites, back,
+forward, home, reload, search; evdev codes), whatever symbol is on them: found by trying all codes."""
 
 
 class KeyboardError(RuntimeError):
@@ -37,9 +40,9 @@ def choose_pool(first: int, rows: list[list[int]], modifiers: Iterable[int]) -> 
     Args:
         first: the code of the first row.
         rows: symbols of each code.
-        modifiers: codes of modifier keys, which are never taken.
+        modifiers: codes of modifier keys, which are never taken (nor are POSITION_CODES).
     """
-    taken = set(modifiers)
+    taken = POSITION_CODES.union(modifiers)
     ordinary: dict[int, int] = {}
     for code, row in enumerate(rows, first):
         for symbol in set(row):
