@@ -7,8 +7,8 @@ once. A run, because each request makes every client and the window manager read
 anew: one request changes all codes in between.
 
 Applications look at the keyboard map when they come to a key press, not when it happened. So a code is
-given to another symbol only after the applications have worked off what was typed; the caller's
-`drained` waits for that.
+given to another symbol only after the applications have worked off what was typed, and used only after
+they have worked off the change; the caller's `drained` waits for that.
 """
 
 from __future__ import annotations
@@ -216,6 +216,8 @@ class Keyboard:
             for level, symbol in enumerate(symbols):
                 self._where[symbol] = (code, level)
         self._send(codes)
+        # Chromium fetches the new map after it has heard of it, and would type the next key by the old
+        self._drained()
 
     def _send(self, codes: Iterable[int]) -> None:
         """Tell the X server about some codes of the pool, in one request."""

@@ -55,6 +55,9 @@ ENDPOINTS = (
     Endpoint("POST", "/list_directory", "files", "list_directory", 60.0),
     Endpoint("POST", "/setup/upload", "files", "upload", 600.0, MAX_UPLOAD_BYTES),
     Endpoint("POST", "/setup/open_file", "opening", "open_file", 630.0),
+    Endpoint("POST", "/setup/download_file", "download", "download_file", 330.0),
+    Endpoint("POST", "/start_recording", "recording", "start_recording"),
+    Endpoint("POST", "/end_recording", "recording", "end_recording"),
     Endpoint("POST", "/setup/activate_window", "opening", "activate_window"),
     Endpoint("POST", "/setup/close_window", "opening", "close_window"),
 )

@@ -11,6 +11,7 @@ from osgym_guest.osworld.session import Session
 if TYPE_CHECKING:
     from osgym_guest.osworld.helper import Helper
     from osgym_guest.osworld.process import Runner
+    from osgym_guest.osworld.recording import Recorder
     from osgym_guest.osworld.windows import Windows
 
 
@@ -47,9 +48,18 @@ class Context:
 
         return Helper(self.session)
 
+    @cached_property
+    def recorder(self) -> Recorder:
+        """The recorder of the screen."""
+        from osgym_guest.osworld.recording import Recorder
+
+        return Recorder(self)
+
     async def close(self) -> None:
         """Let go of what was made; what was launched lives on."""
         if "windows" in self.__dict__:
             self.windows.disconnect()
+        if "recorder" in self.__dict__:
+            await self.recorder.stop()
         if "helper" in self.__dict__:
             await self.helper.stop()
