@@ -8,14 +8,14 @@ answer with a frame of 500 KB costs 0.3 ms of CPU; through `httpx` it costs 1 ms
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from osgym_host.errors import OsgymHostError
 from osgym_host.runtimes.base import GuestAddress, TcpAddress, UnixAddress
+from osgym_host.runtimes.sockets import short_unix_path
 
 MAX_HEAD_BYTES = 32 * 1024
 MAX_HEADERS = 64
@@ -23,7 +23,6 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_CONNECTIONS = 16
 RECV_BYTES = 64 * 1024
 _FIRST_BYTES = 1024 * 1024
-_UNIX_PATH_MAX = 107
 
 
 class GuestError(OsgymHostError):
@@ -282,20 +281,6 @@ class HttpClient:
             sock.close()
             raise
         return _Connection(sock, loop)
-
-
-@contextlib.contextmanager
-def short_unix_path(path: str) -> Iterator[str]:
-    """Give a name for `path` that fits into a socket address, whatever the path's length."""
-    if len(os.fsencode(path)) <= _UNIX_PATH_MAX:
-        yield path
-        return
-    folder, name = os.path.split(path)
-    fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{fd}/{name}"
-    finally:
-        os.close(fd)
 
 
 def parse_head(head: bytes) -> tuple[str, int, dict[str, str]]:

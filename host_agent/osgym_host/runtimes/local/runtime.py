@@ -7,16 +7,13 @@ import contextlib
 import itertools
 import logging
 import os
-import re
-import socket
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osgym_host.guest_http import short_unix_path
 from osgym_host.images.errors import NamespaceUnavailable
-from osgym_host.images.idmap import ID_COUNT, IdMap, current_idmap
+from osgym_host.images.idmap import IdMap, current_idmap
 from osgym_host.runtimes import cgroups
 from osgym_host.runtimes.base import (
     Capabilities,
@@ -35,24 +32,17 @@ from osgym_host.runtimes.base import (
     StartReport,
     Usage,
 )
-from osgym_host.runtimes.local import syscalls, usage
+from osgym_host.runtimes.local import spawn, syscalls, usage
 from osgym_host.runtimes.local.instance import InstanceDir, record_process
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor
 
 _log = logging.getLogger(__name__)
 
-HOSTNAME = "desktop"
-"""The same in every replica, so that a prompt on the screen tells nothing apart."""
-_REPLICA_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SPAWN_TIMEOUT_S = 30.0
 _DEATH_TIMEOUT_S = 30.0
 _REMOVE_TIMEOUT_S = 120.0
 _MEASURE_TIMEOUT_S = 30.0
-_RUN_MIB = 128
-_LEAST_TMP_MIB = 256
-_DEFAULT_RAM_MIB = 4096
-_NOFILE = 65536
 
 
 @dataclass(slots=True)
@@ -74,8 +64,8 @@ class LocalRuntime(Runtime):
         Raises:
             ValueError: `instance` is not a plain name.
         """
-        if not _REPLICA_ID.fullmatch(instance):
-            raise ValueError(f"instance must match {_REPLICA_ID.pattern}, not {instance!r}")
+        if not spawn.PLAIN_NAME.fullmatch(instance):
+            raise ValueError(f"instance must match {spawn.PLAIN_NAME.pattern}, not {instance!r}")
         self._instance = InstanceDir(data_dir / "run" / instance)
         self._running: _Running | None = None
         self._state_lock = asyncio.Lock()
@@ -216,7 +206,7 @@ class LocalRuntime(Runtime):
         running = self._require()
         if self._stopping:
             raise RuntimeNotRunning("the local runtime is stopping")
-        _check_spec(spec, running.idmap)
+        spawn.check_spec(spec, running.idmap)
         if spec.replica_id in self._replicas or spec.replica_id in self._creating:
             raise ReplicaExists(f"{spec.replica_id} exists", replica_id=spec.replica_id)
         task = asyncio.create_task(self._create(spec), name=f"create {spec.replica_id}")
@@ -262,25 +252,12 @@ class LocalRuntime(Runtime):
         return replica
 
     async def _spawn(self, running: _Running, supervisor: Supervisor, replica: LocalReplica) -> None:
-        spec, folder = replica.spec, replica.folder
-        manifest = spec.image.manifest
-        as_root = os.geteuid() == 0
-        fields = {
-            "key": replica.key,
-            "rootfs": os.fspath(spec.image.rootfs.absolute()),
-            "folder": os.fspath(folder.absolute()),
-            # For an ordinary user the zygote numbers the user's subordinate ids from 1.
-            "uid_base": manifest.uid_base if as_root else 1,
-            "gid_base": manifest.gid_base if as_root else 1,
-            "hostname": HOSTNAME,
-            "environment": _environment(spec),
-            "limits": _limits(spec, "pids" in running.tree.enforces),
-            "cgroup_procs": replica.group.procs_files,
-        }
+        folder = replica.folder
+        fields = spawn.request(replica, "pids" in running.tree.enforces)
         # Nobody but us can pass through `replicas`; the replica's root must pass through its folder.
         folder.mkdir()
         folder.chmod(0o711)
-        with _console(folder) as console_fd, _listen(folder) as sock:
+        with spawn.console(folder) as console_fd, spawn.listening_socket(folder) as sock:
             answer, fds = await supervisor.request(
                 "spawn", fields, [console_fd, sock.fileno()], timeout_s=_SPAWN_TIMEOUT_S
             )
@@ -376,8 +353,8 @@ class LocalRuntime(Runtime):
                     timeout_s=_MEASURE_TIMEOUT_S,
                 )
                 overlay_mib = int(answer["result"]) / (1 << 20)
-        dead = replica.exit_info is not None
-        return await asyncio.to_thread(_measure, replica, dead, deep, overlay_mib)
+        live_pid = replica.pid if replica.exit_info is None else None
+        return await asyncio.to_thread(usage.measure, replica.group, live_pid, deep, overlay_mib)
 
     def replicas(self) -> Sequence[Replica]:
         """Return the replicas not yet destroyed."""
@@ -433,84 +410,3 @@ class LocalRuntime(Runtime):
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-
-
-def _check_spec(spec: ReplicaSpec, idmap: IdMap) -> None:
-    if not _REPLICA_ID.fullmatch(spec.replica_id):
-        raise ValueError(f"replica_id must match {_REPLICA_ID.pattern}, not {spec.replica_id!r}")
-    if spec.generation < 0:
-        raise ValueError(f"generation must not be negative: {spec.generation}")
-    for name, cap in (("ram_mib", spec.ram_mib), ("cpus", spec.cpus), ("pids", spec.pids)):
-        if cap is not None and cap <= 0:
-            raise ValueError(f"{name} must be positive: {cap}")
-    if spec.egress is not Egress.NONE:
-        raise RuntimeUnsupported(
-            f"the local runtime has no egress policy {spec.egress}.", replica_id=spec.replica_id
-        )
-    manifest = spec.image.manifest
-    if os.geteuid() != 0 and (manifest.uid_base, manifest.gid_base) != (idmap.uid_base, idmap.gid_base):
-        raise RuntimeUnsupported(
-            "the image belongs to another user's subordinate ids.",
-            remedy="Bake it as this user.",
-            replica_id=spec.replica_id,
-        )
-
-
-def _environment(spec: ReplicaSpec) -> dict[str, str]:
-    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", **dict(spec.environment)}
-    environment |= {
-        "OSGYM_SCREEN": str(spec.screen),
-        "OSGYM_REPLICA_ID": spec.replica_id,
-        "OSGYM_GENERATION": str(spec.generation),
-        "LISTEN_FDS": "1",
-    }
-    if spec.token is not None:
-        environment["OSGYM_TOKEN"] = spec.token
-    return environment
-
-
-def _limits(spec: ReplicaSpec, pids_capped: bool) -> dict[str, int]:
-    """Bounds that hold without control groups; files in memory count to the cap where there is one."""
-    half = max(_LEAST_TMP_MIB, (spec.ram_mib or _DEFAULT_RAM_MIB) // 2)
-    nproc = spec.pids if spec.pids is not None and not pids_capped else 0
-    return {"run_mib": _RUN_MIB, "tmp_mib": half, "shm_mib": half, "nofile": _NOFILE, "nproc": nproc}
-
-
-@contextlib.contextmanager
-def _console(folder: Path) -> Iterator[int]:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-    fd = os.open(folder / "console.log", flags, 0o600)
-    try:
-        # So that a program inside may open /dev/stderr; nobody outside can reach the folder.
-        os.fchmod(fd, 0o622)
-        yield fd
-    finally:
-        os.close(fd)
-
-
-@contextlib.contextmanager
-def _listen(folder: Path) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
-        with short_unix_path(os.fspath(folder / "agent.sock")) as path:
-            sock.bind(path)
-        sock.listen(socket.SOMAXCONN)
-        yield sock
-
-
-def _measure(replica: LocalReplica, dead: bool, deep: bool, overlay_mib: float | None) -> Usage:
-    pids: set[int] = set()
-    if not dead:
-        pids = replica.group.pids() or usage.processes_of(replica.pid)
-    cpu_s = replica.group.cpu_s()
-    if cpu_s is None and not dead:
-        cpu_s = usage.cpu_s(pids)
-    return Usage(
-        pss_mib=usage.pss_mib(pids) if deep else None,
-        charged_mib=0.0 if dead else replica.group.charged_mib(),
-        cpu_s=cpu_s,
-        overlay_mib=overlay_mib,
-        processes=len(pids),
-    )
-
-
-assert ID_COUNT == 65536  # the zygote maps as many

@@ -6,6 +6,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from osgym_host.runtimes.base import Usage
+from osgym_host.runtimes.cgroups import CgroupGroup
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -65,3 +68,24 @@ def start_time_ticks(pid: int) -> int | None:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, IndexError):
         return None
+
+
+def measure(group: CgroupGroup, pid: int | None, deep: bool, overlay_mib: float | None) -> Usage:
+    """What a replica uses, from its control groups where they tell, else from its processes.
+
+    Args:
+        pid: Its first process; None when it is dead.
+    """
+    pids: set[int] = set()
+    if pid is not None:
+        pids = group.pids() or processes_of(pid)
+    used_cpu_s = group.cpu_s()
+    if used_cpu_s is None and pid is not None:
+        used_cpu_s = cpu_s(pids)
+    return Usage(
+        pss_mib=pss_mib(pids) if deep else None,
+        charged_mib=0.0 if pid is None else group.charged_mib(),
+        cpu_s=used_cpu_s,
+        overlay_mib=overlay_mib,
+        processes=len(pids),
+    )

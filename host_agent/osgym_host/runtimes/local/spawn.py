@@ -1,0 +1,114 @@
+"""From a spec to a request to the zygote: checked, with everything bounded."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from osgym_host.images.idmap import IdMap
+from osgym_host.runtimes.base import Egress, ReplicaSpec, RuntimeUnsupported
+from osgym_host.runtimes.local.replica import LocalReplica
+from osgym_host.runtimes.sockets import short_unix_path
+
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""Ids and instances become names of folders and control groups."""
+HOSTNAME = "desktop"
+"""The same in every replica, so that a prompt on the screen tells nothing apart."""
+_RUN_MIB = 128
+_LEAST_TMP_MIB = 256
+_DEFAULT_RAM_MIB = 4096
+_NOFILE = 65536
+
+
+def request(replica: LocalReplica, pids_capped: bool) -> dict[str, Any]:
+    """The fields of a `spawn` request (see `protocol`)."""
+    spec = replica.spec
+    manifest = spec.image.manifest
+    as_root = os.geteuid() == 0
+    return {
+        "key": replica.key,
+        "rootfs": os.fspath(spec.image.rootfs.absolute()),
+        "folder": os.fspath(replica.folder.absolute()),
+        # For an ordinary user the zygote numbers the user's subordinate ids from 1.
+        "uid_base": manifest.uid_base if as_root else 1,
+        "gid_base": manifest.gid_base if as_root else 1,
+        "hostname": HOSTNAME,
+        "environment": _environment(spec),
+        "limits": _limits(spec, pids_capped),
+        "cgroup_procs": replica.group.procs_files,
+    }
+
+
+def check_spec(spec: ReplicaSpec, idmap: IdMap) -> None:
+    """Refuse a spec that is malformed or asks for what is not there.
+
+    Raises:
+        ValueError: A field is malformed.
+        RuntimeUnsupported: Egress other than `none`, or an image of another user.
+    """
+    if not PLAIN_NAME.fullmatch(spec.replica_id):
+        raise ValueError(f"replica_id must match {PLAIN_NAME.pattern}, not {spec.replica_id!r}")
+    if spec.generation < 0:
+        raise ValueError(f"generation must not be negative: {spec.generation}")
+    for name, cap in (("ram_mib", spec.ram_mib), ("cpus", spec.cpus), ("pids", spec.pids)):
+        if cap is not None and cap <= 0:
+            raise ValueError(f"{name} must be positive: {cap}")
+    if spec.egress is not Egress.NONE:
+        raise RuntimeUnsupported(
+            f"the local runtime has no egress policy {spec.egress}.", replica_id=spec.replica_id
+        )
+    manifest = spec.image.manifest
+    if os.geteuid() != 0 and (manifest.uid_base, manifest.gid_base) != (idmap.uid_base, idmap.gid_base):
+        raise RuntimeUnsupported(
+            "the image belongs to another user's subordinate ids.",
+            remedy="Bake it as this user.",
+            replica_id=spec.replica_id,
+        )
+
+
+def _environment(spec: ReplicaSpec) -> dict[str, str]:
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", **dict(spec.environment)}
+    environment |= {
+        "OSGYM_SCREEN": str(spec.screen),
+        "OSGYM_REPLICA_ID": spec.replica_id,
+        "OSGYM_GENERATION": str(spec.generation),
+        "LISTEN_FDS": "1",
+    }
+    if spec.token is not None:
+        environment["OSGYM_TOKEN"] = spec.token
+    return environment
+
+
+def _limits(spec: ReplicaSpec, pids_capped: bool) -> dict[str, int]:
+    """Bounds that hold without control groups; files in memory count to the cap where there is one."""
+    half = max(_LEAST_TMP_MIB, (spec.ram_mib or _DEFAULT_RAM_MIB) // 2)
+    nproc = spec.pids if spec.pids is not None and not pids_capped else 0
+    return {"run_mib": _RUN_MIB, "tmp_mib": half, "shm_mib": half, "nofile": _NOFILE, "nproc": nproc}
+
+
+@contextlib.contextmanager
+def console(folder: Path) -> Iterator[int]:
+    """Open the console log of a fresh replica for appending."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+    fd = os.open(folder / "console.log", flags, 0o600)
+    try:
+        # So that a program inside may open /dev/stderr; nobody outside can reach the folder.
+        os.fchmod(fd, 0o622)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def listening_socket(folder: Path) -> Iterator[socket.socket]:
+    """Listen where the guest agent is to be reached, before it runs; it inherits the socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
+        with short_unix_path(os.fspath(folder / "agent.sock")) as path:
+            sock.bind(path)
+        sock.listen(socket.SOMAXCONN)
+        yield sock
