@@ -180,6 +180,28 @@ def test_setup_controller_hears_of_failures(setup: Any) -> None:
         setup.setup([{"type": "execute_with_verification", "parameters": parameters}])
 
 
+@pytest.mark.full_image
+def test_python_controller_records(
+    controllers: tuple[Any, Any], tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    """A recording of the screen is a video that ffmpeg can read, with the frames of its time."""
+    with served_replica("full", tmp_path_factory.mktemp("record")) as port:
+        python = controllers[0].PythonController("127.0.0.1", port)
+        python.retry_times, python.retry_interval = 1, 0
+        python.start_recording()
+        python.run_bash_script("xdotool mousemove 100 100; sleep 1; xdotool mousemove 900 500; sleep 1")
+        python.end_recording(str(tmp_path / "video.mp4"))
+        video = (tmp_path / "video.mp4").read_bytes()
+        assert video[4:8] == b"ftyp"
+        script = (
+            "ffprobe -v error -count_frames -select_streams v -show_entries "
+            "stream=width,height,nb_read_frames -of csv=p=0 /tmp/osworld_recording.mp4"
+        )
+        width, height, frames = python.run_bash_script(script)["output"].strip().split(",")
+    assert (width, height) == ("1920", "1080")
+    assert int(frames) >= 10
+
+
 def test_the_wallpaper_task_step(setup: Any, python: Any, tmp_path: Path) -> None:
     """`change_wallpaper` puts the picture behind the desktop, where the getter finds it again."""
     picture = tmp_path / "picture.png"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -371,6 +372,37 @@ async def test_malformed_bodies_are_400(call: Call, path: str, body: bytes) -> N
     answer = await call(path, body)
     assert answer.status == 400
     assert answer.json["message"]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the image has curl; this machine has not")
+async def test_a_file_is_downloaded_whole_or_not_at_all(call: Call, home: Path) -> None:
+    """A URL becomes a file with its folders; what fails leaves no file and says why."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = 4 if b"/whole" in head else 400
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\nbody" % length)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        done = await call("/setup/download_file", {"url": f"{base}/whole", "path": "~/new/file"})
+        assert (done.status, done.body) == (200, b"File downloaded successfully: 4 bytes")
+        assert (home / "new/file").read_bytes() == b"body"
+        cut = await call("/setup/download_file", {"url": f"{base}/cut", "path": "~/new/cut"})
+    assert cut.status == 500
+    assert not (home / "new/cut").exists()
+    assert (await call("/setup/download_file", {"url": "file:///etc/passwd", "path": "x"})).status == 400
+    assert (await call("/setup/download_file", {"url": base})).status == 400
+
+
+async def test_a_recording_that_cannot_be_made_says_so(call: Call) -> None:
+    """Without a display (or ffmpeg) the start fails with the reason; nothing is left to end."""
+    answer = await call("/start_recording")
+    assert answer.status == 500
+    assert answer.json["message"].startswith("Failed to start recording: ")
+    assert (await call("/end_recording")).status == 400
 
 
 async def test_open_file_says_what_is_wrong_with_its_path(call: Call) -> None:

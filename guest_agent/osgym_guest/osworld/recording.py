@@ -1,0 +1,116 @@
+"""``/start_recording`` and ``/end_recording``: a video of the screen by ffmpeg."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import tempfile
+from pathlib import Path
+
+from osgym_guest.http import Request, Response
+from osgym_guest.osworld import error
+from osgym_guest.osworld.context import Context
+from osgym_guest.osworld.process import Child, Sink, open_sink, start
+
+FRAMES_PER_S = 15
+MAX_DURATION_S = 2 * 3600
+MAX_BYTES = 1 << 30
+START_TIMEOUT_S = 5.0
+STOP_TIMEOUT_S = 15.0
+POLL_S = 0.05
+STDERR_BYTES = 16 * 1024
+
+
+class Recorder:
+    """One recording at a time.
+
+    Args:
+        context: the session whose display is recorded.
+    """
+
+    def __init__(self, context: Context):
+        self._context = context
+        self._running: tuple[Child, Sink] | None = None
+        self.path = Path(tempfile.gettempdir()) / "osworld_recording.mp4"
+        self.lock = asyncio.Lock()
+
+    @property
+    def running(self) -> bool:
+        """Whether a recording is being made."""
+        return self._running is not None and self._running[0].returncode is None
+
+    async def start(self) -> str | None:
+        """Start recording; what went wrong, or None when the first bytes are written.
+
+        Raises:
+            OSError: there is no ffmpeg.
+        """
+        self.path.unlink(missing_ok=True)
+        width, height = self._context.desktop.screen_size()
+        grab = ["-f", "x11grab", "-draw_mouse", "1", "-framerate", str(FRAMES_PER_S)]
+        source = ["-video_size", f"{width}x{height}", "-i", self._context.session.env["DISPLAY"]]
+        bounds = ["-t", str(MAX_DURATION_S), "-fs", str(MAX_BYTES)]
+        encode = ["-c:v", "libx264", "-preset", "ultrafast", "-crf", "28", "-pix_fmt", "yuv420p"]
+        # fragments: what is written so far can be played even when it is not ended properly
+        output = ["-movflags", "+frag_keyframe+empty_moov", str(self.path)]
+        command = ["ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error", "-y", *grab, *source]
+        write_end, said = await open_sink(STDERR_BYTES)
+        try:
+            child = start([*command, *bounds, *encode, *output], self._context.session, stderr=write_end)
+        finally:
+            os.close(write_end)
+        self._running = (child, said)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + START_TIMEOUT_S
+        while not (self.path.exists() and self.path.stat().st_size > 0):
+            if child.returncode is not None or loop.time() >= deadline:
+                await self.stop()
+                return said.take().strip() or "ffmpeg wrote nothing"
+            await asyncio.sleep(POLL_S)
+        return None
+
+    async def stop(self) -> str | None:
+        """End the recording; what went wrong, or None when the file is complete."""
+        if self._running is None:
+            return "no recording is being made"
+        child, said = self._running
+        self._running = None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGINT)
+        try:
+            await asyncio.wait_for(child.wait(), STOP_TIMEOUT_S)
+        except asyncio.TimeoutError:
+            child.kill_group()
+            return f"ffmpeg did not end within {STOP_TIMEOUT_S:g} seconds"
+        if not self.path.exists() or self.path.stat().st_size == 0:
+            return said.take().strip() or "the recording is empty"
+        return None
+
+
+async def start_recording(context: Context, request: Request) -> Response:
+    """Start a recording of the screen."""
+    recorder = context.recorder
+    async with recorder.lock:
+        if recorder.running:
+            return error(400, "Recording is already in progress.", "recording")
+        try:
+            failure = await recorder.start()
+        except OSError as exc:
+            return error(500, f"Failed to start recording: {exc}", "cannot_start")
+    if failure is not None:
+        return error(500, f"Failed to start recording: {failure}", "cannot_start")
+    return Response.json({"status": "success", "message": "Started recording successfully."})
+
+
+async def end_recording(context: Context, request: Request) -> Response:
+    """End the recording; the video is the answer."""
+    recorder = context.recorder
+    async with recorder.lock:
+        if not recorder.running:
+            return error(400, "No recording in progress to stop.", "not_recording")
+        failure = await recorder.stop()
+    if failure is not None:
+        return error(500, f"Recording failed: {failure}", "recording_failed")
+    return Response.stream(recorder.path, "video/mp4")
