@@ -237,7 +237,7 @@ def terminal(rng: Random) -> list[Action]:
     return [
         write("ls"), key("Return"), write("ls -la /usr/bin"), key("Return"), nothing(),
         write(f"seq {rows}"), key("Return"), write("clear"), key("Return"),
-        write("find /usr/share -name 'a_none*'"), key("Return"), write("seq 200000"), key("Return"),
+        write("find /usr/share -name 'a_none*'"), key("Return"), write("seq 20000"), key("Return"),
         write("python3 -c 'print(3)'"), key("Return"), write("sleep 0.1; ls"), key("Return", label="late ls"),
         key("Up"), key("ctrl+c"), click("text", (400, 400)), click("word", (60, 400), count=2),
     ]  # fmt: skip

@@ -123,17 +123,40 @@ def test_refuses_what_it_does_not_know(sites: ModuleType, tmp_path: Path, source
         sites.find_core_sites(library)
 
 
-def test_writer_timer_is_known_by_its_return_address(sites: ModuleType, tmp_path: Path) -> None:
-    """The one 120 ms timer is found by the address its call returns to; two are refused."""
-    one = sites.SharedLibrary(compile_library(tmp_path, CALLEES + setter("view", 120), "-Wl,-Bsymbolic"))
-    site = sites.find_writer_site(one)
-    view = one.symbols["view"]
-    assert view.address < site.return_offset <= view.address + view.size
-    two = sites.SharedLibrary(
-        compile_library(tmp_path, CALLEES + setter("a", 120) + setter("b", 120), "-Wl,-Bsymbolic")
-    )
-    with pytest.raises(sites.NotApplicableError):
-        sites.find_writer_site(two)
+TASK = """
+__attribute__((naked)) void _ZN4TaskC2EPKc(void *task, const char *name)
+{ asm volatile("mov %rsi, 16(%rdi); ret"); }
+"""
+OTHER_TASK = TASK.replace("16(%rdi)", "24(%rdi)")
+
+VIEW = """
+void _ZN5Timer10SetTimeoutEm(void *, unsigned long);
+const char *name(void) { return "?" "NAME"; }
+void view(void *timer) { _ZN5Timer10SetTimeoutEm(timer, 120); }
+"""
+
+
+def program(folder: Path, view: str) -> Path:
+    """A folder with Writer's library made from `view`; Impress is not installed."""
+    made = compile_library(folder, view, "-Wl,-z,lazy", "-fplt", "-fno-inline")
+    return made.rename(folder / "libswlo.so").parent
+
+
+def test_named_timers_are_found_in_their_library(sites: ModuleType, tmp_path: Path) -> None:
+    """Writer's timer is found by its name; what is not installed is left out."""
+    core = sites.SharedLibrary(compile_library(tmp_path, TASK))
+    view = VIEW.replace('"?" "NAME"', '"other\\0sw::SwView m_aTimer"')
+    found = sites.find_named_timers(core, program(tmp_path, view))
+    assert [timer.name for timer in found] == ["sw::SwView m_aTimer"]
+
+
+def test_named_timers_need_their_name_where_it_is_looked_for(sites: ModuleType, tmp_path: Path) -> None:
+    """A core whose tasks keep their name elsewhere, or a library without the name: nothing is shortened."""
+    folder = program(tmp_path, VIEW.replace('"?" "NAME"', '"other\\0sw::SwView m_aTimer"'))
+    other = sites.SharedLibrary(compile_library(tmp_path, OTHER_TASK))
+    assert sites.find_named_timers(other, folder) == ()
+    core = sites.SharedLibrary(compile_library(tmp_path, TASK))
+    assert sites.find_named_timers(core, program(tmp_path, VIEW)) == ()
 
 
 def test_not_a_library(sites: ModuleType, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@
 They are found by their bytes and by where the calls beside them go, so the offsets need not be known:
 any build where exactly these seven are found can be patched, and no other is.
 
-Writer has one more: `SwView` waits 120 ms before it follows the cursor into another shell.
+Writer and Impress have timers of the same kind in libraries of their own, which are loaded later and
+call `Timer::SetTimeout` through their PLT. Those are known by the name that every timer carries.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ BINDINGS_PREFIX = "_ZN11SfxBindings"
 BINDINGS_DELAY_MS = 300
 BINDINGS_SITES = 6
 INPUT_DELAY_MS = 200
-WRITER_DELAY_MS = 120
+
+TASK_CONSTRUCTOR = "_ZN4TaskC2EPKc"
+STORE_NAME = bytes.fromhex("48897710")
+"""`mov [rdi + 16], rsi`: the constructor keeps the name at offset 16 of every task."""
 
 # The functions of SfxBindings lie together; the one that checks the input has no exported name.
 NEIGHBOURHOOD_BYTES = 0x10000
@@ -73,11 +77,22 @@ class CoreSites:
 
 
 @dataclass(frozen=True, slots=True)
-class WriterSite:
-    """The call in Writer's library whose timeout is shortened: the address it returns to."""
+class NamedTimer:
+    """A timer whose waits of exactly `delay_ms` are shortened: its library and its name."""
 
-    build_id: str
-    return_offset: int
+    library: str
+    name: str
+    delay_ms: int
+
+
+NAMED_TIMERS = (
+    # follows the cursor into another shell: paragraph, table, drawing
+    NamedTimer("libswlo.so", "sw::SwView m_aTimer", 120),
+    # shows the slide that was chosen in the list
+    NamedTimer("libsdlo.so", "sd CurrentSlideManager maSwitchPageDelayTimer", 100),
+    # draws a slide's preview after the slide has changed
+    NamedTimer("libsdlo.so", "sd::QueueProcessor maTimer", 100),
+)
 
 
 class SharedLibrary:
@@ -142,6 +157,13 @@ class SharedLibrary:
             if section.flags & _SHF_EXECINSTR and section.size:
                 yield section.address, self.data[section.offset : section.offset + section.size]
 
+    def read(self, symbol: Symbol) -> bytes:
+        """The bytes of a function; empty when it lies in no executable section."""
+        for base, code in self.code():
+            if base <= symbol.address < base + len(code):
+                return code[symbol.address - base : symbol.address - base + symbol.size]
+        return b""
+
     def entries_of(self, name: str) -> frozenset[int]:
         """Every address that a call of `name` may go to: the function itself and its PLT stubs."""
         found = set()
@@ -180,19 +202,15 @@ def _call_target(base: int, code: bytes, at: int) -> int:
 _MOVE_THIS = rb"(?:[\x48-\x4f]\x89[\xc0-\xff])?"
 
 
-def timeout_calls(library: SharedLibrary, delay_ms: int) -> Iterator[tuple[int, int]]:
-    """Each `mov esi, delay_ms` right before a call of `Timer::SetTimeout`.
-
-    Yields:
-        (address of the `mov`, address after the call).
-    """
+def timeout_calls(library: SharedLibrary, delay_ms: int) -> Iterator[int]:
+    """The address of each `mov esi, delay_ms` right before a call of `Timer::SetTimeout`."""
     targets = library.entries_of(SET_TIMEOUT)
     pattern = re.compile(rb"\xbe" + re.escape(struct.pack("<I", delay_ms)) + _MOVE_THIS + rb"\xe8", re.DOTALL)
     for base, code in library.code():
         for match in pattern.finditer(code):
             call = match.end() - 1
             if call + 5 <= len(code) and _call_target(base, code, call) in targets:
-                yield base + match.start(), base + call + 5
+                yield base + match.start()
 
 
 def _input_checks(library: SharedLibrary) -> Iterator[int]:
@@ -219,7 +237,7 @@ def find_core_sites(library: SharedLibrary) -> CoreSites:
         raise NotApplicableError(f"{library.path.name} has no SfxBindings")
     delays = tuple(
         site
-        for site, _ in timeout_calls(library, BINDINGS_DELAY_MS)
+        for site in timeout_calls(library, BINDINGS_DELAY_MS)
         if any(f.address <= site < f.address + f.size for f in functions)
     )
     low = min(f.address for f in functions) - NEIGHBOURHOOD_BYTES
@@ -233,13 +251,23 @@ def find_core_sites(library: SharedLibrary) -> CoreSites:
     return CoreSites(library.build_id, delays, checks[0])
 
 
-def find_writer_site(library: SharedLibrary) -> WriterSite:
-    """Find the one call in Writer's library that sets its cursor timer.
+def find_named_timers(core: SharedLibrary, program: Path) -> tuple[NamedTimer, ...]:
+    """The timers of `NAMED_TIMERS` that this LibreOffice has, and that can be told by their names.
 
-    Raises:
-        NotApplicableError: not exactly one such call was found.
+    Args:
+        core: the core library, whose tasks must keep their name where the preload library looks for it.
+        program: the folder of LibreOffice's libraries.
     """
-    calls = list(timeout_calls(library, WRITER_DELAY_MS))
-    if len(calls) != 1:
-        raise NotApplicableError(f"{library.path.name}: found {len(calls)} cursor timers, not 1")
-    return WriterSite(library.build_id, calls[0][1])
+    constructor = core.symbols.get(TASK_CONSTRUCTOR)
+    if constructor is None or STORE_NAME not in core.read(constructor):
+        return ()
+    found = []
+    for timer in NAMED_TIMERS:
+        path = program / timer.library
+        if not path.is_file():
+            continue
+        library = SharedLibrary(path)
+        if SET_TIMEOUT not in library.symbols and library.entries_of(SET_TIMEOUT):
+            named = library.data.count(b"\0" + timer.name.encode("ascii") + b"\0") == 1
+            found += [timer] if named else []
+    return tuple(found)
