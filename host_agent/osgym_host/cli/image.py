@@ -92,13 +92,19 @@ def inspect(name: str) -> None:
 
 
 @image.command()
-@click.argument("names", nargs=-1, required=True)
-def rm(names: tuple[str, ...]) -> None:
+@click.argument("names", nargs=-1)
+@click.option("--untagged", is_flag=True, help="All that are not the newest of their flavor.")
+def rm(names: tuple[str, ...], untagged: bool) -> None:
     """Remove images, named by flavor or digest prefix."""
+    if not names and not untagged:
+        raise click.UsageError("name an image, or say --untagged")
     store = ImageStore(default_data_dir())
     try:
-        for name in names:
-            found = store.resolve(name)
+        chosen = [store.resolve(name) for name in names]
+        if untagged:
+            tagged = store.tagged().values()
+            chosen += [found for found in store.all() if found.digest not in tagged]
+        for found in chosen:
             store.remove(found)
             click.echo(f"removed {found.digest[:16]} ({found.flavor})")
     except ImageError as exc:
