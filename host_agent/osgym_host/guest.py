@@ -189,7 +189,11 @@ class GuestClient:
         self, command: str | Sequence[str], *, shell: bool = False, timeout_s: float = 130.0
     ) -> CommandResult:
         """Run a command and wait for it. Any return code is a result, not an error."""
-        body = {"command": command if isinstance(command, str) else list(command), "shell": shell}
+        body = {
+            "command": command if isinstance(command, str) else list(command),
+            "shell": shell,
+            "timeout": _time_inside(timeout_s),
+        }
         return _command(await self._json("POST", "/setup/execute", body, timeout_s=timeout_s))
 
     async def execute_with_verification(
@@ -276,7 +280,8 @@ class GuestClient:
 
     async def open_file(self, guest_path: str, *, timeout_s: float = 60.0) -> str:
         """Open a file in its application and wait for the window."""
-        return await self._text("POST", "/setup/open_file", {"path": guest_path}, timeout_s=timeout_s)
+        body = {"path": guest_path, "timeout": _time_inside(timeout_s)}
+        return await self._text("POST", "/setup/open_file", body, timeout_s=timeout_s)
 
     async def activate_window(
         self, window_name: str, *, strict: bool = False, by_class: bool = False, timeout_s: float = 30.0
@@ -379,6 +384,14 @@ class GuestClient:
             return GuestFrame(Observation.from_dict(record.meta), record.blob)
         except WireFormatError as exc:
             raise GuestProtocolError(f"{path}: {exc}") from exc
+
+
+def _time_inside(timeout_s: float) -> float:
+    """What the guest is given of a call's time, so that it can still say what it was waiting for.
+
+    Our guest agent's own field; OSWorld's server ignores it and takes its fixed times.
+    """
+    return min(max(timeout_s - 2.0, timeout_s * 0.7), 600.0)
 
 
 def _put(body: dict[str, Any], name: str, value: Message | Mapping[str, Any] | None) -> None:
