@@ -139,7 +139,7 @@ async def main() -> int:
     router = Router()
     api = Api(engine, settings.generation)
     api.register(router)
-    osworld.register(router, api)
+    services = osworld.register(router, api)
     server = Server(router, token=settings.token)
     listener = await _listen(server, settings)
 
@@ -158,4 +158,5 @@ async def main() -> int:
         starting.cancel()
         listener.close()
         await server.close()
+        await services.close()
         engine.close()
