@@ -20,9 +20,10 @@ from osgym_host.core.admission import Budget
 from osgym_host.core.plan import PoolSpec
 from osgym_host.episodes.host import HostView, Identity, load_probe
 from osgym_host.episodes.metrics import EpisodeMetrics
+from osgym_host.episodes.opening import Limits, TaskParts
 from osgym_host.episodes.recorder import Recorder, RecordMode
 from osgym_host.episodes.requests import Requests
-from osgym_host.episodes.service import EpisodeService, Limits, TaskParts
+from osgym_host.episodes.service import EpisodeService
 from osgym_host.images.store import ImageStore
 from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.journal import Journal, host_id
@@ -80,16 +81,7 @@ class HostAgent:
             settings.data_dir / "trajectories", RecordMode(settings.trajectory), settings.trajectory_max_mib
         )
         self._screen = base.Screen(*settings.screen)
-        self.pool = Pool(
-            runtime=self.runtime,
-            journal=self._journal,
-            events=self.events,
-            spec=PoolSpec(settings.warm, settings.max_starting or _cores()),
-            budget=_budget(settings),
-            deadlines=Deadlines(boot_s=settings.boot_timeout_s),
-            make_spec=self._make_spec,
-            probe=lambda: load_probe(settings.data_dir),
-        )
+        self.pool = self._make_pool()
         self.episodes = EpisodeService(
             pool=self.pool,
             events=self.events,
@@ -104,15 +96,7 @@ class HostAgent:
             screen=settings.screen,
             limits=_limits(settings),
         )
-        identity = Identity(
-            host_id=host_id(settings.data_dir),
-            version=importlib.metadata.version("osgym-host"),
-            runtime=self.runtime.name,
-            image_digest=image.image.digest,
-            image_flavor=image.flavor,
-            screen=settings.screen,
-        )
-        self.view = HostView(identity, self.pool, self.episodes, self.events)
+        self.view = HostView(self._identity(), self.pool, self.episodes, self.events)
         self.backend = Backend(
             episodes=self.episodes,
             requests=Requests(self.episodes),
@@ -126,6 +110,29 @@ class HostAgent:
         self.registry.register(HostCollector(self.view))
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
+
+    def _make_pool(self) -> Pool:
+        settings = self.settings
+        return Pool(
+            runtime=self.runtime,
+            journal=self._journal,
+            events=self.events,
+            spec=PoolSpec(settings.warm, settings.max_starting or _cores()),
+            budget=_budget(settings),
+            deadlines=Deadlines(boot_s=settings.boot_timeout_s),
+            make_spec=self._make_spec,
+            probe=lambda: load_probe(settings.data_dir),
+        )
+
+    def _identity(self) -> Identity:
+        return Identity(
+            host_id=host_id(self.settings.data_dir),
+            version=importlib.metadata.version("osgym-host"),
+            runtime=self.runtime.name,
+            image_digest=self.image.image.digest,
+            image_flavor=self.image.flavor,
+            screen=self.settings.screen,
+        )
 
     async def start(self) -> base.StartReport:
         """Takes the data directory, clears a killed predecessor's leftovers, begins to fill the pool.

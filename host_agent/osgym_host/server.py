@@ -92,7 +92,7 @@ class HostServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def listen_to_signals(self) -> Iterator[None]:
-        """Lets SIGINT, SIGTERM and a closed terminal stop it, also before it serves and while it cleans up."""
+        """Lets SIGINT, SIGTERM and a closed terminal stop it, also while it starts and cleans up."""
         loop = asyncio.get_running_loop()
         signals = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # not under nohup

@@ -21,7 +21,7 @@ from osgym_host.api.raw import RawRoute, unless_gone
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.episode import Episode, StepOutcome
 from osgym_host.episodes.errors import EpisodeError
-from osgym_host.episodes.service import Opened, Wish
+from osgym_host.episodes.opening import Opened, Wish
 
 PNG = {"format": "png"}
 

@@ -17,7 +17,7 @@ from osgym_host.api.errors import error_body
 from osgym_host.api.raw import Part, RawRoute, RecordResponse, RecordStreamResponse, unless_gone
 from osgym_host.episodes.episode import Frame
 from osgym_host.episodes.errors import EpisodeError
-from osgym_host.episodes.service import Wish
+from osgym_host.episodes.opening import Wish
 from osgym_sdk import wire
 
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -51,6 +51,7 @@ def make_router(backend: Backend) -> APIRouter:
     """Returns all routes of v1."""
     router = APIRouter(prefix="/v1")
     router.include_router(_hot_routes(backend))
+    router.include_router(_lease_routes(backend))
     router.include_router(_episode_routes(backend))
     router.include_router(_host_routes(backend))
     return router
@@ -90,6 +91,14 @@ def _hot_routes(backend: Backend) -> APIRouter:
             episode_id, body.lease, body.seq, body.timeout_ms, models.options(body.observe)
         )
         return _frame(backend, episode_id, frame, began)
+
+    return router
+
+
+def _lease_routes(backend: Backend) -> APIRouter:
+    """Getting an episode, and keeping it."""
+    router = APIRouter(route_class=RawRoute, default_response_class=RecordResponse, tags=["episodes"])
+    episodes = backend.episodes
 
     @router.post("/episodes", responses=_record(wire.CreateAnswer))
     async def create(body: models.CreateBody, request: Request) -> Response:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.errors import EpisodeError
-from osgym_host.episodes.service import EpisodeService, Opened, Wish
+from osgym_host.episodes.opening import Opened, Wish
+from osgym_host.episodes.service import EpisodeService
 
 KEEP = 4096
 REFUSE_CANCELLED_S = 600.0

@@ -6,12 +6,9 @@ import asyncio
 import hmac
 import logging
 import secrets
-import shutil
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from osgym_host.core.reasons import Reason, consequence
@@ -20,21 +17,26 @@ from osgym_host.episodes.errors import EpisodeError, EpisodeOver, unknown_episod
 from osgym_host.episodes.evaluation import evaluate_episode
 from osgym_host.episodes.hold import Hold
 from osgym_host.episodes.metrics import EpisodeMetrics
+from osgym_host.episodes.opening import (
+    Limits,
+    Opened,
+    TaskParts,
+    Wish,
+    read_task,
+    remove_files,
+    task_error,
+)
 from osgym_host.episodes.recorder import Recorder
 from osgym_host.guest import GuestFrame, GuestRefused
 from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.pool import NoCapacity, Pool, PoolStopping
 from osgym_host.tasks.interface import (
-    DownloadCache,
-    Sandbox,
     Task,
     TaskContext,
     TaskError,
-    TaskPolicy,
-    parse_task,
     run_setup,
 )
-from osgym_sdk.wire import ErrorInfo, EvaluationAnswer
+from osgym_sdk.wire import EvaluationAnswer
 
 log = logging.getLogger(__name__)
 
@@ -42,48 +44,6 @@ KEEP_ENDED = 1000
 """Ended episodes that can still be asked about; the oldest are forgotten first."""
 SETUP_TRIES = 3
 """Replicas that a create may use up when they die under its setup."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskParts:
-    """What setup and evaluation share between episodes."""
-
-    policy: TaskPolicy
-    downloads: DownloadCache
-    sandbox: Sandbox
-    work_dir: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds on what a client may ask for, in seconds."""
-
-    max_wait_s: float = 600.0
-    min_lease_ttl_s: float = 1.0
-    max_lease_ttl_s: float = 3600.0
-    setup_s: float = 300.0
-    evaluate_s: float = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a client asks for in a create."""
-
-    task: Mapping[str, Any] | None = None
-    wait_s: float = 60.0
-    lease_ttl_s: float = 60.0
-    max_steps: int | None = None
-    observe: Options | None = None
-    settle: Options | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A new episode with its first frame."""
-
-    episode: Episode
-    frame: GuestFrame
-    timing_ms: dict[str, float]
 
 
 class EpisodeService:
@@ -186,7 +146,7 @@ class EpisodeService:
                 `shutting_down`, or `episode_lost` when replicas kept dying.
         """
         began = time.perf_counter()
-        task = _task(wish.task)
+        task = read_task(wish.task)
         wait_until = time.monotonic() + min(wish.wait_s, self._limits.max_wait_s)
         for attempt in range(1, SETUP_TRIES + 1):
             episode = self._draft(wish, task)
@@ -236,14 +196,14 @@ class EpisodeService:
             episode.take(await self._pool.acquire(episode.episode_id, episode.hold.revoked, wait_s))
         except NoCapacity as error:
             self._metrics.no_capacity.inc()
-            _remove(episode.context)
+            remove_files(episode.context)
             details = {"waited_s": round(error.waited_s, 3), "blocked": error.blocked.value}
             raise EpisodeError("no_capacity", 503, str(error), details) from error
         except PoolStopping as error:
-            _remove(episode.context)
+            remove_files(episode.context)
             raise EpisodeError("shutting_down", 503, str(error)) from error
         except BaseException:
-            _remove(episode.context)
+            remove_files(episode.context)
             raise
         return time.perf_counter()
 
@@ -256,7 +216,7 @@ class EpisodeService:
                         run_setup(episode.task, episode.hold.guest, episode.context, deadline)
                     )
             except TaskError as error:
-                raise _task_error(error) from error
+                raise task_error(error) from error
             except GuestRefused as error:
                 raise EpisodeError("setup_failed", 424, str(error), error.details) from error
             except TimeoutError as error:
@@ -304,7 +264,7 @@ class EpisodeService:
     def _discard(self, episode: Episode, reason: Reason) -> None:
         """Gives up an episode that no client ever had."""
         episode.hold.let_go(reason)
-        _remove(episode.context)
+        remove_files(episode.context)
         self._metrics.failed_to_open.labels(reason.value).inc()
 
     # Using -------------------------------------------------------------------------------------
@@ -400,7 +360,7 @@ class EpisodeService:
         while len(self._ended) > KEEP_ENDED:
             _, forgotten = self._ended.popitem(last=False)
             self._by_lease.pop(forgotten.lease, None)
-        _remove(episode.context)
+        remove_files(episode.context)
         episode.shrink()
         how = episode.ended_as()
         self._metrics.ended.labels(how).inc()
@@ -425,23 +385,3 @@ class EpisodeService:
             due = [e.expires_at for e in self._active.values() if e.busy == 0]
             pause_s = min([0.5, *(max(0.01, at - time.monotonic()) for at in due)])
             await asyncio.sleep(pause_s)
-
-
-def _task(given: Mapping[str, Any] | None) -> Task | None:
-    if given is None:
-        return None
-    try:
-        return parse_task(given)
-    except TaskError as error:
-        raise _task_error(error) from error
-
-
-def _task_error(error: TaskError) -> EpisodeError:
-    code = "task_unsupported" if error.code == "task_refused" else error.code
-    info = ErrorInfo(code, error.message, {**error.details, "error_class": error.error_class})
-    return EpisodeError(info.code, error.http_status, info.message, info.details)
-
-
-def _remove(context: TaskContext | None) -> None:
-    if context is not None:
-        shutil.rmtree(context.episode_dir, ignore_errors=True)
