@@ -16,10 +16,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from benchmarks.settle.live import HOGS_PER_CORE, Verdict, load, run_application
-from benchmarks.settle.report import markdown, plot
+from benchmarks.settle.live import FIXED_PAUSES_MS, HOGS_PER_CORE, Verdict, load, run_application
+from benchmarks.settle.report import HEADER, markdown, plot, row
+from benchmarks.settle.rules import Trace, decide, oracle_ms, premature, read_rule, read_traces
 from benchmarks.settle.scenarios import APPLICATIONS, application
-
+from benchmarks.settle.stats import summarize
 from osgym_sdk import Client, OSGymError, SettlePolicy
 
 DEFAULT_HOST = "http://127.0.0.1:20000"
@@ -39,6 +40,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     report = commands.add_parser("report", help="tables and plot of saved runs")
     report.add_argument("files", type=Path, nargs="+")
     report.add_argument("--plot", type=Path)
+    rules = commands.add_parser("rules", help="evaluate the guest agent's policies on recorded traces")
+    rules.add_argument("traces", type=Path, nargs="+")
+    rules.add_argument("--settle", type=Path, default=Path("guest_agent/osgym_guest/data/settle.json"))
     return parser.parse_args(arguments)
 
 
@@ -90,11 +94,30 @@ def read(path: Path) -> tuple[str, list[Verdict]]:
     return document["title"], verdicts
 
 
+def try_rules(options: argparse.Namespace) -> int:
+    """What the policies of a settings file would have done on recorded traces."""
+    traces: list[Trace] = []
+    for path in options.traces:
+        with path.open() as lines:
+            traces.extend(read_traces(lines))
+    settings = json.loads(options.settle.read_text())
+    waits = {name: [decide(t, read_rule(settings, name)) for t in traces] for name in ("exact", "fast")}
+    waits |= {f"{pause:g} ms": [pause] * len(traces) for pause in FIXED_PAUSES_MS}
+    print(f"{len(traces)} actions; who knows the last change waits {oracle_ms(traces):.0f} ms in the mean\n")
+    print(HEADER.format("policy"))
+    for name, waited in waits.items():
+        wrong = [premature(trace, wait) for trace, wait in zip(traces, waited, strict=True)]
+        print(row(summarize(name, waited, wrong)))
+    return 0
+
+
 def main(arguments: list[str]) -> int:
     """Entry point."""
     options = parse(arguments)
     if options.command == "run":
         return run(options)
+    if options.command == "rules":
+        return try_rules(options)
     runs = [read(path) for path in options.files]
     print("\n".join(markdown(title, verdicts) for title, verdicts in runs))
     if options.plot:

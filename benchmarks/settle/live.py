@@ -14,7 +14,6 @@ from typing import Any
 from benchmarks.settle.documents import FOLDER, SCRIPT
 from benchmarks.settle.scenarios import Action, Application
 from benchmarks.settle.truth import Box, difference
-
 from osgym_sdk import Client, Episode, Observation, SettleOptions, SettlePolicy
 
 TRUTH_AFTER_S = 3.0

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from PIL import Image, ImageDraw, ImageFont
+
 from benchmarks.settle.live import FIXED_PAUSES_MS, Verdict
 from benchmarks.settle.stats import Summary, summarize
-from PIL import Image, ImageDraw, ImageFont
 
 PLOT_SIZE = (1200, 800)
 PLOT_MARGIN = 100

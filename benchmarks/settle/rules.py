@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 RUNNING_MS = 0.0
 
@@ -62,10 +63,18 @@ class Rule:
     horizons: Mapping[str, float] = field(default_factory=dict)
 
 
+def read_rule(settings: Mapping[str, Any], policy: str) -> Rule:
+    """A policy from the guest agent's `settle.json`."""
+    values = settings["policies"][policy]
+    known = {item.name for item in fields(Rule)} & set(values)
+    horizons = {name[:15]: float(ms) for name, ms in settings["horizons"].get(policy, {}).items()}
+    return Rule(**{name: values[name] for name in known}, horizons=horizons)
+
+
 def read_traces(lines: Iterable[str], app: str = "") -> Iterator[Trace]:
     """Read what the guest agent wrote; lines with `label` and `kind` before an action name it."""
     label, kind = "", ""
-    head: dict[str, object] = {}
+    head: dict[str, Any] = {}
     turns: list[Turn] = []
     changes: list[float] = []
     for line in lines:
@@ -80,7 +89,7 @@ def read_traces(lines: Iterable[str], app: str = "") -> Iterator[Trace]:
         elif "d" in entry and entry["n"] and not entry["caret"]:
             changes.append(entry["d"])
         elif "end" in entry:
-            names = {pid: name for pid, _, name in head["procs"]}  # type: ignore[attr-defined]
+            names = {pid: name for pid, _, name in head["procs"]}
             yield Trace(app, label, kind, names, tuple(turns), tuple(sorted(changes)))
 
 
