@@ -38,7 +38,7 @@ class ClientSettings(TypedDict, total=False):
     timeouts: Timeouts | None
     limits: Limits | None
     transport: Callable[[], httpx.AsyncBaseTransport] | None
-    trust_env: bool
+    proxy: str | None
 
 
 class EpisodeSettings(TypedDict, total=False):
@@ -92,8 +92,8 @@ class AsyncClient:
         cert: client certificate: a file, or certificate and key.
         timeouts: deadlines in seconds.
         limits: connections per host.
-        transport: makes the httpx transport of each connection pool, in place of our own.
-        trust_env: take proxies from the environment; off, since hosts are usually close by.
+        transport: makes the httpx transport of each connection, in place of our own.
+        proxy: URL of a proxy; those of the environment are not used, since hosts are usually close by.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -109,7 +109,7 @@ class AsyncClient:
         timeouts: Timeouts | None = None,
         limits: Limits | None = None,
         transport: Callable[[], httpx.AsyncBaseTransport] | None = None,
-        trust_env: bool = False,
+        proxy: str | None = None,
     ) -> None:
         config: Config = make_config(
             hosts,
@@ -119,7 +119,7 @@ class AsyncClient:
             timeouts=timeouts,
             limits=limits,
             transport=transport,
-            trust_env=trust_env,
+            proxy=proxy,
         )
         self._config = config
         self._fleet = Fleet(config)

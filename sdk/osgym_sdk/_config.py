@@ -47,8 +47,6 @@ class Limits:
     control: int = 16
     long: int = 2048
     """Steps, creates and evaluations: each holds its connection for as long as it runs."""
-    long_shards: int = 8
-    """The long pool is cut in so many parts, because a pool's bookkeeping grows with its size."""
     heartbeat: int = 2
     keepalive_s: float = 60.0
 
@@ -64,7 +62,7 @@ class Config:
     timeouts: Timeouts = Timeouts()
     limits: Limits = Limits()
     transport: Callable[[], httpx.AsyncBaseTransport] | None = None
-    trust_env: bool = False
+    proxy: str | None = None
     clock: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.Random, repr=False)
 
@@ -146,7 +144,7 @@ def make_config(
     timeouts: Timeouts | None = None,
     limits: Limits | None = None,
     transport: Callable[[], httpx.AsyncBaseTransport] | None = None,
-    trust_env: bool = False,
+    proxy: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Config:
     """Arguments first, then ``OSGYM_HOSTS``, ``OSGYM_TOKEN`` and ``OSGYM_CA``.
@@ -164,5 +162,5 @@ def make_config(
         timeouts=timeouts or Timeouts(),
         limits=limits or Limits(),
         transport=transport,
-        trust_env=trust_env,
+        proxy=proxy,
     )

@@ -19,6 +19,7 @@ import httpx
 
 from osgym_sdk._config import Config, ssl_context
 from osgym_sdk._exceptions import HostUnreachable, OSGymError, ProtocolError, Timeout, error_from_wire
+from osgym_sdk._lanes import Lanes
 from osgym_sdk._retry import Backoff, Deadline, next_delay
 from osgym_sdk.wire import (
     MAX_BLOB_BYTES,
@@ -81,21 +82,23 @@ class HostLink:
         self.url = url
         self._config = config
         self._context = context
-        self._clients: dict[tuple[Pool, int], httpx.AsyncClient] = {}
-        self._turn = 0
+        self._lanes: dict[Pool, Lanes] = {}
+        self._headers = {
+            "accept-encoding": "identity",
+            "content-type": "application/json",
+            "user-agent": "osgym-sdk",
+        }
+        if config.token:
+            self._headers["authorization"] = f"Bearer {config.token}"
+        timeout = httpx.Timeout(None, connect=config.timeouts.connect_s)
+        self._extensions = {"timeout": timeout.as_dict()}
         self._closed = False
-
-    def next_shard(self) -> int:
-        """Which part of the long pool the next episode should use."""
-        self._turn = (self._turn + 1) % max(1, self._config.limits.long_shards)
-        return self._turn
 
     async def aclose(self) -> None:
         """Closes all connections. Idempotent."""
         self._closed = True
-        clients, self._clients = list(self._clients.values()), {}
-        for client in clients:
-            await client.aclose()
+        for lanes in self._lanes.values():
+            await lanes.aclose()
 
     async def call(
         self,
@@ -105,7 +108,6 @@ class HostLink:
         *,
         timeout_s: float,
         pool: Pool = Pool.CONTROL,
-        shard: int = 0,
         headers: Mapping[str, str] | None = None,
         retry_s: float | None = None,
         episode_id: str | None = None,
@@ -128,7 +130,7 @@ class HostLink:
         while True:
             try:
                 async with asyncio.timeout(end.left_s(clock())):
-                    answer = await self._once(method, path, content, headers, pool, shard, episode_id)
+                    answer = await self._once(method, path, content, headers, pool, episode_id)
                     if want_record:
                         answer.record = _decode(answer.body, self.url, episode_id)
                     return answer
@@ -145,18 +147,16 @@ class HostLink:
             await asyncio.sleep(delay)
 
     @asynccontextmanager
-    async def stream(
-        self, path: str, body: Message, *, shard: int = 0
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, path: str, body: Message) -> AsyncIterator[AsyncIterator[bytes]]:
         """A POST whose answer is read piece by piece. Deadlines are the caller's; no retries.
 
         Raises:
             HostUnreachable: the connection failed.
             OSGymError: the host answered with an error.
         """
-        client = self._client(Pool.LONG, shard)
+        request = self._request("POST", path, _encode(body), None)
         try:
-            async with client.stream("POST", path, content=_encode(body)) as response:
+            async with self._pool(Pool.LONG).send(request) as response:
                 if response.status_code >= 400:
                     raise self._error(response.status_code, await _read(response), None)
                 yield response.aiter_raw()
@@ -172,14 +172,14 @@ class HostLink:
         content: bytes | None,
         headers: Mapping[str, str] | None,
         pool: Pool,
-        shard: int,
         episode_id: str | None,
     ) -> Answer:
         clock = self._config.clock
-        client = self._client(pool, shard)
+        lanes = self._pool(pool)
+        request = self._request(method, path, content, headers)
         started = clock()
         try:
-            async with client.stream(method, path, content=content, headers=headers) as response:
+            async with lanes.send(request) as response:
                 data = await _read(response)
                 status = response.status_code
         except (httpx.HTTPError, httpx.StreamError) as exc:
@@ -202,44 +202,46 @@ class HostLink:
         message = f"{method} {path}: no answer within {timeout_s:g} s"
         return Timeout(message, code="client_timeout", host=self.url, episode_id=episode_id)
 
-    def _client(self, pool: Pool, shard: int) -> httpx.AsyncClient:
+    def _request(
+        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str] | None
+    ) -> httpx.Request:
+        return httpx.Request(
+            method,
+            self.url + path,
+            content=content,
+            headers={**self._headers, **headers} if headers else self._headers,
+            extensions=self._extensions,
+        )
+
+    def _pool(self, pool: Pool) -> Lanes:
         if self._closed:
             raise HostUnreachable("the client is closed", host=self.url)
-        key = (pool, shard if pool is Pool.LONG else 0)
-        client = self._clients.get(key)
-        if client is None:
-            client = self._clients[key] = self._make_client(pool)
-        return client
+        lanes = self._lanes.get(pool)
+        if lanes is None:
+            limits = self._config.limits
+            limit = {
+                Pool.CONTROL: limits.control,
+                Pool.LONG: limits.long,
+                Pool.HEARTBEAT: limits.heartbeat,
+            }[pool]
+            lanes = self._lanes[pool] = Lanes(self._transport, limit, limits.keepalive_s, self._config.clock)
+        for other in self._lanes.values():
+            other.close_stale()
+        return lanes
 
-    def _make_client(self, pool: Pool) -> httpx.AsyncClient:
-        config, limits = self._config, self._config.limits
-        most = {
-            Pool.CONTROL: limits.control,
-            Pool.LONG: max(1, limits.long // max(1, limits.long_shards)),
-            Pool.HEARTBEAT: limits.heartbeat,
-        }[pool]
-        headers = {
-            "accept-encoding": "identity",
-            "content-type": "application/json",
-            "user-agent": "osgym-sdk",
-        }
-        if config.token:
-            headers["authorization"] = f"Bearer {config.token}"
+    def _transport(self) -> httpx.AsyncBaseTransport:
+        config = self._config
+        if config.transport is not None:
+            return config.transport()
         if self._context is None and self.url.startswith("https:"):
             self._context = ssl_context(config.verify, config.cert)
-        return httpx.AsyncClient(
-            base_url=self.url,
-            headers=headers,
-            transport=config.transport() if config.transport else None,
+        return httpx.AsyncHTTPTransport(
             verify=self._context if self._context is not None else False,
-            timeout=httpx.Timeout(None, connect=config.timeouts.connect_s),
+            trust_env=False,
+            proxy=config.proxy,
             limits=httpx.Limits(
-                max_connections=most,
-                max_keepalive_connections=most,
-                keepalive_expiry=limits.keepalive_s,
+                max_connections=1, max_keepalive_connections=1, keepalive_expiry=config.limits.keepalive_s
             ),
-            trust_env=config.trust_env,
-            follow_redirects=False,
         )
 
 

@@ -86,7 +86,7 @@ async def _stream(
     """Takes the answers that come; what has none stays in ``open_steps``."""
     items = [_item(ready) for ready in open_steps.values()]
     decoder = RecordDecoder()
-    async with link.stream("/v1/steps", BatchStepRequest(tuple(items)), shard=link.next_shard()) as chunks:
+    async with link.stream("/v1/steps", BatchStepRequest(tuple(items))) as chunks:
         async for chunk in chunks:
             for record in decoder.feed(chunk):
                 answer = StepAnswer.from_dict(record.meta)

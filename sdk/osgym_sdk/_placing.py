@@ -45,7 +45,6 @@ class Placed:
 
     view: HostView
     keeper: LeaseKeeper
-    shard: int
     answer: CreateAnswer
     record: Record
     transfer_s: float
@@ -164,7 +163,7 @@ class Placer:
             observation=look.observation,
             timing_ms=look.timing_ms,
         )
-        placed = Placed(view, self.keeper(link), link.next_shard(), answer, seen.record, seen.transfer_s)
+        placed = Placed(view, self.keeper(link), answer, seen.record, seen.transfer_s)
         return placed, state.last_seq
 
     async def _pause(self, rounds: int, end_s: float) -> bool:
@@ -177,7 +176,6 @@ class Placer:
 
     async def _create(self, view: HostView, request: CreateRequest) -> Placed:
         link, timeouts = view.link, self._config.timeouts
-        shard = link.next_shard()
         view.creating += 1
         got = False
         refused = False
@@ -189,7 +187,6 @@ class Placer:
                 timeout_s=request.wait_s + timeouts.setup_s,
                 retry_s=min(timeouts.retry_s, max(1.0, request.wait_s)),
                 pool=Pool.LONG,
-                shard=shard,
                 want_record=True,
             )
             assert answer.record is not None
@@ -200,7 +197,7 @@ class Placer:
             got = True
             view.created += 1
             self._fleet.mark_up(view)
-            return Placed(view, self.keeper(link), shard, created, answer.record, answer.transfer_s)
+            return Placed(view, self.keeper(link), created, answer.record, answer.transfer_s)
         except OSGymError as exc:
             # Anything else is the host's own word that it gave us nothing.
             refused = not isinstance(exc, (HostUnreachable, Timeout, ProtocolError))

@@ -82,7 +82,6 @@ class Session:
                         body,
                         timeout_s=timeout_s,
                         pool=pool,
-                        shard=self.placed.shard,
                         headers={LEASE_HEADER: self.lease} if body is None else None,
                         episode_id=self.episode_id,
                         want_record=want_record,
