@@ -6,6 +6,7 @@
 
 #include "og.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xcb/xcb.h>
@@ -464,7 +465,17 @@ static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT, "_native", NULL, -1, module_methods, NULL, NULL, NULL, NULL,
 };
 
+/* Frames are megabytes and short-lived: give their memory back at once, and keep one heap. */
+static void tune_malloc(void) {
+#ifdef M_ARENA_MAX
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+    mallopt(M_TRIM_THRESHOLD, 1 << 20);
+#endif
+}
+
 PyMODINIT_FUNC PyInit__native(void) {
+    tune_malloc();
     PyObject *m = PyModule_Create(&module);
     if (!m) return NULL;
     DisplayGone = PyErr_NewException("osgym_guest._native.DisplayGone", PyExc_ConnectionError, NULL);
