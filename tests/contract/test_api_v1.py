@@ -489,3 +489,11 @@ async def test_the_committed_openapi_is_true(service: Service) -> None:
     step = schema["paths"]["/v1/episodes/{episode_id}/step"]["post"]
     assert step["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("StepBody")
     assert wire.RECORDS_TYPE in step["responses"]["200"]["content"]
+
+
+async def test_the_hot_calls_are_dispatched_by_the_lean_route(service: Service) -> None:
+    """No solving of dependencies: a body is JSON whatever its content type says."""
+    episode = await service.create()
+    body = json.dumps({"lease": episode["lease"], "seq": 1, "actions": ["wait()"]})
+    answer = await service.http.post(f"/v1/episodes/{episode['episode_id']}/step", content=body)
+    assert record(answer).meta["step"] == 1

@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import json
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from fastapi.exceptions import RequestValidationError
@@ -35,36 +35,36 @@ _RECORDS = (b"content-type", RECORDS_TYPE.encode())
 class RawRoute(APIRoute):
     """A route whose endpoint takes path parameters (str), at most one body model, and `request`."""
 
-    def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
-        """Works out once what the endpoint wants."""
-        super().__init__(path, endpoint, **kwargs)
-        self._body_name = ""
-        self._body_type: type[BaseModel] | None = None
-        self._wants_request = False
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Returns the dispatcher in place of FastAPI's own; what the endpoint wants is worked out once."""
+        endpoint = self.endpoint
+        body_name = ""
+        body_type: type[BaseModel] | None = None
+        wants_request = False
         for name, parameter in inspect.signature(endpoint, eval_str=True).parameters.items():
             if parameter.annotation is Request:
-                self._wants_request = True
+                wants_request = True
             elif isinstance(parameter.annotation, type) and issubclass(parameter.annotation, BaseModel):
-                self._body_name, self._body_type = name, parameter.annotation
-        self.app = self._dispatch
+                body_name, body_type = name, parameter.annotation
 
-    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kwargs: dict[str, Any] = dict(scope["path_params"])
-        if self._body_type is not None:
-            body = await _read(receive)
-            try:
-                kwargs[self._body_name] = self._body_type.model_validate_json(body)
-            except ValidationError as error:
-                raise RequestValidationError(
-                    [
-                        {**e, "loc": ("body", *e["loc"])}
-                        for e in error.errors(include_url=False, include_input=False)
-                    ]
-                ) from error
-        if self._wants_request:
-            kwargs["request"] = Request(scope, receive)
-        answer: Response = await self.endpoint(**kwargs)
-        await answer(scope, receive, send)
+        async def dispatch(request: Request) -> Response:
+            kwargs: dict[str, Any] = dict(request.path_params)
+            if body_type is not None:
+                kwargs[body_name] = _parse(body_type, await _read(request.receive))
+            if wants_request:
+                kwargs["request"] = request
+            answer: Response = await endpoint(**kwargs)
+            return answer
+
+        return dispatch
+
+
+def _parse(body_type: type[BaseModel], body: bytes) -> BaseModel:
+    try:
+        return body_type.model_validate_json(body)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_input=False)
+        raise RequestValidationError([{**e, "loc": ("body", *e["loc"])} for e in problems]) from error
 
 
 async def _read(receive: Receive) -> bytes:
