@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live import HostProcess, running_host, start_host
+from live import HostProcess, running_host, start_host, wait_until
 
 from osgym_host.images.store import Image
 from osgym_sdk import AsyncClient, Client, EpisodeLost, NoCapacity, OSGymError, Timeouts
@@ -147,3 +148,42 @@ def _clear_up(host: HostProcess, log_dir: Path) -> None:
     again.stop()
     again.assert_nothing_left()
     host.assert_nothing_left()
+
+
+async def test_many_episodes_leave_nothing_in_the_running_host(
+    small_image: Image, instance: str, tmp_path: Path
+) -> None:
+    """After 30 episodes the service has as many descriptors, threads, overlays and groups as before."""
+    with running_host(instance, log_dir=tmp_path, warm=1, max_replicas=3) as host:
+        async with AsyncClient(host.url) as client:
+
+            async def some(count: int) -> None:
+                for _ in range(count):
+                    async with client.episode(wait_s=60) as episode:
+                        await episode.step("move(5,5)")
+
+            await asyncio.gather(some(3), some(3))
+            wait_until(lambda: [r["state"] for r in host.replicas()] == ["ready"], 20, "a quiet pool")
+            before = _holdings(host)
+            await asyncio.gather(some(15), some(15))
+            wait_until(
+                lambda: all(now <= was for now, was in zip(_holdings(host), before, strict=True)),
+                20,
+                f"no more than {before}",
+            )
+
+
+def _holdings(host: HostProcess) -> tuple[int, ...]:
+    """Descriptors and threads of the service, its child processes, overlays, replicas."""
+    pid = host.process.pid
+    replicas = len(host.replicas())
+    overlays = len(list((host.data_dir / "run" / host.instance / "replicas").iterdir()))
+    threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
+    # The thread pool of asyncio grows to its bound by itself; connections are ours and as many as before.
+    return (
+        len(list(Path(f"/proc/{pid}/fd").iterdir())),
+        max(threads, 16),
+        len(host.descendants_now()),
+        overlays,
+        replicas,
+    )

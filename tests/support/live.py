@@ -75,6 +75,10 @@ class HostProcess:
         self.descendants |= _descendants(self.process.pid)
         return [r for r in found if not states or r["state"] in states]
 
+    def descendants_now(self) -> set[int]:
+        """Processes below the service."""
+        return _descendants(self.process.pid)
+
     def wait_ready(self, count: int, timeout_s: float = START_S) -> None:
         """Waits until so many clean replicas wait."""
         wait_until(lambda: len(self.replicas("ready")) >= count, timeout_s, f"{count} ready\n{self.tail()}")
