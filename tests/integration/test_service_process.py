@@ -7,9 +7,11 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -18,7 +20,7 @@ import requests
 from live import HostProcess, osgym, running_host, start_host, wait_until
 from PIL import Image as Picture
 
-from osgym_host.images.store import Image
+from osgym_host.images.store import Image, default_data_dir
 from osgym_sdk import Client, EpisodeLost
 
 pytestmark = pytest.mark.desktop
@@ -37,9 +39,13 @@ TASK = {
 
 
 @pytest.fixture
-def instance(request: pytest.FixtureRequest) -> str:
-    """A name of its own for each host."""
-    return f"svc-{os.getpid()}-{abs(hash(request.node.name)) % 10_000}"
+def instance(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A name of its own for each host; its (empty) folders go afterwards."""
+    name = f"svc-{os.getpid()}-{abs(hash(request.node.name)) % 10_000}"
+    yield name
+    for folder in ("run", "state"):
+        for path in (default_data_dir() / folder).glob(f"*{name}*"):
+            shutil.rmtree(path)
 
 
 def test_ps_and_shot_show_the_replicas(host: HostProcess, tmp_path: Path) -> None:
@@ -66,13 +72,13 @@ def test_ps_and_shot_show_the_replicas(host: HostProcess, tmp_path: Path) -> Non
     assert "osgym serve" in unreachable.stderr
 
 
-def test_exit_codes_say_what_is_wrong(small_image: Image, host: HostProcess, tmp_path: Path) -> None:
+def test_exit_codes_say_what_is_wrong(small_image: Image, host: HostProcess, instance: str) -> None:
     """A wrong setting, a missing image, a port that is taken, a directory that is taken."""
     cases = [
         (["--set", "wram=3"], 2, "did you mean warm"),
         (["--host", "0.0.0.0"], 2, "refusing to listen"),
         (["--image", "nonesuch"], 3, "osgym image build"),
-        (["--set", "egress=open", "--set", "instance=svc-egress"], 3, "egress"),
+        (["--set", "egress=open", "--set", f"instance={instance}"], 3, "egress"),
         (["--image", "small", "--port", str(host.port)], 4, "cannot listen"),
         (["--image", "small", "--set", f"instance={host.instance}"], 4, "already runs"),
     ]
@@ -134,9 +140,9 @@ def test_generations_go_on_after_a_restart(small_image: Image, instance: str, tm
             seen |= generations
 
 
-def test_the_osgym_scripts(small_image: Image, tmp_path: Path) -> None:
+def test_the_osgym_scripts(small_image: Image, instance: str, tmp_path: Path) -> None:
     """`./start_workers.sh --local`, an episode with `requests`, `./clean.sh`."""
-    env = {**os.environ, "OSGYM_INSTANCE": f"svc-{os.getpid()}-scripts"}
+    env = {**os.environ, "OSGYM_INSTANCE": instance}
     log = tmp_path / "log"
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -176,10 +182,10 @@ def test_the_osgym_scripts(small_image: Image, tmp_path: Path) -> None:
     assert code == 0, log.read_text()
 
 
-def test_off_loopback_the_scripts_need_addresses() -> None:
+def test_off_loopback_the_scripts_need_addresses(instance: str) -> None:
     """Without OSGYM_ALLOWED_IPS or a token nothing is opened to the network."""
     env = {name: value for name, value in os.environ.items() if name != "OSGYM_TOKEN"}
-    env["OSGYM_INSTANCE"] = f"svc-{os.getpid()}-refused"
+    env["OSGYM_INSTANCE"] = instance
     ended = subprocess.run(
         [ROOT / "start_workers.sh"], env=env, capture_output=True, text=True, timeout=60, check=False
     )
