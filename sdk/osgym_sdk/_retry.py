@@ -33,9 +33,6 @@ class Deadline:
     def left_s(self, now_s: float) -> float:
         return max(0.0, self.at_s - now_s)
 
-    def earlier(self, other: Deadline) -> Deadline:
-        return self if self.at_s <= other.at_s else other
-
 
 def next_delay(
     attempt: int, backoff: Backoff, rng: random.Random, now_s: float, *deadlines: Deadline

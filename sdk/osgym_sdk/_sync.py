@@ -203,6 +203,7 @@ class Client:
     """The client for code without ``async``; arguments as for :class:`AsyncClient`.
 
     Use it with ``with``, or call :meth:`close`; what is left at exit of the process is closed then.
+    Several threads may share it; after a fork the child makes its own.
     """
 
     def __init__(self, hosts: str | Sequence[str] | None = None, **settings: Unpack[ClientSettings]) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,37 @@ def test_the_sync_client(running: Running) -> None:
             break
     assert running.host.live() == []
     assert not [t for t in threading.enumerate() if t.name == "osgym-sdk"]
+
+
+def test_threads_share_a_sync_client(running: Running) -> None:
+    """Four threads, four episodes, one client."""
+
+    def use(number: int) -> list[int]:
+        with client.episode() as episode:
+            return [episode.step(f"move({number},{n})").step for n in range(5)]
+
+    with Client(running.url) as client, ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(use, range(4))) == [[1, 2, 3, 4, 5]] * 4
+    assert running.host.live() == []
+
+
+def test_after_a_fork_the_child_is_told(running: Running) -> None:
+    """The parent's client cannot work in the child, and says so instead of hanging."""
+    code = (
+        "import os, warnings; from osgym_sdk import Client, ConfigError\n"
+        "warnings.simplefilter('ignore')\n"
+        f"c = Client({running.url!r})\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    try:\n"
+        "        c.host_states()\n"
+        "    except ConfigError as e:\n"
+        "        os._exit(7 if 'fork' in str(e) else 1)\n"
+        "    os._exit(2)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("7\n", 0), done.stderr
 
 
 async def test_the_sync_client_inside_a_running_loop(running: Running) -> None:
