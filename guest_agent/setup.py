@@ -23,7 +23,8 @@ setup(
             sources=[f"native/{name}" for name in SOURCES],
             depends=["native/og.h"],
             libraries=["xcb", "xcb-damage", "xcb-xtest", "xcb-xfixes", "xcb-shm", "isal"],
-            extra_compile_args=["-O3", "-std=gnu11", "-Wall", "-Wextra"],
+            extra_compile_args=["-O3", "-std=gnu11", "-Wall", "-Wextra", "-g0"],
+            extra_link_args=["-Wl,-s"],
             py_limited_api=True,
         )
     ],

@@ -95,7 +95,7 @@ void og_png_free(og_png *png);
 #define OG_MAX_THREADS 256
 #define OG_MAX_NAMES 16
 
-enum og_group_kind { OG_GROUP_SERVER = 0, OG_GROUP_WM = 1, OG_GROUP_FIRST_APP = 2 };
+enum og_group_kind { OG_GROUP_SERVER = 0, OG_GROUP_WM = 1, OG_GROUP_PANEL = 2, OG_GROUP_FIRST_APP = 3 };
 
 typedef struct {
     int pid, ppid;
@@ -138,6 +138,7 @@ typedef struct {
     int server_pid, wm_pid, own_pid;
     int panel_pids[8];
     int panel_count;
+    bool panel_counts;    /* the pointer is on it: its work is about the action, not about its clock */
     char display[64];     /* DISPLAY without the screen number */
     int fd_loadavg;
     long last_pid;        /* of the last scan */
@@ -157,6 +158,7 @@ void og_procs_sample(og_procs *procs);
 void og_procs_find_burners(og_procs *procs, uint64_t now);
 void og_procs_follow_threads(og_procs *procs, uint64_t now);
 bool og_procs_any_running(og_procs *procs);
+bool og_group_counts(const og_procs *procs, int group);
 bool og_procs_any_burner(const og_procs *procs);
 const og_proc *og_procs_find(const og_procs *procs, int pid);
 
@@ -212,6 +214,7 @@ int og_drain(og_display *d, enum og_mode mode);
 int og_refresh_windows(og_display *d);
 int og_refresh_clients(og_display *d);
 int og_pid_of(const og_display *d, xcb_window_t window);
+bool og_pointer_is_masked(og_display *d);
 int og_capture(og_display *d);
 
 /* ---- settle.c ---- */

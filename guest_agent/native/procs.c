@@ -2,7 +2,8 @@
  *
  * What counts: the X server, the window manager, every X client with its descendants, and every process
  * that came after the base line and has our DISPLAY (a launched application that has no window yet). What does
- * not: ourselves, the panel (its clock), and whoever burns the processor for long without end.
+ * not: ourselves, the panel (its clock) unless the pointer is on it, and whoever burns the processor for
+ * long without end.
  */
 #define _GNU_SOURCE
 #include "og.h"
@@ -53,7 +54,7 @@ void og_procs_init(og_procs *p, const char *display) {
     p->own_pid = getpid();
     p->fd_loadavg = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
     p->burner_s = 10;
-    p->burner_share = 0.2;
+    p->burner_share = 0.1;
     snprintf(p->display, sizeof p->display, "%s", display ? display : "");
     char *dot = strrchr(p->display, '.');
     char *colon = strrchr(p->display, ':');
@@ -170,7 +171,8 @@ static int find_group(og_procs *p, const og_proc *proc) {
     int pid = proc->pid;
     for (int depth = 0; depth < 32 && pid > 1; depth++) {
         const og_proc *at = find(p, pid);
-        if (!at || pid == p->own_pid || is_panel(p, pid)) return -1;
+        if (!at || pid == p->own_pid) return -1;
+        if (is_panel(p, pid)) return depth ? -1 : OG_GROUP_PANEL;
         if (pid == p->server_pid) return depth ? -1 : OG_GROUP_SERVER;
         if (pid == p->wm_pid) return OG_GROUP_WM;
         if (is_client(p, pid)) return group_for(p, pid);
@@ -183,11 +185,7 @@ static int find_group(og_procs *p, const og_proc *proc) {
 static void classify(og_procs *p) {
     for (int i = 0; i < p->count; i++) {
         og_proc *proc = &p->list[i];
-        bool excluded = proc->pid == p->own_pid || is_panel(p, proc->pid);
-        if (excluded) {
-            proc->group = -1;
-            continue;
-        }
+        if (proc->pid == p->own_pid) continue;
         bool own_group = proc->pid == p->server_pid || proc->pid == p->wm_pid || is_client(p, proc->pid);
         if (proc->group >= 0 && !own_group) continue; /* stays where it was, also when its parent went */
         int group = find_group(p, proc);
@@ -499,11 +497,15 @@ static bool any_thread_is_busy(int pid) {
     return busy;
 }
 
+bool og_group_counts(const og_procs *p, int group) {
+    return group >= 0 && (group != OG_GROUP_PANEL || p->panel_counts);
+}
+
 /* All threads of those who have worked since the action began, the main threads of the others. */
 bool og_procs_any_running(og_procs *p) {
     for (int i = 0; i < p->count; i++) {
         const og_proc *proc = &p->list[i];
-        if (proc->group < 0 || proc->dead || proc->burner) continue;
+        if (!og_group_counts(p, proc->group) || proc->dead || proc->burner) continue;
         if (proc->cpu_ns == proc->base_ns) {
             if (thread_is_busy(proc->pid, proc->pid)) return true;
         } else if (any_thread_is_busy(proc->pid)) {

@@ -45,6 +45,7 @@ static bool is_idle(const history *h, const og_procs *p, const og_settle_rule *r
     while (at > oldest && h->at_ns[at % HISTORY] + window > now) at--;
     uint64_t limit = (uint64_t)(r->idle_ms * r->cpu_share * 1e6);
     for (int g = 0; g < p->group_count; g++) {
+        if (!og_group_counts(p, g)) continue;
         uint64_t before = h->cpu_ns[at % HISTORY][g];
         if (p->group_cpu_ns[g] > before && p->group_cpu_ns[g] - before >= limit) return false;
     }
@@ -210,6 +211,7 @@ int og_settle(og_display *d, const og_settle_rule *r, uint64_t since, og_settled
         d->trace_changes = calloc(TRACE_CHANGES, sizeof *d->trace_changes);
         d->trace_capacity = d->trace_changes ? TRACE_CHANGES : 0;
     }
+    d->procs.panel_counts = og_pointer_is_masked(d);
     if (r->trace) trace_begin(d, r->trace, r, since);
     int status = run(d, r, since, out, h);
     free(h);

@@ -200,6 +200,18 @@ static void compare(og_display *d, og_box box, enum og_mode mode) {
     d->last_change_ns = now;
 }
 
+bool og_pointer_is_masked(og_display *d) {
+    if (!d->frame.mask_count) return false;
+    xcb_query_pointer_reply_t *p = xcb_query_pointer_reply(d->c, xcb_query_pointer(d->c, d->root), NULL);
+    bool inside = false;
+    for (int i = 0; p && i < d->frame.mask_count; i++) {
+        const og_box *m = &d->frame.masks[i];
+        inside |= p->root_x >= m->x0 && p->root_x < m->x1 && p->root_y >= m->y0 && p->root_y < m->y1;
+    }
+    free(p);
+    return inside;
+}
+
 static void compare_cursor(og_display *d, enum og_mode mode) {
     enum { REACH = 64 };
     xcb_query_pointer_reply_t *p = xcb_query_pointer_reply(d->c, xcb_query_pointer(d->c, d->root), NULL);

@@ -32,6 +32,7 @@ IDLE_TIMEOUT_S = 600.0
 READ_TIMEOUT_S = 60.0
 WRITE_TIMEOUT_S = 60.0
 CHUNK_BYTES = 256 * 1024
+DRAIN_CHUNKS, DRAIN_TIMEOUT_S = 64, 0.5
 
 Body = bytes | mmap.mmap
 
@@ -301,6 +302,8 @@ class Server:
             keep_alive = keep_alive and not (unread and _has_body(head))
             response = exc.response()
         await self._write(writer, response, keep_alive=keep_alive)
+        if unread and not keep_alive:
+            await _drain(reader)
         return keep_alive
 
     def _authorize(self, headers: Mapping[str, str]) -> None:
@@ -334,6 +337,16 @@ class Server:
         for part in parts:
             writer.write(part)
         await asyncio.wait_for(writer.drain(), WRITE_TIMEOUT_S)
+
+
+async def _drain(reader: asyncio.StreamReader) -> None:
+    """Read on for a moment: closing with unread bytes would take the answer from the peer."""
+    try:
+        for _ in range(DRAIN_CHUNKS):
+            if not await asyncio.wait_for(reader.read(CHUNK_BYTES), DRAIN_TIMEOUT_S):
+                return
+    except asyncio.TimeoutError:
+        return
 
 
 async def _stream(writer: asyncio.StreamWriter, descriptor: int, length: int) -> None:

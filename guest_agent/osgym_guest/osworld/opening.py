@@ -25,6 +25,9 @@ STDERR_BYTES = 4096
 ALWAYS_NAMED = ("soffice", "libreoffice")
 
 
+Identity = tuple[int, str, str]
+
+
 @dataclass(frozen=True)
 class Target:
     """What is opened: how it is started, and by what names its window is known."""
@@ -82,7 +85,7 @@ def _target(context: Context, wanted: str) -> Target | None:
 
 async def _open(context: Context, target: Target, timeout_s: float) -> str | None:
     """Start it and bring its window to the front; what went wrong, or None."""
-    before = {window.id for window in await context.windows.list()}
+    before = {window.identity for window in await context.windows.list()}
     write_end, said = await open_sink(STDERR_BYTES)
     try:
         child = start(target.argv, context.session, stderr=write_end)
@@ -97,7 +100,7 @@ async def _open(context: Context, target: Target, timeout_s: float) -> str | Non
 
 
 async def _window(
-    context: Context, target: Target, child: Child, before: set[int], timeout_s: float
+    context: Context, target: Target, child: Child, before: set[Identity], timeout_s: float
 ) -> Window | None:
     """Wait for the window; None when the time is up or the program failed without showing one."""
     clock = asyncio.get_running_loop().time
@@ -106,7 +109,8 @@ async def _window(
     while clock() - begin < timeout_s:
         ended = child.returncode  # read before the windows: what it showed before it ended counts
         windows = await context.windows.list()
-        shown = [window for window in windows if window.id not in before]
+        before &= {window.identity for window in windows}
+        shown = [window for window in windows if window.identity not in before]
         new = [window for window in shown if await context.windows.is_ordinary(window)]
         for window in new:
             if target.names_window(window):
@@ -114,7 +118,7 @@ async def _window(
         # an application that runs already may show the file in a window that it has
         for window in windows:
             patient = ended == 0 or clock() - begin > UNNAMED_S
-            if patient and window.id in before and target.names_window(window):
+            if patient and window.identity in before and target.names_window(window):
                 return window
         for window in new:
             since = first_seen.setdefault((window.id, window.title), clock())

@@ -33,6 +33,11 @@ class Window:
     instance: str
     class_name: str
 
+    @property
+    def identity(self) -> tuple[int, str, str]:
+        """What stays the same while it lives; X gives an id of a window that is gone to another."""
+        return self.id, self.instance, self.class_name
+
     def matches(self, name: str, *, strict: bool, by_class: bool) -> bool:
         """Whether wmctrl would choose it: part of the title (or of ``instance.class``), ignoring case;
         the whole, and exactly, when `strict`."""
