@@ -159,6 +159,38 @@ def test_named_timers_need_their_name_where_it_is_looked_for(sites: ModuleType, 
     assert sites.find_named_timers(core, program(tmp_path, VIEW)) == ()
 
 
+MARK = """
+void _ZN5TimerC1EPKc(void *timer, const char *name) {{ *(const char **)timer = name; }}
+void form_shell(long *shell, void *timer) {{
+  _ZN5TimerC1EPKc(timer, &"?\\0svx::FmXFormShell m_aMarkTimer"[2]);
+  asm volatile("mov $100, %%esi; movq $0, 8(%%rbx); {between} movq $0, 16(%%rbx); call {callee}"
+    :: "b"(shell), "D"(timer) : "rsi", "rax", "rcx", "rdx", "r8", "r9", "r10", "r11", "memory"); }}
+"""
+
+
+def test_the_mark_timer_is_found_behind_its_name(sites: ModuleType, tmp_path: Path) -> None:
+    """Its delay is found although other members are set before the call."""
+    source = CALLEES + MARK.format(between="", callee="_ZN5Timer10SetTimeoutEm")
+    library = sites.SharedLibrary(compile_library(tmp_path, source, "-Wl,-Bsymbolic"))
+    offset = sites.find_mark_delay(library)
+    assert offset is not None
+    assert read(dict(library.code()), offset, 5) == bytes.fromhex("be64000000")
+
+
+@pytest.mark.parametrize(
+    ("between", "callee"),
+    [("call other;", "_ZN5Timer10SetTimeoutEm"), ("", "other")],
+    ids=["another call between", "another callee"],
+)
+def test_another_delay_is_not_taken_for_the_mark_timers(
+    sites: ModuleType, tmp_path: Path, between: str, callee: str
+) -> None:
+    """When the value may be meant for another call the place is left alone."""
+    source = CALLEES + MARK.format(between=between, callee=callee)
+    library = sites.SharedLibrary(compile_library(tmp_path, source, "-Wl,-Bsymbolic"))
+    assert sites.find_mark_delay(library) is None
+
+
 def test_not_a_library(sites: ModuleType, tmp_path: Path) -> None:
     """A file that is no x86-64 ELF is refused with its name."""
     path = tmp_path / "text.so"

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,14 @@ BINDINGS_DELAY_MS = 300
 BINDINGS_SITES = 6
 INPUT_DELAY_MS = 200
 
+INPUT_CHECK = b"\x48\x3d" + struct.pack("<I", INPUT_DELAY_MS - 1)
+"""`cmp rax, 199`"""
+
+MARK_TIMER = b"svx::FmXFormShell m_aMarkTimer"
+MARK_DELAY_MS = 100
+MARK_TIMER_REACH_BYTES = 0x400
+"""How far behind the timer's name its timeout is set: in the same constructor."""
+
 TASK_CONSTRUCTOR = "_ZN4TaskC2EPKc"
 STORE_NAME = bytes.fromhex("48897710")
 """`mov [rdi + 16], rsi`: the constructor keeps the name at offset 16 of every task."""
@@ -36,7 +45,8 @@ NEIGHBOURHOOD_BYTES = 0x10000
 
 _EM_X86_64 = 62
 _SHT_RELA, _SHT_NOTE, _SHT_DYNSYM = 4, 7, 11
-_SHF_EXECINSTR = 4
+_SHT_NOBITS = 8
+_SHF_ALLOC, _SHF_EXECINSTR = 2, 4
 _R_X86_64_JUMP_SLOT = 7
 _R_X86_64_GLOB_DAT = 6
 _NT_GNU_BUILD_ID = 3
@@ -74,6 +84,7 @@ class CoreSites:
     build_id: str
     delay_offsets: tuple[int, ...]
     input_check_offset: int
+    mark_delay_offset: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +175,17 @@ class SharedLibrary:
                 return code[symbol.address - base : symbol.address - base + symbol.size]
         return b""
 
+    def address_of(self, text: bytes) -> int | None:
+        """The address of the only place where `text` stands in what is loaded; else None."""
+        if self.data.count(text) != 1:
+            return None
+        offset = self.data.index(text)
+        for section in self.sections:
+            held = section.kind != _SHT_NOBITS and section.flags & _SHF_ALLOC
+            if held and section.offset <= offset < section.offset + section.size:
+                return section.address + offset - section.offset
+        return None
+
     def entries_of(self, name: str) -> frozenset[int]:
         """Every address that a call of `name` may go to: the function itself and its PLT stubs."""
         found = set()
@@ -192,11 +214,19 @@ class SharedLibrary:
                     yield base + match.start()
 
 
+def load_delay(delay_ms: int) -> bytes:
+    """`mov esi, delay_ms`"""
+    return b"\xbe" + struct.pack("<I", delay_ms)
+
+
 def _call_target(base: int, code: bytes, at: int) -> int:
     """The target of the `call rel32` whose opcode stands at `at`."""
     distance: int = struct.unpack_from("<i", code, at + 1)[0]
     return base + at + 5 + distance
 
+
+# `lea r64, [rip + distance]`
+_LEA = re.compile(rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](....)", re.DOTALL)
 
 # An optional `mov rdi, r64` between the argument and the call.
 _MOVE_THIS = rb"(?:[\x48-\x4f]\x89[\xc0-\xff])?"
@@ -248,7 +278,40 @@ def find_core_sites(library: SharedLibrary) -> CoreSites:
             f"{library.path.name}: found {len(delays)} delays and {len(checks)} input checks, "
             f"not {BINDINGS_SITES} and 1"
         )
-    return CoreSites(library.build_id, delays, checks[0])
+    return CoreSites(library.build_id, delays, checks[0], find_mark_delay(library))
+
+
+def find_mark_delay(library: SharedLibrary) -> int | None:
+    """The `mov esi, 100` of the timer that waits before the selection is looked at; None: not found.
+
+    It is set in the constructor that names it, with a few stores of other members between `mov` and
+    call; exactly one call of `SetTimeout` may follow that `mov`, and no other call may be between.
+    """
+    name = library.address_of(b"\0" + MARK_TIMER + b"\0")
+    if name is None:
+        return None
+    targets = library.entries_of(SET_TIMEOUT)
+    entries = {symbol.address for symbol in library.symbols.values()}
+    mov = re.escape(load_delay(MARK_DELAY_MS))
+    found = []
+    for base, code in library.code():
+        for reference in _LEA.finditer(code):
+            if base + reference.end() + struct.unpack("<i", reference.group(1))[0] != name + 1:
+                continue
+            reach = code[reference.end() : reference.end() + MARK_TIMER_REACH_BYTES]
+            for match in re.finditer(mov, reach, re.DOTALL):
+                at = reference.end() + match.end()
+                if _next_call(base, code, at, targets | entries) in targets:
+                    found.append(base + reference.end() + match.start())
+    return found[0] if len(found) == 1 else None
+
+
+def _next_call(base: int, code: bytes, at: int, functions: AbstractSet[int]) -> int | None:
+    """The target of the first call of a known function within 256 bytes of `at`."""
+    for call in range(at, min(at + 256, len(code) - 5)):
+        if code[call] == 0xE8 and _call_target(base, code, call) in functions:
+            return _call_target(base, code, call)
+    return None
 
 
 def find_named_timers(core: SharedLibrary, program: Path) -> tuple[NamedTimer, ...]:
