@@ -129,6 +129,10 @@ def running(
             except subprocess.TimeoutExpired:
                 process.kill()
         process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
 
 
 def call(inside: Inside, argv: list[str], *, timeout_s: float = 600.0) -> str:
