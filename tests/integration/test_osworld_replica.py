@@ -309,3 +309,16 @@ def test_a_page_in_the_browser_is_in_the_tree(full_guest: Guest) -> None:
         return {("document-web", "A page"), ("heading", "Heading one"), ("push-button", "Push me")} <= names
 
     assert eventually(found, 30)
+
+
+@pytest.mark.full_image
+def test_an_application_of_gtk_2_is_in_the_tree(full_guest: Guest) -> None:
+    """GIMP shows its tools, since the image loads GTK 2's accessibility modules."""
+    answer = full_guest.post("/setup/open_file", path="gimp")
+    assert answer.status_code == 200, answer.text
+
+    def found() -> bool:
+        gimp = [app for app in full_guest.tree() if app.get("name") == "gimp"]
+        return bool(gimp) and len(list(gimp[0].iter("toggle-button"))) > 5
+
+    assert eventually(found, 30)

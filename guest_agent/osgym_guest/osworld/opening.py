@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from osgym_guest.http import Request, Response
 from osgym_guest.osworld import error, fields
 from osgym_guest.osworld.context import Context
 from osgym_guest.osworld.process import Child, CommandTimeoutError, Sink, open_sink, start
-from osgym_guest.osworld.windows import Window
+from osgym_guest.osworld.windows import Window, Windows
 from osgym_guest.osworld.x11 import XError
 
 TIMEOUT_S = 120.0
@@ -91,7 +92,7 @@ async def _open(context: Context, target: Target, timeout_s: float) -> str | Non
         child = start(target.argv, context.session, stderr=write_end)
     finally:
         os.close(write_end)
-    found = await _window(context, target, child, before, timeout_s)
+    found = await wait_for_window(context.windows, target, lambda: child.returncode, before, timeout_s)
     if found is not None:
         await context.windows.activate(found)
         said.take()
@@ -99,19 +100,34 @@ async def _open(context: Context, target: Target, timeout_s: float) -> str | Non
     return await _why(child, said, timeout_s)
 
 
-async def _window(
-    context: Context, target: Target, child: Child, before: set[Identity], timeout_s: float
+async def wait_for_window(
+    desktop: Windows,
+    target: Target,
+    returncode: Callable[[], int | None],
+    before: set[Identity],
+    timeout_s: float,
 ) -> Window | None:
-    """Wait for the window; None when the time is up or the program failed without showing one."""
+    """Wait for the window of what was started.
+
+    Args:
+        desktop: where it will show.
+        target: what was started.
+        returncode: exit status of the program, None while it runs.
+        before: identities of the windows that were there when it was started.
+        timeout_s: how long to wait.
+
+    Returns:
+        The window, or None when the time is up or the program failed without showing one.
+    """
     clock = asyncio.get_running_loop().time
     begin = clock()
     first_seen: dict[tuple[int, str], float] = {}
     while clock() - begin < timeout_s:
-        ended = child.returncode  # read before the windows: what it showed before it ended counts
-        windows = await context.windows.list()
+        ended = returncode()  # read before the windows: what it showed before it ended counts
+        windows = await desktop.list()
         before &= {window.identity for window in windows}
         shown = [window for window in windows if window.identity not in before]
-        new = [window for window in shown if await context.windows.is_ordinary(window)]
+        new = [window for window in shown if await desktop.is_ordinary(window)]
         for window in new:
             if target.names_window(window):
                 return window
