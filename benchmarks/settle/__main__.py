@@ -24,6 +24,7 @@ from benchmarks.settle.stats import summarize
 from osgym_sdk import Client, OSGymError, SettlePolicy
 
 DEFAULT_HOST = "http://127.0.0.1:20000"
+ALONE, OVERLOADED = "alone", "three times overloaded"
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -39,7 +40,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     run.add_argument("--out", type=Path, default=Path("out/settle.json"))
     report = commands.add_parser("report", help="tables and plot of saved runs")
     report.add_argument("files", type=Path, nargs="+")
-    report.add_argument("--plot", type=Path)
+    report.add_argument("--save", type=Path, help="folder for tables, plot and merged series")
     rules = commands.add_parser("rules", help="evaluate the guest agent's policies on recorded traces")
     rules.add_argument("traces", type=Path, nargs="+")
     rules.add_argument("--settle", type=Path, default=Path("guest_agent/osgym_guest/data/settle.json"))
@@ -73,25 +74,49 @@ def run(options: argparse.Namespace) -> int:
 
 def save(options: argparse.Namespace, verdicts: list[Verdict], failures: list[dict[str, Any]]) -> None:
     """Write the raw series; after each application, so that an interrupted run is not lost."""
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    document = {
-        "title": "three times overloaded" if options.load else "alone",
+    head = {
+        "title": OVERLOADED if options.load else ALONE,
         "machine": {"cpus": os.cpu_count(), "kernel": platform.release()},
         "seeds": options.seeds,
         "failures": failures,
-        "verdicts": [dataclasses.asdict(verdict) for verdict in verdicts],
     }
-    options.out.write_text(json.dumps(document, indent=1) + "\n")
+    write(options.out, head, verdicts)
 
 
-def read(path: Path) -> tuple[str, list[Verdict]]:
-    """A saved run: its title and its verdicts."""
-    document = json.loads(path.read_text())
+def write(path: Path, head: dict[str, Any], verdicts: list[Verdict]) -> None:
+    """One document, one verdict on a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join(json.dumps(dataclasses.asdict(verdict)) for verdict in verdicts)
+    path.write_text(json.dumps(head)[:-1] + f', "verdicts": [\n{lines}\n]}}\n')
+
+
+def read(path: Path) -> tuple[dict[str, Any], list[Verdict]]:
+    """A saved run: its head and its verdicts."""
+    head = json.loads(path.read_text())
     verdicts = []
-    for entry in document["verdicts"]:
+    for entry in head.pop("verdicts"):
         entry["box"] = tuple(entry["box"]) if entry["box"] else None
         verdicts.append(Verdict(**entry))
-    return document["title"], verdicts
+    return head, verdicts
+
+
+def report(options: argparse.Namespace) -> int:
+    """Tables, plot and merged series of saved runs; runs of the same title belong together."""
+    heads: dict[str, dict[str, Any]] = {}
+    runs: dict[str, list[Verdict]] = {}
+    for path in options.files:
+        head, verdicts = read(path)
+        heads.setdefault(head["title"], head)
+        runs.setdefault(head["title"], []).extend(verdicts)
+    text = "\n".join(markdown(title, verdicts) for title, verdicts in runs.items())
+    print(text)
+    if options.save:
+        options.save.mkdir(parents=True, exist_ok=True)
+        (options.save / "RESULTS.md").write_text(text)
+        plot(options.save / "premature.png", list(runs.items()))
+        for title, verdicts in runs.items():
+            write(options.save / f"{title.replace(' ', '-')}.json", heads[title], verdicts)
+    return 0
 
 
 def try_rules(options: argparse.Namespace) -> int:
@@ -118,11 +143,7 @@ def main(arguments: list[str]) -> int:
         return run(options)
     if options.command == "rules":
         return try_rules(options)
-    runs = [read(path) for path in options.files]
-    print("\n".join(markdown(title, verdicts) for title, verdicts in runs))
-    if options.plot:
-        plot(options.plot, runs)
-    return 0
+    return report(options)
 
 
 if __name__ == "__main__":
