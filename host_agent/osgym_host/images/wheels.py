@@ -57,7 +57,7 @@ def requirement_wheels(requirements: list[str], cache: Path) -> list[Path]:
     if not folder.is_dir():
         with tempfile.TemporaryDirectory(prefix=".new-", dir=cache) as scratch:
             made = Path(scratch) / "wheels"
-            _pip(["wheel", "--no-deps", "--wheel-dir", str(made), *requirements], "Python packages")
+            _pip(["wheel", "--use-pep517", "--no-deps", "--wheel-dir", str(made), *requirements], "Python packages")
             made.rename(folder)
     return sorted(folder.glob("*.whl"))
 
