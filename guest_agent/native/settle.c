@@ -125,14 +125,20 @@ static void trace_end(og_display *d, FILE *f, uint64_t since, const og_settled *
 
 /* ---- the loop ---- */
 
-static void rescan(og_display *d, uint64_t now, uint64_t *scanned) {
-    if (now - *scanned < SCAN_EVERY_NS) return;
+/* Look for new processes; whether there may have been any. */
+static bool rescan(og_display *d) {
     if (d->windows_stale) og_refresh_windows(d);
-    if (og_procs_stale(&d->procs)) {
-        if (!d->procs.clients_changed) og_refresh_clients(d);
-        og_procs_scan(&d->procs);
-        *scanned = now;
-    }
+    if (!og_procs_stale(&d->procs)) return false;
+    if (!d->procs.clients_changed) og_refresh_clients(d);
+    og_procs_scan(&d->procs);
+    return true;
+}
+
+static void sample(og_display *d, history *h) {
+    uint64_t now = og_now();
+    og_procs_sample(&d->procs);
+    og_procs_follow_threads(&d->procs, now);
+    remember(h, &d->procs, now);
 }
 
 static bool is_quiet(og_display *d, const og_settle_rule *r, const history *h, uint64_t now, uint64_t since) {
@@ -163,14 +169,13 @@ static int run(og_display *d, const og_settle_rule *r, uint64_t since, og_settle
         uint64_t now = og_now();
         out->turns++;
         if (!fixed || r->trace) {
-            rescan(d, now, &scanned);
-            og_procs_sample(&d->procs);
+            if (now - scanned > SCAN_EVERY_NS && rescan(d)) scanned = now;
+            sample(d, h);
             if (now - burners_at > BURNERS_EVERY_NS) {
                 og_procs_find_burners(&d->procs, now);
                 burners_at = now;
             }
-            og_procs_follow_threads(&d->procs, now);
-            remember(h, &d->procs, now);
+            now = og_now();
             if (r->trace) trace_turn(d, r->trace, now, since, og_procs_any_running(&d->procs));
         }
         if (now >= end) {
@@ -181,7 +186,13 @@ static int run(og_display *d, const og_settle_rule *r, uint64_t since, og_settle
             out->reason = OG_CANCELLED;
             return OG_OK;
         }
-        if (!fixed && is_quiet(d, r, h, now, since)) {
+        bool quiet = !fixed && is_quiet(d, r, h, now, since);
+        if (quiet && rescan(d)) { /* somebody who came since the last look may be at work */
+            scanned = now;
+            sample(d, h);
+            quiet = is_quiet(d, r, h, og_now(), since);
+        }
+        if (quiet) {
             /* what was sent to the X server before is drawn after one round trip */
             uint64_t changed = d->last_change_ns;
             int status = og_sync(d);

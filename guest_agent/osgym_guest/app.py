@@ -15,10 +15,11 @@ from osgym_guest import osworld
 from osgym_guest._native import Display, DisplayError, DisplayGone
 from osgym_guest.api import Api
 from osgym_guest.engine import Engine, open_screen
-from osgym_guest.http import MAX_HEADER_BYTES, Router, Server
+from osgym_guest.http import Router
 from osgym_guest.policy import Policies, load_policies
 from osgym_guest.protocol import DEFAULT_PORT, EXIT_DISPLAY_GONE, LISTEN_FD
 from osgym_guest.screen import Screen
+from osgym_guest.server import MAX_HEADER_BYTES, Server
 
 CONNECT_EVERY_S = 0.01
 BACKLOG = 128

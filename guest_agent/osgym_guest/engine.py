@@ -22,16 +22,12 @@ from osgym_guest.images import ImagingMissing
 from osgym_guest.options import ObserveOptions, SettleOptions
 from osgym_guest.policy import Settled
 from osgym_guest.screen import Frame, Screen
+from osgym_guest.watch import Watch
 
 T = TypeVar("T")
 
 MAX_WAITING = 16
 READY_QUIET_MS = 10_000.0
-WATCH_PAUSE_S = 0.02
-"""While the screen keeps changing the watch looks at it so often."""
-WATCH_LONG_PAUSE_S = 0.2
-WATCH_LONG_AFTER_S = 3.0
-EVENT_DAMAGE, EVENT_WINDOWS = 1, 2
 
 
 @dataclass(frozen=True)
@@ -40,24 +36,6 @@ class Answer:
 
     meta: dict[str, Any]
     image: bytes
-
-
-@dataclass
-class Watched:
-    """The frame that the last step answered, and what became of it."""
-
-    seq: int
-    taken_ns: int
-    changed_ns: int = 0
-
-    def meta(self) -> dict[str, Any]:
-        """As `previous` of the next answer."""
-        after = max(0.0, (self.changed_ns - self.taken_ns) / 1e6) if self.changed_ns else None
-        return {
-            "seq": self.seq,
-            "final": after is None,
-            "changed_after_ms": None if after is None else round(after, 3),
-        }
 
 
 class Engine:
@@ -90,10 +68,8 @@ class Engine:
         self._ready = asyncio.Event()
         self._answer: Answer | None = None
         self._current: tuple[int, asyncio.Task[Answer]] | None = None
-        self._watched: Watched | None = None
+        self._watch: Watch | None = None
         self._final_waits = False
-        self._rearm: asyncio.TimerHandle | None = None
-        self._watching = False
         self.last_seq = self._restore_seq()
 
     # ---- the display ----
@@ -101,7 +77,14 @@ class Engine:
     def attach(self, screen: Screen) -> None:
         """Start to use and watch a display."""
         self._screen = screen
-        self._watch_on()
+        self._watch = Watch(screen.display, self._windows_event.set, self._on_gone)
+        self._watch.resume()
+
+    @property
+    def _watching(self) -> Watch:
+        if self._watch is None:
+            raise HttpError(503, "not_ready", "the X server is not up yet")
+        return self._watch
 
     @property
     def screen(self) -> Screen:
@@ -121,7 +104,8 @@ class Engine:
 
     def close(self) -> None:
         """Stop watching and close the display."""
-        self._watch_off()
+        if self._watch is not None:
+            self._watch.pause()
         if self._screen is not None:
             self._screen.stop()
         self._worker.shutdown(wait=True)
@@ -139,7 +123,7 @@ class Engine:
             await self._lock.acquire()
         finally:
             self._waiting -= 1
-        self._watch_off()
+        self._watching.pause()
         try:
             yield screen
         except DisplayGone as exc:
@@ -147,8 +131,7 @@ class Engine:
             raise HttpError(503, "display_gone", "the X server is gone") from exc
         finally:
             self._lock.release()
-            if not self._lock.locked():
-                self._watch_on()
+            self._watching.resume()
 
     async def _in_worker(self, work: Callable[[], T]) -> T:
         """Run blocking work on the display's thread; a caller that is cancelled waits for its end."""
@@ -171,58 +154,6 @@ class Engine:
                 return await self._in_worker(lambda: work(screen))
             except ImagingMissing as exc:
                 raise HttpError(501, "not_available", str(exc)) from exc
-
-    # ---- the watch ----
-
-    def _watch_on(self) -> None:
-        if self._screen is None or self._watching:
-            return
-        self._watching = True
-        asyncio.get_running_loop().add_reader(self._screen.display.fileno(), self._on_events)
-        self._look()  # what the connection has read already wakes nobody
-
-    def _watch_off(self) -> None:
-        if self._rearm is not None:
-            self._rearm.cancel()
-            self._rearm = None
-        if self._watching and self._screen is not None:
-            asyncio.get_running_loop().remove_reader(self._screen.display.fileno())
-        self._watching = False
-
-    def _look(self) -> int:
-        """Take in what the X server said; which events there were."""
-        if self._screen is None:
-            return 0
-        try:
-            seen, first_ns, _ = self._screen.display.watch()
-        except DisplayGone:
-            self._watch_off()
-            self._on_gone()
-            return 0
-        if first_ns and self._watched is not None and not self._watched.changed_ns:
-            self._watched.changed_ns = first_ns
-        if seen & EVENT_WINDOWS:
-            self._windows_event.set()
-        return seen
-
-    def _on_events(self) -> None:
-        """The X server sent something: look, and while it is damage look again only after a pause."""
-        seen = self._look()
-        if not self._watching or not seen & EVENT_DAMAGE or self._screen is None:
-            return
-        long_since = self._watched is None or self._watched.changed_ns != 0
-        if self._watched is not None:
-            long_since = now_ns() - self._watched.taken_ns > WATCH_LONG_AFTER_S * 1e9
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._screen.display.fileno())
-        self._rearm = loop.call_later(WATCH_LONG_PAUSE_S if long_since else WATCH_PAUSE_S, self._rearm_watch)
-
-    def _rearm_watch(self) -> None:
-        self._rearm = None
-        if not self._watching or self._screen is None:
-            return
-        asyncio.get_running_loop().add_reader(self._screen.display.fileno(), self._on_events)
-        self._look()
 
     # ---- readiness ----
 
@@ -304,11 +235,11 @@ class Engine:
         began = time.monotonic()
 
         def work(screen: Screen) -> Answer:
-            previous = self._previous(screen)
+            previous = self._watching.previous()
             self._begin_seq(seq)
             done = screen.act(actions, raw, settle_options)
             frame = screen.observe(observe_options)
-            self._watch_from(screen, seq, frame)
+            self._watching.answered(seq, frame.taken_ns)
             meta = {
                 "seq": seq,
                 "replayed": False,
@@ -328,7 +259,7 @@ class Engine:
         began = time.monotonic()
 
         def work(screen: Screen) -> Answer:
-            previous = self._previous(screen)
+            previous = self._watching.previous()
             frame = screen.observe(options)
             return Answer(self._plain_meta(frame, previous, None, began), frame.image)
 
@@ -346,13 +277,14 @@ class Engine:
             raise HttpError(409, "bad_sequence", message, {"last_seq": self.last_seq})
 
         def work(screen: Screen) -> Answer:
-            self._previous(screen)
+            watch = self._watching
+            watch.previous()
             started = now_ns()
             settled = screen.wait_final(timeout_ms)
-            if settled.last_change_ms is not None and self._watched and not self._watched.changed_ns:
-                self._watched.changed_ns = started + int(settled.last_change_ms * 1e6)
+            if settled.last_change_ms is not None:
+                watch.changed(started + int(settled.last_change_ms * 1e6))
             frame = screen.observe(options)
-            meta = self._plain_meta(frame, self._watched.meta() if self._watched else None, settled, began)
+            meta = self._plain_meta(frame, watch.previous(), settled, began)
             meta["seq"] = seq
             meta["final"] = settled.reason in ("quiet", "unchanged")
             return Answer(meta, frame.image)
@@ -368,18 +300,6 @@ class Engine:
         return await self.use(lambda screen: screen.input.release())
 
     # ---- pieces; on the worker thread ----
-
-    def _previous(self, screen: Screen) -> dict[str, Any] | None:
-        _, first_ns, _ = screen.display.watch()
-        if self._watched is None:
-            return None
-        if first_ns and not self._watched.changed_ns:
-            self._watched.changed_ns = first_ns
-        return self._watched.meta()
-
-    def _watch_from(self, screen: Screen, seq: int, frame: Frame) -> None:
-        screen.display.watch_anew()
-        self._watched = Watched(seq, frame.taken_ns)
 
     def _plain_meta(
         self, frame: Frame, previous: dict[str, Any] | None, settled: Settled | None, began: float

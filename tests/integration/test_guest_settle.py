@@ -55,11 +55,11 @@ def test_work_that_ends_in_a_change_is_waited_for(screen: Desktop) -> None:
 
 
 def test_a_timer_within_the_horizon_is_waited_for(screen: Desktop) -> None:
-    """A program that sleeps for a tenth of a second and then draws."""
-    react(screen, "sleep 0.1; echo done")
+    """A program that sleeps for longer than the idle time and then draws."""
+    react(screen, "sleep 0.06; echo done")
     meta, _ = screen.guest.step(KEY)
     assert meta["settle"]["reason"] == "quiet"
-    assert meta["settle"]["last_change_ms"] >= 90
+    assert meta["settle"]["last_change_ms"] >= 55
 
 
 def test_fast_does_not_wait_for_it_and_the_watch_marks_the_frame(screen: Desktop) -> None:

@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from osgym_guest import osworld
-from osgym_guest.http import MAX_HEADER_BYTES, Router, Server
+from osgym_guest.http import Router
 from osgym_guest.osworld.session import Session
+from osgym_guest.server import MAX_HEADER_BYTES, Server
 
 PNG = b"\x89PNG\r\n\x1a\n...."
 

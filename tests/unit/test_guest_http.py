@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osgym_guest.forms import parse_multipart, parse_urlencoded, split_query
-from osgym_guest.http import MAX_HEADER_BYTES, SPOOL_BYTES, HttpError, Request, Response, Router, Server
+from osgym_guest.http import HttpError, Request, Response, Router
 from osgym_guest.protocol import pack_record, unpack_record
+from osgym_guest.server import MAX_HEADER_BYTES, SPOOL_BYTES, Server
 
 Exchange = Callable[[bytes], Awaitable[bytes]]
 
