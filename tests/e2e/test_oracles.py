@@ -1,0 +1,94 @@
+"""Every task on real desktops: its oracle earns 1, doing nothing and doing something near earn 0."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from live import HostProcess, running_host
+
+from osgym_host.images.errors import ImageError
+from osgym_host.images.store import ImageStore, default_data_dir
+from osgym_host.tasks.library import LibraryTask, load_library
+from osgym_sdk import AsyncClient, Result
+
+TASKS = load_library()
+SMALL = [task for task in TASKS if task.flavor == "small"]
+FULL = [task for task in TASKS if task.flavor == "full"]
+WAYS = ("oracle", "near", "nothing")
+DONE = [{"op": "done"}]
+
+
+class Scripted:
+    """Plays the way that a task is marked with."""
+
+    def __init__(self, tasks: list[LibraryTask]) -> None:
+        self.by_id = {task.task["id"]: task for task in tasks}
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Each task in each way."""
+        return [{**t.task, "way": way} for t in self.by_id.values() for way in WAYS]
+
+    def act(self, obs: Any, task: dict[str, Any], step: int) -> list[dict[str, Any]]:
+        """The next step of the way."""
+        entry = self.by_id[task["id"]]
+        steps = {"oracle": entry.oracle, "near": entry.near, "nothing": (tuple(DONE),)}[task["way"]]
+        return list(steps[step])
+
+
+async def play(url: str, tasks: list[LibraryTask]) -> list[Result]:
+    """All ways of all tasks, two desktops at a time."""
+    scripted = Scripted(tasks)
+    async with AsyncClient(url) as client, asyncio.timeout(900):
+        return [r async for r in client.run(scripted.jobs(), scripted, concurrency=2, wait_s=120)]
+
+
+def check(results: list[Result]) -> None:
+    """Rewards are exact; whatever is wrong is named with the reason."""
+    wrong = []
+    for result in results:
+        way = result.task["way"]
+        wanted = 1.0 if way == "oracle" else 0.0
+        if result.reward != wanted:
+            evaluation = result.trajectory.evaluation
+            why = result.failure or (evaluation.details if evaluation else None)
+            wrong.append(f"{result.task['id']} by {way}: {result.reward}, not {wanted}: {why}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_there_are_enough_tasks() -> None:
+    """At least 14 tasks over 7 applications, half of them without office suite and browser."""
+    assert len(TASKS) >= 14
+    assert len(SMALL) >= 7
+    assert len({app for task in TASKS for app in task.apps}) >= 7
+    assert len({task.task["id"] for task in TASKS}) == len(TASKS)
+
+
+@pytest.mark.desktop
+@pytest.mark.timeout(900)
+async def test_small_tasks(host: HostProcess) -> None:
+    """Tasks over small applications, in every way."""
+    check(await play(host.url, SMALL))
+
+
+@pytest.fixture(scope="module")
+def full_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
+    """A host with the full image, or a skip that says what is missing."""
+    try:
+        ImageStore(default_data_dir()).resolve("full")
+    except ImageError as error:
+        pytest.skip(f"missing: {error}")
+    logs = tmp_path_factory.mktemp("full-host")
+    with running_host(f"oracles-{os.getpid()}", image="full", log_dir=logs) as running:
+        yield running
+
+
+@pytest.mark.desktop
+@pytest.mark.full_image
+@pytest.mark.timeout(900)
+async def test_full_tasks(full_host: HostProcess) -> None:
+    """Tasks over office suite, browser, image editor and player, in every way."""
+    check(await play(full_host.url, FULL))
