@@ -18,7 +18,7 @@ packages=(
 )
 if [ "$purpose" = test ]; then
   # A bare X server and small clients, for tests of the guest agent outside a replica.
-  packages+=(xvfb xterm x11-utils x11-xserver-utils openbox mousepad featherpad fonts-dejavu-core dbus dbus-x11)
+  packages+=(xvfb tint2 xterm x11-utils x11-xserver-utils openbox mousepad featherpad fonts-dejavu-core dbus dbus-x11)
 fi
 
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
