@@ -11,7 +11,7 @@ import json
 import os
 import platform
 import sys
-import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     run.add_argument("--apps", default=",".join(app.name for app in APPLICATIONS))
     run.add_argument("--policies", default="exact,fast,fixed")
     run.add_argument("--seeds", default="1", help="each seed is one more round over all applications")
+    run.add_argument(
+        "--parallel", type=int, default=1, help="replicas at once; they disturb each other a little"
+    )
     run.add_argument("--load", action="store_true", help=f"with {HOGS_PER_CORE} busy processes on each core")
     run.add_argument("--out", type=Path, default=Path("out/settle.json"))
     report = commands.add_parser("report", help="tables and plot of saved runs")
@@ -49,26 +52,31 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> int:
     """Run all applications under all policies; one that fails is named and left out."""
+    seeds = [int(text) for text in options.seeds.split(",")]
+    names = options.apps.split(",")
+    policies = [SettlePolicy(text) for text in options.policies.split(",")]
+    jobs = [(seed, name, policy) for seed in seeds for name in names for policy in policies]
     verdicts: list[Verdict] = []
     failures: list[dict[str, Any]] = []
-    with Client(options.host) as client, load(HOGS_PER_CORE) if options.load else nullcontext():
-        for seed in (int(text) for text in options.seeds.split(",")):
-            for name in options.apps.split(","):
-                for policy in (SettlePolicy(text) for text in options.policies.split(",")):
-                    started = time.monotonic()
-                    try:
-                        found = run_application(client, application(name), policy, seed)
-                    except (OSGymError, TimeoutError) as error:
-                        print(f"{name} {policy.value}: {error!r}", file=sys.stderr, flush=True)
-                        failures.append({"app": name, "policy": policy.value, "error": repr(error)})
-                        continue
-                    verdicts.extend(found)
-                    premature = sum(v.premature for v in found)
-                    took = time.monotonic() - started
-                    print(
-                        f"{name} {policy.value}: {premature}/{len(found)} premature, {took:.0f} s", flush=True
-                    )
-                    save(options, verdicts, failures)
+    hogs = load(HOGS_PER_CORE) if options.load else nullcontext()
+    with Client(options.host) as client, hogs, ThreadPoolExecutor(options.parallel) as pool:
+        started = {
+            pool.submit(run_application, client, application(name), policy, seed): (name, policy)
+            for seed, name, policy in jobs
+        }
+        for job in as_completed(started):
+            name, policy = started[job]
+            try:
+                found = job.result()
+            except (OSGymError, TimeoutError) as error:
+                print(f"{name} {policy.value}: {error!r}", file=sys.stderr, flush=True)
+                failures.append({"app": name, "policy": policy.value, "error": repr(error)})
+                continue
+            verdicts.extend(found)
+            print(
+                f"{name} {policy.value}: {sum(v.premature for v in found)}/{len(found)} premature", flush=True
+            )
+            save(options, verdicts, failures)
     return 1 if failures else 0
 
 
