@@ -191,6 +191,25 @@ def test_another_delay_is_not_taken_for_the_mark_timers(
     assert sites.find_mark_delay(library) is None
 
 
+BATCHES = """
+void batches(void *timer) {{ asm volatile(
+  "call _ZN11Application20GetLastInputIntervalEv; cmp $199, %%rax; ja 1f;"
+  "mov $20, %%esi; add $0, %%rdi; {between} call _ZN5Timer10SetTimeoutEm;"
+  "1: mov $20, %%esi; mov $10, %%r8d; call _ZN5Timer10SetTimeoutEm"
+  :: "D"(timer) : "rsi", "rax", "rcx", "rdx", "r8", "r9", "r10", "r11", "memory"); }}
+"""
+
+
+@pytest.mark.parametrize(("between", "count"), [("", 2), ("call other;", 0)], ids=["two", "one is not sure"])
+def test_batch_pauses_are_found_behind_the_check(
+    sites: ModuleType, tmp_path: Path, between: str, count: int
+) -> None:
+    """Both pauses in the function that checks the input, or none."""
+    source = CALLEES + bindings(6) + BATCHES.format(between=between)
+    found = sites.find_core_sites(sites.SharedLibrary(compile_library(tmp_path, source, "-Wl,-Bsymbolic")))
+    assert len(found.batch_delay_offsets) == count
+
+
 def test_not_a_library(sites: ModuleType, tmp_path: Path) -> None:
     """A file that is no x86-64 ELF is refused with its name."""
     path = tmp_path / "text.so"

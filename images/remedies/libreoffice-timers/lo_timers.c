@@ -107,9 +107,11 @@ static unsigned patch_core(uintptr_t base)
 
 static void report(unsigned done)
 {
-    char line[] = "lo-timers: 0 of 0 sites changed\n";
-    line[11] = (char)('0' + done);
-    line[16] = (char)('0' + ARRAY_LENGTH(sites));
+    char line[] = "lo-timers: 00 of 00 sites changed\n";
+    line[11] = (char)('0' + done / 10);
+    line[12] = (char)('0' + done % 10);
+    line[17] = (char)('0' + ARRAY_LENGTH(sites) / 10);
+    line[18] = (char)('0' + ARRAY_LENGTH(sites) % 10);
     if (write(2, line, sizeof line - 1) < 0)
         return;
 }

@@ -5,7 +5,9 @@
 200 ms (`MAX_INPUT_DELAY`). The compiler turned that into six `mov esi, 300` before calls of
 `Timer::SetTimeout` and one `cmp rax, 199; ja` after a call of `Application::GetLastInputInterval`.
 They are found by their bytes and by where the calls beside them go, so the offsets need not be known:
-any build where exactly these seven are found can be patched, and no other is.
+any build where exactly these seven are found can be patched, and no other is. Where they can be told as
+surely, the 20 ms pause between two batches of ten updates and the form shell's 100 ms wait before it
+looks at a new selection are shortened too.
 
 Writer and Impress have timers of the same kind in libraries of their own, which are loaded later and
 call `Timer::SetTimeout` through their PLT. Those are known by the name that every timer carries.
@@ -30,6 +32,11 @@ INPUT_DELAY_MS = 200
 
 INPUT_CHECK = b"\x48\x3d" + struct.pack("<I", INPUT_DELAY_MS - 1)
 """`cmp rax, 199`"""
+
+BATCH_DELAY_MS = 20
+BATCH_SITES = 2
+BATCH_REACH_BYTES = 0x200
+"""How far behind the input check the pause between two batches is set: in the same function."""
 
 MARK_TIMER = b"svx::FmXFormShell m_aMarkTimer"
 MARK_DELAY_MS = 100
@@ -84,6 +91,7 @@ class CoreSites:
     build_id: str
     delay_offsets: tuple[int, ...]
     input_check_offset: int
+    batch_delay_offsets: tuple[int, ...]
     mark_delay_offset: int | None
 
 
@@ -278,7 +286,28 @@ def find_core_sites(library: SharedLibrary) -> CoreSites:
             f"{library.path.name}: found {len(delays)} delays and {len(checks)} input checks, "
             f"not {BINDINGS_SITES} and 1"
         )
-    return CoreSites(library.build_id, delays, checks[0], find_mark_delay(library))
+    return CoreSites(
+        library.build_id, delays, checks[0], find_batch_delays(library, checks[0]), find_mark_delay(library)
+    )
+
+
+def find_batch_delays(library: SharedLibrary, check: int) -> tuple[int, ...]:
+    """The two `mov esi, 20` of the pause between batches of ten updates; none unless exactly two.
+
+    They are set in the function that checks the input, before anything else is called.
+    """
+    targets = library.entries_of(SET_TIMEOUT)
+    entries = {symbol.address for symbol in library.symbols.values()}
+    found = []
+    for base, code in library.code():
+        if not base <= check < base + len(code):
+            continue
+        reach = code[check - base : check - base + BATCH_REACH_BYTES]
+        for match in re.finditer(re.escape(load_delay(BATCH_DELAY_MS)), reach, re.DOTALL):
+            at = check - base + match.end()
+            if _next_call(base, code, at, targets | entries) in targets:
+                found.append(check + match.start())
+    return tuple(found) if len(found) == BATCH_SITES else ()
 
 
 def find_mark_delay(library: SharedLibrary) -> int | None:
