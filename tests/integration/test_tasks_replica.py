@@ -1,0 +1,205 @@
+"""Setup steps, getters and scoring on a real replica, with tasks made for the purpose."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from live import HostProcess
+
+from osgym_sdk import AsyncClient, Evaluation, SetupFailed, TaskError, TaskUnsupported
+
+pytestmark = [pytest.mark.desktop, pytest.mark.timeout(120)]
+
+
+def step(kind: str, **parameters: Any) -> dict[str, Any]:
+    """A setup step."""
+    return {"type": kind, "parameters": parameters}
+
+
+def shell(command: str, **more: Any) -> dict[str, Any]:
+    """A shell command as setup step."""
+    return step("execute", command=command, shell=True, **more)
+
+
+def rule(**rules: Any) -> dict[str, Any]:
+    """An expected value."""
+    return {"type": "rule", "rules": rules}
+
+
+def output(command: str) -> dict[str, Any]:
+    """What a command in the guest prints."""
+    return {"type": "vm_command_line", "command": command, "shell": True}
+
+
+def task(config: list[dict[str, Any]], **evaluator: Any) -> dict[str, Any]:
+    """A task."""
+    return {"id": "made", "instruction": "", "config": config, "evaluator": evaluator}
+
+
+async def score(client: AsyncClient, made: dict[str, Any], last: str = "done") -> Evaluation:
+    """Sets up, ends with one action, scores."""
+    async with client.episode(made) as episode:
+        await episode.step({"op": last})
+        return await episode.evaluate()
+
+
+async def test_files_commands_and_placeholders(client: AsyncClient) -> None:
+    """Uploads arrive as they are; placeholders are filled; outputs are kept for the check only."""
+    made = task(
+        [
+            step("upload_file", files=[{"path": "/home/user/a/ü.txt", "text": "héllo\n"}]),
+            step("upload_file", files=[{"path": "~/b.bin", "data_base64": "AAEC"}]),
+            step("command", command=["echo", "{SCREEN_WIDTH_HALF} {CLIENT_PASSWORD} {other}"], stdout="out"),
+            shell("echo oops >&2", stderr="err"),
+        ],
+        func=["exact_match", "exact_match", "check_include_exclude", "check_include_exclude"],
+        result=[
+            output("cat ~/a/*.txt; od -An -tx1 ~/b.bin"),
+            output("stat -c %U ~/a/*.txt"),
+            {"type": "cache_file", "path": "out"},
+            {"type": "cache_file", "path": "err"},
+        ],
+        expected=[
+            rule(expected="héllo\n 00 01 02\n"),
+            rule(expected="user\n"),
+            rule(include=["960 password {other}"]),
+            rule(include=["oops"]),
+        ],
+    )
+    verdict = await score(client, made)
+    assert verdict.reward == 1.0, verdict
+
+
+async def test_until_repeats_a_command(client: AsyncClient) -> None:
+    """A command with until runs again until its condition holds."""
+    made = task(
+        [step("execute", command="echo x >> ~/n; wc -l < ~/n", shell=True, until={"stdout": "3"})],
+        func="exact_match",
+        result=output("wc -l < ~/n"),
+        expected=rule(expected="3\n"),
+    )
+    assert (await score(client, made)).reward == 1.0
+
+
+async def test_windows_are_awaited_closed_and_listed(client: AsyncClient) -> None:
+    """launch, the wait for its window, close_window, and the list of titles."""
+    made = task(
+        [
+            step("launch", command=["galculator"]),
+            step("launch", command=["mousepad"]),
+            step(
+                "execute_with_verification",
+                command=["true"],
+                verification={"window_exists": "galculator"},
+                check_interval=0.1,
+            ),
+            step(
+                "execute_with_verification",
+                command=["true"],
+                verification={"window_exists": "Mousepad"},
+                check_interval=0.1,
+            ),
+            step("close_window", window_name="galculator"),
+            step("activate_window", window_name="Mousepad"),
+        ],
+        func="check_window_titles",
+        result={"type": "vm_window_titles"},
+        expected=rule(include=["Mousepad$"], exclude=["galculator"]),
+    )
+    assert (await score(client, made)).reward == 1.0
+
+
+async def test_or_stops_at_the_first_one(client: AsyncClient) -> None:
+    """With or, one metric that earns 1 is enough; with and, one 0 decides."""
+    results = [output("echo a"), output("echo b")]
+    expected = [rule(expected="a\n"), rule(expected="other")]
+    both = {"func": ["exact_match"] * 2, "result": results, "expected": expected}
+    assert (await score(client, task([], **both, conj="or"))).reward == 1.0
+    assert (await score(client, task([], **both, conj="and"))).reward == 0.0
+
+
+async def test_giving_up(client: AsyncClient) -> None:
+    """FAIL is right only where nothing else is."""
+    feasible = task([], func="exact_match", result=output("echo a"), expected=rule(expected="a\n"))
+    assert (await score(client, feasible, "fail")).reward == 0.0
+    assert (await score(client, task([], func="infeasible"), "fail")).reward == 1.0
+    assert (await score(client, task([], func="infeasible"), "done")).reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("prepare", "note"),
+    [
+        ("true", "is not there"),
+        ("truncate -s 10G ~/r.docx", "is larger than"),
+        ("head -c 5000 /dev/urandom > ~/r.docx", "not UTF-8|not a readable zip"),
+        (
+            "python3 -c \"import zipfile; z = zipfile.ZipFile('/home/user/r.docx', 'w', 8);"
+            "z.writestr('word/document.xml', bytes(80 << 20)); z.close()\"",
+            "too large when unpacked",
+        ),
+    ],
+)
+async def test_hostile_results_score_0_with_the_reason(client: AsyncClient, prepare: str, note: str) -> None:
+    """Missing, huge, broken and exploding result files are wrong results; the host survives them."""
+    made = task(
+        [shell(prepare)],
+        func="check_document_text",
+        result={"type": "vm_file", "path": "/home/user/r.docx", "dest": "r.docx"},
+        expected=rule(include=["x"]),
+    )
+    verdict = await score(client, made)
+    assert verdict.reward == 0.0
+    assert re.search(note, verdict.details[0]["note"])
+
+
+async def test_a_failed_check_is_no_reward(client: AsyncClient) -> None:
+    """A metric that raises gives an error and no reward at all."""
+    made = task([], func="check_list", result=output("echo a"), expected=rule(expect=["("]))
+    verdict = await score(client, made)
+    assert verdict.reward is None
+    assert not verdict.valid_for_training
+    assert verdict.failure is not None
+    assert verdict.failure.code == "evaluator_error"
+
+
+async def test_wrong_tasks_are_refused_before_a_desktop_is_taken(
+    client: AsyncClient, host: HostProcess
+) -> None:
+    """Malformed and unsupported tasks answer by field and by name, and take no replica."""
+    leased = host.replicas("leased")
+    with pytest.raises(TaskUnsupported) as unsupported:
+        await client.episode(task([], func="compare_pdfs")).start()
+    assert "compare_pdfs" in str(unsupported.value)
+    with pytest.raises(TaskError) as invalid:
+        await client.episode(task([step("execute")], func="infeasible")).start()
+    assert "config[0].parameters.command" in str(invalid.value)
+    assert host.replicas("leased") == leased
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        (step("upload_file", files=[{"path": "x", "local_path": "/etc/passwd"}]), "task-files folder"),
+        (step("download", files=[{"url": "http://127.0.0.1:1/x", "path": "x"}]), "not a public address"),
+        (step("open", path="/home/user/not-there.txt"), "not-there|404|open"),
+        (
+            step(
+                "execute_with_verification",
+                command=["true"],
+                verification={"window_exists": "no such window"},
+                max_wait_time=0.5,
+                check_interval=0.1,
+            ),
+            "verification",
+        ),
+    ],
+)
+async def test_setup_that_fails_says_which_step(
+    client: AsyncClient, config: dict[str, Any], text: str
+) -> None:
+    """A setup step that cannot be done ends the create with the reason, and the replica is not reused."""
+    with pytest.raises((SetupFailed, TaskError)) as caught:
+        await client.episode(task([config], func="infeasible")).start()
+    assert re.search(text, str(caught.value))
