@@ -1,0 +1,54 @@
+"""The committed tasks: complete, supported, described."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from osgym_host.tasks.interface import parse_task
+from osgym_host.tasks.library import LibraryTask, default_folder, load_library, load_task
+
+TASKS = load_library()
+POINTER = {"click", "move", "drag", "scroll", "button_down", "button_up"}
+OPS = POINTER | {"type", "key", "hold", "key_down", "key_up", "wait", "done", "fail"}
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_task_and_oracle_are_whole(task: LibraryTask) -> None:
+    """Each task is supported, carries its files, and ends by the policy's word in every way."""
+    parsed = parse_task(task.task)
+    assert parsed.instruction
+    assert parsed.id == task.name.split("/")[1]
+    assert "local_path" not in json.dumps(task.task)
+    for steps in (task.oracle, task.near):
+        assert {action["op"] for step in steps for action in step} <= OPS
+        assert steps[-1][-1]["op"] in {"done", "fail"}
+        assert len(steps) <= 30
+    assert task.oracle != task.near
+
+
+def test_readme_lists_every_task() -> None:
+    """The table in tasks/README.md has each task with its flavor, and no other."""
+    text = (default_folder() / "README.md").read_text()
+    rows = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
+    listed = {(row[1].strip().strip("`"), row[2].strip()) for row in rows}
+    assert listed == {(task.name, task.flavor) for task in TASKS}
+
+
+def test_small_tasks_are_a_part_of_all() -> None:
+    """A small image gets only tasks that it can run."""
+    small = load_library(flavor="small")
+    assert small == [task for task in TASKS if task.flavor == "small"]
+    assert 0 < len(small) < len(TASKS)
+
+
+def test_a_wrong_oracle_is_refused(tmp_path: Path) -> None:
+    """Steps that are not lists of actions are an error, not a silent nothing."""
+    folder = tmp_path / "app"
+    folder.mkdir()
+    (folder / "a.json").write_text(json.dumps({"id": "a", "evaluator": {"func": "infeasible"}}))
+    (folder / "a.oracle.json").write_text(json.dumps({"oracle": [[{"x": 1}]], "near": []}))
+    with pytest.raises(ValueError, match="list of actions"):
+        load_task(folder / "a.json")
