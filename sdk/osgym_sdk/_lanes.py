@@ -40,13 +40,14 @@ class Lanes:
 
     @asynccontextmanager
     async def send(self, request: httpx.Request) -> AsyncIterator[httpx.Response]:
-        """Sends a request; the lane is busy until the block ends.
+        """Sends a request; the lane is busy until the block ends, which should read the whole answer.
 
         Raises:
             httpx.HTTPError: the connection cannot be made, or breaks.
         """
         async with self._slots:
             lane = self._idle.pop()[1] if self._idle else self._make()
+            clean = False
             try:
                 response = await lane.handle_async_request(request)
                 response.request = request
@@ -54,8 +55,14 @@ class Lanes:
                     yield response
                 finally:
                     await response.aclose()
+                clean = True
             finally:
-                self._give_back(lane)
+                # After an error or a cancellation in its middle a connection is not to be trusted.
+                if clean and not self._closed:
+                    self._idle.append((self._clock(), lane))
+                    self.close_stale()
+                else:
+                    self._close(lane)
 
     async def aclose(self) -> None:
         """Closes the idle lanes now and busy ones when their calls end. Idempotent."""
@@ -69,13 +76,6 @@ class Lanes:
         since = self._clock() - self._keepalive_s
         while self._idle and self._idle[0][0] < since:
             self._close(self._idle.popleft()[1])
-
-    def _give_back(self, lane: httpx.AsyncBaseTransport) -> None:
-        if self._closed:
-            self._close(lane)
-            return
-        self._idle.append((self._clock(), lane))
-        self.close_stale()
 
     def _close(self, lane: httpx.AsyncBaseTransport) -> None:
         task = asyncio.ensure_future(lane.aclose())

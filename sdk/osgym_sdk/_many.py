@@ -15,6 +15,8 @@ from osgym_sdk._options import Actions, Observe, Settle
 from osgym_sdk.wire import BatchStepItem, BatchStepRequest, RecordDecoder, StepAnswer, WireFormatError
 
 StepOutcome = AsyncObservation | OSGymError
+Results = asyncio.Queue[tuple[AsyncEpisode, StepOutcome] | asyncio.Task[None]]
+"""Outcomes as they come; a task once it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +38,20 @@ async def step_many(
     groups: dict[str, list[tuple[AsyncEpisode, Actions]]] = {}
     for episode, actions in listed:
         groups.setdefault(episode.host, []).append((episode, actions))
-    results: asyncio.Queue[tuple[AsyncEpisode, StepOutcome]] = asyncio.Queue()
-    tasks = [
-        asyncio.create_task(_one_host(group, settle, observe, timeout_s, results))
-        for group in groups.values()
-    ]
+    results: Results = asyncio.Queue()
+    works = [_one_host(group, settle, observe, timeout_s, results) for group in groups.values()]
+    tasks = [asyncio.create_task(work) for work in works]
+    for task in tasks:
+        task.add_done_callback(results.put_nowait)
     try:
-        for _ in listed:
-            yield await results.get()
+        running = len(tasks)
+        while running:
+            item = await results.get()
+            if isinstance(item, asyncio.Task):
+                item.result()
+                running -= 1
+            else:
+                yield item
     finally:
         for task in tasks:
             task.cancel()
@@ -55,7 +63,7 @@ async def _one_host(
     settle: Settle | None,
     observe: Observe | None,
     timeout_s: float,
-    results: asyncio.Queue[tuple[AsyncEpisode, StepOutcome]],
+    results: Results,
 ) -> None:
     """Gives one result for each episode of the group, whatever happens."""
     async with AsyncExitStack() as locks:
@@ -81,7 +89,7 @@ async def _one_host(
 async def _stream(
     link: HostLink,
     open_steps: dict[int, _Ready],
-    results: asyncio.Queue[tuple[AsyncEpisode, StepOutcome]],
+    results: Results,
 ) -> None:
     """Takes the answers that come; what has none stays in ``open_steps``."""
     items = [_item(ready) for ready in open_steps.values()]
@@ -103,9 +111,7 @@ async def _stream(
     decoder.close()
 
 
-async def _alone(
-    ready: _Ready, timeout_s: float, results: asyncio.Queue[tuple[AsyncEpisode, StepOutcome]]
-) -> None:
+async def _alone(ready: _Ready, timeout_s: float, results: Results) -> None:
     try:
         outcome: StepOutcome = await ready.episode.send(ready.prepared, timeout_s)
     except OSGymError as exc:

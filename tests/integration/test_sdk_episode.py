@@ -19,6 +19,7 @@ from osgym_sdk import (
     HostState,
     HostUnreachable,
     InvalidAction,
+    Limits,
     NoCapacity,
     OSGymError,
     ProtocolError,
@@ -126,6 +127,23 @@ async def test_a_cancelled_step_that_never_arrived_is_forgotten(running: Running
             await task
         await episode.step("kept")
         assert running.host.live()[0].acted == ["kept"]
+
+
+async def test_cancelled_steps_use_up_no_connection(running: Running) -> None:
+    """With one connection allowed, cancelling in the middle of steps again and again blocks nobody."""
+    client = AsyncClient(running.url, timeouts=QUICK, limits=Limits(long=1))
+    async with client, client.episode() as episode:
+        for number in range(5):
+            running.host.step_delay_s = 0.3
+            task = asyncio.create_task(episode.step(f"cut {number}"))
+            await until(lambda: running.host.busy)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            running.host.step_delay_s = 0.0
+            await until(lambda: not running.host.busy)
+            await episode.step("whole")
+        assert [a for a in running.host.live()[0].acted if a == "whole"] == ["whole"] * 5
+        assert len(running.host.live()[0].acted) == 10
 
 
 async def test_an_invalid_action_does_nothing_and_the_episode_goes_on(running: Running) -> None:

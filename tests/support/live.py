@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -130,6 +131,7 @@ class HostProcess:
             if time.monotonic() > end:
                 raise AssertionError(f"left behind: {left}\n{self.tail()}")
             time.sleep(0.05)
+        shutil.rmtree(self.data_dir / "run" / self.instance, ignore_errors=True)  # its lock files
 
 
 def _descendants(pid: int) -> set[int]:
