@@ -55,7 +55,9 @@ def test_table_sheet_and_trajectories(alone: None, tmp_path: Path) -> None:
         head, *steps = [json.loads(line) for line in (trajectory / "steps.jsonl").read_text().splitlines()]
         assert (head["reward"], head["policy"]) == (reward, policy)
         assert steps
-        assert all((trajectory / step["frame"]).read_bytes().startswith(b"\x89PNG") for step in steps)
+        frames = {step[when] for step in steps for when in ("before", "after")}
+        assert len(frames) == len(steps) + 1
+        assert all((trajectory / name).read_bytes().startswith(b"\x89PNG") for name in frames)
 
 
 @pytest.mark.parametrize("after_frames", [0, 3])

@@ -131,7 +131,7 @@ async def _run(
         client = await stack.enter_async_context(AsyncClient(url))
         player = Player(plays, changed)
         began = time.monotonic()
-        batch = client.run(player.tasks(), player, concurrency=replicas, observe={"format": "png"})
+        batch = client.run(player.tasks(), player, concurrency=replicas, keep_frames=True)
         async for result in batch:
             play = player.play_of(result.task)
             await asyncio.to_thread(record, play, result)

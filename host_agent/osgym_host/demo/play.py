@@ -122,7 +122,7 @@ class Actor:
         """Save the frame, tell the display, give the next actions."""
         play = self._play
         play.folder.mkdir(parents=True, exist_ok=True)
-        frame = play.folder / f"{step:03d}.png"
+        frame = play.folder / f"{step:03d}.png"  # what is seen before step + 1
         frame.write_bytes(obs.data)
         play.first = play.first or frame
         play.last = frame
@@ -145,6 +145,9 @@ def record(play: Play, result: Any) -> None:
         notes = (d.get("note") for d in trajectory.evaluation.details if isinstance(d, dict))
         play.note = "; ".join(str(n) for n in notes if n)
     play.folder.mkdir(parents=True, exist_ok=True)
+    if trajectory.steps and trajectory.steps[-1].data:
+        play.last = play.folder / f"{len(trajectory.steps):03d}.png"
+        play.last.write_bytes(trajectory.steps[-1].data)
     lines = [
         {
             "task": play.task.name,
@@ -161,7 +164,8 @@ def record(play: Play, result: Any) -> None:
         *(
             {
                 "step": s.step,
-                "frame": f"{s.step - 1:03d}.png",
+                "before": f"{s.step - 1:03d}.png",
+                "after": f"{s.step:03d}.png",
                 "actions": [dict(a) for a in s.executed],
                 "done": s.done,
                 "settle": s.settle.to_dict() if s.settle else None,
