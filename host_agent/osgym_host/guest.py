@@ -1,7 +1,7 @@
 """The client of the guest agent: typed calls in, typed results or typed errors out.
 
 What a guest answers is hostile input. Everything is bounded (`osgym_host.guest_http`), checked for
-its shape, and never used as a path, a length or code.
+its shape (`osgym_host.guest_answers`), and never used as a path, a length or code.
 """
 
 from __future__ import annotations
@@ -9,10 +9,22 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote, urlencode
 
+from osgym_host.guest_answers import (
+    CommandResult,
+    GuestFrame,
+    GuestHealth,
+    GuestRefused,
+    command_result,
+    frame,
+    health,
+    json_object,
+    refusal,
+    text_of,
+    typed,
+)
 from osgym_host.guest_http import (
     MAX_BODY_BYTES,
     GuestError,
@@ -23,7 +35,7 @@ from osgym_host.guest_http import (
     HttpClient,
 )
 from osgym_host.runtimes.base import GuestAddress
-from osgym_sdk.wire import Message, Observation, ObserveOptions, SettleOptions, WireFormatError, decode_record
+from osgym_sdk.wire import Message, ObserveOptions, SettleOptions
 
 __all__ = [
     "CommandResult",
@@ -37,60 +49,10 @@ __all__ = [
     "GuestUnreachable",
 ]
 
-_T = TypeVar("_T")
-
 DEFAULT_TIMEOUT_S = 10.0
 MAX_JSON_BYTES = 16 * 1024 * 1024
-MAX_ERROR_CHARS = 2000
 SLACK_S = 5.0
 """How much longer than the guest's own deadline the host waits before it calls the guest hung."""
-
-
-class GuestRefused(GuestError):
-    """The guest answered with an error status.
-
-    Attributes:
-        status: HTTP status.
-        code: Stable code (`not_ready`, `bad_sequence`, …); `error` where the guest gave none.
-        details: What the guest said besides.
-    """
-
-    def __init__(self, status: int, code: str, message: str, details: Mapping[str, Any]) -> None:
-        """Keep the fields beside the message."""
-        super().__init__(f"{status} {code}: {message}")
-        self.status = status
-        self.code = code
-        self.message = message
-        self.details = dict(details)
-
-
-@dataclass(frozen=True, slots=True)
-class GuestHealth:
-    """Answer of `/v1/health` and `/v1/ready`. A smaller `uptime_s` than before means a restart."""
-
-    status: str
-    version: str
-    generation: str
-    uptime_s: float
-    desktop_ready: bool
-    last_seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class GuestFrame:
-    """An observation and its image; `image` is empty when unchanged or not asked for."""
-
-    observation: Observation
-    image: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class CommandResult:
-    """What a command in the guest printed, and how it ended."""
-
-    output: str
-    error: str
-    returncode: int
 
 
 class GuestClient:
@@ -123,7 +85,7 @@ class GuestClient:
 
     async def health(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> GuestHealth:
         """Ask how the guest agent is."""
-        return _health(await self._json("GET", "/v1/health", timeout_s=timeout_s))
+        return health(await self._json("GET", "/v1/health", timeout_s=timeout_s))
 
     async def ready(self, *, timeout_s: float = 30.0) -> GuestHealth:
         """Wait until the desktop is drawn and quiet.
@@ -134,7 +96,7 @@ class GuestClient:
             GuestRefused: 504 `not_ready` when it was not within `timeout_s`.
         """
         body = {"timeout_s": timeout_s}
-        return _health(await self._json("POST", "/v1/ready", body, timeout_s=timeout_s + SLACK_S))
+        return health(await self._json("POST", "/v1/ready", body, timeout_s=timeout_s + SLACK_S))
 
     async def step(
         self,
@@ -194,7 +156,7 @@ class GuestClient:
             "shell": shell,
             "timeout": _time_inside(timeout_s),
         }
-        return _command(await self._json("POST", "/setup/execute", body, timeout_s=timeout_s))
+        return command_result(await self._json("POST", "/setup/execute", body, timeout_s=timeout_s))
 
     async def execute_with_verification(
         self,
@@ -219,7 +181,7 @@ class GuestClient:
             "check_interval": check_interval_s,
         }
         path = "/setup/execute_with_verification"
-        return _command(await self._json("POST", path, body, timeout_s=timeout_s + max_wait_s))
+        return command_result(await self._json("POST", path, body, timeout_s=timeout_s + max_wait_s))
 
     async def launch(
         self, command: str | Sequence[str], *, shell: bool = False, timeout_s: float = 30.0
@@ -239,7 +201,9 @@ class GuestClient:
         body: dict[str, Any] = {"script": script, "timeout": run_timeout_s}
         if working_dir is not None:
             body["working_dir"] = working_dir
-        return _command(await self._json("POST", "/run_bash_script", body, timeout_s=run_timeout_s + SLACK_S))
+        return command_result(
+            await self._json("POST", "/run_bash_script", body, timeout_s=run_timeout_s + SLACK_S)
+        )
 
     async def upload(self, guest_path: str, data: bytes, *, timeout_s: float = 60.0) -> None:
         """Write a file in the guest; folders above it are made."""
@@ -322,7 +286,7 @@ class GuestClient:
     async def screen_size(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> tuple[int, int]:
         """Return width and height in pixels."""
         answer = await self._json("POST", "/screen_size", {}, timeout_s=timeout_s)
-        return _typed(answer, "width", int), _typed(answer, "height", int)
+        return typed(answer, "width", int), typed(answer, "height", int)
 
     async def window_size(self, app_class_name: str, *, timeout_s: float = 30.0) -> tuple[int, int]:
         """Return width and height of an application's window.
@@ -332,15 +296,15 @@ class GuestClient:
         """
         body = urlencode({"app_class_name": app_class_name}).encode()
         kind = "application/x-www-form-urlencoded"
-        answer = _json_object(
+        answer = json_object(
             await self._ok("POST", "/window_size", body, content_type=kind, timeout_s=timeout_s)
         )
-        return _typed(answer, "width", int), _typed(answer, "height", int)
+        return typed(answer, "width", int), typed(answer, "height", int)
 
     async def get_text(self, path: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
         """GET any other endpoint of OSWorld (`/platform`, `/cursor_position`) as text."""
         answer = await self._ok("GET", quote(path, safe="/?=&"), timeout_s=timeout_s)
-        return _decode(answer)
+        return text_of(answer)
 
     async def post_json(
         self, path: str, body: Mapping[str, Any], *, timeout_s: float = 30.0
@@ -364,26 +328,22 @@ class GuestClient:
             method, path, body, content_type=content_type, timeout_s=timeout_s, max_body=max_body
         )
         if answer.status >= 300:
-            raise _refusal(answer)
+            raise refusal(answer)
         return answer
 
     async def _json(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float
     ) -> dict[str, Any]:
         data = b"" if body is None else json.dumps(body).encode()
-        return _json_object(await self._ok(method, path, data, timeout_s=timeout_s, max_body=MAX_JSON_BYTES))
+        return json_object(await self._ok(method, path, data, timeout_s=timeout_s, max_body=MAX_JSON_BYTES))
 
     async def _text(self, method: str, path: str, body: Mapping[str, Any], *, timeout_s: float) -> str:
         data = json.dumps(body).encode()
-        return _decode(await self._ok(method, path, data, timeout_s=timeout_s, max_body=MAX_JSON_BYTES))
+        return text_of(await self._ok(method, path, data, timeout_s=timeout_s, max_body=MAX_JSON_BYTES))
 
     async def _frame(self, path: str, body: Mapping[str, Any], timeout_s: float) -> GuestFrame:
         answer = await self._ok("POST", path, json.dumps(body).encode(), timeout_s=timeout_s)
-        try:
-            record = decode_record(memoryview(answer.body))
-            return GuestFrame(Observation.from_dict(record.meta), record.blob)
-        except WireFormatError as exc:
-            raise GuestProtocolError(f"{path}: {exc}") from exc
+        return frame(path, answer)
 
 
 def _time_inside(timeout_s: float) -> float:
@@ -397,62 +357,3 @@ def _time_inside(timeout_s: float) -> float:
 def _put(body: dict[str, Any], name: str, value: Message | Mapping[str, Any] | None) -> None:
     if value is not None:
         body[name] = value.to_dict() if isinstance(value, Message) else dict(value)
-
-
-def _decode(answer: HttpAnswer) -> str:
-    return bytes(answer.body).decode("utf-8", "replace")
-
-
-def _json_object(answer: HttpAnswer) -> dict[str, Any]:
-    try:
-        value = json.loads(answer.body)
-    except (ValueError, RecursionError) as exc:
-        raise GuestProtocolError(f"the answer is not JSON: {exc}") from exc
-    if not isinstance(value, dict):
-        raise GuestProtocolError("the answer is not a JSON object")
-    return value
-
-
-def _refusal(answer: HttpAnswer) -> GuestRefused:
-    """Read an error body: ours, OSWorld's `{"status","message"}`, or plain text."""
-    code, details = "error", {}
-    message = _decode(answer)[:MAX_ERROR_CHARS]
-    try:
-        value = _json_object(answer)
-    except GuestProtocolError:
-        value = {}
-    if isinstance(value.get("message"), str):
-        message = value["message"][:MAX_ERROR_CHARS]
-    if isinstance(value.get("code"), str):
-        code = value["code"][:100]
-    if isinstance(value.get("details"), dict):
-        details = value["details"]
-    return GuestRefused(answer.status, code, message, details)
-
-
-def _typed(value: Mapping[str, Any], name: str, kind: type[_T]) -> _T:
-    found = value.get(name)
-    if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
-        raise GuestProtocolError(f"{name} is missing or not {kind.__name__}")
-    return found
-
-
-def _health(value: Mapping[str, Any]) -> GuestHealth:
-    uptime = value.get("uptime_s")
-    if isinstance(uptime, bool) or not isinstance(uptime, (int, float)):
-        raise GuestProtocolError("uptime_s is missing or not a number")
-    return GuestHealth(
-        status=_typed(value, "status", str),
-        version=_typed(value, "version", str),
-        generation=str(value.get("generation", "")),
-        uptime_s=float(uptime),
-        desktop_ready=_typed(value, "desktop_ready", bool),
-        last_seq=_typed(value, "last_seq", int),
-    )
-
-
-def _command(value: Mapping[str, Any]) -> CommandResult:
-    code = value.get("returncode", value.get("return_code"))
-    if isinstance(code, bool) or not isinstance(code, int):
-        raise GuestProtocolError("returncode is missing or not a number")
-    return CommandResult(str(value.get("output") or ""), str(value.get("error") or ""), code)

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+import stand_in
 from stand_in import PNG, TASK, Served, Service, record, running_service, until
 
 from osgym_host.core.reasons import Reason
@@ -122,7 +123,14 @@ async def test_the_same_step_twice_at_once_acts_once(service: Service) -> None:
 
 @pytest.mark.parametrize(
     ("action", "status"),
-    [("clack(1,2)", 400), ({"op": "click", "x": 1}, 400), ("click(1920,1)", 400), (5, 422)],
+    [
+        ("clack(1,2)", 400),
+        ({"op": "click", "x": 1}, 400),
+        ("click(1920,1)", 400),
+        (5, 422),
+        ({"op": "wait", "duration_ms": 10**400}, 400),
+        ({"op": "hold", "keys": ["a"], "duration_ms": 10**400}, 400),
+    ],
 )
 async def test_a_refused_step_does_nothing_and_uses_up_no_number(
     service: Service, action: Any, status: int
@@ -226,6 +234,47 @@ async def test_nonsense_from_a_guest_loses_the_replica_only(service: Service) ->
     assert record(await service.step(good, 1, "wait()")).meta["step"] == 1
 
 
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [("hash", '"\\ud800"'), ("t_ms", "1e999"), ("t_ms", "9" * 400), ("width", "9" * 5000)],
+    ids=["half a character", "infinity", "no float", "no int"],
+)
+async def test_what_cannot_be_passed_on_loses_the_replica_only(
+    service: Service, monkeypatch: pytest.MonkeyPatch, place: str, text: str
+) -> None:
+    """Half a surrogate pair and numbers that are none are JSON to a careless reader."""
+    episode = await service.create()
+    agent = service.guest_of(episode).agent
+    frame = agent.frame
+
+    def marked(seq: int, observe: Any) -> dict[str, Any]:
+        meta = frame(seq, observe)
+        meta["frame"][place] = "@"
+        return meta
+
+    def hostile(meta: dict[str, Any], blob: bytes) -> bytes:
+        encoded = json.dumps(meta).replace('"@"', text).encode()
+        return len(encoded).to_bytes(4, "big") + len(blob).to_bytes(4, "big") + encoded + blob
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stand_in, "encode_record", hostile)
+        patch.setattr(agent, "frame", marked)
+        answer = await service.step(episode, 1, "wait()")
+    assert error(answer) == (410, "episode_lost")
+    assert answer.json()["details"]["cause"] == "guest_protocol"
+    assert record(await service.step(await service.create(), 1, "wait()")).meta["step"] == 1
+
+
+async def test_a_refusal_in_half_a_character_is_passed_on(service: Service) -> None:
+    """What a guest says of a refused action may hold half a surrogate pair; the client gets the rest."""
+    episode = await service.create()
+    agent = service.guest_of(episode).agent
+    agent.refuse_steps_with = "half \ud800"
+    answer = await service.step(episode, 1, "click(1,2)")
+    assert error(answer) == (400, "invalid_action")
+    assert answer.json()["message"] == "half ?"
+
+
 async def test_a_lost_answer_is_fetched_again_without_acting_twice(service: Service) -> None:
     """The connection to the guest broke after it had acted: the same number brings the answer."""
     episode = await service.create()
@@ -276,6 +325,19 @@ async def test_repeating_a_request_id_gives_the_same_episode(service: Service) -
     later = await service.create(request_id="same", task=TASK)
     assert {x["episode_id"] for x in (*both, later)} == {both[0]["episode_id"]}
     assert later["lease"] == both[0]["lease"]
+    assert service.agent.pool.view().leased == 1
+
+
+@pytest.mark.parametrize(
+    "other", [{"task": None}, {"max_steps": 9}, {"lease_ttl_s": 7}, {"settle": {"policy": "fast"}}]
+)
+async def test_a_request_id_means_one_thing(service: Service, other: dict[str, Any]) -> None:
+    """Used again for something else it is refused; another patience is not something else."""
+    first = await service.create(request_id="same", task=TASK)
+    body = {"request_id": "same", "task": TASK, **other}
+    assert error(await service.http.post("/v1/episodes", json=body)) == (409, "bad_request")
+    again = await service.create(request_id="same", task=TASK, wait_s=1)
+    assert again["episode_id"] == first["episode_id"]
     assert service.agent.pool.view().leased == 1
 
 
@@ -497,3 +559,28 @@ async def test_the_hot_calls_are_dispatched_by_the_lean_route(service: Service) 
     body = json.dumps({"lease": episode["lease"], "seq": 1, "actions": ["wait()"]})
     answer = await service.http.post(f"/v1/episodes/{episode['episode_id']}/step", content=body)
     assert record(answer).meta["step"] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/reset", '{"task_config": {}, "timeout": %s}' % ("9" * 400), 400),
+        ("/v1/episodes/x/step", '{"lease": "x", "seq": true, "actions": []}', 422),
+        ("/v1/episodes/x/step", '{"lease": "x", "seq": "1", "actions": []}', 422),
+        ("/v1/episodes/x/step", '{"lease": "\\ud800", "seq": 1, "actions": []}', 422),
+        ("/v1/episodes", '{"request_id": "q", "wait_s": NaN}', 422),
+        ("/v1/episodes", '{"request_id": "q", "task": %s1%s}' % ('{"a":' * 5000, "}" * 5000), 422),
+    ],
+)
+async def test_strange_json_is_refused(service: Service, path: str, body: str, status: int) -> None:
+    """Huge, half, nested and almost right: an answer of the API's own, and nothing was taken."""
+    answer = await service.http.post(path, content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == status
+    assert service.agent.pool.view().leased == 0
+
+
+async def test_a_desktop_may_be_idle_for_as_long_as_anyone_likes(service: Service) -> None:
+    """An idle time that no float can hold is as good as the longest."""
+    body = '{"task_config": %s, "timeout": %s}' % (json.dumps(TASK), "9" * 400)
+    answer = await service.http.post("/reset", content=body)
+    assert answer.status_code == 200

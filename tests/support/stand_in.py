@@ -79,6 +79,7 @@ class Guest:
     step_gate: asyncio.Event = field(default_factory=asyncio.Event)
     execute_gate: asyncio.Event = field(default_factory=asyncio.Event)
     nonsense: bool = False
+    refuse_steps_with: str = ""
     drop_next_answer: bool = False
     steps_begun: int = 0
 
@@ -139,6 +140,8 @@ class Guest:
             return {**meta, "replayed": True}, blob
         if seq != self.last_seq + 1:
             raise GuestAnswer(409, "bad_sequence", f"{seq} after {self.last_seq}")
+        if self.refuse_steps_with:
+            raise GuestAnswer(400, "invalid_action", self.refuse_steps_with)
         for action in request["actions"]:
             if action.get("x", 0) >= 1920:
                 raise GuestAnswer(400, "invalid_action", "x is outside of the screen")

@@ -57,3 +57,37 @@ def test_the_oldest_episodes_go_when_the_bound_is_reached(tmp_path: Path) -> Non
             recorder.add(f"e{turn}{number}", {"step": 0}, frame, "png")
         recorder.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e11", "e12"]
+
+
+def test_a_torn_line_and_a_lost_frame_do_not_hide_the_rest(tmp_path: Path) -> None:
+    """A full disk cut a line short, and somebody removed a frame."""
+    recorder = Recorder(tmp_path, RecordMode.FRAMES, 10)
+    recorder.start()
+    recorder.add("e1", {"kind": "start", "step": 0}, b"one", "png")
+    assert recorder.flush()
+    with (tmp_path / "e1" / "steps.jsonl").open("a") as lines:
+        lines.write('{"kind": "st\n')
+    recorder.add("e1", {"kind": "step", "step": 1}, b"two", "png")
+    recorder.close()
+    (tmp_path / "e1" / "000000.png").unlink()
+    lines_back = list(recorder.read("e1"))
+    assert [(line["kind"], frame) for line, frame in lines_back] == [("start", b""), ("step", b"two")]
+    assert lines_back[0][0]["frame_dropped"] is True
+
+
+def test_what_cannot_be_encoded_stops_nobody_else(tmp_path: Path) -> None:
+    """The writer goes on after a line that is not text."""
+    recorder = Recorder(tmp_path, RecordMode.STEPS, 10)
+    recorder.start()
+    recorder.add("e1", {"kind": "\ud800"})
+    recorder.add("e2", {"kind": "end"})
+    assert recorder.flush()
+    assert [line["kind"] for line, _ in recorder.read("e2")] == ["end"]
+    recorder.close()
+
+
+@pytest.mark.parametrize("episode_id", ["..", "", "a" * 5000, "a/b", "\0", "²"])
+def test_only_ids_are_looked_up(tmp_path: Path, episode_id: str) -> None:
+    """Nothing else becomes a path."""
+    with pytest.raises(FileNotFoundError):
+        next(Recorder(tmp_path, RecordMode.STEPS, 10).read(episode_id))

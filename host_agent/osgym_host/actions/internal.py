@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -61,7 +60,7 @@ def _number(low: float, high: float) -> Check:
     def check(value: Any) -> str | None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return "must be a number"
-        if not math.isfinite(value) or not low <= value <= high:
+        if not low <= value <= high:  # false for what is not a number, too
             return f"must be a number from {low:g} to {high:g}"
         return None
 

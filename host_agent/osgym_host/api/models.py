@@ -10,7 +10,7 @@ Id = Annotated[str, Field(min_length=1, max_length=128)]
 Lease = Annotated[str, Field(min_length=1, max_length=128)]
 Pixels = Annotated[int, Field(ge=1, le=16384)]
 Offset = Annotated[int, Field(ge=0, le=16384)]
-Seq = Annotated[int, Field(ge=1, le=2**53)]
+Seq = Annotated[int, Field(ge=1, le=2**53, strict=True)]
 
 
 class _Body(BaseModel):

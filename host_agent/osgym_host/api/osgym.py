@@ -24,6 +24,8 @@ from osgym_host.episodes.errors import EpisodeError
 from osgym_host.episodes.opening import Opened, Wish
 
 PNG = {"format": "png"}
+MAX_TIMEOUT_S = 86_400
+"""An idle time above this is taken for this; the settings bound it further."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +51,7 @@ class Vms:
         wish = Wish(
             task=body.task_config,
             wait_s=options.wait_s,
-            lease_ttl_s=float(body.timeout),
+            lease_ttl_s=float(min(body.timeout, MAX_TIMEOUT_S)),
             max_steps=options.max_steps,
             observe=PNG,
         )

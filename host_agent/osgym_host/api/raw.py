@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import json
 import struct
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from fastapi.exceptions import RequestValidationError
@@ -150,17 +150,13 @@ Part = tuple[Mapping[str, Any], bytes]
 
 
 class RecordStreamResponse(Response):
-    """Records as they become ready, in that order.
-
-    The works are started before; when the client goes away they still run to their end (each is
-    bounded, and its client can ask again by its number).
-    """
+    """Records, each sent as soon as it is there."""
 
     media_type = RECORDS_TYPE
 
-    def __init__(self, works: list[asyncio.Task[Part]]) -> None:
-        """Keeps the running works; none of them may raise."""
-        self._works = works
+    def __init__(self, parts: AsyncIterator[Part]) -> None:
+        """Keeps what gives the records; it may not raise."""
+        self._parts = parts
         self.status_code = 200
         self.background = None
         self.raw_headers = [_RECORDS]
@@ -168,8 +164,7 @@ class RecordStreamResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends each record when it is there."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        for ready in asyncio.as_completed(self._works):
-            meta, blob = await ready
+        async for meta, blob in self._parts:
             await send(
                 {"type": "http.response.body", "body": record_head(meta, len(blob)), "more_body": True}
             )

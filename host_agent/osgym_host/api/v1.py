@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -74,7 +74,7 @@ def _hot_routes(backend: Backend) -> APIRouter:
     async def steps(body: models.BatchBody) -> Response:
         """Carries out steps of many episodes at once and answers each as soon as it is ready."""
         works = [asyncio.create_task(_indexed(backend, i, item)) for i, item in enumerate(body.steps)]
-        return RecordStreamResponse(works)
+        return RecordStreamResponse(_as_ready(works))
 
     @router.post("/episodes/{episode_id}/observe", responses=_record(wire.StepAnswer))
     async def observe(episode_id: str, body: models.ObserveCall) -> Response:
@@ -203,14 +203,13 @@ def _episode_routes(backend: Backend) -> APIRouter:
     @router.get("/episodes/{episode_id}/trajectory", responses=_record(wire.StepAnswer))
     async def trajectory(episode_id: str) -> Response:
         """Returns what was recorded: one record per line, with its frame when frames are kept."""
-        if not episode_id.isalnum():
-            raise EpisodeError("not_found", 404, "There is no such trajectory.")
         await asyncio.to_thread(backend.recorder.flush)
+        parts = backend.recorder.read(episode_id)
         try:
-            parts: list[Part] = await asyncio.to_thread(lambda: list(backend.recorder.read(episode_id)))
+            first = await asyncio.to_thread(next, parts, None)
         except FileNotFoundError:
             raise EpisodeError("not_found", 404, "Nothing was recorded of this episode.") from None
-        return RecordStreamResponse([asyncio.create_task(_as_is(part)) for part in parts])
+        return RecordStreamResponse(_one_by_one(first, parts))
 
     @router.delete("/episodes/{episode_id}", status_code=204, responses=ERRORS)
     async def close(episode_id: str, request: Request) -> Response:
@@ -227,8 +226,19 @@ def _episode_routes(backend: Backend) -> APIRouter:
     return router
 
 
-async def _as_is(part: Part) -> Part:
-    return part
+async def _as_ready(works: list[asyncio.Task[Part]]) -> AsyncIterator[Part]:
+    """Gives results in the order in which they come. When the client goes away the works go on: each is
+    bounded, and its client can ask again by its number."""
+    for ready in asyncio.as_completed(works):
+        yield await ready
+
+
+async def _one_by_one(first: Part | None, rest: Iterator[Part]) -> AsyncIterator[Part]:
+    """Reads a record when the one before was sent: a trajectory may be larger than memory."""
+    part = first
+    while part is not None:
+        yield part
+        part = await asyncio.to_thread(next, rest, None)
 
 
 def _host_routes(backend: Backend) -> APIRouter:

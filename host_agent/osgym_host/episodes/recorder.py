@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import queue
+import re
 import shutil
 import threading
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 MAX_QUEUED_BYTES = 64 * 1024 * 1024
 MAX_EPISODES = 10_000
 LINES = "steps.jsonl"
+_EPISODE_ID = re.compile(r"[A-Za-z0-9]{1,64}", re.ASCII)
 
 
 class RecordMode(StrEnum):
@@ -109,15 +111,26 @@ class Recorder:
     def read(self, episode_id: str) -> Iterator[tuple[dict[str, Any], bytes]]:
         """Yields the lines of an episode with their frames (blocking).
 
+        A line that a full disk cut short is left out; a frame that is gone is marked as dropped.
+
         Raises:
             FileNotFoundError: Nothing was recorded of it, or it is gone.
         """
+        if not _EPISODE_ID.fullmatch(episode_id):
+            raise FileNotFoundError(episode_id[:100])
         folder = self._root / episode_id
-        with (folder / LINES).open(encoding="utf-8") as lines:
+        with (folder / LINES).open(encoding="utf-8", errors="replace") as lines:
             for text in lines:
-                line: dict[str, Any] = json.loads(text)
-                name = line.get("frame")
-                frame = (folder / name).read_bytes() if isinstance(name, str) else b""
+                try:
+                    line: dict[str, Any] = json.loads(text)
+                except ValueError:
+                    continue
+                frame = b""
+                if isinstance(line.get("frame"), str):
+                    try:
+                        frame = (folder / line["frame"]).read_bytes()
+                    except OSError:
+                        line["frame_dropped"] = True
                 yield line, frame
 
     def _write_all(self) -> None:
@@ -130,7 +143,7 @@ class Recorder:
                 continue
             try:
                 self._write(job)
-            except OSError as error:
+            except (OSError, ValueError) as error:  # the disk, or what cannot be encoded
                 log.warning("trajectory %s: not written: %s", job.folder.name, error)
             with self._lock:
                 self._queued -= len(job.frame)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import json
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -24,6 +26,7 @@ REFUSE_CANCELLED_S = 600.0
 @dataclass(slots=True, eq=False)
 class _Request:
     task: asyncio.Task[Opened] | None
+    meaning: bytes
     waiters: int = 0
     episode_id: str | None = None
     lease: str = ""
@@ -45,15 +48,20 @@ class Requests:
         A repeated create takes a fresh first frame.
 
         Raises:
-            EpisodeError: As `EpisodeService.create`; `cancelled` when the id was cancelled.
+            EpisodeError: As `EpisodeService.create`; `cancelled` when the id was cancelled;
+                `bad_request` (409) when the id is that of a create of something else.
         """
         self._refuse_cancelled(request_id)
         request = self._known.get(request_id)
+        meaning = _meaning(wish)
+        if request is not None and request.meaning != meaning:
+            text = "This request_id was used for another create."
+            raise EpisodeError("bad_request", 409, text, {"request_id": request_id})
         if request is not None and request.episode_id is not None:
             return await self._again(request.episode_id, request.lease, request.timing_ms)
         if request is None or request.task is None:
             task = asyncio.create_task(self._service.create(wish), name=f"create:{request_id}")
-            request = self._known[request_id] = _Request(task)
+            request = self._known[request_id] = _Request(task, meaning)
             task.add_done_callback(lambda _: self._settle(request_id, request))
             self._trim()
         assert request.task is not None
@@ -120,3 +128,9 @@ class Requests:
             del self._known[oldest]
         while len(self._cancelled) > KEEP:
             self._cancelled.popitem(last=False)
+
+
+def _meaning(wish: Wish) -> bytes:
+    """Digest of what a repetition must not change: all but how long to wait and how to look."""
+    asked = (wish.task, wish.lease_ttl_s, wish.max_steps, wish.settle)
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).digest()
