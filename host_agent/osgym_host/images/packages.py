@@ -84,9 +84,10 @@ def mmdebstrap_argv(bake: PackageBake, *, root: bool, preferences: Path | None) 
         ]
     else:
         argv += [
+            f'--setup-hook=mkdir -p "$1"{archives}',
             f"--setup-hook=sync-in {cache} {archives}",
             f"--customize-hook=sync-out {archives} {cache}",
-            f'--customize-hook=rm -rf "$1"{archives}/*',
+            f'--customize-hook=rm -rf "$1"{archives}/*; chown 0:0 "$1"{archives}',
         ]
     return [*argv, wanted.suite, "-", *apt_sources(wanted.suite, wanted.components)]
 
@@ -108,7 +109,13 @@ def bake_packages(bake: PackageBake, target: Path, idmap: IdMap, progress: Progr
         preferences.write_text(bake.lock.preferences())
     root = os.geteuid() == 0
     argv = mmdebstrap_argv(bake, root=root, preferences=preferences)
-    env = {**os.environ, "SOURCE_DATE_EPOCH": str(bake.definition.source_date_epoch), "LC_ALL": "C.UTF-8"}
+    env = {
+        **os.environ,
+        # Some packages write the home of whoever installs them into their caches.
+        "HOME": "/nonexistent",
+        "LC_ALL": "C.UTF-8",
+        "SOURCE_DATE_EPOCH": str(bake.definition.source_date_epoch),
+    }
     if root:
         env["TMPDIR"] = str(bake.scratch)
     tail: deque[str] = deque(maxlen=_TAIL_LINES)

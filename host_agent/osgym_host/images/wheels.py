@@ -57,7 +57,10 @@ def requirement_wheels(requirements: list[str], cache: Path) -> list[Path]:
     if not folder.is_dir():
         with tempfile.TemporaryDirectory(prefix=".new-", dir=cache) as scratch:
             made = Path(scratch) / "wheels"
-            _pip(["wheel", "--use-pep517", "--no-deps", "--wheel-dir", str(made), *requirements], "Python packages")
+            _pip(
+                ["wheel", "--use-pep517", "--no-deps", "--wheel-dir", str(made), *requirements],
+                "Python packages",
+            )
             made.rename(folder)
     return sorted(folder.glob("*.whl"))
 
@@ -83,7 +86,10 @@ def install_wheels(wheels: list[Path], target: Path) -> None:
     """Unpack wheels into `target` as pip does, without byte code of this machine's Python."""
     options = ["--no-deps", "--no-index", "--no-compile", "--ignore-requires-python", "--target", str(target)]
     platform = ["--implementation", "cp", "--python-version", "3.11", "--only-binary", ":all:"]
-    _pip(["install", *options, *platform, *map(str, wheels)], "installing Python packages")
+    # By name and not by path: a path would be written into the image.
+    names = ["==".join(wheel.name.split("-")[:2]) for wheel in wheels]
+    folders = [f"--find-links={folder}" for folder in sorted({wheel.parent for wheel in wheels})]
+    _pip(["install", *options, *platform, *folders, *names], "installing Python packages")
     shutil.rmtree(target / "bin", ignore_errors=True)
 
 
