@@ -69,6 +69,8 @@ class Progress:
             self._bars = bars
             try:
                 yield self
+                for name in self._tasks:
+                    self._close(name)
             finally:
                 self._bars = None
 

@@ -96,11 +96,21 @@ def install_wheels(wheels: list[Path], target: Path) -> None:
 def _pip(arguments: list[str], what: str) -> None:
     argv = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            argv, env=_build_env(), capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
     except subprocess.TimeoutExpired as exc:
         raise BakeError(what, f"pip took longer than {_TIMEOUT_S:.0f} s") from exc
     if done.returncode != 0:
         raise BakeError(what, "pip failed", (done.stdout + done.stderr)[-3000:])
+
+
+def _build_env() -> dict[str, str]:
+    """Compilers leave no debug information: it names the folder of the build, and costs memory."""
+    env = dict(os.environ)
+    env["CFLAGS"] = f"{env.get('CFLAGS', '')} -g0".strip()
+    env["LDFLAGS"] = f"{env.get('LDFLAGS', '')} -Wl,--strip-all -Wl,--build-id=none".strip()
+    return env
 
 
 def _has_setuptools() -> bool:
