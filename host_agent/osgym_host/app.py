@@ -28,6 +28,7 @@ from osgym_host.images.store import ImageStore
 from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.journal import Journal, host_id
 from osgym_host.replicas.manager import Deadlines
+from osgym_host.replicas.meter import MeterOptions
 from osgym_host.replicas.pool import Pool
 from osgym_host.runtimes import base
 from osgym_host.runtimes.local.runtime import LocalRuntime
@@ -122,6 +123,7 @@ class HostAgent:
             deadlines=Deadlines(boot_s=settings.boot_timeout_s),
             make_spec=self._make_spec,
             probe=lambda: load_probe(settings.data_dir),
+            meter_options=MeterOptions(disk_cap_mib=settings.replica_disk_mib or None),
         )
 
     def _identity(self) -> Identity:

@@ -127,6 +127,12 @@ class Settings(BaseModel):
     )
     replica_cpus: float = Field(default=0.0, ge=0, description="CPU cap of a replica in cores. 0: none.")
     replica_pids: int = Field(default=1024, ge=32, description="Cap on processes and threads of a replica.")
+    replica_disk_mib: int = Field(
+        default=8192,
+        ge=0,
+        description="What a replica may write to disk; one that is seen to have written more is lost. "
+        "0: no bound.",
+    )
     ram_reserve_mib: int = Field(default=1024, ge=0, description="Memory left to the rest of the host.")
     disk_reserve_mib: int = Field(default=1024, ge=0, description="Disk left free.")
     cpu_per_replica: float = Field(

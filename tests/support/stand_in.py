@@ -271,6 +271,8 @@ class StandInRuntime(base.Runtime):
         self.create_gate.set()
         self.boot_ready = True
         self.pss_mib = 100.0
+        self.overlay_mib: dict[str, float] = {}
+        self.disk_free_mib = 10_000.0
         self.stopped = False
 
     @property
@@ -308,8 +310,9 @@ class StandInRuntime(base.Runtime):
         if self.alive.pop(replica.replica_id, None) is not None:
             self.destroyed += 1
 
-    async def usage(self, replica: base.Replica) -> base.Usage:
-        return base.Usage(self.pss_mib, self.pss_mib, 0.1, 1.0, 5)
+    async def usage(self, replica: base.Replica, *, deep: bool = True) -> base.Usage:
+        overlay_mib = self.overlay_mib.get(replica.replica_id, 1.0)
+        return base.Usage(self.pss_mib, self.pss_mib, 0.1, overlay_mib, 5)
 
     def replicas(self) -> Sequence[base.Replica]:
         return list(self.alive.values())

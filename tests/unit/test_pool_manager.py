@@ -20,6 +20,7 @@ from osgym_host.core.states import ReplicaState
 from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.journal import Journal
 from osgym_host.replicas.manager import Deadlines
+from osgym_host.replicas.meter import MeterOptions
 from osgym_host.replicas.pool import NoCapacity, Pool, PoolStopping
 from osgym_host.runtimes import base
 
@@ -44,8 +45,8 @@ async def pool_of(tmp_path: Path, **more: Any) -> AsyncIterator[tuple[Pool, Stan
         budget=Budget(more.pop("max_replicas", 8), 0, 64, 0.0, 0, 1),
         deadlines=Deadlines(create_s=more.pop("create_s", 2), boot_s=more.pop("boot_s", 2), destroy_s=2),
         make_spec=lambda replica_id, generation: base.ReplicaSpec(replica_id, generation, StandInImage()),
-        probe=lambda: (10_000.0, 4, 10_000.0),
-        usage_interval_s=0.02,
+        probe=lambda: (10_000.0, 4, runtime.disk_free_mib),
+        meter_options=MeterOptions(more.pop("interval_s", 0.02), more.pop("disk_cap_mib", None)),
     )
     pool.start()
     try:
@@ -133,6 +134,41 @@ async def test_cancelling_at_any_moment_loses_no_replica(tmp_path: Path, turns: 
         stayer = await pool.acquire("stayer", nobody, 1)
         assert stayer.generation == 1
         assert runtime.created == 1
+
+
+async def test_a_replica_that_fills_the_disk_is_lost_by_that_name(tmp_path: Path) -> None:
+    """Its holder hears `disk`, another takes its place, and its neighbour stays."""
+    async with pool_of(tmp_path, disk_cap_mib=100) as (pool, runtime):
+        told: list[tuple[Reason, str]] = []
+        greedy = await pool.acquire("a", lambda reason, detail: told.append((reason, detail)), 1)
+        modest = await pool.acquire("b", nobody, 1)
+        runtime.overlay_mib[greedy.replica_id] = 101.0
+        runtime.overlay_mib[modest.replica_id] = 99.0
+        await until(lambda: told)
+        assert told[0] == (Reason.DISK, "it wrote 101 MiB to disk; 100 MiB are allowed")
+        await until(lambda: greedy.replica_id not in runtime.alive)
+        assert modest.state is ReplicaState.LEASED
+        await until(lambda: modest.overlay_mib == 99.0)
+
+
+async def test_all_are_measured_when_the_disk_shrinks_fast(tmp_path: Path) -> None:
+    """Long before the next look is due, once an eighth of a cap is gone."""
+    async with pool_of(tmp_path, disk_cap_mib=80, interval_s=3600.0) as (pool, runtime):
+        meter = pool._meter
+        assert not meter._disk_shrinks_fast()
+        runtime.disk_free_mib -= 9
+        assert not meter._disk_shrinks_fast()
+        runtime.disk_free_mib -= 1
+        assert meter._disk_shrinks_fast()
+        assert not meter._disk_shrinks_fast()
+        runtime.disk_free_mib += 500
+        assert not meter._disk_shrinks_fast()
+        runtime.disk_free_mib -= 10
+        assert meter._disk_shrinks_fast()
+        manager = await pool.acquire("a", nobody, 1)
+        manager.measured_at = 100.0
+        assert not meter._is_due(manager, 101.0, hurry=False)
+        assert meter._is_due(manager, 101.0, hurry=True)
 
 
 async def test_a_replica_that_dies_under_its_lease_is_told_and_replaced(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from osgym_host.runtimes.local.trees import measure_tree, remove_tree
+from osgym_host.runtimes.local.trees import MAX_DEPTH, measure_tree, remove_tree
 
 
 @pytest.fixture
@@ -64,6 +64,20 @@ def test_measuring_counts_blocks_and_does_not_follow(parent: int, tmp_path: Path
     with (tree / "hole").open("wb") as hole:
         hole.truncate(1 << 30)
     assert 1 << 20 <= measure_tree(parent, "tree") < (1 << 20) + 65536
+
+
+def test_measuring_is_not_evaded_by_empty_files_or_by_depth(parent: int, tmp_path: Path) -> None:
+    """An empty file costs an inode; what is nested deeper than programs nest counts as too much."""
+    (tmp_path / "many").mkdir()
+    for number in range(100):
+        (tmp_path / f"many/{number}").touch()
+    assert measure_tree(parent, "many") >= 100 * 4096
+    deep = tmp_path / "deep"
+    for _ in range(MAX_DEPTH + 2):
+        deep /= "d"
+    deep.mkdir(parents=True)
+    assert measure_tree(parent, "deep") >= 1 << 50
+    remove_tree(parent, "deep")
 
 
 names = st.text(

@@ -28,6 +28,7 @@ class Reason(StrEnum):
     GUEST_HUNG = "guest_hung"
     GUEST_PROTOCOL = "guest_protocol"
     OUT_OF_MEMORY = "out_of_memory"
+    DISK = "disk"
     SETUP_FAILED = "setup_failed"
     TASK_INVALID = "task_invalid"
     TASK_UNSUPPORTED = "task_unsupported"
@@ -102,6 +103,8 @@ def consequence(reason: Reason) -> Consequence:
             return _lost(Recovery.REPLACE_AND_COUNT, "The replica's answer made no sense.")
         case Reason.OUT_OF_MEMORY:
             return _lost(Recovery.REPLACE_AND_COUNT, "The replica ran out of memory.")
+        case Reason.DISK:
+            return _lost(Recovery.REPLACE_AND_COUNT, "The replica wrote more to disk than it may.")
         case Reason.SETUP_FAILED:
             return Consequence(
                 Recovery.REPLACE, "setup_failed", 424, "setup_failed", "task", "A setup step failed."

@@ -18,6 +18,7 @@ from osgym_host.errors import OsgymHostError
 from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.journal import Journal
 from osgym_host.replicas.manager import Deadlines, ReplicaManager, Revoked
+from osgym_host.replicas.meter import Meter, MeterOptions
 from osgym_host.runtimes import base
 
 log = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ class Pool:
         deadlines: Deadlines,
         make_spec: Callable[[str, int], base.ReplicaSpec],
         probe: LoadProbe,
-        usage_interval_s: float = 15.0,
+        meter_options: MeterOptions | None = None,
     ) -> None:
         """Nothing happens before `start`."""
         self._runtime = runtime
@@ -99,7 +100,6 @@ class Pool:
         self._deadlines = deadlines
         self._make_spec = make_spec
         self._probe = probe
-        self._usage_interval_s = usage_interval_s
         self._managers: dict[str, ReplicaManager] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._free: deque[ReplicaManager] = deque()
@@ -114,6 +114,7 @@ class Pool:
         self.last_failure = ""
         self.admission = Admission(0, admit(budget, Load(0, 1, 0)).limit, float(budget.ram_cap_mib))
         self.stats = PoolStats()
+        self._meter = Meter(runtime, self.managers, lambda: probe()[2], meter_options or MeterOptions())
 
     # What others see ---------------------------------------------------------------------------
 
@@ -148,7 +149,7 @@ class Pool:
         """Begins to fill the pool."""
         self._background = [
             asyncio.create_task(self._keep_filled(), name="pool:fill"),
-            asyncio.create_task(self._keep_measured(), name="pool:measure"),
+            asyncio.create_task(self._meter.run(), name="pool:measure"),
         ]
         self._kick.set()
 
@@ -347,34 +348,3 @@ class Pool:
         if not task.cancelled() and task.exception() is not None:
             log.error("a replica manager failed", exc_info=task.exception())
         self._kick.set()
-
-    async def _keep_measured(self) -> None:
-        """Measures each replica once it is ready, and the leased ones again and again."""
-        while True:
-            await asyncio.sleep(min(1.0, self._usage_interval_s))
-            now = time.monotonic()
-            for manager in self.managers():
-                if self._is_due(manager, now):
-                    await self._measure(manager)
-
-    def _is_due(self, manager: ReplicaManager, now: float) -> bool:
-        if manager.state not in (ReplicaState.READY, ReplicaState.LEASED):
-            return False
-        if manager.measured_at is None:
-            return True
-        interval = self._usage_interval_s * (1 if manager.state is ReplicaState.LEASED else 8)
-        return now - manager.measured_at >= interval
-
-    async def _measure(self, manager: ReplicaManager) -> None:
-        if manager.clone is None:
-            return
-        manager.measured_at = time.monotonic()
-        try:
-            async with asyncio.timeout(5.0):
-                usage = await self._runtime.usage(manager.clone)
-        except (base.RuntimeFault, OSError, TimeoutError) as error:
-            log.debug("replica %s: not measured: %s", manager.replica_id, error)
-            return
-        manager.pss_mib = usage.pss_mib if usage.pss_mib is not None else usage.charged_mib
-        manager.peak_mib = max(manager.peak_mib, manager.pss_mib or 0.0)
-        manager.cpu_s, manager.overlay_mib = usage.cpu_s, usage.overlay_mib

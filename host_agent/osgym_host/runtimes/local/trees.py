@@ -10,6 +10,9 @@ from __future__ import annotations
 import errno
 import os
 
+MAX_DEPTH = 200
+TOO_DEEP_BYTES = 1 << 50
+LEAST_BYTES = 4096
 _DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -81,13 +84,17 @@ def _flatten(top: int, folder: str, counter: int) -> int:
 def measure_tree(parent_fd: int, name: str) -> int:
     """Return the disk space in bytes of all below `name`; links are not followed.
 
-    What vanishes meanwhile counts nothing; what lies deeper than 200 folders is not counted.
+    What vanishes meanwhile counts nothing. A file or folder counts for a block at least, since its
+    inode is not free either; and whoever nests deeper than any program does wants to hide something:
+    that counts as more than any disk.
     """
-    return _measure(parent_fd, name, 200)
+    return _measure(parent_fd, name, MAX_DEPTH)
 
 
 def _measure(parent_fd: int, name: str, depth: int) -> int:
-    blocks = 0
+    if depth < 0:
+        return TOO_DEEP_BYTES
+    used = 0
     try:
         fd = os.open(name, _DIR_FLAGS, dir_fd=parent_fd)
     except OSError:
@@ -96,14 +103,14 @@ def _measure(parent_fd: int, name: str, depth: int) -> int:
         with os.scandir(fd) as entries:
             for entry in entries:
                 try:
-                    blocks += entry.stat(follow_symlinks=False).st_blocks * 512
+                    used += max(LEAST_BYTES, entry.stat(follow_symlinks=False).st_blocks * 512)
                     is_dir = entry.is_dir(follow_symlinks=False)
                 except OSError:
                     continue
-                if is_dir and depth > 0:
-                    blocks += _measure(fd, entry.name, depth - 1)
+                if is_dir:
+                    used += _measure(fd, entry.name, depth - 1)
     except OSError:
-        return blocks
+        return used
     finally:
         os.close(fd)
-    return blocks
+    return used
