@@ -153,24 +153,26 @@ def _clear_up(host: HostProcess, log_dir: Path) -> None:
 async def test_many_episodes_leave_nothing_in_the_running_host(
     small_image: Image, instance: str, tmp_path: Path
 ) -> None:
-    """After 30 episodes the service has as many descriptors, threads, overlays and groups as before."""
+    """After 30 episodes the service holds no more descriptors, threads, processes and overlays."""
     with running_host(instance, log_dir=tmp_path, warm=1, max_replicas=3) as host:
-        async with AsyncClient(host.url) as client:
 
-            async def some(count: int) -> None:
-                for _ in range(count):
+        async def some(count: int) -> tuple[int, ...]:
+            """Two at a time; then what the host holds when it has come to rest and the client is gone."""
+            async with AsyncClient(host.url) as client:
+
+                async def one() -> None:
                     async with client.episode(wait_s=60) as episode:
                         await episode.step("move(5,5)")
 
-            await asyncio.gather(some(3), some(3))
+                for _ in range(count):
+                    await asyncio.gather(one(), one())
             wait_until(lambda: [r["state"] for r in host.replicas()] == ["ready"], 20, "a quiet pool")
-            before = _holdings(host)
-            await asyncio.gather(some(15), some(15))
-            wait_until(
-                lambda: all(now <= was for now, was in zip(_holdings(host), before, strict=True)),
-                20,
-                f"no more than {before}",
-            )
+            return _holdings(host)
+
+        before = await some(3)
+        after = await some(15)
+        # A connection to a guest may be open at one moment and not at another; a leak would be 30.
+        assert all(now <= was + 3 for now, was in zip(after, before, strict=True)), (before, after)
 
 
 def _holdings(host: HostProcess) -> tuple[int, ...]:

@@ -55,8 +55,8 @@ class HostProcess:
     url: str
     log: Path
     data_dir: Path
-    pid_namespaces: set[str] = field(default_factory=set)
-    descendants: set[int] = field(default_factory=set)
+    seen: dict[int, str] = field(default_factory=dict)
+    """Processes of it by number, with their start time: numbers are used again."""
 
     @property
     def port(self) -> int:
@@ -69,11 +69,10 @@ class HostProcess:
     def replicas(self, *states: str) -> list[dict[str, Any]]:
         """Replicas in one of the states; remembers the processes of all of them."""
         found: list[dict[str, Any]] = self.get("/v1/replicas")
-        for replica in found:
-            if replica["pid"]:
-                with contextlib.suppress(OSError):
-                    self.pid_namespaces.add(os.readlink(f"/proc/{replica['pid']}/ns/pid"))
-        self.descendants |= _descendants(self.process.pid)
+        first = {r["pid"] for r in found if r["pid"]}
+        for pid in first | _descendants(self.process.pid) | set().union(*map(_descendants, first)):
+            if started := _started(pid):
+                self.seen[pid] = started
         return [r for r in found if not states or r["state"] in states]
 
     def descendants_now(self) -> set[int]:
@@ -102,7 +101,7 @@ class HostProcess:
             return [f"the service itself, process {self.process.pid}"]
         folder = self.data_dir / "run" / self.instance
         found = [f"overlay {path}" for path in (folder / "replicas").glob("*")]
-        found += [f"process {pid}" for pid in self._processes()]
+        found += [f"process {pid}" for pid, started in self.seen.items() if _started(pid) == started]
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
         found += [f"mount {line}" for line in mounts if str(folder) in line]
         for top, folders, _ in os.walk("/sys/fs/cgroup"):
@@ -112,18 +111,6 @@ class HostProcess:
                 found.append(f"port {self.port}")
         return found
 
-    def _processes(self) -> Iterator[int]:
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            pid = int(entry.name)
-            with contextlib.suppress(OSError):
-                # A process that was its child is told from a later one of the same number by its parent.
-                if os.readlink(entry / "ns/pid") in self.pid_namespaces or (
-                    pid in self.descendants and b"osgym" in (entry / "cmdline").read_bytes()
-                ):
-                    yield pid
-
     def assert_nothing_left(self, timeout_s: float = 10.0) -> None:
         """Fails, naming them, unless everything is gone soon."""
         end = time.monotonic() + timeout_s
@@ -132,6 +119,15 @@ class HostProcess:
                 raise AssertionError(f"left behind: {left}\n{self.tail()}")
             time.sleep(0.05)
         shutil.rmtree(self.data_dir / "run" / self.instance, ignore_errors=True)  # its lock files
+
+
+def _started(pid: int) -> str | None:
+    """When a process started, in ticks; None when it is gone or dead and only not yet waited for."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else fields[19]
 
 
 def _descendants(pid: int) -> set[int]:
