@@ -15,6 +15,8 @@ from osgym_host.images.definition import tree_hash
 from osgym_host.images.errors import BakeError, DefinitionError
 
 _TIMEOUT_S = 600.0
+_CFLAGS = "-g0"
+_LDFLAGS = "-Wl,--strip-all -Wl,--build-id=none"
 
 
 def find_guest_folder(images: Path) -> Path:
@@ -31,13 +33,13 @@ def find_guest_folder(images: Path) -> Path:
 
 
 def guest_key(folder: Path) -> str:
-    """Hash of the guest agent's source, without what a build leaves there."""
+    """Hash of the guest agent's source and of how it is built, without what a build leaves there."""
     paths = [
         path
         for path in sorted(folder.rglob("*"))
         if path.is_file() and not _is_product(path.relative_to(folder))
     ]
-    value = hashlib.sha256()
+    value = hashlib.sha256(f"{_CFLAGS} {_LDFLAGS}\n".encode())
     for path in paths:
         value.update(f"{path.relative_to(folder)}\n{tree_hash([path])}\n".encode())
     return value.hexdigest()
@@ -108,8 +110,8 @@ def _pip(arguments: list[str], what: str) -> None:
 def _build_env() -> dict[str, str]:
     """Compilers leave no debug information: it names the folder of the build, and costs memory."""
     env = dict(os.environ)
-    env["CFLAGS"] = f"{env.get('CFLAGS', '')} -g0".strip()
-    env["LDFLAGS"] = f"{env.get('LDFLAGS', '')} -Wl,--strip-all -Wl,--build-id=none".strip()
+    env["CFLAGS"] = f"{env.get('CFLAGS', '')} {_CFLAGS}".strip()
+    env["LDFLAGS"] = f"{env.get('LDFLAGS', '')} {_LDFLAGS}".strip()
     return env
 
 
