@@ -569,7 +569,7 @@ async def test_the_hot_calls_are_dispatched_by_the_lean_route(service: Service) 
         ("/v1/episodes/x/step", '{"lease": "x", "seq": "1", "actions": []}', 422),
         ("/v1/episodes/x/step", '{"lease": "\\ud800", "seq": 1, "actions": []}', 422),
         ("/v1/episodes", '{"request_id": "q", "wait_s": NaN}', 422),
-        ("/v1/episodes", '{"request_id": "q", "task": %s1%s}' % ('{"a":' * 5000, "}" * 5000), 422),
+        ("/v1/episodes", '{{"request_id": "q", "task": {}1{}}}'.format('{"a":' * 5000, "}" * 5000), 422),
     ],
 )
 async def test_strange_json_is_refused(service: Service, path: str, body: str, status: int) -> None:
@@ -581,6 +581,6 @@ async def test_strange_json_is_refused(service: Service, path: str, body: str, s
 
 async def test_a_desktop_may_be_idle_for_as_long_as_anyone_likes(service: Service) -> None:
     """An idle time that no float can hold is as good as the longest."""
-    body = '{"task_config": %s, "timeout": %s}' % (json.dumps(TASK), "9" * 400)
+    body = '{{"task_config": {}, "timeout": {}}}'.format(json.dumps(TASK), "9" * 400)
     answer = await service.http.post("/reset", content=body)
     assert answer.status_code == 200
