@@ -101,12 +101,12 @@ def plot(path: Path, runs: Sequence[tuple[str, Sequence[Verdict]]]) -> None:
 
 
 def _place(wait_ms: float, share: float, top: float) -> tuple[float, float]:
-    """Where a point lies: square root of the wait to the right, the share upwards."""
+    """Where a point lies: square root of the wait to the right, of the share upwards."""
     width, height = PLOT_SIZE
     right = (min(wait_ms, LONGEST_MS) / LONGEST_MS) ** 0.5
     return (
         PLOT_MARGIN + right * (width - 2 * PLOT_MARGIN - 80),
-        height - PLOT_MARGIN - share / top * (height - 2 * PLOT_MARGIN),
+        height - PLOT_MARGIN - (share / top) ** 0.5 * (height - 2 * PLOT_MARGIN),
     )
 
 
@@ -119,11 +119,12 @@ def _axes(draw: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont | ImageFont.Im
         x, y = _place(wait_ms, 0, top)
         draw.line([(x, y), (x, y + 6)], fill="black")
         draw.text((x - 12, y + 10), str(wait_ms), fill="black", font=font)
-    step = 0.05 if top <= 0.4 else 0.1
-    for index in range(int(top / step) + 1):
-        x, y = _place(0, index * step, top)
+    for share in (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0):
+        if share > top:
+            break
+        x, y = _place(0, share, top)
         draw.line([(x - 6, y), (x, y)], fill="black")
-        draw.text((x - 60, y - 10), f"{100 * index * step:.0f} %", fill="black", font=font)
+        draw.text((x - 60, y - 10), f"{100 * share:.0f} %", fill="black", font=font)
     draw.text(
         (left, PLOT_MARGIN - 60), "premature frames (95 % interval) against mean wait in ms", "black", font
     )
