@@ -113,9 +113,10 @@ def test_publishing_the_same_digest_twice_keeps_the_first(store: ImageStore) -> 
     first = _publish(store, _manifest("one"))
     marker = first.rootfs / "marker"
     marker.touch()
-    again = _publish(store, _manifest("one"))
+    again = _publish(store, _manifest("one").model_copy(update={"definition_key": "another"}))
     assert again.rootfs == first.rootfs
     assert marker.exists()
+    assert store.resolve(first.digest).manifest.definition_key == "another", "else it would be baked again"
 
 
 def test_remove_takes_the_tag_along(store: ImageStore) -> None:

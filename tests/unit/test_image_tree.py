@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,18 @@ def base(tmp_path: Path) -> Path:
     (base / "etc" / "old" / "inner").write_text("x")
     (base / "link").symlink_to("etc/kept")
     return base
+
+
+@contextmanager
+def caught_in_threads() -> Iterator[list[BaseException]]:
+    """What threads of this block raise."""
+    errors: list[BaseException] = []
+    before = threading.excepthook
+    threading.excepthook = lambda info: errors.append(info.exc_value or RuntimeError("unknown"))
+    try:
+        yield errors
+    finally:
+        threading.excepthook = before
 
 
 def _whiteout(path: Path) -> None:
@@ -86,6 +101,20 @@ def test_flatten_keeps_times_of_folders(base: Path, tmp_path: Path) -> None:
     tree.flatten(str(base), str(layer), str(tmp_path / "out"))
     assert (tmp_path / "out" / "etc").stat().st_mtime == 1000
     assert (tmp_path / "out" / "etc" / "old").stat().st_mtime == 2000
+
+
+def test_two_may_remove_the_same_tree_at_once(tmp_path: Path) -> None:
+    """Whoever comes second finds less and does not fail; both leave nothing."""
+    for number in range(3000):
+        (tmp_path / "tree" / str(number % 50) / str(number)).mkdir(parents=True)
+    threads = [threading.Thread(target=tree.remove, args=(str(tmp_path / "tree"),)) for _ in range(3)]
+    with caught_in_threads() as errors:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+    assert errors == []
+    assert not (tmp_path / "tree").exists()
 
 
 def test_clamp_takes_back_late_times_only(base: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from osgym_host.images import tree
 from osgym_host.images.errors import ImageError, ImageNotFound
 from osgym_host.images.idmap import IdMap, current_idmap
 from osgym_host.images.manifest import ImageManifest
@@ -131,7 +131,8 @@ class ImageStore:
     def publish(self, prepared: Path, manifest: ImageManifest) -> Image:
         """Make `prepared` (which holds `rootfs`) the image of the manifest's digest, all or nothing.
 
-        An image that is already there under this digest is kept: it is the same.
+        An image that is already there under this digest is kept, since it is the same; only what
+        it was baked from is written down anew.
         """
         replace_file(prepared / "manifest.json", manifest.model_dump_json(indent=1) + "\n")
         target = self.folder / manifest.digest
@@ -140,6 +141,7 @@ class ImageStore:
         except OSError:
             if not (target / "manifest.json").is_file():
                 raise
+            replace_file(target / "manifest.json", manifest.model_dump_json(indent=1) + "\n")
         fsync_folder(self.folder)
         return self._load(target)
 
@@ -202,18 +204,20 @@ def remove_tree(path: Path) -> None:
     if not path.exists():
         return
     if os.geteuid() == 0:
-        shutil.rmtree(path)
+        tree.remove(str(path))
         return
-    # The mapped root may not write into our folders unless everybody may.
-    path.chmod(0o777)
-    for entry in list(path.iterdir()):
-        if entry.is_symlink() or not entry.is_dir():
-            entry.unlink()
-        elif entry.stat().st_uid == os.getuid():
-            remove_tree(entry)
-        else:
-            operate(Inside(path, current_idmap()), "remove", path=entry.name)
-    path.rmdir()
+    # Another process may be removing the same leftover; whoever comes second finds less.
+    with contextlib.suppress(FileNotFoundError):
+        # The mapped root may not write into our folders unless everybody may.
+        path.chmod(0o777)
+        for entry in list(path.iterdir()):
+            if entry.is_symlink() or not entry.is_dir():
+                entry.unlink(missing_ok=True)
+            elif entry.stat().st_uid == os.getuid():
+                remove_tree(entry)
+            else:
+                operate(Inside(path, current_idmap()), "remove", path=entry.name)
+        path.rmdir()
 
 
 def _in_use(folder: Path) -> bool:

@@ -24,7 +24,14 @@ _CHUNK = 1 << 20
 def remove(path: str) -> None:
     """Remove a tree whose files belong to ids of the namespace; absent is fine."""
     if os.path.lexists(path):
-        shutil.rmtree(path)
+        shutil.rmtree(path, onerror=_ignore_absent)
+
+
+def _ignore_absent(function: object, path: str, info: Any) -> None:
+    """Let an entry be gone that another process removed first; any other error is one."""
+    del function, path
+    if not isinstance(info[1], FileNotFoundError):
+        raise info[1]
 
 
 def make(paths: list[str]) -> None:
