@@ -118,9 +118,13 @@ def test_two_may_remove_the_same_tree_at_once(tmp_path: Path) -> None:
 
 
 def test_clamp_takes_back_late_times_only(base: Path) -> None:
-    """No time is after the epoch, earlier ones stay."""
+    """No time is after the epoch, earlier ones stay, and so does one far off that was set on purpose."""
     os.utime(base / "etc" / "kept", (5, 5))
+    cache = base / "etc" / "cache"
+    cache.write_text("never old")
+    os.utime(cache, (tree.KEPT_FROM_S, tree.KEPT_FROM_S))
     tree.clamp(str(base), 1000)
     assert (base / "etc" / "kept").stat().st_mtime == 5
+    assert cache.stat().st_mtime == tree.KEPT_FROM_S
     assert (base / "etc" / "changed").stat().st_mtime == 1000
     assert (base / "etc").stat().st_mtime == 1000

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 OVERLAY_XATTR = "user.overlay."
+KEPT_FROM_S = 4102444800
+"""2100-01-01: `clamp` keeps time stamps from here on."""
 _CHUNK = 1 << 20
 
 
@@ -41,9 +43,12 @@ def make(paths: list[str]) -> None:
 
 
 def clamp(path: str, epoch_s: int) -> None:
-    """Set every time stamp later than `epoch_s` to `epoch_s`, so that two bakes agree."""
+    """Set every time stamp later than `epoch_s` to `epoch_s`, so that two bakes agree.
+
+    One of 2100 or later was set on purpose (a cache that must not look old) and stays.
+    """
     for entry in _walk(path):
-        if os.lstat(entry).st_mtime > epoch_s:
+        if epoch_s < os.lstat(entry).st_mtime < KEPT_FROM_S:
             os.utime(entry, (epoch_s, epoch_s), follow_symlinks=False)
     os.utime(path, (epoch_s, epoch_s))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -63,7 +64,7 @@ def requirement_wheels(requirements: list[str], cache: Path) -> list[Path]:
                 ["wheel", "--use-pep517", "--no-deps", "--wheel-dir", str(made), *requirements],
                 "Python packages",
             )
-            made.rename(folder)
+            _publish(made, folder)
     return sorted(folder.glob("*.whl"))
 
 
@@ -77,11 +78,20 @@ def guest_wheel(folder: Path, cache: Path) -> Path:
             made = Path(scratch) / "wheels"
             isolation = ["--no-build-isolation"] if _has_setuptools() else []
             _pip(["wheel", "--no-deps", *isolation, "--wheel-dir", str(made), str(source)], "guest agent")
-            made.rename(target)
+            _publish(made, target)
     wheels = list(target.glob("*.whl"))
     if len(wheels) != 1:
         raise BakeError("guest agent", f"{len(wheels)} wheels in {target}", hint="remove that folder")
     return wheels[0]
+
+
+def _publish(made: Path, folder: Path) -> None:
+    """Give what was made its name; another bake may have made the same meanwhile."""
+    try:
+        made.rename(folder)
+    except OSError as exc:
+        if exc.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
 
 
 def install_wheels(wheels: list[Path], target: Path) -> None:
