@@ -27,6 +27,7 @@ from osgym_host.guest_answers import (
 )
 from osgym_host.guest_http import (
     MAX_BODY_BYTES,
+    GuestAnswerTooLarge,
     GuestError,
     GuestProtocolError,
     GuestTimeout,
@@ -335,11 +336,18 @@ class GuestClient:
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float
     ) -> dict[str, Any]:
         data = b"" if body is None else json.dumps(body).encode()
-        return json_object(await self._ok(method, path, data, timeout_s=timeout_s, max_body=MAX_JSON_BYTES))
+        return json_object(await self._bounded(method, path, data, timeout_s))
 
     async def _text(self, method: str, path: str, body: Mapping[str, Any], *, timeout_s: float) -> str:
         data = json.dumps(body).encode()
-        return text_of(await self._ok(method, path, data, timeout_s=timeout_s, max_body=MAX_JSON_BYTES))
+        return text_of(await self._bounded(method, path, data, timeout_s))
+
+    async def _bounded(self, method: str, path: str, data: bytes, timeout_s: float) -> HttpAnswer:
+        """Take an answer that a command's output may make endless: too long is no fault of the guest."""
+        try:
+            return await self._ok(method, path, data, timeout_s=timeout_s, max_body=MAX_JSON_BYTES)
+        except GuestAnswerTooLarge as exc:
+            raise GuestRefused(502, "answer_too_large", str(exc), {}) from exc
 
     async def _frame(self, path: str, body: Mapping[str, Any], timeout_s: float) -> GuestFrame:
         answer = await self._ok("POST", path, json.dumps(body).encode(), timeout_s=timeout_s)

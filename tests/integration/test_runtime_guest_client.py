@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from osgym_host.guest import (
+    MAX_JSON_BYTES,
     CommandResult,
     GuestClient,
     GuestError,
@@ -330,6 +331,21 @@ async def test_a_command_is_a_result_whatever_it_returned(path: Path) -> None:
     async with server(path, fixed(http(b"{}"))) as address, GuestClient(address) as guest:
         with pytest.raises(GuestProtocolError):
             await guest.execute("false", timeout_s=5)
+
+
+async def test_a_command_that_prints_without_end_does_not_lose_the_replica(path: Path) -> None:
+    """Whoever prints more than the host takes is refused by name; the next call goes through."""
+    answers = [b'{"output": "%s"}' % (b"x" * MAX_JSON_BYTES), b'{"returncode": 0}']
+
+    async def handle(_head: bytes, _body: bytes, writer: asyncio.StreamWriter) -> bool:
+        writer.write(http(answers.pop(0)))
+        return True
+
+    async with server(path, handle) as address, GuestClient(address) as guest:
+        with pytest.raises(GuestRefused) as caught:
+            await guest.execute("yes")
+        assert caught.value.code == "answer_too_large"
+        assert (await guest.execute("true")).returncode == 0
 
 
 async def test_a_cancelled_call_leaves_a_usable_client(path: Path) -> None:

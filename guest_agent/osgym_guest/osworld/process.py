@@ -13,7 +13,7 @@ from pathlib import Path
 
 from osgym_guest.osworld.session import Session
 
-MAX_OUTPUT_BYTES = 16 * 1024 * 1024
+MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 MAX_RUNNING = 8
 # How long output of a command that has ended may still be on its way through children of it.
 LINGER_S = 1.0
