@@ -237,6 +237,7 @@ class LocalRuntime(Runtime):
                 await self._spawn(running, supervisor, replica)
             except BaseException:
                 self._by_key.pop(key, None)
+                self._early_exits.pop(key, None)
                 log_tail = replica.console_tail()
                 await self._clean_up(replica)
                 raise
