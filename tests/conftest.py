@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,6 +17,15 @@ from live import HostProcess, osgym, running_host, wait_until
 from osgym_host.images.errors import ImageError
 from osgym_host.images.store import Image, ImageStore, default_data_dir
 from osgym_sdk import AsyncClient, AsyncEpisode
+
+
+def pytest_configure() -> None:
+    """Lets Ctrl-C reach what the tests start, also where the shell that runs them ignores it.
+
+    A shell starts background jobs with SIGINT ignored, and children inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _image(flavor: str, tmp_path_factory: pytest.TempPathFactory) -> Image:
