@@ -13,5 +13,11 @@ del sys.modules["ssl"]
 
 from osgym_guest.app import main  # noqa: E402
 
+
+def run() -> int:
+    """Serve until the end; the exit code."""
+    return asyncio.run(main())
+
+
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(run())

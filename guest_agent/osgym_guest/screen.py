@@ -17,6 +17,7 @@ from osgym_guest.protocol import ActionResult, GuestErrorCode
 
 DRAIN_MS = 1000.0
 BETWEEN_MS = 1000.0
+QUIET_TURN_MS = 10.0
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,10 @@ class Screen:
         return settle(self.display, self._limited("final", max_ms), now_ns(), self._trace)
 
     def wait_quiet(self, max_ms: float) -> Settled:
-        """Settle by the exact rule, from now on."""
+        """Settle by the exact rule, from now on, looking less often: nobody counts these milliseconds."""
         self.display.begin()
-        return settle(self.display, self._limited("exact", max_ms), now_ns())
+        rule = self._limited("exact", max_ms)
+        return settle(self.display, replace(rule, turn_ms=max(rule.turn_ms, QUIET_TURN_MS)), now_ns())
 
     def _rule(self, options: SettleOptions) -> Rule:
         name = "exact" if options.policy == "fixed" else options.policy
