@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -17,6 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from osgym_host.images.store import default_data_dir
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -54,6 +57,10 @@ def local_service(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            else:
+                for folder in ("run", "state"):  # what a named instance keeps for its next start
+                    path = Path(str(given.get("data_dir", default_data_dir()))) / folder
+                    shutil.rmtree(path / str(given["instance"]), ignore_errors=True)
 
 
 def _wait_for_url(process: subprocess.Popen[bytes], log: Any, timeout_s: float) -> str:
