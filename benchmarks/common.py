@@ -127,5 +127,8 @@ def save(name: str, result: Mapping[str, Any], path: Path | None = None) -> Path
     """Writes a result with its raw series as JSON and returns where."""
     target = path or RESULTS / f"{name}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps({"benchmark": name, "argv": sys.argv, **result}, indent=1) + "\n")
+    target.write_text(
+        json.dumps({"benchmark": name, "argv": [Path(sys.argv[0]).name, *sys.argv[1:]], **result}, indent=1)
+        + "\n"
+    )
     return target
