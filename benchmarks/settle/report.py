@@ -96,7 +96,13 @@ def plot(path: Path, runs: Sequence[tuple[str, Sequence[Verdict]]]) -> None:
         draw.ellipse(
             [x - 6, y - 6, x + 6, y + 6], fill=colour if title == runs[0][0] else "white", outline=colour
         )
-        draw.text((x + 10, y - 24), f"{summary.name}, {title}", fill=colour, font=font)
+        if title == runs[0][0]:
+            draw.text((x + 10, y - 24), summary.name, fill=colour, font=font)
+    for number, (title, _) in enumerate(runs):
+        y = PLOT_MARGIN + 30 * number
+        filled = GREY if number == 0 else "white"
+        draw.ellipse([PLOT_SIZE[0] - 330, y - 6, PLOT_SIZE[0] - 318, y + 6], fill=filled, outline=GREY)
+        draw.text((PLOT_SIZE[0] - 305, y - 11), title, fill=GREY, font=font)
     image.save(path)
 
 
