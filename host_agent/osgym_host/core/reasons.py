@@ -29,6 +29,10 @@ class Reason(StrEnum):
     GUEST_PROTOCOL = "guest_protocol"
     OUT_OF_MEMORY = "out_of_memory"
     DISK = "disk"
+    IO_ERROR = "io_error"
+    GUEST_PANIC = "guest_panic"
+    GUEST_REBOOTED = "guest_rebooted"
+    EMULATOR_FAILED = "emulator_failed"
     SETUP_FAILED = "setup_failed"
     TASK_INVALID = "task_invalid"
     TASK_UNSUPPORTED = "task_unsupported"
@@ -105,6 +109,14 @@ def consequence(reason: Reason) -> Consequence:
             return _lost(Recovery.REPLACE_AND_COUNT, "The replica ran out of memory.")
         case Reason.DISK:
             return _lost(Recovery.REPLACE_AND_COUNT, "The replica wrote more to disk than it may.")
+        case Reason.IO_ERROR:
+            return _lost(Recovery.REPLACE_AND_COUNT, "The replica's disk failed.")
+        case Reason.GUEST_PANIC:
+            return _lost(Recovery.REPLACE_AND_COUNT, "The kernel of the replica's guest gave up.")
+        case Reason.GUEST_REBOOTED:
+            return _lost(Recovery.REPLACE_AND_COUNT, "The replica's guest restarted itself.")
+        case Reason.EMULATOR_FAILED:
+            return _lost(Recovery.REPLACE_AND_COUNT, "The replica's virtual machine monitor failed.")
         case Reason.SETUP_FAILED:
             return Consequence(
                 Recovery.REPLACE, "setup_failed", 424, "setup_failed", "task", "A setup step failed."

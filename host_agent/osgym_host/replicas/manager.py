@@ -213,7 +213,7 @@ class ReplicaManager:
 
     async def _boot(self) -> None:
         assert self.clone is not None
-        self._guest = GuestClient(self.clone.guest, token=self._spec.token)
+        self._guest = GuestClient(self.clone.guest, token=self.clone.guest_token)
         ready = asyncio.create_task(self._guest.ready(timeout_s=self._deadlines.boot_s))
         dead = asyncio.create_task(self.clone.wait_dead())
         try:
@@ -266,9 +266,19 @@ def _death(info: base.ExitInfo) -> tuple[Reason, str]:
     detail = f"{info.reason.value}: {info.detail}"
     if info.log_tail:
         detail += f"; its console ends: {info.log_tail[-400:].strip()}"
-    if info.reason is base.ExitReason.OUT_OF_MEMORY:
-        return Reason.OUT_OF_MEMORY, detail
-    return Reason.GUEST_DEAD, detail
+    return _DEATHS.get(info.reason, Reason.GUEST_DEAD), detail
+
+
+_DEATHS = {
+    base.ExitReason.OUT_OF_MEMORY: Reason.OUT_OF_MEMORY,
+    base.ExitReason.DISK_FULL: Reason.DISK,
+    base.ExitReason.IO_ERROR: Reason.IO_ERROR,
+    base.ExitReason.HUNG: Reason.GUEST_HUNG,
+    base.ExitReason.GUEST_PANIC: Reason.GUEST_PANIC,
+    base.ExitReason.GUEST_REBOOTED: Reason.GUEST_REBOOTED,
+    base.ExitReason.EMULATOR_FAILED: Reason.EMULATOR_FAILED,
+}
+"""What a death means to the pool and the client; all others are `guest_dead`."""
 
 
 async def _cancel(*tasks: asyncio.Task[Any]) -> None:

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from osgym_host.errors import OsgymHostError
 
@@ -35,12 +35,17 @@ class ImageManifestLike(Protocol):
 
 
 class ImageLike(Protocol):
-    """What a runtime needs of a golden image; `osgym_host.images.store.Image` is one."""
+    """What every runtime needs of what it clones; each kind of runtime has its own kind of image."""
 
     @property
     def digest(self) -> str:
         """Content digest, the image's address."""
         ...
+
+
+@runtime_checkable
+class RootfsImage(ImageLike, Protocol):
+    """A golden image as a folder of files; `osgym_host.images.store.Image` is one."""
 
     @property
     def rootfs(self) -> Path:
@@ -74,6 +79,32 @@ class Screen:
 
 
 @dataclass(frozen=True, slots=True)
+class BranchPoint:
+    """A running replica's disk and RAM at one moment, from which others can be made.
+
+    A handle: what it stands for is kept by the runtime until `Runtime.release_point`.
+
+    Attributes:
+        point_id: `[A-Za-z0-9_-]{1,64}`, unique on the host.
+        image_digest: Of the image that the replica was cloned from; a child needs the same.
+        kept: It is on disk and outlives the host agent (a checkpoint).
+        pause_ms: How long the replica stood still.
+        ram_mib: RAM that differs from the image's.
+        disk_mib: Disk that differs from the image's.
+    """
+
+    point_id: str
+    image_digest: str
+    replica_id: str
+    generation: int
+    kept: bool
+    created_at: float
+    pause_ms: float
+    ram_mib: float
+    disk_mib: float
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaSpec:
     """Everything a runtime is told about one replica. `None` means no cap.
 
@@ -85,6 +116,7 @@ class ReplicaSpec:
         pids: Cap on processes and threads.
         token: What the guest agent demands of its callers; `None` where the channel is private.
         environment: Extra variables for the session (`OSGYM_*` of the runtime win).
+        origin: Go on from this moment of another replica instead of the image as it was baked.
     """
 
     replica_id: str
@@ -97,6 +129,7 @@ class ReplicaSpec:
     egress: Egress = Egress.NONE
     token: str | None = field(default=None, repr=False)
     environment: tuple[tuple[str, str], ...] = ()
+    origin: BranchPoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +159,13 @@ class ExitReason(enum.StrEnum):
     OUT_OF_MEMORY = "out_of_memory"  # its memory cap was reached and the kernel killed in it
     KILLED = "killed"  # a signal that was not ours
     RUNTIME_LOST = "runtime_lost"  # the process that supervises replicas died
+    DISK_FULL = "disk_full"  # it could write no more: the host's disk or its own bound
+    IO_ERROR = "io_error"  # its disk failed otherwise
+    HUNG = "hung"  # it stood still (stopped, or its guest does not run on) and was killed for that
+    GUEST_PANIC = "guest_panic"  # the guest's kernel gave up
+    GUEST_REBOOTED = "guest_rebooted"  # the guest restarted itself, so its state is not the episode's
+    GUEST_SHUTDOWN = "guest_shutdown"  # the guest switched itself off
+    EMULATOR_FAILED = "emulator_failed"  # the virtual machine monitor failed or crashed
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +212,7 @@ class Capabilities:
         caps_memory, caps_cpu, caps_pids: The cap of that name is really enforced.
         egress: Policies that the runtime can carry out.
         adoption: Replicas survive the host agent and can be adopted by the next one.
+        branching: `branch` works, and `create` takes an `origin`.
         notes: What is missing and how to get it, one sentence each.
     """
 
@@ -182,6 +223,7 @@ class Capabilities:
     egress: frozenset[Egress]
     adoption: bool
     notes: tuple[str, ...] = ()
+    branching: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +242,7 @@ class StartReport:
     """What `Runtime.start` found and did."""
 
     adoptable: tuple[ReplicaRecord, ...] = ()
+    points: tuple[BranchPoint, ...] = ()
     reaped_replicas: int = 0
     reaped_processes: int = 0
 
@@ -248,8 +291,19 @@ class ReplicaDestroyFailed(RuntimeFault):
     """Something of the replica is left (a process that cannot die, files that cannot go)."""
 
 
+class PointFailed(RuntimeFault):
+    """A branch point could not be taken, written or read; nothing of it is left."""
+
+
+class PointNotFound(RuntimeFault):
+    """There is no such branch point (any more)."""
+
+
 class DataDirBusy(RuntimeFault):
     """Another live host agent uses this instance's directory."""
+
+
+_BRANCH_REMEDY = "Use the runtime qemu."
 
 
 class Replica(ABC):
@@ -274,6 +328,11 @@ class Replica(ABC):
     @abstractmethod
     def guest(self) -> GuestAddress:
         """Where its guest agent listens; already bound, the guest cannot redirect it."""
+
+    @property
+    def guest_token(self) -> str | None:
+        """What the guest agent demands of its callers; the spec's unless the runtime made one."""
+        return self.spec.token
 
     @property
     @abstractmethod
@@ -382,6 +441,44 @@ class Runtime(ABC):
         Raises:
             ReplicaDestroyFailed: Something is left.
         """
+
+    # Branching: runtimes without it keep these answers -------------------------------------------
+
+    async def branch(self, replica: Replica, *, keep: bool = False) -> BranchPoint:
+        """Take the replica's disk and RAM as they are now; it goes on after a pause of milliseconds.
+
+        `create` with this `origin` makes children, any number of them, until the point is released;
+        live children do not need it any more.
+
+        Args:
+            keep: Write it to disk, so that it outlives the replica and the host agent.
+
+        Raises:
+            ReplicaNotFound: It is dead or destroyed.
+            PointFailed: It could not be taken; the replica goes on as if nothing had been asked.
+            RuntimeUnsupported: This runtime cannot (`Capabilities.branching`).
+        """
+        raise RuntimeUnsupported(f"the runtime {self.name} cannot branch a replica", remedy=_BRANCH_REMEDY)
+
+    async def release_point(self, point: BranchPoint) -> None:
+        """Let go of a point and remove its files, kept ones too. Idempotent."""
+        raise RuntimeUnsupported(f"the runtime {self.name} has no branch points", remedy=_BRANCH_REMEDY)
+
+    async def export_point(self, point: BranchPoint, target: Path) -> None:
+        """Write a kept point as one file that `import_point` of another host takes.
+
+        Raises:
+            PointNotFound: It is gone, or not a kept one.
+        """
+        raise RuntimeUnsupported(f"the runtime {self.name} has no branch points", remedy=_BRANCH_REMEDY)
+
+    async def import_point(self, source: Path) -> BranchPoint:
+        """Take in a kept point of another host; the file is hostile input.
+
+        Raises:
+            PointFailed: It is broken, or of another golden snapshot than this host's; says which.
+        """
+        raise RuntimeUnsupported(f"the runtime {self.name} has no branch points", remedy=_BRANCH_REMEDY)
 
     @abstractmethod
     async def stop(self) -> None:

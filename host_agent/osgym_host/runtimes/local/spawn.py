@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from osgym_host.images.idmap import IdMap
-from osgym_host.runtimes.base import Egress, ReplicaSpec, RuntimeUnsupported
+from osgym_host.runtimes.base import Egress, ReplicaSpec, RootfsImage, RuntimeUnsupported
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.sockets import short_unix_path
 
@@ -28,11 +28,12 @@ _NOFILE = 65536
 def request(replica: LocalReplica, pids_capped: bool) -> dict[str, Any]:
     """The fields of a `spawn` request (see `protocol`)."""
     spec = replica.spec
-    manifest = spec.image.manifest
+    image = rootfs_image(spec)
+    manifest = image.manifest
     as_root = os.geteuid() == 0
     return {
         "key": replica.key,
-        "rootfs": os.fspath(spec.image.rootfs.absolute()),
+        "rootfs": os.fspath(image.rootfs.absolute()),
         "folder": os.fspath(replica.folder.absolute()),
         # For an ordinary user the zygote numbers the user's subordinate ids from 1.
         "uid_base": manifest.uid_base if as_root else 1,
@@ -44,6 +45,21 @@ def request(replica: LocalReplica, pids_capped: bool) -> dict[str, Any]:
     }
 
 
+def rootfs_image(spec: ReplicaSpec) -> RootfsImage:
+    """Return the spec's image as a folder of files.
+
+    Raises:
+        RuntimeUnsupported: It is of another kind (a virtual machine's snapshot).
+    """
+    if not isinstance(spec.image, RootfsImage):
+        raise RuntimeUnsupported(
+            "the local runtime needs an image that is a folder of files",
+            remedy="Bake one with `osgym image build`.",
+            replica_id=spec.replica_id,
+        )
+    return spec.image
+
+
 def check_spec(spec: ReplicaSpec, idmap: IdMap) -> None:
     """Refuse a spec that is malformed or asks for what is not there.
 
@@ -53,6 +69,12 @@ def check_spec(spec: ReplicaSpec, idmap: IdMap) -> None:
     """
     if not PLAIN_NAME.fullmatch(spec.replica_id):
         raise ValueError(f"replica_id must match {PLAIN_NAME.pattern}, not {spec.replica_id!r}")
+    if spec.origin is not None:
+        raise RuntimeUnsupported(
+            "the local runtime cannot branch a replica",
+            remedy="Use the runtime qemu.",
+            replica_id=spec.replica_id,
+        )
     if spec.generation < 0:
         raise ValueError(f"generation must not be negative: {spec.generation}")
     for name, cap in (("ram_mib", spec.ram_mib), ("cpus", spec.cpus), ("pids", spec.pids)):
@@ -62,7 +84,7 @@ def check_spec(spec: ReplicaSpec, idmap: IdMap) -> None:
         raise RuntimeUnsupported(
             f"the local runtime has no egress policy {spec.egress}.", replica_id=spec.replica_id
         )
-    manifest = spec.image.manifest
+    manifest = rootfs_image(spec).manifest
     if os.geteuid() != 0 and (manifest.uid_base, manifest.gid_base) != (idmap.uid_base, idmap.gid_base):
         raise RuntimeUnsupported(
             "the image belongs to another user's subordinate ids.",
