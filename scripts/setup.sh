@@ -18,6 +18,11 @@ packages=(
 )
 if [ "$purpose" = test ]; then
   # A bare X server and small clients, for tests of the guest agent outside a replica.
+  # Virtual machines: QEMU, what makes and boots their disks, containers and networks of the runner.
+  packages+=(
+    qemu-system-x86 qemu-utils seabios ovmf mtools dosfstools syslinux syslinux-common gdisk e2fsprogs xfsprogs
+    docker.io nftables iproute2
+  )
   packages+=(xvfb tint2 xterm x11-utils x11-xserver-utils openbox mousepad featherpad fonts-dejavu-core dbus dbus-x11)
 fi
 
