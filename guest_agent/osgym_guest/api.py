@@ -6,11 +6,11 @@ import time
 from typing import Any
 
 from osgym_guest import __version__
-from osgym_guest.actions import InvalidAction, parse_actions
 from osgym_guest.engine import Answer, Engine
 from osgym_guest.http import HttpError, Request, Response, Router
 from osgym_guest.options import ObserveOptions, bad, number, parse_observe, parse_settle
 from osgym_guest.protocol import MAX_DURATION_MS, RECORD_TYPE, pack_record
+from osgym_guest.protocol.actions import InvalidAction, parse_actions
 
 MAX_STEP_BODY = 1 << 20
 MAX_READY_S = 600.0

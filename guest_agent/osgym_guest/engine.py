@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from osgym_guest._native import Display, DisplayGone, now_ns
-from osgym_guest.actions import Action
 from osgym_guest.http import HttpError
 from osgym_guest.images import ImagingMissing
 from osgym_guest.options import ObserveOptions, SettleOptions
 from osgym_guest.policy import Settled
+from osgym_guest.protocol.actions import Action
 from osgym_guest.screen import Frame, Screen
 from osgym_guest.watch import Watch
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from osgym_guest import actions as act
 from osgym_guest._native import Display
 from osgym_guest.keyboard import SHIFT, Keyboard
+from osgym_guest.protocol import actions as act
 
 WHEEL_UP, WHEEL_DOWN, WHEEL_LEFT, WHEEL_RIGHT = 4, 5, 6, 7
 DRAG_START_PX = 12

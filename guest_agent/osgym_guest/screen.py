@@ -8,12 +8,12 @@ from typing import Any
 
 from osgym_guest import images
 from osgym_guest._native import Display, now_ns
-from osgym_guest.actions import Action, Screenshot, Wait
 from osgym_guest.input import Input
 from osgym_guest.keyboard import KeyboardError
 from osgym_guest.options import ObserveOptions, SettleOptions
 from osgym_guest.policy import Policies, Rule, Settled, settle, with_options
 from osgym_guest.protocol import ActionResult, GuestErrorCode
+from osgym_guest.protocol.actions import Action, Screenshot, Wait
 
 DRAIN_MS = 1000.0
 BETWEEN_MS = 1000.0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osgym_guest.actions import (
+from osgym_guest.protocol.actions import (
     MAX_SCROLL_CLICKS,
     ButtonState,
     Click,
@@ -25,7 +25,7 @@ from osgym_guest.actions import (
     parse_action,
     parse_actions,
 )
-from osgym_guest.keysyms import KEYSYMS, char_keysym, key_keysym
+from osgym_guest.protocol.keysyms import KEYSYMS, char_keysym, key_keysym
 
 SCREEN = (1920, 1080)
 CTRL, SHIFT, RETURN = KEYSYMS["Control_L"], KEYSYMS["Shift_L"], KEYSYMS["Return"]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from osgym_guest.keysyms import KEYSYMS, MODIFIERS, char_keysym, key_keysym
 from osgym_guest.protocol import MAX_ACTIONS, MAX_DURATION_MS, MAX_TEXT_CHARS, Op
+from osgym_guest.protocol.keysyms import KEYSYMS, MODIFIERS, char_keysym, key_keysym
 
 BUTTONS = {"left": 1, "middle": 2, "right": 3, "back": 8, "forward": 9}
 PIXELS_PER_CLICK = 120

@@ -1,4 +1,8 @@
-"""Guest protocol v1: the names and shapes that host and guest share. Light: imported by both."""
+"""Guest protocol v1: the names and shapes that host and guest share. Light: imported by both.
+
+Beside it `actions` (the grammar of what a step does) and `keysyms` (the names of keys), which whoever
+serves this protocol reads by: the guest agent, and the host for guests without one.
+"""
 
 from __future__ import annotations
 
