@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import json
 import os
-import select
-import signal
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_host.runtimes.base import DataDirBusy, RuntimeFault
+from osgym_host.runtimes.base import RuntimeFault
 from osgym_host.runtimes.cgroups import CgroupTree
-from osgym_host.runtimes.local.usage import start_time_ticks
+from osgym_host.runtimes.folder_lock import FolderLock
+from osgym_host.runtimes.processes import ProcessIdentity
 
 _ZYGOTE_END_TIMEOUT_S = 10.0
 _POLL_S = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessIdentity:
-    """A process for sure: its PID and when it started."""
-
-    pid: int
-    start_ticks: int
-
-    @staticmethod
-    def of(pid: int) -> ProcessIdentity | None:
-        """Return the identity of a live process, None when it is gone."""
-        ticks = start_time_ticks(pid)
-        return None if ticks is None else ProcessIdentity(pid, ticks)
 
 
 class InstanceDir:
@@ -42,7 +25,7 @@ class InstanceDir:
         """Nothing is touched before `acquire`."""
         self.path = path
         self.replicas = path / "replicas"
-        self._agent_lock: int | None = None
+        self._lock = FolderLock(path)
 
     def acquire(self) -> None:
         """Take the folder for this host agent.
@@ -52,19 +35,11 @@ class InstanceDir:
         """
         self.replicas.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path.chmod(0o700)
-        fd = os.open(self.path / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as exc:
-            os.close(fd)
-            raise DataDirBusy(f"another host agent uses {self.path}") from exc
-        self._agent_lock = fd
+        self._lock.acquire()
 
     def release(self) -> None:
         """Let go of the folder. Idempotent."""
-        if self._agent_lock is not None:
-            os.close(self._agent_lock)
-            self._agent_lock = None
+        self._lock.release()
 
     async def zygote_lock(self) -> int:
         """Wait for the end of a former zygote, killing it when it stays, and take its lock.
@@ -153,18 +128,6 @@ def kill_recorded(path: Path, timeout_s: float = 5.0) -> int:
     try:
         record = json.loads(path.read_text())
         wanted = ProcessIdentity(int(record["pid"]), int(record["start_ticks"]))
-        pidfd = os.pidfd_open(wanted.pid)
     except (OSError, ValueError, KeyError, TypeError):
         return 0
-    try:
-        # The identity is read after the descriptor was opened, so it is that of the descriptor.
-        if ProcessIdentity.of(wanted.pid) != wanted:
-            return 0
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-        poller = select.poll()
-        poller.register(pidfd, select.POLLIN)
-        poller.poll(timeout_s * 1000)
-        return 1
-    finally:
-        os.close(pidfd)
+    return int(wanted.kill(timeout_s))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from osgym_host.runtimes.base import Usage
 from osgym_host.runtimes.cgroups import CgroupGroup
-
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+from osgym_host.runtimes.processes import cpu_s, pss_mib
 
 
 def processes_of(init_pid: int) -> set[int]:
@@ -33,41 +30,6 @@ def processes_of(init_pid: int) -> set[int]:
                 found.add(child)
                 todo.append(child)
     return found
-
-
-def pss_mib(pids: Iterable[int]) -> float:
-    """Sum of the proportional set sizes; processes that end meanwhile count nothing."""
-    total_kib = 0
-    for pid in pids:
-        try:
-            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        except OSError:
-            continue
-        for line in text.splitlines():
-            if line.startswith("Pss:"):
-                total_kib += int(line.split()[1])
-                break
-    return total_kib / 1024
-
-
-def cpu_s(pids: Iterable[int]) -> float:
-    """CPU time of processes and of their children that were waited for."""
-    ticks = 0
-    for pid in pids:
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        ticks += sum(int(field) for field in fields[11:15])
-    return ticks / _TICKS_PER_S
-
-
-def start_time_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot: with the PID its identity. None if gone."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-    except (OSError, IndexError):
-        return None
 
 
 def measure(group: CgroupGroup, pid: int | None, deep: bool, overlay_mib: float | None) -> Usage:

@@ -1,0 +1,93 @@
+"""Processes of this host as `/proc` shows them: who one is for sure, and what it uses. Blocking."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process for sure: its PID and when it started."""
+
+    pid: int
+    start_ticks: int
+
+    @staticmethod
+    def of(pid: int) -> ProcessIdentity | None:
+        """Return the identity of a live process, None when it is gone."""
+        ticks = start_time_ticks(pid)
+        return None if ticks is None else ProcessIdentity(pid, ticks)
+
+    def open(self) -> int | None:
+        """Return a pidfd of this very process, None when it is gone. The caller closes it."""
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            return None
+        # The identity is read after the descriptor was opened, so it is that of the descriptor.
+        if ProcessIdentity.of(self.pid) == self:
+            return pidfd
+        os.close(pidfd)
+        return None
+
+    def kill(self, timeout_s: float = 5.0) -> bool:
+        """Kill it and wait for its end; return whether it was there.
+
+        Raises:
+            PermissionError: It is another user's.
+        """
+        pidfd = self.open()
+        if pidfd is None:
+            return False
+        try:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            poller = select.poll()
+            poller.register(pidfd, select.POLLIN)
+            poller.poll(timeout_s * 1000)
+            return True
+        finally:
+            os.close(pidfd)
+
+
+def start_time_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot: with the PID its identity. None if gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, IndexError):
+        return None
+
+
+def pss_mib(pids: Iterable[int]) -> float:
+    """Sum of the proportional set sizes; processes that end meanwhile count nothing."""
+    total_kib = 0
+    for pid in pids:
+        try:
+            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except OSError:
+            continue
+        for line in text.splitlines():
+            if line.startswith("Pss:"):
+                total_kib += int(line.split()[1])
+                break
+    return total_kib / 1024
+
+
+def cpu_s(pids: Iterable[int]) -> float:
+    """CPU time of processes and of their children that were waited for."""
+    ticks = 0
+    for pid in pids:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += sum(int(field) for field in fields[11:15])
+    return ticks / _TICKS_PER_S
