@@ -33,6 +33,9 @@ QMP_FD = 3
 """Descriptor at which a process of ours finds the listening socket of its QMP server."""
 RAM_FD = 4
 """Descriptor at which it finds the golden RAM."""
+SCREEN_QMP_FD = 5
+"""Descriptor of a second QMP server, for screen and input of guests without our agent: their many and
+large commands do not hold up those that run the machine."""
 MAC = "52:54:00:6f:73:67"
 """The same in all clones, as in the frozen state; each is alone on its network."""
 GUEST_IP = "10.0.2.15"
@@ -54,6 +57,20 @@ class Firmware(enum.StrEnum):
     UEFI = "uefi"
 
 
+class DiskBus(enum.StrEnum):
+    """How the guest sees its disk."""
+
+    VIRTIO = "virtio"
+    SATA = "sata"  # what a Windows without virtio drivers boots from
+
+
+class Nic(enum.StrEnum):
+    """The network device that the guest sees."""
+
+    VIRTIO = "virtio"
+    E1000E = "e1000e"  # what a Windows without virtio drivers knows
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What guest and migration stream see of a machine; immutable for the life of a snapshot.
@@ -62,7 +79,10 @@ class Shape:
         machine: Versioned machine type.
         cpu: CPU model, with flags if any.
         vga: A standard VGA screen and a USB tablet (guests without our agent).
-        network: A virtio network device.
+        screen_px: Size that this screen reports as its own (EDID), which guests then choose.
+        network: A network device.
+        disk_bus: The controller of the disk.
+        nic: Model of the network device.
     """
 
     accel: Accel = Accel.TCG
@@ -73,6 +93,9 @@ class Shape:
     vga: bool = False
     network: bool = True
     firmware: Firmware = Firmware.BIOS
+    screen_px: tuple[int, int] = (1280, 800)
+    disk_bus: DiskBus = DiskBus.VIRTIO
+    nic: Nic = Nic.VIRTIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +181,7 @@ class Launch:
     Attributes:
         name: Shown by `ps`; `[A-Za-z0-9_.-]+`.
         qmp: Path of the QMP socket, or the number of an inherited listening one.
+        screen_qmp: The same for a second QMP server; None for none.
         network: Backend of the network device; None leaves it unplugged.
         incoming: Wait for a state to load (`-incoming defer`).
         paused: Do not run before `cont`.
@@ -169,6 +193,7 @@ class Launch:
     disk: Disk
     ram: Ram
     qmp: Path | int = QMP_FD
+    screen_qmp: Path | int | None = None
     network: UserNet | TapNet | None = None
     console: RingConsole | FileConsole = field(default_factory=RingConsole)
     kernel: Kernel | None = None
@@ -253,8 +278,12 @@ def _block(shape: Shape, disk: Disk) -> list[str]:
     argv: list[str] = []
     for node in block_options(disk):
         argv += ["-blockdev", _json(node)]
-    device = f"virtio-blk-pci,id={DISK_DEVICE},drive={DISK_NODE},{_slot(shape, 4)},bootindex=1"
-    return [*argv, "-device", f"{device},num-queues=1,werror=stop,rerror=stop"]
+    errors = "werror=stop,rerror=stop,bootindex=1"
+    if shape.disk_bus is DiskBus.SATA:
+        argv += ["-device", f"ich9-ahci,id=ahci0,{_slot(shape, 4)}"]
+        return [*argv, "-device", f"ide-hd,id={DISK_DEVICE},drive={DISK_NODE},bus=ahci0.0,{errors}"]
+    device = f"virtio-blk-pci,id={DISK_DEVICE},drive={DISK_NODE},{_slot(shape, 4)},num-queues=1"
+    return [*argv, "-device", f"{device},{errors}"]
 
 
 def _net(shape: Shape, backend: UserNet | TapNet | None) -> list[str]:
@@ -273,15 +302,19 @@ def _net(shape: Shape, backend: UserNet | TapNet | None) -> list[str]:
             argv += ["-netdev", f"tap,id={NETDEV},ifname={backend.ifname},script=no,downscript=no"]
         case None:
             argv += ["-netdev", f"hubport,id={NETDEV},hubid=0"]
-    device = f"virtio-net-pci,id={NET_DEVICE},netdev={NETDEV},{_slot(shape, 5)},mac={MAC},romfile="
+    device = f"id={NET_DEVICE},netdev={NETDEV},{_slot(shape, 5)},mac={MAC},romfile="
+    if shape.nic is Nic.E1000E:
+        return [*argv, "-device", f"e1000e,{device}"]
     # What user-mode networking cannot do is off for tap too, so that one state fits both.
-    return [*argv, "-device", f"{device},csum=off,gso=off,guest_csum=off,mrg_rxbuf=on"]
+    return [*argv, "-device", f"virtio-net-pci,{device},csum=off,gso=off,guest_csum=off,mrg_rxbuf=on"]
 
 
 def _small_devices(shape: Shape, launch: Launch) -> list[str]:
     argv = ["-device", f"virtio-rng-pci,id=rng0,{_slot(shape, 6)}", "-device", "pvpanic,id=panic0"]
     if shape.vga:
-        argv += ["-device", f"VGA,id=vga0,{_slot(shape, 2)},vgamem_mb=16"]
+        width, height = shape.screen_px
+        size = f"vgamem_mb=16,edid=on,xres={width},yres={height},xmax={width},ymax={height}"
+        argv += ["-device", f"VGA,id=vga0,{_slot(shape, 2)},{size}"]
         argv += [
             "-device",
             f"qemu-xhci,id=usb0,{_slot(shape, 7)}",
@@ -297,14 +330,22 @@ def _small_devices(shape: Shape, launch: Launch) -> list[str]:
 
 
 def _monitor(launch: Launch) -> list[str]:
-    if isinstance(launch.qmp, int):
-        where = f"fd={launch.qmp}"
-    else:
-        where = f"path={_comma(str(launch.qmp))}"
-    argv = ["-chardev", f"socket,id=qmp0,{where},server=on,wait=off", "-mon", "chardev=qmp0,mode=control"]
+    argv = _qmp_server("qmp0", launch.qmp)
+    if launch.screen_qmp is not None:
+        argv += _qmp_server("qmp1", launch.screen_qmp)
     if launch.sandbox:
         argv += ["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"]
     return argv
+
+
+def _qmp_server(name: str, at: Path | int) -> list[str]:
+    where = f"fd={at}" if isinstance(at, int) else f"path={_comma(str(at))}"
+    return [
+        "-chardev",
+        f"socket,id={name},{where},server=on,wait=off",
+        "-mon",
+        f"chardev={name},mode=control",
+    ]
 
 
 def _slot(shape: Shape, number: int) -> str:
