@@ -1,0 +1,134 @@
+"""What is written down about each virtual machine, so that the next host agent knows it again.
+
+Every machine has a folder of its own below `<data_dir>/run/<instance>/vms/`, from the moment before
+its process is started until nothing of it is left; a waiting machine that becomes a replica keeps it.
+The record in it (`vm.json`) is replaced atomically and is for its owner only, for it holds the token
+of the guest agent. It is not synced to disk: it has to outlive the host agent, not the host, with
+which the machines end as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from osgym_host.runtimes.base import Egress, ReplicaRecord, Screen, TcpAddress
+from osgym_host.runtimes.processes import ProcessIdentity
+
+RECORD_NAME = "vm.json"
+MAX_RECORD_BYTES = 64 * 1024
+
+
+class Phase(StrEnum):
+    """How far a machine is."""
+
+    STARTING = "starting"  # its process may run, and nobody has spoken to it yet
+    PARKED = "parked"  # it waits to become a replica
+    RESUMING = "resuming"  # it is becoming one
+    RUNNING = "running"  # its guest has acknowledged the identity of the replica
+
+
+class ReplicaFacts(BaseModel):
+    """The replica that a machine is, and what of its spec is needed to carry it on.
+
+    Attributes:
+        used: Somebody had it: it is never handed out as a clean one again.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    replica_id: str
+    generation: int
+    token: str = Field(repr=False)
+    screen: tuple[int, int]
+    ram_mib: int | None
+    cpus: float | None
+    pids: int | None
+    egress: Egress
+    used: bool = False
+
+
+class VmRecord(BaseModel):
+    """One machine.
+
+    Attributes:
+        name: Of its folder and its control group; never used twice by an instance at one time.
+        snapshot: Digest of the golden snapshot it is a clone of.
+        pid, start_ticks: Its process, None before it was started.
+        port: On the loopback interface, forwarded to the guest agent; 0 where it has none yet.
+        keeper: What the launcher needs to find it again (the id of a container); empty for a process.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    phase: Phase
+    snapshot: str
+    pid: int | None = None
+    start_ticks: int | None = None
+    port: int = Field(default=0, ge=0, le=65535)
+    keeper: str = ""
+    replica: ReplicaFacts | None = None
+
+    @property
+    def process(self) -> ProcessIdentity | None:
+        """Its process for sure, None before it was started."""
+        if self.pid is None or self.start_ticks is None:
+            return None
+        return ProcessIdentity(self.pid, self.start_ticks)
+
+    @property
+    def adoptable(self) -> bool:
+        """Whether a next host agent may carry it on, if it still runs."""
+        return self.phase is Phase.RUNNING and self.replica is not None and self.process is not None
+
+    def as_replica(self) -> ReplicaRecord:
+        """Say in the words of the contract which replica this is.
+
+        Raises:
+            ValueError: It is none, or has no process.
+        """
+        if self.replica is None or self.pid is None:
+            raise ValueError(f"{self.name} is no replica")
+        return ReplicaRecord(
+            self.replica.replica_id,
+            self.replica.generation,
+            self.snapshot,
+            self.pid,
+            TcpAddress("127.0.0.1", self.port),
+        )
+
+    def screen(self) -> Screen:
+        """Size of its desktop; the contract's default where it is no replica."""
+        return Screen(*self.replica.screen) if self.replica is not None else Screen()
+
+
+def write(folder: Path, record: VmRecord) -> None:
+    """Write or replace the record of the machine with this folder. Blocking, without a sync.
+
+    Raises:
+        OSError: It cannot be written; the old one is still there.
+    """
+    fd, name = tempfile.mkstemp(prefix=".new-", dir=folder)  # made with mode 0600
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(record.model_dump_json())
+        Path(name).rename(folder / RECORD_NAME)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def read(folder: Path) -> VmRecord | None:
+    """Return the record of the machine with this folder, None where there is none or a broken one."""
+    try:
+        with (folder / RECORD_NAME).open("rb") as file:
+            return VmRecord.model_validate_json(file.read(MAX_RECORD_BYTES))
+    except (OSError, ValidationError):
+        return None
