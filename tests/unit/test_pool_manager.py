@@ -17,11 +17,12 @@ from osgym_host.core.backoff import BackoffPolicy
 from osgym_host.core.plan import Blocked, PoolSpec
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
+from osgym_host.replicas.asking import NoCapacity, PoolStopping
 from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.journal import Journal
 from osgym_host.replicas.manager import Deadlines
 from osgym_host.replicas.meter import MeterOptions
-from osgym_host.replicas.pool import NoCapacity, Pool, PoolStopping
+from osgym_host.replicas.pool import Pool
 from osgym_host.runtimes import base
 
 QUICK = BackoffPolicy(base_s=0.02, max_s=0.1, open_after=3)

@@ -32,6 +32,11 @@ _BY_LIMIT = {
 }
 
 
+def blocked_by(limit: Limit) -> Blocked:
+    """Returns how a limit of the admission shows as what blocks the pool."""
+    return _BY_LIMIT[limit]
+
+
 @dataclass(frozen=True, slots=True)
 class PoolSpec:
     """What the operator wants of the pool.
@@ -112,6 +117,6 @@ def plan(spec: PoolSpec, view: PoolView, admission: Admission, backoff: Backoff,
     if start == wanted:
         return Plan(start=start)
     if admission.room < min(wanted, free_hands):
-        return Plan(start=start, blocked=_BY_LIMIT[admission.limit])
+        return Plan(start=start, blocked=blocked_by(admission.limit))
     blocked = Blocked.PROBING if circuit is Circuit.HALF_OPEN else Blocked.CONCURRENCY
     return Plan(start=start, blocked=blocked)

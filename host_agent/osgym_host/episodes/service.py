@@ -28,8 +28,9 @@ from osgym_host.episodes.opening import (
 )
 from osgym_host.episodes.recorder import Recorder
 from osgym_host.guest import GuestFrame, GuestRefused
+from osgym_host.replicas.asking import NoCapacity, PoolStopping
 from osgym_host.replicas.events import EventLog
-from osgym_host.replicas.pool import NoCapacity, Pool, PoolStopping
+from osgym_host.replicas.pool import Pool
 from osgym_host.tasks.interface import (
     Task,
     TaskContext,

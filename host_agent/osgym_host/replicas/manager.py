@@ -60,6 +60,7 @@ class ReplicaManager:
     Attributes:
         detail: Why it failed, for people; empty while all is well.
         clone: The runtime's replica, None before it was made.
+        tried: Set once the runtime was asked to make it and has answered, or was stopped.
     """
 
     def __init__(
@@ -68,13 +69,15 @@ class ReplicaManager:
         runtime: base.Runtime,
         listener: Listener,
         deadlines: Deadlines,
+        record: base.ReplicaRecord | None = None,
     ) -> None:
-        """Nothing happens before `run`."""
+        """Nothing happens before `run`. With a `record` the replica is adopted instead of created."""
         self._replica = states.Replica(spec.replica_id, spec.generation)
         self._spec = spec
         self._runtime = runtime
         self._listener = listener
         self._deadlines = deadlines
+        self._record = record
         self._mailbox: asyncio.Queue[states.Event] = asyncio.Queue()
         self._work: dict[str, asyncio.Task[None]] = {}
         self._asked: dict[str, tuple[Grant, Revoked]] = {}
@@ -82,6 +85,7 @@ class ReplicaManager:
         self._guest: GuestClient | None = None
         self.clone: base.Replica | None = None
         self.detail = ""
+        self.tried = asyncio.Event()
         self.created_at = time.monotonic()
         self.ready_at: float | None = None
         self.measured_at: float | None = None
@@ -104,6 +108,11 @@ class ReplicaManager:
     def spec(self) -> base.ReplicaSpec:
         """What it is made from."""
         return self._spec
+
+    @property
+    def clean(self) -> bool:
+        """Whether it is a fresh clone of the image: neither a child of a running replica nor adopted."""
+        return self._spec.origin is None and self._record is None
 
     @property
     def state(self) -> ReplicaState:
@@ -202,7 +211,10 @@ class ReplicaManager:
     async def _create(self) -> None:
         try:
             async with asyncio.timeout(self._deadlines.create_s):
-                self.clone = await self._runtime.create(self._spec)
+                if self._record is None:
+                    self.clone = await self._runtime.create(self._spec)
+                else:
+                    self.clone = await self._runtime.adopt(self._record)
         except TimeoutError:
             self.retire(Reason.CREATE_FAILED, f"not created within {self._deadlines.create_s:g} s")
         except (base.RuntimeFault, OSError, ValueError) as error:
@@ -210,11 +222,13 @@ class ReplicaManager:
             self.retire(Reason.CREATE_FAILED, f"{error} {tail[-500:]}".strip())
         else:
             self.tell(states.Created(self.generation))
+        finally:
+            self.tried.set()
 
     async def _boot(self) -> None:
         assert self.clone is not None
         self._guest = GuestClient(self.clone.guest, token=self.clone.guest_token)
-        ready = asyncio.create_task(self._guest.ready(timeout_s=self._deadlines.boot_s))
+        ready = asyncio.create_task(self._awake(self._guest))
         dead = asyncio.create_task(self.clone.wait_dead())
         try:
             await asyncio.wait((ready, dead), return_when=asyncio.FIRST_COMPLETED)
@@ -236,6 +250,13 @@ class ReplicaManager:
         finally:
             await _cancel(ready, dead)
 
+    async def _awake(self, guest: GuestClient) -> None:
+        """Returns when the desktop can be used. One in use may be drawing: that it answers is enough."""
+        if self.clean:
+            await guest.ready(timeout_s=self._deadlines.boot_s)
+        else:
+            await guest.health(timeout_s=self._deadlines.boot_s)
+
     async def _watch(self) -> None:
         assert self.clone is not None
         reason, detail = _death(await self.clone.wait_dead())
@@ -246,20 +267,25 @@ class ReplicaManager:
             task = self._work.get(name)
             if task is not None:
                 await _cancel(task)
+        self.tried.set()
         if self._guest is not None:
             self._guest.close()
-        for attempt in range(self._deadlines.destroy_attempts if self.clone is not None else 0):
-            assert self.clone is not None
+        if self.clone is not None or self._record is not None:
+            await self._remove()
+        self.tell(states.Destroyed(self.generation))
+
+    async def _remove(self) -> None:
+        for attempt in range(self._deadlines.destroy_attempts):
             try:
                 async with asyncio.timeout(self._deadlines.destroy_s):
-                    await self._runtime.destroy(self.clone)
-                break
+                    if self.clone is not None:
+                        await self._runtime.destroy(self.clone)
+                    elif self._record is not None:
+                        await self._runtime.reap(self._record)
+                return
             except (base.RuntimeFault, OSError, TimeoutError) as error:
                 log.warning("replica %s: destroy attempt %d failed: %s", self.replica_id, attempt + 1, error)
-        else:
-            if self.clone is not None:
-                log.error("replica %s: something of it is left", self.replica_id)
-        self.tell(states.Destroyed(self.generation))
+        log.error("replica %s: something of it is left", self.replica_id)
 
 
 def _death(info: base.ExitInfo) -> tuple[Reason, str]:

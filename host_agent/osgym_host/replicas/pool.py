@@ -7,18 +7,19 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 from osgym_host.core.admission import Admission, Budget, Load, admit
 from osgym_host.core.backoff import Backoff
-from osgym_host.core.plan import Blocked, PoolSpec, PoolView, plan
+from osgym_host.core.plan import Blocked, PoolSpec, PoolView, blocked_by, plan
 from osgym_host.core.reasons import Reason, Recovery, consequence
 from osgym_host.core.states import ReplicaState
-from osgym_host.errors import OsgymHostError
+from osgym_host.replicas.asking import HAND_OVER_S, NoCapacity, NotMade, PoolStats, PoolStopping, Waiter
 from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.journal import Journal
 from osgym_host.replicas.manager import Deadlines, ReplicaManager, Revoked
 from osgym_host.replicas.meter import Meter, MeterOptions
+from osgym_host.replicas.rooms import Room, Rooms
 from osgym_host.runtimes import base
 
 log = logging.getLogger(__name__)
@@ -26,50 +27,8 @@ log = logging.getLogger(__name__)
 REPLAN_S = 2.0
 """How often the plan is looked at again while something other than the pool itself blocks it."""
 
-HAND_OVER_S = 0.1
-"""What a hand-over may take even for one who does not want to wait."""
-
 LoadProbe = Callable[[], tuple[float, int, float]]
 """Returns available RAM in MiB, cores, free disk in MiB."""
-
-
-class NoCapacity(OsgymHostError):
-    """No replica was free in time.
-
-    Attributes:
-        waited_s: How long was waited.
-        blocked: What keeps the pool from making more.
-        last_failure: Why the last attempt to make one failed, empty when none did.
-    """
-
-    def __init__(self, waited_s: float, blocked: Blocked, last_failure: str) -> None:
-        """Keeps the fields beside the message."""
-        why = f"; the last one could not be made: {last_failure}" if last_failure else ""
-        super().__init__(f"No replica was free within {waited_s:.1f} s (blocked by {blocked.value}){why}")
-        self.waited_s = waited_s
-        self.blocked = blocked
-        self.last_failure = last_failure
-
-
-class PoolStopping(OsgymHostError):
-    """The host agent is stopping; it hands out no replicas."""
-
-
-@dataclass(slots=True, eq=False)
-class _Waiter:
-    lease_id: str
-    revoked: Revoked
-    answer: asyncio.Future[ReplicaManager]
-
-
-@dataclass(slots=True)
-class PoolStats:
-    """Counters since the start."""
-
-    created: int = 0
-    retired: Counter[Reason] = field(default_factory=Counter)
-    ready_s: deque[float] = field(default_factory=lambda: deque(maxlen=256))
-    """Seconds from the start of a creation to ready, of the last replicas."""
 
 
 class Pool:
@@ -103,7 +62,9 @@ class Pool:
         self._managers: dict[str, ReplicaManager] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._free: deque[ReplicaManager] = deque()
-        self._waiters: deque[_Waiter] = deque()
+        self._waiters: deque[Waiter] = deque()
+        self._own: dict[str, Waiter] = {}
+        self.rooms = Rooms(lambda: self._kick.set(), self._no_capacity)
         self._asking = 0
         self._backoff = Backoff()
         self._kick = asyncio.Event()
@@ -127,12 +88,13 @@ class Pool:
         return self._managers.get(replica_id)
 
     def view(self) -> PoolView:
-        """Counts the replicas by what they do."""
-        counts = Counter(manager.state for manager in self._managers.values())
+        """Counts the replicas by what they do; one that is made for somebody counts as leased."""
+        own = self._own
+        counts = Counter(m.state for m in self._managers.values() if m.replica_id not in own)
         return PoolView(
             starting=counts[ReplicaState.CREATING] + counts[ReplicaState.BOOTING],
             ready=counts[ReplicaState.READY],
-            leased=counts[ReplicaState.LEASED],
+            leased=counts[ReplicaState.LEASED] + len(own),
             retiring=counts[ReplicaState.RETIRING],
             waiting=len(self._waiters) + self._asking,
             stopping=self._stopping,
@@ -157,9 +119,8 @@ class Pool:
         """Refuses everyone who waits or comes, with `PoolStopping`. Idempotent."""
         self._stopping = True
         while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.answer.done():
-                waiter.answer.set_exception(PoolStopping("The host agent is stopping."))
+            self._waiters.popleft().fail(PoolStopping())
+        self.rooms.refuse_all()
 
     async def close(self, timeout_s: float) -> bool:
         """Retires every replica and waits for their end; returns whether all are gone in time.
@@ -190,8 +151,8 @@ class Pool:
             PoolStopping: The service is stopping.
         """
         if self._stopping:
-            raise PoolStopping("The host agent is stopping.")
-        waiter = _Waiter(lease_id, revoked, asyncio.get_running_loop().create_future())
+            raise PoolStopping
+        waiter = Waiter(lease_id, revoked, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
         self._match()
         self._kick.set()
@@ -201,18 +162,21 @@ class Pool:
                 return await waiter.answer
         except TimeoutError:
             self._abandon(waiter)
-            raise NoCapacity(time.monotonic() - began, self.blocked, self.last_failure) from None
+            raise self._no_capacity(time.monotonic() - began) from None
         except asyncio.CancelledError:
             self._abandon(waiter)
             raise
 
-    def _abandon(self, waiter: _Waiter) -> None:
+    def _abandon(self, waiter: Waiter) -> None:
         if waiter in self._waiters:
             self._waiters.remove(waiter)
         if waiter.answer.done() and not waiter.answer.cancelled() and waiter.answer.exception() is None:
             waiter.answer.result().give_back(waiter.lease_id)
         waiter.answer.cancel()
         self._kick.set()
+
+    def _no_capacity(self, waited_s: float) -> NoCapacity:
+        return NoCapacity(waited_s, self.blocked, self.last_failure)
 
     def _match(self) -> None:
         while self._waiters and self._free:
@@ -221,7 +185,7 @@ class Pool:
                 continue
             self._offer(self._free.popleft(), waiter)
 
-    def _offer(self, manager: ReplicaManager, waiter: _Waiter) -> None:
+    def _offer(self, manager: ReplicaManager, waiter: Waiter) -> None:
         self._asking += 1
 
         def granted(given: bool) -> None:
@@ -232,19 +196,72 @@ class Pool:
                 waiter.answer.set_result(manager)
             elif not waiter.answer.done():
                 if self._stopping:
-                    waiter.answer.set_exception(PoolStopping("The host agent is stopping."))
+                    waiter.fail(PoolStopping())
+                elif waiter.own:
+                    waiter.fail(_not_made(manager))
                 else:
                     self._waiters.appendleft(waiter)
                     self._match()
 
         manager.ask_lease(waiter.lease_id, granted, waiter.revoked)
 
+    # Replicas for somebody (see `replicas.branches`) ---------------------------------------------
+
+    @property
+    def runtime(self) -> base.Runtime:
+        """What makes the replicas."""
+        return self._runtime
+
+    async def ask_room(self, count: int, wait_s: float) -> Room:
+        """Reserves room for `count` replicas of `start_own`; ready ones that nobody wants make way.
+
+        Whoever got it gives back what is left of it with `rooms.give_back`.
+
+        Raises:
+            NoCapacity: There was none within `wait_s`.
+            PoolStopping: The service is stopping.
+        """
+        if self._stopping:
+            raise PoolStopping
+        return await self.rooms.ask(count, wait_s)
+
+    def start_own(
+        self,
+        lease_id: str,
+        revoked: Revoked,
+        *,
+        room: Room | None = None,
+        origin: base.BranchPoint | None = None,
+        record: base.ReplicaRecord | None = None,
+    ) -> tuple[ReplicaManager, Waiter]:
+        """Makes (from `origin`) or adopts (`record`) a replica for one lease; never for the pool.
+
+        The waiter's answer is the leased manager, or `NotMade`, or `PoolStopping`. Who gives it up
+        retires the manager. Failures do not slow the pool down.
+        """
+        if self._stopping:
+            raise PoolStopping
+        if room is not None:
+            self.rooms.take(room)
+        generation = self._journal.next_generation() if record is None else record.generation
+        replica_id = f"r{generation}" if record is None else record.replica_id
+        spec = replace(self._make_spec(replica_id, generation), origin=origin)
+        waiter = Waiter(lease_id, revoked, asyncio.get_running_loop().create_future(), own=True)
+        self._own[replica_id] = waiter
+        return self._launch(spec, record), waiter
+
     # What managers report ----------------------------------------------------------------------
 
     def on_offer(self, manager: ReplicaManager) -> None:
-        """A clean replica waits."""
-        self._free.append(manager)
-        self._match()
+        """A replica is ready: a clean one waits for anybody, another goes to whom it was made for."""
+        waiter = self._own.pop(manager.replica_id, None)
+        if waiter is not None:
+            self._offer(manager, waiter)
+        elif manager.clean:
+            self._free.append(manager)
+            self._match()
+        else:
+            manager.retire(Reason.SURPLUS)
 
     def on_withdraw(self, manager: ReplicaManager) -> None:
         """A replica that waited is not to be had any more."""
@@ -253,12 +270,15 @@ class Pool:
 
     def on_change(self, manager: ReplicaManager, before: ReplicaState) -> None:
         """A replica's state changed: note it and plan again."""
-        if manager.state is ReplicaState.READY and before is ReplicaState.BOOTING:
+        if manager.state is ReplicaState.READY and before is ReplicaState.BOOTING and manager.clean:
             self._backoff = self._backoff.succeeded()
             self.last_failure = ""
             self.stats.ready_s.append(time.monotonic() - manager.created_at)
         if manager.state is ReplicaState.RETIRING and manager.reason is not None:
             self._note_retirement(manager, manager.reason)
+            waiter = self._own.pop(manager.replica_id, None)
+            if waiter is not None:
+                waiter.fail(PoolStopping() if self._stopping else _not_made(manager))
         self._events.add(
             "replica",
             replica_id=manager.replica_id,
@@ -279,7 +299,9 @@ class Pool:
     def _note_retirement(self, manager: ReplicaManager, reason: Reason) -> None:
         self.stats.retired[reason] += 1
         recovery = consequence(reason).recovery
-        if recovery is Recovery.BACK_OFF:
+        if recovery is Recovery.BACK_OFF and not manager.clean:
+            log.warning("replica %s could not be branched or adopted: %s", manager.replica_id, manager.detail)
+        elif recovery is Recovery.BACK_OFF:
             self._backoff = self._backoff.failed(self.spec.backoff, time.monotonic())
             self.last_failure = manager.detail[:500]
             log.warning("replica %s could not be made: %s", manager.replica_id, manager.detail)
@@ -306,17 +328,32 @@ class Pool:
         """Carries out the plan once; returns after how long to look again."""
         now = time.monotonic()
         view = self.view()
-        self.admission = admit(self.budget, self._load(view))
-        todo = plan(self.spec, view, self.admission, self._backoff, now)
+        self.admission = self._grant_rooms(admit(self.budget, self._load(view)), view)
+        spec = replace(self.spec, warm=0) if self.rooms.waiting else self.spec
+        todo = plan(spec, view, self.admission, self._backoff, now)
         self.blocked = todo.blocked
         for _ in range(todo.start):
             self._start_one()
+        if self.rooms.waiting:
+            if self.blocked is Blocked.NOTHING:
+                self.blocked = blocked_by(self.admission.limit)
+            return REPLAN_S
         for _ in range(todo.give_up):
             if self._free:
                 self._free.pop().retire(Reason.SURPLUS)
         if todo.wake_at is not None:
             return max(0.01, todo.wake_at - now)
         return None if todo.blocked is Blocked.NOTHING else REPLAN_S
+
+    def _grant_rooms(self, admission: Admission, view: PoolView) -> Admission:
+        """Gives room to those who asked for it; ready replicas make way for the first of them when
+        that is enough. Returns what is left."""
+        room, short = self.rooms.grant(admission.room)
+        short -= view.retiring
+        if short <= len(self._free):
+            for _ in range(short):
+                self._free.pop().retire(Reason.SURPLUS)
+        return replace(admission, room=room)
 
     def _load(self, view: PoolView) -> Load:
         available, cores, disk_free = self._probe()
@@ -327,24 +364,30 @@ class Pool:
             disk_free_mib=disk_free,
             peaks_mib=[*self._peaks, *(m.peak_mib for m in managers if m.peak_mib > 0)],
             now_mib=[m.pss_mib for m in managers if m.pss_mib is not None],
-            pending=view.starting,
-            existing=view.existing,
+            pending=view.starting + len(self._own) + self.rooms.held,
+            existing=view.existing + self.rooms.held,
         )
 
     def _start_one(self) -> None:
         generation = self._journal.next_generation()
-        replica_id = f"r{generation}"
-        self._journal.created(replica_id, generation)
-        spec = self._make_spec(replica_id, generation)
-        manager = ReplicaManager(spec, self._runtime, self, self._deadlines)
-        self._managers[replica_id] = manager
+        self._launch(self._make_spec(f"r{generation}", generation), None)
+
+    def _launch(self, spec: base.ReplicaSpec, record: base.ReplicaRecord | None) -> ReplicaManager:
+        self._journal.created(spec.replica_id, spec.generation)
+        manager = ReplicaManager(spec, self._runtime, self, self._deadlines, record)
+        self._managers[spec.replica_id] = manager
         self.stats.created += 1
-        task = asyncio.create_task(manager.run(), name=f"{replica_id}:manager")
+        task = asyncio.create_task(manager.run(), name=f"{spec.replica_id}:manager")
         self._tasks.add(task)
         task.add_done_callback(self._manager_ended)
+        return manager
 
     def _manager_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a replica manager failed", exc_info=task.exception())
         self._kick.set()
+
+
+def _not_made(manager: ReplicaManager) -> NotMade:
+    return NotMade(manager.replica_id, manager.reason or Reason.INTERNAL, manager.detail)
