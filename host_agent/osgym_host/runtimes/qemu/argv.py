@@ -5,7 +5,8 @@ booted, for its clones, for parked processes and for the children of a branch; a
 keeps it. A `Launch` is what one process gets besides: its disk, RAM file, sockets, console, kernel.
 
 Names that QMP commands may rely on, whatever is launched: block node `d0` (format) over `d0f`
-(protocol), device `vd0`; netdev `n0`, device `vn0`; RAM object `ram0`; console `s0`.
+(protocol) of device `vd0`, below it `g0` over `g0f` (read-only) where a base is named; netdev `n0` of
+device `vn0`; RAM object `ram0`; console `s0`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Any
 
 DISK_NODE = "d0"
 DISK_FILE_NODE = "d0f"
+BASE_NODE = "g0"
+BASE_FILE_NODE = "g0f"
 DISK_DEVICE = "vd0"
 NETDEV = "n0"
 NET_DEVICE = "vn0"
@@ -33,6 +36,7 @@ QMP_FD = 3
 """Descriptor at which a process of ours finds the listening socket of its QMP server."""
 RAM_FD = 4
 """Descriptor at which it finds the golden RAM."""
+INHERITED_RAM = f"/proc/self/fd/{RAM_FD}"
 SCREEN_QMP_FD = 5
 """Descriptor of a second QMP server, for screen and input of guests without our agent: their many and
 large commands do not hold up those that run the machine."""
@@ -103,14 +107,15 @@ class Disk:
     """The disk of one process.
 
     Attributes:
-        path: Its top layer, written to; backing files are those that its header names.
+        path: Its top layer, written to.
         format: `qcow2` or `raw`.
-        detached: Open it without its backing file, which `blockdev-reopen` gives later.
+        base: The layer below, always qcow2, opened read-only under a name of its own (a snapshot's
+            frozen disk); None takes what the header of the top layer names, if it names any.
     """
 
     path: Path
     format: str = "qcow2"
-    detached: bool = False
+    base: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,14 +231,8 @@ def to_argv(shape: Shape, launch: Launch) -> list[str]:
 
 
 def block_options(disk: Disk) -> list[dict[str, Any]]:
-    """The block nodes of a disk, as `-blockdev`, `blockdev-add` and `blockdev-reopen` take them."""
-    file: dict[str, Any] = {
-        "driver": "file",
-        "node-name": DISK_FILE_NODE,
-        "filename": str(disk.path),
-        "discard": "unmap",
-        "cache": {"direct": False, "no-flush": True},
-    }
+    """The block nodes of a disk from the bottom up, as `-blockdev` and `blockdev-add` take them."""
+    nodes: list[dict[str, Any]] = []
     top: dict[str, Any] = {
         "driver": disk.format,
         "node-name": DISK_NODE,
@@ -241,9 +240,19 @@ def block_options(disk: Disk) -> list[dict[str, Any]]:
         "discard": "unmap",
         "cache": {"direct": False, "no-flush": True},
     }
-    if disk.detached:
-        top["backing"] = None
-    return [file, top]
+    if disk.base is not None:
+        base = {"driver": "file", "node-name": BASE_FILE_NODE, "read-only": True}
+        nodes.append({**base, "filename": str(disk.base)})
+        nodes.append({"driver": "qcow2", "node-name": BASE_NODE, "read-only": True, "file": BASE_FILE_NODE})
+        top["backing"] = BASE_NODE
+    file = {
+        "driver": "file",
+        "node-name": DISK_FILE_NODE,
+        "filename": str(disk.path),
+        "discard": "unmap",
+        "cache": {"direct": False, "no-flush": True},
+    }
+    return [*nodes, file, top]
 
 
 def _board(shape: Shape, launch: Launch) -> list[str]:

@@ -11,12 +11,12 @@ import contextlib
 import logging
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qemu.qmp import ConnectError, ExecInterruptedError, ExecuteError, QMPClient, Runstate
+from qemu.qmp import ConnectError, ExecuteError, QMPClient, Runstate
 from qemu.qmp import QMPError as LibraryError
 from qemu.qmp.message import Message
 
@@ -153,12 +153,15 @@ class _Client(QMPClient):
 
 
 class Qmp:
-    """One connection to a QEMU. Commands of several tasks are carried out one after the other."""
+    """One connection to a QEMU. Commands that are given at once are carried out in their order."""
 
     def __init__(self, client: _Client) -> None:
         """Use `connect`."""
         self._client = client
         self._turn = asyncio.Lock()
+        self._under_way = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._closed = asyncio.Event()
         self._watch = asyncio.create_task(self._wait_for_end(), name="qmp-end")
 
@@ -167,8 +170,8 @@ class Qmp:
         """Connect as soon as somebody listens at `path`, and wait for the greeting.
 
         Raises:
-            QmpTimeout: Nobody listened or greeted in time.
-            QmpClosed: QEMU hung up (it ended, or serves another client already and is ending).
+            QmpTimeout: Nobody listened or greeted in time (QEMU serves one client at a time).
+            QmpClosed: QEMU hung up.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -202,8 +205,15 @@ class Qmp:
         """Wait, without a deadline, until the connection is gone."""
         await self._closed.wait()
 
-    async def execute(self, cmd: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, **arguments: Any) -> Any:
-        """Carry out a command; `_` in the names of arguments stands for `-`.
+    async def execute(
+        self,
+        command: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        **more: object,
+    ) -> Any:
+        """Carry out a command; in the names of keyword arguments `_` stands for `-`.
 
         Returns:
             What QEMU returned, `{}` for most commands.
@@ -213,19 +223,35 @@ class Qmp:
             QmpTimeout: No answer in time, waiting for earlier commands included.
             QmpClosed: The connection is gone.
         """
-        return await self._in_turn(cmd, arguments, timeout_s, None)
+        given = {**(arguments or {}), **{name.replace("_", "-"): value for name, value in more.items()}}
+        with _named_errors(command, timeout_s):
+            async with asyncio.timeout(timeout_s):
+                async with self._turn:
+                    self._under_way += 1
+                    self._idle.clear()
+                try:
+                    return await self._send(command, given)
+                finally:
+                    self._under_way -= 1
+                    if not self._under_way:
+                        self._idle.set()
 
     async def query(
-        self, cmd: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, **arguments: Any
+        self,
+        command: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        **more: object,
     ) -> dict[str, Any]:
         """`execute` for commands that return an object.
 
         Raises:
             QmpError: What was returned is none, and as `execute`.
         """
-        answer = await self.execute(cmd, timeout_s=timeout_s, **arguments)
+        answer = await self.execute(command, arguments, timeout_s=timeout_s, **more)
         if not isinstance(answer, dict):
-            raise QmpError(cmd, "", f"an object was expected, not {type(answer).__name__}")
+            raise QmpError(command, "", f"an object was expected, not {type(answer).__name__}")
         return answer
 
     async def send_fd(self, fd: int, name: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
@@ -236,7 +262,13 @@ class Qmp:
         Raises:
             QmpError: As `execute`.
         """
-        await self._in_turn("getfd", {"fdname": name}, timeout_s, fd)
+        with _named_errors("getfd", timeout_s):
+            async with asyncio.timeout(timeout_s), self._turn:
+                # Nothing else may be under way, so that the descriptor arrives with its own command.
+                await self._idle.wait()
+                self._check_open("getfd")
+                self._client.send_fd_scm(fd)
+                await self._send("getfd", {"fdname": name})
 
     async def hmp(self, line: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
         """Run a command of the human monitor, for the few things QMP cannot say.
@@ -268,24 +300,16 @@ class Qmp:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._watch), _CLOSE_TIMEOUT_S)
 
-    async def _in_turn(self, cmd: str, arguments: dict[str, Any], timeout_s: float, fd: int | None) -> Any:
-        message: dict[str, object] = {"execute": cmd}
+    def _check_open(self, command: str) -> None:
+        if self.closed:
+            raise QmpClosed(command)
+
+    async def _send(self, command: str, arguments: Mapping[str, object]) -> object:
+        self._check_open(command)
+        message: dict[str, object] = {"execute": command}
         if arguments:
-            message["arguments"] = {name.replace("_", "-"): value for name, value in arguments.items()}
-        try:
-            async with asyncio.timeout(timeout_s), self._turn:
-                if self.closed:
-                    raise QmpClosed(cmd)
-                if fd is not None:
-                    # Nothing else is under way, so the descriptor arrives with the command after it.
-                    self._client.send_fd_scm(fd)
-                return await self._client.execute_msg(Message(message))
-        except ExecuteError as exc:
-            raise QmpError(cmd, exc.error.class_, exc.error.desc) from exc
-        except (ExecInterruptedError, LibraryError, OSError) as exc:
-            if isinstance(exc, TimeoutError):
-                raise QmpTimeout(cmd, timeout_s) from exc
-            raise QmpClosed(cmd) from exc
+            message["arguments"] = arguments
+        return await self._client.execute_msg(Message(message))
 
     async def _wait_for_end(self) -> None:
         while self._client.runstate is Runstate.RUNNING:
@@ -296,6 +320,19 @@ class Qmp:
         self._closed.set()
         for stream in self._client.streams:
             stream.end()
+
+
+@contextlib.contextmanager
+def _named_errors(command: str, timeout_s: float) -> Iterator[None]:
+    """Turn what the library raises for a command into our errors."""
+    try:
+        yield
+    except ExecuteError as exc:
+        raise QmpError(command, exc.error.error.class_, exc.error.error.desc) from exc
+    except TimeoutError as exc:
+        raise QmpTimeout(command, timeout_s) from exc
+    except (LibraryError, OSError) as exc:
+        raise QmpClosed(command) from exc
 
 
 async def _connected(path: Path) -> socket.socket:
