@@ -34,11 +34,7 @@ class Phase(StrEnum):
 
 
 class ReplicaFacts(BaseModel):
-    """The replica that a machine is, and what of its spec is needed to carry it on.
-
-    Attributes:
-        used: Somebody had it: it is never handed out as a clean one again.
-    """
+    """The replica that a machine is, and what of its spec is needed to carry it on."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -50,7 +46,6 @@ class ReplicaFacts(BaseModel):
     cpus: float | None
     pids: int | None
     egress: Egress
-    used: bool = False
 
 
 class VmRecord(BaseModel):
