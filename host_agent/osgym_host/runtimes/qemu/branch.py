@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from osgym_host.runtimes.base import BranchPoint
+from osgym_host.runtimes.qemu.ram_delta import RamFile
 
 
 class Monitor(Protocol):
@@ -27,15 +28,6 @@ class Monitor(Protocol):
     ) -> Any:
         """Carry out one command and return its answer; commands sent at once are done in order."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class RamFile:
-    """The golden RAM file as the kernel names it in `/proc/<pid>/maps`, whatever its path."""
-
-    device: int
-    inode: int
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
