@@ -262,13 +262,32 @@ class Qmp:
         Raises:
             QmpError: As `execute`.
         """
-        with _named_errors("getfd", timeout_s):
+        await self._with_fd(fd, "getfd", {"fdname": name}, timeout_s)
+
+    async def add_fd(self, fd: int, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
+        """Give QEMU a copy of a descriptor to be opened like a file, as often as commands name it.
+
+        Returns:
+            The file name (`/dev/fdset/<n>`); QEMU forgets it when the connection that gave it ends and
+            nobody has it open.
+
+        Raises:
+            QmpError: As `execute`.
+        """
+        answer = await self._with_fd(fd, "add-fd", {}, timeout_s)
+        number = answer.get("fdset-id") if isinstance(answer, dict) else None
+        if not isinstance(number, int):
+            raise QmpError("add-fd", "", "the number of a set of descriptors was expected")
+        return f"/dev/fdset/{number}"
+
+    async def _with_fd(self, fd: int, command: str, arguments: dict[str, object], timeout_s: float) -> Any:
+        with _named_errors(command, timeout_s):
             async with asyncio.timeout(timeout_s), self._turn:
                 # Nothing else may be under way, so that the descriptor arrives with its own command.
                 await self._idle.wait()
-                self._check_open("getfd")
+                self._check_open(command)
                 self._client.send_fd_scm(fd)
-                await self._send("getfd", {"fdname": name})
+                return await self._send(command, arguments)
 
     async def hmp(self, line: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
         """Run a command of the human monitor, for the few things QMP cannot say.
