@@ -1,1 +1,1 @@
-"""QEMU in a runner container: the image it runs in, the entry inside, the launcher outside."""
+"""Ways to run QEMU: as a bare process of an unprivileged user, or in a runner container."""

@@ -1,0 +1,115 @@
+"""The users that virtual machines run as: one each, so that a guest that breaks out of QEMU is nobody.
+
+It then finds itself as a user without a name, password, group or file outside its own folder, who may
+neither signal nor trace the other machines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Collection
+from pathlib import Path
+
+from osgym_host.images.idmap import ID_COUNT, ROOT_UID_BASE
+
+FIRST_ID = ROOT_UID_BASE + ID_COUNT
+"""The range after the one that images' files are owned by, of the same block (see `images.idmap`)."""
+
+_SEARCH_BITS = stat.S_IXGRP | stat.S_IXOTH
+
+
+class UserPool:
+    """Hands out ids; the same number serves as user and as group."""
+
+    def __init__(self, salt: str, first: int = FIRST_ID, count: int = ID_COUNT) -> None:
+        """Args: salt: names the instance, so that two of them seldom use the same ids."""
+        self._salt = salt
+        self._first = first
+        self._count = count
+        self._by_name: dict[str, int] = {}
+
+    def take(self, name: str) -> int:
+        """Return the id of a machine, a free one when it has none yet.
+
+        Raises:
+            RuntimeError: All are in use.
+        """
+        if name in self._by_name:
+            return self._by_name[name]
+        digest = hashlib.sha256(f"{self._salt}/{name}".encode()).digest()
+        start = int.from_bytes(digest[:8], "big") % self._count
+        used = set(self._by_name.values())
+        for step in range(self._count):
+            number = self._first + (start + step) % self._count
+            if number not in used:
+                self._by_name[name] = number
+                return number
+        raise RuntimeError("no user id is free for another virtual machine")
+
+    def claim(self, name: str, number: int) -> None:
+        """Note the id of a machine that a former host agent started."""
+        if self._first <= number < self._first + self._count:
+            self._by_name[name] = number
+
+    def release(self, name: str) -> None:
+        """Give an id back. Idempotent."""
+        self._by_name.pop(name, None)
+
+
+def demoted(argv: list[str], user: int, groups: Collection[int] = (), *, setpriv: str) -> list[str]:
+    """The vector that runs `argv` in the same process as `user`, with no way to get more."""
+    return [
+        setpriv,
+        f"--reuid={user}",
+        f"--regid={user}",
+        f"--groups={','.join(str(group) for group in groups)}" if groups else "--clear-groups",
+        "--inh-caps=-all",
+        "--bounding-set=-all",
+        "--no-new-privs",
+        "--",
+        *argv,
+    ]
+
+
+def give_folder(folder: Path, user: int, private: Collection[str] = ()) -> None:
+    """Let the user own a machine's folder and the files in it, and nobody else enter it.
+
+    Files with a second name elsewhere are frozen layers that machines share: they keep their owner.
+    """
+    for entry in os.scandir(folder):
+        found = entry.stat(follow_symlinks=False)
+        if entry.name not in private and stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+            os.chown(entry.path, user, user, follow_symlinks=False)
+    os.chown(folder, user, user)
+    folder.chmod(0o700)
+
+
+def give_file(path: Path) -> None:
+    """Let a file that was put into a machine's folder later belong to the machine's user."""
+    owner = path.parent.stat()
+    if os.geteuid() == 0:
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
+def open_way(folder: Path, top: Path) -> None:
+    """Let every user pass through (not list) the folders from `top` down to above `folder`.
+
+    Raises:
+        ValueError: `folder` is not below `top`.
+    """
+    parts = folder.relative_to(top).parts[:-1]
+    for depth in range(len(parts) + 1):
+        passed = top.joinpath(*parts[:depth])
+        mode = stat.S_IMODE(passed.stat().st_mode)
+        if mode & _SEARCH_BITS != _SEARCH_BITS:
+            passed.chmod(mode | _SEARCH_BITS)
+
+
+def closed_above(folder: Path) -> Path | None:
+    """The first folder on the way to `folder` that other users may not pass through, if any."""
+    for passed in [*reversed(folder.resolve().parents), folder.resolve()]:
+        if not passed.stat().st_mode & stat.S_IXOTH:
+            return passed
+    return None
