@@ -10,8 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-import stand_in
-from stand_in import PNG, TASK, Served, Service, record, running_service, until
+import stand_in_guest
+from stand_in import TASK, Served, Service, record, running_service, until
+from stand_in_guest import PNG
 
 from osgym_host.core.reasons import Reason
 from osgym_host.runtimes import base
@@ -257,7 +258,7 @@ async def test_what_cannot_be_passed_on_loses_the_replica_only(
         return len(encoded).to_bytes(4, "big") + len(blob).to_bytes(4, "big") + encoded + blob
 
     with monkeypatch.context() as patch:
-        patch.setattr(stand_in, "encode_record", hostile)
+        patch.setattr(stand_in_guest, "encode_record", hostile)
         patch.setattr(agent, "frame", marked)
         answer = await service.step(episode, 1, "wait()")
     assert error(answer) == (410, "episode_lost")

@@ -8,33 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import json
+import secrets
 import shutil
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
-from PIL import Image
+from stand_in_guest import Guest, GuestServer
 
 from osgym_host.app import HostAgent, ImageRef
 from osgym_host.runtimes import base
 from osgym_host.server import HostServer, bind, urls
 from osgym_host.settings import Settings
-from osgym_sdk.wire import Record, decode_record, encode_record
-
-
-def _png() -> bytes:
-    out = io.BytesIO()
-    Image.new("RGB", (1920, 1080), (30, 60, 90)).save(out, "PNG")
-    return out.getvalue()
-
-
-PNG = _png()
+from osgym_sdk.wire import Record, decode_record
 
 
 @dataclass(frozen=True)
@@ -54,128 +45,6 @@ class StandInImage:
     manifest: StandInManifest = StandInManifest()
 
 
-class GuestAnswer(Exception):
-    """An error answer of the guest."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.code, self.message = status, code, message
-
-
-@dataclass
-class Guest:
-    """The guest agent of one replica: what it did, and how it misbehaves."""
-
-    replica_id: str
-    generation: int
-    acted: list[dict[str, Any]] = field(default_factory=list)
-    commands: list[Any] = field(default_factory=list)
-    files: dict[str, bytes] = field(default_factory=dict)
-    released: int = 0
-    last_seq: int = 0
-    stored: tuple[dict[str, Any], bytes] | None = None
-    started_at: float = field(default_factory=time.monotonic)
-    ready: asyncio.Event = field(default_factory=asyncio.Event)
-    step_gate: asyncio.Event = field(default_factory=asyncio.Event)
-    execute_gate: asyncio.Event = field(default_factory=asyncio.Event)
-    nonsense: bool = False
-    refuse_steps_with: str = ""
-    drop_next_answer: bool = False
-    steps_begun: int = 0
-
-    def __post_init__(self) -> None:
-        self.ready.set()
-        self.step_gate.set()
-        self.execute_gate.set()
-
-    def restart(self) -> None:
-        """The agent alone dies and comes back: it has forgotten its numbers."""
-        self.last_seq, self.stored, self.started_at = 0, None, time.monotonic()
-
-    async def answer(self, path: str, body: bytes) -> tuple[str, bytes]:
-        """Returns content type and body."""
-        if path in ("/v1/health", "/v1/ready"):
-            await self.ready.wait()
-            return "application/json", json.dumps(self.health()).encode()
-        if path == "/setup/execute":
-            command = json.loads(body)["command"]
-            self.commands.append(command)
-            await self.execute_gate.wait()
-            if command == ["fail"]:
-                raise GuestAnswer(500, "error", "the command cannot be run")
-            text = json.dumps({"status": "success", "output": "yes\n", "error": "", "returncode": 0})
-            return "application/json", text.encode()
-        if path == "/v1/release":
-            self.released += 1
-            return "application/json", b"{}"
-        if self.nonsense:
-            return "application/json", b"what?"
-        request = json.loads(body)
-        if path == "/v1/step":
-            meta, blob = await self.step(request)
-        elif path == "/v1/observe":
-            meta, blob = self.frame(self.last_seq, request.get("observe")), PNG
-        elif path == "/v1/final":
-            if request["seq"] != self.last_seq:
-                raise GuestAnswer(409, "bad_sequence", "not the last step")
-            meta, blob = {**self.frame(self.last_seq, None), "final": True}, PNG
-        else:
-            raise GuestAnswer(404, "not_found", path)
-        return "application/x-osgym-records", encode_record(meta, blob)
-
-    def health(self) -> dict[str, Any]:
-        return {
-            "status": "ok",
-            "version": "0",
-            "generation": str(self.generation),
-            "uptime_s": time.monotonic() - self.started_at,
-            "desktop_ready": True,
-            "last_seq": self.last_seq,
-        }
-
-    async def step(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        seq = request["seq"]
-        if seq == self.last_seq and self.stored is not None:
-            meta, blob = self.stored
-            return {**meta, "replayed": True}, blob
-        if seq != self.last_seq + 1:
-            raise GuestAnswer(409, "bad_sequence", f"{seq} after {self.last_seq}")
-        if self.refuse_steps_with:
-            raise GuestAnswer(400, "invalid_action", self.refuse_steps_with)
-        for action in request["actions"]:
-            if action.get("x", 0) >= 1920:
-                raise GuestAnswer(400, "invalid_action", "x is outside of the screen")
-        self.steps_begun += 1
-        await self.step_gate.wait()
-        self.acted.extend(request["actions"])
-        self.last_seq = seq
-        meta = self.frame(seq, request.get("observe"))
-        meta["results"] = [{"ok": True, "op": a["op"]} for a in request["actions"]]
-        meta["settle"] = {"policy": "exact", "reason": "quiet", "wait_ms": 1.0, "last_change_ms": None}
-        self.stored = (meta, PNG)
-        return meta, PNG
-
-    def frame(self, seq: int, observe: Any) -> dict[str, Any]:
-        return {
-            "seq": seq,
-            "replayed": False,
-            "results": [],
-            "failed_index": None,
-            "settle": None,
-            "frame": {
-                "hash": "h",
-                "format": "png",
-                "width": 1920,
-                "height": 1080,
-                "screen": [1920, 1080],
-                "unchanged": False,
-                "t_ms": 1.0,
-            },
-            "previous": None,
-            "timing_ms": {"total": 1.0},
-        }
-
-
 class StandIn(base.Replica):
     """One replica."""
 
@@ -184,9 +53,8 @@ class StandIn(base.Replica):
         self.folder = folder
         self._exit: base.ExitInfo | None = None
         self._dead = asyncio.Event()
-        self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
         self.agent = Guest(spec.replica_id, spec.generation)
+        self._server = GuestServer(self.agent)
 
     replica_id = property(lambda self: self._spec.replica_id)  # type: ignore[assignment]  # terse on purpose
     generation = property(lambda self: self._spec.generation)  # type: ignore[assignment]  # terse on purpose
@@ -200,52 +68,14 @@ class StandIn(base.Replica):
 
     async def start(self) -> None:
         self.folder.mkdir(parents=True)
-        path = self.folder / "agent.sock"
-        self._server = await asyncio.start_unix_server(self._serve, path, start_serving=False)
-        await self._server.start_serving()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                path = head.split(b" ", 2)[1].decode()
-                length = 0
-                for line in head.split(b"\r\n"):
-                    name, _, value = line.partition(b":")
-                    if name.lower() == b"content-length":
-                        length = int(value)
-                body = await reader.readexactly(length)
-                await self._reply(writer, path, body)
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            self._writers.discard(writer)
-            writer.close()
-
-    async def _reply(self, writer: asyncio.StreamWriter, path: str, body: bytes) -> None:
-        status = 200
-        try:
-            kind, answer = await self.agent.answer(path, body)
-        except GuestAnswer as error:
-            status, kind = error.status, "application/json"
-            answer = json.dumps({"code": error.code, "message": error.message, "details": {}}).encode()
-        if self.agent.drop_next_answer and path == "/v1/step":
-            self.agent.drop_next_answer = False
-            raise ConnectionResetError
-        head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(answer)}\r\n\r\n"
-        writer.write(head.encode() + answer)
-        await writer.drain()
+        await self._server.start(self.folder / "agent.sock")
 
     def die(self, reason: base.ExitReason = base.ExitReason.KILLED) -> None:
         """Ends it as if all its processes were killed."""
         if self._exit is not None:
             return
         self._exit = base.ExitInfo(reason, "for the test")
-        if self._server is not None:
-            self._server.close()
-        for writer in list(self._writers):
-            writer.transport.abort()
+        self._server.stop()
         self._dead.set()
 
     async def wait_dead(self) -> base.ExitInfo:
@@ -257,11 +87,64 @@ class StandIn(base.Replica):
         return ""
 
 
-class StandInRuntime(base.Runtime):
-    """Makes stand-ins; can be told to fail or to take its time."""
+class Points:
+    """Branch points: the states of guests, kept ones as files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.states: dict[str, dict[str, Any]] = {}
+        self.taken = 0
+
+    def kept(self) -> tuple[base.BranchPoint, ...]:
+        """Reads what a former runtime kept."""
+        found = [json.loads(path.read_text()) for path in sorted(self.folder.glob("*.json"))]
+        self.states.update({entry["point"]["point_id"]: entry["state"] for entry in found})
+        return tuple(base.BranchPoint(**entry["point"]) for entry in found)
+
+    def add(self, replica: base.Replica, state: dict[str, Any], keep: bool) -> base.BranchPoint:
+        self.taken += 1
+        point = base.BranchPoint(
+            point_id="p" + secrets.token_hex(4),
+            image_digest=replica.spec.image.digest,
+            replica_id=replica.replica_id,
+            generation=replica.generation,
+            kept=keep,
+            created_at=time.time(),
+            pause_ms=1.5,
+            ram_mib=40.0,
+            disk_mib=2.0,
+        )
+        self.put(point, state)
+        return point
+
+    def put(self, point: base.BranchPoint, state: dict[str, Any]) -> None:
+        self.states[point.point_id] = state
+        if point.kept:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            text = json.dumps({"point": asdict(point), "state": state})
+            (self.folder / f"{point.point_id}.json").write_text(text)
+
+    def remove(self, point: base.BranchPoint) -> None:
+        self.states.pop(point.point_id, None)
+        (self.folder / f"{point.point_id}.json").unlink(missing_ok=True)
+
+    def state(self, point: base.BranchPoint) -> dict[str, Any]:
+        if point.point_id not in self.states:
+            raise base.PointNotFound(point.point_id)
+        return self.states[point.point_id]
+
+
+class StandInRuntime(base.Runtime):
+    """Makes stand-ins; can be told to fail or to take its time."""
+
+    def __init__(self, folder: Path, *, branching: bool = True, points: Path | None = None) -> None:
+        self.folder = folder
+        self.branching = branching
+        self.points = Points(points or folder.with_name("points"))
+        self.fail_branches = 0
+        self.fail_children: set[int] = set()
+        """Children of a branch that fail, counted from 0."""
+        self._children = 0
         self.alive: dict[str, StandIn] = {}
         self.created = 0
         self.made = 0
@@ -280,10 +163,11 @@ class StandInRuntime(base.Runtime):
         return "stand-in"
 
     def capabilities(self) -> base.Capabilities:
-        return base.Capabilities("stand-in", False, False, False, frozenset({base.Egress.NONE}), False)
+        egress = frozenset({base.Egress.NONE})
+        return base.Capabilities("stand-in", False, False, False, egress, False, branching=self.branching)
 
     async def start(self) -> base.StartReport:
-        return base.StartReport()
+        return base.StartReport(points=self.points.kept())
 
     async def create(self, spec: base.ReplicaSpec) -> base.Replica:
         self.created += 1
@@ -292,6 +176,11 @@ class StandInRuntime(base.Runtime):
             self.fail_creates -= 1
             raise base.ReplicaCreateFailed("no room", step="mount", replica_id=spec.replica_id)
         replica = StandIn(spec, self.folder / spec.replica_id)
+        if spec.origin is not None:
+            self._children += 1
+            if self._children - 1 in self.fail_children:
+                raise base.ReplicaCreateFailed("no child", step="load", replica_id=spec.replica_id)
+            replica.agent.take(self.points.state(spec.origin))
         if not self.boot_ready:
             replica.agent.ready.clear()
         self.alive[spec.replica_id] = replica
@@ -322,6 +211,40 @@ class StandInRuntime(base.Runtime):
 
     async def reap(self, record: base.ReplicaRecord) -> None:
         return None
+
+    async def branch(self, replica: base.Replica, *, keep: bool = False) -> base.BranchPoint:
+        if not self.branching:
+            return await super().branch(replica, keep=keep)
+        if self.fail_branches > 0:
+            self.fail_branches -= 1
+            raise base.PointFailed("the disk is full", replica_id=replica.replica_id)
+        self._children = 0
+        return self.points.add(replica, await self.state_of(replica), keep)
+
+    async def state_of(self, replica: base.Replica) -> dict[str, Any]:
+        """What a branch of it has."""
+        assert isinstance(replica, StandIn)
+        return replica.agent.state()
+
+    async def release_point(self, point: base.BranchPoint) -> None:
+        self.points.remove(point)
+
+    async def export_point(self, point: base.BranchPoint, target: Path) -> None:
+        if not point.kept:
+            raise base.PointNotFound(point.point_id)
+        text = json.dumps({"point": asdict(point), "state": self.points.state(point)})
+        await asyncio.to_thread(target.write_text, text)
+
+    async def import_point(self, source: Path) -> base.BranchPoint:
+        try:
+            entry = json.loads(await asyncio.to_thread(source.read_bytes))
+            point = replace(base.BranchPoint(**entry["point"]), point_id="p" + secrets.token_hex(4))
+        except (ValueError, TypeError, KeyError) as error:
+            raise base.PointFailed(f"not a branch point: {error}") from error
+        if point.image_digest != StandInImage().digest:
+            raise base.PointFailed(f"it is of another golden snapshot: {point.image_digest[:20]}")
+        self.points.put(point, entry["state"])
+        return point
 
     async def stop(self) -> None:
         for replica in list(self.alive.values()):
@@ -373,7 +296,7 @@ async def until(condition: Any, timeout_s: float = 5.0) -> None:
 
 @contextlib.asynccontextmanager
 async def running_service(
-    tmp_path: Path, *, address: str = "127.0.0.1", **settings: Any
+    tmp_path: Path, *, address: str = "127.0.0.1", branching: bool = True, **settings: Any
 ) -> AsyncIterator[Service]:
     """Runs a host agent over stand-ins in this process; asserts that nothing is left of it."""
     settings.setdefault("trajectory", "frames")
@@ -381,7 +304,7 @@ async def running_service(
     settings.setdefault("replica_ram_mib", 64)
     settings.setdefault("disk_reserve_mib", 0)
     made = Settings(data_dir=tmp_path / "data", **settings)
-    runtime = StandInRuntime(tmp_path / "r")
+    runtime = StandInRuntime(tmp_path / "r", branching=branching)
     agent = HostAgent(made, ImageRef(StandInImage(), "small"), runtime)
     await agent.start()
     transport = httpx.ASGITransport(agent.app(), client=(address, 1234), raise_app_exceptions=False)
@@ -393,6 +316,8 @@ async def running_service(
     assert not runtime.alive, "replicas are left"
     assert not list((tmp_path / "r").glob("*")), "files of replicas are left"
     assert runtime.stopped
+    left = [p for p in runtime.points.states if not (runtime.points.folder / f"{p}.json").exists()]
+    assert not left, "branch points are left"
 
 
 TASK: dict[str, Any] = {
