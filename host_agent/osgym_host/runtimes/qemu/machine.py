@@ -9,15 +9,14 @@ import contextlib
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from osgym_host.errors import OsgymHostError
-from osgym_host.runtimes.processes import ProcessIdentity
+from osgym_host.runtimes.cgroups import Caps
 from osgym_host.runtimes.qemu import argv as arguments
 from osgym_host.runtimes.qemu.argv import Launch, Shape
-from osgym_host.runtimes.qemu.process import Exit, Process, SpawnFailed, spawn
+from osgym_host.runtimes.qemu.launcher import Launcher, LaunchRequest, ProcessEnd, VmProcess
 from osgym_host.runtimes.qemu.qmp import Qmp, QmpClosed, QmpError, QmpTimeout
 from osgym_host.runtimes.sockets import short_unix_path
 
@@ -35,156 +34,121 @@ class MachineFailed(OsgymHostError):
 
     Attributes:
         argv: What was started, empty where it was not us.
-        exit: How it ended, None when it did not end (by itself).
+        end: How it ended, None when it did not end (by itself).
         said: The end of what QEMU said on stderr.
     """
 
     def __init__(
-        self, message: str, *, argv: Sequence[str] = (), exit: Exit | None = None, said: str = ""
+        self, message: str, *, argv: Sequence[str] = (), end: ProcessEnd | None = None, said: str = ""
     ) -> None:
         """Keep the fields beside the message."""
         detail = f": {said.strip().splitlines()[-1]}" if said.strip() else ""
         super().__init__(message + detail)
         self.argv = tuple(argv)
-        self.exit = exit
+        self.end = end
         self.said = said
-
-
-@dataclass(frozen=True, slots=True)
-class MachineRecord:
-    """What another host agent needs to take a machine over."""
-
-    process: ProcessIdentity
-    qmp: Path
 
 
 class Machine:
     """A live QEMU. `close` lets go of it; it then runs on, for another host agent to attach to."""
 
-    def __init__(self, process: Process, qmp: Qmp, record: MachineRecord, argv: Sequence[str]) -> None:
-        """Use `spawn` or `attach`."""
-        self._process = process
-        self._prepared = False
+    def __init__(self, process: VmProcess, qmp: Qmp, argv: Sequence[str] = ()) -> None:
+        """Use `start` or `attach`."""
+        self.process = process
         self.qmp = qmp
-        self.record = record
         self.argv = tuple(argv)
+        self._prepared = False
 
     @classmethod
-    async def spawn(
+    async def start(
         cls,
+        launcher: Launcher,
         shape: Shape,
         launch: Launch,
         *,
         folder: Path,
         fds: Mapping[int, int] | None = None,
-        groups: Sequence[str] = (),
-        started: Callable[[ProcessIdentity], None] | None = None,
+        reads: Sequence[Path] = (),
+        caps: Caps | None = None,
+        guest_listener: int | None = None,
         timeout_s: float = START_TIMEOUT_S,
     ) -> Machine:
-        """Start a QEMU as a child of this process and wait until its QMP answers.
+        """Start a QEMU and wait until its QMP answers.
 
         Its QMP socket is `qmp.sock` in `folder`, bound before it starts; `launch.qmp` must be
-        `QMP_FD`. Cancelled, it leaves no process.
+        `QMP_FD`. On failure, also when cancelled, nothing is left but the folder.
 
         Args:
             fds: More descriptors by their number in QEMU: `{RAM_FD: ram.fd}`, a tap device.
-            groups: `cgroup.procs` files (`CgroupGroup.procs_files`).
-            started: Called with the process's identity before it may do anything.
+            reads: Files besides those in `folder` that QEMU reads (`LaunchRequest.reads`).
 
         Raises:
-            MachineFailed: QEMU ended, or did not answer in time; no process is left.
+            LaunchFailed: The process could not be started.
+            MachineFailed: QEMU ended, or did not answer in time.
             OSError: The socket could not be made.
         """
         command = arguments.to_argv(shape, launch)
-        record_path = folder / QMP_SOCKET
-        with _listening(record_path) as listener:
-            try:
-                process = spawn(
-                    command,
-                    fds={arguments.QMP_FD: listener.fileno(), **(fds or {})},
-                    groups=groups,
-                    started=started,
-                )
-            except SpawnFailed as exc:
-                raise MachineFailed(str(exc), argv=command) from exc
-        return await cls._meet(process, MachineRecord(process.identity, record_path), command, timeout_s)
+        path = folder / QMP_SOCKET
+        with listening(path) as listener:
+            request = LaunchRequest(
+                launch.name,
+                command,
+                folder=folder,
+                reads=tuple(reads),
+                fds={arguments.QMP_FD: listener.fileno(), **(fds or {})},
+                caps=caps or Caps(),
+                guest_listener=guest_listener,
+            )
+            process = await launcher.launch(request)
+        try:
+            return await cls.attach(process, path, argv=command, timeout_s=timeout_s)
+        except BaseException:
+            await asyncio.shield(process.remove())
+            raise
 
     @classmethod
-    async def attach(cls, record: MachineRecord, *, timeout_s: float = START_TIMEOUT_S) -> Machine:
-        """Take over a QEMU that somebody else started: a former host agent, a container.
+    async def attach(
+        cls, process: VmProcess, qmp: Path, *, argv: Sequence[str] = (), timeout_s: float = START_TIMEOUT_S
+    ) -> Machine:
+        """Connect to a QEMU that runs, or ends while we try.
 
         Raises:
-            MachineFailed: It is gone, or does not answer in time; it is not touched.
+            MachineFailed: It ended or does not answer in time; it is not touched.
         """
-        process = Process.adopt(record.process)
-        if process is None:
-            raise MachineFailed(f"process {record.process.pid} is gone")
-        return await cls._meet(process, record, (), timeout_s)
-
-    @classmethod
-    async def _meet(
-        cls, process: Process, record: MachineRecord, command: Sequence[str], timeout_s: float
-    ) -> Machine:
-        """Connect to QMP; on failure end what we started ourselves."""
         try:
-            return cls(process, await _connect_or_end(process, record.qmp, timeout_s), record, command)
-        except BaseException as exc:
-            ended = process.exit
-            if command:
-                process.kill()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.shield(process.wait()), _KILL_TIMEOUT_S)
-            said = process.said()
-            process.close()
-            if isinstance(exc, QmpError):
-                how = str(ended) if ended else str(exc)
-                raise MachineFailed(
-                    f"QEMU did not start: {how}", argv=command, exit=ended, said=said
-                ) from exc
-            raise
+            return cls(process, await _connect_or_end(process, qmp, timeout_s), argv)
+        except QmpError as exc:
+            end = process.end
+            how = "QEMU ended" if end is not None else str(exc)
+            said = end.output if end is not None else process.output_tail()
+            raise MachineFailed(how, argv=argv, end=end, said=said) from exc
 
     @property
     def pid(self) -> int:
         """Host PID of QEMU."""
-        return self._process.pid
+        return self.process.pid
 
     @property
-    def start_ticks(self) -> int:
-        """When it started, in clock ticks since boot: with the PID its identity."""
-        return self._process.identity.start_ticks
-
-    @property
-    def exit(self) -> Exit | None:
+    def end(self) -> ProcessEnd | None:
         """How it ended, None while it lives."""
-        return self._process.exit
+        return self.process.end
 
-    async def wait_dead(self) -> Exit:
+    async def wait_dead(self) -> ProcessEnd:
         """Wait, without a deadline, until the process is gone. Any number of tasks may wait."""
-        return await self._process.wait()
+        return await self.process.wait()
 
-    def kill(self) -> None:
-        """Kill QEMU. No effect when it is dead."""
-        self._process.kill()
-
-    async def end(self, timeout_s: float = _KILL_TIMEOUT_S) -> Exit:
-        """Kill QEMU, wait for its end and close. Idempotent.
+    async def remove(self, *, timeout_s: float = 10.0) -> None:
+        """Kill QEMU and take away all that keeps it, but for its folder. Idempotent.
 
         Raises:
-            TimeoutError: It does not die (it hangs in the kernel).
+            RuntimeFault: Something is left; calling again tries again.
         """
-        self.kill()
-        ended = await asyncio.wait_for(self.wait_dead(), timeout_s)
-        await self.close()
-        return ended
+        await self.qmp.close()
+        await self.process.remove(timeout_s=timeout_s)
 
     async def close(self) -> None:
-        """Let go of process and connection; QEMU runs on. Idempotent."""
+        """Let go of the connection; QEMU runs on. Idempotent."""
         await self.qmp.close()
-        self._process.close()
-
-    def said(self) -> str:
-        """Return the end of what QEMU said on stderr: for people only."""
-        return self._process.said()
 
     async def prepare(self, *, timeout_s: float = STATE_TIMEOUT_S) -> None:
         """Set what saving and loading a state needs; for a parked process, while nobody waits."""
@@ -292,10 +256,11 @@ class Machine:
             await asyncio.wait_for(self.wait_dead(), 1.0)
 
     def _failed(self, message: str) -> MachineFailed:
-        return MachineFailed(message, argv=self.argv, exit=self.exit, said=self.said())
+        said = self.end.output if self.end is not None else self.process.output_tail()
+        return MachineFailed(message, argv=self.argv, end=self.end, said=said)
 
 
-async def _connect_or_end(process: Process, path: Path, timeout_s: float) -> Qmp:
+async def _connect_or_end(process: VmProcess, path: Path, timeout_s: float) -> Qmp:
     """Connect to QMP, unless the process ends first.
 
     Raises:
@@ -318,8 +283,11 @@ async def _connect_or_end(process: Process, path: Path, timeout_s: float) -> Qmp
 
 
 @contextlib.contextmanager
-def _listening(path: Path) -> Iterator[socket.socket]:
-    """Listen at a path for the time until QEMU has inherited the socket; the path stays."""
+def listening(path: Path) -> Iterator[socket.socket]:
+    """Listen at a path for the time until QEMU has inherited the socket; the path stays.
+
+    A socket that a former process left at the path is replaced.
+    """
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
@@ -330,4 +298,4 @@ def _listening(path: Path) -> Iterator[socket.socket]:
         yield sock
 
 
-__all__ = ["QMP_SOCKET", "Machine", "MachineFailed", "MachineRecord"]
+__all__ = ["QMP_SOCKET", "Machine", "MachineFailed", "listening"]
