@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from osgym_host.cli import image_disks
 from osgym_host.images.bake import Baker, Request
 from osgym_host.images.definition import Source, find_images_folder
 from osgym_host.images.errors import BakeError, ImageError
@@ -34,7 +35,17 @@ def image() -> None:
 @click.option("--refresh", is_flag=True, help="Ask the mirror for today's packages again.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def build(flavor: str, lock_path: Path | None, refresh: bool, dry_run: bool, as_json: bool) -> None:
+@click.option(
+    "--format",
+    "kind",
+    default="rootfs",
+    show_default=True,
+    type=click.Choice(["rootfs", "qcow2", "raw"]),
+    help="A root file system, or a bootable disk made from it.",
+)
+def build(
+    flavor: str, lock_path: Path | None, refresh: bool, dry_run: bool, as_json: bool, kind: str
+) -> None:
     """Bake an image from Debian packages; quick when only the desktop layer changed."""
     store = ImageStore(default_data_dir())
     display = Display.NONE if as_json else Display.BARS if sys.stderr.isatty() else Display.LINES
@@ -46,6 +57,9 @@ def build(flavor: str, lock_path: Path | None, refresh: bool, dry_run: bool, as_
         request = Request(flavor, lock, refresh)
         if dry_run:
             click.echo(json.dumps(baker.plan(request), indent=1))
+            return
+        if kind != "rootfs":
+            image_disks.build(store, flavor, kind, progress, refresh=refresh, as_json=as_json)
             return
         made = baker.bake(request)
     except ImageError as exc:

@@ -28,6 +28,8 @@ STAGES = {
     "write": "Write the package part",
     "layer": "Lay the desktop over it",
     "check": "Check the image",
+    "fetch": "Download the machine's packages",
+    "disk": "Make the disk",
     "publish": "Publish",
 }
 

@@ -114,19 +114,10 @@ class ImageStore:
 
     @contextlib.contextmanager
     def workspace(self) -> Iterator[Path]:
-        """A folder to bake in; it is gone afterwards unless it was renamed into place.
-
-        Holds a lock on the folder while it is used, so that `reap` of another process lets it be.
-        """
+        """A folder to bake in; it is gone afterwards unless it was renamed into place."""
         self.prepare()
-        folder = Path(tempfile.mkdtemp(prefix=BAKING, dir=self.folder))
-        folder.chmod(0o755)
-        with (folder / _LOCK_NAME).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            try:
-                yield folder
-            finally:
-                remove_tree(folder)
+        with workspace_in(self.folder) as folder:
+            yield folder
 
     def publish(self, prepared: Path, manifest: ImageManifest) -> Image:
         """Make `prepared` (which holds `rootfs`) the image of the manifest's digest, all or nothing.
@@ -147,13 +138,7 @@ class ImageStore:
 
     def reap(self) -> list[str]:
         """Remove what killed bakes and removals left behind; returns the names."""
-        reaped = []
-        folders = (self.folder, self.bases, self.desktops)
-        for path in [path for folder in folders if folder.is_dir() for path in folder.iterdir()]:
-            if path.name.startswith((BAKING, REMOVING)) and not _in_use(path):
-                remove_tree(path)
-                reaped.append(path.name)
-        return reaped
+        return reap_folders(self.folder, self.bases, self.desktops)
 
     def _load(self, path: Path) -> Image:
         try:
@@ -161,6 +146,32 @@ class ImageStore:
         except (OSError, ValidationError) as exc:
             raise ImageError(f"{path / 'manifest.json'} cannot be read: {exc}", "osgym image rm it") from exc
         return Image(manifest.digest, manifest.flavor, path / "rootfs", manifest)
+
+
+@contextlib.contextmanager
+def workspace_in(folder: Path) -> Iterator[Path]:
+    """A scratch folder below a store's `folder`, gone afterwards unless it was renamed into place.
+
+    Holds a lock on it while it is used, so that `reap_folders` of another process lets it be.
+    """
+    made = Path(tempfile.mkdtemp(prefix=BAKING, dir=folder))
+    made.chmod(0o755)
+    with (made / _LOCK_NAME).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield made
+        finally:
+            remove_tree(made)
+
+
+def reap_folders(*folders: Path) -> list[str]:
+    """Remove what killed bakes and removals left in stores' folders; returns the names."""
+    reaped = []
+    for path in [path for folder in folders if folder.is_dir() for path in folder.iterdir()]:
+        if path.name.startswith((BAKING, REMOVING)) and not _in_use(path):
+            remove_tree(path)
+            reaped.append(path.name)
+    return reaped
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -1,0 +1,1 @@
+"""Bootable disk images: made from golden images or imported, and the copies that machines write to."""

@@ -1,0 +1,71 @@
+"""The manifest of a disk image, written beside it when it is complete."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+DISK_MANIFEST_VERSION = 1
+
+
+class DiskFormat(StrEnum):
+    """How the bytes of a disk are kept."""
+
+    QCOW2 = "qcow2"
+    RAW = "raw"
+
+
+class GuestKind(StrEnum):
+    """Which agent answers inside."""
+
+    OSGYM = "osgym"
+    OSWORLD = "osworld"
+    NONE = "none"
+
+
+class Firmware(StrEnum):
+    """What starts the disk when no kernel is given from outside."""
+
+    BIOS = "bios"
+    UEFI = "uefi"
+
+
+class DiskManifest(BaseModel):
+    """Everything that is known about a disk image; `manifest.json` in its folder.
+
+    Attributes:
+        version: Of this manifest's form.
+        digest: Content digest: 64 hexadecimal digits.
+        name: Its tag: the flavor it was made from, or the name it was imported under.
+        virtual_size_bytes: Size of the disk as a machine sees it.
+        image_digest: The golden image it was made from; None for an import.
+        guest: The agent that answers inside.
+        kernel_append: Command line for its `vmlinuz`; empty when it has none beside it.
+        firmware: What it boots with, without a kernel from outside.
+        screen: Width and height of the desktop in pixels.
+        source: What it was made from, for people.
+        definition_key: Hash of what it was made from; empty for an import.
+        packages: Package name to version of what was added to the golden image.
+        size_bytes: What the folder takes on this machine's disk when it was made.
+        bake_s: How long it took.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    version: int = DISK_MANIFEST_VERSION
+    digest: str
+    name: str
+    format: DiskFormat
+    virtual_size_bytes: int
+    image_digest: str | None
+    guest: GuestKind
+    kernel_append: str = ""
+    firmware: Firmware
+    screen: tuple[int, int]
+    created_at: str
+    source: str
+    definition_key: str = ""
+    packages: dict[str, str] = {}
+    size_bytes: int = 0
+    bake_s: float = 0.0
