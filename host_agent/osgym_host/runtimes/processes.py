@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PR_SET_THP_DISABLE = 41
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +93,12 @@ def cpu_s(pids: Iterable[int]) -> float:
             continue
         ticks += sum(int(field) for field in fields[11:15])
     return ticks / _TICKS_PER_S
+
+
+def switch_huge_pages_off() -> None:
+    """Switch transparent huge pages off for this process and what it starts from now on.
+
+    QEMU asks for them for its cache of translated code, which makes 2 MB of each small piece that is
+    used (measured: 20 MB more for an idle clone). The host agent itself has no use for them.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from osgym_host.runtimes.base import RuntimeFault
 from osgym_host.runtimes.cgroups import CgroupGroup, CgroupTree
-from osgym_host.runtimes.processes import ProcessIdentity
+from osgym_host.runtimes.processes import ProcessIdentity, switch_huge_pages_off
 from osgym_host.runtimes.qemu.launcher import (
     Found,
     Launcher,
@@ -36,7 +36,8 @@ OUTPUT_BYTES = 64 * 1024
 without end cannot fill the disk."""
 
 _HIGH_FD = 64
-_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}
+"""One arena: each further one costs a machine some MB for threads that hardly allocate."""
 _KVM = Path("/dev/kvm")
 
 
@@ -189,7 +190,8 @@ class ProcessLauncher(Launcher):
         return self._notes
 
     async def prepare(self) -> None:
-        """Look for what is needed to give up root."""
+        """Look for what is needed to give up root; have processes started without huge pages."""
+        switch_huge_pages_off()
         if self._users is None or self._setpriv:
             return
         setpriv = shutil.which("setpriv")
@@ -333,7 +335,7 @@ def spawn(argv: list[str], env: Mapping[str, str], fds: Mapping[int, int]) -> in
             file_actions=actions,
             setsid=True,
             setsigmask=[],
-            setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGXFSZ],
+            setsigdef=[signal.SIGPIPE, signal.SIGINT],  # SIGXFSZ stays ignored: a full disk is an I/O error
         )
     finally:
         for fd in moved.values():
