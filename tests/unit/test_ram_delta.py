@@ -21,11 +21,11 @@ from osgym_host.runtimes.qemu.ram_delta import (
     PageBuffer,
     RamDelta,
     RamDeltaError,
-    RamFile,
     RamScanner,
     find_ram,
     write_delta,
 )
+from osgym_host.runtimes.qemu.ram_file import RamIdentity
 
 PAGES = 1024
 SIZE = PAGES * PAGE
@@ -49,6 +49,12 @@ for line in sys.stdin:
         memory[place:place + 4096]
     print("done", flush=True)
 """
+
+
+def identity_of(fd: int) -> RamIdentity:
+    """Name the file behind a descriptor."""
+    found = os.fstat(fd)
+    return RamIdentity(found.st_dev, found.st_ino, found.st_size)
 
 
 class Process:
@@ -76,7 +82,7 @@ class Process:
         self.process.kill()
         self.process.communicate()
 
-    def memory(self, ram: RamFile) -> bytes:
+    def memory(self, ram: RamIdentity) -> bytes:
         """All of its RAM, read by the kernel's other way."""
         with Path(f"/proc/{self.pid}/mem").open("rb", buffering=0) as file:
             whole = b""
@@ -107,9 +113,9 @@ def golden() -> Iterator[int]:
 
 
 @pytest.fixture
-def ram(golden: int) -> RamFile:
+def ram(golden: int) -> RamIdentity:
     """Its name."""
-    return RamFile.of(golden)
+    return identity_of(golden)
 
 
 @pytest.fixture
@@ -135,7 +141,7 @@ def _pages(extents: Extents) -> set[int]:
     return found
 
 
-def _take(pid: int, ram: RamFile, *, helpers: ThreadPoolExecutor | None = None) -> RamDelta:
+def _take(pid: int, ram: RamIdentity, *, helpers: ThreadPoolExecutor | None = None) -> RamDelta:
     with RamScanner(pid, ram) as scanner:
         extents = scanner.scan()
         pages = PageBuffer(extents.size_bytes)
@@ -146,7 +152,7 @@ def _take(pid: int, ram: RamFile, *, helpers: ThreadPoolExecutor | None = None) 
 @pytest.mark.parametrize("parts", [1, 4])
 @pytest.mark.parametrize("use_ioctl", [True, False])
 def test_only_written_pages_are_found(
-    start: Callable[..., Process], ram: RamFile, parts: int, use_ioctl: bool
+    start: Callable[..., Process], ram: RamIdentity, parts: int, use_ioctl: bool
 ) -> None:
     """Both ways find exactly the pages that were written, also where the mapping is in parts."""
     parent = start(parts=parts)
@@ -164,7 +170,7 @@ def test_only_written_pages_are_found(
         assert _pages(scanner.scan()) == written
 
 
-def test_nothing_written_is_nothing_found(start: Callable[..., Process], ram: RamFile) -> None:
+def test_nothing_written_is_nothing_found(start: Callable[..., Process], ram: RamIdentity) -> None:
     """A fresh clone has an empty delta, which can be planted."""
     parent, child = start(), start()
     delta = _take(parent.pid, ram)
@@ -176,7 +182,7 @@ def test_nothing_written_is_nothing_found(start: Callable[..., Process], ram: Ra
 
 @pytest.mark.parametrize("parts", [(1, 1), (1, 2), (2, 1), (4, 2)])
 def test_child_becomes_parent(
-    start: Callable[..., Process], golden: int, ram: RamFile, parts: tuple[int, int]
+    start: Callable[..., Process], golden: int, ram: RamIdentity, parts: tuple[int, int]
 ) -> None:
     """The child's memory is the parent's, byte by byte; the file and the parent stay as they were."""
     parent, child = start(parts=parts[0]), start(parts=parts[1])
@@ -195,12 +201,12 @@ def test_child_becomes_parent(
     assert os.pread(golden, SIZE, 0) == frozen
 
 
-def test_more_runs_than_one_call_takes(start: Callable[..., Process], ram: RamFile) -> None:
+def test_more_runs_than_one_call_takes(start: Callable[..., Process], ram: RamIdentity) -> None:
     """Every other page: more runs than the kernel lists or copies in one call, each listed once."""
     many = 8192 + 2058  # in one call of the ioctl fit 8192, in one copy 1024
     fd = os.memfd_create("large", os.MFD_CLOEXEC)
     os.ftruncate(fd, 2 * many * PAGE)
-    large = RamFile.of(fd)
+    large = identity_of(fd)
     parent, child = Process(fd), Process(fd)
     try:
         ones = PageBuffer(large.size_bytes)
@@ -219,7 +225,7 @@ def test_more_runs_than_one_call_takes(start: Callable[..., Process], ram: RamFi
         os.close(fd)
 
 
-def test_refusals(start: Callable[..., Process], ram: RamFile) -> None:
+def test_refusals(start: Callable[..., Process], ram: RamIdentity) -> None:
     """A process that is gone, shares the file, or does not map it is refused by name."""
     shared = start(flags=mmap.MAP_SHARED)
     with pytest.raises(RamDeltaError, match="has 0 of"):

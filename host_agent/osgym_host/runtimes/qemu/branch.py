@@ -3,31 +3,20 @@
 The runtime owns the machines; this module is told what it needs of one (`BranchSource`,
 `BranchChild`) and gives back a `BranchPoint`, the handle of the runtime contract.
 
-    point = await keeper.take(source, keep=False)        # the parent stands still for milliseconds
-    planted = await keeper.plant(point, child)           # a parked process: RAM and disk are in place
-    # the runtime goes on as for any clone: device state by `getfd`, `migrate-incoming`, `cont`, identity
+    point = await keeper.take(source, keep=False)  # the parent stands still for milliseconds
+    planted = await keeper.plant(point, child)     # a parked process: RAM, disk and device state are in
+    await child.machine.cont()                     # the runtime goes on as for any clone: identity, READY
     await keeper.release(point)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 from osgym_host.runtimes.base import BranchPoint
-from osgym_host.runtimes.qemu.ram_delta import RamFile
-
-
-class Monitor(Protocol):
-    """What is needed of a QMP connection."""
-
-    async def execute(
-        self, command: str, arguments: Mapping[str, object] | None = None, *, timeout_s: float = 10.0
-    ) -> Any:
-        """Carry out one command and return its answer; commands sent at once are done in order."""
-        ...
+from osgym_host.runtimes.qemu.machine import Machine
+from osgym_host.runtimes.qemu.ram_file import RamIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +25,22 @@ class BranchSource:
 
     Attributes:
         token: What its guest agent demands now; a child's first identity call needs it.
-        disk_node: Name of the format node at the top of its disk as it was started. Later tops are
-            found by asking QEMU, so nothing of a branch needs to be recorded.
-        folder: Its own folder; new overlays go there, and with it they go away.
-        base_disk: The snapshot's frozen disk, the bottom of its chain.
+        folder: Its own folder: the files of its disk are in it, new ones are put there (`top-*.qcow2`).
+        overlay: The overlay in that folder that it was started with.
+        base_disk: The snapshot's frozen disk, below all its layers.
+        vga: It has a VGA screen, whose memory is not part of the RAM file.
     """
 
     replica_id: str
     generation: int
     image_digest: str
     token: str | None
-    pid: int
-    ram: RamFile
-    monitor: Monitor
-    disk_node: str
+    machine: Machine
+    ram: RamIdentity
     folder: Path
+    overlay: Path
     base_disk: Path
+    vga: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +48,17 @@ class BranchChild:
     """What is needed of a process that waits with `-incoming defer` to make it a child.
 
     Attributes:
-        disk_node: Name of its (still empty) overlay's format node.
-        base_node: Name of the format node of the snapshot's frozen disk below it.
-        folder: Its own folder; links to the frozen layers it needs go there.
+        folder: Its own folder: links to the frozen layers it needs are put there (`below-*.qcow2`).
+        overlay: Its empty overlay in that folder; node `d0`, with or without a backing file yet.
+        base_disk: The snapshot's frozen disk.
     """
 
-    pid: int
-    ram: RamFile
-    monitor: Monitor
-    disk_node: str
-    base_node: str
+    machine: Machine
+    ram: RamIdentity
     folder: Path
+    overlay: Path
+    base_disk: Path
+    vga: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +66,9 @@ class Planted:
     """What the runtime needs to go on.
 
     Attributes:
-        device_state: The state to load by `migrate-incoming`; good until the point is released.
         token: What the guest agent demands until its new identity is acknowledged.
     """
 
-    device_state: Path
     token: str | None
 
 
@@ -110,7 +97,7 @@ class BranchKeeper:
         raise NotImplementedError
 
     async def plant(self, point: BranchPoint, child: BranchChild) -> Planted:
-        """Put the point's RAM and disk into a waiting process.
+        """Put the point's RAM, disk and device state into a waiting process; it stays paused.
 
         Raises:
             PointNotFound: It was released.

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Self
 
 from osgym_host.errors import OsgymHostError
+from osgym_host.runtimes.qemu.ram_file import RamIdentity
 
 PAGE = mmap.PAGESIZE
 
@@ -60,21 +61,6 @@ for _name in ("process_vm_readv", "process_vm_writev"):
 
 class RamDeltaError(OsgymHostError):
     """The memory of a process could not be found, read or written."""
-
-
-@dataclass(frozen=True, slots=True)
-class RamFile:
-    """The golden RAM file as the kernel names it in `/proc/<pid>/maps`, whatever its path."""
-
-    device: int
-    inode: int
-    size_bytes: int
-
-    @classmethod
-    def of(cls, fd: int) -> Self:
-        """Name the file behind an open descriptor."""
-        stat = os.fstat(fd)
-        return cls(stat.st_dev, stat.st_ino, stat.st_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +146,7 @@ class RamDelta:
         self.pages.close()
 
 
-def find_ram(pid: int, ram: RamFile) -> tuple[Piece, ...]:
+def find_ram(pid: int, ram: RamIdentity) -> tuple[Piece, ...]:
     """Where a process maps the RAM file for writing of its own, by ascending offset.
 
     Raises:
@@ -192,7 +178,7 @@ def find_ram(pid: int, ram: RamFile) -> tuple[Piece, ...]:
 class RamScanner:
     """Finds and reads the private pages of one process. Opened ahead, so that a pause is short."""
 
-    def __init__(self, pid: int, ram: RamFile, *, use_ioctl: bool = True) -> None:
+    def __init__(self, pid: int, ram: RamIdentity, *, use_ioctl: bool = True) -> None:
         """Open it; `use_ioctl` false reads pagemap as on kernels before 6.7.
 
         Raises:
@@ -298,7 +284,7 @@ class RamScanner:
         yield [piece.start + a * PAGE for a, _ in spans], [piece.start + b * PAGE for _, b in spans]
 
 
-def write_delta(pid: int, ram: RamFile, delta: RamDelta, *, helpers: Executor | None = None) -> None:
+def write_delta(pid: int, ram: RamIdentity, delta: RamDelta, *, helpers: Executor | None = None) -> None:
     """Put the pages into another process that maps the same file privately; it must not run the guest yet.
 
     Raises:
