@@ -10,8 +10,7 @@ import pytest
 
 from osgym_host.runtimes.base import Egress, Screen, TcpAddress
 from osgym_host.runtimes.processes import ProcessIdentity
-from osgym_host.runtimes.qemu import records
-from osgym_host.runtimes.qemu.records import Phase, ReplicaFacts, VmRecord
+from osgym_host.runtimes.qemu.records import Phase, RecordBook, ReplicaFacts, VmRecord
 
 FACTS = ReplicaFacts(
     replica_id="r7",
@@ -28,23 +27,39 @@ RECORD = VmRecord(
 )
 
 
-def test_a_record_survives_and_is_for_its_owner_only(tmp_path: Path) -> None:
+@pytest.fixture
+def book(tmp_path: Path) -> RecordBook:
+    made = RecordBook(tmp_path / "records")
+    made.open()
+    return made
+
+
+def test_a_record_survives_and_is_for_its_owner_only(book: RecordBook, tmp_path: Path) -> None:
     """It is read as it was written, replaced whole, and nobody else may read the token."""
-    records.write(tmp_path, RECORD)
-    records.write(tmp_path, RECORD.model_copy(update={"phase": Phase.PARKED}))
-    records.write(tmp_path, RECORD)
-    assert records.read(tmp_path) == RECORD
-    assert os.listdir(tmp_path) == [records.RECORD_NAME]
-    assert stat.S_IMODE((tmp_path / records.RECORD_NAME).stat().st_mode) == 0o600
+    book.write(RECORD)
+    book.write(RECORD.model_copy(update={"phase": Phase.PARKED}))
+    book.write(RECORD)
+    assert book.read_all() == [RECORD]
+    assert os.listdir(tmp_path / "records") == ["v7.json"]
+    assert stat.S_IMODE((tmp_path / "records").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "records" / "v7.json").stat().st_mode) == 0o600
     assert "t0ken" not in repr(RECORD)
+    book.remove("v7")
+    book.remove("v7")
+    book.close()
+    assert not (tmp_path / "records").exists()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"name": "../x", "phase": "running", "snapshot": "s"}'])
-def test_a_broken_record_is_none(tmp_path: Path, text: str) -> None:
-    """A torn or foreign file is treated like a missing one: its machine is reaped."""
-    assert records.read(tmp_path) is None
-    (tmp_path / records.RECORD_NAME).write_text(text)
-    assert records.read(tmp_path) is None
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"name": "../x", "phase": "running", "snapshot": "s"}', RECORD.model_dump_json()],
+)
+def test_a_broken_record_is_removed(book: RecordBook, tmp_path: Path, text: str) -> None:
+    """A torn, foreign or misplaced file tells nothing that could be trusted."""
+    (tmp_path / "records" / "v8.json").write_text(text)
+    (tmp_path / "records" / ".new-x").write_text(text)
+    assert book.read_all() == []
+    assert os.listdir(tmp_path / "records") == []
 
 
 def test_only_a_running_replica_is_adoptable() -> None:

@@ -1,10 +1,11 @@
 """What is written down about each virtual machine, so that the next host agent knows it again.
 
-Every machine has a folder of its own below `<data_dir>/run/<instance>/vms/`, from the moment before
-its process is started until nothing of it is left; a waiting machine that becomes a replica keeps it.
-The record in it (`vm.json`) is replaced atomically and is for its owner only, for it holds the token
-of the guest agent. It is not synced to disk: it has to outlive the host agent, not the host, with
-which the machines end as well.
+Every machine has a folder of its own, `<data_dir>/run/<instance>/vms/<name>`, and a record beside it,
+`records/<name>.json`, from the moment before its process is started until nothing of it is left; one
+that was parked and becomes a replica keeps both. The folder belongs to the user that the machine runs
+as, the record to the host agent alone: it names processes that are killed, and holds the token of the
+guest agent. It is replaced atomically, and not synced to disk: it has to outlive the host agent, not
+the host, with which the machines end as well.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from osgym_host.runtimes.base import Egress, ReplicaRecord, Screen, TcpAddress
 from osgym_host.runtimes.processes import ProcessIdentity
 
-RECORD_NAME = "vm.json"
 MAX_RECORD_BYTES = 64 * 1024
+_UNFINISHED = ".new-"
 
 
 class Phase(StrEnum):
@@ -57,6 +58,7 @@ class VmRecord(BaseModel):
         pid, start_ticks: Its process, None before it was started.
         port: On the loopback interface, forwarded to the guest agent; 0 where it has none yet.
         keeper: What the launcher needs to find it again (the id of a container); empty for a process.
+        ram: Device, inode and size in bytes of the golden RAM that it maps.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -68,6 +70,7 @@ class VmRecord(BaseModel):
     start_ticks: int | None = None
     port: int = Field(default=0, ge=0, le=65535)
     keeper: str = ""
+    ram: tuple[int, int, int] | None = None
     replica: ReplicaFacts | None = None
 
     @property
@@ -103,27 +106,57 @@ class VmRecord(BaseModel):
         return Screen(*self.replica.screen) if self.replica is not None else Screen()
 
 
-def write(folder: Path, record: VmRecord) -> None:
-    """Write or replace the record of the machine with this folder. Blocking, without a sync.
+class RecordBook:
+    """The records of an instance, in a folder that nobody but the host agent enters. Blocking, quick."""
 
-    Raises:
-        OSError: It cannot be written; the old one is still there.
-    """
-    fd, name = tempfile.mkstemp(prefix=".new-", dir=folder)  # made with mode 0600
+    def __init__(self, folder: Path) -> None:
+        """Nothing is touched before `open`."""
+        self._folder = folder
+
+    def open(self) -> None:
+        """Make the folder."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def write(self, record: VmRecord) -> None:
+        """Write or replace the record of a machine, without a sync.
+
+        Raises:
+            OSError: It cannot be written; the old one is still there.
+        """
+        fd, name = tempfile.mkstemp(prefix=_UNFINISHED, dir=self._folder)  # made with mode 0600
+        try:
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
+                file.write(record.model_dump_json())
+            Path(name).rename(self._folder / f"{record.name}.json")
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+            raise
+
+    def remove(self, name: str) -> None:
+        """Remove the record of a machine. Idempotent."""
+        (self._folder / f"{name}.json").unlink(missing_ok=True)
+
+    def read_all(self) -> list[VmRecord]:
+        """Return all records in the order of their names; what is broken is removed."""
+        found = []
+        for path in sorted(self._folder.glob("*")):
+            record = None if path.name.startswith(_UNFINISHED) else _read(path)
+            if record is None or path.name != f"{record.name}.json":
+                path.unlink(missing_ok=True)
+            else:
+                found.append(record)
+        return found
+
+    def close(self) -> None:
+        """Remove the folder of an instance that left nothing. Idempotent."""
+        with contextlib.suppress(FileNotFoundError):
+            self._folder.rmdir()
+
+
+def _read(path: Path) -> VmRecord | None:
     try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(record.model_dump_json())
-        Path(name).rename(folder / RECORD_NAME)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
-
-
-def read(folder: Path) -> VmRecord | None:
-    """Return the record of the machine with this folder, None where there is none or a broken one."""
-    try:
-        with (folder / RECORD_NAME).open("rb") as file:
+        with path.open("rb") as file:
             return VmRecord.model_validate_json(file.read(MAX_RECORD_BYTES))
     except (OSError, ValidationError):
         return None
