@@ -292,6 +292,39 @@ class CgroupTree:
         self._folders.clear()
 
 
+def group_of(pid: int, part: str) -> CgroupGroup | None:
+    """The groups of a process that somebody else made for it alone, such as a container's.
+
+    Args:
+        part: What the groups' own names contain (the container's id). Others that the process is in,
+            for instance the root of a hierarchy that is not used, are left out.
+
+    Returns:
+        None when the process is gone. The groups are for reading and capping, not to be removed.
+    """
+    try:
+        hierarchies = parse_hierarchies(
+            Path("/proc/self/mountinfo").read_text(), Path(f"/proc/{pid}/cgroup").read_text()
+        )
+    except OSError:
+        return None
+    folders: dict[str, Path] = {}
+    version: dict[str, int] = {}
+    for hierarchy in hierarchies:
+        if part not in hierarchy.own.name:
+            continue
+        if hierarchy.version == 2:
+            with contextlib.suppress(OSError):
+                named = ["", *(hierarchy.own / "cgroup.controllers").read_text().split()]
+                folders.update(dict.fromkeys(named, hierarchy.own))
+                version.update(dict.fromkeys(named, 2))
+            continue
+        for controller in hierarchy.controllers:
+            folders.setdefault(controller, hierarchy.own)
+            version.setdefault(controller, 1)
+    return CgroupGroup(folders, version)
+
+
 def instance_group_name(run_dir: Path) -> str:
     """Name of an instance's group; two data directories never share one."""
     digest = hashlib.sha256(os.fsencode(run_dir.resolve())).hexdigest()[:8]

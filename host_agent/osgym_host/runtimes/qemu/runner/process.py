@@ -29,14 +29,17 @@ from osgym_host.runtimes.qemu.launcher import (
     Runner,
     VmProcess,
 )
-from osgym_host.runtimes.qemu.runner.users import UserPool, closed_above, demoted, give_folder, open_way
-
-OUTPUT_BYTES = 64 * 1024
-"""Of what QEMU prints, the first so many bytes are kept, in memory: a guest that makes it complain
-without end cannot fill the disk."""
+from osgym_host.runtimes.qemu.runner.output import ENVIRONMENT, bounded_output, printed
+from osgym_host.runtimes.qemu.runner.users import (
+    UserPool,
+    closed_above,
+    demoted,
+    give_folder,
+    open_way,
+    user_of,
+)
 
 _HIGH_FD = 64
-_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}
 """One arena: each further one costs a machine some MB for threads that hardly allocate."""
 _KVM = Path("/dev/kvm")
 
@@ -138,9 +141,7 @@ class BareProcess(VmProcess):
         """The last that QEMU itself printed."""
         if self._output is None:
             return self._text[-max_bytes:]
-        printed = os.lseek(self._output, 0, os.SEEK_CUR)  # shared with the process, so it is where it wrote
-        start = max(0, printed - max_bytes)
-        return os.pread(self._output, printed - start, start).decode(errors="replace")
+        return printed(self._output, max_bytes)
 
 
 class ProcessLauncher(Launcher):
@@ -238,7 +239,7 @@ class ProcessLauncher(Launcher):
                 group = self._tree.make(request.name, request.caps)
             output = bounded_output()
             try:
-                pid = spawn(argv, {**_ENVIRONMENT, **request.env}, {1: output, 2: output, **request.fds})
+                pid = spawn(argv, {**ENVIRONMENT, **request.env}, {1: output, 2: output, **request.fds})
             except OSError:
                 os.close(output)
                 raise
@@ -340,22 +341,6 @@ def spawn(argv: list[str], env: Mapping[str, str], fds: Mapping[int, int]) -> in
     finally:
         for fd in moved.values():
             os.close(fd)
-
-
-def bounded_output() -> int:
-    """A file in memory that takes `OUTPUT_BYTES` and no more."""
-    fd = os.memfd_create("osgym-qemu-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(fd, OUTPUT_BYTES)
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
-    return fd
-
-
-def user_of(pid: int) -> int:
-    """The user that a process runs as; -1 when it is gone."""
-    try:
-        return Path(f"/proc/{pid}").stat().st_uid
-    except OSError:
-        return -1
 
 
 def _abandon(started: Started) -> None:

@@ -113,3 +113,11 @@ def closed_above(folder: Path) -> Path | None:
         if not passed.stat().st_mode & stat.S_IXOTH:
             return passed
     return None
+
+
+def user_of(pid: int) -> int:
+    """The user that a process runs as; -1 when it is gone."""
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return -1

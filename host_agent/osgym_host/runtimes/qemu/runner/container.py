@@ -1,0 +1,406 @@
+"""QEMU in a container of its own, started through the Docker SDK.
+
+The container has no network, no capability, a read-only root and sees the machine's folder and the files
+it reads, nothing else. It starts the entry (`entry.py`), which takes the golden RAM, the QMP socket and
+the other descriptors over a unix socket in the machine's folder and becomes QEMU: descriptors, unlike
+paths, work across the border, so QMP and the guest port are the host's own sockets as for a bare process.
+
+The daemon is asked in a few threads of our own, each call with a deadline. Containers are not our
+children: they outlive the host agent, and are found again by their labels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from osgym_host.runtimes.base import RuntimeFault, RuntimeUnsupported
+from osgym_host.runtimes.cgroups import CgroupGroup, group_of
+from osgym_host.runtimes.processes import ProcessIdentity
+from osgym_host.runtimes.qemu.launcher import (
+    Found,
+    Launcher,
+    LauncherHealth,
+    LaunchFailed,
+    LaunchRequest,
+    ProcessEnd,
+    Runner,
+    VmProcess,
+)
+from osgym_host.runtimes.qemu.runner import handover, spec
+from osgym_host.runtimes.qemu.runner.daemon import Daemon, DaemonFailed, translated
+from osgym_host.runtimes.qemu.runner.image import find_runner_image
+from osgym_host.runtimes.qemu.runner.output import ENVIRONMENT, bounded_output, printed
+from osgym_host.runtimes.qemu.runner.users import UserPool, give_folder, user_of
+from osgym_host.runtimes.sockets import short_unix_path
+
+START_TIMEOUT_S = 60.0
+"""From the daemon's start of a container to its entry's call; 0.3 s when nothing else runs."""
+
+_STATUS_TIMEOUT_S = 10.0
+_POLL_S = 0.05
+_KVM = Path("/dev/kvm")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A container whose first process is QEMU (or about to be)."""
+
+    container_id: str
+    identity: ProcessIdentity
+    pidfd: int
+    output: int | None
+
+
+class ContainerProcess(VmProcess):
+    """QEMU as process 1 of a container."""
+
+    def __init__(self, name: str, begun: Begun, daemon: Daemon, removed: Callable[[str], None]) -> None:
+        """Take over a running container with its descriptors; `removed` is told when nothing is left."""
+        self._name = name
+        self._begun = begun
+        self._daemon = daemon
+        self._removed = removed
+        self._output = begun.output
+        self._text = ""
+        self._group = group_of(begun.identity.pid, begun.container_id)
+        self._end: ProcessEnd | None = None
+        self._ended = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
+        asyncio.get_running_loop().add_reader(begun.pidfd, self._on_end)
+
+    @property
+    def name(self) -> str:
+        """As in the request."""
+        return self._name
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        """QEMU's process on the host."""
+        return self._begun.identity
+
+    @property
+    def keeper(self) -> str:
+        """The id of the container."""
+        return self._begun.container_id
+
+    @property
+    def group(self) -> CgroupGroup | None:
+        """The container's control groups, made and removed by the daemon."""
+        return self._group
+
+    @property
+    def end(self) -> ProcessEnd | None:
+        """How it ended, None while it lives."""
+        return self._end
+
+    def _on_end(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._begun.pidfd)
+        os.close(self._begun.pidfd)
+        self._gone.set()
+        self._reading = asyncio.create_task(self._read_status())
+
+    async def _read_status(self) -> None:
+        """Ask the daemon how it ended; it learns that a moment after the kernel."""
+        state: Mapping[str, Any] = {}
+        with contextlib.suppress(DaemonFailed, TimeoutError):
+            async with asyncio.timeout(_STATUS_TIMEOUT_S):
+                while True:
+                    found = await self._daemon.run(self._daemon.api.inspect_container, self.keeper)
+                    state = found["State"]
+                    if not state.get("Running"):
+                        break
+                    await asyncio.sleep(_POLL_S)
+        self._text = self.output_tail()
+        if self._output is not None:
+            os.close(self._output)
+            self._output = None
+        self._end = end_of(state, self._text)
+        self._ended.set()
+
+    async def wait(self) -> ProcessEnd:
+        """Wait for its end."""
+        await self._ended.wait()
+        assert self._end is not None
+        return self._end
+
+    async def kill(self, *, timeout_s: float = 10.0) -> None:
+        """Kill it and wait until it is gone."""
+        if not self._gone.is_set():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._begun.pidfd, signal.SIGKILL)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._gone.wait()
+        except TimeoutError as exc:
+            raise RuntimeFault(f"process {self.pid} of {self._name} does not end") from exc
+
+    async def remove(self, *, timeout_s: float = 10.0) -> None:
+        """Kill it and remove its container."""
+        await self.kill(timeout_s=timeout_s)
+        if self._reading is not None and not self._ended.is_set():
+            await self._ended.wait()  # bounded by _STATUS_TIMEOUT_S
+        await remove_container(self._daemon, self.keeper, timeout_s)
+        self._removed(self._name)
+
+    def output_tail(self, max_bytes: int = 4096) -> str:
+        """The last that QEMU itself printed."""
+        return self._text[-max_bytes:] if self._output is None else printed(self._output, max_bytes)
+
+
+def end_of(state: Mapping[str, Any], output: str) -> ProcessEnd:
+    """Read the daemon's `State`: codes above 128 are signals, as it reports them."""
+    code = state.get("ExitCode")
+    if not isinstance(code, int) or state.get("Running"):
+        return ProcessEnd(output=output)
+    killed = bool(state.get("OOMKilled"))
+    if code > 128:
+        return ProcessEnd(signal=code - 128, out_of_memory=killed, output=output)
+    return ProcessEnd(exit_code=code, out_of_memory=killed, output=output)
+
+
+async def remove_container(daemon: Daemon, container_id: str, timeout_s: float) -> None:
+    """Remove a container and wait until the daemon does not know it any more. Idempotent.
+
+    Raises:
+        RuntimeFault: It is still there.
+    """
+    failure = "it is still being removed"
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            while True:
+                try:
+                    await daemon.run(daemon.api.remove_container, container_id, force=True, v=True)
+                except DaemonFailed as exc:
+                    if exc.gone:
+                        return
+                    failure = str(exc)
+                await asyncio.sleep(_POLL_S)
+    raise RuntimeFault(f"container {container_id[:12]} cannot be removed: {failure}")
+
+
+class ContainerLauncher(Launcher):
+    """Starts each machine in a container of its own.
+
+    Args:
+        mark: Name of the instance on the daemon, unlike any other's
+            (`cgroups.instance_group_name`).
+        daemon: The daemon; closed with the launcher.
+        kvm: Machines use /dev/kvm.
+        qemu_version: What the snapshots were made with; an image with another is refused.
+    """
+
+    def __init__(
+        self, mark: str, daemon: Daemon | None = None, *, kvm: bool = False, qemu_version: str | None = None
+    ) -> None:
+        """Nothing is asked before `prepare`."""
+        self._mark = mark
+        self._daemon = daemon or Daemon()
+        self._kvm = kvm
+        self._qemu_version = qemu_version
+        self._users = UserPool(mark) if os.geteuid() == 0 else None
+        self._image = ""
+        self._enforced: frozenset[str] = frozenset()
+        self._notes: tuple[str, ...] = ()
+        self._live: set[str] = set()
+
+    @property
+    def runner(self) -> Runner:
+        """Containers."""
+        return Runner.CONTAINER
+
+    @property
+    def forwards(self) -> bool:
+        """A container has no network, so the guest port is passed on by its entry."""
+        return True
+
+    @property
+    def caps_enforced(self) -> frozenset[str]:
+        """What the daemon says its kernel enforces."""
+        return self._enforced
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is missing here."""
+        return self._notes
+
+    async def prepare(self) -> None:
+        """Ask the daemon what it can, and look for the runner image."""
+        info = await self._daemon.open()
+        options = " ".join(info.get("SecurityOptions") or ())
+        if "rootless" in options or "userns" in options:
+            raise RuntimeUnsupported(
+                "the Docker daemon shifts user ids, so machines could not open their files",
+                remedy="Use one without --userns-remap and not rootless, or runner: process.",
+            )
+        image = await find_runner_image(self._daemon)
+        if image is None:
+            raise RuntimeUnsupported("there is no runner image", remedy="Build it: osgym image runner")
+        if self._qemu_version is not None and image.qemu_version != self._qemu_version:
+            raise RuntimeUnsupported(
+                f"the runner image has QEMU {image.qemu_version}, the snapshots are of {self._qemu_version}",
+                remedy="Build it again: osgym image runner --refresh",
+            )
+        self._image = image.image_id
+        offers = {"memory": "MemoryLimit", "cpu": "CpuCfsQuota", "pids": "PidsLimit"}
+        self._enforced = frozenset(name for name, key in offers.items() if info.get(key))
+        notes = [f"Containers are not capped in {name}." for name in offers if name not in self._enforced]
+        if "seccomp" not in options:
+            notes.append("Containers run without seccomp: this Docker daemon has none.")
+        self._notes = tuple(notes)
+
+    async def launch(self, request: LaunchRequest) -> VmProcess:
+        """Start a container and let its entry become QEMU."""
+        if not self._image:
+            raise LaunchFailed("the launcher was not prepared", replica_id=request.name)
+        user = self._users.take(request.name) if self._users is not None else os.getuid()
+        self._live.add(request.name)
+        starting = asyncio.ensure_future(self._daemon.run(self._begin, request, user))
+        try:
+            begun = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with contextlib.suppress(LaunchFailed, DaemonFailed):
+                abandoned = ContainerProcess(request.name, await starting, self._daemon, self._forget)
+                await abandoned.remove()
+            self._forget(request.name)
+            raise
+        except DaemonFailed as exc:
+            self._forget(request.name)
+            raise LaunchFailed(f"the container could not be started: {exc}", replica_id=request.name) from exc
+        except LaunchFailed:
+            self._forget(request.name)
+            raise
+        return ContainerProcess(request.name, begun, self._daemon, self._forget)
+
+    def _begin(self, request: LaunchRequest, user: int) -> Begun:
+        """Blocking part of `launch`, bounded by the daemon's and the entry's deadlines."""
+        api = self._daemon.api
+        body = spec.create_body(self._plan(request, user))
+        name = f"{self._mark}-{request.name}"
+        pidfd, output = -1, bounded_output()
+        container_id = ""
+        path = request.folder / handover.SOCKET_NAME
+        try:
+            header, text, fds = handover.encode(request, ENVIRONMENT, output)
+            with _listening(path) as listener:
+                if self._users is not None:
+                    give_folder(request.folder, user, request.private)
+                    os.chown(path, user, user)
+                container_id = translated(api.create_container_from_config, body, name)["Id"]
+                translated(api.start, container_id)
+                channel, _ = listener.accept()
+                with channel:
+                    channel.settimeout(START_TIMEOUT_S)
+                    identity = ProcessIdentity.of(handover.peer_pid(channel))
+                    opened = identity.open() if identity is not None else None
+                    if identity is None or opened is None:
+                        raise LaunchFailed("the entry ended at once", replica_id=request.name)
+                    pidfd = opened
+                    handover.send(channel, header, text, fds)
+                    if refusal := channel.recv(4096):
+                        said = refusal.decode(errors="replace")
+                        raise LaunchFailed(f"QEMU could not be started: {said}", replica_id=request.name)
+        except (DaemonFailed, LaunchFailed, OSError, ValueError) as exc:
+            for fd in (pidfd, output):
+                if fd >= 0:
+                    os.close(fd)
+            if container_id:
+                with contextlib.suppress(DaemonFailed):
+                    translated(api.remove_container, container_id, force=True, v=True)
+            if isinstance(exc, DaemonFailed | LaunchFailed):
+                raise
+            raise LaunchFailed(f"the entry did not take over: {exc}", replica_id=request.name) from exc
+        return Begun(container_id, identity, pidfd, output)
+
+    def _plan(self, request: LaunchRequest, user: int) -> spec.ContainerPlan:
+        group = None
+        if self._kvm and _KVM.stat().st_mode & 0o006 != 0o006:
+            group = _KVM.stat().st_gid
+        return spec.ContainerPlan(
+            mark=self._mark,
+            name=request.name,
+            image=self._image,
+            user=user,
+            folder=request.folder,
+            reads=request.reads,
+            caps=request.caps,
+            kvm=self._kvm,
+            kvm_group=group,
+        )
+
+    def _forget(self, name: str) -> None:
+        self._live.discard(name)
+        if self._users is not None:
+            self._users.release(name)
+
+    async def find(self) -> Sequence[Found]:
+        """Return this instance's containers that this object did not start, ended ones too."""
+        listed = await self._daemon.run(
+            self._daemon.api.containers, all=True, filters=spec.label_filters(self._mark)
+        )
+        found = []
+        for entry in listed:
+            name = entry["Labels"].get(spec.LABEL_NAME, "")
+            if name in self._live:
+                continue
+            pid = 0
+            with contextlib.suppress(DaemonFailed):
+                state = (await self._daemon.run(self._daemon.api.inspect_container, entry["Id"]))["State"]
+                pid = int(state.get("Pid") or 0)
+            found.append(Found(name, entry["Id"], ProcessIdentity.of(pid) if pid > 0 else None))
+        return found
+
+    async def adopt(self, name: str, identity: ProcessIdentity, keeper: str) -> VmProcess | None:
+        """Take over a container of a former host agent."""
+        matching = [entry for entry in await self.find() if entry.keeper == keeper and entry.name == name]
+        if not matching or matching[0].identity != identity:
+            return None
+        pidfd = identity.open()
+        if pidfd is None:
+            return None
+        if self._users is not None:
+            self._users.claim(name, user_of(identity.pid))
+        self._live.add(name)
+        return ContainerProcess(name, Begun(keeper, identity, pidfd, None), self._daemon, self._forget)
+
+    async def reap(self, keep: Collection[str] = ()) -> int:
+        """Remove this instance's containers that a former host agent left."""
+        removed = 0
+        for entry in await self.find():
+            if entry.name not in keep:
+                await remove_container(self._daemon, entry.keeper, 30.0)
+                removed += 1
+        return removed
+
+    async def health(self) -> LauncherHealth:
+        """Ask the daemon for a sign of life."""
+        wrong = await self._daemon.ping()
+        return LauncherHealth(not wrong, wrong)
+
+    async def close(self) -> None:
+        """Let go of the daemon; containers go on."""
+        await self._daemon.close()
+
+
+@contextlib.contextmanager
+def _listening(path: Path) -> Iterator[socket.socket]:
+    """A unix socket at `path`, gone afterwards."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.settimeout(START_TIMEOUT_S)
+        with short_unix_path(str(path)) as short:
+            listener.bind(short)
+        try:
+            path.chmod(0o600)
+            listener.listen(1)
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)

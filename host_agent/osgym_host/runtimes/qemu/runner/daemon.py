@@ -1,0 +1,124 @@
+"""The Docker daemon, asked in a few threads of our own with a deadline for each call."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import docker
+import docker.errors
+import requests.exceptions
+
+from osgym_host.runtimes.base import RuntimeFault, RuntimeUnsupported
+
+API_VERSION = "1.41"
+"""Of Docker 20.10, the oldest we are tested with."""
+
+_REMEDY = "Start it (systemctl start docker), and let this user reach it (group docker), or set DOCKER_HOST."
+_T = TypeVar("_T")
+
+
+class DaemonFailed(RuntimeFault):
+    """The daemon refused, or did not answer in time. `gone` says that what was asked for is not there."""
+
+    def __init__(self, message: str, *, gone: bool = False, conflict: bool = False) -> None:
+        """Keep what kind of refusal it was."""
+        super().__init__(message)
+        self.gone = gone
+        self.conflict = conflict
+
+
+class Daemon:
+    """One connection to the daemon of this machine.
+
+    Args:
+        base_url: `unix://` address; `DOCKER_HOST` or Docker's own default when None.
+        threads: How many calls run at once.
+        timeout_s: For one call.
+    """
+
+    def __init__(self, base_url: str | None = None, *, threads: int = 4, timeout_s: float = 30.0) -> None:
+        """Nothing is opened before `open`."""
+        self._url = base_url or os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+        self._timeout_s = timeout_s
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="osgym-docker")
+        self._threads = threads
+        self._api: docker.APIClient | None = None
+
+    @property
+    def api(self) -> docker.APIClient:
+        """The blocking client, for use inside `run`."""
+        if self._api is None:
+            raise DaemonFailed("the Docker daemon was not opened")
+        return self._api
+
+    async def open(self) -> Mapping[str, Any]:
+        """Connect, and return what the daemon says of itself. Idempotent.
+
+        Raises:
+            RuntimeUnsupported: There is none, or it is not of this machine.
+        """
+        if not self._url.startswith("unix://"):
+            raise RuntimeUnsupported(
+                f"the Docker daemon at {self._url} is not reached by a unix socket",
+                remedy="Machines share files with the host agent, so the daemon must be this machine's.",
+            )
+        try:
+            if self._api is None:
+                self._api = docker.APIClient(
+                    base_url=self._url,
+                    version=API_VERSION,
+                    timeout=round(self._timeout_s),
+                    num_pools=self._threads,
+                    max_pool_size=self._threads,
+                )
+            info: Mapping[str, Any] = await self.run(self._api.info)
+        except (DaemonFailed, docker.errors.DockerException) as exc:
+            raise RuntimeUnsupported(
+                f"no Docker daemon answers at {self._url}: {exc}", remedy=_REMEDY
+            ) from exc
+        return info
+
+    async def run(self, call: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
+        """Carry out a blocking call in a thread; the thread ends by the client's own deadline.
+
+        Raises:
+            DaemonFailed: See there.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, functools.partial(translated, call, *args, **kwargs))
+
+    async def ping(self, timeout_s: float = 5.0) -> str:
+        """Return an empty string when the daemon answers in time, else what is wrong."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.run(self.api.ping)
+        except TimeoutError:
+            return f"the Docker daemon did not answer within {timeout_s:.0f} s"
+        except DaemonFailed as exc:
+            return str(exc)
+        return ""
+
+    async def close(self) -> None:
+        """Let go of connections and threads. Idempotent."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._api is not None:
+            self._api.close()
+            self._api = None
+
+
+def translated(call: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
+    """Call, and turn what the SDK raises into our error."""
+    try:
+        return call(*args, **kwargs)
+    except docker.errors.NotFound as exc:
+        raise DaemonFailed(str(exc.explanation or exc), gone=True) from exc
+    except docker.errors.APIError as exc:
+        conflict = exc.response is not None and exc.response.status_code == 409
+        raise DaemonFailed(str(exc.explanation or exc), conflict=conflict) from exc
+    except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as exc:
+        raise DaemonFailed(f"the Docker daemon cannot be asked: {exc}") from exc

@@ -1,0 +1,27 @@
+"""What QEMU prints is kept in a bounded file in memory, however it runs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+OUTPUT_BYTES = 64 * 1024
+"""The first so many bytes are kept: a guest that makes QEMU complain without end cannot fill the disk."""
+
+ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+"""All of the environment that QEMU gets, besides what a request adds."""
+
+
+def bounded_output() -> int:
+    """A file in memory that takes `OUTPUT_BYTES` and no more."""
+    fd = os.memfd_create("osgym-qemu-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, OUTPUT_BYTES)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+    return fd
+
+
+def printed(output: int, max_bytes: int) -> str:
+    """The last bytes that were written to such a file; its position is shared with whoever writes."""
+    end = os.lseek(output, 0, os.SEEK_CUR)
+    start = max(0, end - max_bytes)
+    return os.pread(output, end - start, start).decode(errors="replace")
