@@ -37,10 +37,14 @@ EXCLUDES = (
     "/usr/share/info/*",
     "/usr/share/locale/*",
     "/usr/share/zoneinfo/*",
-    "/usr/share/perl/*",
-    "/usr/lib/x86_64-linux-gnu/perl/*",
-    "/usr/lib/x86_64-linux-gnu/gconv/*",
 )
+REMOVED = (
+    "/usr/share/perl",
+    "/usr/lib/x86_64-linux-gnu/perl",
+    "/usr/lib/x86_64-linux-gnu/gconv",
+    "/var/log/*",
+)
+"""Only needed while packages are installed."""
 _EPOCH = "1735689600"  # as the golden image's: the tar stream then depends on the packages alone
 _BAKE_TIMEOUT_S = 1200.0
 
@@ -67,7 +71,7 @@ class RunnerImage:
 def recipe_digest(entry: bytes, host_qemu: str) -> str:
     """What an image is made from, in 64 hexadecimal digits. Pure."""
     value = hashlib.sha256()
-    for part in (SUITE, *COMPONENTS, *PACKAGES, *EXCLUDES, spec.ENTRY_PATH, host_qemu):
+    for part in (SUITE, *COMPONENTS, *PACKAGES, *EXCLUDES, *REMOVED, spec.ENTRY_PATH, host_qemu):
         value.update(part.encode() + b"\0")
     value.update(entry)
     return value.hexdigest()
@@ -93,6 +97,7 @@ def mmdebstrap_argv(target: Path, version_file: Path, entry: Path, *, root: bool
         f"--customize-hook=upload {shlex.quote(str(entry))} {spec.ENTRY_PATH}",
         f'--customize-hook=chmod 0644 "$1"{spec.ENTRY_PATH}',
         f"--customize-hook={version}",
+        "--customize-hook=rm -rf " + " ".join(f'"$1"{path}' for path in REMOVED),
         SUITE,
         str(target),
         *apt_sources(SUITE, COMPONENTS),
