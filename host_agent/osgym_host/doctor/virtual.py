@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import platform
 import shutil
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from osgym_host.doctor import processes
 from osgym_host.doctor.result import Context, Result, Status
+from osgym_host.runtimes.qemu.trial import BOOT_TIMEOUT_S, Boot, boot, find_kernel, kvm_opens
 
-_BOOT_TIMEOUT_S = 10.0
 _TCG_TIMEOUT_S = 18.0
 _DOCKER_TIMEOUT_S = 5.0
-_LINE = b"Unable to mount root fs"
-"""What a kernel without a disk says when it is up: everything but user space has run by then."""
-_LIMIT_BYTES = 1 << 20
 _QEMU = {"x86_64": "qemu-system-x86_64", "aarch64": "qemu-system-aarch64"}
 _PACKAGE = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
-
-
-@dataclass(frozen=True, slots=True)
-class Boot:
-    """How far a kernel came."""
-
-    reached: bool
-    seconds: float
-    last_line: str
 
 
 async def check_kvm(context: Context) -> list[Result]:
@@ -38,10 +22,10 @@ async def check_kvm(context: Context) -> list[Result]:
     machine = platform.machine()
     qemu = shutil.which(_QEMU.get(machine, "qemu-system-unknown"))
     kernel = context.kernel or find_kernel()
-    opens = await asyncio.to_thread(_kvm_opens)
+    opens = await asyncio.to_thread(kvm_opens)
     if qemu is None or kernel is None or not context.deep:
         return [_untried(opens, machine, qemu, kernel, context.deep)]
-    kvm = asyncio.create_task(boot(qemu, kernel, "kvm", _BOOT_TIMEOUT_S)) if opens == "" else None
+    kvm = asyncio.create_task(boot(qemu, kernel, "kvm", BOOT_TIMEOUT_S)) if opens == "" else None
     tcg = await boot(qemu, kernel, "tcg", _TCG_TIMEOUT_S)
     return [_kvm_result(opens, await kvm if kvm else None, tcg), _tcg_result(tcg)]
 
@@ -96,64 +80,6 @@ def _tcg_result(tcg: Boot) -> Result:
     )
 
 
-def find_kernel() -> Path | None:
-    """The newest readable kernel of /boot."""
-    found = [
-        path
-        for pattern in ("vmlinuz-*", "vmlinuz", "Image-*")
-        for path in Path("/boot").glob(pattern)
-        if path.is_file() and os.access(path, os.R_OK)
-    ]
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
-
-
-async def boot(qemu: str, kernel: Path, accelerator: str, timeout_s: float) -> Boot:
-    """Boot a kernel without a disk until it says `_LINE`, ends, or the time is up.
-
-    Raises:
-        OSError: QEMU cannot be started.
-    """
-    argv = [qemu, "-accel", accelerator, "-m", "256", "-nodefaults", "-no-user-config", "-display", "none"]
-    argv += ["-no-reboot", "-serial", "stdio", "-kernel", str(kernel)]
-    argv += ["-append", "console=ttyS0 console=ttyAMA0 panic=-1 root=/dev/none rootfstype=ext4 nokaslr"]
-    if platform.machine() == "aarch64":
-        argv += ["-machine", "virt", "-cpu", "host" if accelerator == "kvm" else "max"]
-    began = time.monotonic()
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    seen = b""
-    try:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                while _LINE not in seen and len(seen) < _LIMIT_BYTES:
-                    data = await process.stdout.read(65536)
-                    if not data:
-                        break
-                    seen += data
-    finally:
-        await processes.end(process)
-    lines = [line.strip() for line in seen.decode("utf-8", "replace").splitlines()]
-    lines = [line for line in lines if line and ": warning: " not in line]
-    return Boot(_LINE in seen, time.monotonic() - began, lines[-1][:120] if lines else "")
-
-
-def _kvm_opens() -> str:
-    """Empty when /dev/kvm opens, else why not."""
-    try:
-        os.close(os.open("/dev/kvm", os.O_RDWR | os.O_CLOEXEC))
-    except FileNotFoundError:
-        return "There is no /dev/kvm."
-    except OSError as exc:
-        return f"/dev/kvm does not open: {exc.strerror}."
-    return ""
-
-
 async def check_docker(context: Context) -> list[Result]:
     """Whether a Docker daemon answers."""
     remedy = "Not needed by the local runtime. Install docker.io and start its service."
@@ -169,3 +95,6 @@ async def check_docker(context: Context) -> list[Result]:
         return [Result("docker", Status.WARN, "The client is there, but no daemon answers.", remedy)]
     version = outcome.output.strip()
     return [Result("docker", Status.OK, f"Daemon {version} answers.", facts={"version": version})]
+
+
+__all__ = ["boot", "check_docker", "check_kvm", "find_kernel"]
