@@ -1,9 +1,13 @@
 """Builds the native core by CPython's limited API: one wheel serves every Python from 3.10 on."""
 
+from pathlib import Path
+
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
 
 SOURCES = ["module.c", "x11.c", "frame.c", "png.c", "procs.c", "settle.c"]
+CFLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-g0"]
 
 
 class LimitedApiWheel(bdist_wheel):
@@ -15,15 +19,30 @@ class LimitedApiWheel(bdist_wheel):
         self.py_limited_api = "cp310"
 
 
+class WithHelper(build_ext):
+    """Builds the program `osgym-identity` as well, beside the native core."""
+
+    def run(self) -> None:
+        """Build everything."""
+        super().run()
+        folder = Path(self.get_ext_fullpath("osgym_guest._native")).parent
+        objects = self.compiler.compile(
+            ["native/identity.c"], output_dir=self.build_temp, extra_postargs=["-O2", *CFLAGS]
+        )
+        self.compiler.link_executable(
+            objects, "osgym-identity", output_dir=str(folder), extra_postargs=["-Wl,-s"]
+        )
+
+
 setup(
-    cmdclass={"bdist_wheel": LimitedApiWheel},
+    cmdclass={"bdist_wheel": LimitedApiWheel, "build_ext": WithHelper},
     ext_modules=[
         Extension(
             "osgym_guest._native",
             sources=[f"native/{name}" for name in SOURCES],
             depends=["native/og.h"],
             libraries=["xcb", "xcb-damage", "xcb-xtest", "xcb-xfixes", "xcb-shm", "isal"],
-            extra_compile_args=["-O3", "-std=gnu11", "-Wall", "-Wextra", "-g0"],
+            extra_compile_args=["-O3", *CFLAGS],
             extra_link_args=["-Wl,-s"],
             py_limited_api=True,
         )

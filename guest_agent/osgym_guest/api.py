@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from osgym_guest import __version__
 from osgym_guest.engine import Answer, Engine
@@ -12,17 +13,34 @@ from osgym_guest.options import ObserveOptions, bad, number, parse_observe, pars
 from osgym_guest.protocol import MAX_DURATION_MS, RECORD_TYPE, pack_record
 from osgym_guest.protocol.actions import InvalidAction, parse_actions
 
+if TYPE_CHECKING:  # in a virtual machine only: elsewhere it is not imported
+    from osgym_guest.identity import Identities
+
 MAX_STEP_BODY = 1 << 20
+MAX_IDENTITY_BODY = 16 * 1024
 MAX_READY_S = 600.0
 SLACK_S = 30.0
 
 
 class Api:
-    """Endpoints under /v1, and what the OSWorld endpoints need of the desktop (`Desktop`)."""
+    """Endpoints under /v1, and what the OSWorld endpoints need of the desktop (`Desktop`).
 
-    def __init__(self, engine: Engine, generation: str) -> None:
+    Args:
+        identities: takes new identities, in a virtual machine only.
+        set_token: has the server demand another token.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        generation: str,
+        identities: Identities | None = None,
+        set_token: Callable[[str], None] = lambda token: None,
+    ) -> None:
         self._engine = engine
         self._generation = generation
+        self._identities = identities
+        self._set_token = set_token
         self._started = time.monotonic()
 
     def register(self, router: Router) -> None:
@@ -34,6 +52,8 @@ class Api:
         router.add("POST", "/v1/observe", self.observe, deadline_s=longest_s)
         router.add("POST", "/v1/final", self.final, deadline_s=longest_s)
         router.add("POST", "/v1/release", self.release, deadline_s=longest_s)
+        if self._identities is not None:
+            router.add("POST", "/v1/identity", self.identity, max_body=MAX_IDENTITY_BODY)
 
     # ---- Desktop ----
 
@@ -96,6 +116,17 @@ class Api:
     async def release(self, request: Request) -> Response:
         """Let go of every held key and button."""
         return Response.json({"released": await self._engine.release()})
+
+    async def identity(self, request: Request) -> Response:
+        """Become another computer: what was applied, and how the agent is then."""
+        from osgym_guest.identity import parse_identity
+
+        assert self._identities is not None
+        taken = await self._identities.assume(parse_identity(request.json_object()))
+        self._set_token(taken.token)
+        self._generation = str(taken.generation)
+        self._engine.set_generation(self._generation)
+        return Response.json({**self._health(), "applied": dict(taken.applied)})
 
     def _health(self) -> dict[str, Any]:
         return {

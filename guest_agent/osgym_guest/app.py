@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from osgym_guest import osworld
 from osgym_guest._native import Display, DisplayError, DisplayGone
@@ -20,6 +21,9 @@ from osgym_guest.policy import Policies, load_policies
 from osgym_guest.protocol import DEFAULT_PORT, EXIT_DISPLAY_GONE, LISTEN_FD
 from osgym_guest.screen import Screen
 from osgym_guest.server import MAX_HEADER_BYTES, Server
+
+if TYPE_CHECKING:  # in a virtual machine only: elsewhere it is not imported
+    from osgym_guest.identity import Identities
 
 CONNECT_EVERY_S = 0.01
 BACKLOG = 128
@@ -40,6 +44,7 @@ class Settings:
         display_wait_s: how long the X server may take to come up (OSGYM_DISPLAY_WAIT_S).
         state_file: where the sequence number survives a restart (OSGYM_STATE_DIR or XDG_RUNTIME_DIR).
         settle: policies laid over the built-in ones (OSGYM_SETTLE).
+        identity_socket: of `osgym-identity`, in a virtual machine (OSGYM_IDENTITY_SOCKET).
         settle_trace: file to add the signals of each settle to (OSGYM_SETTLE_TRACE).
     """
 
@@ -53,6 +58,7 @@ class Settings:
     state_file: Path | None
     settle: Path | None
     settle_trace: str | None
+    identity_socket: Path | None
 
     @staticmethod
     def from_environment(env: Mapping[str, str]) -> Settings:
@@ -78,6 +84,7 @@ class Settings:
             state_file=Path(state) / "osgym-guest.seq" if state else None,
             settle=Path(settle) if settle else None,
             settle_trace=env.get("OSGYM_SETTLE_TRACE") or None,
+            identity_socket=Path(helper) if (helper := env.get("OSGYM_IDENTITY_SOCKET")) else None,
         )
 
 
@@ -114,6 +121,16 @@ async def _connect(settings: Settings, policies: Policies) -> Screen:
             await asyncio.sleep(CONNECT_EVERY_S)
 
 
+def _identities(settings: Settings) -> Identities | None:
+    """What takes new identities, where there is somebody who can carry them out."""
+    if settings.identity_socket is None:
+        return None
+    from osgym_guest.identity import Identities
+
+    folder = settings.state_file.parent if settings.state_file else None
+    return Identities(settings.identity_socket, folder / "osgym-guest.identity" if folder else None)
+
+
 async def main() -> int:
     """Serve until SIGTERM (0) or until the X server is gone (3)."""
     try:
@@ -131,17 +148,20 @@ async def main() -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end, 0)
+    identities = _identities(settings)
+    last = identities.last if identities else None
+    generation, token = (str(last.generation), last.token) if last else (settings.generation, settings.token)
     engine = Engine(
         on_gone=lambda: end(EXIT_DISPLAY_GONE),
         expect=settings.expect,
         state_file=settings.state_file,
-        generation=settings.generation,
+        generation=generation,
     )
     router = Router()
-    api = Api(engine, settings.generation)
+    server = Server(router, token=token)
+    api = Api(engine, generation, identities, server.set_token)
     api.register(router)
     services = osworld.register(router, api)
-    server = Server(router, token=settings.token)
     listener = await _listen(server, settings)
 
     async def bring_up() -> None:

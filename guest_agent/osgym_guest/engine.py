@@ -155,6 +155,12 @@ class Engine:
             except ImagingMissing as exc:
                 raise HttpError(501, "not_available", str(exc)) from exc
 
+    def set_generation(self, generation: str) -> None:
+        """Count on as the replica of another generation."""
+        self._generation = generation
+        if self._state_file is not None and self.last_seq > 0:
+            self._state_file.write_text(f"{generation} {self.last_seq}")
+
     # ---- readiness ----
 
     async def become_ready(self) -> None:

@@ -64,6 +64,10 @@ class Server:
         self._max_connections = max_connections
         self._connections: set[asyncio.Task[None]] = set()
 
+    def set_token(self, token: str) -> None:
+        """Demand this token from now on, of open connections too."""
+        self._token = token.encode()
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection (the callback of `asyncio.start_server`)."""
         task = asyncio.current_task()

@@ -6,6 +6,7 @@ its shape (`osgym_host.guest_answers`), and never used as a path, a length or co
 
 from __future__ import annotations
 
+import base64
 import json
 import secrets
 from collections.abc import Mapping, Sequence
@@ -16,10 +17,12 @@ from osgym_host.guest_answers import (
     CommandResult,
     GuestFrame,
     GuestHealth,
+    GuestIdentity,
     GuestRefused,
     command_result,
     frame,
     health,
+    identity,
     json_object,
     refusal,
     text_of,
@@ -44,6 +47,7 @@ __all__ = [
     "GuestError",
     "GuestFrame",
     "GuestHealth",
+    "GuestIdentity",
     "GuestProtocolError",
     "GuestRefused",
     "GuestTimeout",
@@ -145,6 +149,44 @@ class GuestClient:
     async def release(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """Let go of every held key and button."""
         await self._ok("POST", "/v1/release", b"{}", timeout_s=timeout_s)
+
+    async def identity(
+        self,
+        generation: int,
+        token: str,
+        *,
+        hostname: str = "",
+        machine_id: str = "",
+        boot_id: str = "",
+        seed: bytes = b"",
+        time_ns: int = 0,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> GuestIdentity:
+        """Make a clone in a virtual machine another computer than the one it was cloned from.
+
+        From the answer on the guest demands the new token: this client's is no good any more. Saying
+        the same again (with that token) changes nothing. What is left out stays as it is.
+
+        Args:
+            machine_id: 32 lower hexadecimal digits.
+            boot_id: A UUID in lower case.
+            seed: 64 random bytes for the guest's kernel.
+            time_ns: The time, in nanoseconds since 1970.
+
+        Raises:
+            GuestRefused: 404 when the guest is no virtual machine, 400 for what it does not accept, 409
+                `stale_identity` when the generation has another token already.
+        """
+        body = {
+            "generation": generation,
+            "token": token,
+            "hostname": hostname,
+            "machine_id": machine_id,
+            "boot_id": boot_id,
+            "seed": base64.b64encode(seed).decode(),
+            "time_ns": time_ns,
+        }
+        return identity(await self._json("POST", "/v1/identity", body, timeout_s=timeout_s))
 
     # OSWorld's endpoints ---------------------------------------------------------------------
 

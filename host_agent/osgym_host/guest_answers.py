@@ -21,6 +21,7 @@ MAX_ERROR_CHARS = 2000
 MAX_ERROR_BYTES = 64 * 1024
 """Of a longer error body the details are left out: they are kept and shown to clients."""
 MAX_DIGITS = 18
+IDENTITY_PARTS = ("seed", "hostname", "machine_id", "boot_id", "time", "token")
 
 
 class GuestRefused(GuestError):
@@ -51,6 +52,19 @@ class GuestHealth:
     uptime_s: float
     desktop_ready: bool
     last_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class GuestIdentity:
+    """Answer of `/v1/identity`.
+
+    Attributes:
+        applied: Part (`seed`, `hostname`, `machine_id`, `boot_id`, `time`, `token`) to whether the guest
+            says that it was changed; a part that was not asked for is absent.
+    """
+
+    health: GuestHealth
+    applied: Mapping[str, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +181,13 @@ def health(value: Mapping[str, Any]) -> GuestHealth:
         desktop_ready=typed(value, "desktop_ready", bool),
         last_seq=typed(value, "last_seq", int),
     )
+
+
+def identity(value: Mapping[str, Any]) -> GuestIdentity:
+    """Read the answer of `/v1/identity`."""
+    applied = typed(value, "applied", dict)
+    known = {name: applied[name] is True for name in IDENTITY_PARTS if name in applied}
+    return GuestIdentity(health(value), known)
 
 
 def command_result(value: Mapping[str, Any]) -> CommandResult:

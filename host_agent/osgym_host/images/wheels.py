@@ -18,6 +18,8 @@ from osgym_host.images.errors import BakeError, DefinitionError
 _TIMEOUT_S = 600.0
 _CFLAGS = "-g0"
 _LDFLAGS = "-Wl,--strip-all -Wl,--build-id=none"
+_HELPER = "osgym-identity"
+"""A program that a build leaves beside the guest agent's modules."""
 
 
 def find_guest_folder(images: Path) -> Path:
@@ -140,6 +142,7 @@ def _is_product(path: Path) -> bool:
         or parts[0] in ("build", "dist")
         or any(part.endswith(".egg-info") or part.startswith(".") for part in parts)
         or path.suffix in (".pyc", ".o", ".so")
+        or path.name == _HELPER
     )
 
 
@@ -148,7 +151,7 @@ def _ignore_products(folder: str, names: list[str]) -> set[str]:
     return {
         name
         for name in names
-        if name in ("build", "dist", "__pycache__")
+        if name in ("build", "dist", "__pycache__", _HELPER)
         or name.endswith((".egg-info", ".so", ".o"))
         or name[0] == "."
     }

@@ -1,0 +1,185 @@
+"""Who this guest is, in a virtual machine: all clones wake up as the one they were cloned from.
+
+The host says who each is (`POST /v1/identity`). What needs root is done by `osgym-identity`, a resident
+process behind a unix socket (`native/identity.c`); token and generation are the agent's own. They
+survive a restart of the agent in a file of the session's folder in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from osgym_guest.http import HttpError
+from osgym_guest.options import bad
+
+SEED_BYTES = 64
+MAX_GENERATION = 2**53
+MAX_TOKEN_CHARS = 256
+HELPER_TIMEOUT_S = 5.0
+PARTS = ("seed", "hostname", "machine_id", "boot_id", "time")
+"""What the helper does, in the order of its answer."""
+
+_MAGIC = b"OSGYMID1"
+_REQUEST = struct.Struct("<8sq64s40s40s64s")
+_ANSWER = struct.Struct("<8s5i")
+_FIELDS = ("generation", "token", "hostname", "machine_id", "boot_id", "seed", "time_ns")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What the host says; every part but generation and token may be left out (empty, 0)."""
+
+    generation: int
+    token: str
+    hostname: str
+    machine_id: str
+    boot_id: str
+    seed: bytes
+    time_ns: int
+
+    def packet(self) -> bytes:
+        """The request to the helper, which judges the texts."""
+        texts = (self.hostname.encode(), self.machine_id.encode(), self.boot_id.encode())
+        return _REQUEST.pack(_MAGIC, self.time_ns, *texts, self.seed)
+
+
+def parse_identity(body: Mapping[str, Any]) -> Identity:
+    """Read the request's body.
+
+    Raises:
+        HttpError: 400 when a field is unknown, missing or of the wrong kind.
+    """
+    for key in body:
+        if key not in _FIELDS:
+            raise bad(f"an identity has no field {key!r}")
+    generation, time_ns = body.get("generation"), body.get("time_ns", 0)
+    if type(generation) is not int or not 0 < generation <= MAX_GENERATION:
+        raise bad("generation must be a whole number from 1")
+    if type(time_ns) is not int or not 0 <= time_ns < 2**63:
+        raise bad("time_ns must be a whole number of nanoseconds since 1970")
+    token = body.get("token")
+    printable = isinstance(token, str) and token.isascii() and token.isprintable() and " " not in token
+    if not isinstance(token, str) or not printable or not 0 < len(token) <= MAX_TOKEN_CHARS:
+        raise bad(f"token must be 1 to {MAX_TOKEN_CHARS} visible ASCII characters")
+    try:
+        seed = base64.b64decode(body.get("seed", ""), validate=True)
+    except (binascii.Error, TypeError, ValueError) as exc:
+        raise bad("seed must be base64") from exc
+    if len(seed) not in (0, SEED_BYTES):
+        raise bad(f"seed must be {SEED_BYTES} bytes")
+    return Identity(
+        generation=generation,
+        token=token,
+        hostname=_text(body, "hostname", 63),
+        machine_id=_text(body, "machine_id", 32),
+        boot_id=_text(body, "boot_id", 36),
+        seed=seed,
+        time_ns=time_ns,
+    )
+
+
+def _text(body: Mapping[str, Any], name: str, most: int) -> str:
+    value = body.get(name, "")
+    if not isinstance(value, str) or not value.isascii() or len(value) > most or "\0" in value:
+        raise bad(f"{name} must be at most {most} ASCII characters")
+    return value
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """The identity that was taken last."""
+
+    generation: int
+    token: str
+    applied: Mapping[str, bool]
+
+
+class Identities:
+    """Takes identities one after the other.
+
+    Args:
+        helper: socket of `osgym-identity`.
+        file: where the last one survives a restart of the agent.
+    """
+
+    def __init__(self, helper: Path, file: Path | None) -> None:
+        self._helper = helper
+        self._file = file
+        self._lock = asyncio.Lock()
+        self.last = _read(file)
+
+    async def assume(self, identity: Identity) -> Assumed:
+        """Become this one; the same again changes nothing.
+
+        A late request of an older identity cannot come this far: its token is no good any more.
+        Numbers are not compared, since a checkpoint may go on at a host that counts lower.
+
+        Raises:
+            HttpError: 409 ``stale_identity`` when this generation was given another token already, 400
+                for texts that make no sense, 503 ``no_identity_helper`` when the helper does not answer.
+        """
+        async with self._lock:
+            last = self.last
+            if last is not None and identity.generation == last.generation:
+                if identity.token == last.token:
+                    return last
+                details = {"generation": last.generation}
+                raise HttpError(409, "stale_identity", "this generation has another token", details)
+            applied = await self._ask(identity)
+            taken = Assumed(identity.generation, identity.token, {**applied, "token": True})
+            if self._file is not None:
+                _write(self._file, taken)
+            self.last = taken
+            return taken
+
+    async def _ask(self, identity: Identity) -> dict[str, bool]:
+        """Have the helper do its part; the parts that were asked for and whether they were done."""
+        try:
+            raw = await asyncio.wait_for(_exchange(self._helper, identity.packet()), HELPER_TIMEOUT_S)
+            magic, *errors = _ANSWER.unpack(raw)
+        except (OSError, asyncio.TimeoutError, struct.error) as exc:
+            message = f"{self._helper}: {type(exc).__name__}: {exc}"
+            raise HttpError(503, "no_identity_helper", message) from exc
+        if magic != _MAGIC:
+            raise HttpError(503, "no_identity_helper", f"{self._helper} is not the helper")
+        if all(error == 22 for error in errors):  # EINVAL for all: it refused the request as a whole
+            raise bad("hostname, machine_id, boot_id or time_ns is malformed")
+        return {name: error == 0 for name, error in zip(PARTS, errors, strict=True) if error != -1}
+
+
+async def _exchange(path: Path, packet: bytes) -> bytes:
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.setblocking(False)
+        await loop.sock_connect(sock, str(path))
+        await loop.sock_sendall(sock, packet)
+        return await loop.sock_recv(sock, 256)
+
+
+def _read(file: Path | None) -> Assumed | None:
+    """The identity of before the agent's restart; what cannot be read is none."""
+    try:
+        kept = json.loads(file.read_text()) if file is not None else None
+        return Assumed(int(kept["generation"]), str(kept["token"]), dict(kept["applied"])) if kept else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write(file: Path, taken: Assumed) -> None:
+    """Keep it, for the agent's own user only."""
+    text = json.dumps({"generation": taken.generation, "token": taken.token, "applied": dict(taken.applied)})
+    scratch = file.with_suffix(".new")
+    fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w") as out:
+        out.write(text)
+    scratch.rename(file)
