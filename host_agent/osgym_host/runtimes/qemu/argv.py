@@ -191,6 +191,8 @@ class Launch:
         incoming: Wait for a state to load (`-incoming defer`).
         paused: Do not run before `cont`.
         tb_mib: Size of TCG's cache of translated code; touched only as it fills.
+        credentials: Files that each hold one string `io.systemd.credential:<name>=<value>` for the
+            guest's init system; only where it is booted.
         sandbox: seccomp: no spawning, no privileges, no control of other processes.
     """
 
@@ -203,6 +205,7 @@ class Launch:
     console: RingConsole | FileConsole = field(default_factory=RingConsole)
     kernel: Kernel | None = None
     uefi: UefiFiles | None = None
+    credentials: tuple[Path, ...] = ()
     incoming: bool = False
     paused: bool = False
     tb_mib: int = 64
@@ -223,6 +226,8 @@ def to_argv(shape: Shape, launch: Launch) -> list[str]:
         if launch.kernel.initrd is not None:
             argv += ["-initrd", str(launch.kernel.initrd)]
         argv += ["-append", launch.kernel.append]
+    for path in launch.credentials:
+        argv += ["-smbios", f"type=11,path={_comma(str(path))}"]
     if launch.incoming:
         argv += ["-incoming", "defer"]
     if launch.paused:
