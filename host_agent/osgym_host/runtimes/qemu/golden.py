@@ -1,0 +1,141 @@
+"""What clones of a golden snapshot share: its frozen files, and its RAM in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from osgym_host.images.disks.manifest import GuestKind
+from osgym_host.images.errors import ImageError
+from osgym_host.images.snapshots import Snapshot
+from osgym_host.runtimes.base import Screen
+from osgym_host.runtimes.qemu.argv import Shape
+from osgym_host.runtimes.qemu.ram_file import RamFile, RamFileError, RamIdentity
+
+log = logging.getLogger(__name__)
+
+_SHAPE = TypeAdapter(Shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """A golden snapshot as the runtime uses it.
+
+    Attributes:
+        name: For people: its reference.
+        shape: What template, clones and branches look like to guest and migration stream.
+        disk: Its frozen disk, below every clone's overlay.
+        ram: Its frozen RAM.
+        state: Its device state.
+        token: What the frozen guest agent demands; None for a guest without our agent.
+        guest: Which agent answers inside.
+        screen: Size of its desktop.
+        disk_bytes: Virtual size of its disk.
+        reads: Folders that a machine reads.
+    """
+
+    digest: str
+    name: str
+    shape: Shape
+    disk: Path
+    ram: Path
+    state: Path
+    token: str | None = field(repr=False)
+    guest: GuestKind
+    screen: Screen
+    disk_bytes: int
+    reads: tuple[Path, ...]
+
+
+def golden_of(snapshot: Snapshot) -> Golden:
+    """Read what the runtime needs of a snapshot in the store.
+
+    Raises:
+        ImageError: It is broken.
+    """
+    manifest = snapshot.manifest
+    try:
+        shape = _SHAPE.validate_python(manifest.shape)
+        size = qcow2_virtual_bytes(snapshot.disk)
+    except (OSError, ValueError, TypeError) as exc:
+        raise ImageError(f"the snapshot {snapshot.reference} is broken: {exc}", "build it again") from exc
+    return Golden(
+        digest=snapshot.digest,
+        name=snapshot.reference,
+        shape=shape,
+        disk=snapshot.disk,
+        ram=snapshot.ram,
+        state=snapshot.state,
+        token=snapshot.secret(),
+        guest=manifest.guest,
+        screen=Screen(*manifest.screen),
+        disk_bytes=size,
+        reads=(snapshot.folder,),
+    )
+
+
+def qcow2_virtual_bytes(path: Path) -> int:
+    """The size of the disk that a qcow2 file stands for (its header: docs/interop/qcow2.txt of QEMU).
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is no qcow2.
+    """
+    with path.open("rb") as file:
+        header = file.read(32)
+    if len(header) < 32 or header[:4] != b"QFI\xfb":
+        raise ValueError(f"{path} is no qcow2")
+    return int.from_bytes(header[24:32], "big")
+
+
+class GoldenRam:
+    """The golden RAM of each snapshot in use: loaded once, held until the runtime stops."""
+
+    def __init__(self) -> None:
+        """Nothing is loaded before it is asked for."""
+        self._files: dict[str, RamFile] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def get(self, golden: Golden) -> RamFile:
+        """Return the RAM of a snapshot; loading it takes a second for each GB or two.
+
+        Raises:
+            RamFileError: It cannot be read, or there is not enough memory.
+        """
+        async with self._locks[golden.digest]:
+            found = self._files.get(golden.digest)
+            if found is None:
+                loading = asyncio.create_task(asyncio.to_thread(RamFile.load, golden.ram))
+                try:
+                    found = await asyncio.shield(loading)
+                except asyncio.CancelledError:
+                    with contextlib.suppress(RamFileError):
+                        (await loading).close()
+                    raise
+                self._files[golden.digest] = found
+            return found
+
+    def recover(self, digest: str, pid: int, identity: RamIdentity) -> None:
+        """Take over the RAM of a snapshot from a machine of a former host agent that maps it.
+
+        What cannot be had is loaded anew when it is asked for; then there are two copies in memory
+        for as long as the machines of the former host agent live.
+        """
+        if digest in self._files:
+            return
+        try:
+            self._files[digest] = RamFile.recover(pid, identity)
+        except RamFileError as exc:
+            log.warning("the golden RAM of snapshot %s is loaded anew: %s", digest[:12], exc)
+
+    def close(self) -> None:
+        """Let go of all. Idempotent."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

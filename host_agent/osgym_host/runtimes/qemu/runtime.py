@@ -1,0 +1,597 @@
+"""The qemu runtime: replicas as virtual machines cloned from one running, warmed, frozen desktop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import secrets
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from osgym_host.errors import OsgymHostError
+from osgym_host.images.errors import ImageError
+from osgym_host.images.snapshots import Snapshot, SnapshotStore
+from osgym_host.runtimes.base import (
+    BranchPoint,
+    Capabilities,
+    ImageLike,
+    PointFailed,
+    PointNotFound,
+    Replica,
+    ReplicaCreateFailed,
+    ReplicaDestroyFailed,
+    ReplicaExists,
+    ReplicaNotFound,
+    ReplicaRecord,
+    ReplicaSpec,
+    Runtime,
+    RuntimeFault,
+    RuntimeNotRunning,
+    RuntimeUnsupported,
+    StartReport,
+    Usage,
+)
+from osgym_host.runtimes.cgroups import Caps
+from osgym_host.runtimes.folder_lock import FolderLock
+from osgym_host.runtimes.qemu import identity, usage
+from osgym_host.runtimes.qemu.branch import BranchChild, BranchKeeper, BranchSource
+from osgym_host.runtimes.qemu.golden import Golden, GoldenRam, golden_of
+from osgym_host.runtimes.qemu.identity import IdentityRefused
+from osgym_host.runtimes.qemu.launcher import Launcher
+from osgym_host.runtimes.qemu.network.base import Network
+from osgym_host.runtimes.qemu.parked import Stock, StockOptions
+from osgym_host.runtimes.qemu.records import Phase, ReplicaFacts, VmRecord
+from osgym_host.runtimes.qemu.replica import QemuReplica
+from osgym_host.runtimes.qemu.sentry import Sentry
+from osgym_host.runtimes.qemu.vms import Vm, VmOptions, VmYard
+from osgym_host.runtimes.qemu.watch import WatchOptions
+
+log = logging.getLogger(__name__)
+
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""Ids and instances become names of files and control groups."""
+_TOKEN_BYTES = 24
+_LOAD_TIMEOUT_S = 15.0
+_ADOPT_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class QemuOptions:
+    """How the runtime works.
+
+    Attributes:
+        vms: What all machines have in common.
+        stock: How many processes are parked ahead of demand.
+        watch: How machines are looked at.
+        waking_at_once: Clones that wake up at the same time; more would only slow each other down.
+        identity_timeout_s: From the clone's first instruction to its acknowledged identity.
+    """
+
+    vms: VmOptions = field(default_factory=VmOptions)
+    stock: StockOptions = field(default_factory=StockOptions)
+    watch: WatchOptions = field(default_factory=WatchOptions)
+    waking_at_once: int = 4
+    identity_timeout_s: float = 15.0
+
+
+class QemuRuntime(Runtime):
+    """Virtual machines of one instance of the host agent, below `<data_dir>/run/<instance>`."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        instance: str,
+        launcher: Launcher,
+        network: Network,
+        options: QemuOptions | None = None,
+        image: Snapshot | Golden | None = None,
+    ) -> None:
+        """Nothing is touched before `start`.
+
+        Args:
+            image: Processes are parked for this snapshot from the start; for others only as asked.
+
+        Raises:
+            ValueError: `instance` is not a plain name.
+        """
+        if not PLAIN_NAME.fullmatch(instance):
+            raise ValueError(f"instance must match {PLAIN_NAME.pattern}, not {instance!r}")
+        self._data_dir = data_dir
+        self._folder = data_dir / "run" / instance
+        self._lock = FolderLock(self._folder)
+        self._launcher = launcher
+        self._network = network
+        self._options = options or QemuOptions()
+        self._image = image
+        self._ram = GoldenRam()
+        self._yard = VmYard(self._folder, launcher, network, self._ram, self._options.vms)
+        self._points = BranchKeeper(run_folder=self._folder / "points", data_dir=data_dir)
+        self._sentry = Sentry(self._options.watch, lambda: tuple(self._replicas.values()))
+        self._goldens: dict[str, Golden] = {}
+        self._stocks: dict[str, Stock[Vm]] = {}
+        self._waking = asyncio.Semaphore(self._options.waking_at_once)
+        self._state_lock = asyncio.Lock()
+        self._started = False
+        self._stopping = False
+        self._found: dict[str, Vm] = {}
+        self._replicas: dict[str, QemuReplica] = {}
+        self._creating: dict[str, asyncio.Task[QemuReplica]] = {}
+        self._destroying: dict[QemuReplica, asyncio.Task[None]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+
+    @property
+    def name(self) -> str:
+        """`qemu`."""
+        return "qemu"
+
+    def capabilities(self) -> Capabilities:
+        """Say what is enforced here. The cap on processes is one on QEMU's threads, not the guest's."""
+        self._require()
+        enforced = self._launcher.caps_enforced
+        return Capabilities(
+            runtime=self.name,
+            caps_memory="memory" in enforced,
+            caps_cpu="cpu" in enforced,
+            caps_pids="pids" in enforced,
+            egress=self._network.egress,
+            adoption=True,
+            notes=(*self._launcher.notes, *self._network.notes),
+            branching=True,
+        )
+
+    # Start and stop ----------------------------------------------------------------------------------
+
+    async def start(self) -> StartReport:
+        """Take the instance's directory; find what a former host agent left, and clear the rest.
+
+        Raises:
+            RuntimeUnsupported: The host lacks something.
+            DataDirBusy: Another live host agent holds the directory.
+            RuntimeFault: Leftovers could not be removed.
+        """
+        async with self._state_lock:
+            if self._started:
+                return StartReport()
+            self._stopping = False
+            self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+            self._lock.acquire()
+            try:
+                report = await self._start()
+            except BaseException:
+                self._ram.close()
+                self._lock.release()
+                raise
+            self._started = True
+        self._sentry.start()
+        if self._image is not None:
+            self._stock(self._golden(self._image))
+        return report
+
+    async def _start(self) -> StartReport:
+        self._yard.open()
+        await self._launcher.prepare()
+        await self._network.start()
+        slots = asyncio.Semaphore(_ADOPT_AT_ONCE)
+
+        async def adopt(record: VmRecord) -> Vm | None:
+            async with slots:
+                return await self._yard.adopt(record)
+
+        records = [record for record in self._yard.records.read_all() if record.adoptable]
+        found = [vm for vm in await asyncio.gather(*map(adopt, records)) if vm is not None]
+        machines, processes = await self._yard.reap([vm.name for vm in found])
+        points = await self._points.start()
+        self._found = {_facts(vm).replica_id: vm for vm in found}
+        return StartReport(
+            adoptable=tuple(vm.record.as_replica() for vm in found),
+            points=points,
+            reaped_replicas=machines,
+            reaped_processes=processes,
+        )
+
+    async def stop(self) -> None:
+        """Destroy every replica, parked process and temporary branch point; let go of the host.
+
+        Raises:
+            ReplicaDestroyFailed: Something is left; all else was removed.
+        """
+        self._stopping = True
+        await asyncio.gather(*(stock.close() for stock in self._stocks.values()))
+        self._stocks.clear()
+        while work := {*self._creating.values(), *self._background}:
+            await asyncio.wait(work)
+        await self._sentry.stop()
+        left = [self.destroy(replica) for replica in self._replicas.values()]
+        left += [self._yard.remove(vm) for vm in self._found.values()]
+        results: list[object] = list(await asyncio.gather(*left, return_exceptions=True))
+        self._found.clear()
+        async with self._state_lock:
+            if self._started:
+                self._started = False
+                results += await asyncio.gather(
+                    self._points.stop(), self._network.stop(), return_exceptions=True
+                )
+                try:
+                    self._yard.close()
+                except OSError as exc:
+                    results.append(ReplicaDestroyFailed(f"machines' folders are not empty: {exc}"))
+                await self._launcher.close()
+                self._ram.close()
+                self._lock.release()
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    # Replicas ----------------------------------------------------------------------------------------
+
+    async def create(self, spec: ReplicaSpec) -> Replica:
+        """Wake a clone, or a child of `spec.origin`, and return when it has acknowledged who it is.
+
+        Raises:
+            ReplicaExists: The id is in use.
+            ReplicaCreateFailed: It could not be made; nothing of it is left.
+            RuntimeUnsupported: The spec asks for another egress, screen or environment than there is.
+            RuntimeNotRunning: Before `start` or after `stop`.
+            ValueError: The spec is malformed.
+        """
+        self._require()
+        if not PLAIN_NAME.fullmatch(spec.replica_id):
+            raise ValueError(f"replica_id must match {PLAIN_NAME.pattern}, not {spec.replica_id!r}")
+        golden = self._golden(spec.image)
+        self._check(spec, golden)
+        if spec.replica_id in self._replicas or spec.replica_id in self._creating:
+            raise ReplicaExists(f"{spec.replica_id} exists", replica_id=spec.replica_id)
+        task = asyncio.create_task(self._create(spec, golden), name=f"create {spec.replica_id}")
+        self._creating[spec.replica_id] = task
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._in_background(self._undo_create(task))
+            raise
+
+    async def _undo_create(self, task: asyncio.Task[QemuReplica]) -> None:
+        with contextlib.suppress(RuntimeFault):
+            await self.destroy(await task)
+
+    def _check(self, spec: ReplicaSpec, golden: Golden) -> None:
+        """Refuse what a clone cannot be.
+
+        Raises:
+            RuntimeUnsupported: With what could be done instead.
+        """
+        if spec.egress not in self._network.egress:
+            raise RuntimeUnsupported(
+                f"machines of this host cannot have egress {spec.egress.value!r}",
+                remedy=f"It can be: {', '.join(sorted(self._network.egress))}.",
+                replica_id=spec.replica_id,
+            )
+        if spec.screen != golden.screen:
+            raise RuntimeUnsupported(
+                f"the desktop of {golden.name} was frozen at {golden.screen}, not {spec.screen}",
+                remedy="Set `screen` to that, or make a snapshot of the size you want.",
+                replica_id=spec.replica_id,
+            )
+        if spec.environment:
+            raise RuntimeUnsupported(
+                "the session of a clone runs already; it takes no environment", replica_id=spec.replica_id
+            )
+        if spec.origin is not None and spec.origin.image_digest != golden.digest:
+            raise RuntimeUnsupported(
+                "a child needs the snapshot that its parent was cloned from", replica_id=spec.replica_id
+            )
+
+    async def _create(self, spec: ReplicaSpec, golden: Golden) -> QemuReplica:
+        stock = self._stock(golden)
+        replica: QemuReplica | None = None
+        step = "park"
+        try:
+            vm = await stock.take()
+            try:
+                async with self._waking:
+                    with stock.resuming():
+                        step = "prepare"
+                        token = spec.token or secrets.token_urlsafe(_TOKEN_BYTES)
+                        await self._dress(vm, spec, token)
+                        step = "load"
+                        old_token = await self._load(vm, spec, golden)
+                        replica = QemuReplica(spec, vm, token)
+                        step = "wake"
+                        await vm.machine.cont(timeout_s=_LOAD_TIMEOUT_S)
+                        step = "identity"
+                        await self._identify(replica, old_token, token)
+                        self._yard.note(vm, vm.record.model_copy(update={"phase": Phase.RUNNING}))
+            except BaseException:
+                await asyncio.shield(self._abandon(vm, replica))
+                raise
+        except (RuntimeNotRunning, PointNotFound):
+            raise
+        except (OsgymHostError, OSError) as exc:
+            tail = replica.console_tail() if replica is not None else ""
+            raise ReplicaCreateFailed(str(exc), step=step, replica_id=spec.replica_id, log_tail=tail) from exc
+        finally:
+            del self._creating[spec.replica_id]
+        self._replicas[spec.replica_id] = replica
+        return replica
+
+    async def _abandon(self, vm: Vm, replica: QemuReplica | None) -> None:
+        """Take away a machine that did not become a replica."""
+        if replica is not None:
+            await replica.read_console()
+            replica.destroying = True
+        try:
+            await self._yard.remove(vm)
+        except ReplicaDestroyFailed:  # its record is still there, and the next start reads it
+            log.exception("a clone that failed is not wholly removed")
+        if replica is not None:
+            await replica.close()
+
+    async def _dress(self, vm: Vm, spec: ReplicaSpec, token: str) -> None:
+        """Give a parked machine what the spec says of it, and write down whose it is."""
+        facts = ReplicaFacts(
+            replica_id=spec.replica_id,
+            generation=spec.generation,
+            token=token,
+            screen=(spec.screen.width_px, spec.screen.height_px),
+            ram_mib=spec.ram_mib,
+            cpus=spec.cpus,
+            pids=spec.pids,
+            egress=spec.egress,
+        )
+        self._yard.note(vm, vm.record.model_copy(update={"phase": Phase.RESUMING, "replica": facts}))
+        caps = Caps(ram_mib=spec.ram_mib, cpus=spec.cpus, pids=spec.pids)
+        if caps != self._options.vms.caps and vm.group is not None:
+            vm.group.set_caps(caps)
+        await self._network.allow(vm.name, spec.egress)
+
+    async def _load(self, vm: Vm, spec: ReplicaSpec, golden: Golden) -> str | None:
+        """Load the snapshot's state, or the branch point's; return the token that its guest knows."""
+        if spec.origin is None:
+            await vm.machine.load_state(golden.state, timeout_s=_LOAD_TIMEOUT_S)
+            return golden.token
+        child = BranchChild(vm.machine, vm.ram, vm.folder, vm.overlay, golden.disk, golden.shape.vga)
+        return (await self._points.plant(spec.origin, child)).token
+
+    async def _identify(self, replica: QemuReplica, old_token: str | None, token: str) -> None:
+        """Make the clone somebody else, unless it dies first.
+
+        Raises:
+            IdentityRefused: It did not take it, or died.
+        """
+        spec = replica.spec
+        made = identity.new_identity(spec.replica_id, spec.generation, token)
+        asking = asyncio.create_task(
+            identity.assume(replica.guest, old_token, made, timeout_s=self._options.identity_timeout_s)
+        )
+        dying = asyncio.create_task(replica.wait_dead())
+        try:
+            await asyncio.wait((asking, dying), return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise IdentityRefused(f"it died: {dying.result().detail}")
+            await asking
+        finally:
+            for task in (asking, dying):
+                task.cancel()
+            await asyncio.gather(asking, dying, return_exceptions=True)
+
+    async def destroy(self, replica: Replica) -> None:
+        """Kill the machine and remove all it left.
+
+        Raises:
+            ReplicaDestroyFailed: Something is left; calling again tries again.
+        """
+        if not isinstance(replica, QemuReplica):
+            raise TypeError(f"not a replica of this runtime: {replica!r}")
+        if replica.removed:
+            return
+        task = self._destroying.get(replica)
+        if task is None:
+            task = asyncio.create_task(self._destroy(replica), name=f"destroy {replica.replica_id}")
+            self._destroying[replica] = task
+            self._background.add(task)
+            task.add_done_callback(lambda done: self._destroyed(replica, done))
+        await asyncio.shield(task)
+
+    def _destroyed(self, replica: QemuReplica, task: asyncio.Task[None]) -> None:
+        self._destroying.pop(replica, None)
+        self._background.discard(task)
+        if not task.cancelled() and (exc := task.exception()) is not None:
+            log.warning("replica %s could not be destroyed: %s", replica.replica_id, exc)
+
+    async def _destroy(self, replica: QemuReplica) -> None:
+        replica.destroying = True
+        await self._yard.remove(replica.vm)
+        await replica.wait_dead()
+        await replica.close()
+        replica.removed = True
+        if self._replicas.get(replica.replica_id) is replica:
+            del self._replicas[replica.replica_id]
+
+    async def usage(self, replica: Replica, *, deep: bool = True) -> Usage:
+        """Measure what the replica uses.
+
+        Raises:
+            ReplicaNotFound: It was destroyed.
+        """
+        if not isinstance(replica, QemuReplica) or replica.removed:
+            raise ReplicaNotFound(f"{replica.replica_id} was destroyed", replica_id=replica.replica_id)
+        pid = replica.pid if replica.exit_info is None else None
+        return await asyncio.to_thread(usage.measure, replica.vm.group, pid, replica.vm.folder, deep=deep)
+
+    def replicas(self) -> Sequence[Replica]:
+        """Return the replicas not yet destroyed."""
+        return list(self._replicas.values())
+
+    # What a former host agent left -------------------------------------------------------------------
+
+    async def adopt(self, record: ReplicaRecord) -> Replica:
+        """Take over a replica of a former host agent: same process, same guest, same token.
+
+        Raises:
+            ReplicaNotFound: It is gone, or not adoptable.
+            ReplicaExists: Another replica has its id.
+        """
+        self._require()
+        vm = self._found.get(record.replica_id)
+        if vm is None or _facts(vm).generation != record.generation or not vm.lives:
+            raise ReplicaNotFound(f"{record.replica_id} is not there any more", replica_id=record.replica_id)
+        if record.replica_id in self._replicas or record.replica_id in self._creating:
+            raise ReplicaExists(f"{record.replica_id} exists", replica_id=record.replica_id)
+        facts = _facts(vm)
+        spec = ReplicaSpec(
+            replica_id=facts.replica_id,
+            generation=facts.generation,
+            image=self._known_image(vm.record.snapshot),
+            screen=vm.record.screen(),
+            ram_mib=facts.ram_mib,
+            cpus=facts.cpus,
+            pids=facts.pids,
+            egress=facts.egress,
+            token=facts.token,
+        )
+        del self._found[record.replica_id]
+        replica = QemuReplica(spec, vm, facts.token)
+        self._replicas[replica.replica_id] = replica
+        return replica
+
+    async def reap(self, record: ReplicaRecord) -> None:
+        """Destroy a replica of a former host agent. Idempotent.
+
+        Raises:
+            ReplicaDestroyFailed: Something is left.
+        """
+        vm = self._found.get(record.replica_id)
+        if vm is None or _facts(vm).generation != record.generation:
+            return
+        await asyncio.shield(self._yard.remove(vm))
+        self._found.pop(record.replica_id, None)
+
+    def _known_image(self, digest: str) -> ImageLike:
+        """The snapshot of a replica that was found, from the store where it is still there."""
+        if digest not in self._goldens:
+            with contextlib.suppress(ImageError):
+                self._goldens[digest] = golden_of(SnapshotStore(self._data_dir).resolve(digest))
+        return self._goldens.get(digest) or _Gone(digest)
+
+    # Branching ---------------------------------------------------------------------------------------
+
+    async def branch(self, replica: Replica, *, keep: bool = False) -> BranchPoint:
+        """Take the replica's disk and RAM as they are now; it stands still for milliseconds.
+
+        Raises:
+            ReplicaNotFound: It is dead or destroyed.
+            PointFailed: It could not be taken; the replica goes on.
+        """
+        self._require()
+        if not isinstance(replica, QemuReplica) or replica.removed or replica.exit_info is not None:
+            raise ReplicaNotFound(f"{replica.replica_id} is dead", replica_id=replica.replica_id)
+        golden = self._goldens.get(replica.spec.image.digest)
+        if golden is None:
+            raise PointFailed(
+                "the snapshot it was cloned from is gone from the store", replica_id=replica.replica_id
+            )
+        vm = replica.vm
+        source = BranchSource(
+            replica_id=replica.replica_id,
+            generation=replica.generation,
+            image_digest=golden.digest,
+            token=replica.guest_token,
+            machine=vm.machine,
+            ram=vm.ram,
+            folder=vm.folder,
+            overlay=vm.overlay,
+            base_disk=golden.disk,
+            vga=golden.shape.vga,
+        )
+        try:
+            with replica.standing():
+                return await self._points.take(source, keep=keep)
+        finally:
+            await replica.check_status()
+
+    async def release_point(self, point: BranchPoint) -> None:
+        """Let go of a point and remove its files, kept ones too. Idempotent."""
+        await self._points.release(point)
+
+    async def export_point(self, point: BranchPoint, target: Path) -> None:
+        """Write a kept point as one file.
+
+        Raises:
+            PointNotFound: It is gone, or not a kept one.
+        """
+        await self._points.export(point, target)
+
+    async def import_point(self, source: Path) -> BranchPoint:
+        """Take in a kept point of another host; the file is hostile input.
+
+        Raises:
+            PointFailed: It is broken, or of another golden snapshot than this host's.
+        """
+        return await self._points.import_(source)
+
+    # What all share ----------------------------------------------------------------------------------
+
+    def _golden(self, image: ImageLike) -> Golden:
+        """Return what is known of an image, read once.
+
+        Raises:
+            RuntimeUnsupported: It is no snapshot, or a broken one.
+        """
+        found = self._goldens.get(image.digest)
+        if found is not None:
+            return found
+        if isinstance(image, Golden):
+            golden = image
+        elif isinstance(image, Snapshot):
+            try:
+                golden = golden_of(image)
+            except ImageError as exc:
+                raise RuntimeUnsupported(str(exc)) from exc
+        else:
+            raise RuntimeUnsupported(
+                "the qemu runtime needs a golden snapshot", remedy="`osgym image snapshot small` makes one."
+            )
+        self._goldens[golden.digest] = golden
+        return golden
+
+    def _stock(self, golden: Golden) -> Stock[Vm]:
+        """The parked processes of a snapshot; those of the first one asked for are kept ready."""
+        if self._stopping:
+            raise RuntimeNotRunning("the qemu runtime is stopping")
+        found = self._stocks.get(golden.digest)
+        if found is None:
+            found = Stock(self._options.stock, lambda: self._yard.park(golden), self._yard.remove)
+            if not self._stocks:
+                found.start()
+            self._stocks[golden.digest] = found
+        return found
+
+    def _require(self) -> None:
+        if not self._started or self._stopping:
+            raise RuntimeNotRunning("the qemu runtime is not started")
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """An image that is no longer in the store."""
+
+    digest: str
+
+
+def _facts(vm: Vm) -> ReplicaFacts:
+    assert vm.record.replica is not None  # only machines that are replicas are adopted
+    return vm.record.replica
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0))
