@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from osgym_host.cli import image_disks
+from osgym_host.cli import image_disks, image_runner
 from osgym_host.images.bake import Baker, Request
 from osgym_host.images.definition import Source, find_images_folder
 from osgym_host.images.errors import BakeError, ImageError
@@ -174,3 +174,6 @@ def _stop_on_signals() -> None:
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
+
+
+image.add_command(image_runner.runner)
