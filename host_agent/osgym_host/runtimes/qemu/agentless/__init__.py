@@ -1,0 +1,14 @@
+"""Guests without our agent: screen and input by QMP, served as guest protocol v1 on a unix socket.
+
+Nothing above the runtime knows the difference: `Replica.guest` is the address of that socket.
+`AgentlessGuest` serves one virtual machine from its second QMP server; for a guest that runs OSWorld's
+own server, OSWorld's endpoints are passed on to it.
+
+    guest = await AgentlessGuest.open(Facts(...), socket_path)
+    ...  # Replica.guest = guest.address
+    await guest.close()
+"""
+
+from osgym_host.runtimes.qemu.agentless.guest import AgentlessGuest, Facts, ScreenSource
+
+__all__ = ["AgentlessGuest", "Facts", "ScreenSource"]

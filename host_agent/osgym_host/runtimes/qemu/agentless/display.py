@@ -1,0 +1,170 @@
+"""A screen and its input devices, whichever way they are reached."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from osgym_host.errors import OsgymHostError
+from osgym_host.runtimes.qemu.agentless.frames import BadFrame, Frame, parse_ppm
+from osgym_host.runtimes.qemu.agentless.plan import ButtonEvent, Event, KeyEvent, PointerEvent
+from osgym_host.runtimes.qemu.qmp import Qmp, QmpClosed, QmpError
+
+MAX_DUMP_BYTES = 64 << 20
+ABS_RANGE = 0x8000
+"""Steps of an absolute pointer along each axis (QEMU's INPUT_EVENT_ABS_MAX + 1)."""
+POINT_FRACTION = 0.4
+"""Where in a pixel the pointer is put: guests that cut and guests that round find the same pixel."""
+
+
+class DisplayFailed(OsgymHostError):
+    """The screen could not be read, or the input did not arrive."""
+
+
+class DisplayLost(DisplayFailed):
+    """There is nobody any more to ask: the machine has ended."""
+
+
+class Display(Protocol):
+    """What a guest's screen and input can do. Used by one task at a time."""
+
+    async def grab(self) -> Frame:
+        """Return the screen as it is now.
+
+        Raises:
+            DisplayFailed: It could not be read.
+        """
+        ...
+
+    async def send(self, events: Sequence[Event], screen: tuple[int, int]) -> None:
+        """Carry out input events, all at once, on a screen of this size.
+
+        Raises:
+            DisplayFailed: They may not have arrived.
+        """
+        ...
+
+    def rest(self) -> None:
+        """Let go of memory that only pays while frames are taken one after the other."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything. Idempotent."""
+        ...
+
+
+class QmpDisplay:
+    """The VGA screen, keyboard and tablet of a machine, by its second QMP server.
+
+    A frame is written by QEMU (`screendump`) into memory of ours, by a descriptor that it was given:
+    no file system is involved, and a machine in a container needs no shared folder.
+    """
+
+    def __init__(self, qmp: Qmp, memory: int, written: int, name: str) -> None:
+        """Use `open`."""
+        self._qmp = qmp
+        self._memory = memory
+        self._written = written
+        self._name = name
+
+    @classmethod
+    async def open(cls, path: Path, *, timeout_s: float = 15.0) -> QmpDisplay:
+        """Connect to the QMP server at `path`.
+
+        Raises:
+            QmpError: Nobody answers there, or it is no QEMU of ours.
+        """
+        qmp = await Qmp.connect(path, timeout_s)
+        memory = os.memfd_create("osgym-screen", os.MFD_CLOEXEC)
+        try:
+            # QEMU opens what it may only write, and wants the descriptor to be just that.
+            written = os.open(f"/proc/self/fd/{memory}", os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                name = await qmp.add_fd(written, timeout_s=timeout_s)
+            except BaseException:
+                os.close(written)
+                raise
+        except BaseException:
+            os.close(memory)
+            await qmp.close()
+            raise
+        return cls(qmp, memory, written, name)
+
+    @property
+    def qmp(self) -> Qmp:
+        """The connection, for whoever needs it besides."""
+        return self._qmp
+
+    async def grab(self) -> Frame:
+        """Return the screen as it is now (5 ms for 1280×800)."""
+        try:
+            os.lseek(self._written, 0, os.SEEK_SET)
+            await self._qmp.execute("screendump", {"filename": self._name, "format": "ppm"})
+            length = os.lseek(self._written, 0, os.SEEK_CUR)
+            if length > MAX_DUMP_BYTES:
+                raise BadFrame(f"{length} bytes")
+            return await asyncio.to_thread(self._read, length)
+        except QmpClosed as exc:
+            raise DisplayLost(f"the machine is gone: {exc}") from exc
+        except (QmpError, BadFrame, OSError) as exc:
+            raise DisplayFailed(f"the screen could not be read: {exc}") from exc
+
+    def _read(self, length: int) -> Frame:
+        return parse_ppm(os.pread(self._memory, length, 0))
+
+    async def send(self, events: Sequence[Event], screen: tuple[int, int]) -> None:
+        """Carry out input events."""
+        try:
+            for part in reports(events):
+                said = [word for event in part for word in to_qmp(event, screen)]
+                await self._qmp.execute("input-send-event", {"events": said})
+        except QmpClosed as exc:
+            raise DisplayLost(f"the machine is gone: {exc}") from exc
+        except QmpError as exc:
+            raise DisplayFailed(f"the input did not arrive: {exc}") from exc
+
+    def rest(self) -> None:
+        """Give the memory of the last frame back."""
+        os.ftruncate(self._memory, 0)
+
+    async def close(self) -> None:
+        """Close the connection and the memory."""
+        await self._qmp.close()
+        for fd in (self._written, self._memory):
+            if fd >= 0:
+                os.close(fd)
+        self._written = self._memory = -1
+
+
+def reports(events: Sequence[Event]) -> list[list[Event]]:
+    """Cut events into commands: one command makes one report of the pointer, in which a button that goes
+    down and up again would have done neither."""
+    parts: list[list[Event]] = [[]]
+    for event in events:
+        if not isinstance(event, KeyEvent) and any(not isinstance(each, KeyEvent) for each in parts[-1]):
+            parts.append([])
+        parts[-1].append(event)
+    return [part for part in parts if part]
+
+
+def to_qmp(event: Event, screen: tuple[int, int]) -> list[Mapping[str, Any]]:
+    """Say an event in the words of `input-send-event`."""
+    match event:
+        case KeyEvent():
+            key = {"type": "qcode", "data": event.qcode}
+            return [{"type": "key", "data": {"down": event.down, "key": key}}]
+        case ButtonEvent():
+            return [{"type": "btn", "data": {"down": event.down, "button": event.button}}]
+        case PointerEvent():
+            return [
+                {"type": "abs", "data": {"axis": axis, "value": axis_value(at, size)}}
+                for axis, at, size in (("x", event.x, screen[0]), ("y", event.y, screen[1]))
+            ]
+
+
+def axis_value(at_px: int, size_px: int) -> int:
+    """Where a pixel is on an axis of `ABS_RANGE` steps."""
+    return min(ABS_RANGE - 1, round((at_px + POINT_FRACTION) * ABS_RANGE / size_px))

@@ -1,0 +1,206 @@
+"""The keyboard of a guest that we know nothing of: one US layout. Pure.
+
+QEMU presses keys, not symbols: what a key types is the guest's affair. These maps hold for guests with
+the US layout, which is what installers choose and images ship. What needs another layout, a dead key or
+an input method is refused before anything is pressed.
+
+Names of keys are those of QEMU's `QKeyCode` (qapi/ui.json).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from osgym_guest.protocol.keysyms import KEYSYMS, char_keysym
+
+SHIFT = "shift"
+
+
+class Untypable(ValueError):
+    """No key of a US keyboard does this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stroke:
+    """One key, and whether Shift is needed for what it is pressed for."""
+
+    qcode: str
+    shift: bool = False
+
+
+_PUNCTUATION = {
+    "`": "grave_accent",
+    "-": "minus",
+    "=": "equal",
+    "[": "bracket_left",
+    "]": "bracket_right",
+    "\\": "backslash",
+    ";": "semicolon",
+    "'": "apostrophe",
+    ",": "comma",
+    ".": "dot",
+    "/": "slash",
+    " ": "spc",
+}
+_SHIFTED = dict(zip('~!@#$%^&*()_+{}|:"<>?', "`1234567890-=[]\\;',./", strict=True))
+
+_NAMED = {
+    "Return": "ret",
+    "Tab": "tab",
+    "BackSpace": "backspace",
+    "Escape": "esc",
+    "Delete": "delete",
+    "Insert": "insert",
+    "Home": "home",
+    "End": "end",
+    "Prior": "pgup",
+    "Next": "pgdn",
+    "Left": "left",
+    "Right": "right",
+    "Up": "up",
+    "Down": "down",
+    "Print": "print",
+    "Sys_Req": "sysrq",
+    "Pause": "pause",
+    "Break": "pause",
+    "Menu": "compose",  # the key between right Alt and right Ctrl; QEMU's "menu" is another one
+    "Help": "help",
+    "Undo": "undo",
+    "Redo": "again",
+    "Find": "find",
+    "Cancel": "stop",
+    "Caps_Lock": "caps_lock",
+    "Num_Lock": "num_lock",
+    "Scroll_Lock": "scroll_lock",
+    "Shift_L": "shift",
+    "Shift_R": "shift_r",
+    "Control_L": "ctrl",
+    "Control_R": "ctrl_r",
+    "Alt_L": "alt",
+    "Alt_R": "alt_r",
+    "ISO_Level3_Shift": "alt_r",
+    "Mode_switch": "alt_r",
+    "Super_L": "meta_l",
+    "Super_R": "meta_r",
+    "Meta_L": "meta_l",
+    "Meta_R": "meta_r",
+    "Hyper_L": "meta_l",
+    "Hyper_R": "meta_r",
+    "KP_Enter": "kp_enter",
+    "KP_Add": "kp_add",
+    "KP_Subtract": "kp_subtract",
+    "KP_Multiply": "kp_multiply",
+    "KP_Divide": "kp_divide",
+    "KP_Decimal": "kp_decimal",
+    "KP_Separator": "kp_comma",
+    "KP_Equal": "kp_equals",
+    # With Num Lock off the digits' keys are these; the state of Num Lock is the guest's.
+    "KP_Insert": "kp_0",
+    "KP_End": "kp_1",
+    "KP_Down": "kp_2",
+    "KP_Next": "kp_3",
+    "KP_Left": "kp_4",
+    "KP_Begin": "kp_5",
+    "KP_Right": "kp_6",
+    "KP_Home": "kp_7",
+    "KP_Up": "kp_8",
+    "KP_Prior": "kp_9",
+    "KP_Delete": "kp_decimal",
+    "Henkan_Mode": "henkan",
+    "Muhenkan": "muhenkan",
+    "XF86AudioLowerVolume": "volumedown",
+    "XF86AudioRaiseVolume": "volumeup",
+    "XF86AudioMute": "audiomute",
+    "XF86AudioPlay": "audioplay",
+    "XF86AudioStop": "audiostop",
+    "XF86AudioPrev": "audioprev",
+    "XF86AudioNext": "audionext",
+    "XF86Mail": "mail",
+    "XF86Calculator": "calculator",
+    "XF86Explorer": "computer",
+    "XF86HomePage": "ac_home",
+    "XF86Back": "ac_back",
+    "XF86Forward": "ac_forward",
+    "XF86Refresh": "ac_refresh",
+    "XF86Reload": "ac_refresh",
+    "XF86Favorites": "ac_bookmarks",
+    "XF86Copy": "copy",
+    "XF86Cut": "cut",
+    "XF86Paste": "paste",
+    "XF86Open": "open",
+    "XF86Sleep": "sleep",
+}
+"""Keys that a PC keyboard has, by the name of their keysym."""
+
+EXTENDED = frozenset(
+    (
+        *("ctrl_r", "alt_r", "meta_l", "meta_r", "compose", "print", "sysrq", "kp_enter", "kp_divide"),
+        *("insert", "delete", "home", "end", "pgup", "pgdn", "left", "right", "up", "down"),
+    )
+)
+"""Keys whose scan codes have a byte more (PS/2)."""
+
+
+def _strokes() -> dict[int, Stroke]:
+    strokes: dict[int, Stroke] = {}
+    for char in "abcdefghijklmnopqrstuvwxyz":
+        strokes[ord(char)] = Stroke(char)
+        strokes[ord(char.upper())] = Stroke(char, shift=True)
+    for char in "0123456789":
+        strokes[ord(char)] = Stroke(char)
+        strokes[KEYSYMS[f"KP_{char}"]] = Stroke(f"kp_{char}")
+    for char, qcode in _PUNCTUATION.items():
+        strokes[ord(char)] = Stroke(qcode)
+    for char, plain in _SHIFTED.items():
+        strokes[ord(char)] = Stroke(_PUNCTUATION.get(plain, plain), shift=True)
+    for number in range(1, 13):
+        strokes[KEYSYMS[f"F{number}"]] = Stroke(f"f{number}")
+    for name, qcode in _NAMED.items():
+        strokes[KEYSYMS[name]] = Stroke(qcode)
+    strokes[KEYSYMS["ISO_Left_Tab"]] = Stroke("tab", shift=True)
+    return strokes
+
+
+STROKES = _strokes()
+"""Keysym to the key of a US keyboard."""
+_NAMES = {value: name for name, value in reversed(KEYSYMS.items())}
+
+
+def stroke(keysym: int) -> Stroke:
+    """Return the key for a symbol.
+
+    Raises:
+        Untypable: A US keyboard has none; the message says what could not be typed.
+    """
+    found = STROKES.get(keysym)
+    if found is None:
+        raise Untypable(
+            f"{_name(keysym)} is on no key of a US keyboard, and this guest has no agent to type it otherwise"
+        )
+    return found
+
+
+def strokes_of(text: str) -> list[Stroke]:
+    """Return the keys that type a text, one after the other.
+
+    Raises:
+        Untypable: Names the first character that a US keyboard lacks.
+    """
+    return [stroke(char_keysym(char)) for char in text]
+
+
+def queue_bytes(strokes: Iterable[Stroke]) -> int:
+    """Bytes that pressing and releasing these keys puts into the queue of a PS/2 keyboard, at most."""
+    total = 0
+    for each in strokes:
+        total += 5 if each.qcode in EXTENDED else 3
+        total += 3 if each.shift else 0
+    return total
+
+
+def _name(keysym: int) -> str:
+    if keysym in _NAMES and keysym >= 0xFF00:
+        return _NAMES[keysym]
+    char = chr(keysym & 0xFFFFFF if keysym & 0x01000000 else keysym)
+    return f"{char!r} (U+{ord(char):04X})"

@@ -1,0 +1,287 @@
+"""From checked actions to what is sent to the machine, event by event. Pure.
+
+The queues of emulated keyboards and pointers are short and drop what does not fit (PS/2: 16 bytes, USB:
+16 reports), and a pointer's movements that the guest has not fetched are merged. So what is sent is cut
+into small parts with a `Drain` after each: whoever carries the plan out waits there until the guest has
+worked off what it got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from osgym_guest.protocol import actions as act
+from osgym_host.runtimes.qemu.agentless import keys
+from osgym_host.runtimes.qemu.agentless.keys import SHIFT, Stroke, Untypable
+
+BUTTON_NAMES = {1: "left", 2: "middle", 3: "right", 8: "side", 9: "extra"}
+"""X button numbers, as actions have them, to the names of QEMU's `InputButton`."""
+WHEEL_UP, WHEEL_DOWN = "wheel-up", "wheel-down"
+DRAG_START_PX = 12
+"""Farther than the drag thresholds of the toolkits (GTK 8 px, Qt 10 px, Windows 4 px)."""
+QUEUE_BYTES = 12
+"""Of a keyboard's queue of 16, what is used before the guest gets time to read it."""
+WHEEL_BURST = 8
+
+TABLET_BUTTONS = frozenset(("left", "middle", "right"))
+"""What QEMU's USB tablet tells the guest of: its reports have three buttons and one wheel."""
+
+
+class Unsupported(ValueError):
+    """The machine's devices cannot do this action.
+
+    Attributes:
+        index: Which action of the list.
+    """
+
+    def __init__(self, message: str, index: int = 0) -> None:
+        """Keep the index beside the message."""
+        super().__init__(message)
+        self.index = index
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEvent:
+    """A key goes down or up."""
+
+    qcode: str
+    down: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ButtonEvent:
+    """A button goes down or up; the wheel's clicks are such pairs too."""
+
+    button: str
+    down: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PointerEvent:
+    """The pointer is put somewhere, in pixels."""
+
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Wait until the guest has worked off what was sent. `pointer`: its reports are fetched by polling."""
+
+    pointer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait for a time, as the action says."""
+
+    duration_ms: float
+
+
+Event = KeyEvent | ButtonEvent | PointerEvent
+Op = Event | Drain | Pause
+
+
+@dataclass(slots=True)
+class Held:
+    """What actions have left pressed: keysym to the key's name, and buttons by number."""
+
+    keys: dict[int, str] = field(default_factory=dict)
+    buttons: list[int] = field(default_factory=list)
+
+    def copy(self) -> Held:
+        """Return an independent copy."""
+        return Held(dict(self.keys), list(self.buttons))
+
+
+@dataclass(slots=True)
+class Planner:
+    """Plans one action after the other; `held` follows what the plans will leave pressed."""
+
+    held: Held = field(default_factory=Held)
+
+    def plan(self, action: act.Action) -> list[Op]:
+        """Return what to send for an action.
+
+        Raises:
+            Unsupported: No device of the machine can do it; `held` is unchanged.
+        """
+        try:
+            match action:
+                case act.Click():
+                    return self._click(action)
+                case act.Move():
+                    return [PointerEvent(*action.at), Drain(pointer=True)]
+                case act.Drag():
+                    return self._drag(action)
+                case act.Scroll():
+                    return self._scroll(action)
+                case act.Type():
+                    return type_text(action.text)
+                case act.Key():
+                    return self._around(action.keysyms, []) * action.repeat
+                case act.Hold():
+                    return self._around(action.keysyms, [Pause(action.duration_ms)])
+                case act.KeyState():
+                    return self._key_state(action)
+                case act.ButtonState():
+                    return self._button_state(action)
+                case act.Wait():
+                    return [Pause(action.duration_ms)]
+                case act.Screenshot():
+                    return []
+                case _ as never:
+                    assert_never(never)
+        except Untypable as exc:
+            raise Unsupported(str(exc)) from exc
+
+    def release(self) -> list[Op]:
+        """Return what lets go of everything that is held, and forget it."""
+        ops: list[Op] = [KeyEvent(qcode, False) for qcode in self.held.keys.values()]
+        ops += [ButtonEvent(_button(number), False) for number in self.held.buttons]
+        self.held = Held()
+        return [*ops, Drain(pointer=True)] if ops else []
+
+    def _click(self, action: act.Click) -> list[Op]:
+        button = _button(action.button)
+        pressing: list[Op] = []
+        for _ in range(action.count):
+            pressing += [ButtonEvent(button, True), ButtonEvent(button, False), Drain(pointer=True)]
+        return [*_to(action.at), *self._around(action.modifiers, pressing)]
+
+    def _drag(self, action: act.Drag) -> list[Op]:
+        button = _button(action.button)
+        first = action.path[0]
+        ops: list[Op] = [ButtonEvent(button, True), Drain(pointer=True)]
+        for point in (_toward(first, action.path[1]), *action.path[1:]):
+            ops += [PointerEvent(*point), Drain(pointer=True)]
+        ops += [ButtonEvent(button, False), Drain(pointer=True)]
+        return [*_to(first), *self._around(action.modifiers, ops)]
+
+    def _scroll(self, action: act.Scroll) -> list[Op]:
+        if action.dx:
+            raise Unsupported("the pointer of a guest without an agent has no horizontal wheel (dx)")
+        wheel = WHEEL_DOWN if action.dy > 0 else WHEEL_UP
+        turning: list[Op] = []
+        for click in range(abs(action.dy)):
+            turning += [ButtonEvent(wheel, True), ButtonEvent(wheel, False)]
+            if click % WHEEL_BURST == WHEEL_BURST - 1:
+                turning.append(Drain(pointer=True))
+        return [*_to(action.at), *self._around(action.modifiers, [*turning, Drain(pointer=True)])]
+
+    def _around(self, keysyms: Sequence[int], inner: Sequence[Op]) -> list[Op]:
+        """Press a chord, with Shift where a symbol needs it, do the inner part, release in reverse."""
+        pressed: list[str] = []
+        for keysym in keysyms:
+            stroke = keys.stroke(keysym)
+            down = {*pressed, *self.held.keys.values()}
+            if stroke.qcode in down:
+                continue
+            if stroke.shift and not down & {SHIFT, "shift_r"}:
+                pressed.append(SHIFT)
+            pressed.append(stroke.qcode)
+        if not pressed:
+            return list(inner)
+        ops: list[Op] = []
+        for qcode in pressed:
+            ops += [KeyEvent(qcode, True), Drain()]
+        ops += inner
+        for qcode in reversed(pressed):
+            ops += [KeyEvent(qcode, False), Drain()]
+        return ops
+
+    def _key_state(self, action: act.KeyState) -> list[Op]:
+        qcode = keys.stroke(action.keysym).qcode
+        if action.down:
+            self.held.keys[action.keysym] = qcode
+        else:
+            qcode = self.held.keys.pop(action.keysym, qcode)
+        return [KeyEvent(qcode, action.down), Drain()]
+
+    def _button_state(self, action: act.ButtonState) -> list[Op]:
+        button = _button(action.button)
+        if action.down and action.button not in self.held.buttons:
+            self.held.buttons.append(action.button)
+        if not action.down and action.button in self.held.buttons:
+            self.held.buttons.remove(action.button)
+        return [*_to(action.at), ButtonEvent(button, action.down), Drain(pointer=True)]
+
+
+def plan_all(planner: Planner, actions: Sequence[act.Action]) -> list[list[Op]]:
+    """Plan a whole list; on failure the planner is as it was.
+
+    Raises:
+        Unsupported: With the index of the first action that cannot be done.
+    """
+    before = planner.held.copy()
+    plans: list[list[Op]] = []
+    for index, action in enumerate(actions):
+        try:
+            plans.append(planner.plan(action))
+        except Unsupported as exc:
+            planner.held = before
+            raise Unsupported(str(exc), index) from exc
+    return plans
+
+
+def type_text(text: str) -> list[Op]:
+    """Return the key presses of a text, in parts that fit into the keyboard's queue.
+
+    Raises:
+        Untypable: It has a character that a US keyboard lacks.
+    """
+    ops: list[Op] = []
+    part: list[Stroke] = []
+    for stroke in keys.strokes_of(text):
+        if keys.queue_bytes([*part, stroke]) > QUEUE_BYTES:
+            ops += _tap(part)
+            part = []
+        part.append(stroke)
+    return ops + _tap(part)
+
+
+def _tap(strokes: Sequence[Stroke]) -> list[Op]:
+    ops: list[Op] = []
+    for stroke in strokes:
+        press: list[Op] = [KeyEvent(stroke.qcode, True), KeyEvent(stroke.qcode, False)]
+        if stroke.shift:
+            press = [KeyEvent(SHIFT, True), *press, KeyEvent(SHIFT, False)]
+        ops += press
+    return [*ops, Drain()] if ops else []
+
+
+def batches(ops: Sequence[Op]) -> list[tuple[tuple[Event, ...], Drain | Pause | None]]:
+    """Group a plan into what is sent at once and what is waited for afterwards."""
+    out: list[tuple[tuple[Event, ...], Drain | Pause | None]] = []
+    events: list[Event] = []
+    for op in ops:
+        if isinstance(op, Drain | Pause):
+            out.append((tuple(events), op))
+            events = []
+        else:
+            events.append(op)
+    if events:
+        out.append((tuple(events), None))
+    return out
+
+
+def _to(at: act.Point | None) -> list[Op]:
+    return [] if at is None else [PointerEvent(*at), Drain(pointer=True)]
+
+
+def _button(number: int) -> str:
+    name = BUTTON_NAMES.get(number, "")
+    if name not in TABLET_BUTTONS:
+        raise Unsupported(f"the pointer of a guest without an agent has no button {name or number!r}")
+    return name
+
+
+def _toward(start: act.Point, goal: act.Point) -> act.Point:
+    """A point DRAG_START_PX from `start` on the way to `goal`, or `goal` when it is nearer."""
+    dx, dy = goal[0] - start[0], goal[1] - start[1]
+    distance = max(abs(dx), abs(dy))
+    if distance <= DRAG_START_PX:
+        return goal
+    return start[0] + dx * DRAG_START_PX // distance, start[1] + dy * DRAG_START_PX // distance

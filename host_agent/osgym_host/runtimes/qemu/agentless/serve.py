@@ -1,0 +1,241 @@
+"""A small HTTP/1.1 server on one unix socket, by h11: what one guest without an agent needs.
+
+Its only callers are this host agent's own calls, over a socket that nobody else may open; it is bounded
+all the same. A listening socket costs nothing while nobody calls, so there is one for each machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import h11
+
+from osgym_host.errors import OsgymHostError
+from osgym_host.runtimes.sockets import short_unix_path
+
+log = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 64 << 20
+MAX_CONNECTIONS = 32
+BACKLOG = 64
+READ_BYTES = 256 << 10
+READ_TIMEOUT_S = 60.0
+WRITE_TIMEOUT_S = 60.0
+IDLE_TIMEOUT_S = 600.0
+
+
+class Refused(OsgymHostError):
+    """An answer that is no success: `{"code", "message", "details"}` with a status of 400 or more."""
+
+    def __init__(
+        self, status: int, code: str, message: str, details: Mapping[str, Any] | None = None
+    ) -> None:
+        """Keep what is answered."""
+        super().__init__(f"{status} {code}: {message}")
+        self.status = status
+        self.code = code
+        self.message = message
+        self.details = dict(details or {})
+
+    def answer(self) -> Answer:
+        """Return it as an answer."""
+        body = {"code": self.code, "message": self.message, "details": self.details}
+        return Answer.json(body, status=self.status)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, read whole. `target` is as it came, query included."""
+
+    method: str
+    target: str
+    content_type: str = ""
+    body: bytes = b""
+
+    @property
+    def path(self) -> str:
+        """The target without its query."""
+        return self.target.partition("?")[0]
+
+    def fields(self, known: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return the body as a JSON object; nothing is an empty one.
+
+        Raises:
+            Refused: 400, it is none, or has fields beside the known ones.
+        """
+        if not self.body:
+            return {}
+        try:
+            value = json.loads(self.body)
+        except (ValueError, RecursionError) as exc:
+            raise Refused(400, "bad_json", f"the body is not JSON: {exc}") from exc
+        if not isinstance(value, dict):
+            raise Refused(400, "bad_json", "the body must be a JSON object")
+        for name in value if known is not None else ():
+            if known is not None and name not in known:
+                raise Refused(400, "bad_request", f"{self.path} has no field {name!r}")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer; the body in parts that are sent one after the other."""
+
+    status: int = 200
+    content_type: str = "application/json"
+    body: Sequence[bytes | bytearray] = field(default=(), repr=False)
+
+    @staticmethod
+    def json(value: Any, *, status: int = 200) -> Answer:
+        """Answer with a value as JSON."""
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        return Answer(status, "application/json", (text.encode("utf-8", "replace"),))
+
+
+Handler = Callable[[Request], Awaitable[Answer]]
+
+
+class UnixServer:
+    """Serves one handler on one unix socket."""
+
+    def __init__(self, handler: Handler) -> None:
+        """Nothing listens before `listen`."""
+        self._handler = handler
+        self._listener: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[Any]] = set()
+        self._path: Path | None = None
+
+    async def listen(self, path: Path) -> None:
+        """Bind `path`, for this user only; what a killed predecessor left there is replaced.
+
+        Raises:
+            OSError: It cannot be bound.
+        """
+        sock = _bound(path)
+        try:
+            self._listener = await asyncio.start_unix_server(self._accept, sock=sock)
+        except BaseException:
+            sock.close()
+            raise
+        self._path = path
+
+    async def close(self) -> None:
+        """Stop listening, end what is being served, remove the socket. Idempotent."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
+        tasks = list(self._connections)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._path is not None:
+            with contextlib.suppress(FileNotFoundError):
+                self._path.unlink()
+            self._path = None
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= MAX_CONNECTIONS:
+            writer.close()
+            return
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._talk(reader, writer)
+        except (OSError, TimeoutError, h11.RemoteProtocolError):
+            pass  # the caller is gone, or talks nonsense: nobody is left to tell
+        finally:
+            writer.close()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        protocol = h11.Connection(h11.SERVER)
+        while True:
+            head = await _event(protocol, reader, IDLE_TIMEOUT_S)
+            if not isinstance(head, h11.Request):
+                return
+            answer = await self._answer(protocol, head, reader)
+            await _write(protocol, writer, answer)
+            if protocol.our_state is not h11.DONE or protocol.their_state is not h11.DONE:
+                return
+            protocol.start_next_cycle()
+
+    async def _answer(
+        self, protocol: h11.Connection, head: h11.Request, reader: asyncio.StreamReader
+    ) -> Answer:
+        content_type = next((v for n, v in head.headers if n == b"content-type"), b"").decode("latin-1")
+        try:
+            body = await _body(protocol, reader)
+            request = Request(head.method.decode(), head.target.decode("latin-1"), content_type, body)
+            return await self._handler(request)
+        except Refused as exc:
+            return exc.answer()
+        except (OSError, TimeoutError, h11.RemoteProtocolError):
+            raise
+        except Exception as exc:  # the top of a request: logged, and the server goes on
+            log.exception("a fault of ours while serving %s", head.target)
+            return Refused(500, "internal", f"{type(exc).__name__}: {exc}").answer()
+
+
+def _bound(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    try:
+        with short_unix_path(str(path)) as name:
+            sock.bind(name)
+        path.chmod(0o600)  # nobody can connect before it listens
+        sock.listen(BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def _event(protocol: h11.Connection, reader: asyncio.StreamReader, timeout_s: float) -> Any:
+    while True:
+        event = protocol.next_event()
+        if event is not h11.NEED_DATA:
+            return event
+        async with asyncio.timeout(timeout_s):
+            protocol.receive_data(await reader.read(READ_BYTES))
+
+
+async def _body(protocol: h11.Connection, reader: asyncio.StreamReader) -> bytes:
+    parts: list[bytes | bytearray] = []
+    length = 0
+    while True:
+        event = await _event(protocol, reader, READ_TIMEOUT_S)
+        if isinstance(event, h11.EndOfMessage):
+            return parts[0] if len(parts) == 1 and isinstance(parts[0], bytes) else b"".join(parts)
+        if not isinstance(event, h11.Data):
+            raise ConnectionResetError("the body was cut off")
+        length += len(event.data)
+        if length > MAX_BODY_BYTES:
+            raise Refused(413, "body_too_large", f"a body has up to {MAX_BODY_BYTES} bytes")
+        parts.append(event.data)
+
+
+async def _write(protocol: h11.Connection, writer: asyncio.StreamWriter, answer: Answer) -> None:
+    headers = [
+        ("Content-Type", answer.content_type),
+        ("Content-Length", str(sum(len(part) for part in answer.body))),
+    ]
+    writer.write(_sent(protocol, h11.Response(status_code=answer.status, headers=headers)))
+    for part in answer.body:
+        writer.write(_sent(protocol, h11.Data(data=bytes(part))))
+    writer.write(_sent(protocol, h11.EndOfMessage()))
+    async with asyncio.timeout(WRITE_TIMEOUT_S):
+        await writer.drain()
+
+
+def _sent(protocol: h11.Connection, event: Any) -> bytes:
+    return protocol.send(event) or b""

@@ -1,0 +1,237 @@
+"""When is the screen final, as far as can be seen from outside: its pixels, and whether the guest works.
+
+A guest's screen only changes when its processors run, and they are seen to run. So the rule is: nothing
+drawn for `quiet_ms` (carets that blink do not count) and the processors at rest for `idle_ms`. Timers that
+fire later cannot be foreseen from here, unlike by an agent inside; `quiet_ms` is longer for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from osgym_host.runtimes.qemu.agentless import frames
+from osgym_host.runtimes.qemu.agentless.display import Display
+from osgym_host.runtimes.qemu.agentless.frames import Frame
+from osgym_host.runtimes.qemu.agentless.vcpu import Vcpus, Work
+from osgym_sdk.wire import SettlePolicy, SettleReason
+
+DEFAULT_MAX_MS = 5000.0
+BUSY_LOOK_MS = 50.0
+"""How often the screen is read while the guest is at work."""
+POINTER_LEAST_MS = 8.0
+"""A USB guest fetches the pointer's reports by polling; until then it rests."""
+KEY_LEAST_MS = 1.0
+DRAIN_MAX_MS = 1000.0
+BLIND_POINTER_MS, BLIND_KEY_MS = 25.0, 10.0
+"""The same waits where the guest's work cannot be seen."""
+_DRAIN_TURN_MS = 1.0
+_REMEMBERED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Parameters of one policy, in milliseconds.
+
+    Attributes:
+        quiet_ms: The screen has not changed for so long.
+        idle_ms: The guest's processors were at rest for so long.
+        idle_share: So much of one processor still counts as rest.
+        busy_quiet_ms: In place of both, where the guest never rests or cannot be seen at work.
+        least_ms: From the end of the input, in which it may not have reached anybody.
+        turn_ms: Between two looks at the processors.
+    """
+
+    quiet_ms: float
+    idle_ms: float
+    idle_share: float
+    busy_quiet_ms: float
+    least_ms: float = 25.0
+    turn_ms: float = 8.0
+    max_ms: float = DEFAULT_MAX_MS
+
+
+EXACT = Rule(quiet_ms=120, idle_ms=60, idle_share=0.05, busy_quiet_ms=400)
+FAST = Rule(quiet_ms=30, idle_ms=30, idle_share=0.10, busy_quiet_ms=150)
+FINAL = Rule(quiet_ms=500, idle_ms=100, idle_share=0.05, busy_quiet_ms=1000, turn_ms=20)
+RULES = {SettlePolicy.EXACT: EXACT, SettlePolicy.FAST: FAST, SettlePolicy.FIXED: EXACT}
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How a wait ended.
+
+    Attributes:
+        wait_ms: From the end of the input.
+        last_change_ms: The same for the last change that was seen; None when there was none.
+        frame: The screen at the end.
+        taken_s: When it was taken (monotonic).
+    """
+
+    reason: SettleReason
+    wait_ms: float
+    last_change_ms: float | None
+    frame: Frame
+    taken_s: float
+
+
+class Judge:
+    """Decides, from what was seen. Pure: times (monotonic, in milliseconds) are given in."""
+
+    def __init__(self, rule: Rule, began_ms: float, before: Frame | None) -> None:
+        """Args: began_ms: end of the input; before: the screen before it, None when nobody looked."""
+        self._rule = rule
+        self._began_ms = began_ms
+        self._frame = before
+        self._looked_ms = -1.0
+        self._work: Work | None = None
+        self._work_ms = began_ms
+        self._sees_work = False
+        self._busy_ms = began_ms
+        self._seen: dict[int, None] = {} if before is None else {hash(before.rgb): None}
+        self.changed_ms: float | None = None
+        self._restless_ms = began_ms
+
+    def saw_work(self, at_ms: float, work: Work | None) -> None:
+        """Take in what the processors have done; None: they cannot be seen."""
+        if work is None:
+            return
+        before, since_ms = self._work, self._work_ms
+        self._work, self._work_ms, self._sees_work = work, at_ms, True
+        if before is None or at_ms <= since_ms:
+            return
+        used_ms = (work.cpu_ns - before.cpu_ns) / 1e6
+        if used_ms > self._rule.idle_share * (at_ms - since_ms):
+            self._busy_ms = at_ms
+
+    def saw_frame(self, at_ms: float, frame: Frame) -> None:
+        """Take in a frame."""
+        before, self._frame, self._looked_ms = self._frame, frame, at_ms
+        if before is None:
+            return
+        box = frames.difference(before, frame)
+        if box is None:
+            return
+        known = hash(frame.rgb) in self._seen
+        self._seen[hash(frame.rgb)] = None
+        while len(self._seen) > _REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        if self.changed_ms is None or not (known or frames.is_caret(box)):
+            self.changed_ms = at_ms
+        # What blinks goes back to a picture that was there before; it does not put the end off.
+        if not known and not frames.is_caret(box):
+            self._restless_ms = at_ms
+
+    def wants_frame(self, at_ms: float) -> bool:
+        """Whether it is time to look at the screen."""
+        since_ms = at_ms - self._looked_ms
+        if self._looked_ms < 0:
+            return self._is_idle(at_ms) or at_ms - self._began_ms >= BUSY_LOOK_MS
+        return since_ms >= BUSY_LOOK_MS or (self._is_due(at_ms) and since_ms > 0)
+
+    def is_settled(self, at_ms: float) -> bool:
+        """Whether the frame seen at this very time is the final one."""
+        return self._looked_ms == at_ms and self._is_due(at_ms)
+
+    def _is_idle(self, at_ms: float) -> bool:
+        return self._sees_work and at_ms - self._busy_ms >= self._rule.idle_ms
+
+    def _is_due(self, at_ms: float) -> bool:
+        if at_ms - self._began_ms < self._rule.least_ms:
+            return False
+        quiet_ms = at_ms - self._restless_ms
+        if self._is_idle(at_ms):
+            return quiet_ms >= self._rule.quiet_ms
+        return quiet_ms >= self._rule.busy_quiet_ms
+
+
+def rule_for(policy: SettlePolicy, *, quiet_ms: float | None = None, max_ms: float | None = None) -> Rule:
+    """Return a policy's rule with what a request says laid over it."""
+    rule = RULES[policy]
+    if quiet_ms is not None:
+        rule = replace(rule, quiet_ms=quiet_ms, idle_ms=min(rule.idle_ms, quiet_ms))
+    return rule if max_ms is None else replace(rule, max_ms=max_ms)
+
+
+def with_limit(rule: Rule, max_ms: float) -> Rule:
+    """Return a rule that waits for no longer than this."""
+    return replace(rule, max_ms=max_ms)
+
+
+async def settle(
+    display: Display,
+    vcpus: Vcpus | None,
+    rule: Rule,
+    *,
+    before: Frame | None,
+    began_s: float,
+    stop: Callable[[], bool] = lambda: False,
+) -> Settled:
+    """Wait until the screen is final by the rule, or its time is up, or `stop` says so.
+
+    Raises:
+        DisplayFailed: The screen could not be read.
+    """
+    judge = Judge(rule, began_s * 1000, before)
+    while True:
+        now_ms = time.monotonic() * 1000
+        judge.saw_work(now_ms, vcpus.look() if vcpus is not None else None)
+        late = now_ms - began_s * 1000 >= rule.max_ms or stop()
+        if late or judge.wants_frame(now_ms):
+            frame = await display.grab()
+            judge.saw_frame(now_ms, frame)
+            if late or judge.is_settled(now_ms):
+                return _settled(judge, frame, now_ms, began_s, late=not judge.is_settled(now_ms))
+        await asyncio.sleep(rule.turn_ms / 1000)
+
+
+async def pause(display: Display, duration_ms: float, *, before: Frame | None, began_s: float) -> Settled:
+    """Wait for a fixed time, counted from the end of the input."""
+    await asyncio.sleep(max(0.0, began_s + duration_ms / 1000 - time.monotonic()))
+    now_s = time.monotonic()
+    frame = await display.grab()
+    changed = before is not None and frames.difference(before, frame) is not None
+    wait_ms = (now_s - began_s) * 1000
+    return Settled(SettleReason.FIXED, wait_ms, wait_ms if changed else None, frame, now_s)
+
+
+async def drained(vcpus: Vcpus | None, *, pointer: bool, busy_share: float = 0.5) -> None:
+    """Wait until the guest has worked off the input it got: it halts then. Bounded by `DRAIN_MAX_MS`.
+
+    A guest that never halts is given the time in which it takes its interrupts.
+    """
+    least_ms = POINTER_LEAST_MS if pointer else KEY_LEAST_MS
+    blind_ms = BLIND_POINTER_MS if pointer else BLIND_KEY_MS
+    if vcpus is None:
+        await asyncio.sleep(blind_ms / 1000)
+        return
+    before = vcpus.look()
+    await asyncio.sleep(least_ms / 1000)
+    waited_ms, at_rest, burning_ms = least_ms, 0, 0.0
+    while before is not None and waited_ms < DRAIN_MAX_MS:
+        began_s = time.monotonic()
+        await asyncio.sleep(_DRAIN_TURN_MS / 1000)
+        turn_ms = (time.monotonic() - began_s) * 1000
+        waited_ms += turn_ms
+        now = vcpus.look()
+        if now is None:
+            return
+        used_ms = (now.cpu_ns - before.cpu_ns) / 1e6
+        before = now
+        busy = now.running or used_ms > 0.2 * turn_ms
+        at_rest = 0 if busy else at_rest + 1
+        burning_ms += used_ms if used_ms > busy_share * turn_ms else 0.0
+        if at_rest >= 2 or burning_ms >= DRAIN_MAX_MS / 4:
+            return
+
+
+def _settled(judge: Judge, frame: Frame, now_ms: float, began_s: float, *, late: bool) -> Settled:
+    wait_ms = now_ms - began_s * 1000
+    changed = None if judge.changed_ms is None else max(0.0, judge.changed_ms - began_s * 1000)
+    if late:
+        reason = SettleReason.TIMEOUT
+    else:
+        reason = SettleReason.UNCHANGED if changed is None else SettleReason.QUIET
+    return Settled(reason, wait_ms, changed, frame, now_ms / 1000)
