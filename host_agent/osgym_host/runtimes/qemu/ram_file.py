@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import mmap
 import os
 from collections.abc import Iterator
@@ -131,15 +132,26 @@ def save_trimmed(source_fd: int, target: Path) -> int:
     written = 0
     try:
         os.ftruncate(out, size)
-        for start, length in data_extents(source_fd):
-            for offset in range(start, start + length, _CHUNK_BYTES):
-                data = os.pread(source_fd, min(_CHUNK_BYTES, start + length - offset), offset)
-                for first, last in _filled_runs(data):
-                    written += _write_all(out, memoryview(data)[first:last], offset + first)
+        for offset, data in _filled_parts(source_fd):
+            written += _write_all(out, data, offset)
         os.fsync(out)
     finally:
         os.close(out)
     return written
+
+
+def sparse_sha256(path: Path) -> str:
+    """SHA-256 of what is not zero in a file, with its places, and of the size. Blocking.
+
+    It says the same of a sparse file and of its copy with holes filled in.
+    """
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        for offset, data in _filled_parts(file.fileno()):
+            digest.update(b"%d+%d;" % (offset, len(data)))
+            digest.update(data)
+        digest.update(b"=%d" % os.fstat(file.fileno()).st_size)
+    return digest.hexdigest()
 
 
 def data_extents(fd: int) -> Iterator[tuple[int, int]]:
@@ -157,12 +169,24 @@ def data_extents(fd: int) -> Iterator[tuple[int, int]]:
         yield start, end - start
 
 
+def _filled_parts(fd: int) -> Iterator[tuple[int, memoryview]]:
+    """Yield the runs of pages that are not all zero, cut at multiples of a chunk, whatever the holes."""
+    done = 0
+    for start, length in data_extents(fd):
+        first = max(done, start - start % _CHUNK_BYTES)
+        for offset in range(first, start + length, _CHUNK_BYTES):
+            data = os.pread(fd, _CHUNK_BYTES, offset)
+            for begin, end in _filled_runs(data):
+                yield offset + begin, memoryview(data)[begin:end]
+            done = offset + _CHUNK_BYTES
+
+
 def _filled_runs(data: bytes) -> Iterator[tuple[int, int]]:
     """Yield start and end of runs of pages that are not all zero."""
     start = -1
     for offset in range(0, len(data), PAGE_BYTES):
         page = data[offset : offset + PAGE_BYTES]
-        empty = page == _ZEROS or not any(page) if len(page) < PAGE_BYTES else page == _ZEROS
+        empty = page == _ZEROS if len(page) == PAGE_BYTES else not any(page)
         if not empty and start < 0:
             start = offset
         elif empty and start >= 0:
@@ -204,4 +228,12 @@ def _key(identity: RamIdentity) -> tuple[int, int, int]:
     return identity.device, identity.inode, identity.size_bytes
 
 
-__all__ = ["RamFile", "RamFileError", "RamIdentity", "data_extents", "save_trimmed", "template_ram"]
+__all__ = [
+    "RamFile",
+    "RamFileError",
+    "RamIdentity",
+    "data_extents",
+    "save_trimmed",
+    "sparse_sha256",
+    "template_ram",
+]
