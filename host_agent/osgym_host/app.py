@@ -6,7 +6,6 @@ import asyncio
 import importlib.metadata
 import logging
 import os
-import shutil
 from dataclasses import dataclass
 
 from fastapi import FastAPI
@@ -18,13 +17,20 @@ from osgym_host.api.metrics import HostCollector
 from osgym_host.api.security import AccessPolicy
 from osgym_host.core.admission import Budget
 from osgym_host.core.plan import PoolSpec
+from osgym_host.episodes.branching import Branching
+from osgym_host.episodes.checkpoints import Checkpoints
+from osgym_host.episodes.creating import Creator
 from osgym_host.episodes.host import HostView, Identity, load_probe
+from osgym_host.episodes.journal import EpisodeJournal
 from osgym_host.episodes.metrics import EpisodeMetrics
 from osgym_host.episodes.opening import Limits, TaskParts
 from osgym_host.episodes.recorder import Recorder, RecordMode
 from osgym_host.episodes.requests import Requests
 from osgym_host.episodes.service import EpisodeService
+from osgym_host.episodes.shelf import Shelf
+from osgym_host.episodes.survival import Survival
 from osgym_host.images.store import ImageStore
+from osgym_host.replicas.branches import Branches
 from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.journal import Journal, host_id
 from osgym_host.replicas.manager import Deadlines
@@ -72,7 +78,7 @@ class HostAgent:
         self.runtime = runtime or LocalRuntime(settings.data_dir, settings.instance)
         self.events = EventLog()
         state_dir = settings.data_dir / "state" / settings.instance
-        self._work_dir = state_dir / "episodes"
+        self._episode_journal = EpisodeJournal(state_dir / "episodes")
         self._journal = Journal(state_dir / "journal.jsonl")
         self.registry = CollectorRegistry()
         metrics = EpisodeMetrics(self.registry)
@@ -84,23 +90,56 @@ class HostAgent:
         self._screen = base.Screen(*settings.screen)
         self.pool = self._make_pool()
         self.episodes = EpisodeService(
-            pool=self.pool,
             events=self.events,
             recorder=self._recorder,
+            journal=self._episode_journal,
+            metrics=metrics,
+            limits=_limits(settings),
+        )
+        self._branches = Branches(self.pool)
+        creator = Creator(
+            service=self.episodes,
+            pool=self.pool,
+            journal=self._episode_journal,
             tasks=TaskParts(
-                policy,
-                DownloadCache(settings.data_dir / "cache" / "downloads", policy),
-                self._sandbox,
-                self._work_dir,
+                policy, DownloadCache(settings.data_dir / "cache" / "downloads", policy), self._sandbox
             ),
             metrics=metrics,
             screen=settings.screen,
             limits=_limits(settings),
         )
+        self._checkpoints = Checkpoints(
+            service=self.episodes,
+            creator=creator,
+            branches=self._branches,
+            shelf=Shelf(state_dir / "checkpoints"),
+            metrics=metrics,
+            events=self.events,
+            image_digest=image.image.digest,
+            max_mib=settings.checkpoints_max_mib,
+        )
+        branching = Branching(
+            service=self.episodes,
+            creator=creator,
+            branches=self._branches,
+            metrics=metrics,
+            events=self.events,
+        )
+        self._requests = Requests(self.episodes, creator, branching, self._checkpoints)
+        self._survival = Survival(
+            service=self.episodes,
+            creator=creator,
+            branches=self._branches,
+            journal=self._episode_journal,
+            recorder=self._recorder,
+            runtime=self.runtime,
+        )
         self.view = HostView(self._identity(), self.pool, self.episodes, self.events)
         self.backend = Backend(
             episodes=self.episodes,
-            requests=Requests(self.episodes),
+            creator=creator,
+            checkpoints=self._checkpoints,
+            requests=self._requests,
             host=self.view,
             recorder=self._recorder,
             metrics=metrics,
@@ -146,24 +185,26 @@ class HostAgent:
         report = await self.runtime.start()
         try:
             self._check_capabilities()
-            for record in report.adoptable:
-                await self.runtime.reap(record)
-            shutil.rmtree(self._work_dir, ignore_errors=True)
-            self._work_dir.mkdir(parents=True, mode=0o700)
             self._journal.open()
             self._recorder.start()
+            survivors = await self._survival.recover(report.adoptable)
+            self._requests.remember(survivors)
+            self._checkpoints.start(report.points)
         except BaseException:
             await self.runtime.stop()
             raise
         for note in self.runtime.capabilities().notes:
             log.warning("runtime %s: %s", self.runtime.name, note)
+        adopted = [manager.replica_id for manager in self.pool.managers()]
+        gone = [name for name in self._journal.leftovers if name not in adopted]
         if self._journal.leftovers or report.reaped_replicas:
             log.warning(
-                "a former host agent was killed: %d replicas and %d processes of it were removed",
-                max(report.reaped_replicas, len(self._journal.leftovers)),
+                "a former host agent was killed: %d replicas and %d processes of it were removed, %d go on",
+                max(report.reaped_replicas, len(gone)),
                 report.reaped_processes,
+                len(adopted),
             )
-            self.events.add("leftovers", replicas=list(self._journal.leftovers))
+            self.events.add("leftovers", replicas=gone, adopted=adopted)
         self.pool.start()
         self.episodes.start()
         return report
@@ -193,6 +234,7 @@ class HostAgent:
         """
         self.begin_stop()
         await self.episodes.close()
+        await self._checkpoints.close()
         if not await self.pool.close(self.settings.stop_timeout_s):
             log.error("some replicas did not end within %g s", self.settings.stop_timeout_s)
         try:
@@ -204,7 +246,7 @@ class HostAgent:
             await self._sandbox.aclose()
             await asyncio.to_thread(self._recorder.close)
             self._journal.close()
-            shutil.rmtree(self._work_dir, ignore_errors=True)
+            self._episode_journal.clear()
 
     def app(self) -> FastAPI:
         """Returns the application; the agent's life is not tied to it."""

@@ -104,12 +104,47 @@ class Settings(BaseModel):
         pattern=r"^[A-Za-z0-9_-]{1,32}$",
         description="Name of this host agent below data_dir/run; two agents on one machine need two names.",
     )
-    runtime: Literal["local"] = Field(default="local", description="How replicas run.")
+    runtime: Literal["local", "qemu"] = Field(
+        default="local",
+        description="How replicas run: as namespaces of this machine's kernel, or as virtual machines.",
+    )
     image: str = Field(
-        default="full", description="Golden image: a flavor (full, small) or a prefix of a digest."
+        default="full",
+        description="Golden image: a flavor (full, small), the name of an import, or a prefix of a digest.",
+    )
+    snapshot: str = Field(
+        default="desktop",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="qemu: which frozen moment of the image is cloned (`osgym image snapshot --name`).",
+    )
+    accel: Literal["auto", "kvm", "tcg"] = Field(
+        default="auto",
+        description="qemu: what runs guest code. auto: whatever the snapshot was made for.",
+    )
+    parked: int = Field(
+        default=2,
+        ge=0,
+        le=256,
+        description="qemu: processes that wait to become clones, at 12 MB each. 0: start them on demand.",
+    )
+    tb_mib: int = Field(
+        default=64,
+        ge=8,
+        le=1024,
+        description="qemu under emulation: cache of translated code for each machine, used as far as its "
+        "guest computes. 32 saves memory, 128 makes busy guests faster.",
+    )
+    runner: Literal["process", "container"] = Field(
+        default="process", description="qemu: how QEMU runs, as a bare process or in a container of its own."
+    )
+    network: Literal["user", "tap"] = Field(
+        default="user",
+        description="qemu: how machines are connected. user: to the host agent only; tap: by a device of "
+        "the host, for egress (root).",
     )
     screen: Annotated[tuple[int, int], BeforeValidator(_screen)] = Field(
-        default=(1920, 1080), description="Size of the desktops in pixels."
+        default=(1920, 1080),
+        description="Size of the desktops in pixels. qemu: the snapshot's, whatever the default.",
     )
     egress: Literal["none", "open"] = Field(default="none", description="Where replicas may connect to.")
     warm: int = Field(default=2, ge=0, le=4096, description="Clean replicas kept ready, ahead of demand.")
@@ -123,15 +158,22 @@ class Settings(BaseModel):
         description="Replicas that start at the same time. 0: as many as there are cores.",
     )
     replica_ram_mib: int = Field(
-        default=2048, ge=64, description="Memory cap of a replica, and its estimate before any was measured."
+        default=2048,
+        ge=64,
+        description="Memory cap of a replica, and its estimate before any was measured. qemu: never less "
+        "than the snapshot's RAM and what QEMU needs besides, since a smaller cap kills the machine.",
     )
     replica_cpus: float = Field(default=0.0, ge=0, description="CPU cap of a replica in cores. 0: none.")
-    replica_pids: int = Field(default=1024, ge=32, description="Cap on processes and threads of a replica.")
+    replica_pids: int = Field(
+        default=1024,
+        ge=32,
+        description="Cap on processes and threads of a replica (qemu: of QEMU itself).",
+    )
     replica_disk_mib: int = Field(
         default=8192,
         ge=0,
-        description="What a replica may write to disk; one that is seen to have written more is lost. "
-        "0: no bound.",
+        description="What a replica may write to disk; one that is seen to have written more is lost "
+        "(qemu: one that tries to). 0: no bound.",
     )
     ram_reserve_mib: int = Field(default=1024, ge=0, description="Memory left to the rest of the host.")
     disk_reserve_mib: int = Field(default=1024, ge=0, description="Disk left free.")
@@ -155,6 +197,9 @@ class Settings(BaseModel):
     )
     trajectory_max_mib: int = Field(
         default=2048, ge=1, description="Bound on all recorded trajectories; the oldest episodes go first."
+    )
+    checkpoints_max_mib: int = Field(
+        default=16384, ge=0, description="Bound on all checkpoints, kept or not, in RAM and on disk."
     )
     task_files_dir: Path | None = Field(
         default=None, description="The only folder that tasks may upload files from."

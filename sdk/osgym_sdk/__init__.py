@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from osgym_sdk._exceptions import (
         AuthError,
         BadRequest,
+        BranchFailed,
         ConfigError,
         EpisodeEnded,
         EpisodeError,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         TaskError,
         TaskUnsupported,
         Timeout,
+        Unsupported,
     )
     from osgym_sdk._observation import AsyncObservation, Observation, Timing
     from osgym_sdk._placing import Ticket
@@ -63,6 +65,7 @@ _HOME = {
     "_exceptions": (
         "AuthError",
         "BadRequest",
+        "BranchFailed",
         "ConfigError",
         "EpisodeEnded",
         "EpisodeError",
@@ -79,6 +82,7 @@ _HOME = {
         "TaskError",
         "TaskUnsupported",
         "Timeout",
+        "Unsupported",
     ),
     "_observation": ("AsyncObservation", "Observation", "Timing"),
     "_placing": ("Ticket",),
@@ -105,6 +109,7 @@ __all__ = [
     "AuthError",
     "BadRequest",
     "Batch",
+    "BranchFailed",
     "Client",
     "ConfigError",
     "Done",
@@ -146,6 +151,7 @@ __all__ = [
     "Timeouts",
     "Timing",
     "Trajectory",
+    "Unsupported",
 ]
 
 

@@ -8,6 +8,8 @@ OSGymError                     error_class   what happened
 ├─ HostUnreachable             infra         no connection, or it broke and retries ran out
 ├─ HostError                   infra         the host answered with a fault of its own
 ├─ NoCapacity                  infra         no replica became free within ``wait_s``
+├─ Unsupported                 -             the runtime of this host cannot do that (fork, checkpoint)
+├─ BranchFailed                infra         a fork or checkpoint failed; its episode goes on
 ├─ Timeout (TimeoutError)      infra         a deadline of ours or of the host ran out
 ├─ EpisodeError
 │  ├─ EpisodeLost              infra         the replica or its host failed; ``cause`` says how
@@ -30,6 +32,7 @@ from osgym_sdk.wire import ErrorClass, ErrorCode, ErrorInfo
 __all__ = [
     "AuthError",
     "BadRequest",
+    "BranchFailed",
     "ConfigError",
     "EpisodeEnded",
     "EpisodeError",
@@ -46,6 +49,7 @@ __all__ = [
     "TaskError",
     "TaskUnsupported",
     "Timeout",
+    "Unsupported",
     "error_from_wire",
 ]
 
@@ -119,6 +123,15 @@ class NoCapacity(OSGymError):
     default_code = ErrorCode.NO_CAPACITY
 
 
+class Unsupported(OSGymError):
+    default_code = ErrorCode.UNSUPPORTED
+    error_class = None
+
+
+class BranchFailed(OSGymError):
+    default_code = ErrorCode.BRANCH_FAILED
+
+
 class Timeout(OSGymError, TimeoutError):
     default_code = ErrorCode.TIMEOUT
 
@@ -190,6 +203,8 @@ _BY_CODE: dict[str, type[OSGymError]] = {
     ErrorCode.EVALUATOR_ERROR: EvaluatorError,
     ErrorCode.NO_CAPACITY: NoCapacity,
     ErrorCode.SHUTTING_DOWN: NoCapacity,
+    ErrorCode.UNSUPPORTED: Unsupported,
+    ErrorCode.BRANCH_FAILED: BranchFailed,
     ErrorCode.TIMEOUT: Timeout,
     ErrorCode.INTERNAL: HostError,
 }

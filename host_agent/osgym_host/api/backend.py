@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry
 
 from osgym_host.api.security import AccessPolicy
+from osgym_host.episodes.checkpoints import Checkpoints
+from osgym_host.episodes.creating import Creator
 from osgym_host.episodes.host import HostView
 from osgym_host.episodes.metrics import EpisodeMetrics
 from osgym_host.episodes.recorder import Recorder
@@ -27,6 +29,8 @@ class Backend:
     """The parts behind the API."""
 
     episodes: EpisodeService
+    creator: Creator
+    checkpoints: Checkpoints
     requests: Requests
     host: HostView
     recorder: Recorder

@@ -46,6 +46,27 @@ class CreateBody(_Body):
     max_steps: int | None = Field(default=None, ge=1)
     observe: ObserveBody | None = None
     settle: SettleBody | None = None
+    checkpoint: Id | None = None
+
+
+class ForkBody(_Body):
+    """`POST /v1/episodes/{id}/fork`."""
+
+    request_id: Id
+    lease: Lease
+    count: int = Field(ge=1, le=64, strict=True)
+    lease_ttl_s: float | None = Field(default=None, gt=0)
+    max_steps: int | None = Field(default=None, ge=1)
+    wait_s: float = Field(default=10.0, ge=0)
+
+
+class CheckpointBody(_Body):
+    """`POST /v1/episodes/{id}/checkpoint`."""
+
+    request_id: Id
+    lease: Lease
+    keep: bool = False
+    ttl_s: float | None = Field(default=None, gt=0, le=10**9)
 
 
 class StepBody(_Body):

@@ -55,7 +55,7 @@ class Vms:
             max_steps=options.max_steps,
             observe=PNG,
         )
-        opened: Opened = await unless_gone(request, self._backend.episodes.create(wish))
+        opened: Opened = await unless_gone(request, self._backend.creator.create(wish))
         self._forget_ended()
         vm_id = opened.episode.generation
         self._vms[vm_id] = _Vm(opened.episode, port)

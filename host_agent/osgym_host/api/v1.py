@@ -11,7 +11,8 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
-from osgym_host.api import models
+from osgym_host.api import branching, models
+from osgym_host.api.answers import ERRORS, json_answer, record_answer
 from osgym_host.api.backend import Backend
 from osgym_host.api.errors import error_body
 from osgym_host.api.raw import Part, RawRoute, RecordResponse, RecordStreamResponse, unless_gone
@@ -19,29 +20,6 @@ from osgym_host.episodes.episode import Frame
 from osgym_host.episodes.errors import EpisodeError
 from osgym_host.episodes.opening import Wish
 from osgym_sdk import wire
-
-ERRORS: dict[int | str, dict[str, Any]] = {
-    "default": {"description": "An error: a stable code, a message, details.", "model": wire.ErrorInfo}
-}
-_RECORD_TEXT = (
-    "A record: u32 length of the meta, u32 length of the image (big endian), the meta as JSON, the image."
-)
-
-
-def _record(model: type[wire.Message], text: str = _RECORD_TEXT) -> dict[int | str, dict[str, Any]]:
-    """Documents a record answer; the schema is that of the meta."""
-    meta = {"$ref": f"#/components/schemas/{model.__name__}"}
-    schema = {"type": "string", "format": "binary", "x-meta": meta}
-    error = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorInfo"}}}
-    return {
-        "default": {"description": ERRORS["default"]["description"], "content": error},
-        200: {"description": text, "content": {wire.RECORDS_TYPE: {"schema": schema}}},
-    }
-
-
-def _json(model: type[wire.Message]) -> dict[int | str, dict[str, Any]]:
-    return {**ERRORS, 200: {"description": "Done.", "model": model}}
-
 
 RECORD_METAS: tuple[type[wire.Message], ...] = (wire.CreateAnswer, wire.StepAnswer)
 """What `x-meta` names: messages that only ever travel as the meta of a record."""
@@ -53,6 +31,7 @@ def make_router(backend: Backend) -> APIRouter:
     router.include_router(_hot_routes(backend))
     router.include_router(_lease_routes(backend))
     router.include_router(_episode_routes(backend))
+    router.include_router(branching.make_router(backend))
     router.include_router(_host_routes(backend))
     return router
 
@@ -62,28 +41,28 @@ def _hot_routes(backend: Backend) -> APIRouter:
     router = APIRouter(route_class=RawRoute, default_response_class=RecordResponse, tags=["episodes"])
     episodes = backend.episodes
 
-    @router.post("/episodes/{episode_id}/step", responses=_record(wire.StepAnswer))
+    @router.post("/episodes/{episode_id}/step", responses=record_answer(wire.StepAnswer))
     async def step(episode_id: str, body: models.StepBody) -> Response:
         """Acts, waits for the screen, observes. A repeated `seq` acts no second time."""
         meta, image = await _step(backend, episode_id, body)
         return RecordResponse(meta, image)
 
     @router.post(
-        "/steps", responses=_record(wire.StepAnswer, "Records as they are ready, each with `index`.")
+        "/steps", responses=record_answer(wire.StepAnswer, "Records as they are ready, each with `index`.")
     )
     async def steps(body: models.BatchBody) -> Response:
         """Carries out steps of many episodes at once and answers each as soon as it is ready."""
         works = [asyncio.create_task(_indexed(backend, i, item)) for i, item in enumerate(body.steps)]
         return RecordStreamResponse(_as_ready(works))
 
-    @router.post("/episodes/{episode_id}/observe", responses=_record(wire.StepAnswer))
+    @router.post("/episodes/{episode_id}/observe", responses=record_answer(wire.StepAnswer))
     async def observe(episode_id: str, body: models.ObserveCall) -> Response:
         """Takes a frame without acting."""
         began = time.perf_counter()
         frame = await episodes.observe(episode_id, body.lease, models.options(body.observe))
         return _frame(backend, episode_id, frame, began)
 
-    @router.post("/episodes/{episode_id}/final", responses=_record(wire.StepAnswer))
+    @router.post("/episodes/{episode_id}/final", responses=record_answer(wire.StepAnswer))
     async def final(episode_id: str, body: models.FinalCall) -> Response:
         """Waits until the frame after step `seq` is known to be final, or the time is up."""
         began = time.perf_counter()
@@ -100,9 +79,12 @@ def _lease_routes(backend: Backend) -> APIRouter:
     router = APIRouter(route_class=RawRoute, default_response_class=RecordResponse, tags=["episodes"])
     episodes = backend.episodes
 
-    @router.post("/episodes", responses=_record(wire.CreateAnswer))
+    @router.post("/episodes", responses=record_answer(wire.CreateAnswer))
     async def create(body: models.CreateBody, request: Request) -> Response:
-        """Leases a replica and sets the task up on it. Repeating `request_id` gives the same episode."""
+        """Leases a replica and sets the task up on it, or goes on from a checkpoint.
+
+        Repeating `request_id` gives the same episode.
+        """
         wish = Wish(
             task=body.task,
             wait_s=body.wait_s,
@@ -110,6 +92,7 @@ def _lease_routes(backend: Backend) -> APIRouter:
             max_steps=body.max_steps,
             observe=models.options(body.observe),
             settle=models.options(body.settle),
+            checkpoint=body.checkpoint,
         )
         opened = await unless_gone(request, backend.requests.create(body.request_id, wish))
         meta = {
@@ -120,11 +103,14 @@ def _lease_routes(backend: Backend) -> APIRouter:
             "screen": list(opened.episode.screen),
             "observation": opened.frame.observation.to_dict(),
             "timing_ms": opened.timing_ms,
+            "step": opened.episode.step_no,
+            "last_seq": opened.episode.last_seq,
+            "parent": opened.episode.parent.to_dict() if opened.episode.parent is not None else None,
         }
         return RecordResponse(meta, opened.frame.image)
 
     @router.post(
-        "/leases/renew", responses=_json(wire.RenewAnswer), response_class=JSONResponse, tags=["leases"]
+        "/leases/renew", responses=json_answer(wire.RenewAnswer), response_class=JSONResponse, tags=["leases"]
     )
     async def renew(body: models.RenewBody) -> Response:
         """Renews leases; says which are lost, and why."""
@@ -189,18 +175,18 @@ def _episode_routes(backend: Backend) -> APIRouter:
     router = APIRouter(route_class=RawRoute, tags=["episodes"])
     episodes = backend.episodes
 
-    @router.post("/episodes/{episode_id}/evaluate", responses=_json(wire.EvaluationAnswer))
+    @router.post("/episodes/{episode_id}/evaluate", responses=json_answer(wire.EvaluationAnswer))
     async def evaluate(episode_id: str, body: models.EvaluateCall) -> Response:
         """Scores the episode, once; a repetition gives the stored answer."""
         answer = await episodes.evaluate(episode_id, body.lease)
         return JSONResponse(answer.to_dict())
 
-    @router.get("/episodes/{episode_id}", responses=_json(wire.EpisodeState))
+    @router.get("/episodes/{episode_id}", responses=json_answer(wire.EpisodeState))
     async def state(episode_id: str) -> Response:
         """Tells where the episode is, also after its end."""
         return JSONResponse(episodes.find(episode_id).state().to_dict())
 
-    @router.get("/episodes/{episode_id}/trajectory", responses=_record(wire.StepAnswer))
+    @router.get("/episodes/{episode_id}/trajectory", responses=record_answer(wire.StepAnswer))
     async def trajectory(episode_id: str) -> Response:
         """Returns what was recorded: one record per line, with its frame when frames are kept."""
         await asyncio.to_thread(backend.recorder.flush)
@@ -251,7 +237,7 @@ def _host_routes(backend: Backend) -> APIRouter:
         """Tells that the service answers. Needs no token."""
         return {"status": "ok", "version": host.identity.version, "draining": host.draining}
 
-    @router.get("/host", responses=_json(wire.HostState))
+    @router.get("/host", responses=json_answer(wire.HostState))
     async def state() -> Response:
         """Tells what this host is, what it has, and how loaded it is."""
         return JSONResponse(host.state().to_dict())

@@ -20,6 +20,7 @@ class Reason(StrEnum):
     CLIENT_GONE = "client_gone"
     SURPLUS = "surplus"
     SHUTDOWN = "shutdown"
+    HOST_RESTARTED = "host_restarted"
     CREATE_FAILED = "create_failed"
     NO_RESOURCES = "no_resources"
     BOOT_FAILED = "boot_failed"
@@ -91,6 +92,10 @@ def consequence(reason: Reason) -> Consequence:
             return _lost(Recovery.DISCARD, "The pool was made smaller.")
         case Reason.SHUTDOWN:
             return _lost(Recovery.DISCARD, "The host agent stopped.", "host_lost")
+        case Reason.HOST_RESTARTED:
+            return _lost(
+                Recovery.DISCARD, "The host agent was restarted, and the replica is gone.", "host_lost"
+            )
         case Reason.CREATE_FAILED:
             return _lost(Recovery.BACK_OFF, "The replica could not be created.")
         case Reason.NO_RESOURCES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +12,12 @@ from osgym_host.actions import BadAction, ParsedActions, parse_actions
 from osgym_host.core.reasons import Reason, consequence
 from osgym_host.episodes.errors import EpisodeError, EpisodeOver, already_done, bad_sequence
 from osgym_host.episodes.hold import Hold
+from osgym_host.episodes.moment import Moment, Options, Progress
 from osgym_host.guest import GuestFrame, GuestRefused, GuestUnreachable
 from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.tasks.interface import Task, TaskContext
-from osgym_sdk.wire import EpisodeState, ErrorInfo, EvaluationAnswer
+from osgym_sdk.wire import EpisodeState, ErrorInfo, EvaluationAnswer, ParentInfo
 
-Options = Mapping[str, Any]
 Frame = GuestFrame
 """An observation with its image."""
 
@@ -52,8 +52,13 @@ class Episode:
     Attributes:
         lease: The secret that every call must carry.
         expires_at: When the lease runs out, monotonic; pushed back by every call.
+        touched_until: The `expires_at` that the journal knows of.
         busy: Calls in flight; the lease does not run out under them.
         over: Why it ended, None while it lives.
+        task_json: The task as the client sent it.
+        parent: What it was branched from, None for an episode of its own.
+        unrecorded: A step that the guest may have done, but whose trajectory line is missing.
+        note: Called with the progress whenever it changed, before the guest hears of it.
         done: How the policy ended it, or `max_steps`.
     """
 
@@ -68,9 +73,14 @@ class Episode:
     settle: Options | None
     observe: Options | None
     task_id: str | None = None
+    task_json: Mapping[str, Any] | None = None
+    parent: ParentInfo | None = None
+    unrecorded: int | None = None
+    note: Callable[[Progress], None] | None = None
     replica_id: str = ""
     generation: int = 0
     expires_at: float = 0.0
+    touched_until: float = 0.0
     busy: int = 0
     last_seq: int = 0
     step_no: int = 0
@@ -80,6 +90,8 @@ class Episode:
     began_at: float = field(default_factory=time.time)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _last: _LastStep | None = None
+    _open: bool = False
+    """Whether it is unknown if the guest ever got the last step: the host agent was killed under it."""
     _guest_base: int = 0
 
     def take(self, manager: ReplicaManager) -> None:
@@ -93,7 +105,8 @@ class Episode:
 
     def shrink(self) -> None:
         """Lets go of all that an ended episode needs no more: ended ones are kept for a while."""
-        self.task = self.context = self._last = self.settle = self.observe = None
+        self.task = self.task_json = self.context = self._last = self.settle = self.observe = None
+        self.note = None
 
     def ended_as(self) -> str | None:
         """Returns the termination reason: how the policy ended it, else what took it away."""
@@ -120,8 +133,62 @@ class Episode:
                 "done": self.done,
                 "termination_reason": self.ended_as(),
                 "error": error.to_dict() if error is not None else None,
+                "parent": self.parent.to_dict() if self.parent is not None else None,
             }
         )
+
+    def progress(self) -> Progress:
+        """Returns how far it is."""
+        last = self._last
+        if last is None or last.seq != self.last_seq:
+            return Progress(self.last_seq, self.step_no, self.done, self._guest_base)
+        return Progress(last.seq, last.step, last.done, self._guest_base, last.actions)
+
+    def moment(self) -> Moment:
+        """Returns what another episode needs to go on from here; the lock is held, no step runs."""
+        return Moment(
+            task=self.task_json,
+            screen=self.screen,
+            lease_ttl_s=self.lease_ttl_s,
+            max_steps=self.max_steps,
+            settle=self.settle,
+            observe=self.observe,
+            progress=self.progress(),
+            outputs=dict(self.context.outputs) if self.context is not None else {},
+        )
+
+    def resume(self, progress: Progress, *, certain: bool) -> None:
+        """Goes on from there. When it is not `certain` that the guest got the last step, the step is
+        sent again before any other: a guest that has it gives its stored answer."""
+        self.last_seq, self.step_no = progress.seq, progress.step
+        self._guest_base = progress.guest_base
+        if progress.seq > 0:
+            for_guest = tuple(a for a in progress.actions if a["op"] not in ("done", "fail"))
+            self._last = _LastStep(
+                progress.seq, for_guest or _NOTHING, progress.actions, progress.step, progress.done
+            )
+            self.done = progress.done if certain else None
+            self._open = not certain
+
+    async def complete(self) -> None:
+        """Sends the last step again when it is unknown whether the guest got it; the lock is held.
+
+        Raises:
+            EpisodeError: As `step`.
+        """
+        if self._open and self._last is not None:
+            await self._send(self._last, self.settle, self.observe)
+
+    async def confirm(self) -> None:
+        """Asks the guest whether it got the last step, where that is unknown.
+
+        Raises:
+            EpisodeOver: The replica is lost.
+        """
+        if self._open and self._last is not None:
+            health = await self.hold.call(self.hold.guest.health(timeout_s=RESTART_PROBE_S))
+            if health.last_seq == self._last.seq - self._guest_base:
+                self._open, self.done = False, self._last.done
 
     async def step(
         self, seq: int, actions: Sequence[Any], settle: Options | None, observe: Options | None
@@ -139,6 +206,7 @@ class Episode:
             observe = observe if observe is not None else self.observe
             if self._last is not None and seq == self._last.seq:
                 return await self._send(self._last, settle, observe)
+            await self.complete()
             if self.done is not None:
                 raise already_done(self.done)
             if seq != self.last_seq + 1:
@@ -154,17 +222,20 @@ class Episode:
     async def _send(self, step: _LastStep, settle: Options | None, observe: Options | None) -> StepOutcome:
         before = (self.last_seq, self.step_no, self.done)
         self.last_seq, self.step_no = step.seq, step.step
+        if before[0] != step.seq:
+            self._tell(Progress(step.seq, step.step, step.done, self._guest_base, step.actions))
         began = time.perf_counter()
         try:
             frame = await self._guest_step(step, settle, observe)
         except GuestRefused as error:
             if before[0] != step.seq:
                 self.last_seq, self.step_no, self.done = before
+                self._tell(self.progress())
             if error.status < 500:
                 raise _refused(error) from error
             self.hold.let_go(Reason.GUEST_PROTOCOL, str(error))
             raise self.hold.lost.result().again() from error
-        self._last, self.done = step, step.done
+        self._last, self.done, self._open = step, step.done, False
         guest_ms = (time.perf_counter() - began) * 1000
         observation = frame.observation.to_dict()
         observation["seq"] = step.seq
@@ -234,6 +305,11 @@ class Episode:
         if health.last_seq != 0 or self._last is step:
             raise error
         self._guest_base = step.seq - 1
+        self._tell(Progress(step.seq, step.step, step.done, self._guest_base, step.actions))
+
+    def _tell(self, progress: Progress) -> None:
+        if self.note is not None:
+            self.note(progress)
 
     async def look(self, observe: Options | None) -> GuestFrame:
         """Takes a frame without acting.

@@ -7,6 +7,7 @@ from typing import Any
 
 from osgym_host.core.reasons import Reason, consequence
 from osgym_host.errors import OsgymHostError
+from osgym_host.replicas.asking import NoCapacity, PoolStopping
 
 
 class EpisodeError(OsgymHostError):
@@ -73,3 +74,14 @@ def already_done(done: str) -> EpisodeError:
     return EpisodeError(
         "episode_ended", 409, f"The episode is over ({done}); evaluate or close it.", {"done": done}
     )
+
+
+def no_capacity(error: NoCapacity) -> EpisodeError:
+    """No replica, or no room for one, within the time that the client would wait."""
+    details = {"waited_s": round(error.waited_s, 3), "blocked": error.blocked.value}
+    return EpisodeError("no_capacity", 503, str(error), details)
+
+
+def shutting_down(error: PoolStopping) -> EpisodeError:
+    """The service is stopping."""
+    return EpisodeError("shutting_down", 503, str(error))

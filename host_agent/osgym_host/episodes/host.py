@@ -68,6 +68,7 @@ class HostView:
                 ram_available_mib=round(available_mib, 1),
             ),
             draining=self.draining,
+            branching=self._pool.runtime.capabilities().branching,
         )
 
     def pool(self) -> dict[str, Any]:

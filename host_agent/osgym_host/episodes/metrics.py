@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from osgym_sdk.wire import EvaluationAnswer
 
@@ -53,6 +53,29 @@ class EpisodeMetrics:
             buckets=(0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2),
             registry=registry,
         )
+        self.forks = Counter("osgym_forks", "Forks by outcome.", ["outcome"], registry=registry)
+        self.checkpoints = Counter(
+            "osgym_checkpoints",
+            "Checkpoints taken, restored, imported, by outcome.",
+            ["what", "outcome"],
+            registry=registry,
+        )
+        self.checkpoints_mib = Gauge(
+            "osgym_checkpoints_mib", "What all checkpoints use in RAM and on disk.", registry=registry
+        )
+        self._pause_s = Histogram(
+            "osgym_branch_pause_seconds",
+            "How long a desktop stood still while a branch point of it was taken.",
+            buckets=(0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.5, 2.0),
+            registry=registry,
+        )
+        self._children_s = Histogram(
+            "osgym_fork_children_seconds",
+            "From the branch point until all children of it were there.",
+            buckets=(0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0),
+            registry=registry,
+        )
+        self._children = Counter("osgym_fork_children", "Children made.", registry=registry)
         self._evaluations = Counter(
             "osgym_evaluations", "Evaluations by outcome.", ["outcome"], registry=registry
         )
@@ -62,6 +85,16 @@ class EpisodeMetrics:
         self._opened.inc()
         for phase, ms in timing_ms.items():
             self._open_s.labels(phase).observe(ms / 1000)
+
+    def paused(self, pause_ms: float) -> None:
+        """A branch point was taken."""
+        self._pause_s.observe(pause_ms / 1000)
+
+    def branched(self, pause_ms: float, children_s: float, children: int) -> None:
+        """A fork has all its children."""
+        self.paused(pause_ms)
+        self._children_s.observe(children_s)
+        self._children.inc(children)
 
     def stepped(self, guest_ms: float) -> None:
         """A step was carried out."""

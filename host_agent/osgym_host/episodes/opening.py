@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from osgym_host.episodes.episode import Episode, Options
+from osgym_host.episodes.episode import Episode
 from osgym_host.episodes.errors import EpisodeError
+from osgym_host.episodes.journal import RequestMark
+from osgym_host.episodes.moment import Options
 from osgym_host.guest import GuestFrame
 from osgym_host.tasks.interface import (
     DownloadCache,
     Sandbox,
     Task,
-    TaskContext,
     TaskError,
     TaskPolicy,
     parse_task,
@@ -30,7 +29,6 @@ class TaskParts:
     policy: TaskPolicy
     downloads: DownloadCache
     sandbox: Sandbox
-    work_dir: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a client asks for in a create."""
+    """What a client asks for in a create. With a `checkpoint` the episode goes on from that."""
 
     task: Mapping[str, Any] | None = None
     wait_s: float = 60.0
@@ -54,6 +52,8 @@ class Wish:
     max_steps: int | None = None
     observe: Options | None = None
     settle: Options | None = None
+    checkpoint: str | None = None
+    mark: RequestMark | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,3 @@ def task_error(error: TaskError) -> EpisodeError:
     code = "task_unsupported" if error.code == "task_refused" else error.code
     info = ErrorInfo(code, error.message, {**error.details, "error_class": error.error_class})
     return EpisodeError(info.code, error.http_status, info.message, info.details)
-
-
-def remove_files(context: TaskContext | None) -> None:
-    """Removes the private folder of an episode. Idempotent."""
-    if context is not None:
-        shutil.rmtree(context.episode_dir, ignore_errors=True)

@@ -133,6 +133,24 @@ class Recorder:
                         line["frame_dropped"] = True
                 yield line, frame
 
+    def last_seq(self, episode_id: str) -> int:
+        """Returns the number of the last step that was recorded of an episode, 0 for none (blocking)."""
+        if not _EPISODE_ID.fullmatch(episode_id):
+            return 0
+        found = 0
+        try:
+            with (self._root / episode_id / LINES).open(encoding="utf-8", errors="replace") as lines:
+                for text in lines:
+                    try:
+                        line = json.loads(text)
+                    except ValueError:
+                        continue
+                    if line.get("kind") == "step" and isinstance(line.get("seq"), int):
+                        found = max(found, line["seq"])
+        except OSError:
+            return 0
+        return found
+
     def _write_all(self) -> None:
         while True:
             job = self._jobs.get()

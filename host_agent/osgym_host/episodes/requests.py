@@ -1,6 +1,6 @@
-"""Creates by request id: repeated ones share the work, cancelled ones are undone.
+"""Creates, forks and checkpoints by request id: repeated ones share the work, cancelled ones are undone.
 
-A create belongs to those who wait for it. When the last of them goes away before it is answered, it
+A request belongs to those who wait for it. When the last of them goes away before it is answered, it
 is cancelled, and whatever it got is freed.
 """
 
@@ -12,33 +12,59 @@ import hashlib
 import json
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from osgym_host.core.reasons import Reason
+from osgym_host.episodes.branching import Branching, ForkWish, fork_answer
+from osgym_host.episodes.checkpoints import Checkpoints, CheckpointWish
+from osgym_host.episodes.creating import Creator
+from osgym_host.episodes.episode import Episode
 from osgym_host.episodes.errors import EpisodeError
+from osgym_host.episodes.journal import RequestMark
 from osgym_host.episodes.opening import Opened, Wish
 from osgym_host.episodes.service import EpisodeService
+from osgym_sdk.wire import CheckpointInfo, ForkAnswer
 
 KEEP = 4096
 REFUSE_CANCELLED_S = 600.0
 
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Created:
+    """What a repetition of a create needs: not the first frame, which is large."""
+
+    episode_id: str
+    lease: str
+    timing_ms: dict[str, float]
+
+
+Kept = _Created | ForkAnswer | CheckpointInfo
+
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    task: asyncio.Task[Opened] | None
-    meaning: bytes
+    task: asyncio.Task[Any] | None
+    meaning: str
+    keep: Callable[[Any], Kept]
     waiters: int = 0
-    episode_id: str | None = None
-    lease: str = ""
-    timing_ms: dict[str, float] = field(default_factory=dict)
+    kept: Kept | None = None
 
 
 class Requests:
-    """The creates of this host by their request id."""
+    """The requests of this host by their id."""
 
-    def __init__(self, service: EpisodeService) -> None:
+    def __init__(
+        self, service: EpisodeService, creator: Creator, branching: Branching, checkpoints: Checkpoints
+    ) -> None:
         """Starts empty."""
         self._service = service
+        self._creator = creator
+        self._branching = branching
+        self._checkpoints = checkpoints
         self._known: OrderedDict[str, _Request] = OrderedDict()
         self._cancelled: OrderedDict[str, float] = OrderedDict()
 
@@ -48,54 +74,48 @@ class Requests:
         A repeated create takes a fresh first frame.
 
         Raises:
-            EpisodeError: As `EpisodeService.create`; `cancelled` when the id was cancelled;
-                `bad_request` (409) when the id is that of a create of something else.
+            EpisodeError: As `Creator.create` and `Checkpoints.restore`; `cancelled` when the id was
+                cancelled; `bad_request` (409) when the id is that of a request for something else.
         """
-        self._refuse_cancelled(request_id)
-        request = self._known.get(request_id)
-        meaning = _meaning(wish)
-        if request is not None and request.meaning != meaning:
-            text = "This request_id was used for another create."
-            raise EpisodeError("bad_request", 409, text, {"request_id": request_id})
-        if request is not None and request.episode_id is not None:
-            return await self._again(request.episode_id, request.lease, request.timing_ms)
-        if request is None or request.task is None:
-            task = asyncio.create_task(self._service.create(wish), name=f"create:{request_id}")
-            request = self._known[request_id] = _Request(task, meaning)
-            task.add_done_callback(lambda _: self._settle(request_id, request))
-            self._trim()
-        assert request.task is not None
-        task = request.task
-        request.waiters += 1
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError:
-            if request.waiters == 1:
-                self._drop(request_id, request, task)
-            raise
-        finally:
-            request.waiters -= 1
-        if task.cancelled():
-            raise EpisodeError("cancelled", 409, "This request was cancelled.", {"request_id": request_id})
-        return task.result()
+        asked = [wish.task, wish.lease_ttl_s, wish.max_steps, wish.settle]
+        meaning = _meaning(*asked, *([wish.checkpoint] if wish.checkpoint is not None else []))
+        wish = replace(wish, mark=RequestMark(request_id, meaning))
+        make = self._creator.create if wish.checkpoint is None else self._checkpoints.restore
+        done: Opened | _Created = await self._share(request_id, meaning, lambda: make(wish), _created)
+        if isinstance(done, _Created):
+            episode = self._service.claim(done.episode_id, done.lease)
+            return Opened(episode, await episode.look(None), done.timing_ms)
+        return done
 
-    def _settle(self, request_id: str, request: _Request) -> None:
-        """Keeps of a finished create what a repetition needs, not its frame; of a failed one nothing."""
-        task, request.task = request.task, None
-        assert task is not None
-        if not task.cancelled() and task.exception() is None:
-            opened = task.result()
-            request.episode_id, request.lease = opened.episode.episode_id, opened.episode.lease
-            request.timing_ms = opened.timing_ms
-        elif self._known.get(request_id) is request:
-            del self._known[request_id]
+    async def fork(self, request_id: str, episode_id: str, lease: str, wish: ForkWish) -> ForkAnswer:
+        """Forks an episode, or joins or repeats the fork of the same id.
 
-    async def _again(self, episode_id: str, lease: str, timing_ms: dict[str, float]) -> Opened:
-        episode = self._service.claim(episode_id, lease)
-        return Opened(episode, await episode.look(None), timing_ms)
+        Raises:
+            EpisodeError: As `Branching.fork` and `create`.
+        """
+        meaning = _meaning("fork", episode_id, lease, wish.count, wish.lease_ttl_s, wish.max_steps)
+        wish = replace(wish, mark=RequestMark(request_id, meaning))
+        answer: ForkAnswer = await self._share(
+            request_id, meaning, lambda: self._branching.fork(episode_id, lease, wish), _itself
+        )
+        return answer
+
+    async def checkpoint(
+        self, request_id: str, episode_id: str, lease: str, wish: CheckpointWish
+    ) -> CheckpointInfo:
+        """Takes a checkpoint, or joins or repeats the call of the same id.
+
+        Raises:
+            EpisodeError: As `Checkpoints.take` and `create`.
+        """
+        meaning = _meaning("checkpoint", episode_id, lease, wish.keep, wish.ttl_s)
+        info: CheckpointInfo = await self._share(
+            request_id, meaning, lambda: self._checkpoints.take(episode_id, lease, wish), _itself
+        )
+        return info
 
     def undo(self, request_id: str) -> None:
-        """Undoes a create, also one that is still to arrive. Idempotent."""
+        """Undoes a request, also one that is still to arrive. Idempotent."""
         self._cancelled[request_id] = time.monotonic() + REFUSE_CANCELLED_S
         self._cancelled.move_to_end(request_id)
         request = self._known.get(request_id)
@@ -103,17 +123,89 @@ class Requests:
             self._drop(request_id, request, request.task)
         self._trim()
 
-    def _drop(self, request_id: str, request: _Request, task: asyncio.Task[Opened] | None) -> None:
-        """Frees whatever the create got or is about to get; a later one of this id starts anew."""
+    def remember(self, survivors: Iterable[tuple[RequestMark, Episode]]) -> None:
+        """Knows the requests of episodes that outlived a host agent; a fork only with all its children."""
+        groups: dict[str, list[tuple[RequestMark, Episode]]] = {}
+        for mark, episode in survivors:
+            groups.setdefault(mark.request_id, []).append((mark, episode))
+        for request_id, group in groups.items():
+            group.sort(key=lambda item: item[0].index)
+            mark, first = group[0]
+            if len(group) != mark.count:
+                continue
+            kept: Kept = _Created(first.episode_id, first.lease, {})
+            if first.parent is not None and first.parent.checkpoint_id is None:
+                kept = fork_answer([episode for _, episode in group], mark.pause_ms)
+            self._known[request_id] = _Request(None, mark.meaning, _itself, kept=kept)
+
+    async def _share(
+        self,
+        request_id: str,
+        meaning: str,
+        start: Callable[[], Coroutine[Any, Any, T]],
+        keep: Callable[[T], Any],
+    ) -> Any:
+        """Does the work once; returns what it gave, or later what was kept of that."""
+        self._refuse_cancelled(request_id)
+        request = self._known.get(request_id)
+        if request is not None and request.meaning != meaning:
+            text = "This request_id was used for another request."
+            raise EpisodeError("bad_request", 409, text, {"request_id": request_id})
+        if request is not None and request.kept is not None:
+            return request.kept
+        if request is None or request.task is None:
+            task = asyncio.create_task(start(), name=f"request:{request_id}")
+            request = self._known[request_id] = _Request(task, meaning, keep)
+            task.add_done_callback(lambda _: self._settle(request_id, request))
+            self._trim()
+        assert request.task is not None
+        work = request.task
+        request.waiters += 1
+        try:
+            await asyncio.wait((work,))
+        except asyncio.CancelledError:
+            if request.waiters == 1:
+                self._drop(request_id, request, work)
+            raise
+        finally:
+            request.waiters -= 1
+        if work.cancelled():
+            raise EpisodeError("cancelled", 409, "This request was cancelled.", {"request_id": request_id})
+        return work.result()
+
+    def _settle(self, request_id: str, request: _Request) -> None:
+        """Keeps of finished work what a repetition needs; of failed work nothing."""
+        task, request.task = request.task, None
+        assert task is not None
+        if not task.cancelled() and task.exception() is None:
+            request.kept = request.keep(task.result())
+        elif self._known.get(request_id) is request:
+            del self._known[request_id]
+
+    def _drop(self, request_id: str, request: _Request, task: asyncio.Task[Any] | None) -> None:
+        """Frees whatever the request got or is about to get; a later one of this id starts anew."""
         if self._known.get(request_id) is request:
             del self._known[request_id]
         if task is not None and not task.done():
             task.cancel()
         elif task is not None and not task.cancelled() and task.exception() is None:
-            self._service.end(task.result().episode, Reason.CLIENT_GONE)
-        elif request.episode_id is not None:
-            with contextlib.suppress(EpisodeError):  # ended and forgotten long ago
-                self._service.end(self._service.find(request.episode_id), Reason.CLIENT_GONE)
+            self._free(request.keep(task.result()))
+        elif request.kept is not None:
+            self._free(request.kept)
+
+    def _free(self, kept: Kept) -> None:
+        match kept:
+            case _Created():
+                self._give_up(kept.episode_id)
+            case ForkAnswer():
+                for child in kept.children:
+                    self._give_up(child.episode_id)
+            case CheckpointInfo():
+                self._checkpoints.discard(kept.checkpoint_id)
+
+    def _give_up(self, episode_id: str) -> None:
+        with contextlib.suppress(EpisodeError):  # ended and forgotten long ago
+            self._service.end(self._service.find(episode_id), Reason.CLIENT_GONE)
 
     def _refuse_cancelled(self, request_id: str) -> None:
         until = self._cancelled.get(request_id)
@@ -130,7 +222,14 @@ class Requests:
             self._cancelled.popitem(last=False)
 
 
-def _meaning(wish: Wish) -> bytes:
+def _created(opened: Opened) -> _Created:
+    return _Created(opened.episode.episode_id, opened.episode.lease, opened.timing_ms)
+
+
+def _itself(kept: Kept) -> Kept:
+    return kept
+
+
+def _meaning(*asked: Any) -> str:
     """Digest of what a repetition must not change: all but how long to wait and how to look."""
-    asked = (wish.task, wish.lease_ttl_s, wish.max_steps, wish.settle)
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).digest()
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

@@ -1,50 +1,35 @@
-"""All episodes of this host: create, find by lease, renew, evaluate, end, forget."""
+"""All episodes of this host: take, find by lease, renew, step, evaluate, end, forget."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
 import logging
-import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from osgym_host.core.reasons import Reason, consequence
-from osgym_host.episodes.episode import Episode, Options, StepOutcome
+from osgym_host.core.reasons import Reason
+from osgym_host.episodes.entries import entry_of, lost_episode, lost_of
+from osgym_host.episodes.episode import Episode, StepOutcome
 from osgym_host.episodes.errors import EpisodeError, EpisodeOver, unknown_episode
 from osgym_host.episodes.evaluation import evaluate_episode
-from osgym_host.episodes.hold import Hold
+from osgym_host.episodes.journal import EpisodeJournal, LostEpisode, RequestMark
 from osgym_host.episodes.metrics import EpisodeMetrics
-from osgym_host.episodes.opening import (
-    Limits,
-    Opened,
-    TaskParts,
-    Wish,
-    read_task,
-    remove_files,
-    task_error,
-)
+from osgym_host.episodes.moment import Options
+from osgym_host.episodes.opening import Limits
 from osgym_host.episodes.recorder import Recorder
-from osgym_host.guest import GuestFrame, GuestRefused
-from osgym_host.replicas.asking import NoCapacity, PoolStopping
+from osgym_host.guest import GuestFrame
 from osgym_host.replicas.events import EventLog
-from osgym_host.replicas.pool import Pool
-from osgym_host.tasks.interface import (
-    Task,
-    TaskContext,
-    TaskError,
-    run_setup,
-)
 from osgym_sdk.wire import EvaluationAnswer
 
 log = logging.getLogger(__name__)
 
 KEEP_ENDED = 1000
 """Ended episodes that can still be asked about; the oldest are forgotten first."""
-SETUP_TRIES = 3
-"""Replicas that a create may use up when they die under its setup."""
 
 
 class EpisodeService:
@@ -53,22 +38,20 @@ class EpisodeService:
     def __init__(
         self,
         *,
-        pool: Pool,
         events: EventLog,
         recorder: Recorder,
-        tasks: TaskParts,
+        journal: EpisodeJournal,
         metrics: EpisodeMetrics,
-        screen: tuple[int, int],
         limits: Limits,
     ) -> None:
         """Nothing happens before `start`."""
-        self._pool = pool
         self._events = events
         self._recorder = recorder
-        self._tasks = tasks
+        self._journal = journal
         self._metrics = metrics
-        self._screen = screen
         self._limits = limits
+        self.on_end: list[Callable[[Episode], None]] = []
+        """Called with each episode that ends."""
         self._active: dict[str, Episode] = {}
         self._by_lease: dict[str, Episode] = {}
         self._ended: OrderedDict[str, Episode] = OrderedDict()
@@ -85,8 +68,10 @@ class EpisodeService:
         if self._reaper is not None:
             self._reaper.cancel()
             await asyncio.gather(self._reaper, return_exceptions=True)
-        for episode in list(self._active.values()):
+        ended = list(self._active.values())
+        for episode in ended:
             self.end(episode, Reason.SHUTDOWN)
+        self._journal.lost(lost_of(episode, Reason.SHUTDOWN) for episode in ended)
 
     # Finding -----------------------------------------------------------------------------------
 
@@ -121,6 +106,21 @@ class EpisodeService:
         episode.renew()
         return episode
 
+    @contextmanager
+    def using(self, episode_id: str, lease: str) -> Iterator[Episode]:
+        """Claims an episode for a call: its lease does not run out meanwhile.
+
+        Raises:
+            EpisodeError: As `claim`.
+        """
+        episode = self.claim(episode_id, lease)
+        episode.busy += 1
+        try:
+            yield episode
+        finally:
+            episode.busy -= 1
+            episode.renew()
+
     def renew(self, lease: str) -> None:
         """Renews a lease by its secret alone.
 
@@ -134,119 +134,36 @@ class EpisodeService:
             raise episode.over.again()
         episode.renew()
 
-    # Creating ----------------------------------------------------------------------------------
+    # Beginning ---------------------------------------------------------------------------------
 
-    async def create(self, wish: Wish) -> Opened:
-        """Leases a replica, sets the task up on it and takes the first frame.
+    def register(
+        self,
+        episode: Episode,
+        mark: RequestMark | None,
+        frame: GuestFrame | None = None,
+        *,
+        timing_ms: Mapping[str, float] | None = None,
+        pause_ms: float | None = None,
+    ) -> None:
+        """Takes an episode that has its replica, as its client is about to get it.
 
-        Cancelling it frees whatever it got. A replica that dies under the setup is replaced by
-        another one a few times.
-
-        Raises:
-            EpisodeError: `task_invalid`, `task_unsupported`, `setup_failed`, `no_capacity`,
-                `shutting_down`, or `episode_lost` when replicas kept dying.
+        Args:
+            mark: The request that it answers.
+            frame: The first frame, for the trajectory.
+            timing_ms: Of the phases of a create.
+            pause_ms: How long the parent stood still, for one that was branched.
         """
-        began = time.perf_counter()
-        task = read_task(wish.task)
-        wait_until = time.monotonic() + min(wish.wait_s, self._limits.max_wait_s)
-        for attempt in range(1, SETUP_TRIES + 1):
-            episode = self._draft(wish, task)
-            got = await self._lease(episode, max(0.0, wait_until - time.monotonic()))
-            try:
-                opened = await self._open(episode, began, got)
-            except EpisodeOver as over:
-                self._discard(episode, over.reason)
-                log.warning("episode on %s lost at its start: %s", episode.replica_id, over.details)
-                if attempt == SETUP_TRIES or consequence(over.reason).error_class != "infra":
-                    raise
-                continue
-            except EpisodeError:
-                self._discard(episode, Reason.SETUP_FAILED)
-                raise
-            except BaseException:
-                self._discard(episode, Reason.CLIENT_GONE)
-                raise
-            return opened
-        raise AssertionError("unreachable")
-
-    def _draft(self, wish: Wish, task: Task | None) -> Episode:
-        episode_id = "e" + secrets.token_hex(8)
-        context = None
-        if task is not None:
-            folder = self._tasks.work_dir / episode_id
-            folder.mkdir(parents=True, mode=0o700)
-            parts = self._tasks
-            context = TaskContext(folder, parts.policy, parts.downloads, parts.sandbox, self._screen)
-        ttl_s = min(max(wish.lease_ttl_s, self._limits.min_lease_ttl_s), self._limits.max_lease_ttl_s)
-        return Episode(
-            episode_id=episode_id,
-            lease=secrets.token_urlsafe(24),
-            hold=Hold(),
-            task=task,
-            task_id=task.id if task is not None else None,
-            context=context,
-            screen=self._screen,
-            lease_ttl_s=ttl_s,
-            max_steps=wish.max_steps,
-            settle=wish.settle,
-            observe=wish.observe,
-        )
-
-    async def _lease(self, episode: Episode, wait_s: float) -> float:
-        try:
-            episode.take(await self._pool.acquire(episode.episode_id, episode.hold.revoked, wait_s))
-        except NoCapacity as error:
-            self._metrics.no_capacity.inc()
-            remove_files(episode.context)
-            details = {"waited_s": round(error.waited_s, 3), "blocked": error.blocked.value}
-            raise EpisodeError("no_capacity", 503, str(error), details) from error
-        except PoolStopping as error:
-            remove_files(episode.context)
-            raise EpisodeError("shutting_down", 503, str(error)) from error
-        except BaseException:
-            remove_files(episode.context)
-            raise
-        return time.perf_counter()
-
-    async def _open(self, episode: Episode, began: float, got: float) -> Opened:
-        if episode.task is not None and episode.context is not None:
-            deadline = asyncio.get_running_loop().time() + self._limits.setup_s
-            try:
-                async with asyncio.timeout(self._limits.setup_s + 5):
-                    await episode.hold.call(
-                        run_setup(episode.task, episode.hold.guest, episode.context, deadline)
-                    )
-            except TaskError as error:
-                raise task_error(error) from error
-            except GuestRefused as error:
-                raise EpisodeError("setup_failed", 424, str(error), error.details) from error
-            except TimeoutError as error:
-                text = f"The setup did not finish within {self._limits.setup_s:g} s."
-                raise EpisodeError("setup_failed", 424, text) from error
-        set_up = time.perf_counter()
-        frame = await episode.look(None)
-        seen = time.perf_counter()
-        screen = frame.observation.frame.screen
-        episode.screen = (screen[0], screen[1])
-        timing = {
-            "wait": (got - began) * 1000,
-            "setup": (set_up - got) * 1000,
-            "observe": (seen - set_up) * 1000,
-            "total": (seen - began) * 1000,
-        }
-        timing = {name: round(ms, 3) for name, ms in timing.items()}
-        self._register(episode, frame, timing)
-        return Opened(episode, frame, timing)
-
-    def _register(self, episode: Episode, frame: GuestFrame, timing: Mapping[str, float]) -> None:
-        episode.renew()
-        self._active[episode.episode_id] = episode
-        self._by_lease[episode.lease] = episode
-        episode.hold.lost.add_done_callback(lambda lost: self.end(episode, lost.result().reason))
-        self._metrics.opened(timing)
+        self._journal.began(entry_of(episode, mark))
+        self._take(episode)
+        if timing_ms is not None:
+            self._metrics.opened(timing_ms)
+        parent = episode.parent.to_dict() if episode.parent is not None else None
+        told = {"parent": parent} if parent is not None else {}
         self._events.add(
-            "episode", episode_id=episode.episode_id, replica_id=episode.replica_id, state="active"
+            "episode", episode_id=episode.episode_id, replica_id=episode.replica_id, state="active", **told
         )
+        if parent is not None:
+            told = {"parent": {**parent, "pause_ms": pause_ms}}
         line = {
             "kind": "start",
             "episode_id": episode.episode_id,
@@ -255,18 +172,31 @@ class EpisodeService:
             "replica_id": episode.replica_id,
             "generation": episode.generation,
             "time": episode.began_at,
-            "step": 0,
-            "observation": frame.observation.to_dict(),
-            "timing_ms": timing,
+            "step": episode.step_no,
+            "observation": frame.observation.to_dict() if frame is not None else None,
+            "timing_ms": dict(timing_ms or {}),
+            **told,
         }
-        image_format = frame.observation.frame.format.value
-        self._recorder.add(episode.episode_id, line, frame.image, image_format)
+        image_format = frame.observation.frame.format.value if frame is not None else ""
+        self._recorder.add(episode.episode_id, line, frame.image if frame is not None else b"", image_format)
 
-    def _discard(self, episode: Episode, reason: Reason) -> None:
-        """Gives up an episode that no client ever had."""
-        episode.hold.let_go(reason)
-        remove_files(episode.context)
-        self._metrics.failed_to_open.labels(reason.value).inc()
+    def resume(self, episode: Episode) -> None:
+        """Takes an episode that a former host agent had; its client notices nothing."""
+        self._take(episode)
+        self._events.add(
+            "episode", episode_id=episode.episode_id, replica_id=episode.replica_id, state="adopted"
+        )
+
+    def remember_lost(self, lost: LostEpisode) -> None:
+        """Lets the client of an episode that a former host agent had know what became of it."""
+        self._keep_ended(lost_episode(lost))
+
+    def _take(self, episode: Episode) -> None:
+        episode.renew()
+        episode.note = partial(self._journal.progress, episode.episode_id)
+        self._active[episode.episode_id] = episode
+        self._by_lease[episode.lease] = episode
+        episode.hold.lost.add_done_callback(lambda lost: self.end(episode, lost.result().reason))
 
     # Using -------------------------------------------------------------------------------------
 
@@ -280,15 +210,11 @@ class EpisodeService:
         observe: Options | None = None,
     ) -> StepOutcome:
         """Carries out one step (see `Episode.step`) and records it."""
-        episode = self.claim(episode_id, lease)
-        episode.busy += 1
-        try:
+        with self.using(episode_id, lease) as episode:
             outcome = await episode.step(seq, actions, settle, observe)
-        finally:
-            episode.busy -= 1
-            episode.renew()
         observation = outcome.meta["observation"]
-        if not observation["replayed"]:
+        if not observation["replayed"] or seq == episode.unrecorded:
+            episode.unrecorded = None
             self._metrics.stepped(outcome.guest_ms)
             line = {"kind": "step", "seq": seq, "time": round(time.time(), 3), **outcome.meta}
             self._recorder.add(episode_id, line, outcome.image, observation["frame"]["format"])
@@ -296,25 +222,15 @@ class EpisodeService:
 
     async def observe(self, episode_id: str, lease: str, observe: Options | None) -> GuestFrame:
         """Takes a frame without acting."""
-        episode = self.claim(episode_id, lease)
-        episode.busy += 1
-        try:
+        with self.using(episode_id, lease) as episode:
             return await episode.look(observe)
-        finally:
-            episode.busy -= 1
-            episode.renew()
 
     async def final(
         self, episode_id: str, lease: str, seq: int, timeout_ms: float, observe: Options | None
     ) -> GuestFrame:
         """Returns the frame after step `seq` once it is final, or the time is up."""
-        episode = self.claim(episode_id, lease)
-        episode.busy += 1
-        try:
+        with self.using(episode_id, lease) as episode:
             return await episode.final(seq, timeout_ms, observe)
-        finally:
-            episode.busy -= 1
-            episode.renew()
 
     async def evaluate(self, episode_id: str, lease: str) -> EvaluationAnswer:
         """Scores the episode; a repetition gives the stored answer.
@@ -322,9 +238,7 @@ class EpisodeService:
         Raises:
             EpisodeError: It has no task, or its replica is lost.
         """
-        episode = self.claim(episode_id, lease)
-        episode.busy += 1
-        try:
+        with self.using(episode_id, lease) as episode:
             async with episode.lock:
                 if episode.evaluation is None:
                     episode.evaluation = await evaluate_episode(episode, self._limits.evaluate_s)
@@ -332,9 +246,6 @@ class EpisodeService:
                     line = {"kind": "evaluation", **episode.evaluation.to_dict()}
                     self._recorder.add(episode_id, line)
                 return episode.evaluation
-        finally:
-            episode.busy -= 1
-            episode.renew()
 
     # Ending ------------------------------------------------------------------------------------
 
@@ -357,11 +268,10 @@ class EpisodeService:
         lost = episode.hold.lost.result()
         episode.over = EpisodeOver(lost.reason, str(lost.details.get("detail", "")), episode.episode_id)
         self._active.pop(episode.episode_id, None)
-        self._ended[episode.episode_id] = episode
-        while len(self._ended) > KEEP_ENDED:
-            _, forgotten = self._ended.popitem(last=False)
-            self._by_lease.pop(forgotten.lease, None)
-        remove_files(episode.context)
+        self._keep_ended(episode)
+        self._journal.ended(episode.episode_id)
+        for tell in self.on_end:
+            tell(episode)
         episode.shrink()
         how = episode.ended_as()
         self._metrics.ended.labels(how).inc()
@@ -376,11 +286,21 @@ class EpisodeService:
         line = {"kind": "end", "termination_reason": how, "cause": lost.reason.value, "time": time.time()}
         self._recorder.add(episode.episode_id, line)
 
+    def _keep_ended(self, episode: Episode) -> None:
+        self._ended[episode.episode_id] = episode
+        self._by_lease.setdefault(episode.lease, episode)
+        while len(self._ended) > KEEP_ENDED:
+            _, forgotten = self._ended.popitem(last=False)
+            self._by_lease.pop(forgotten.lease, None)
+
     async def _reap(self) -> None:
-        """Ends the episodes whose lease ran out."""
+        """Ends the episodes whose lease ran out; notes that the others live."""
         while True:
             now = time.monotonic()
             for episode in list(self._active.values()):
+                if episode.expires_at - episode.touched_until >= episode.lease_ttl_s / 4:
+                    episode.touched_until = episode.expires_at
+                    self._journal.touch(episode.episode_id)
                 if episode.busy == 0 and episode.expires_at <= now:
                     self.end(episode, Reason.LEASE_EXPIRED)
             due = [e.expires_at for e in self._active.values() if e.busy == 0]

@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from osgym_host.core.reasons import Reason
 from osgym_host.replicas.asking import NotMade, Waiter
@@ -27,6 +28,8 @@ BRANCH_S = 30.0
 KEEP_S = 120.0
 """Deadline of a branch point that is written to disk."""
 RELEASE_S = 30.0
+COPY_S = 600.0
+"""Deadline of writing or reading a point as one file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,30 @@ class Branches:
         """
         manager, waiter = self._pool.start_own(heir.lease_id, heir.revoked, record=record)
         return await _handed_over(manager, waiter)
+
+    async def export(self, point: base.BranchPoint, target: Path) -> None:
+        """Writes a kept point as one file.
+
+        Raises:
+            PointNotFound, PointFailed: As `Runtime.export_point`.
+        """
+        try:
+            async with asyncio.timeout(COPY_S):
+                await self._pool.runtime.export_point(point, target)
+        except TimeoutError as error:
+            raise base.PointFailed(f"not written within {COPY_S:g} s") from error
+
+    async def take_in(self, source: Path) -> base.BranchPoint:
+        """Takes in a kept point of another host; the file is hostile.
+
+        Raises:
+            PointFailed: It is broken, or of another golden snapshot than this host's.
+        """
+        try:
+            async with asyncio.timeout(COPY_S):
+                return await self._pool.runtime.import_point(source)
+        except TimeoutError as error:
+            raise base.PointFailed(f"not read within {COPY_S:g} s") from error
 
     def let_go(self, point: base.BranchPoint) -> None:
         """Releases a point, in the background, once no child of it is being made any more."""
