@@ -9,18 +9,15 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
 from osgym_host.images.disks.manifest import GuestKind
 from osgym_host.images.errors import ImageError
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import Screen
 from osgym_host.runtimes.qemu.argv import Shape
+from osgym_host.runtimes.qemu.host import shape_of
 from osgym_host.runtimes.qemu.ram_file import RamFile, RamFileError, RamIdentity
 
 log = logging.getLogger(__name__)
-
-_SHAPE = TypeAdapter(Shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +58,9 @@ def golden_of(snapshot: Snapshot) -> Golden:
     """
     manifest = snapshot.manifest
     try:
-        shape = _SHAPE.validate_python(manifest.shape)
+        shape = shape_of(manifest)
         size = qcow2_virtual_bytes(snapshot.disk)
-    except (OSError, ValueError, TypeError) as exc:
+    except (OSError, ValueError) as exc:
         raise ImageError(f"the snapshot {snapshot.reference} is broken: {exc}", "build it again") from exc
     return Golden(
         digest=snapshot.digest,

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from osgym_host.errors import OsgymHostError
 from osgym_host.guest_http import GuestError, HttpAnswer, HttpClient
 from osgym_host.runtimes.base import GuestAddress
 
@@ -31,7 +32,7 @@ _PAUSE_S = 0.02
 _TEXT_MAX = 300
 
 
-class IdentityRefused(Exception):
+class IdentityRefused(OsgymHostError):
     """The guest did not take its new identity; the clone must not be used."""
 
 

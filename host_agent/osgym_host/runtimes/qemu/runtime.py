@@ -7,8 +7,7 @@ import contextlib
 import logging
 import os
 import re
-import secrets
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from osgym_host.runtimes.base import (
     Capabilities,
     ImageLike,
     PointFailed,
-    PointNotFound,
     Replica,
     ReplicaCreateFailed,
     ReplicaDestroyFailed,
@@ -36,27 +34,26 @@ from osgym_host.runtimes.base import (
     StartReport,
     Usage,
 )
-from osgym_host.runtimes.cgroups import Caps
+from osgym_host.runtimes.cgroups import CgroupTree
 from osgym_host.runtimes.folder_lock import FolderLock
-from osgym_host.runtimes.qemu import identity, usage
-from osgym_host.runtimes.qemu.branch import BranchChild, BranchKeeper, BranchSource
+from osgym_host.runtimes.qemu import usage
+from osgym_host.runtimes.qemu.branch import BranchKeeper, BranchSource
 from osgym_host.runtimes.qemu.golden import Golden, GoldenRam, golden_of
-from osgym_host.runtimes.qemu.identity import IdentityRefused
+from osgym_host.runtimes.qemu.groups import close_groups, open_groups
 from osgym_host.runtimes.qemu.launcher import Launcher
 from osgym_host.runtimes.qemu.network.base import Network
 from osgym_host.runtimes.qemu.parked import Stock, StockOptions
-from osgym_host.runtimes.qemu.records import Phase, ReplicaFacts, VmRecord
+from osgym_host.runtimes.qemu.records import ReplicaFacts, VmRecord
 from osgym_host.runtimes.qemu.replica import QemuReplica
 from osgym_host.runtimes.qemu.sentry import Sentry
 from osgym_host.runtimes.qemu.vms import Vm, VmOptions, VmYard
+from osgym_host.runtimes.qemu.waking import Waker, check_spec
 from osgym_host.runtimes.qemu.watch import WatchOptions
 
 log = logging.getLogger(__name__)
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Ids and instances become names of files and control groups."""
-_TOKEN_BYTES = 24
-_LOAD_TIMEOUT_S = 15.0
 _ADOPT_AT_ONCE = 16
 
 
@@ -79,6 +76,16 @@ class QemuOptions:
     identity_timeout_s: float = 15.0
 
 
+@dataclass(slots=True)
+class _Running:
+    """What exists between `start` and `stop`."""
+
+    tree: CgroupTree
+    launcher: Launcher
+    yard: VmYard
+    waker: Waker
+
+
 class QemuRuntime(Runtime):
     """Virtual machines of one instance of the host agent, below `<data_dir>/run/<instance>`."""
 
@@ -86,7 +93,7 @@ class QemuRuntime(Runtime):
         self,
         data_dir: Path,
         instance: str,
-        launcher: Launcher,
+        make_launcher: Callable[[CgroupTree], Launcher],
         network: Network,
         options: QemuOptions | None = None,
         image: Snapshot | Golden | None = None,
@@ -94,6 +101,7 @@ class QemuRuntime(Runtime):
         """Nothing is touched before `start`.
 
         Args:
+            make_launcher: Makes what starts processes, for the instance's control groups.
             image: Processes are parked for this snapshot from the start; for others only as asked.
 
         Raises:
@@ -104,19 +112,18 @@ class QemuRuntime(Runtime):
         self._data_dir = data_dir
         self._folder = data_dir / "run" / instance
         self._lock = FolderLock(self._folder)
-        self._launcher = launcher
+        self._make_launcher = make_launcher
         self._network = network
         self._options = options or QemuOptions()
         self._image = image
         self._ram = GoldenRam()
-        self._yard = VmYard(self._folder, launcher, network, self._ram, self._options.vms)
         self._points = BranchKeeper(run_folder=self._folder / "points", data_dir=data_dir)
         self._sentry = Sentry(self._options.watch, lambda: tuple(self._replicas.values()))
         self._goldens: dict[str, Golden] = {}
         self._stocks: dict[str, Stock[Vm]] = {}
         self._waking = asyncio.Semaphore(self._options.waking_at_once)
         self._state_lock = asyncio.Lock()
-        self._started = False
+        self._running: _Running | None = None
         self._stopping = False
         self._found: dict[str, Vm] = {}
         self._replicas: dict[str, QemuReplica] = {}
@@ -131,8 +138,8 @@ class QemuRuntime(Runtime):
 
     def capabilities(self) -> Capabilities:
         """Say what is enforced here. The cap on processes is one on QEMU's threads, not the guest's."""
-        self._require()
-        enforced = self._launcher.caps_enforced
+        launcher = self._require().launcher
+        enforced = launcher.caps_enforced
         return Capabilities(
             runtime=self.name,
             caps_memory="memory" in enforced,
@@ -140,7 +147,7 @@ class QemuRuntime(Runtime):
             caps_pids="pids" in enforced,
             egress=self._network.egress,
             adoption=True,
-            notes=(*self._launcher.notes, *self._network.notes),
+            notes=(*launcher.notes, *self._network.notes),
             branching=True,
         )
 
@@ -155,7 +162,7 @@ class QemuRuntime(Runtime):
             RuntimeFault: Leftovers could not be removed.
         """
         async with self._state_lock:
-            if self._started:
+            if self._running is not None:
                 return StartReport()
             self._stopping = False
             self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -166,27 +173,32 @@ class QemuRuntime(Runtime):
                 self._ram.close()
                 self._lock.release()
                 raise
-            self._started = True
         self._sentry.start()
         if self._image is not None:
             self._stock(self._golden(self._image))
         return report
 
     async def _start(self) -> StartReport:
-        self._yard.open()
-        await self._launcher.prepare()
+        options = self._options
+        tree = await asyncio.to_thread(open_groups, self._folder)
+        launcher = self._make_launcher(tree)
+        yard = VmYard(self._folder, launcher, self._network, self._ram, options.vms)
+        yard.open()
+        await launcher.prepare()
         await self._network.start()
         slots = asyncio.Semaphore(_ADOPT_AT_ONCE)
 
         async def adopt(record: VmRecord) -> Vm | None:
             async with slots:
-                return await self._yard.adopt(record)
+                return await yard.adopt(record)
 
-        records = [record for record in self._yard.records.read_all() if record.adoptable]
+        records = [record for record in yard.records.read_all() if record.adoptable]
         found = [vm for vm in await asyncio.gather(*map(adopt, records)) if vm is not None]
-        machines, processes = await self._yard.reap([vm.name for vm in found])
+        machines, processes = await yard.reap([vm.name for vm in found])
         points = await self._points.start()
         self._found = {_facts(vm).replica_id: vm for vm in found}
+        waker = Waker(yard, self._network, self._points, options.vms.caps, options.identity_timeout_s)
+        self._running = _Running(tree, launcher, yard, waker)
         return StartReport(
             adoptable=tuple(vm.record.as_replica() for vm in found),
             points=points,
@@ -206,26 +218,32 @@ class QemuRuntime(Runtime):
         while work := {*self._creating.values(), *self._background}:
             await asyncio.wait(work)
         await self._sentry.stop()
-        left = [self.destroy(replica) for replica in self._replicas.values()]
-        left += [self._yard.remove(vm) for vm in self._found.values()]
-        results: list[object] = list(await asyncio.gather(*left, return_exceptions=True))
-        self._found.clear()
+        results: list[object] = list(
+            await asyncio.gather(*map(self.destroy, self.replicas()), return_exceptions=True)
+        )
         async with self._state_lock:
-            if self._started:
-                self._started = False
-                results += await asyncio.gather(
-                    self._points.stop(), self._network.stop(), return_exceptions=True
-                )
-                try:
-                    self._yard.close()
-                except OSError as exc:
-                    results.append(ReplicaDestroyFailed(f"machines' folders are not empty: {exc}"))
-                await self._launcher.close()
-                self._ram.close()
-                self._lock.release()
+            running, self._running = self._running, None
+            if running is not None:
+                results += await self._let_go(running)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
+
+    async def _let_go(self, running: _Running) -> list[object]:
+        """Remove what is left when there are no replicas any more; return what went wrong."""
+        results: list[object] = []
+        results += await asyncio.gather(*(vm.remove() for vm in self._found.values()), return_exceptions=True)
+        self._found.clear()
+        results += await asyncio.gather(self._points.stop(), self._network.stop(), return_exceptions=True)
+        await running.launcher.close()
+        try:
+            await asyncio.to_thread(close_groups, self._folder, running.tree)
+            running.yard.close()
+        except OSError as exc:
+            results.append(ReplicaDestroyFailed(f"something of the instance is left: {exc}"))
+        self._ram.close()
+        self._lock.release()
+        return results
 
     # Replicas ----------------------------------------------------------------------------------------
 
@@ -240,10 +258,12 @@ class QemuRuntime(Runtime):
             ValueError: The spec is malformed.
         """
         self._require()
+        if self._stopping:
+            raise RuntimeNotRunning("the qemu runtime is stopping")
         if not PLAIN_NAME.fullmatch(spec.replica_id):
             raise ValueError(f"replica_id must match {PLAIN_NAME.pattern}, not {spec.replica_id!r}")
         golden = self._golden(spec.image)
-        self._check(spec, golden)
+        check_spec(spec, golden, self._network)
         if spec.replica_id in self._replicas or spec.replica_id in self._creating:
             raise ReplicaExists(f"{spec.replica_id} exists", replica_id=spec.replica_id)
         task = asyncio.create_task(self._create(spec, golden), name=f"create {spec.replica_id}")
@@ -258,125 +278,25 @@ class QemuRuntime(Runtime):
         with contextlib.suppress(RuntimeFault):
             await self.destroy(await task)
 
-    def _check(self, spec: ReplicaSpec, golden: Golden) -> None:
-        """Refuse what a clone cannot be.
-
-        Raises:
-            RuntimeUnsupported: With what could be done instead.
-        """
-        if spec.egress not in self._network.egress:
-            raise RuntimeUnsupported(
-                f"machines of this host cannot have egress {spec.egress.value!r}",
-                remedy=f"It can be: {', '.join(sorted(self._network.egress))}.",
-                replica_id=spec.replica_id,
-            )
-        if spec.screen != golden.screen:
-            raise RuntimeUnsupported(
-                f"the desktop of {golden.name} was frozen at {golden.screen}, not {spec.screen}",
-                remedy="Set `screen` to that, or make a snapshot of the size you want.",
-                replica_id=spec.replica_id,
-            )
-        if spec.environment:
-            raise RuntimeUnsupported(
-                "the session of a clone runs already; it takes no environment", replica_id=spec.replica_id
-            )
-        if spec.origin is not None and spec.origin.image_digest != golden.digest:
-            raise RuntimeUnsupported(
-                "a child needs the snapshot that its parent was cloned from", replica_id=spec.replica_id
-            )
-
     async def _create(self, spec: ReplicaSpec, golden: Golden) -> QemuReplica:
-        stock = self._stock(golden)
-        replica: QemuReplica | None = None
-        step = "park"
         try:
-            vm = await stock.take()
+            stock = self._stock(golden)
             try:
-                async with self._waking:
-                    with stock.resuming():
-                        step = "prepare"
-                        token = spec.token or secrets.token_urlsafe(_TOKEN_BYTES)
-                        await self._dress(vm, spec, token)
-                        step = "load"
-                        old_token = await self._load(vm, spec, golden)
-                        replica = QemuReplica(spec, vm, token)
-                        step = "wake"
-                        await vm.machine.cont(timeout_s=_LOAD_TIMEOUT_S)
-                        step = "identity"
-                        await self._identify(replica, old_token, token)
-                        self._yard.note(vm, vm.record.model_copy(update={"phase": Phase.RUNNING}))
-            except BaseException:
-                await asyncio.shield(self._abandon(vm, replica))
-                raise
-        except (RuntimeNotRunning, PointNotFound):
-            raise
-        except (OsgymHostError, OSError) as exc:
-            tail = replica.console_tail() if replica is not None else ""
-            raise ReplicaCreateFailed(str(exc), step=step, replica_id=spec.replica_id, log_tail=tail) from exc
+                vm = await stock.take()
+            except (OsgymHostError, OSError) as exc:
+                if isinstance(exc, RuntimeNotRunning):
+                    raise
+                raise ReplicaCreateFailed(str(exc), step="park", replica_id=spec.replica_id) from exc
+            with stock.resuming():
+                replica = await self._wake(vm, spec, golden)
         finally:
             del self._creating[spec.replica_id]
         self._replicas[spec.replica_id] = replica
         return replica
 
-    async def _abandon(self, vm: Vm, replica: QemuReplica | None) -> None:
-        """Take away a machine that did not become a replica."""
-        if replica is not None:
-            await replica.read_console()
-            replica.destroying = True
-        try:
-            await self._yard.remove(vm)
-        except ReplicaDestroyFailed:  # its record is still there, and the next start reads it
-            log.exception("a clone that failed is not wholly removed")
-        if replica is not None:
-            await replica.close()
-
-    async def _dress(self, vm: Vm, spec: ReplicaSpec, token: str) -> None:
-        """Give a parked machine what the spec says of it, and write down whose it is."""
-        facts = ReplicaFacts(
-            replica_id=spec.replica_id,
-            generation=spec.generation,
-            token=token,
-            screen=(spec.screen.width_px, spec.screen.height_px),
-            ram_mib=spec.ram_mib,
-            cpus=spec.cpus,
-            pids=spec.pids,
-            egress=spec.egress,
-        )
-        self._yard.note(vm, vm.record.model_copy(update={"phase": Phase.RESUMING, "replica": facts}))
-        caps = Caps(ram_mib=spec.ram_mib, cpus=spec.cpus, pids=spec.pids)
-        if caps != self._options.vms.caps and vm.group is not None:
-            vm.group.set_caps(caps)
-        await self._network.allow(vm.name, spec.egress)
-
-    async def _load(self, vm: Vm, spec: ReplicaSpec, golden: Golden) -> str | None:
-        """Load the snapshot's state, or the branch point's; return the token that its guest knows."""
-        if spec.origin is None:
-            await vm.machine.load_state(golden.state, timeout_s=_LOAD_TIMEOUT_S)
-            return golden.token
-        child = BranchChild(vm.machine, vm.ram, vm.folder, vm.overlay, golden.disk, golden.shape.vga)
-        return (await self._points.plant(spec.origin, child)).token
-
-    async def _identify(self, replica: QemuReplica, old_token: str | None, token: str) -> None:
-        """Make the clone somebody else, unless it dies first.
-
-        Raises:
-            IdentityRefused: It did not take it, or died.
-        """
-        spec = replica.spec
-        made = identity.new_identity(spec.replica_id, spec.generation, token)
-        asking = asyncio.create_task(
-            identity.assume(replica.guest, old_token, made, timeout_s=self._options.identity_timeout_s)
-        )
-        dying = asyncio.create_task(replica.wait_dead())
-        try:
-            await asyncio.wait((asking, dying), return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done():
-                raise IdentityRefused(f"it died: {dying.result().detail}")
-            await asking
-        finally:
-            for task in (asking, dying):
-                task.cancel()
-            await asyncio.gather(asking, dying, return_exceptions=True)
+    async def _wake(self, vm: Vm, spec: ReplicaSpec, golden: Golden) -> QemuReplica:
+        async with self._waking:
+            return await self._require().waker.wake(vm, spec, golden)
 
     async def destroy(self, replica: Replica) -> None:
         """Kill the machine and remove all it left.
@@ -404,7 +324,7 @@ class QemuRuntime(Runtime):
 
     async def _destroy(self, replica: QemuReplica) -> None:
         replica.destroying = True
-        await self._yard.remove(replica.vm)
+        await replica.vm.remove()
         await replica.wait_dead()
         await replica.close()
         replica.removed = True
@@ -467,7 +387,7 @@ class QemuRuntime(Runtime):
         vm = self._found.get(record.replica_id)
         if vm is None or _facts(vm).generation != record.generation:
             return
-        await asyncio.shield(self._yard.remove(vm))
+        await asyncio.shield(vm.remove())
         self._found.pop(record.replica_id, None)
 
     def _known_image(self, digest: str) -> ImageLike:
@@ -564,15 +484,17 @@ class QemuRuntime(Runtime):
             raise RuntimeNotRunning("the qemu runtime is stopping")
         found = self._stocks.get(golden.digest)
         if found is None:
-            found = Stock(self._options.stock, lambda: self._yard.park(golden), self._yard.remove)
+            yard = self._require().yard
+            found = Stock(self._options.stock, lambda: yard.park(golden), yard.remove)
             if not self._stocks:
                 found.start()
             self._stocks[golden.digest] = found
         return found
 
-    def _require(self) -> None:
-        if not self._started or self._stopping:
+    def _require(self) -> _Running:
+        if self._running is None:
             raise RuntimeNotRunning("the qemu runtime is not started")
+        return self._running
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -56,8 +56,11 @@ class VmOptions:
 class Vm:
     """One machine: its record, folder, process and connection."""
 
-    def __init__(self, record: VmRecord, folder: Path, machine: Machine, address: TcpAddress) -> None:
+    def __init__(
+        self, yard: VmYard, record: VmRecord, folder: Path, machine: Machine, address: TcpAddress
+    ) -> None:
         """Made by `VmYard` only."""
+        self._yard = yard
         self.record = record
         self.folder = folder
         self.machine = machine
@@ -98,6 +101,14 @@ class Vm:
     async def wait_end(self) -> ProcessEnd:
         """Wait, without a deadline, until its process is gone."""
         return await self.machine.wait_dead()
+
+    async def remove(self) -> None:
+        """Kill it and remove all it left. Idempotent.
+
+        Raises:
+            ReplicaDestroyFailed: Something is left; calling again tries again.
+        """
+        await self._yard.remove(self)
 
 
 class VmYard:
@@ -162,7 +173,7 @@ class VmYard:
         except BaseException:
             await asyncio.shield(self._undo(name, folder, machine))
             raise
-        return Vm(record, folder, machine, address)
+        return Vm(self, record, folder, machine, address)
 
     async def _start(
         self, golden: Golden, record: VmRecord, folder: Path, ram_fd: int
@@ -283,7 +294,7 @@ class VmYard:
             return None
         if record.ram is not None:
             self._ram.recover(record.snapshot, machine.pid, RamIdentity(*record.ram))
-        return Vm(record, folder, machine, address or TcpAddress("127.0.0.1", record.port))
+        return Vm(self, record, folder, machine, address or TcpAddress("127.0.0.1", record.port))
 
     async def reap(self, keep: Collection[str]) -> tuple[int, int]:
         """Remove everything of a former host agent but the machines named in `keep`.

@@ -1,0 +1,168 @@
+"""From a parked process to a replica: what the spec says, a state, the first instruction, an identity."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from dataclasses import dataclass
+
+from osgym_host.errors import OsgymHostError
+from osgym_host.runtimes.base import (
+    PointNotFound,
+    ReplicaCreateFailed,
+    ReplicaDestroyFailed,
+    ReplicaSpec,
+    RuntimeUnsupported,
+)
+from osgym_host.runtimes.cgroups import Caps
+from osgym_host.runtimes.qemu import identity
+from osgym_host.runtimes.qemu.branch import BranchChild, BranchKeeper
+from osgym_host.runtimes.qemu.golden import Golden
+from osgym_host.runtimes.qemu.identity import IdentityRefused
+from osgym_host.runtimes.qemu.network.base import Network
+from osgym_host.runtimes.qemu.records import Phase, ReplicaFacts
+from osgym_host.runtimes.qemu.replica import QemuReplica
+from osgym_host.runtimes.qemu.vms import Vm, VmYard
+
+log = logging.getLogger(__name__)
+
+_TOKEN_BYTES = 24
+_LOAD_TIMEOUT_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waker:
+    """Makes replicas of parked machines.
+
+    Attributes:
+        parked_caps: What a parked machine is capped with.
+        identity_timeout_s: From the clone's first instruction to its acknowledged identity.
+    """
+
+    yard: VmYard
+    network: Network
+    points: BranchKeeper
+    parked_caps: Caps
+    identity_timeout_s: float
+
+    async def wake(self, vm: Vm, spec: ReplicaSpec, golden: Golden) -> QemuReplica:
+        """Make a replica of a parked machine. On failure, also when cancelled, the machine is removed.
+
+        Raises:
+            ReplicaCreateFailed: With the step that failed.
+            PointNotFound: The spec's origin was released.
+        """
+        step = "prepare"
+        replica: QemuReplica | None = None
+        try:
+            token = spec.token or secrets.token_urlsafe(_TOKEN_BYTES)
+            await self._dress(vm, spec, token)
+            step = "load"
+            old_token = await self._load(vm, spec, golden)
+            replica = QemuReplica(spec, vm, token)
+            step = "wake"
+            await vm.machine.cont(timeout_s=_LOAD_TIMEOUT_S)
+            step = "identity"
+            await self._identify(replica, old_token, token)
+            self.yard.note(vm, vm.record.model_copy(update={"phase": Phase.RUNNING}))
+        except BaseException as exc:
+            await asyncio.shield(self._abandon(vm, replica))
+            if isinstance(exc, PointNotFound) or not isinstance(exc, OsgymHostError | OSError):
+                raise
+            tail = replica.console_tail() if replica is not None else ""
+            raise ReplicaCreateFailed(
+                f"a clone of {golden.name} could not be woken up: {exc}",
+                step=step,
+                replica_id=spec.replica_id,
+                log_tail=tail,
+            ) from exc
+        return replica
+
+    async def _dress(self, vm: Vm, spec: ReplicaSpec, token: str) -> None:
+        """Give a parked machine what the spec says of it, and write down whose it is."""
+        facts = ReplicaFacts(
+            replica_id=spec.replica_id,
+            generation=spec.generation,
+            token=token,
+            screen=(spec.screen.width_px, spec.screen.height_px),
+            ram_mib=spec.ram_mib,
+            cpus=spec.cpus,
+            pids=spec.pids,
+            egress=spec.egress,
+        )
+        self.yard.note(vm, vm.record.model_copy(update={"phase": Phase.RESUMING, "replica": facts}))
+        caps = Caps(ram_mib=spec.ram_mib, cpus=spec.cpus, pids=spec.pids)
+        if caps != self.parked_caps and vm.group is not None:
+            vm.group.set_caps(caps)
+        await self.network.allow(vm.name, spec.egress)
+
+    async def _load(self, vm: Vm, spec: ReplicaSpec, golden: Golden) -> str | None:
+        """Load the snapshot's state, or the branch point's; return the token that its guest knows."""
+        if spec.origin is None:
+            await vm.machine.load_state(golden.state, timeout_s=_LOAD_TIMEOUT_S)
+            return golden.token
+        child = BranchChild(vm.machine, vm.ram, vm.folder, vm.overlay, golden.disk, golden.shape.vga)
+        return (await self.points.plant(spec.origin, child)).token
+
+    async def _identify(self, replica: QemuReplica, old_token: str | None, token: str) -> None:
+        """Make the clone somebody else, unless it dies first.
+
+        Raises:
+            IdentityRefused: It did not take it, or died.
+        """
+        spec = replica.spec
+        made = identity.new_identity(spec.replica_id, spec.generation, token)
+        asking = asyncio.create_task(
+            identity.assume(replica.guest, old_token, made, timeout_s=self.identity_timeout_s)
+        )
+        dying = asyncio.create_task(replica.wait_dead())
+        try:
+            await asyncio.wait((asking, dying), return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise IdentityRefused(f"it died: {dying.result().detail}")
+            await asking
+        finally:
+            for task in (asking, dying):
+                task.cancel()
+            await asyncio.gather(asking, dying, return_exceptions=True)
+
+    async def _abandon(self, vm: Vm, replica: QemuReplica | None) -> None:
+        """Take away a machine that did not become a replica."""
+        if replica is not None:
+            await replica.read_console()
+            replica.destroying = True
+        try:
+            await vm.remove()
+        except ReplicaDestroyFailed:  # its record is still there, and the next start reads it
+            log.exception("a clone that failed is not wholly removed")
+        if replica is not None:
+            await replica.close()
+
+
+def check_spec(spec: ReplicaSpec, golden: Golden, network: Network) -> None:
+    """Refuse what a clone cannot be.
+
+    Raises:
+        RuntimeUnsupported: With what could be done instead.
+    """
+    if spec.egress not in network.egress:
+        raise RuntimeUnsupported(
+            f"machines of this host cannot have egress {spec.egress.value!r}.",
+            remedy=f"It can be: {', '.join(sorted(network.egress))}.",
+            replica_id=spec.replica_id,
+        )
+    if spec.screen != golden.screen:
+        raise RuntimeUnsupported(
+            f"the desktop of {golden.name} was frozen at {golden.screen}, not {spec.screen}.",
+            remedy="Ask for that, or make a snapshot of the size you want.",
+            replica_id=spec.replica_id,
+        )
+    if spec.environment:
+        raise RuntimeUnsupported(
+            "the session of a clone runs already; it takes no environment", replica_id=spec.replica_id
+        )
+    if spec.origin is not None and spec.origin.image_digest != golden.digest:
+        raise RuntimeUnsupported(
+            "a child needs the snapshot that its parent was cloned from", replica_id=spec.replica_id
+        )
