@@ -16,6 +16,7 @@ from rich.table import Table
 from osgym_host.cli import image_disks, image_runner
 from osgym_host.images.bake import Baker, Request
 from osgym_host.images.definition import Source, find_images_folder
+from osgym_host.images.disks.store import DiskStore
 from osgym_host.images.errors import BakeError, ImageError
 from osgym_host.images.lock import Lock
 from osgym_host.images.progress import Display, Progress
@@ -40,8 +41,8 @@ def image() -> None:
     "kind",
     default="rootfs",
     show_default=True,
-    type=click.Choice(["rootfs", "qcow2", "raw"]),
-    help="A root file system, or a bootable disk made from it.",
+    type=click.Choice(["rootfs", "disk", "qcow2", "raw"]),
+    help="A root file system, or a bootable disk made from it; disk: qcow2 or raw, as suits this host.",
 )
 def build(
     flavor: str, lock_path: Path | None, refresh: bool, dry_run: bool, as_json: bool, kind: str
@@ -74,7 +75,7 @@ def build(
 @image.command("ls")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def list_images(as_json: bool) -> None:
-    """List the images in the store."""
+    """List the images in the store; with --json without the disks (see osgym image disks)."""
     store = ImageStore(default_data_dir())
     rows = [_row(found, store) for found in store.all()]
     if as_json:
@@ -93,14 +94,18 @@ def list_images(as_json: bool) -> None:
             str(row["created_at"]),
         )
     Console().print(table)
+    image_disks.print_table()
 
 
 @image.command()
 @click.argument("name")
-def inspect(name: str) -> None:
+@click.option("--disk", is_flag=True, help="A bootable disk instead of a root file system.")
+def inspect(name: str, disk: bool) -> None:
     """Print the manifest of an image, named by flavor or digest prefix."""
+    data_dir = default_data_dir()
+    store = DiskStore(data_dir) if disk else ImageStore(data_dir)
     try:
-        click.echo(ImageStore(default_data_dir()).resolve(name).manifest.model_dump_json(indent=1))
+        click.echo(store.resolve(name).manifest.model_dump_json(indent=1))
     except ImageError as exc:
         _fail(exc)
 
@@ -108,12 +113,16 @@ def inspect(name: str) -> None:
 @image.command()
 @click.argument("names", nargs=-1)
 @click.option("--untagged", is_flag=True, help="All that are not the newest of their flavor.")
-def rm(names: tuple[str, ...], untagged: bool) -> None:
+@click.option("--disk", is_flag=True, help="Bootable disks instead of root file systems.")
+def rm(names: tuple[str, ...], untagged: bool, disk: bool) -> None:
     """Remove images, named by flavor or digest prefix."""
     if not names and not untagged:
         raise click.UsageError("name an image, or say --untagged")
     store = ImageStore(default_data_dir())
     try:
+        if disk:
+            image_disks.remove(names, untagged=untagged)
+            return
         chosen = [store.resolve(name) for name in names]
         if untagged:
             tagged = store.tagged().values()
@@ -177,3 +186,5 @@ def _stop_on_signals() -> None:
 
 
 image.add_command(image_runner.runner)
+image.add_command(image_disks.disks)
+image.add_command(image_disks.import_disk)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import fcntl
 import os
 import resource
 import shutil
 import sysconfig
-import tempfile
 from pathlib import Path
 
 from osgym_host.doctor import processes
 from osgym_host.doctor.result import Context, Result, Status
+from osgym_host.images.disks.cow import can_reflink, choose
 
 _MIB = 1 << 20
-_FICLONE = 0x40049409
 _IDLE_REPLICA_MIB = 150
 """An idle desktop, all its processes (PSS), rounded up; benchmarks/replica_cost.py measures it."""
 _BUSY_REPLICA_MIB = 600
@@ -75,38 +72,22 @@ async def check_disk(context: Context) -> list[Result]:
 
 
 async def check_reflink(context: Context) -> list[Result]:
-    """Whether the data directory's file system shares blocks between copies."""
+    """How disks of virtual machines are shared here, and why."""
     works = await asyncio.to_thread(_try_reflink, _existing(context.data_dir))
+    choice = choose(reflink=works)
+    found = f"Disks of virtual machines: {choice.way} ({choice.format} images); {choice.reason}."
+    facts = {"reflink": works, "way": str(choice.way), "format": str(choice.format)}
     if works:
-        return [
-            Result("reflink", Status.OK, "Copies of disk images share their blocks.", facts={"reflink": True})
-        ]
-    found = "The file system of the data directory cannot share blocks between copies."
-    remedy = "Not needed by the local runtime. For virtual machines: XFS or btrfs."
-    return [Result("reflink", Status.WARN, found, remedy, facts={"reflink": False})]
+        return [Result("reflink", Status.OK, found, facts=facts)]
+    remedy = "Not needed; XFS or btrfs would let disk images be copied at no cost."
+    return [Result("reflink", Status.WARN, found, remedy, facts=facts)]
 
 
 def _try_reflink(folder: Path) -> bool:
     try:
-        with (
-            tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as source,
-            tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as target,
-        ):
-            source.write(b"x" * 65536)
-            source.flush()
-            fcntl.ioctl(target.fileno(), _FICLONE, source.fileno())
-            return True
-    except OSError as exc:
-        if exc.errno in (
-            errno.EOPNOTSUPP,
-            errno.ENOTTY,
-            errno.EINVAL,
-            errno.EXDEV,
-            errno.ENOSYS,
-            errno.EACCES,
-        ):
-            return False
-        raise
+        return can_reflink(folder)
+    except PermissionError:
+        return False
 
 
 async def check_limits(context: Context) -> list[Result]:

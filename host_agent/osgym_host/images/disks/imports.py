@@ -1,0 +1,159 @@
+"""Take in disks that others made: OSWorld's images, or a user's own."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import re
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from osgym_host.images.disks.cow import CANNOT_SHARE
+from osgym_host.images.disks.manifest import DiskFormat, DiskManifest, Firmware, GuestKind
+from osgym_host.images.disks.overlay import QCOW2_MAGIC, copy_sharing, virtual_size
+from osgym_host.images.disks.store import DiskImage, DiskStore
+from osgym_host.images.errors import ImageError
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_CHUNK = 4 << 20
+_HOLE = b"\0" * _CHUNK
+_HEADER_BYTES = 104
+_EXTERNAL_DATA = 1 << 2
+_OTHERS = {
+    b"KDMV": "VMDK",
+    b"vhdx": "VHDX",
+    b"conectix": "VHD",
+    b"<<< ": "VDI",
+    b"PK\x03\x04": "a ZIP archive",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRequest:
+    """What to take in.
+
+    Attributes:
+        source: A qcow2 or raw disk; it stays as it is.
+        name: The tag it gets.
+        screen: Size of its desktop in pixels.
+    """
+
+    source: Path
+    name: str
+    guest: GuestKind
+    firmware: Firmware
+    screen: tuple[int, int]
+
+
+def examine(source: Path) -> DiskFormat:
+    """Say what a disk is; it comes from anywhere.
+
+    A qcow2 that names other files is refused: they would be this machine's.
+
+    Raises:
+        ImageError: It cannot be read, is something else, or refers to other files.
+    """
+    try:
+        with source.open("rb") as file:
+            head = file.read(_HEADER_BYTES)
+    except OSError as exc:
+        raise ImageError(f"{source} cannot be read: {exc.strerror}") from exc
+    if not head.startswith(QCOW2_MAGIC):
+        for magic, kind in _OTHERS.items():
+            if head.startswith(magic):
+                hint = (
+                    f"qemu-img convert -O qcow2 {source} disk.qcow2"
+                    if "ZIP" not in kind
+                    else "unpack it first"
+                )
+                raise ImageError(f"{source} is {kind}, neither qcow2 nor raw", hint)
+        if len(head) < _HEADER_BYTES or source.stat().st_size % 512:
+            raise ImageError(f"{source} is no disk: its size is not in sectors")
+        return DiskFormat.RAW
+    if len(head) < _HEADER_BYTES:
+        raise ImageError(f"{source} ends in its header")
+    version, backing_at = struct.unpack_from(">IQ", head, 4)
+    encrypted, incompatible = struct.unpack_from(">I", head, 32)[0], struct.unpack_from(">Q", head, 72)[0]
+    if version not in (2, 3) or encrypted:
+        raise ImageError(f"{source} is a qcow2 of version {version}, encryption {encrypted}")
+    if backing_at or (version == 3 and incompatible & _EXTERNAL_DATA):
+        hint = f"make it whole: qemu-img convert -O qcow2 {source} whole.qcow2"
+        raise ImageError(f"{source} refers to another file", hint)
+    return DiskFormat.QCOW2
+
+
+def take_in(
+    request: ImportRequest, store: DiskStore, moved: Callable[[int, int], None] = lambda done, total: None
+) -> DiskImage:
+    """Copy a disk into the store; afterwards the name's tag stands for it.
+
+    Args:
+        moved: Told how many bytes of how many have been read.
+
+    Raises:
+        ImageError: The name or the disk is not acceptable; nothing was changed.
+    """
+    begin_s = time.monotonic()
+    if not NAME.fullmatch(request.name):
+        raise ImageError(f"{request.name!r} is no name", "letters, digits, dot, dash, underscore; up to 64")
+    kind = examine(request.source)
+    with store.workspace() as workspace:
+        made = workspace / "made"
+        made.mkdir()
+        disk = made / f"disk.{kind}"
+        content = _copy(request.source, disk, moved)
+        examine(disk)  # what was looked at before could have been replaced since
+        parts = (content, request.guest, request.firmware, f"{request.screen[0]}x{request.screen[1]}")
+        manifest = DiskManifest(
+            digest=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
+            name=request.name,
+            format=kind,
+            virtual_size_bytes=virtual_size(disk, kind),
+            image_digest=None,
+            guest=request.guest,
+            firmware=request.firmware,
+            screen=request.screen,
+            created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+            source=f"imported {request.source.name}",
+            size_bytes=disk.stat().st_blocks * 512,
+            bake_s=round(time.monotonic() - begin_s, 1),
+        )
+        found = store.publish(made, manifest)
+        store.tag(request.name, found.digest)
+        return found
+
+
+def _copy(source: Path, target: Path, moved: Callable[[int, int], None]) -> str:
+    """Copy (sharing blocks where that works, leaving holes out where not); SHA-256 of the content."""
+    shared = True
+    try:
+        copy_sharing(target, source)
+    except OSError as exc:
+        if exc.errno not in CANNOT_SHARE:
+            raise ImageError(f"{source} cannot be copied: {exc.strerror}") from exc
+        shared = False
+    total = hashlib.sha256()
+    done, size = 0, source.stat().st_size
+    try:
+        with (
+            (target if shared else source).open("rb") as file,
+            target.open("r+b" if shared else "xb") as copy,
+        ):
+            while chunk := file.read(_CHUNK):
+                total.update(chunk)
+                if not shared:
+                    if chunk == _HOLE:
+                        copy.seek(len(chunk), 1)
+                    else:
+                        copy.write(chunk)
+                done += len(chunk)
+                moved(done, size)
+            if not shared:
+                copy.truncate(done)
+    except OSError as exc:
+        raise ImageError(f"{source} cannot be copied: {exc.strerror}") from exc
+    target.chmod(0o644)
+    return total.hexdigest()

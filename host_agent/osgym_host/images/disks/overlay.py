@@ -1,0 +1,136 @@
+"""Disks for machines to write to: an overlay over a base, a copy that shares its blocks, or a whole copy.
+
+An overlay is written as bytes, without a program: `qemu-img create` takes 9 ms, this some 0.1 ms. The
+format is QEMU's docs/interop/qcow2.txt.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import struct
+from pathlib import Path
+
+from osgym_host.images.disks.manifest import DiskFormat
+from osgym_host.images.errors import ImageError
+
+CLUSTER_BITS = 16
+"""QEMU's default of 64 KiB."""
+
+QCOW2_MAGIC = b"QFI\xfb"
+"""First bytes of a qcow2."""
+
+_HEADER = struct.Struct(">4sIQIIQIIQQIIQQQQII")
+_BACKING_FORMAT = 0xE2792ACA
+_MAX_BACKING_BYTES = 1023
+_REFCOUNT_ORDER = 4  # 16 bits each
+_FICLONE = 0x40049409
+"""linux/fs.h"""
+
+
+def empty_qcow2(size_bytes: int, backing: str = "", backing_format: str = "") -> tuple[int, dict[int, bytes]]:
+    """An empty qcow2 of that virtual size, as its length and what is not zero in it by offset.
+
+    Args:
+        backing: The file that shows through, as it is to be written down; empty for none.
+
+    Raises:
+        ValueError: The size is not in sectors, or the name too long.
+    """
+    name = os.fsencode(backing)
+    if size_bytes <= 0 or size_bytes % 512 or len(name) > _MAX_BACKING_BYTES:
+        raise ValueError(f"no overlay of {size_bytes} bytes over {backing!r}")
+    cluster = 1 << CLUSTER_BITS
+    # A first-level entry stands for a table of one cluster, 8 bytes for each cluster of the disk.
+    entries = -(-size_bytes // (cluster * cluster // 8))
+    table_clusters = -(-entries * 8 // cluster)
+    clusters = 3 + table_clusters  # header, refcount table, refcount block, first-level table
+    kind = backing_format.encode() if name else b""
+    extensions = (
+        struct.pack(">II", _BACKING_FORMAT, len(kind)) + kind + b"\0" * (-len(kind) % 8) if kind else b""
+    )
+    extensions += struct.pack(">II", 0, 0)
+    name_at = _HEADER.size + len(extensions) if name else 0
+    header = _HEADER.pack(
+        QCOW2_MAGIC, 3, name_at, len(name), CLUSTER_BITS, size_bytes,
+        0, entries, 3 * cluster, cluster, 1,  # no encryption; first-level table; refcount table
+        0, 0, 0, 0, 0,  # no snapshots, no features
+        _REFCOUNT_ORDER, _HEADER.size,
+    )  # fmt: skip
+    parts = {
+        0: header + extensions + name,
+        cluster: struct.pack(">Q", 2 * cluster),
+        2 * cluster: struct.pack(f">{clusters}H", *[1] * clusters),
+    }
+    return clusters * cluster, parts
+
+
+def virtual_size(disk: Path, kind: DiskFormat) -> int:
+    """How large a machine sees a disk, in bytes.
+
+    Raises:
+        ImageError: It is no qcow2 though it should be, or cannot be read.
+    """
+    try:
+        with disk.open("rb") as file:
+            head = file.read(_HEADER.size)
+            length = os.fstat(file.fileno()).st_size
+    except OSError as exc:
+        raise ImageError(f"{disk} cannot be read: {exc.strerror}") from exc
+    if kind is DiskFormat.RAW:
+        return length
+    if len(head) < _HEADER.size or head[:4] != QCOW2_MAGIC:
+        raise ImageError(f"{disk} is no qcow2")
+    return int(struct.unpack_from(">Q", head, 24)[0])
+
+
+def make_overlay(
+    target: Path, backing: Path, kind: DiskFormat = DiskFormat.QCOW2, *, size_bytes: int | None = None
+) -> None:
+    """Write a new overlay; the backing file must not change as long as it lives.
+
+    Args:
+        kind: Format of the backing file.
+        size_bytes: Size the machine sees; None for that of the backing file.
+
+    Raises:
+        ImageError: The backing file cannot be read.
+        OSError: The target is there already, or cannot be written.
+    """
+    size = virtual_size(backing, kind) if size_bytes is None else size_bytes
+    length, parts = empty_qcow2(-(-size // 512) * 512, str(backing.absolute()), str(kind))
+    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(fd, length)
+        for offset, data in parts.items():
+            os.pwrite(fd, data, offset)
+    finally:
+        os.close(fd)
+
+
+def copy_sharing(target: Path, source: Path) -> None:
+    """Make a new file that shares its blocks with `source` until one of them is written (FICLONE).
+
+    Raises:
+        OSError: The file system cannot, or the target is there already.
+    """
+    with source.open("rb") as original:
+        fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.ioctl(fd, _FICLONE, original.fileno())
+        except OSError:
+            target.unlink()
+            raise
+        finally:
+            os.close(fd)
+
+
+def copy_whole(target: Path, source: Path) -> None:
+    """Copy every byte, as a machine without copy-on-write would need it.
+
+    Raises:
+        OSError: The target is there already, or the disk is full.
+    """
+    with source.open("rb") as original, target.open("xb") as copy:
+        shutil.copyfileobj(original, copy, 4 << 20)
