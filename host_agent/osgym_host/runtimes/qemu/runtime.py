@@ -37,24 +37,23 @@ from osgym_host.runtimes.base import (
 from osgym_host.runtimes.cgroups import CgroupTree
 from osgym_host.runtimes.folder_lock import FolderLock
 from osgym_host.runtimes.qemu import usage
-from osgym_host.runtimes.qemu.branch import BranchKeeper, BranchSource
+from osgym_host.runtimes.qemu.adoption import GoneImage, facts_of, find_replicas, spec_of
+from osgym_host.runtimes.qemu.branch import BranchKeeper
 from osgym_host.runtimes.qemu.golden import Golden, GoldenRam, golden_of
 from osgym_host.runtimes.qemu.groups import close_groups, open_groups
 from osgym_host.runtimes.qemu.launcher import Launcher
 from osgym_host.runtimes.qemu.network.base import Network
 from osgym_host.runtimes.qemu.parked import Stock, StockOptions
-from osgym_host.runtimes.qemu.records import ReplicaFacts, VmRecord
 from osgym_host.runtimes.qemu.replica import QemuReplica
 from osgym_host.runtimes.qemu.sentry import Sentry
 from osgym_host.runtimes.qemu.vms import Vm, VmOptions, VmYard
-from osgym_host.runtimes.qemu.waking import Waker, check_spec
+from osgym_host.runtimes.qemu.waking import Waker, branch_source, check_spec
 from osgym_host.runtimes.qemu.watch import WatchOptions
 
 log = logging.getLogger(__name__)
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Ids and instances become names of files and control groups."""
-_ADOPT_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,17 +185,10 @@ class QemuRuntime(Runtime):
         yard.open()
         await launcher.prepare()
         await self._network.start()
-        slots = asyncio.Semaphore(_ADOPT_AT_ONCE)
-
-        async def adopt(record: VmRecord) -> Vm | None:
-            async with slots:
-                return await yard.adopt(record)
-
-        records = [record for record in yard.records.read_all() if record.adoptable]
-        found = [vm for vm in await asyncio.gather(*map(adopt, records)) if vm is not None]
+        self._found = await find_replicas(yard)
+        found = list(self._found.values())
         machines, processes = await yard.reap([vm.name for vm in found])
         points = await self._points.start()
-        self._found = {_facts(vm).replica_id: vm for vm in found}
         waker = Waker(yard, self._network, self._points, options.vms.caps, options.identity_timeout_s)
         self._running = _Running(tree, launcher, yard, waker)
         return StartReport(
@@ -357,24 +349,13 @@ class QemuRuntime(Runtime):
         """
         self._require()
         vm = self._found.get(record.replica_id)
-        if vm is None or _facts(vm).generation != record.generation or not vm.lives:
+        if vm is None or facts_of(vm).generation != record.generation or not vm.lives:
             raise ReplicaNotFound(f"{record.replica_id} is not there any more", replica_id=record.replica_id)
         if record.replica_id in self._replicas or record.replica_id in self._creating:
             raise ReplicaExists(f"{record.replica_id} exists", replica_id=record.replica_id)
-        facts = _facts(vm)
-        spec = ReplicaSpec(
-            replica_id=facts.replica_id,
-            generation=facts.generation,
-            image=self._known_image(vm.record.snapshot),
-            screen=vm.record.screen(),
-            ram_mib=facts.ram_mib,
-            cpus=facts.cpus,
-            pids=facts.pids,
-            egress=facts.egress,
-            token=facts.token,
-        )
+        spec = spec_of(vm, self._known_image(vm.record.snapshot))
         del self._found[record.replica_id]
-        replica = QemuReplica(spec, vm, facts.token)
+        replica = QemuReplica(spec, vm, spec.token)
         self._replicas[replica.replica_id] = replica
         return replica
 
@@ -385,7 +366,7 @@ class QemuRuntime(Runtime):
             ReplicaDestroyFailed: Something is left.
         """
         vm = self._found.get(record.replica_id)
-        if vm is None or _facts(vm).generation != record.generation:
+        if vm is None or facts_of(vm).generation != record.generation:
             return
         await asyncio.shield(vm.remove())
         self._found.pop(record.replica_id, None)
@@ -395,7 +376,7 @@ class QemuRuntime(Runtime):
         if digest not in self._goldens:
             with contextlib.suppress(ImageError):
                 self._goldens[digest] = golden_of(SnapshotStore(self._data_dir).resolve(digest))
-        return self._goldens.get(digest) or _Gone(digest)
+        return self._goldens.get(digest) or GoneImage(digest)
 
     # Branching ---------------------------------------------------------------------------------------
 
@@ -414,24 +395,23 @@ class QemuRuntime(Runtime):
             raise PointFailed(
                 "the snapshot it was cloned from is gone from the store", replica_id=replica.replica_id
             )
-        vm = replica.vm
-        source = BranchSource(
-            replica_id=replica.replica_id,
-            generation=replica.generation,
-            image_digest=golden.digest,
-            token=replica.guest_token,
-            machine=vm.machine,
-            ram=vm.ram,
-            folder=vm.folder,
-            overlay=vm.overlay,
-            base_disk=golden.disk,
-            vga=golden.shape.vga,
-        )
+        taking = asyncio.create_task(self._branch(replica, golden, keep))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            self._in_background(self._undo_branch(taking))
+            raise
+
+    async def _branch(self, replica: QemuReplica, golden: Golden, keep: bool) -> BranchPoint:
         try:
             with replica.standing():
-                return await self._points.take(source, keep=keep)
+                return await self._points.take(branch_source(replica, golden), keep=keep)
         finally:
             await replica.check_status()
+
+    async def _undo_branch(self, taking: asyncio.Task[BranchPoint]) -> None:
+        with contextlib.suppress(RuntimeFault):
+            await self._points.release(await taking)
 
     async def release_point(self, point: BranchPoint) -> None:
         """Let go of a point and remove its files, kept ones too. Idempotent."""
@@ -500,18 +480,6 @@ class QemuRuntime(Runtime):
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-
-
-@dataclass(frozen=True, slots=True)
-class _Gone:
-    """An image that is no longer in the store."""
-
-    digest: str
-
-
-def _facts(vm: Vm) -> ReplicaFacts:
-    assert vm.record.replica is not None  # only machines that are replicas are adopted
-    return vm.record.replica
 
 
 def cores() -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from osgym_host.runtimes.base import ReplicaDestroyFailed, RuntimeFault, TcpAddress
 from osgym_host.runtimes.cgroups import Caps, CgroupGroup
 from osgym_host.runtimes.processes import ProcessIdentity
-from osgym_host.runtimes.qemu.argv import RAM_FD, Disk, Launch, Ram
+from osgym_host.runtimes.qemu.argv import INHERITED_RAM, RAM_FD, Disk, Launch, Ram
 from osgym_host.runtimes.qemu.golden import Golden, GoldenRam
 from osgym_host.runtimes.qemu.launcher import Launcher, ProcessEnd
 from osgym_host.runtimes.qemu.machine import QMP_SOCKET, Machine, MachineFailed
@@ -182,7 +182,7 @@ class VmYard:
         launch = Launch(
             name=record.name,
             disk=Disk(folder / OVERLAY, base=golden.disk),
-            ram=Ram(f"/proc/self/fd/{RAM_FD}", share=False),
+            ram=Ram(INHERITED_RAM, share=False),
             network=attachment.backend,
             incoming=True,
             paused=True,

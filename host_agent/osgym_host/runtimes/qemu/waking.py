@@ -17,7 +17,7 @@ from osgym_host.runtimes.base import (
 )
 from osgym_host.runtimes.cgroups import Caps
 from osgym_host.runtimes.qemu import identity
-from osgym_host.runtimes.qemu.branch import BranchChild, BranchKeeper
+from osgym_host.runtimes.qemu.branch import BranchChild, BranchKeeper, BranchSource
 from osgym_host.runtimes.qemu.golden import Golden
 from osgym_host.runtimes.qemu.identity import IdentityRefused
 from osgym_host.runtimes.qemu.network.base import Network
@@ -102,7 +102,7 @@ class Waker:
         if spec.origin is None:
             await vm.machine.load_state(golden.state, timeout_s=_LOAD_TIMEOUT_S)
             return golden.token
-        child = BranchChild(vm.machine, vm.ram, vm.folder, vm.overlay, golden.disk, golden.shape.vga)
+        child = BranchChild(vm.machine, vm.ram, vm.folder, vm.overlay, golden)
         return (await self.points.plant(spec.origin, child)).token
 
     async def _identify(self, replica: QemuReplica, old_token: str | None, token: str) -> None:
@@ -166,3 +166,18 @@ def check_spec(spec: ReplicaSpec, golden: Golden, network: Network) -> None:
         raise RuntimeUnsupported(
             "a child needs the snapshot that its parent was cloned from", replica_id=spec.replica_id
         )
+
+
+def branch_source(replica: QemuReplica, golden: Golden) -> BranchSource:
+    """What is needed of a replica to branch it."""
+    vm = replica.vm
+    return BranchSource(
+        replica_id=replica.replica_id,
+        generation=replica.generation,
+        token=replica.guest_token,
+        machine=vm.machine,
+        ram=vm.ram,
+        folder=vm.folder,
+        overlay=vm.overlay,
+        golden=golden,
+    )
