@@ -1,0 +1,152 @@
+"""Names for guests that may go out: asked of the host's resolver, pinned to what the rules then allow.
+
+Each machine has a socket of its own, on the host's end of its link; who asks is known by that. A guest
+never talks to a name server: what it sends is parsed here, and only host names leave the host. With the
+allowlist, only allowed names are looked up at all, so names cannot carry anything out; the addresses
+found are allowed for that machine before it hears of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from osgym_host.runtimes.qemu.network.base import NetworkFailed
+from osgym_host.runtimes.qemu.network.dns import TTL_S, Code, Question, answer, parse
+from osgym_host.runtimes.qemu.network.policy import Allowlist, Link, public_addresses
+
+DNS_PORT = 53
+LOOKUP_TIMEOUT_S = 10.0
+MAX_PENDING = 16
+"""Questions of one machine that wait at once; more are not answered, and its resolver asks again."""
+
+_MAX_CACHED = 2048
+_THREADS = 8
+
+
+class Names:
+    """Looks names up for all machines, in few threads, and remembers them for a minute."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """No thread runs before the first question."""
+        self._clock = clock
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="osgym-names")
+        self._known: dict[str, tuple[float, list[str]]] = {}
+
+    async def find(self, name: str) -> list[str]:
+        """Public IPv4 addresses of a name; none when there are none.
+
+        Raises:
+            TimeoutError: The host's resolver took too long.
+            OSError: It failed.
+        """
+        cached = self._known.get(name)
+        if cached is not None and self._clock() < cached[0]:
+            return cached[1]
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(LOOKUP_TIMEOUT_S):
+            found = await loop.run_in_executor(self._pool, _look_up, name)
+        if len(self._known) >= _MAX_CACHED:
+            self._known.pop(next(iter(self._known)))
+        self._known[name] = (self._clock() + TTL_S, found)
+        return found
+
+    def close(self) -> None:
+        """End the threads. Idempotent."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _look_up(name: str) -> list[str]:
+    """Ask the host's resolver for exactly this name, without its search domains. Blocking."""
+    try:
+        found = socket.getaddrinfo(name + ".", None, socket.AF_INET, socket.SOCK_STREAM)
+    except socket.gaierror as exc:
+        if exc.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)):
+            return []
+        raise
+    return public_addresses(str(entry[4][0]) for entry in found)
+
+
+Learn = Callable[[list[str]], Awaitable[None]]
+
+
+class GuestResolver(asyncio.DatagramProtocol):
+    """Answers one machine.
+
+    Args:
+        allowlist: Names it may ask for; None for any.
+        learn: Lets it reach addresses, before it is told them; None where it may anyway.
+    """
+
+    def __init__(self, names: Names, allowlist: Allowlist | None, learn: Learn | None) -> None:
+        """Use `serve`."""
+        self._names = names
+        self._allowlist = allowlist
+        self._learn = learn
+        self._transport: asyncio.DatagramTransport | None = None
+        self._pending: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def serve(
+        cls, link: Link, names: Names, allowlist: Allowlist | None, learn: Learn | None
+    ) -> GuestResolver:
+        """Listen on the host's end of a link.
+
+        Raises:
+            NetworkFailed: The address is not there, or the port is taken.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            _, protocol = await loop.create_datagram_endpoint(
+                lambda: cls(names, allowlist, learn), local_addr=(link.host_ip, DNS_PORT)
+            )
+        except OSError as exc:
+            raise NetworkFailed(f"no resolver at {link.host_ip}:{DNS_PORT}: {exc}") from exc
+        return protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep what answers are sent by."""
+        assert isinstance(transport, asyncio.DatagramTransport)
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        """Answer a question in a task of its own, unless too many wait."""
+        question = parse(data)
+        if question is None or len(self._pending) >= MAX_PENDING:
+            return
+        task = asyncio.create_task(self._answer(question, addr))
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+
+    async def _answer(self, question: Question, addr: tuple[str, int]) -> None:
+        code, addresses = await self._resolve(question)
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.sendto(answer(question, code, addresses), addr)
+
+    async def _resolve(self, question: Question) -> tuple[Code, list[str]]:
+        if self._allowlist is not None and not self._allowlist.has_name(question.name):
+            return Code.REFUSED, []
+        if not question.asks_address:
+            return Code.OK, []
+        try:
+            addresses = await self._names.find(question.name)
+            if addresses and self._learn is not None:
+                await self._learn(addresses)
+        except (TimeoutError, OSError, UnicodeError, NetworkFailed):
+            return Code.SERVER_FAILED, []
+        return (Code.OK, addresses) if addresses else (Code.NO_SUCH_NAME, [])
+
+    async def close(self) -> None:
+        """Answer nothing more. Idempotent."""
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
+        for task in tuple(self._pending):
+            task.cancel()
+        for task in tuple(self._pending):
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

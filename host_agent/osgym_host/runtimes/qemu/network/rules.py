@@ -1,0 +1,165 @@
+"""The rules of nftables, as text: pure. Our own tables only; others' rules are never changed.
+
+On the host there is one table per instance. What comes from a machine's link may go out only as its slot's
+chain says, reaches nothing of the host but its resolver, and nothing may open a connection to a machine
+but the host itself. In a machine's namespace the rules are the same for all: the guest agent's port leads
+in, and the guest's own address leads out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from osgym_host.runtimes.base import Egress
+from osgym_host.runtimes.qemu.argv import GATEWAY_IP, GUEST_IP, GUEST_PORT
+from osgym_host.runtimes.qemu.network.policy import LINK_PREFIX, NEVER, PRIVATE, Link
+
+DNS_IP = "10.0.2.3"
+"""Where the guest asks for names, as with user-mode networking."""
+
+MAX_FLOWS = 1024
+"""Connections of one machine at once: a guest cannot fill the host's table of connections."""
+
+MAX_LEARNT = 1024
+"""Addresses of allowed names that one machine may collect."""
+
+
+def host_table(table: str, networks: Sequence[str]) -> str:
+    """The instance's table, made anew and empty of machines."""
+    allowed = f"elements = {{ {', '.join(networks)} }};" if networks else ""
+    return f"""\
+table inet {table} {{
+}}
+delete table inet {table}
+table inet {table} {{
+  set links {{ type ifname; }}
+  set sources {{ type ifname . ipv4_addr; }}
+  set addresses {{ type ipv4_addr; }}
+  set resolvers {{ type ifname . ipv4_addr; }}
+  set flows {{ type ipv4_addr; size 65535; flags dynamic; }}
+  set never {{ type ipv4_addr; flags interval; elements = {{ {", ".join(NEVER)} }}; }}
+  set private {{ type ipv4_addr; flags interval; elements = {{ {", ".join(PRIVATE)} }}; }}
+  set networks {{ type ipv4_addr; flags interval; {allowed} }}
+  map policies {{ type ifname : verdict; }}
+
+  chain arrived {{
+    type filter hook prerouting priority raw; policy accept;
+    iifname @links meta nfproto ipv6 drop
+    iifname @links iifname . ip saddr != @sources drop
+  }}
+  chain input {{
+    type filter hook input priority filter - 10; policy accept;
+    iifname @links jump to_host
+  }}
+  chain to_host {{
+    ct state established,related accept
+    iifname . ip daddr @resolvers udp dport 53 accept
+    drop
+  }}
+  chain forward {{
+    type filter hook forward priority filter - 10; policy accept;
+    iifname @links jump leaving
+    oifname @links jump entering
+  }}
+  chain leaving {{
+    oifname "{LINK_PREFIX}*" drop
+    ip daddr @never drop
+    ct state invalid drop
+    ct state new add @flows {{ ip saddr ct count over {MAX_FLOWS} }} drop
+    iifname vmap @policies
+    drop
+  }}
+  chain entering {{
+    ct state established,related accept
+    drop
+  }}
+  chain disguise {{
+    type nat hook postrouting priority srcnat; policy accept;
+    oifname != "{LINK_PREFIX}*" ip saddr @addresses masquerade
+  }}
+}}
+"""
+
+
+def add_slot(table: str, link: Link) -> str:
+    """Let a link be judged: it reaches nothing yet. Also clears what a former user of the slot left."""
+    return f"""\
+add chain inet {table} out{link.slot}
+flush chain inet {table} out{link.slot}
+add set inet {table} learnt{link.slot} {{ type ipv4_addr; size {MAX_LEARNT}; }}
+flush set inet {table} learnt{link.slot}
+add element inet {table} policies {{ "{link.name}" : jump out{link.slot} }}
+add element inet {table} sources {{ "{link.name}" . {link.guest_ip} }}
+add element inet {table} addresses {{ {link.guest_ip} }}
+add element inet {table} links {{ "{link.name}" }}
+"""
+
+
+def remove_slot(table: str, link: Link) -> str:
+    """Take everything of a slot out of the table, whether it is there or not; its link is gone."""
+    named = {
+        "resolvers": f'{{ "{link.name}" . {link.host_ip} }}',
+        "policies": f'{{ "{link.name}" }}',
+        "sources": f'{{ "{link.name}" . {link.guest_ip} }}',
+        "addresses": f"{{ {link.guest_ip} }}",
+        "links": f'{{ "{link.name}" }}',
+    }
+    # `delete` fails where there is nothing, so everything is added before.
+    lines = [f"add table inet {table}", add_slot(table, link).rstrip()]
+    lines += [f"add element inet {table} resolvers {named['resolvers']}"]
+    lines += [f"delete element inet {table} {name} {element}" for name, element in named.items()]
+    lines += [f"delete chain inet {table} out{link.slot}", f"delete set inet {table} learnt{link.slot}"]
+    return "\n".join(lines) + "\n"
+
+
+def set_policy(table: str, link: Link, egress: Egress) -> str:
+    """Set whom a link's machine may reach, in one step."""
+    chain = f"out{link.slot}"
+    lines = [f"flush chain inet {table} {chain}", f"flush set inet {table} learnt{link.slot}"]
+    if egress is Egress.OPEN:
+        lines += [f"add rule inet {table} {chain} ip daddr @private drop"]
+        lines += [f"add rule inet {table} {chain} accept"]
+    elif egress is Egress.ALLOWLIST:
+        lines += [f"add rule inet {table} {chain} ip daddr @networks accept"]
+        lines += [f"add rule inet {table} {chain} ip daddr @learnt{link.slot} accept"]
+    resolver = f'inet {table} resolvers {{ "{link.name}" . {link.host_ip} }}'
+    # `delete` fails where there is none, so it is added before.
+    lines += [f"add element {resolver}"]
+    if egress is Egress.NONE:
+        lines += [f"delete element {resolver}"]
+    return "\n".join(lines) + "\n"
+
+
+def learn(table: str, link: Link, addresses: Iterable[str]) -> str:
+    """Allow a link's machine to reach the addresses of an allowed name."""
+    return f"add element inet {table} learnt{link.slot} {{ {', '.join(addresses)} }}\n"
+
+
+def namespace_table(link: Link) -> str:
+    """The rules in a machine's namespace."""
+    return f"""\
+table ip osgym {{
+  chain lead {{
+    type nat hook prerouting priority dstnat; policy accept;
+    iifname "up0" ip saddr {link.host_ip} tcp dport {GUEST_PORT} dnat to {GUEST_IP}
+    iifname "tap0" ip daddr {DNS_IP} udp dport 53 dnat to {link.host_ip}
+  }}
+  chain disguise {{
+    type nat hook postrouting priority srcnat; policy accept;
+    oifname "up0" snat to {link.guest_ip}
+    oifname "tap0" snat to {GATEWAY_IP}
+  }}
+  chain forward {{
+    type filter hook forward priority filter; policy drop;
+    ct state invalid drop
+    iifname "up0" oifname "tap0" ct state established,related accept
+    iifname "up0" oifname "tap0" ct status dnat tcp dport {GUEST_PORT} accept
+    iifname "tap0" oifname "up0" ip saddr {GUEST_IP} accept
+  }}
+  chain input {{
+    type filter hook input priority filter; policy drop;
+    iifname "up0" ct state established,related accept
+    iifname "tap0" icmp type echo-request limit rate 10/second accept
+  }}
+}}
+"""
