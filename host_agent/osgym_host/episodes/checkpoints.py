@@ -327,11 +327,11 @@ class Checkpoints:
         try:
             await _receive(chunks, scratch, limit)
             kept = await asyncio.to_thread(_split, scratch, inner)
+            point = await self._branches.take_in(inner)
+            checkpoint = _Checkpoint(point, replace(kept, expires_at=None))
             with told_plainly():
-                point = await self._branches.take_in(inner)
-                checkpoint = _Checkpoint(point, replace(kept, expires_at=None))
                 self._add(checkpoint)
-        except BadMoment as error:
+        except (BadMoment, base.PointFailed) as error:
             raise EpisodeError("bad_request", 422, f"It cannot be taken in: {error}") from error
         finally:
             scratch.unlink(missing_ok=True)

@@ -1,0 +1,531 @@
+"""Host API v1: forks, checkpoints, restoring, export and import; all or nothing, and typed when not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from stand_in import TASK, Service, record, running_service, until
+
+from osgym_sdk import wire
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[Service]:
+    """A service with one warm stand-in and room for eight."""
+    async with running_service(tmp_path, warm=1, max_replicas=8) as running:
+        yield running
+
+
+def error(answer: httpx.Response) -> tuple[int, str]:
+    """Status and code of an error, whose shape is checked."""
+    info = wire.ErrorInfo.from_dict(answer.json())
+    assert info.message
+    return answer.status_code, info.code
+
+
+def scratch(tmp_path: Path) -> list[Path]:
+    """Files that were meant to go again."""
+    return list(tmp_path.rglob("*.tmp"))
+
+
+async def fork(service: Service, episode: dict[str, Any], count: int, **more: Any) -> httpx.Response:
+    """Posts a fork."""
+    body = {
+        "request_id": f"f{count}-{episode['episode_id']}",
+        "lease": episode["lease"],
+        "count": count,
+        **more,
+    }
+    return await service.http.post(f"/v1/episodes/{episode['episode_id']}/fork", json=body)
+
+
+async def forked(service: Service, episode: dict[str, Any], count: int, **more: Any) -> list[dict[str, Any]]:
+    """Children of a fork that is made, as what `Service.step` takes."""
+    answer = await fork(service, episode, count, **more)
+    assert answer.status_code == 200, answer.text
+    return list(answer.json()["children"])
+
+
+async def checkpoint(service: Service, episode: dict[str, Any], **more: Any) -> httpx.Response:
+    """Posts a checkpoint."""
+    body = {"request_id": f"c{more}", "lease": episode["lease"], **more}
+    return await service.http.post(f"/v1/episodes/{episode['episode_id']}/checkpoint", json=body)
+
+
+async def kept(service: Service, episode: dict[str, Any], **more: Any) -> str:
+    """The id of a checkpoint that is taken."""
+    answer = await checkpoint(service, episode, **more)
+    assert answer.status_code == 200, answer.text
+    return wire.CheckpointInfo.from_dict(answer.json()).checkpoint_id
+
+
+async def evaluate(service: Service, episode: dict[str, Any]) -> dict[str, Any]:
+    """Scores an episode."""
+    path = f"/v1/episodes/{episode['episode_id']}/evaluate"
+    answer = await service.http.post(path, json={"lease": episode["lease"]})
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+async def close(service: Service, episode: dict[str, Any]) -> None:
+    """Closes an episode."""
+    path = f"/v1/episodes/{episode['episode_id']}"
+    headers = {wire.LEASE_HEADER: episode["lease"]}
+    assert (await service.http.delete(path, headers=headers)).status_code == 204
+
+
+# Forks ------------------------------------------------------------------------------------------------
+
+
+async def test_children_go_on_where_the_parent_is_and_diverge(service: Service) -> None:
+    """Numbers, steps and task go on; nobody sees what another does; each has its own everything."""
+    parent = await service.create(task=TASK, max_steps=5, lease_ttl_s=33)
+    await service.step(parent, 1, "click(1,1)")
+    answer = await fork(service, parent, 3)
+    told = wire.ForkAnswer.from_dict(answer.json())
+    assert (told.parent.episode_id, told.parent.step, told.pause_ms) == (parent["episode_id"], 1, 1.5)
+    children = list(answer.json()["children"])
+    assert len({c["lease"] for c in [parent, *children]}) == 4
+    assert len({c["generation"] for c in [parent, *children]}) == 4
+    for number, child in enumerate(children):
+        assert (child["step"], child["last_seq"], child["screen"]) == (1, 1, [1920, 1080])
+        meta = record(await service.step(child, 2, f"click(1{number},7)")).meta
+        assert (meta["step"], meta["observation"]["seq"]) == (2, 2)
+    record(await service.step(parent, 2, "click(2,2)"))
+    assert [a["x"] for a in service.guest_of(parent).agent.acted] == [1, 2]
+    for number, child in enumerate(children):
+        agent = service.guest_of(child).agent
+        assert [a["x"] for a in agent.acted] == [1, 10 + number]
+        assert (await evaluate(service, child))["reward"] == 1.0
+        state = wire.EpisodeState.from_dict(
+            (await service.http.get(f"/v1/episodes/{child['episode_id']}")).json()
+        )
+        assert state.parent == wire.ParentInfo(parent["episode_id"], 1)
+        assert state.task_id == "say-yes"
+    ttls = {e.lease_ttl_s for e in service.agent.episodes.active()}
+    assert ttls == {33}
+
+
+async def test_a_child_outlives_its_parent_and_has_children(service: Service) -> None:
+    """Leases are apart; a child of a child names its own parent."""
+    parent = await service.create()
+    (child,) = await forked(service, parent, 1, lease_ttl_s=44)
+    await close(service, parent)
+    await service.step(child, 1, "click(1,1)")
+    (grandchild,) = await forked(service, child, 1)
+    assert grandchild["parent"] == {"episode_id": child["episode_id"], "step": 1}
+    assert record(await service.step(grandchild, 2, "wait()")).meta["step"] == 2
+
+
+async def test_the_last_answer_of_the_parent_is_the_childs_too(service: Service) -> None:
+    """A repeated number is answered from the child's own store and acts nowhere."""
+    parent = await service.create()
+    first = record(await service.step(parent, 1, "click(1,1)")).meta
+    (child,) = await forked(service, parent, 1)
+    again = record(await service.step(child, 1, "click(1,1)")).meta
+    assert (again["observation"]["replayed"], again["actions"]) == (True, first["actions"])
+    assert len(service.guest_of(child).agent.acted) == 1
+    assert error(await service.step(child, 3, "wait()")) == (409, "bad_sequence")
+
+
+async def test_a_fork_waits_for_the_running_step(service: Service) -> None:
+    """It never happens in the middle of one: the children have it done."""
+    parent = await service.create()
+    agent = service.guest_of(parent).agent
+    agent.step_gate.clear()
+    step = asyncio.create_task(service.step(parent, 1, "click(1,1)"))
+    await until(lambda: agent.steps_begun == 1)
+    forking = asyncio.create_task(forked(service, parent, 2))
+    await asyncio.sleep(0.1)
+    assert service.runtime.points.taken == 0
+    agent.step_gate.set()
+    assert (await step).status_code == 200
+    for child in await forking:
+        assert child["last_seq"] == 1
+        assert len(service.guest_of(child).agent.acted) == 1
+
+
+async def test_a_repeated_fork_gives_the_same_children(service: Service) -> None:
+    """Also at the same time; for something else the id is refused; undone, the children are gone."""
+    parent = await service.create()
+    first, second = await asyncio.gather(*(fork(service, parent, 2, request_id="q") for _ in range(2)))
+    assert first.json() == second.json()
+    assert (await fork(service, parent, 2, request_id="q")).json() == first.json()
+    assert error(await fork(service, parent, 3, request_id="q")) == (409, "bad_request")
+    assert service.agent.pool.view().leased == 3
+    assert (await service.http.delete("/v1/requests/q")).status_code == 204
+    for child in first.json()["children"]:
+        assert error(await service.step(child, 1, "wait()")) == (409, "cancelled")
+    assert error(await fork(service, parent, 2, request_id="q")) == (409, "cancelled")
+    assert record(await service.step(parent, 1, "wait()")).meta["step"] == 1
+
+
+@pytest.mark.parametrize("which", [{0}, {2}, {0, 1, 2}])
+async def test_when_one_child_fails_there_is_none(service: Service, which: set[int]) -> None:
+    """Those made are ended, the point is released, parent and pool go on as if nothing had been."""
+    parent = await service.create()
+    service.runtime.fail_children = which
+    answer = await fork(service, parent, 3)
+    assert error(answer) == (503, "branch_failed")
+    assert answer.json()["details"]["cause"] == "create_failed"
+    await until(lambda: service.agent.pool.view().leased == 1 and not service.runtime.points.states)
+    assert record(await service.step(parent, 1, "wait()")).meta["step"] == 1
+    assert service.agent.view.pool()["blocked"] == "nothing"
+    service.runtime.fail_children = set()
+    assert len(await forked(service, parent, 3, request_id="again")) == 3
+
+
+async def test_a_point_that_fails_harms_nobody(service: Service) -> None:
+    """The parent goes on; the error says what failed."""
+    parent = await service.create()
+    service.runtime.fail_branches = 2
+    answer = await fork(service, parent, 2)
+    assert error(answer) == (503, "branch_failed")
+    assert "the disk is full" in answer.json()["message"]
+    assert error(await checkpoint(service, parent)) == (503, "branch_failed")
+    assert record(await service.step(parent, 1, "wait()")).meta["step"] == 1
+
+
+async def test_a_fork_that_finds_no_room_makes_nothing(tmp_path: Path) -> None:
+    """The bound is named, the parent never stood still; a later one that fits is made."""
+    async with running_service(tmp_path, warm=0, max_replicas=4) as service:
+        parent = await service.create()
+        answer = await fork(service, parent, 4, wait_s=0.2)
+        assert error(answer) == (503, "no_capacity")
+        assert answer.json()["details"]["blocked"] == "max_replicas"
+        assert service.runtime.points.taken == 0
+        assert len(await forked(service, parent, 3)) == 3
+
+
+async def test_warm_replicas_make_way_for_children(tmp_path: Path) -> None:
+    """Idle clean replicas are no reason to refuse a fork; the pool fills again when there is room."""
+    async with running_service(tmp_path, warm=3, max_replicas=4) as service:
+        parent = await service.create()
+        await until(lambda: service.agent.pool.view().ready == 3)
+        children = await forked(service, parent, 2)
+        assert len(service.runtime.alive) <= 4
+        await until(lambda: service.agent.pool.view().ready == 1)
+        for child in children:
+            await close(service, child)
+        await until(lambda: service.agent.pool.view().ready == 3)
+
+
+async def test_children_are_never_handed_to_others(tmp_path: Path) -> None:
+    """Somebody who waits for a clean desktop does not get a child that nobody wants any more."""
+    async with running_service(tmp_path, warm=0, max_replicas=3) as service:
+        parent = await service.create()
+        service.runtime.create_gate.clear()
+        forking = asyncio.create_task(fork(service, parent, 2))
+        await until(lambda: service.runtime.created == 3)
+        waiting = asyncio.create_task(service.create(wait_s=5))
+        forking.cancel()
+        await asyncio.gather(forking, return_exceptions=True)
+        service.runtime.create_gate.set()
+        fresh = await waiting
+        assert fresh["parent"] is None
+        assert service.guest_of(fresh).spec.origin is None
+
+
+async def test_undoing_a_fork_in_its_middle_frees_everything(service: Service) -> None:
+    """Cancelled at any moment: no child, no point, no room stays taken."""
+    parent = await service.create()
+    service.runtime.create_gate.clear()
+    forking = asyncio.create_task(fork(service, parent, 3, request_id="q"))
+    await until(lambda: service.runtime.points.taken == 1)
+    assert (await service.http.delete("/v1/requests/q")).status_code == 204
+    assert error(await forking) == (409, "cancelled")
+    service.runtime.create_gate.set()
+    await until(lambda: not service.runtime.points.states and service.agent.pool.view().leased == 1)
+    assert service.agent.pool.rooms.held == 0
+    assert record(await service.step(parent, 1, "wait()")).meta["step"] == 1
+
+
+async def test_what_is_over_cannot_be_forked(service: Service) -> None:
+    """Done, out of steps, scored, closed: 409 with the reason, nothing is taken."""
+    done = await service.create(task=TASK)
+    await service.step(done, 1, "finish()")
+    answer = await fork(service, done, 1)
+    assert error(answer) == (409, "episode_ended")
+    assert answer.json()["details"] == {"done": "done"}
+    scored = await service.create(task=TASK)
+    await evaluate(service, scored)
+    answer = await checkpoint(service, scored)
+    assert error(answer) == (409, "episode_ended")
+    assert answer.json()["details"] == {"evaluated": True}
+    await close(service, done)
+    assert error(await fork(service, done, 1)) == (409, "episode_ended")
+    assert error(await fork(service, {**scored, "lease": "guess"}, 1)) == (403, "lease_mismatch")
+    assert service.runtime.points.taken == 0
+
+
+async def test_max_steps_of_children_counts_from_the_parents_first(service: Service) -> None:
+    """The parent's bound holds, another may be set, one that is passed already is refused."""
+    parent = await service.create(max_steps=3)
+    for seq in (1, 2):
+        await service.step(parent, seq, "wait()")
+    assert error(await fork(service, parent, 1, max_steps=2)) == (409, "bad_request")
+    (same,) = await forked(service, parent, 1)
+    (more,) = await forked(service, parent, 1, request_id="more", max_steps=9)
+    assert record(await service.step(same, 3, "wait()")).meta["done"] == "max_steps"
+    assert record(await service.step(more, 3, "wait()")).meta["done"] is None
+
+
+async def test_a_runtime_without_branches_says_so_before_anything_happens(tmp_path: Path) -> None:
+    """501 with the remedy for forks, checkpoints and imports; the episode goes on."""
+    async with running_service(tmp_path, branching=False) as service:
+        parent = await service.create()
+        for answer in (
+            await fork(service, parent, 2),
+            await checkpoint(service, parent),
+            await service.http.post("/v1/checkpoints/import", content=b"x"),
+        ):
+            assert error(answer) == (501, "unsupported")
+            assert "runtime=qemu" in answer.json()["message"]
+        assert (await service.http.get("/v1/host")).json()["branching"] is False
+        assert record(await service.step(parent, 1, "wait()")).meta["step"] == 1
+
+
+async def test_a_childs_trajectory_names_its_parent(service: Service) -> None:
+    """The start has parent, step and pause; its own steps follow; events and metrics tell as well."""
+    parent = await service.create()
+    await service.step(parent, 1, "wait()")
+    (child,) = await forked(service, parent, 1)
+    await service.step(child, 2, "click(1,2)")
+    answer = await service.http.get(f"/v1/episodes/{child['episode_id']}/trajectory")
+    start, step = [r.meta for r in wire.RecordDecoder().feed(answer.content)]
+    assert start["parent"] == {"episode_id": parent["episode_id"], "step": 1, "pause_ms": 1.5}
+    assert (start["kind"], start["step"], step["seq"]) == ("start", 1, 2)
+    events = (await service.http.get("/v1/events")).json()["events"]
+    (told,) = [e for e in events if e["kind"] == "fork"]
+    assert told["children"] == [child["episode_id"]]
+    text = (await service.http.get("/metrics")).text
+    assert 'osgym_forks_total{outcome="ok"} 1.0' in text
+    assert "osgym_branch_pause_seconds_count 1.0" in text
+    assert "osgym_fork_children_seconds_count 1.0" in text
+
+
+async def test_a_parent_that_dies_under_a_fork_is_a_typed_loss(service: Service) -> None:
+    """The fork ends with the cause, no child stays."""
+    parent = await service.create()
+    guest = service.guest_of(parent)
+    guest.agent.step_gate.clear()
+    step = asyncio.create_task(service.step(parent, 1, "wait()"))
+    await until(lambda: guest.agent.steps_begun == 1)
+    forking = asyncio.create_task(fork(service, parent, 2))
+    await asyncio.sleep(0.05)
+    guest.die()
+    assert error(await forking) == (410, "episode_lost")
+    assert error(await step) == (410, "episode_lost")
+    assert service.agent.pool.rooms.held == 0
+
+
+# Checkpoints ------------------------------------------------------------------------------------------
+
+
+async def test_a_checkpoint_is_a_moment_to_begin_from_again_and_again(service: Service) -> None:
+    """Restored episodes have the task, the numbers and the screen of that moment, not what came later."""
+    parent = await service.create(task=TASK, max_steps=9)
+    await service.step(parent, 1, "click(1,1)")
+    checkpoint_id = await kept(service, parent)
+    await service.step(parent, 2, "click(2,2)")
+    for x in (5, 6):
+        restored = await service.create(checkpoint=checkpoint_id)
+        created = wire.CreateAnswer.from_dict(restored)
+        assert (created.step, created.last_seq) == (1, 1)
+        assert created.parent == wire.ParentInfo(parent["episode_id"], 1, checkpoint_id)
+        record(await service.step(restored, 2, f"click({x},3)"))
+        assert [a["x"] for a in service.guest_of(restored).agent.acted] == [1, x]
+        assert (await evaluate(service, restored))["reward"] == 1.0
+    answer = await service.http.post(
+        "/v1/episodes", json={"request_id": "t", "task": TASK, "checkpoint": checkpoint_id}
+    )
+    assert error(answer) == (422, "bad_request")
+
+
+async def test_a_checkpoint_that_is_not_kept_goes_with_its_episode(service: Service) -> None:
+    """Restored episodes live on; the id is unknown afterwards."""
+    parent = await service.create()
+    checkpoint_id = await kept(service, parent)
+    restored = await service.create(checkpoint=checkpoint_id)
+    await close(service, parent)
+    assert record(await service.step(restored, 1, "wait()")).meta["step"] == 1
+    answer = await service.http.post("/v1/episodes", json={"request_id": "x", "checkpoint": checkpoint_id})
+    assert error(answer) == (404, "not_found")
+    await until(lambda: not service.runtime.points.states)
+
+
+async def test_listing_deleting_and_times_to_live(service: Service) -> None:
+    """The list says what there is; deleting is for good; a time to live ends by itself."""
+    parent = await service.create(task=TASK)
+    stays = await kept(service, parent, keep=True)
+    goes = await kept(service, parent, keep=True, ttl_s=0.3)
+    listed = wire.CheckpointList.from_dict((await service.http.get("/v1/checkpoints")).json())
+    assert [c.checkpoint_id for c in listed.checkpoints] == [stays, goes]
+    assert listed.used_mib == 84
+    assert listed.checkpoints[0].task_id == "say-yes"
+    assert listed.checkpoints[0].expires_at is None
+    await until(lambda: goes not in service.runtime.points.states)
+    await close(service, parent)
+    restored = await service.create(checkpoint=stays)
+    assert (await service.http.delete(f"/v1/checkpoints/{stays}")).status_code == 204
+    assert error(await service.http.delete(f"/v1/checkpoints/{stays}")) == (404, "not_found")
+    assert record(await service.step(restored, 1, "wait()")).meta["step"] == 1
+    await until(lambda: not service.runtime.points.states)
+
+
+async def test_a_repeated_checkpoint_is_one(service: Service) -> None:
+    """By its request id; undone, it is gone."""
+    parent = await service.create()
+    first = await checkpoint(service, parent, request_id="q", keep=True)
+    assert (await checkpoint(service, parent, request_id="q", keep=True)).json() == first.json()
+    assert service.runtime.points.taken == 1
+    assert (await service.http.delete("/v1/requests/q")).status_code == 204
+    await until(lambda: not service.runtime.points.states)
+    assert (await service.http.get("/v1/checkpoints")).json()["checkpoints"] == []
+
+
+async def test_checkpoints_are_bounded(tmp_path: Path) -> None:
+    """The setting is named; nothing of the refused one is left; deleting makes room."""
+    async with running_service(tmp_path, checkpoints_max_mib=100) as service:
+        parent = await service.create()
+        ids = [await kept(service, parent, keep=True, request_id=str(n)) for n in range(2)]
+        answer = await checkpoint(service, parent, keep=True, request_id="3")
+        assert error(answer) == (503, "no_capacity")
+        assert "checkpoints_max_mib" in answer.json()["message"]
+        await until(lambda: len(service.runtime.points.states) == 2)
+        await service.http.delete(f"/v1/checkpoints/{ids[0]}")
+        await kept(service, parent, keep=True, request_id="4")
+
+
+async def test_a_kept_checkpoint_outlives_the_host_agent(tmp_path: Path) -> None:
+    """With task, numbers and owner; its file is for its owner's eyes only; one without a task file too."""
+    async with running_service(tmp_path) as service:
+        parent = await service.create(task=TASK)
+        await service.step(parent, 1, "click(1,1)")
+        checkpoint_id = await kept(service, parent, keep=True)
+        bare_id = await kept(service, parent, keep=True, request_id="bare")
+        await kept(service, parent, request_id="short-lived")
+        folder = tmp_path / "data" / "state" / "default" / "checkpoints"
+        assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+        assert folder.stat().st_mode & 0o777 == 0o700
+    (folder / f"{bare_id}.json").unlink()
+    (folder / "left.tmp").touch()
+    async with running_service(tmp_path) as service:
+        listed = (await service.http.get("/v1/checkpoints")).json()["checkpoints"]
+        assert {c["checkpoint_id"] for c in listed} == {checkpoint_id, bare_id}
+        assert not list(folder.glob("*.tmp"))
+        restored = await service.create(checkpoint=checkpoint_id)
+        assert restored["last_seq"] == 1
+        record(await service.step(restored, 2, "click(2,2)"))
+        assert (await evaluate(service, restored))["reward"] == 1.0
+        bare = await service.create(checkpoint=bare_id)
+        assert record(await service.step(bare, 2, "wait()")).meta["step"] == 2
+
+
+async def test_a_checkpoint_travels(tmp_path: Path) -> None:
+    """Exported by one host, taken in by another, with the same task and numbers."""
+    async with running_service(tmp_path / "one") as service:
+        parent = await service.create(task=TASK)
+        await service.step(parent, 1, "click(1,1)")
+        checkpoint_id = await kept(service, parent, keep=True)
+        answer = await service.http.get(f"/v1/checkpoints/{checkpoint_id}/export")
+        assert int(answer.headers["content-length"]) == len(answer.content)
+        fleeting = await kept(service, parent, request_id="f")
+        answer_2 = await service.http.get(f"/v1/checkpoints/{fleeting}/export")
+        assert error(answer_2) == (409, "bad_request")
+        assert not scratch(tmp_path)
+    async with running_service(tmp_path / "two") as service:
+        taken = await service.http.post("/v1/checkpoints/import", content=answer.content)
+        info = wire.CheckpointInfo.from_dict(taken.json())
+        assert (info.step, info.kept, info.task_id) == (1, True, "say-yes")
+        restored = await service.create(checkpoint=info.checkpoint_id)
+        record(await service.step(restored, 2, "click(2,2)"))
+        assert [a["x"] for a in service.guest_of(restored).agent.acted] == [1, 2]
+        assert (await evaluate(service, restored))["reward"] == 1.0
+        assert not scratch(tmp_path)
+
+
+def _spoiled(good: bytes, how: str) -> bytes:
+    head, _, rest = good.partition(b"\n")
+    length = int.from_bytes(rest[:4], "big")
+    meta, inner = json.loads(rest[4 : 4 + length]), rest[4 + length :]
+
+    def packed(meta: Any, inner: bytes = inner) -> bytes:
+        text = json.dumps(meta).encode()
+        return head + b"\n" + len(text).to_bytes(4, "big") + text + inner
+
+    moment = meta["moment"]
+    return {
+        "nothing": b"",
+        "another file": b"PK\x03\x04" + good,
+        "cut in its head": good[:40],
+        "cut in its body": good[:-20],
+        "a huge head": head + b"\n" + b"\xff\xff\xff\xff" + rest[4:],
+        "deep": head + b"\n" + (200_000).to_bytes(4, "big") + b"[" * 200_000,
+        "no object": packed([]),
+        "a path": packed({**meta, "episode_id": "../../etc"}),
+        "no number": packed({**meta, "moment": {**moment, "progress": {**moment["progress"], "seq": -1}}}),
+        "no action": packed(
+            {**meta, "moment": {**moment, "progress": {**moment["progress"], "actions": [{"op": "rm"}]}}}
+        ),
+        "long settling": packed(
+            {**meta, "moment": {**moment, "settle": {"policy": "exact", "max_ms": 1e12}}}
+        ),
+        "no screen": packed({**meta, "moment": {**moment, "screen": [1e9, 1]}}),
+        "another snapshot": packed(meta, inner.replace(b"0" * 64, b"1" * 64)),
+    }[how]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "nothing",
+        "another file",
+        "cut in its head",
+        "cut in its body",
+        "a huge head",
+        "deep",
+        "no object",
+        "a path",
+        "no number",
+        "no action",
+        "long settling",
+        "no screen",
+        "another snapshot",
+    ],
+)
+async def test_what_is_no_checkpoint_is_refused_and_leaves_nothing(
+    service: Service, tmp_path: Path, how: str
+) -> None:
+    """A typed refusal, no file, no point."""
+    parent = await service.create(task=TASK)
+    await service.step(parent, 1, "click(1,1)")
+    checkpoint_id = await kept(service, parent, keep=True)
+    good = (await service.http.get(f"/v1/checkpoints/{checkpoint_id}/export")).content
+    answer = await service.http.post("/v1/checkpoints/import", content=_spoiled(good, how))
+    assert error(answer) == (422, "bad_request")
+    assert set(service.runtime.points.states) == {checkpoint_id}
+    assert not scratch(tmp_path)
+
+
+async def test_an_import_is_bounded(tmp_path: Path) -> None:
+    """What is larger than the room for checkpoints is refused while it comes."""
+    async with running_service(tmp_path, checkpoints_max_mib=1) as service:
+        sent = 0
+
+        async def endless() -> AsyncIterator[bytes]:
+            nonlocal sent
+            while sent < 64:
+                sent += 1
+                yield b"x" * 262_144
+
+        answer = await service.http.post("/v1/checkpoints/import", content=endless())
+        assert error(answer) == (413, "bad_request")
+        assert sent < 16
+        assert not scratch(tmp_path)
