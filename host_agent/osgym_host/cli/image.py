@@ -13,13 +13,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from osgym_host.cli import image_disks, image_runner
+from osgym_host.cli import image_disks, image_runner, image_snapshots
 from osgym_host.images.bake import Baker, Request
 from osgym_host.images.definition import Source, find_images_folder
 from osgym_host.images.disks.store import DiskStore
 from osgym_host.images.errors import BakeError, ImageError
 from osgym_host.images.lock import Lock
 from osgym_host.images.progress import Display, Progress
+from osgym_host.images.snapshots import SnapshotStore
 from osgym_host.images.store import Image, ImageStore, default_data_dir
 
 _MIB = 1 << 20
@@ -101,9 +102,11 @@ def list_images(as_json: bool) -> None:
 @click.argument("name")
 @click.option("--disk", is_flag=True, help="A bootable disk instead of a root file system.")
 def inspect(name: str, disk: bool) -> None:
-    """Print the manifest of an image, named by flavor or digest prefix."""
+    """Print the manifest of an image, named by flavor or digest prefix, or of a snapshot (disk@name)."""
     data_dir = default_data_dir()
-    store = DiskStore(data_dir) if disk else ImageStore(data_dir)
+    store: ImageStore | DiskStore | SnapshotStore = DiskStore(data_dir) if disk else ImageStore(data_dir)
+    if "@" in name:
+        store = SnapshotStore(data_dir)
     try:
         click.echo(store.resolve(name).manifest.model_dump_json(indent=1))
     except ImageError as exc:
@@ -114,12 +117,16 @@ def inspect(name: str, disk: bool) -> None:
 @click.argument("names", nargs=-1)
 @click.option("--untagged", is_flag=True, help="All that are not the newest of their flavor.")
 @click.option("--disk", is_flag=True, help="Bootable disks instead of root file systems.")
-def rm(names: tuple[str, ...], untagged: bool, disk: bool) -> None:
-    """Remove images, named by flavor or digest prefix."""
+@click.option("--snapshot", is_flag=True, help="Snapshots instead of root file systems.")
+def rm(names: tuple[str, ...], untagged: bool, disk: bool, snapshot: bool) -> None:
+    """Remove images, named by flavor or digest prefix, or snapshots (disk@name)."""
     if not names and not untagged:
         raise click.UsageError("name an image, or say --untagged")
     store = ImageStore(default_data_dir())
     try:
+        if snapshot or any("@" in name for name in names):
+            image_snapshots.remove(names, untagged=untagged)
+            return
         if disk:
             image_disks.remove(names, untagged=untagged)
             return
@@ -188,3 +195,5 @@ def _stop_on_signals() -> None:
 image.add_command(image_runner.runner)
 image.add_command(image_disks.disks)
 image.add_command(image_disks.import_disk)
+image.add_command(image_snapshots.snapshot)
+image.add_command(image_snapshots.snapshots)

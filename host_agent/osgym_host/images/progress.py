@@ -30,6 +30,11 @@ STAGES = {
     "check": "Check the image",
     "fetch": "Download the machine's packages",
     "disk": "Make the disk",
+    "boot": "Boot the machine",
+    "warmup": "Warm it up",
+    "rest": "Let it come to rest",
+    "freeze": "Freeze it",
+    "try": "Try a clone",
     "publish": "Publish",
 }
 

@@ -1,0 +1,346 @@
+"""Build a golden snapshot: boot, warm up, come to rest, freeze, try, publish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import secrets
+import shlex
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from osgym_host.errors import OsgymHostError
+from osgym_host.freeze.warmup import Warmup
+from osgym_host.guest import GuestClient, GuestError, GuestRefused
+from osgym_host.images.disks.manifest import GuestKind
+from osgym_host.images.disks.store import DiskImage
+from osgym_host.images.progress import Progress
+from osgym_host.images.snapshots import (
+    NAME,
+    SECRET,
+    Snapshot,
+    SnapshotManifest,
+    SnapshotStore,
+)
+from osgym_host.runtimes.base import RuntimeFault, TcpAddress
+from osgym_host.runtimes.processes import cpu_s
+from osgym_host.runtimes.qemu.argv import QEMU, Accel, Shape
+from osgym_host.runtimes.qemu.host import QemuFacts, ask_qemu, choose_accel, choose_cpu, shape_fields
+from osgym_host.runtimes.qemu.identity import IdentityRefused, assume, new_identity
+from osgym_host.runtimes.qemu.launcher import Launcher
+from osgym_host.runtimes.qemu.machine import MachineFailed
+from osgym_host.runtimes.qemu.qmp import QmpError
+from osgym_host.runtimes.qemu.ram_file import RamFileError
+from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
+from osgym_host.runtimes.qemu.template import Frozen, Template, TemplateFailed, wake
+from osgym_host.tasks.context import TaskContext, TaskPolicy
+from osgym_host.tasks.downloads import DownloadCache
+from osgym_host.tasks.errors import TaskError
+from osgym_host.tasks.sandbox import Sandbox
+from osgym_host.tasks.setup import run_steps
+
+READY_TIMEOUT_S = 600.0
+"""For a boot under emulation on a busy machine; a quiet one needs 20 to 60 s."""
+WARMUP_TIMEOUT_S = 900.0
+TRIAL_TIMEOUT_S = 60.0
+REST_TIMEOUT_S = 120.0
+REST_CPU = 0.03
+"""A template rests when it used less than this part of a core for `_REST_WINDOWS` in a row."""
+_REST_WINDOW_S = 1.0
+_REST_WINDOWS = 4
+_COMMAND_TIMEOUT_S = 300.0
+_TOKEN_BYTES = 32
+_TRIM = "sync; fstrim -v /; sync"
+_FORGET = "sync; echo 3 >/proc/sys/vm/drop_caches"
+
+
+class SnapshotFailed(OsgymHostError):
+    """A snapshot could not be made; nothing of it is left.
+
+    Attributes:
+        stage: Where it failed.
+        log_tail: The end of the guest's console: show it, never interpret it.
+    """
+
+    def __init__(self, stage: str, message: str, log_tail: str = "") -> None:
+        """Keep the fields beside the message."""
+        super().__init__(f"{stage}: {message}")
+        self.stage = stage
+        self.log_tail = log_tail
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRequest:
+    """What to make.
+
+    Attributes:
+        name: Of the snapshot; its reference is `<disk's name>@<name>`.
+        warmup: None: the bare desktop.
+        accel: `auto`, `kvm` or `tcg`.
+        screen: None: as the disk image says.
+    """
+
+    disk: DiskImage
+    name: str = "desktop"
+    warmup: Warmup | None = None
+    ram_mib: int = 2048
+    vcpus: int = 1
+    accel: str = "auto"
+    screen: tuple[int, int] | None = None
+    qemu: str = QEMU
+
+    @property
+    def reference(self) -> str:
+        """`<disk's name>@<name>`."""
+        return f"{self.disk.name}@{self.name}"
+
+
+@dataclass(slots=True)
+class _Job:
+    """What one build carries from stage to stage."""
+
+    request: SnapshotRequest
+    folder: Path
+    launcher: Launcher
+    facts: QemuFacts
+    shape: Shape
+    token: str
+    screen: tuple[int, int]
+    stage: str = "boot"
+    boot_s: float = 0.0
+    guest_version: str = ""
+
+
+class SnapshotBuilder:
+    """Makes snapshots in one store."""
+
+    def __init__(self, store: SnapshotStore, progress: Progress) -> None:
+        """Args: progress: Told what is done; shown by the caller."""
+        self._store = store
+        self._progress = progress
+
+    async def build(self, request: SnapshotRequest) -> Snapshot:
+        """Make a snapshot and let its reference name it from now on.
+
+        Raises:
+            SnapshotFailed: A stage failed; nothing is left but older snapshots.
+            RuntimeUnsupported: This host cannot run it at all.
+            ValueError: The request is malformed.
+        """
+        if not NAME.fullmatch(request.name):
+            raise ValueError(f"not a name for a snapshot: {request.name!r}")
+        if request.disk.manifest.guest is not GuestKind.OSGYM:
+            raise ValueError("only disk images with OSGym's guest agent can be frozen yet")
+        began = time.monotonic()
+        facts = await ask_qemu(request.qemu)
+        shape = await self._shape(request)
+        with self._store.workspace() as folder:
+            launcher = ProcessLauncher(folder, kvm=shape.accel is Accel.KVM)
+            await launcher.prepare()
+            screen = request.screen or request.disk.manifest.screen
+            token = secrets.token_urlsafe(_TOKEN_BYTES)
+            job = _Job(request, folder, launcher, facts, shape, token, screen)
+            frozen = await self._freeze(job)
+            await self._try(job)
+            (folder / SECRET).touch(mode=0o600)
+            (folder / SECRET).write_text(token + "\n")
+            self._enter(job, "publish")
+            manifest = _manifest(job, frozen, time.monotonic() - began)
+            snapshot = await asyncio.to_thread(self._store.publish, folder, manifest)
+        self._store.tag(request.reference, snapshot.digest)
+        return snapshot
+
+    async def _shape(self, request: SnapshotRequest) -> Shape:
+        accel, why = await choose_accel(
+            request.accel, self._store.data_dir, kernel=request.disk.kernel, qemu=request.qemu
+        )
+        self._progress.note(f"accelerator {accel}: {why}")
+        cpu = await choose_cpu(accel, request.qemu)
+        return Shape(accel=accel, cpu=cpu, ram_mib=request.ram_mib, vcpus=request.vcpus)
+
+    async def _freeze(self, job: _Job) -> Frozen:
+        """Boot, warm up, freeze."""
+        width, height = job.screen
+        credentials = {"osgym.token": job.token, "osgym.screen": f"{width}x{height}"}
+        self._enter(job, "boot", job.request.disk.name)
+        began = time.monotonic()
+        template: Template | None = None
+        try:
+            template = await Template.boot(
+                job.launcher,
+                job.request.disk,
+                job.shape,
+                folder=job.folder,
+                credentials=credentials,
+                qemu=job.request.qemu,
+            )
+            async with GuestClient(template.address, token=job.token) as guest:
+                job.guest_version = await self._until_ready(guest, template)
+                job.boot_s = time.monotonic() - began
+                await self._prepare(job, guest, template)
+            self._enter(job, "freeze")
+            return await template.freeze()
+        except _FAILURES as exc:
+            tail = template.console_tail() if template is not None else ""
+            raise SnapshotFailed(job.stage, str(exc), tail) from exc
+        finally:
+            if template is not None:
+                await asyncio.shield(template.remove())
+
+    async def _until_ready(self, guest: GuestClient, template: Template) -> str:
+        """Wait until the desktop is drawn and quiet; return the guest agent's version."""
+        async with _deadline(READY_TIMEOUT_S, "the desktop is not ready"):
+            while template.machine.end is None:
+                with contextlib.suppress(GuestError):
+                    return (await guest.ready(timeout_s=30.0)).version
+                await asyncio.sleep(0.2)
+        raise MachineFailed("the machine ended", end=template.machine.end)
+
+    async def _prepare(self, job: _Job, guest: GuestClient, template: Template) -> None:
+        """Bring the desktop into the state that clones start from."""
+        await _as_root(guest, _FORGET)
+        warmup = job.request.warmup
+        if warmup is not None:
+            self._enter(job, "warmup", warmup.name)
+            await self._warm_up(job, warmup, guest)
+        self._enter(job, "rest")
+        # What every client does first is done once here: its code is translated, its pages are shared.
+        await guest.observe()
+        await guest.accessibility(timeout_s=60.0)
+        self._progress.note((await _as_root(guest, _TRIM)).strip())
+        await guest.ready(timeout_s=60.0)
+        await guest.observe()
+        if not await _rested(template.machine.pid):
+            self._progress.note(f"it does not come to rest within {REST_TIMEOUT_S:.0f} s")
+
+    async def _warm_up(self, job: _Job, warmup: Warmup, guest: GuestClient) -> None:
+        if warmup.read:
+            # Unmatched patterns stay as they are, and cat complains; that is no failure.
+            patterns = " ".join(_pattern(pattern) for pattern in warmup.read)
+            script = f"cat -- {patterns} >/dev/null 2>&1; true"
+            await guest.run_bash_script(script, run_timeout_s=_COMMAND_TIMEOUT_S)
+        with tempfile.TemporaryDirectory(prefix="osgym-warmup-") as scratch:
+            policy = TaskPolicy(allow_downloads=False)
+            async with Sandbox() as sandbox:
+                downloads = DownloadCache(Path(scratch), policy)
+                context = TaskContext(Path(scratch), policy, downloads, sandbox, job.screen)
+                deadline = asyncio.get_running_loop().time() + WARMUP_TIMEOUT_S
+                await run_steps(warmup.steps, warmup.name, guest, context, deadline, phase="warmup")
+        await guest.ready(timeout_s=60.0)
+
+    async def _try(self, job: _Job) -> None:
+        """Wake one clone; it must take an identity and show the desktop."""
+        self._enter(job, "try")
+        try:
+            async with (
+                _deadline(TRIAL_TIMEOUT_S, "a clone does not answer"),
+                wake(job.launcher, job.shape, job.folder, qemu=job.request.qemu) as (_, address),
+            ):
+                await _prove(address, job.token)
+        except _FAILURES as exc:
+            raise SnapshotFailed(job.stage, str(exc)) from exc
+
+    def _enter(self, job: _Job, stage: str, what: str = "") -> None:
+        job.stage = stage
+        self._progress.stage(stage, what)
+
+
+_FAILURES = (
+    GuestError,
+    IdentityRefused,
+    MachineFailed,
+    OSError,
+    QmpError,
+    RamFileError,
+    RuntimeFault,
+    TaskError,
+    TemplateFailed,
+)
+
+
+async def _prove(address: TcpAddress, token: str) -> None:
+    """Let a clone take an identity and show a frame."""
+    identity = new_identity("trial", 1, secrets.token_urlsafe(_TOKEN_BYTES))
+    await assume(address, token, identity, timeout_s=TRIAL_TIMEOUT_S / 2)
+    async with GuestClient(address, token=identity.token) as guest:
+        await guest.ready(timeout_s=TRIAL_TIMEOUT_S / 2)
+        await guest.observe()
+
+
+async def _as_root(guest: GuestClient, script: str) -> str:
+    """Run a shell script as root in our own guest; its output, for people."""
+    result = await guest.execute(["sudo", "-n", "sh", "-c", script], timeout_s=_COMMAND_TIMEOUT_S)
+    if result.returncode:
+        raise GuestRefused(500, "command_failed", f"{script}: {result.error.strip()[:300]}", {})
+    return result.output[:2000]
+
+
+async def _rested(pid: int) -> bool:
+    """Wait until a machine uses next to no CPU time; False when it never does."""
+    quiet = 0
+    until = time.monotonic() + REST_TIMEOUT_S
+    while quiet < _REST_WINDOWS:
+        if time.monotonic() > until:
+            return False
+        before = cpu_s([pid])
+        await asyncio.sleep(_REST_WINDOW_S)
+        used = (cpu_s([pid]) - before) / _REST_WINDOW_S
+        quiet = quiet + 1 if used <= REST_CPU else 0
+    return True
+
+
+def _pattern(pattern: str) -> str:
+    """Quote a pattern for the guest's shell, but for its wildcards."""
+    return "".join(part if part in "*?" else shlex.quote(part) for part in pattern)
+
+
+@contextlib.asynccontextmanager
+async def _deadline(timeout_s: float, what: str) -> AsyncIterator[None]:
+    """Raise `TemplateFailed` when the block takes longer."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except TimeoutError as exc:
+        raise TemplateFailed(f"{what} within {timeout_s:.0f} s") from exc
+
+
+def _manifest(job: _Job, frozen: Frozen, build_s: float) -> SnapshotManifest:
+    disk, request = job.request.disk, job.request
+    shape = shape_fields(job.shape)
+    parts = [frozen.ram_sha256, frozen.state_sha256, frozen.disk_sha256, disk.digest]
+    content = json.dumps([parts, shape], sort_keys=True)
+    kernel = disk.kernel
+    return SnapshotManifest(
+        digest=hashlib.sha256(content.encode()).hexdigest(),
+        reference=request.reference,
+        created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        disk_digest=disk.digest,
+        disk_format=disk.manifest.format,
+        image_digest=disk.manifest.image_digest,
+        guest=disk.manifest.guest,
+        guest_version=job.guest_version,
+        screen=job.screen,
+        qemu_version=job.facts.version_text,
+        shape=shape,
+        argv=frozen.argv,
+        kernel_digest=None if kernel is None else hashlib.sha256(kernel.read_bytes()).hexdigest(),
+        warmup=request.warmup.name if request.warmup is not None else "",
+        ram_mib=request.ram_mib,
+        ram_data_bytes=frozen.ram_data_bytes,
+        state_bytes=frozen.state_bytes,
+        disk_bytes=frozen.disk_bytes,
+        ram_sha256=frozen.ram_sha256,
+        state_sha256=frozen.state_sha256,
+        disk_sha256=frozen.disk_sha256,
+        boot_s=round(job.boot_s, 2),
+        build_s=round(build_s, 2),
+    )
+
+
+__all__ = ["SnapshotBuilder", "SnapshotFailed", "SnapshotRequest"]
