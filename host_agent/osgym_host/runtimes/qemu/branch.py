@@ -11,12 +11,48 @@ The runtime owns the machines; this module is told what it needs of one (`Branch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
-from osgym_host.runtimes.base import BranchPoint
+from osgym_host.errors import OsgymHostError
+from osgym_host.images.store import remove_tree
+from osgym_host.runtimes.base import BranchPoint, PointFailed, PointNotFound
+from osgym_host.runtimes.qemu import delta_file, disk_chain, point_files
+from osgym_host.runtimes.qemu.disk_chain import Chain, NewTop
+from osgym_host.runtimes.qemu.golden import Golden
 from osgym_host.runtimes.qemu.machine import Machine
+from osgym_host.runtimes.qemu.overlay import Overlays
+from osgym_host.runtimes.qemu.pause import MemoryReader, Moment, screen_memory, take_moment
+from osgym_host.runtimes.qemu.points import (
+    DISK,
+    RAM,
+    SCREEN,
+    STATE,
+    CheckpointStore,
+    Point,
+    PointManifest,
+    mib,
+)
+from osgym_host.runtimes.qemu.ram_delta import RamDelta, write_delta
 from osgym_host.runtimes.qemu.ram_file import RamIdentity
+
+log = logging.getLogger(__name__)
+
+MAX_LAYERS = 8
+"""Frozen layers under a disk before they are joined: each costs open files and look-ups in every child."""
+_THREADS = 4
+_LOAD_TIMEOUT_S = 30.0
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +61,19 @@ class BranchSource:
 
     Attributes:
         token: What its guest agent demands now; a child's first identity call needs it.
+        ram: The golden RAM that it maps.
         folder: Its own folder: the files of its disk are in it, new ones are put there (`top-*.qcow2`).
         overlay: The overlay in that folder that it was started with.
-        base_disk: The snapshot's frozen disk, below all its layers.
-        vga: It has a VGA screen, whose memory is not part of the RAM file.
     """
 
     replica_id: str
     generation: int
-    image_digest: str
-    token: str | None
+    token: str | None = field(repr=False)
     machine: Machine
     ram: RamIdentity
     folder: Path
     overlay: Path
-    base_disk: Path
-    vga: bool = False
+    golden: Golden
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +82,14 @@ class BranchChild:
 
     Attributes:
         folder: Its own folder: links to the frozen layers it needs are put there (`below-*.qcow2`).
-        overlay: Its empty overlay in that folder; node `d0`, with or without a backing file yet.
-        base_disk: The snapshot's frozen disk.
+        overlay: Its empty overlay in that folder.
     """
 
     machine: Machine
     ram: RamIdentity
     folder: Path
     overlay: Path
-    base_disk: Path
-    vga: bool = False
+    golden: Golden
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,32 +100,219 @@ class Planted:
         token: What the guest agent demands until its new identity is acknowledged.
     """
 
-    token: str | None
+    token: str | None = field(repr=False)
+
+
+class _Held:
+    """A point with those who use it now."""
+
+    def __init__(self, point: Point) -> None:
+        self.point = point
+        self.users = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self.loading = asyncio.Lock()
+        self.released = False
 
 
 class BranchKeeper:
     """The branch points of one instance. Every method may be called concurrently."""
 
-    def __init__(self, *, run_folder: Path, data_dir: Path, max_layers: int = 8) -> None:
-        """Args: run_folder: for temporary points (`run/<instance>/points`); data_dir: for kept ones."""
-        raise NotImplementedError
+    def __init__(self, *, run_folder: Path, data_dir: Path, max_layers: int = MAX_LAYERS) -> None:
+        """Nothing is touched before `start`.
+
+        Args:
+            run_folder: For temporary points (`run/<instance>/points`); nobody else uses it.
+            data_dir: For kept ones.
+        """
+        self._folder = run_folder
+        self._store = CheckpointStore(data_dir)
+        self._data_dir = data_dir
+        self._max_layers = max_layers
+        self._overlays = Overlays(run_folder)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="branch")
+        self._helpers = ThreadPoolExecutor(_THREADS, thread_name_prefix="branch-part")
+        self._held: dict[str, _Held] = {}
+        self._turns: weakref.WeakValueDictionary[Path, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.last_moment: Moment | None = None
+        """Where the time of the last pause went, for measurements."""
 
     @property
     def memory_mib(self) -> float:
-        """What the temporary points hold in memory now."""
-        raise NotImplementedError
+        """What points hold in memory now."""
+        return mib(sum(held.point.memory_bytes for held in self._held.values()))
 
     async def start(self) -> tuple[BranchPoint, ...]:
-        """Remove what a killed predecessor left and return the kept points on disk."""
-        raise NotImplementedError
+        """Remove what a killed predecessor left and return the kept points on disk.
+
+        Raises:
+            OSError: Leftovers cannot be removed.
+        """
+        points = await self._in_thread(self._start)
+        return tuple(point.info for point in points)
+
+    def _start(self) -> list[Point]:
+        remove_tree(self._folder)
+        self._folder.mkdir(mode=0o700, parents=True)
+        self._store.reap()
+        return self._store.all()
+
+    async def stop(self) -> None:
+        """Release the temporary points; kept ones stay on disk. Idempotent."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        for held in list(self._held.values()):
+            await self._let_go(held, remove=not held.point.info.kept)
+        await self._in_thread(remove_tree, self._folder)
+
+    # Taking ------------------------------------------------------------------------------------------
 
     async def take(self, source: BranchSource, *, keep: bool) -> BranchPoint:
         """Take a point; the machine stands still for milliseconds and goes on whatever happens.
 
+        Cancelled, it is taken nevertheless, and released then.
+
+        Args:
+            keep: Return only when it is on disk for good.
+
         Raises:
             PointFailed: It could not be taken; nothing of it is left, the machine runs.
         """
-        raise NotImplementedError
+        taking = self._spawn(self._take_in_turn(source, keep))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            self._spawn(self._release_when_taken(taking))
+            raise
+
+    async def _release_when_taken(self, taking: asyncio.Task[BranchPoint]) -> None:
+        with contextlib.suppress(PointFailed):
+            await self._release(await taking)
+
+    async def _take_in_turn(self, source: BranchSource, keep: bool) -> BranchPoint:
+        turn = self._turns.setdefault(source.folder, asyncio.Lock())
+        async with turn:
+            try:
+                point = await self._take(source, keep)
+            except (OsgymHostError, OSError) as exc:
+                raise PointFailed(
+                    f"{source.replica_id} could not be branched: {exc}", replica_id=source.replica_id
+                ) from exc
+        self._held[point.info.point_id] = _Held(point)
+        return point.info
+
+    async def _take(self, source: BranchSource, keep: bool) -> Point:
+        point_id = f"p-{uuid.uuid4().hex[:16]}"
+        qmp = source.machine.qmp
+        chain = await disk_chain.read_chain(qmp, source.folder, source.overlay)
+        # A checkpoint is one file over the snapshot's disk.
+        if len(chain.layers) >= (2 if keep else self._max_layers):
+            chain = await disk_chain.flatten(qmp, chain)
+        if not keep:
+            folder = self._folder / point_id
+            folder.mkdir(mode=0o700)
+            try:
+                return await self._take_into(folder, point_id, source, chain)
+            except BaseException:
+                await self._in_thread(remove_tree, folder)
+                raise
+        with self._store.workspace() as folder:
+            point = await self._take_into(folder, point_id, source, chain)
+            try:
+                return await self._in_thread(self._keep, point, source)
+            finally:
+                point.forget()
+
+    async def _take_into(self, folder: Path, point_id: str, source: BranchSource, chain: Chain) -> Point:
+        qmp, golden = source.machine.qmp, source.golden
+        screen = await screen_memory(qmp) if golden.shape.vga else None
+        top = await self._new_top(source, chain, point_id)
+        used = False
+
+        async def freeze() -> None:
+            nonlocal used
+            await disk_chain.use_top(qmp, chain, top)
+            used = True
+
+        reader = None
+        try:
+            reader = await self._in_thread(
+                MemoryReader, source.machine.pid, source.ram, screen, self._helpers
+            )
+            moment = await take_moment(qmp, reader, folder / STATE, freeze, self._threads)
+        finally:
+            if reader is not None:
+                reader.close()
+            if not used:
+                await disk_chain.drop_top(qmp, top)
+        self.last_moment = moment
+        return await self._in_thread(self._finish, folder, point_id, source, chain, moment, screen)
+
+    async def _new_top(self, source: BranchSource, chain: Chain, point_id: str) -> NewTop:
+        prepared = self._folder / f"{point_id}.qcow2"
+        try:
+            await self._overlays.make(prepared, source.golden.disk_bytes)
+            return await disk_chain.open_top(source.machine.qmp, chain, prepared)
+        finally:
+            prepared.unlink(missing_ok=True)
+
+    def _finish(
+        self, folder: Path, point_id: str, source: BranchSource, chain: Chain, moment: Moment, screen: Any
+    ) -> Point:
+        """What can be done when the machine runs again. Blocking."""
+        for delta in (moment.ram, moment.screen):
+            if delta is not None:
+                delta.pages.shrink(delta.size_bytes)
+        layers = disk_chain.freeze(chain.layers, folder)
+        size = moment.ram.size_bytes + (moment.screen.size_bytes if moment.screen else 0)
+        info = BranchPoint(
+            point_id=point_id,
+            image_digest=source.golden.digest,
+            replica_id=source.replica_id,
+            generation=source.generation,
+            kept=False,
+            created_at=time.time(),
+            pause_ms=moment.pause_ms,
+            ram_mib=mib(size),
+            disk_mib=disk_chain.disk_mib(layers),
+        )
+        return Point(
+            info=info,
+            folder=folder,
+            layers=layers,
+            token=source.token,
+            ram_bytes=source.ram.size_bytes,
+            screen_bytes=screen.end - screen.start if screen is not None else 0,
+            ram=moment.ram,
+            screen=moment.screen,
+        )
+
+    def _keep(self, point: Point, source: BranchSource) -> Point:
+        """Write all of a point that is not written yet, and publish it. Blocking."""
+        assert point.ram is not None
+        delta_file.write_file(point.folder / RAM, point.ram, point.ram_bytes, self._helpers)
+        if point.screen is not None:
+            delta_file.write_file(point.folder / SCREEN, point.screen, point.screen_bytes, self._helpers)
+        (layer,) = point.layers
+        layer.rename(point.folder / DISK)
+        info = point.info
+        manifest = PointManifest(
+            point_id=info.point_id,
+            image_digest=info.image_digest,
+            replica_id=info.replica_id,
+            generation=info.generation,
+            created_at=info.created_at,
+            pause_ms=info.pause_ms,
+            ram_mib=info.ram_mib,
+            disk_mib=info.disk_mib,
+            ram_bytes=point.ram_bytes,
+            screen_bytes=point.screen_bytes,
+            disk_bytes=source.golden.disk_bytes,
+        )
+        return self._store.publish(point.folder, manifest, point.token)
+
+    # Planting ----------------------------------------------------------------------------------------
 
     async def plant(self, point: BranchPoint, child: BranchChild) -> Planted:
         """Put the point's RAM, disk and device state into a waiting process; it stays paused.
@@ -103,20 +321,131 @@ class BranchKeeper:
             PointNotFound: It was released.
             PointFailed: It could not be done; the process must be killed.
         """
-        raise NotImplementedError
+        return await asyncio.shield(self._spawn(self._plant(point, child)))
+
+    async def _plant(self, info: BranchPoint, child: BranchChild) -> Planted:
+        async with self._using(info) as point:
+            try:
+                await self._fill(point, child)
+            except (OsgymHostError, OSError) as exc:
+                raise PointFailed(f"the branch point {info.point_id} cannot be used: {exc}") from exc
+            return Planted(point.token)
+
+    async def _fill(self, point: Point, child: BranchChild) -> None:
+        assert point.ram is not None
+        machine, shape = child.machine, child.golden.shape
+        if point.info.image_digest != child.golden.digest or point.ram_bytes != child.ram.size_bytes:
+            raise PointFailed("it is of another golden snapshot than the process")
+        layers = await self._in_thread(disk_chain.link_below, point.layers, child.folder)
+        results = await asyncio.gather(
+            self._in_thread(self._write, machine.pid, child.ram, point.ram),
+            disk_chain.attach(machine.qmp, child.overlay, layers, child.golden.disk),
+            return_exceptions=True,
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        await machine.load_state(point.state, timeout_s=_LOAD_TIMEOUT_S)
+        if shape.vga and point.screen is not None:
+            screen = await screen_memory(machine.qmp)
+            if screen is None or screen.end - screen.start != point.screen_bytes:
+                raise PointFailed("the screen of the process is not that of the point")
+            await self._in_thread(self._write, machine.pid, screen, point.screen)
+
+    def _write(self, pid: int, memory: Any, delta: RamDelta) -> None:
+        write_delta(pid, memory, delta)
+
+    @contextlib.asynccontextmanager
+    async def _using(self, info: BranchPoint) -> AsyncIterator[Point]:
+        """The point with its memory, which stays for as long as the context lasts."""
+        held = self._held.get(info.point_id)
+        if held is None:
+            # One that another instance took, or that was there at the start.
+            point = await self._in_thread(self._store.load, info.point_id)
+            held = self._held.setdefault(info.point_id, _Held(point))
+        if held.released:
+            raise PointNotFound(f"the branch point {info.point_id} was released")
+        held.users += 1
+        held.idle.clear()
+        try:
+            async with held.loading:
+                if held.point.ram is None:
+                    await self._in_thread(self._load, held.point)
+            yield held.point
+        finally:
+            held.users -= 1
+            if not held.users:
+                if held.point.info.kept:
+                    held.point.forget()
+                held.idle.set()
+
+    def _load(self, point: Point) -> None:
+        try:
+            ram = delta_file.read_file(point.folder / RAM, point.ram_bytes, self._helpers)
+            if point.screen_bytes:
+                point.screen = delta_file.read_file(point.folder / SCREEN, point.screen_bytes, self._helpers)
+            point.ram = ram
+        except FileNotFoundError as exc:
+            raise PointNotFound(f"the checkpoint {point.info.point_id} is gone") from exc
+        except (OsgymHostError, OSError) as exc:
+            raise PointFailed(f"the checkpoint {point.info.point_id} cannot be read: {exc}") from exc
+
+    # Letting go --------------------------------------------------------------------------------------
 
     async def release(self, point: BranchPoint) -> None:
         """Let go of a point and remove its files. Idempotent. Waits for plantings under way."""
-        raise NotImplementedError
+        await asyncio.shield(self._spawn(self._release(point)))
+
+    async def _release(self, info: BranchPoint) -> None:
+        held = self._held.get(info.point_id)
+        if held is not None:
+            await self._let_go(held, remove=True)
+        elif info.kept:
+            await self._in_thread(self._store.remove, info.point_id)
+
+    async def _let_go(self, held: _Held, *, remove: bool) -> None:
+        held.released = True
+        await held.idle.wait()
+        point = held.point
+        self._held.pop(point.info.point_id, None)
+        point.forget()
+        if remove and point.info.kept:
+            await self._in_thread(self._store.remove, point.info.point_id)
+        elif remove:
+            await self._in_thread(remove_tree, point.folder)
+
+    # Other hosts -------------------------------------------------------------------------------------
 
     async def export(self, point: BranchPoint, target: Path) -> None:
-        """Write a kept point as one file."""
-        raise NotImplementedError
+        """Write a kept point as one file.
+
+        Raises:
+            PointNotFound: It is gone, or not a kept one.
+            PointFailed: The file is there already, or could not be written.
+        """
+        if not point.kept:
+            raise PointNotFound(f"the branch point {point.point_id} is not kept, so it cannot be exported")
+        await asyncio.shield(
+            self._spawn(self._in_thread(point_files.export_point, self._store, point.point_id, target))
+        )
 
     async def import_(self, source: Path) -> BranchPoint:
-        """Take in a kept point of another host; the file is hostile input."""
-        raise NotImplementedError
+        """Take in a kept point of another host; the file is hostile input.
 
-    async def stop(self) -> None:
-        """Release the temporary points."""
-        raise NotImplementedError
+        Raises:
+            PointFailed: It is broken, or of a golden snapshot that is not here.
+        """
+        importing = self._in_thread(point_files.import_point, self._store, self._data_dir, source)
+        return (await asyncio.shield(self._spawn(importing))).info
+
+    # Threads and tasks -------------------------------------------------------------------------------
+
+    async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Work that goes on when who asked for it is cancelled."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -178,15 +178,18 @@ def find_ram(pid: int, ram: RamIdentity) -> tuple[Piece, ...]:
 class RamScanner:
     """Finds and reads the private pages of one process. Opened ahead, so that a pause is short."""
 
-    def __init__(self, pid: int, ram: RamIdentity, *, use_ioctl: bool = True) -> None:
+    def __init__(self, pid: int, memory: RamIdentity | Piece, *, use_ioctl: bool = True) -> None:
         """Open it; `use_ioctl` false reads pagemap as on kernels before 6.7.
+
+        Args:
+            memory: The RAM file, or a range of memory that is the process's own anyway: then found
+                are the pages that were written at all.
 
         Raises:
             RamDeltaError: The process is gone, maps no such file, or may not be looked into.
         """
         self.pid = pid
-        self.ram = ram
-        self.pieces = find_ram(pid, ram)
+        self.pieces = (memory,) if isinstance(memory, Piece) else find_ram(pid, memory)
         self._regions = array("Q", bytes(3 * 8 * _SCAN_REGIONS))
         try:
             self._pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
@@ -284,13 +287,18 @@ class RamScanner:
         yield [piece.start + a * PAGE for a, _ in spans], [piece.start + b * PAGE for _, b in spans]
 
 
-def write_delta(pid: int, ram: RamIdentity, delta: RamDelta, *, helpers: Executor | None = None) -> None:
+def write_delta(
+    pid: int, memory: RamIdentity | Piece, delta: RamDelta, *, helpers: Executor | None = None
+) -> None:
     """Put the pages into another process that maps the same file privately; it must not run the guest yet.
+
+    Args:
+        memory: The RAM file, or where the range begins that the pages are of.
 
     Raises:
         RamDeltaError: The process is gone, maps no such file, or has no memory left.
     """
-    pieces = find_ram(pid, ram)
+    pieces = (memory,) if isinstance(memory, Piece) else find_ram(pid, memory)
     _transfer(_libc.process_vm_writev, pid, pieces, delta.extents, delta.pages.address, helpers)
 
 
