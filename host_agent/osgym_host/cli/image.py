@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from osgym_host.cli import image_disks, image_runner, image_snapshots
+from osgym_host.cli import image_disks, image_import, image_runner, image_snapshots
 from osgym_host.images.bake import Baker, Request
 from osgym_host.images.definition import Source, find_images_folder
 from osgym_host.images.disks.store import DiskStore
@@ -194,6 +194,6 @@ def _stop_on_signals() -> None:
 
 image.add_command(image_runner.runner)
 image.add_command(image_disks.disks)
-image.add_command(image_disks.import_disk)
+image.add_command(image_import.import_disk)
 image.add_command(image_snapshots.snapshot)
 image.add_command(image_snapshots.snapshots)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 from rich.console import Console
@@ -16,10 +13,8 @@ from osgym_host.images.definition import Source, find_images_folder
 from osgym_host.images.disks.bake import DiskBaker, DiskRequest
 from osgym_host.images.disks.cow import can_reflink, choose
 from osgym_host.images.disks.definition import VmSource
-from osgym_host.images.disks.imports import ImportRequest, take_in
-from osgym_host.images.disks.manifest import DiskFormat, Firmware, GuestKind
+from osgym_host.images.disks.manifest import DiskFormat
 from osgym_host.images.disks.store import DiskImage, DiskStore
-from osgym_host.images.errors import ImageError
 from osgym_host.images.progress import Progress
 from osgym_host.images.store import ImageStore, default_data_dir
 
@@ -60,44 +55,6 @@ def disks(as_json: bool) -> None:
         click.echo(json.dumps([row(found, store) for found in store.all()]))
     else:
         print_table()
-
-
-@click.command("import")
-@click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--name", required=True, help="What it is to be called.")
-@click.option(
-    "--guest",
-    type=click.Choice([str(kind) for kind in GuestKind]),
-    default=str(GuestKind.NONE),
-    show_default=True,
-    help="Which agent answers inside on port 5000.",
-)
-@click.option(
-    "--firmware",
-    type=click.Choice([str(kind) for kind in Firmware]),
-    default=str(Firmware.BIOS),
-    show_default=True,
-    help="What it boots with.",
-)
-@click.option("--screen", default="1920x1080", show_default=True, help="Size of its desktop in pixels.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def import_disk(source: Path, name: str, guest: str, firmware: str, screen: str, as_json: bool) -> None:
-    """Take in a bootable disk that others made, qcow2 or raw."""
-    found = re.fullmatch(r"([1-9]\d{1,4})x([1-9]\d{1,4})", screen)
-    if found is None:
-        raise click.BadParameter("such as 1920x1080", param_hint="--screen")
-    size = (int(found.group(1)), int(found.group(2)))
-    request = ImportRequest(source, name, GuestKind(guest), Firmware(firmware), size)
-    store = DiskStore(default_data_dir())
-    try:
-        disk = take_in(request, store)
-    except ImageError as exc:
-        click.echo(f"osgym image: {exc}" + (f"\n  {exc.hint}" if exc.hint else ""), err=True)
-        sys.exit(1)
-    if as_json:
-        click.echo(json.dumps(row(disk, store)))
-    else:
-        click.echo(f"{name} {disk.digest[:16]}  {disk.manifest.size_bytes // _MIB} MiB  {disk.disk}")
 
 
 def print_table() -> None:

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from osgym_host.images.disks import foreign
+from osgym_host.images.disks.boot import boot_ways, read_head
 from osgym_host.images.disks.cow import CANNOT_SHARE
-from osgym_host.images.disks.manifest import DiskFormat, DiskManifest, Firmware, GuestKind
+from osgym_host.images.disks.manifest import DiskFormat, DiskManifest, Firmware, GuestKind, Hardware
 from osgym_host.images.disks.overlay import QCOW2_MAGIC, copy_sharing, virtual_size
 from osgym_host.images.disks.store import DiskImage, DiskStore
 from osgym_host.images.errors import ImageError
@@ -22,12 +24,12 @@ _CHUNK = 4 << 20
 _HOLE = b"\0" * _CHUNK
 _HEADER_BYTES = 104
 _EXTERNAL_DATA = 1 << 2
+_ISO_AT, _ISO_MAGIC = 0x8001, b"CD001"
 _OTHERS = {
-    b"KDMV": "VMDK",
-    b"vhdx": "VHDX",
-    b"conectix": "VHD",
-    b"<<< ": "VDI",
-    b"PK\x03\x04": "a ZIP archive",
+    b"PK\x03\x04": ("a ZIP archive", "unpack it first"),
+    b"\x1f\x8b": ("compressed (gzip)", "gunzip it first"),
+    b"\xfd7zXZ": ("compressed (xz)", "unxz it first"),
+    b"# Disk DescriptorFile": ("the description of a VMDK", "name a VMDK that is one file"),
 }
 
 
@@ -36,22 +38,28 @@ class ImportRequest:
     """What to take in.
 
     Attributes:
-        source: A qcow2 or raw disk; it stays as it is.
+        source: A disk; it stays as it is.
         name: The tag it gets.
+        firmware: None to tell it from the disk.
         screen: Size of its desktop in pixels.
+        hardware: The machine it expects; None for ours.
     """
 
     source: Path
     name: str
     guest: GuestKind
-    firmware: Firmware
+    firmware: Firmware | None
     screen: tuple[int, int]
+    hardware: Hardware | None = None
 
 
-def examine(source: Path) -> DiskFormat:
+def examine(source: Path) -> DiskFormat | str:
     """Say what a disk is; it comes from anywhere.
 
     A qcow2 that names other files is refused: they would be this machine's.
+
+    Returns:
+        A format that is kept as it is, or the name of one that must be converted.
 
     Raises:
         ImageError: It cannot be read, is something else, or refers to other files.
@@ -59,20 +67,26 @@ def examine(source: Path) -> DiskFormat:
     try:
         with source.open("rb") as file:
             head = file.read(_HEADER_BYTES)
+            file.seek(_ISO_AT)
+            iso = file.read(len(_ISO_MAGIC)) == _ISO_MAGIC
     except OSError as exc:
         raise ImageError(f"{source} cannot be read: {exc.strerror}") from exc
+    if (name := foreign.foreign_format(head)) is not None:
+        return name
     if not head.startswith(QCOW2_MAGIC):
-        for magic, kind in _OTHERS.items():
+        for magic, (kind, hint) in _OTHERS.items():
             if head.startswith(magic):
-                hint = (
-                    f"qemu-img convert -O qcow2 {source} disk.qcow2"
-                    if "ZIP" not in kind
-                    else "unpack it first"
-                )
-                raise ImageError(f"{source} is {kind}, neither qcow2 nor raw", hint)
+                raise ImageError(f"{source} is {kind}, not a disk", hint)
+        if iso:
+            raise ImageError(f"{source} is a CD image, not a disk", "install it on a disk first")
         if len(head) < _HEADER_BYTES or source.stat().st_size % 512:
             raise ImageError(f"{source} is no disk: its size is not in sectors")
         return DiskFormat.RAW
+    _examine_qcow2(source, head)
+    return DiskFormat.QCOW2
+
+
+def _examine_qcow2(source: Path, head: bytes) -> None:
     if len(head) < _HEADER_BYTES:
         raise ImageError(f"{source} ends in its header")
     version, backing_at = struct.unpack_from(">IQ", head, 4)
@@ -82,7 +96,9 @@ def examine(source: Path) -> DiskFormat:
     if backing_at or (version == 3 and incompatible & _EXTERNAL_DATA):
         hint = f"make it whole: qemu-img convert -O qcow2 {source} whole.qcow2"
         raise ImageError(f"{source} refers to another file", hint)
-    return DiskFormat.QCOW2
+    size = struct.unpack_from(">Q", head, 24)[0]
+    if not 0 < size <= foreign.MAX_VIRTUAL_BYTES:
+        raise ImageError(f"{source}: a disk of {size} bytes is not believed", "up to 2 TiB can be taken in")
 
 
 def take_in(
@@ -99,14 +115,24 @@ def take_in(
     begin_s = time.monotonic()
     if not NAME.fullmatch(request.name):
         raise ImageError(f"{request.name!r} is no name", "letters, digits, dot, dash, underscore; up to 64")
-    kind = examine(request.source)
+    found_kind = examine(request.source)
     with store.workspace() as workspace:
         made = workspace / "made"
         made.mkdir()
-        disk = made / f"disk.{kind}"
-        content = _copy(request.source, disk, moved)
-        examine(disk)  # what was looked at before could have been replaced since
-        parts = (content, request.guest, request.firmware, f"{request.screen[0]}x{request.screen[1]}")
+        if isinstance(found_kind, DiskFormat):
+            kind, disk = found_kind, made / f"disk.{found_kind}"
+            content = _copy(request.source, disk, moved)
+        else:
+            kind, disk = DiskFormat.QCOW2, made / f"disk.{DiskFormat.QCOW2}"
+            copied = workspace / "copied"
+            content = _copy(request.source, copied, lambda done, total: None)
+            foreign.convert(copied, found_kind, disk, moved)
+            disk.chmod(0o644)
+        if examine(disk) is not kind:  # what was looked at before could have been replaced since
+            raise ImageError(f"{request.source} has changed meanwhile", "import it again")
+        firmware = request.firmware or guess_firmware(disk, kind)
+        parts = [content, request.guest, firmware, f"{request.screen[0]}x{request.screen[1]}"]
+        parts += [request.hardware.model_dump_json()] if request.hardware is not None else []
         manifest = DiskManifest(
             digest=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
             name=request.name,
@@ -114,8 +140,9 @@ def take_in(
             virtual_size_bytes=virtual_size(disk, kind),
             image_digest=None,
             guest=request.guest,
-            firmware=request.firmware,
+            firmware=firmware,
             screen=request.screen,
+            hardware=request.hardware,
             created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
             source=f"imported {request.source.name}",
             size_bytes=disk.stat().st_blocks * 512,
@@ -124,6 +151,23 @@ def take_in(
         found = store.publish(made, manifest)
         store.tag(request.name, found.digest)
         return found
+
+
+def guess_firmware(disk: Path, kind: DiskFormat) -> Firmware:
+    """Tell from a disk's first sectors what it boots with.
+
+    Raises:
+        ImageError: That does not show.
+    """
+    try:
+        head = read_head(disk, kind)
+    except OSError as exc:
+        raise ImageError(f"{disk} cannot be read: {exc.strerror}") from exc
+    ways = boot_ways(head or b"")
+    if ways.firmware is None:
+        what = f"a {ways.table} partition table without a boot loader" if ways.table else "no partition table"
+        raise ImageError(f"firmware: the disk has {what} that could be found", "say --firmware bios or uefi")
+    return ways.firmware
 
 
 def _copy(source: Path, target: Path, moved: Callable[[int, int], None]) -> str:

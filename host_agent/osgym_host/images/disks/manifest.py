@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -31,6 +32,28 @@ class Firmware(StrEnum):
     UEFI = "uefi"
 
 
+class Hardware(BaseModel):
+    """The machine that an imported disk expects; ours are made for the machine that we have.
+
+    Attributes:
+        machine: Chipset: `pc` (i440FX) or `q35`.
+        disk_bus: `sata` for systems without virtio drivers, as Windows is installed.
+        nic: `e1000e` for the same.
+        vga: A VGA screen and a USB tablet.
+        screen_from: Where the desktop is seen: on the VGA screen, or by OSWorld's server in the guest.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    machine: Literal["pc", "q35"] = "pc"
+    disk_bus: Literal["virtio", "sata"] = "virtio"
+    nic: Literal["virtio", "e1000e"] = "virtio"
+    ram_mib: int = 2048
+    vcpus: int = 1
+    vga: bool = True
+    screen_from: Literal["vga", "server"] = "vga"
+
+
 class DiskManifest(BaseModel):
     """Everything that is known about a disk image; `manifest.json` in its folder.
 
@@ -44,6 +67,7 @@ class DiskManifest(BaseModel):
         kernel_append: Command line for its `vmlinuz`; empty when it has none beside it.
         firmware: What it boots with, without a kernel from outside.
         screen: Width and height of the desktop in pixels.
+        hardware: What an imported disk expects; None for ours.
         source: What it was made from, for people.
         definition_key: Hash of what it was made from; empty for an import.
         packages: Package name to version of what was added to the golden image.
@@ -63,6 +87,7 @@ class DiskManifest(BaseModel):
     kernel_append: str = ""
     firmware: Firmware
     screen: tuple[int, int]
+    hardware: Hardware | None = None
     created_at: str
     source: str
     definition_key: str = ""

@@ -1,0 +1,168 @@
+"""What imported disks are told to be, from their first bytes; all of them hostile."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import uuid
+from pathlib import Path
+
+import pytest
+
+from osgym_host.images.disks.boot import HEAD_BYTES, boot_ways, read_head
+from osgym_host.images.disks.imports import ImportRequest, examine, take_in
+from osgym_host.images.disks.manifest import DiskFormat, Firmware, GuestKind, Hardware
+from osgym_host.images.disks.store import DiskStore
+from osgym_host.images.errors import ImageError
+
+SECTOR = 512
+ESP = uuid.UUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b")
+LINUX = uuid.UUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
+
+needs_qemu_img = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="missing: qemu-img")
+
+
+def mbr(*, code: bytes = b"", kinds: tuple[int, ...] = (), active: bool = False) -> bytearray:
+    head = bytearray(HEAD_BYTES)
+    head[: len(code)] = code
+    for index, kind in enumerate(kinds):
+        head[446 + 16 * index] = 0x80 if active and index == 0 else 0
+        head[446 + 16 * index + 4] = kind
+    head[510:512] = b"\x55\xaa"
+    return head
+
+
+def gpt(
+    *types: uuid.UUID, code: bytes = b"", legacy: bool = False, entry_bytes: int = 128, count: int = 128
+) -> bytearray:
+    head = mbr(code=code, kinds=(0xEE,))
+    head[SECTOR : SECTOR + 8] = b"EFI PART"
+    struct.pack_into("<II", head, SECTOR + 80, count, entry_bytes)
+    for index, kind in enumerate(types):
+        at = 2 * SECTOR + index * 128
+        head[at : at + 16] = kind.bytes_le
+        struct.pack_into("<Q", head, at + 48, 4 if legacy else 0)
+    return head
+
+
+@pytest.mark.parametrize(
+    ("head", "firmware"),
+    [
+        (mbr(code=b"\xeb\x63", kinds=(0x83,)), Firmware.BIOS),
+        (mbr(code=b"\xeb\x63", kinds=(0x07,), active=True), Firmware.BIOS),
+        (mbr(kinds=(0x83,)), None),
+        (gpt(ESP, LINUX), Firmware.UEFI),
+        (gpt(ESP, LINUX, code=b"\x33\xc0"), Firmware.UEFI),  # as Windows writes it
+        (gpt(ESP, LINUX, code=b"\xeb\x63", legacy=True), Firmware.BIOS),
+        (gpt(LINUX), None),
+        (gpt(ESP, entry_bytes=1 << 31), None),
+        (gpt(ESP, count=0xFFFFFFFF), Firmware.UEFI),
+        (bytearray(HEAD_BYTES), None),
+        (bytearray(b"\xff" * 100), None),
+    ],
+)
+def test_firmware_is_told_from_the_first_sectors(head: bytearray, firmware: Firmware | None) -> None:
+    """A BIOS where it finds something to start, UEFI where there is its partition, else nothing."""
+    assert boot_ways(bytes(head)).firmware is firmware
+
+
+def raw_disk(path: Path, head: bytes) -> Path:
+    with path.open("wb") as file:
+        file.write(head)
+        file.truncate(4 << 20)
+    return path
+
+
+@needs_qemu_img
+@pytest.mark.parametrize("options", [[], ["-c"], ["-o", "cluster_size=512"], ["-o", "compat=0.10"]])
+def test_the_first_sectors_are_read_through_a_qcow2(tmp_path: Path, options: list[str]) -> None:
+    """Whatever the size of its clusters, compressed or not, a qcow2 shows the sectors of its disk."""
+    head = bytes(gpt(ESP, LINUX, code=b"\xeb\x63"))
+    raw, qcow2 = raw_disk(tmp_path / "a.raw", head), tmp_path / "a.qcow2"
+    subprocess.run(
+        ["qemu-img", "convert", "-q", "-f", "raw", "-O", "qcow2", *options, raw, qcow2],
+        check=True,
+        timeout=60,
+    )
+    assert read_head(qcow2, DiskFormat.QCOW2) == head
+
+
+def qcow2_header(**fields: int) -> bytes:
+    values = {"version": 3, "backing": 0, "size": 1 << 30, "crypt": 0, "features": 0, **fields}
+    head = bytearray(struct.pack(">4sIQIIQII", b"QFI\xfb", values["version"], values["backing"], 0, 16,
+                                 values["size"], values["crypt"], 1))  # fmt: skip
+    head += struct.pack(">QQIIQQ", 0x30000, 0x10000, 1, 0, 0, values["features"])
+    return bytes(head.ljust(65536, b"\0"))
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (qcow2_header(backing=200), "refers to another file"),
+        (qcow2_header(features=4), "refers to another file"),
+        (qcow2_header(crypt=1), "encryption"),
+        (qcow2_header(version=9), "version"),
+        (qcow2_header(size=1 << 60), "not believed"),
+        (b"QFI\xfb", "ends in its header"),
+        (b"PK\x03\x04" + bytes(508), "ZIP"),
+        (b"# Disk DescriptorFile\nRW 1 FLAT /etc/shadow 0\n".ljust(512), "description of a VMDK"),
+        (bytes(0x8001) + b"CD001" + bytes(506), "CD image"),
+        (b"x" * 100, "not in sectors"),
+    ],
+)
+def test_a_file_that_is_no_whole_disk_is_refused(tmp_path: Path, content: bytes, complaint: str) -> None:
+    """What names files of this machine, or is something else, is refused before any program reads it."""
+    path = tmp_path / "disk"
+    path.write_bytes(content)
+    with pytest.raises(ImageError, match=complaint):
+        examine(path)
+
+
+@needs_qemu_img
+def test_a_vmdk_with_parts_elsewhere_is_refused(tmp_path: Path) -> None:
+    """A part of a VMDK may be any file of this machine: only one that is whole is converted."""
+    child = tmp_path / "child.vmdk"
+    parent = tmp_path / "parent.vmdk"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "vmdk", parent, "4M"], check=True, timeout=60)
+    subprocess.run(
+        ["qemu-img", "create", "-q", "-f", "vmdk", "-b", parent, "-F", "vmdk", child], check=True, timeout=60
+    )
+    store = DiskStore(tmp_path / "data")
+    with pytest.raises(ImageError, match="refers to other files"):
+        take_in(ImportRequest(child, "child", GuestKind.NONE, Firmware.BIOS, (800, 600)), store)
+    assert store.all() == []
+
+
+@needs_qemu_img
+@pytest.mark.parametrize("kind", ["raw", "qcow2", "vmdk", "vdi", "vhdx"])
+def test_disks_are_taken_in_whatever_their_format(tmp_path: Path, kind: str) -> None:
+    """The store's disk has the same content, the manifest what it is; a second import changes nothing."""
+    head = bytes(mbr(code=b"\xeb\x63", kinds=(0x83,)))
+    raw, source = raw_disk(tmp_path / "a.raw", head), tmp_path / f"disk.{kind}"
+    subprocess.run(
+        ["qemu-img", "convert", "-q", "-f", "raw", "-O", kind, raw, source], check=True, timeout=60
+    )
+    store = DiskStore(tmp_path / "data")
+    told: list[tuple[int, int]] = []
+    request = ImportRequest(source, "mine", GuestKind.NONE, None, (800, 600), Hardware(disk_bus="sata"))
+    made = take_in(request, store, lambda done, total: told.append((done, total)))
+    assert (made.manifest.firmware, made.manifest.guest) == (Firmware.BIOS, GuestKind.NONE)
+    assert made.manifest.hardware == Hardware(disk_bus="sata")
+    assert read_head(made.disk, made.manifest.format) == head
+    assert told
+    assert told[-1][0] <= told[-1][1]
+    again = take_in(request, store)
+    assert (again.digest, len(store.all())) == (made.digest, 1)
+    assert store.resolve("mine").digest == made.digest
+
+
+def test_firmware_that_does_not_show_must_be_said(tmp_path: Path) -> None:
+    """The error names the field and what to do; said by hand, the disk is taken."""
+    source = raw_disk(tmp_path / "a.raw", bytes(mbr(kinds=(0x83,))))
+    store = DiskStore(tmp_path / "data")
+    with pytest.raises(ImageError, match="firmware") as caught:
+        take_in(ImportRequest(source, "mine", GuestKind.NONE, None, (800, 600)), store)
+    assert "--firmware" in caught.value.hint
+    made = take_in(ImportRequest(source, "mine", GuestKind.NONE, Firmware.UEFI, (800, 600)), store)
+    assert made.manifest.firmware is Firmware.UEFI
