@@ -6,7 +6,6 @@ import asyncio
 import importlib.metadata
 import logging
 import os
-from dataclasses import dataclass
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
@@ -29,7 +28,7 @@ from osgym_host.episodes.requests import Requests
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.episodes.shelf import Shelf
 from osgym_host.episodes.survival import Survival
-from osgym_host.images.store import ImageStore
+from osgym_host.machinery import ImageRef, check_image, clear_other_leftovers, make_runtime, replica_ram_mib
 from osgym_host.replicas.branches import Branches
 from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.journal import Journal, host_id
@@ -37,31 +36,12 @@ from osgym_host.replicas.manager import Deadlines
 from osgym_host.replicas.meter import MeterOptions
 from osgym_host.replicas.pool import Pool
 from osgym_host.runtimes import base
-from osgym_host.runtimes.local.runtime import LocalRuntime
 from osgym_host.settings import Settings
 from osgym_host.tasks.interface import DownloadCache, Sandbox, TaskPolicy
 
 log = logging.getLogger(__name__)
 
 RUNTIME_STOP_S = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class ImageRef:
-    """What the service says about its golden image."""
-
-    image: base.ImageLike
-    flavor: str
-
-
-def find_image(settings: Settings) -> ImageRef:
-    """Looks up the golden image of the settings.
-
-    Raises:
-        ImageError: It is not in the store; the message says how to bake it.
-    """
-    image = ImageStore(settings.data_dir).resolve(settings.image)
-    return ImageRef(image, image.flavor)
 
 
 class HostAgent:
@@ -75,7 +55,8 @@ class HostAgent:
         """
         self.settings = settings
         self.image = image
-        self.runtime = runtime or LocalRuntime(settings.data_dir, settings.instance)
+        self._checks_host = runtime is None
+        self.runtime = runtime or make_runtime(settings, image)
         self.events = EventLog()
         state_dir = settings.data_dir / "state" / settings.instance
         self._episode_journal = EpisodeJournal(state_dir / "episodes")
@@ -87,7 +68,9 @@ class HostAgent:
         self._recorder = Recorder(
             settings.data_dir / "trajectories", RecordMode(settings.trajectory), settings.trajectory_max_mib
         )
-        self._screen = base.Screen(*settings.screen)
+        self._screen = image.screen or base.Screen(*settings.screen)
+        self._size_px = (self._screen.width_px, self._screen.height_px)
+        self._ram_mib = replica_ram_mib(settings, image)
         self.pool = self._make_pool()
         self.episodes = EpisodeService(
             events=self.events,
@@ -105,7 +88,7 @@ class HostAgent:
                 policy, DownloadCache(settings.data_dir / "cache" / "downloads", policy), self._sandbox
             ),
             metrics=metrics,
-            screen=settings.screen,
+            screen=self._size_px,
             limits=_limits(settings),
         )
         self._checkpoints = Checkpoints(
@@ -158,7 +141,7 @@ class HostAgent:
             journal=self._journal,
             events=self.events,
             spec=PoolSpec(settings.warm, settings.max_starting or _cores()),
-            budget=_budget(settings),
+            budget=_budget(settings, self._ram_mib),
             deadlines=Deadlines(boot_s=settings.boot_timeout_s),
             make_spec=self._make_spec,
             probe=lambda: load_probe(settings.data_dir),
@@ -172,7 +155,7 @@ class HostAgent:
             runtime=self.runtime.name,
             image_digest=self.image.image.digest,
             image_flavor=self.image.flavor,
-            screen=self.settings.screen,
+            screen=self._size_px,
         )
 
     async def start(self) -> base.StartReport:
@@ -182,6 +165,9 @@ class HostAgent:
             RuntimeFault: The runtime cannot run here, or another agent uses the directory.
             OSError: The data directory cannot be written.
         """
+        if self._checks_host:
+            await check_image(self.settings, self.image)
+            await clear_other_leftovers(self.settings)
         report = await self.runtime.start()
         try:
             self._check_capabilities()
@@ -259,7 +245,7 @@ class HostAgent:
             generation=generation,
             image=self.image.image,
             screen=self._screen,
-            ram_mib=settings.replica_ram_mib,
+            ram_mib=self._ram_mib,
             cpus=settings.replica_cpus or None,
             pids=settings.replica_pids,
             egress=base.Egress(settings.egress),
@@ -270,11 +256,11 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _budget(settings: Settings) -> Budget:
+def _budget(settings: Settings, ram_mib: int) -> Budget:
     return Budget(
         max_replicas=settings.max_replicas,
         ram_reserve_mib=settings.ram_reserve_mib,
-        ram_cap_mib=settings.replica_ram_mib,
+        ram_cap_mib=ram_mib,
         cpu_per_replica=settings.cpu_per_replica,
         disk_reserve_mib=settings.disk_reserve_mib,
     )

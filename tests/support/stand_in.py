@@ -21,7 +21,8 @@ from typing import Any
 import httpx
 from stand_in_guest import Guest, GuestServer
 
-from osgym_host.app import HostAgent, ImageRef
+from osgym_host.app import HostAgent
+from osgym_host.machinery import ImageRef
 from osgym_host.runtimes import base
 from osgym_host.server import HostServer, bind, urls
 from osgym_host.settings import Settings

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
+from osgym_host.machinery import clear_leftovers
 from osgym_host.pidfile import holder, pid_path
-from osgym_host.runtimes.base import RuntimeFault, StartReport
-from osgym_host.runtimes.local.runtime import LocalRuntime
+from osgym_host.runtimes.base import RuntimeFault
 from osgym_host.settings import Settings, SettingsError, load
 
 POLL_S = 0.05
@@ -33,7 +33,7 @@ def clean(data_dir: Path | None, instance: str | None, timeout_s: float) -> None
         click.echo(f"stopping the host agent (process {pid})")
         _stop(settings, pid, timeout_s)
     try:
-        report = asyncio.run(_reap(settings))
+        report = asyncio.run(clear_leftovers(settings))
     except (RuntimeFault, OSError) as error:
         raise click.ClickException(str(error)) from error
     if report.reaped_replicas or report.reaped_processes:
@@ -58,12 +58,3 @@ def _stop(settings: Settings, pid: int, timeout_s: float) -> None:
             os.kill(pid, signal.SIGKILL)
             killed, until = True, time.monotonic() + 10
         time.sleep(POLL_S)
-
-
-async def _reap(settings: Settings) -> StartReport:
-    if not (settings.data_dir / "run" / settings.instance).is_dir():
-        return StartReport()
-    runtime = LocalRuntime(settings.data_dir, settings.instance)
-    report = await runtime.start()
-    await runtime.stop()
-    return report

@@ -12,9 +12,10 @@ from typing import Any
 
 import click
 
-from osgym_host.app import HostAgent, find_image
+from osgym_host.app import HostAgent
 from osgym_host.errors import OsgymHostError
 from osgym_host.images.errors import ImageError
+from osgym_host.machinery import find_image
 from osgym_host.pidfile import AlreadyRunning, held, pid_path
 from osgym_host.runtimes.base import DataDirBusy, ReplicaDestroyFailed, RuntimeFault
 from osgym_host.server import HostServer, bind, urls
@@ -46,7 +47,8 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option("--config", type=click.Path(path_type=Path), help="Config file (YAML).")
 @click.option("--host", help="Address to listen on; default 127.0.0.1.")
 @click.option("--port", "ports", type=int, multiple=True, help="Port; repeat for several. Default 20000.")
-@click.option("--image", help="Golden image: full, small, or a prefix of a digest.")
+@click.option("--runtime", type=click.Choice(["local", "qemu"]), help="How replicas run; default local.")
+@click.option("--image", help="Golden image: full, small, an import's name, or a prefix of a digest.")
 @click.option("--warm", type=int, help="Clean replicas kept ready.")
 @click.option("--max-replicas", type=int, help="Replicas at once.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Images, run state, trajectories.")
@@ -81,7 +83,7 @@ async def _serve(settings: Settings) -> int:
     try:
         image = find_image(settings)
     except ImageError as error:
-        return _say(f"{error}. `osgym image build --flavor {settings.image}` makes one.", EXIT_CANNOT_RUN)
+        return _say(f"{error}" + (f": {error.hint}" if error.hint else ""), EXIT_CANNOT_RUN)
     try:
         sockets = bind(settings)
     except OSError as error:
