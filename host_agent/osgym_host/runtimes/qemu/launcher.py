@@ -66,6 +66,7 @@ class LaunchRequest:
             `guest_port` where QEMU runs. Only where `Launcher.forwards` is true.
         guest_port: Where QEMU's user-mode networking listens, on its own loopback interface.
         caps: Of the whole process. Guest RAM and QEMU's own memory both count (`memory_cap_mib`).
+        max_file_mib: Bound of each file that QEMU writes (its overlays); a write beyond it fails with EFBIG.
         env: Extra variables; besides, the process gets a fixed PATH and locale only.
         private: Names in `folder` that stay the caller's (records with secrets).
     """
@@ -78,6 +79,7 @@ class LaunchRequest:
     guest_listener: int | None = None
     guest_port: int = 5000
     caps: Caps = field(default_factory=Caps)
+    max_file_mib: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     private: frozenset[str] = frozenset({"vm.json"})
 

@@ -70,6 +70,7 @@ class Machine:
         fds: Mapping[int, int] | None = None,
         reads: Sequence[Path] = (),
         caps: Caps | None = None,
+        max_file_mib: int | None = None,
         guest_listener: int | None = None,
         timeout_s: float = START_TIMEOUT_S,
     ) -> Machine:
@@ -81,6 +82,7 @@ class Machine:
         Args:
             fds: More descriptors by their number in QEMU: `{RAM_FD: ram.fd}`, a tap device.
             reads: Files besides those in `folder` that QEMU reads (`LaunchRequest.reads`).
+            max_file_mib: Bound of each file that it writes.
 
         Raises:
             LaunchFailed: The process could not be started.
@@ -97,6 +99,7 @@ class Machine:
                 reads=tuple(reads),
                 fds={arguments.QMP_FD: listener.fileno(), **(fds or {})},
                 caps=caps or Caps(),
+                max_file_mib=max_file_mib,
                 guest_listener=guest_listener,
             )
             process = await launcher.launch(request)

@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import logging
 import os
-import resource
 import shutil
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -33,7 +32,6 @@ _START_TIMEOUT_S = 30.0
 _ATTACH_TIMEOUT_S = 5.0
 _QUERY_TIMEOUT_S = 5.0
 _OOM_SCORE = 500
-"""When the host runs out of memory, a virtual machine goes before the host agent does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +196,14 @@ class VmYard:
                 fds={RAM_FD: ram_fd, **attachment.fds},
                 reads=golden.reads,
                 caps=self._options.caps,
+                max_file_mib=self._options.disk_mib,
                 guest_listener=attachment.guest_listener,
                 timeout_s=_START_TIMEOUT_S,
             )
         finally:
             await self._network.started(attachment)
         try:
-            bound_process(machine.pid, self._options.disk_mib)
+            sacrifice_first(machine.pid)
             await machine.prepare(timeout_s=_QUERY_TIMEOUT_S)
             guest = attachment.guest
             if guest is None:
@@ -324,17 +323,9 @@ class VmYard:
         return len(names - set(keep)), killed
 
 
-def bound_process(pid: int, disk_mib: int | None) -> None:
-    """Bound what a machine's process may write to one file, and let it go first when memory runs out.
-
-    The files it writes are its overlays. A write beyond the bound fails (EFBIG), QEMU then stops the
-    guest and says so.
-    """
-    with contextlib.suppress(ProcessLookupError):
-        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
-        if disk_mib is not None:
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (disk_mib << 20, disk_mib << 20))
-    with contextlib.suppress(OSError):  # an ordinary user may not in every container
+def sacrifice_first(pid: int) -> None:
+    """Let the kernel take this process before the host agent when the host runs out of memory."""
+    with contextlib.suppress(OSError):  # not everywhere may one user decide for another
         Path(f"/proc/{pid}/oom_score_adj").write_text(str(_OOM_SCORE))
 
 

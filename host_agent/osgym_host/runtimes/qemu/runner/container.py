@@ -332,6 +332,7 @@ class ContainerLauncher(Launcher):
             folder=request.folder,
             reads=request.reads,
             caps=request.caps,
+            max_file_mib=request.max_file_mib,
             kvm=self._kvm,
             kvm_group=group,
         )

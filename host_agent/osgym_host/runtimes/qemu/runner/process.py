@@ -35,6 +35,7 @@ from osgym_host.runtimes.qemu.runner.users import (
     closed_above,
     demoted,
     give_folder,
+    limited,
     open_way,
     user_of,
 )
@@ -42,6 +43,8 @@ from osgym_host.runtimes.qemu.runner.users import (
 _HIGH_FD = 64
 """One arena: each further one costs a machine some MB for threads that hardly allocate."""
 _KVM = Path("/dev/kvm")
+_NO_SETPRIV = "Virtual machines run as root: install the package util-linux (setpriv)."
+_NO_PRLIMIT = "What a virtual machine writes is not bounded: install the package util-linux (prlimit)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +171,7 @@ class ProcessLauncher(Launcher):
         self._kvm = kvm
         self._users = UserPool(str(instance_folder)) if unprivileged and os.geteuid() == 0 else None
         self._setpriv = ""
+        self._prlimit = ""
         self._notes: tuple[str, ...] = ()
 
     @property
@@ -193,16 +197,23 @@ class ProcessLauncher(Launcher):
     async def prepare(self) -> None:
         """Look for what is needed to give up root; have processes started without huge pages."""
         switch_huge_pages_off()
+        self._prlimit = shutil.which("prlimit") or ""
+        if not self._prlimit:
+            self._notes = (_NO_PRLIMIT,)
         if self._users is None or self._setpriv:
             return
         setpriv = shutil.which("setpriv")
         closed = closed_above(self._folder.parent) if self._folder.parent.exists() else None
         if setpriv is None:
             self._users = None
-            self._notes = ("Virtual machines run as root: install the package util-linux (setpriv).",)
+            self._notes = (
+                *self._notes,
+                "Virtual machines run as root: install the package util-linux (setpriv).",
+            )
         elif closed is not None:
             self._users = None
-            self._notes = (f"Virtual machines run as root: other users cannot pass {closed} (chmod o+x).",)
+            note = f"Virtual machines run as root: other users cannot pass {closed} (chmod o+x)."
+            self._notes = (*self._notes, note)
         else:
             self._setpriv = setpriv
 
@@ -235,6 +246,7 @@ class ProcessLauncher(Launcher):
                 open_way(request.folder, self._folder)
                 give_folder(request.folder, user, request.private)
                 argv = demoted(argv, user, self._groups(), setpriv=self._setpriv)
+            argv = limited(argv, request.max_file_mib, prlimit=self._prlimit)
             if self._tree is not None:
                 group = self._tree.make(request.name, request.caps)
             output = bounded_output()

@@ -29,6 +29,7 @@ class ContainerPlan:
         user: User and group that QEMU runs as.
         folder: The machine's own folder, the only thing that can be written besides a small /tmp.
         reads: Files and folders to read.
+        max_file_mib: Bound of each file that it writes.
         kvm: Pass /dev/kvm on.
         kvm_group: Group of /dev/kvm, where not everybody may use it.
     """
@@ -40,6 +41,7 @@ class ContainerPlan:
     folder: Path
     reads: tuple[Path, ...] = ()
     caps: Caps = field(default_factory=Caps)
+    max_file_mib: int | None = None
     kvm: bool = False
     kvm_group: int | None = None
 
@@ -75,10 +77,7 @@ def create_body(plan: ContainerPlan) -> dict[str, Any]:
             + [_mount(path, read_only=True) for path in plan.reads],
             "LogConfig": {"Type": "none", "Config": {}},
             "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
-            "Ulimits": [
-                {"Name": "core", "Soft": 0, "Hard": 0},
-                {"Name": "nofile", "Soft": _NOFILE, "Hard": _NOFILE},
-            ],
+            "Ulimits": _limits(plan),
             **_devices(plan),
             **_caps(plan.caps),
         },
@@ -104,6 +103,13 @@ def _mount(path: Path, *, read_only: bool) -> dict[str, Any]:
         "ReadOnly": read_only,
         "BindOptions": options,
     }
+
+
+def _limits(plan: ContainerPlan) -> list[dict[str, Any]]:
+    limits = {"core": 0, "nofile": _NOFILE}
+    if plan.max_file_mib is not None:
+        limits["fsize"] = plan.max_file_mib * _MIB
+    return [{"Name": name, "Soft": value, "Hard": value} for name, value in limits.items()]
 
 
 def _devices(plan: ContainerPlan) -> dict[str, Any]:
