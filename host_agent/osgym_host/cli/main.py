@@ -1,8 +1,12 @@
-"""`osgym`: the group; each command is imported only when it is used."""
+"""`osgym`: the group; each command is imported only when it is used.
+
+Other distributions add commands through the entry-point group `osgym.commands`.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 
 import click
@@ -20,23 +24,39 @@ COMMANDS = {
 """Name → one line of help. The module `osgym_host.cli.<name>` has a command of the same name."""
 
 
+ADDED = "osgym.commands"
+"""Entry-point group; each entry names a click command. Ours win over one of the same name."""
+
+
 class _LazyGroup(click.Group):
-    """Lists commands without importing them."""
+    """Lists our own commands without importing them; others are imported only to show their help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in COMMANDS if importlib.util.find_spec(f"osgym_host.cli.{name}")]
+        return sorted({*self._own(), *importlib.metadata.entry_points(group=ADDED).names})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
-            return None
-        module = importlib.import_module(f"osgym_host.cli.{cmd_name}")
-        command = getattr(module, cmd_name)
+        if cmd_name in self._own():
+            command = getattr(importlib.import_module(f"osgym_host.cli.{cmd_name}"), cmd_name)
+        else:
+            entries = importlib.metadata.entry_points(group=ADDED, name=cmd_name)
+            if not entries:
+                return None
+            command = next(iter(entries)).load()
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+            formatter.write_dl([(name, self._line(ctx, name)) for name in self.list_commands(ctx)])
+
+    def _own(self) -> list[str]:
+        return [name for name in COMMANDS if importlib.util.find_spec(f"osgym_host.cli.{name}")]
+
+    def _line(self, ctx: click.Context, name: str) -> str:
+        if name in COMMANDS:
+            return COMMANDS[name]
+        command = self.get_command(ctx, name)
+        return command.get_short_help_str(100) if command else ""
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

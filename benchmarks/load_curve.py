@@ -1,0 +1,289 @@
+"""What replicas cost while they work: CPU per step and while idle, memory, latency, at several counts.
+
+    python -m benchmarks.load_curve --flavor full --replicas 1,2,4,8 --think-s 2 --seconds 45
+    python -m benchmarks.load_curve --set runtime=qemu --out /tmp/load_curve_qemu.json
+
+For each count a service of its own runs that many replicas and no more. First all of them have a task set
+up and nobody acts (an idle window), then the tasks are solved by their oracles, with a pause for thinking
+before each step (a busy window). CPU time is that of the host agent and everything below it, so that other
+work on the machine does not count; memory is the PSS of what belongs to replicas, and with --host-memory
+also what MemAvailable lost, which counts the kernel's part but wants a quiet machine.
+`osgym calibrate` makes a workload profile of the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import os
+import statistics
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import local_service, machine, meminfo_mib, save, summary
+from benchmarks.oracles import OraclePolicy, choose, rounds
+from osgym_sdk import AsyncClient, AsyncEpisode
+
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+SAMPLE_S = 3.0
+LOOK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A row of /proc. `spent`: its own CPU time, `reaped`: that of children it waited for, in s."""
+
+    parent: int
+    started: int
+    spent: float
+    reaped: float
+
+
+def processes(root: int) -> dict[int, Process]:
+    """A process and everything below it."""
+    found: dict[int, Process] = {}
+    children: dict[int, list[int]] = defaultdict(list)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it ended meanwhile
+            own, others = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
+            found[int(entry.name)] = Process(int(fields[1]), int(fields[19]), own * TICK_S, others * TICK_S)
+            children[int(fields[1])].append(int(entry.name))
+    below, todo = [], [root]
+    while todo:
+        below.append(todo.pop())
+        todo += children[below[-1]]
+    return {pid: found[pid] for pid in below if pid in found}
+
+
+def of_replica(pid: int, own_namespace: str) -> bool:
+    """Whether a process belongs to a replica: it has a PID namespace of its own, or is QEMU."""
+    try:
+        if os.readlink(f"/proc/{pid}/ns/pid") != own_namespace:
+            return True
+        return os.readlink(f"/proc/{pid}/exe").rpartition("/")[2].startswith("qemu")
+    except OSError:
+        return False
+
+
+def pss_of(pid: int) -> float:
+    """PSS of one process, MiB; 0 when it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in text.splitlines() if line.startswith("Pss:")), 0.0)
+
+
+class Accounts:
+    """CPU time of a host agent and its replicas, dead ones included.
+
+    What ran in a PID namespace that was killed is in nobody's count of reaped children, so each replica's
+    total is looked at often and its last value kept. What its parent reaps of it is left out instead.
+    """
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._namespace = os.readlink("/proc/self/ns/pid")
+        self._kept: dict[tuple[int, int], float] = {}
+        self.total_s = 0.0
+        self.replicas: list[int] = []
+
+    def look(self) -> float:
+        """Takes stock; returns all CPU time so far, in seconds."""
+        rows = processes(self._root)
+        inside = {pid for pid in rows if of_replica(pid, self._namespace)}
+        tops = {pid for pid in inside if rows[pid].parent not in inside}
+        parents = {rows[pid].parent for pid in tops}
+        totals = dict.fromkeys(tops, 0.0)
+        outside = 0.0
+        for pid, row in rows.items():
+            top = pid
+            while top in inside and top not in tops:
+                top = rows[top].parent
+            if top in tops:
+                totals[top] += row.spent + row.reaped
+            else:
+                outside += row.spent + (0.0 if pid in parents else row.reaped)
+        for top, total in totals.items():
+            key = (top, rows[top].started)
+            self._kept[key] = max(total, self._kept.get(key, 0.0))
+        self.replicas = sorted(inside)
+        self.total_s = max(self.total_s, outside + sum(self._kept.values()))
+        return self.total_s
+
+
+class Window:
+    """Measures a host agent from `open` until `row`."""
+
+    def __init__(self, pid: int, before_mib: float | None) -> None:
+        self._accounts, self._before_mib = Accounts(pid), before_mib
+        self._pss: list[float] = []
+        self._host: list[float] = []
+        self._cpu, self._began = self._accounts.look(), time.monotonic()
+
+    def sample(self) -> None:
+        """Takes the memory as it is now."""
+        self._accounts.look()
+        self._pss.append(sum(pss_of(pid) for pid in self._accounts.replicas))
+        self._host.append(meminfo_mib()["MemAvailable"])
+
+    async def watch(self, seconds: float, memory: bool) -> None:
+        """Keeps the books for a while, and looks at the memory now and then."""
+        end, next_sample = time.monotonic() + seconds, time.monotonic() + SAMPLE_S
+        while (now := time.monotonic()) < end:
+            await asyncio.sleep(LOOK_S)
+            self._accounts.look()
+            if memory and now >= next_sample:
+                self.sample()
+                next_sample = now + SAMPLE_S
+
+    def row(self, replicas: int, kind: str) -> dict[str, Any]:
+        """What was used since the beginning."""
+        row: dict[str, Any] = {
+            "replicas": replicas,
+            "window": kind,
+            "seconds": round(time.monotonic() - self._began, 3),
+            "cpu_s": round(self._accounts.look() - self._cpu, 3),
+            "pss_mib": round(statistics.fmean(self._pss), 2),
+            "pss_samples": [round(value, 1) for value in self._pss],
+        }
+        if self._before_mib is not None:
+            row["host_mib"] = round(self._before_mib - statistics.fmean(self._host), 1)
+        return row
+
+
+async def idle(client: AsyncClient, pid: int, replicas: int, options: argparse.Namespace) -> dict[str, Any]:
+    """All replicas have a task set up, and nobody acts."""
+    tasks = list(itertools.islice(rounds(choose(options.flavor, tuple(options.only))), replicas))
+    episodes: list[AsyncEpisode] = [client.episode(task, wait_s=180) for task in tasks]
+    before = options.before_mib
+    await asyncio.gather(*(episode.start() for episode in episodes))
+    await asyncio.sleep(options.calm_s)  # what applications still do after they have drawn
+    window = Window(pid, before)
+    await window.watch(options.idle_s, memory=False)
+    window.sample()
+    row = window.row(replicas, "idle")
+    await asyncio.gather(*(episode.close() for episode in episodes))
+    return row
+
+
+async def busy(client: AsyncClient, pid: int, replicas: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Tasks are solved one after the other in every replica."""
+    library = choose(options.flavor, tuple(options.only))
+    policy = OraclePolicy(library, options.think_s)
+    began = time.monotonic()
+    tasks = itertools.takewhile(lambda _: time.monotonic() - began < options.seconds, rounds(library))
+    window = Window(pid, options.before_mib)
+    step_ms: list[float] = []
+    frames: list[int] = []
+    lengths: list[int] = []
+    durations: list[float] = []
+    failures = 0
+
+    async def look() -> None:
+        await window.watch(options.seconds, memory=True)
+        await window.watch(3600, memory=False)  # from now on replicas become idle one by one
+
+    looking = asyncio.create_task(look())
+    try:
+        async for result in client.run(
+            tasks, policy, concurrency=replicas, settle="exact", wait_s=180, progress=False
+        ):
+            lengths.append(len(result.steps))
+            failures += result.failure is not None
+            durations.append(round(result.duration_s, 3))
+            step_ms += [round(step.timing.total_ms, 2) for step in result.steps if step.timing]
+            frames += [len(step.data) for step in result.steps if step.data]
+    finally:
+        looking.cancel()
+    row = window.row(replicas, "busy")
+    return row | {
+        "steps": sum(lengths),
+        "episodes": len(lengths),
+        "failures": failures,
+        "step_ms": step_ms,
+        "steps_per_episode": lengths,
+        "trajectory_s": durations,
+        "frame_bytes": frames,
+    }
+
+
+async def measure(url: str, pid: int, replicas: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Both windows of one count, and how much the replicas had written."""
+    async with AsyncClient(url) as client:
+        rows = [await idle(client, pid, replicas, options), await busy(client, pid, replicas, options)]
+    for row in rows:
+        print(
+            f"  {replicas:3d} {row['window']:4}  {row['seconds']:6.1f} s  {row['cpu_s']:7.2f} CPU-s  "
+            f"PSS {row['pss_mib']:7.0f} MiB"
+            + (
+                f"  {row['steps']} steps, {row['failures']} failed; median "
+                f"{summary(row['step_ms'])['median']:.0f} ms"
+                if "steps" in row
+                else ""
+            ),
+            flush=True,
+        )
+    return rows
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.load_curve",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--flavor", choices=["small", "full"], default="full", help="image and tasks (full)")
+    parser.add_argument("--replicas", default="1,2,4,8", help="counts, separated by commas (1,2,4,8)")
+    parser.add_argument("--think-s", type=float, default=2.0, help="the policy's time before a step (2)")
+    parser.add_argument("--seconds", type=float, default=45.0, help="new tasks begin for so long (45)")
+    parser.add_argument("--idle-s", type=float, default=15.0, help="length of an idle window (15)")
+    parser.add_argument("--calm-s", type=float, default=5.0, help="pause between set-up and idle window (5)")
+    parser.add_argument("--only", action="append", default=[], help="only tasks with this in their name")
+    parser.add_argument("--host-memory", action="store_true", help="record what MemAvailable lost, too")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a host setting")
+    parser.add_argument("--out", type=Path, help="where the raw series goes")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Runs the benchmark; 1 when a trajectory failed."""
+    options = arguments()
+    counts = [int(part) for part in options.replicas.split(",")]
+    extra = dict(item.split("=", 1) for item in options.set)
+    described = machine()
+    print(
+        f"{described['cpu']}, {described['cores']} cores; {options.flavor} tasks, think {options.think_s} s"
+    )
+    rows: list[dict[str, Any]] = []
+    for count in counts:
+        options.before_mib = meminfo_mib()["MemAvailable"] if options.host_memory else None
+        settings: dict[str, str | int | float] = {
+            "max_replicas": count, "warm": count, "cpu_per_replica": 0, "trajectory": "off", **extra,
+        }  # fmt: skip
+        with local_service(options.flavor, settings) as (url, pid):
+            rows += asyncio.run(measure(url, pid, count, options))
+    chosen = {k: str(v) if isinstance(v, Path) else v for k, v in vars(options).items()}
+    result = {
+        "machine": described,
+        "runtime": extra.get("runtime", "local"),
+        "image": options.flavor,
+        "options": chosen,
+        "think_s": options.think_s,
+        "series": rows,
+    }
+    print(f"raw series: {save('load_curve', result, options.out)}")
+    return 1 if any(row.get("failures") for row in rows) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,103 @@
+"""What the commands share: exit codes, errors, parsing of small values, lines about sources."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime
+from functools import wraps
+from typing import Any, ParamSpec
+
+import click
+
+from osgym_infra.catalogue.rows import Age, Source, ages
+from osgym_infra.errors import BadInput, CannotMeet, OsgymInfraError, RefreshFailed
+
+P = ParamSpec("P")
+
+CANNOT_MEET = 1
+BAD_INPUT = 2
+
+
+def exits(command: Callable[P, None]) -> Callable[P, None]:
+    """Turns this distribution's errors into a message and an exit code: 1 cannot be met, 2 bad input.
+
+    With `as_json` among the command's arguments the message is a JSON object on stdout.
+    """
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except OsgymInfraError as error:
+            if kwargs.get("as_json"):
+                click.echo(json.dumps({"error": described(error)}, indent=2))
+            else:
+                click.echo(f"{click.get_current_context().info_name}: {error}", err=True)
+            sys.exit(BAD_INPUT if isinstance(error, BadInput) else CANNOT_MEET)
+
+    return run
+
+
+def described(error: OsgymInfraError) -> dict[str, Any]:
+    """An error for programs."""
+    match error:
+        case BadInput():
+            return {"code": "bad_input", "field": error.field, "problem": error.problem, "fits": error.fits}
+        case CannotMeet():
+            return {
+                "code": "cannot_meet", "field": error.field, "problem": error.problem, "fits": error.fits,
+                "details": error.details,
+            }  # fmt: skip
+        case RefreshFailed():
+            return {"code": "refresh_failed", "provider": error.provider, "problem": str(error)}
+    return {"code": "error", "problem": str(error)}
+
+
+def today() -> date:
+    """Today, or `$OSGYM_TODAY` (for examples and tests that must not grow old)."""
+    if text := os.environ.get("OSGYM_TODAY"):
+        try:
+            return date.fromisoformat(text)
+        except ValueError as error:
+            raise BadInput("OSGYM_TODAY", f"{text!r} is no date", "e.g. 2026-11-21") from error
+    return datetime.now(UTC).date()
+
+
+def rates(pairs: Sequence[str]) -> dict[str, float]:
+    """`EUR=1.1` to USD per unit."""
+    found: dict[str, float] = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        try:
+            rate = float(value)
+        except ValueError:
+            rate = 0.0
+        if not name.isalpha() or not 0 < rate < 1e6:
+            raise BadInput("--rate", f"{pair!r}", "CURRENCY=USD, e.g. EUR=1.10")
+        found[name.upper()] = rate
+    return found
+
+
+def quotas(pairs: Sequence[str]) -> dict[str, int]:
+    """`r8i.24xlarge=4` to hosts by type."""
+    found: dict[str, int] = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        if not name or not value.isdecimal():
+            raise BadInput("--max-hosts", f"{pair!r}", "TYPE=NUMBER, e.g. r8i.24xlarge=4")
+        found[name] = int(value)
+    return found
+
+
+def age_lines(sources: Iterable[Source], now: date) -> tuple[list[str], list[str]]:
+    """Lines that say how old everything is, and warnings for what is old or undated."""
+    found = ages(sources, now)
+    return [str(age) for age in found], [_warning(age) for age in found if age.stale]
+
+
+def _warning(age: Age) -> str:
+    old = "undated" if age.days is None else f"{age.days} days old"
+    return f"{age.title} is {old}: check before you pay (osgym catalogue refresh)"

@@ -1,0 +1,178 @@
+"""`osgym plan`: which hosts, how many, what it costs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from osgym_infra import profile as profiles
+from osgym_infra.catalogue.load import load
+from osgym_infra.cli import tables
+from osgym_infra.cli.common import age_lines, exits, quotas, rates, today
+from osgym_infra.errors import BadInput
+from osgym_infra.fleet import Answer, Question, answer, egress_usd
+from osgym_infra.model import Replica, Rules, Runtime
+from osgym_infra.price import Interruptions, Market, Terms
+from osgym_infra.profile import Bound, Profile
+
+MARKETS = {"on-demand": Market.ON_DEMAND, "spot": Market.SPOT, "dedicated": Market.DEDICATED}
+
+EPILOG = """\b
+Examples
+  What do 1,024 desktops cost a day, on whatever is cheapest?
+    osgym plan --replicas 1024
+  The same as virtual machines, on demand at AWS only, for at most 300 USD a day
+    osgym plan --replicas 1024 --runtime qemu --provider aws --market on-demand --budget-usd-per-day 300
+  Your own workload: 4 GiB each, nothing shared, a policy that thinks 10 s before each step
+    osgym plan --replicas 256 --replica-ram-gib 4 --shared 0 --think-s 10
+  A step's CPU work shall take at most 800 ms for 95 of 100 steps, waiting for a core included
+    osgym plan --replicas 256 --p95-ms 800
+  Trainers elsewhere: count the frames that leave the region
+    osgym plan --replicas 256 --egress internet
+  Why? One host type, and a picture of cost against replicas per host
+    osgym plan --replicas 512 --type r8i.24xlarge --plot out.png
+
+\b
+How it is computed
+  A host carries K = min(K_ram, K_cpu, K_disk, K_iops, K_mibps, K_egress, cap) replicas, where
+    K_ram = (a·RAM − H − s·R_ws) / (R_ws·(1 − s) + o)
+    K_cpu = ρ·vCPU·ν / u,  u = b + D/(Z + D)
+  and a replica-day costs ([24·P·(1 + w) + disk + IP]/K + egress) / availability.
+  R_ws, s, b, D and Z come from a measured profile (osgym calibrate); its pessimistic ends are planned with.
+
+\b
+Exit codes
+  0 a plan was found; 1 there is none within the budget, latency or quotas; 2 the input is wrong
+"""
+
+
+@click.command(epilog=EPILOG, context_settings={"max_content_width": 110})
+@click.option("--replicas", "-n", type=int, required=True, help="How many replicas run at the same time.")
+@click.option("--budget-usd-per-day", type=float, help="Fail, and say what would do, when it costs more.")
+@click.option("--provider", multiple=True, help="Only these (aws, gcp, hetzner, …); may be repeated.")
+@click.option("--region", multiple=True, help="Only these regions; may be repeated.")
+@click.option(
+    "--market", multiple=True, type=click.Choice(list(MARKETS)), help="Only these; may be repeated."
+)
+@click.option("--type", "types", multiple=True, help="Only these host types; may be repeated.")
+@click.option(
+    "--runtime", type=click.Choice([r.value for r in Runtime]), help="Default: that of the profile."
+)
+@click.option("--profile", "profile_name", default=profiles.DEFAULT, show_default=True,
+              help="A measured workload: a name or a file of osgym calibrate.")  # fmt: skip
+@click.option("--bound", type=click.Choice([b.value for b in Bound]), default=Bound.PESSIMISTIC.value,
+              show_default=True, help="Which end of the measured intervals to plan with.")  # fmt: skip
+@click.option("--replica-ram-gib", type=float, help="R_ws: memory that a replica touches.")
+@click.option("--shared", type=float, help="s: part of it that is shared copy-on-write, 0 to below 1.")
+@click.option("--overhead-gib", type=float, help="o: host memory per replica beside its own.")
+@click.option("--step-cpu-s", type=float, help="D: CPU-seconds of a step, resets included.")
+@click.option("--idle-cores", type=float, help="b: cores that an idle replica uses.")
+@click.option("--think-s", type=float, help="Z: seconds between an answer and the next step.")
+@click.option("--overlay-gib", type=float, help="What an episode writes to disk at most.")
+@click.option("--p95-ms", type=float, help="95 % of steps get their CPU work done within so long.")
+@click.option("--max-replicas-per-host", type=int, default=Rules().max_replicas, show_default=True,
+              help="Cap: so many are lost at most with one host.")  # fmt: skip
+@click.option("--max-hosts", multiple=True, metavar="TYPE=N", help="A quota; may be repeated.")
+@click.option("--allow-unknown-kvm", is_flag=True, help="With qemu: types on which nobody confirmed KVM.")
+@click.option("--egress", type=click.Choice(["region", "internet"]), default="region", show_default=True,
+              help="Where frames go: trainers in the same region pay nothing.")  # fmt: skip
+@click.option("--spot-price", type=click.Choice(["high", "low"]), default="high", show_default=True,
+              help="Which end of a spot price range to plan with.")  # fmt: skip
+@click.option("--interruptions-per-day", type=float, default=1.0, show_default=True,
+              help="How often a spot host is taken back.")  # fmt: skip
+@click.option("--availability", type=float, default=Terms().availability, show_default=True,
+              help="Part of the time that a paid replica is usable.")  # fmt: skip
+@click.option("--rate", multiple=True, metavar="EUR=USD", help="Include prices in that currency.")
+@click.option(
+    "--catalogue", "catalogue_file", type=click.Path(path_type=Path), help="Your own rows; they win."
+)
+@click.option("--top", type=int, default=3, show_default=True, help="Types shown per provider and market.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw cost against K of the best host type.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@exits
+def plan(
+    replicas: int, profile_name: str, as_json: bool, plot: Path | None, top: int, **options: Any
+) -> None:
+    """Find the cheapest hosts for a number of replicas, and say what binds.
+
+    Prices come from a catalogue with sources and dates (osgym catalogue show), what a replica needs from a
+    measured profile. Nothing is created and nobody is asked.
+    """
+    measured = profiles.load(profile_name)
+    question = make_question(replicas, measured, options)
+    catalogue, left_out = load(options["catalogue_file"]).in_usd(rates(options["rate"]))
+    found = answer(question, catalogue, [measured.source()])
+    # Only what could have been chosen is worth a word.
+    notes = [n for n in left_out if not question.providers or n.split()[0] in question.providers]
+    found = replace(found, notes=(*notes, *found.notes))
+    lines, warnings = age_lines(found.sources, today())
+    if plot is not None:
+        _draw(found, catalogue, plot)
+    if as_json:
+        click.echo(json.dumps(tables.to_dict(found, measured, lines, warnings), indent=2))
+        return
+    tables.show(found, measured, lines, warnings, top)
+    if plot is not None:
+        click.echo(f"picture: {plot}")
+
+
+def make_question(replicas: int, measured: Profile, options: dict[str, Any]) -> Question:
+    """The question that the options ask.
+
+    Raises:
+        BadInput: names the option.
+    """
+    if options["replica_ram_gib"] is not None and options["replica_ram_gib"] <= 0:
+        raise BadInput("--replica-ram-gib", f"{options['replica_ram_gib']} GiB", "above 0")
+    runtime = Runtime(options["runtime"]) if options["runtime"] else measured.runtime
+    return Question(
+        replicas=replicas,
+        replica=make_replica(measured, options),
+        runtime=runtime,
+        rules=Rules(max_replicas=options["max_replicas_per_host"]),
+        terms=Terms(
+            spot=Interruptions(per_host_day=options["interruptions_per_day"]),
+            availability=options["availability"],
+            egress_to_internet=options["egress"] == "internet",
+        ),
+        p95_s=None if options["p95_ms"] is None else options["p95_ms"] / 1000,
+        budget_usd_per_day=options["budget_usd_per_day"],
+        providers=options["provider"],
+        regions=options["region"],
+        markets=tuple(MARKETS[name] for name in options["market"]),
+        types=options["types"],
+        spot_low=options["spot_price"] == "low",
+        allow_unknown_kvm=options["allow_unknown_kvm"],
+        max_hosts=quotas(options["max_hosts"]),
+    )
+
+
+def make_replica(measured: Profile, options: dict[str, Any]) -> Replica:
+    """The profile's replica with what was given in its place."""
+    return profiles.with_values(
+        measured.replica(Bound(options["bound"])),
+        working_set_gib=options["replica_ram_gib"],
+        shared_fraction=options["shared"],
+        overhead_gib=options["overhead_gib"],
+        step_cpu_s=options["step_cpu_s"],
+        idle_cores=options["idle_cores"],
+        think_s=options["think_s"],
+        overlay_gib=options["overlay_gib"],
+    )
+
+
+def _draw(found: Answer, catalogue: Any, path: Path) -> None:
+    from osgym_infra.plot import curve, draw
+
+    best = found.candidates[0]
+    data = curve(found.question, best, egress_usd(found.question, catalogue, best.row))
+    replica = found.question.replica
+    draw(
+        data, path,
+        f"{replica.private_gib:.2f} GiB per replica and {replica.shared_gib:.2f} GiB shared; "
+        f"{replica.step_cpu_s:.2f} CPU-s per step, {replica.think_s:.1f} s between steps",
+    )  # fmt: skip

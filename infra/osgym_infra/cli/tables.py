@@ -1,0 +1,203 @@
+"""How answers are shown: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from osgym_infra.fleet import Answer, Candidate, MixedFleet
+from osgym_infra.model import Replica, Resource
+from osgym_infra.profile import Bound, Parameter, Profile
+
+WIDTH = 150
+
+
+def show(found: Answer, measured: Profile, lines: Sequence[str], warnings: Sequence[str], top: int) -> None:
+    """Prints the answer."""
+    question, replica = found.question, found.question.replica
+    console = Console(width=max(WIDTH, Console().width), highlight=False)
+    click.echo(
+        f"{question.replicas} replicas, runtime {question.runtime}: {_replica_line(replica)}\n"
+        f"workload {measured.workload}, measured {measured.measured_on} on {measured.machine}\n"
+    )
+    table = Table(box=None, pad_edge=False)
+    for name, justify in (
+        ("PROVIDER", "left"), ("TYPE", "left"), ("MARKET", "left"), ("USD/h", "right"), ("K", "right"),
+        ("HOSTS", "right"), ("BINDS", "left"), ("IDLE", "left"), ("p95 ms", "right"), ("USD/day", "right"),
+        ("USD/REPLICA-DAY", "right"),
+    ):  # fmt: skip
+        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]  # a literal of both
+    for one in _best_of_each(found.candidates, top):
+        table.add_row(
+            one.row.provider, one.row.type, one.market.replace("_", "-"), _price(one), str(one.fit.replicas),
+            str(one.hosts) if one.hosts else "-", one.fit.binding, _stranded(one),
+            f"{one.load.p95_s * 1000:.0f}" if one.load else "-",
+            _usd(one.usd_per_day, 0), _usd(one.usd_per_replica_day, 3),
+        )  # fmt: skip
+    console.print(table)
+    for reference in found.references:
+        click.echo(f"{_usd(reference.usd_per_replica_day, 3):>9}  {reference.name} (for comparison)")
+    click.echo("\ncheapest mix")
+    for fleet in found.fleets:
+        click.echo(f"  {_fleet_line(fleet)}")
+    click.echo(f"\n{_sentence(found)}")
+    for note in found.notes:
+        click.echo(f"note: {note}")
+    click.echo("prices and profile\n" + "\n".join(f"  {line}" for line in lines))
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+
+
+def to_dict(
+    found: Answer, measured: Profile, lines: Sequence[str], warnings: Sequence[str]
+) -> dict[str, Any]:
+    """The answer for programs; figures are not rounded, what is unknown is `null`."""
+    question = found.question
+    return {
+        "replicas": question.replicas,
+        "runtime": question.runtime.value,
+        "workload": {"id": measured.workload, "measured_on": measured.measured_on.isoformat()},
+        "replica": {
+            name: getattr(question.replica, name)
+            for name in (
+                "working_set_gib",
+                "shared_fraction",
+                "overhead_gib",
+                "private_gib",
+                "idle_cores",
+                "step_cpu_s",
+                "think_s",
+                "cores",
+                "overlay_gib",
+                "frame_mb",
+                "egress_gb_per_day",
+            )
+        },
+        "best": _fleet_dict(found.best),
+        "fleets": [_fleet_dict(fleet) for fleet in found.fleets],
+        "candidates": [_candidate_dict(one) for one in found.candidates],
+        "references": [
+            {"name": r.name, "usd_per_replica_day": r.usd_per_replica_day, "note": r.note}
+            for r in found.references
+        ],
+        "notes": list(found.notes),
+        "sources": [
+            {"title": s.title, "as_of": s.as_of.isoformat() if s.as_of else None, "url": s.url}
+            for s in found.sources
+        ],
+        "as_of": list(lines),
+        "warnings": list(warnings),
+    }
+
+
+def profile_table(measured: Profile) -> Table:
+    """A profile's parameters with their intervals."""
+    table = Table(box=None, pad_edge=False)
+    for name, justify in (("PARAMETER", "left"), ("VALUE", "right"), ("95 % FROM", "right"), ("TO", "right"),
+                          ("n", "right"), ("PLANNED", "right"), ("HOW", "left")):  # fmt: skip
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]  # a literal of both
+    for parameter in Parameter:
+        if row := measured.parameters.get(parameter):
+            planned = measured.value(parameter, Bound.PESSIMISTIC)
+            table.add_row(
+                parameter.value, f"{row.value:.4g}", f"{row.low:.4g}", f"{row.high:.4g}", str(row.n),
+                f"{planned:.4g}", row.how,
+            )  # fmt: skip
+    return table
+
+
+def _replica_line(replica: Replica) -> str:
+    return (
+        f"{replica.private_gib * 1024:.0f} MiB each, {replica.shared_gib * 1024:.0f} MiB shared; "
+        f"{replica.step_cpu_s:.3f} CPU-s per step every {replica.cycle_s:.1f} s, {replica.cores:.3f} cores"
+    )
+
+
+def _best_of_each(candidates: Iterable[Candidate], top: int) -> list[Candidate]:
+    shown: dict[tuple[str, str], int] = {}
+    rows = []
+    for one in candidates:
+        group = (one.row.provider, one.market)
+        shown[group] = shown.get(group, 0) + 1
+        if shown[group] <= top:
+            rows.append(one)
+    return rows
+
+
+def _price(one: Candidate) -> str:
+    low, high = one.price.low, one.price.high
+    return f"{high:.2f}" if low == high else f"{low:.2f}–{high:.2f}"
+
+
+def _stranded(one: Candidate) -> str:
+    parts = [
+        f"{name} {left:.0%}"
+        for name, left in one.fit.stranded.items()
+        if name in (Resource.CPU, Resource.RAM) and left >= 0.005
+    ]
+    return ", ".join(parts) or "-"
+
+
+def _usd(value: float, digits: int) -> str:
+    return "-" if math.isinf(value) else f"{value:,.{digits}f}"
+
+
+def _fleet_line(fleet: MixedFleet) -> str:
+    hosts = " + ".join(f"{count} × {name.split('/')[2]}" for name, count in sorted(fleet.mix.hosts.items()))
+    return (
+        f"{fleet.provider} {fleet.region}, {fleet.market.replace('_', '-')}: {hosts} for "
+        f"{fleet.mix.usd_per_day:,.2f} USD a day, {fleet.usd_per_replica_day:.4f} per replica-day"
+    )
+
+
+def _sentence(found: Answer) -> str:
+    best, question = found.best, found.question
+    budget = (
+        f" (budget {question.budget_usd_per_day:,.2f})" if question.budget_usd_per_day is not None else ""
+    )
+    return (
+        f"Cheapest: {best.usd_per_replica_day:.4f} USD per replica-day, {best.mix.usd_per_day:,.2f} USD a day"
+        f"{budget} for {question.replicas} replicas, with {best.provider} {best.region}, "
+        f"{best.market.replace('_', '-')}."
+    )
+
+
+def _fleet_dict(fleet: MixedFleet) -> dict[str, Any]:
+    return {
+        "provider": fleet.provider,
+        "region": fleet.region,
+        "market": fleet.market.value,
+        "hosts": {name.split("/")[2]: count for name, count in fleet.mix.hosts.items()},
+        "placed": {name.split("/")[2]: count for name, count in fleet.mix.placed.items()},
+        "capacity": fleet.mix.capacity,
+        "usd_per_day": fleet.mix.usd_per_day,
+        "usd_per_replica_day": fleet.usd_per_replica_day,
+    }
+
+
+def _candidate_dict(one: Candidate) -> dict[str, Any]:
+    return {
+        "provider": one.row.provider,
+        "region": one.row.region,
+        "type": one.row.type,
+        "market": one.market.value,
+        "kvm": one.row.kvm.value,
+        "vcpu": one.row.vcpu,
+        "ram_gib": one.row.ram_gib,
+        "usd_per_hour": {"low": one.price.low, "high": one.price.high},
+        "price_as_of": one.price.source.as_of.isoformat() if one.price.source.as_of else None,
+        "replicas_per_host": one.fit.replicas,
+        "binding": one.fit.binding.value,
+        "limits": {name.value: value for name, value in one.fit.limits.items()},
+        "stranded": {name.value: value for name, value in one.fit.stranded.items()},
+        "step_p95_ms": one.load.p95_s * 1000 if one.load else None,
+        "step_slowdown": one.load.slowdown if one.load else None,
+        "hosts": one.hosts or None,
+        "usd_per_day": None if math.isinf(one.usd_per_day) else one.usd_per_day,
+        "usd_per_replica_day": None if math.isinf(one.usd_per_replica_day) else one.usd_per_replica_day,
+    }

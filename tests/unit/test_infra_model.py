@@ -1,0 +1,186 @@
+"""The cost model's formulas: how many replicas fit, what binds, what a day costs."""
+
+from __future__ import annotations
+
+import ast
+import math
+from pathlib import Path
+
+import osgym_infra
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from osgym_infra.errors import BadInput
+from osgym_infra.model import HostShape, Kvm, Replica, Resource, Rules, Runtime, fit
+from osgym_infra.price import (
+    Interruptions,
+    Market,
+    Terms,
+    host_day,
+    per_thousand_trajectories,
+    replica_day,
+    volume_usd_per_day,
+)
+
+EASY = Rules(ram_usable=1.0, reserve_gib=0.0, cpu_target=1.0, max_replicas=100_000)
+
+hosts = st.builds(
+    HostShape,
+    name=st.just("host"),
+    vcpu=st.floats(1, 400),
+    ram_gib=st.floats(1, 4096),
+    kvm=st.sampled_from(Kvm),
+    disk_gib=st.none() | st.floats(10, 30000),
+    iops=st.none() | st.floats(1000, 80000),
+    mibps=st.none() | st.floats(100, 2000),
+    egress_gbps=st.none() | st.floats(1, 100),
+)
+replicas = st.builds(
+    Replica,
+    working_set_gib=st.floats(0.05, 16),
+    shared_fraction=st.floats(0, 0.95),
+    overhead_gib=st.floats(0, 1),
+    idle_cores=st.floats(0, 0.5),
+    step_cpu_s=st.floats(0, 5),
+    think_s=st.floats(0, 60),
+    overlay_gib=st.floats(0, 10),
+    reset_ios=st.floats(0, 10000),
+    reset_mib=st.floats(0, 1000),
+    frame_mb=st.floats(0, 3),
+)
+rules = st.builds(
+    Rules, ram_usable=st.floats(0.5, 1), reserve_gib=st.floats(0, 16), max_replicas=st.integers(1, 4096)
+)
+runtimes = st.sampled_from(Runtime)
+
+
+def test_unshared_4_gib_is_bound_by_ram() -> None:
+    """768 GiB and 4 GiB each: 192, and the cores that no replica uses are stranded."""
+    found = fit(HostShape("r", 96, 768, Kvm.METAL), Replica(4.0, idle_cores=0.12), Runtime.QEMU, EASY)
+    assert (found.replicas, found.binding) == (192, Resource.RAM)
+    assert found.stranded[Resource.CPU] == pytest.approx(1 - 192 * 0.12 / 96)
+    assert found.stranded[Resource.RAM] == 0
+
+
+def test_sharing_raises_the_number_until_the_cpu_binds() -> None:
+    """With nine tenths shared RAM would carry 1,913; 96 cores at 0.12 carry 800."""
+    shared = Replica(4.0, shared_fraction=0.9, idle_cores=0.12)
+    found = fit(HostShape("r", 96, 768, Kvm.METAL), shared, Runtime.QEMU, EASY)
+    assert (found.replicas, found.binding) == (800, Resource.CPU)
+    assert found.limits[Resource.RAM] == pytest.approx((768 - 3.6) / 0.4)
+
+
+def test_the_duty_cycle_is_cpu_per_step_over_the_cycle() -> None:
+    """0.2 CPU-s every 10 s of thinking, and 0.01 cores while idle."""
+    assert Replica(1, idle_cores=0.01, step_cpu_s=0.2, think_s=9.8).cores == pytest.approx(0.03)
+    assert Replica(1, step_cpu_s=0.2).cores == 1.0
+
+
+@pytest.mark.parametrize(
+    ("kvm", "runtime", "vcpu"),
+    [
+        (Kvm.METAL, Runtime.QEMU, 10.0),
+        (Kvm.NESTED, Runtime.QEMU, 9.0),
+        (Kvm.UNKNOWN, Runtime.QEMU, 9.0),
+        (Kvm.NESTED, Runtime.LOCAL, 10.0),
+    ],
+)
+def test_nesting_costs_only_machines_inside_machines(kvm: Kvm, runtime: Runtime, vcpu: float) -> None:
+    """A tenth is lost for qemu on a host that is itself a virtual machine; nothing elsewhere."""
+    found = fit(HostShape("h", 10, 10_000, kvm), Replica(0.001, idle_cores=0.1), runtime, EASY)
+    assert found.limits[Resource.CPU] == pytest.approx(vcpu / 0.1)
+
+
+def test_resets_bind_the_disk_when_they_come_in_storms() -> None:
+    """Ten times the mean: 1 reset in 100 s of 500 operations is 50 a second at its peak."""
+    replica = Replica(0.01, step_cpu_s=1, think_s=9, steps_per_episode=10, reset_ios=500, reset_mib=1)
+    found = fit(HostShape("h", 1000, 1000, iops=3000, mibps=1000), replica, Runtime.LOCAL, EASY)
+    assert (found.replicas, found.binding) == (60, Resource.IOPS)
+    assert found.limits[Resource.MIBPS] == pytest.approx(1000 / 0.1)
+
+
+def test_frames_bind_the_network() -> None:
+    """Half a megabyte every 10 s is 0.4 Mbit/s: 2,500 on 1 Gbit/s."""
+    replica = Replica(0.01, think_s=10, frame_mb=0.5)
+    found = fit(HostShape("h", 1000, 1000, egress_gbps=1), replica, Runtime.LOCAL, EASY)
+    assert (found.replicas, found.binding) == (2500, Resource.EGRESS)
+    assert replica.egress_gb_per_day == pytest.approx(4.32)
+
+
+def test_a_host_that_is_too_small_carries_none() -> None:
+    """Zero, and RAM is named."""
+    found = fit(HostShape("h", 1000, 4), Replica(8), Runtime.LOCAL, Rules())
+    assert (found.replicas, found.binding) == (0, Resource.RAM)
+
+
+@given(hosts, replicas, runtimes, rules)
+def test_what_fits_fits(host: HostShape, replica: Replica, runtime: Runtime, how: Rules) -> None:
+    """K replicas stay within every limit and K + 1 break the binding one; nothing is stranded below 0."""
+    found = fit(host, replica, runtime, how)
+    assert found.replicas <= how.max_replicas
+    assert all(found.replicas <= limit * (1 + 1e-9) + 1e-6 for limit in found.limits.values())
+    assert found.replicas + 1 > found.limits[found.binding] * (1 - 1e-9)
+    ram = found.replicas * replica.private_gib + (replica.shared_gib if found.replicas else 0)
+    assert ram <= how.ram_usable * host.ram_gib - how.reserve_gib + 1e-6 or found.replicas == 0
+    assert all(0 <= left <= 1 for left in found.stranded.values())
+
+
+@given(hosts, replicas, runtimes, rules, st.floats(1, 4))
+def test_a_larger_host_never_carries_less(
+    host: HostShape, replica: Replica, runtime: Runtime, how: Rules, times: float
+) -> None:
+    """More cores and more RAM only help."""
+    larger = HostShape(
+        "l", host.vcpu * times, host.ram_gib * times, host.kvm, host.disk_gib, host.iops, host.mibps,
+        host.egress_gbps,
+    )  # fmt: skip
+    assert fit(larger, replica, runtime, how).replicas >= fit(host, replica, runtime, how).replicas
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("shared_fraction", 1.0), ("working_set_gib", 0), ("think_s", -1), ("step_cpu_s", math.inf)],
+)
+def test_impossible_replicas_are_refused_by_field(field: str, value: float) -> None:
+    """The error names the field."""
+    values = {"working_set_gib": 1.0, field: value}
+    with pytest.raises(BadInput) as refused:
+        Replica(**values)
+    assert refused.value.field == field
+    assert refused.value.fits
+
+
+def test_the_price_of_a_replica_day_is_the_formula() -> None:
+    """24·2·(1 + 0.5/24) + 2.4 + 0.12 over 50 replicas, 0.1 of egress, available 0.9 of the time."""
+    terms = Terms(spot=Interruptions(1.0, 0.25, 0.25))
+    day = host_day(2.0, Market.SPOT, terms, 2.4, 0.005)
+    assert day.total == pytest.approx(48 * (1 + 0.5 / 24) + 2.4 + 0.12)
+    assert replica_day(day.total, 50, 0.1, 0.9) == pytest.approx((day.total / 50 + 0.1) / 0.9)
+    assert host_day(2.0, Market.ON_DEMAND, terms).waste == 0
+
+
+def test_a_volume_is_priced_above_what_is_included() -> None:
+    """100 GiB at 0.08, 1,000 operations/s above 3,000 at 0.005, nothing for throughput below 125."""
+    usd = volume_usd_per_day(100, 0.08, 4000, 3000, 0.005, 100, 125, 0.04)
+    assert usd == pytest.approx((8 + 5) * 24 / 730)
+
+
+def test_a_thousand_trajectories_are_their_part_of_a_replica_day() -> None:
+    """At 86.4 s each a replica makes a thousand a day."""
+    assert per_thousand_trajectories(0.07, 86.4) == pytest.approx(0.07)
+
+
+def test_the_cost_model_is_pure() -> None:
+    """It imports nothing but arithmetic and data types: no Pulumi, no files, no network, no clock."""
+    allowed = {
+        "__future__", "collections", "collections.abc", "dataclasses", "enum", "math", "typing",
+        "osgym_infra", "osgym_infra.errors", "osgym_infra.model", "osgym_infra.price", "osgym_infra.plan",
+        "osgym_infra.catalogue.rows",
+    }  # fmt: skip
+    folder = Path(osgym_infra.__file__).parent
+    for name in ("model", "queueing", "price", "plan", "fleet"):
+        for node in ast.walk(ast.parse((folder / f"{name}.py").read_text())):
+            if isinstance(node, ast.Import):
+                assert {alias.name for alias in node.names} <= allowed, name
+            elif isinstance(node, ast.ImportFrom):
+                assert node.module in allowed, f"{name} imports {node.module}"
