@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from osgym_sdk._batch import Batch, Policy, PolicyObject
+    from osgym_sdk._checkpoints import AsyncCheckpoint
     from osgym_sdk._client import AsyncClient
     from osgym_sdk._config import Limits, Timeouts
     from osgym_sdk._episode import AsyncEpisode
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         AuthError,
         BadRequest,
         BranchFailed,
+        CheckpointNotFound,
         ConfigError,
         EpisodeEnded,
         EpisodeError,
@@ -42,13 +44,14 @@ if TYPE_CHECKING:
     from osgym_sdk._placing import Ticket
     from osgym_sdk._progress import Progress, ProgressLine
     from osgym_sdk._records import Evaluation, Failure, Result, StepRecord, Trajectory
-    from osgym_sdk._sync import Client, Episode, SyncObservation
+    from osgym_sdk._sync import Checkpoint, Client, Episode, SyncObservation
     from osgym_sdk.wire import (
         Done,
         ErrorClass,
         HostState,
         ImageFormat,
         ObserveOptions,
+        ParentInfo,
         SettleOptions,
         SettlePolicy,
         TerminationReason,
@@ -59,6 +62,7 @@ __version__ = "0.1.0"
 # The host imports osgym_sdk.wire alone and must not pay for httpx, so names are loaded when first used.
 _HOME = {
     "_batch": ("Batch", "Policy", "PolicyObject"),
+    "_checkpoints": ("AsyncCheckpoint",),
     "_client": ("AsyncClient",),
     "_config": ("Limits", "Timeouts"),
     "_episode": ("AsyncEpisode",),
@@ -66,6 +70,7 @@ _HOME = {
         "AuthError",
         "BadRequest",
         "BranchFailed",
+        "CheckpointNotFound",
         "ConfigError",
         "EpisodeEnded",
         "EpisodeError",
@@ -88,13 +93,14 @@ _HOME = {
     "_placing": ("Ticket",),
     "_progress": ("Progress", "ProgressLine"),
     "_records": ("Evaluation", "Failure", "Result", "StepRecord", "Trajectory"),
-    "_sync": ("Client", "Episode", "SyncObservation"),
+    "_sync": ("Checkpoint", "Client", "Episode", "SyncObservation"),
     "wire": (
         "Done",
         "ErrorClass",
         "HostState",
         "ImageFormat",
         "ObserveOptions",
+        "ParentInfo",
         "SettleOptions",
         "SettlePolicy",
         "TerminationReason",
@@ -103,6 +109,7 @@ _HOME = {
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
+    "AsyncCheckpoint",
     "AsyncClient",
     "AsyncEpisode",
     "AsyncObservation",
@@ -110,6 +117,8 @@ __all__ = [
     "BadRequest",
     "Batch",
     "BranchFailed",
+    "Checkpoint",
+    "CheckpointNotFound",
     "Client",
     "ConfigError",
     "Done",
@@ -131,6 +140,7 @@ __all__ = [
     "OSGymError",
     "Observation",
     "ObserveOptions",
+    "ParentInfo",
     "Policy",
     "PolicyObject",
     "Progress",

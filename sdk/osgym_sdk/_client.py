@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import uuid
 import weakref
@@ -12,13 +13,15 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from osgym_sdk._background import Background
 from osgym_sdk._batch import Batch, BatchOptions, Policy
+from osgym_sdk._checkpoints import AsyncCheckpoint, listed, sent
 from osgym_sdk._config import Cert, Config, Limits, Timeouts, make_config
-from osgym_sdk._episode import AsyncEpisode, EpisodeOptions
-from osgym_sdk._exceptions import ConfigError, OSGymError
+from osgym_sdk._episode import AsyncEpisode
+from osgym_sdk._exceptions import CheckpointNotFound, ConfigError, HostUnreachable, OSGymError, ProtocolError
 from osgym_sdk._fleet import Fleet
 from osgym_sdk._many import step_many
 from osgym_sdk._observation import AsyncObservation
 from osgym_sdk._options import Actions, Observe, Settle, Task, as_observe, as_settle, as_task
+from osgym_sdk._parts import EpisodeOptions
 from osgym_sdk._placing import Placer, Ticket
 from osgym_sdk._progress import OnProgress, ProgressLine
 from osgym_sdk.wire import CreateRequest, HostState
@@ -43,6 +46,18 @@ class ClientSettings(TypedDict, total=False):
 
 class EpisodeSettings(TypedDict, total=False):
     """Arguments of ``episode``."""
+
+    wait_s: float
+    lease_ttl_s: float
+    max_steps: int | None
+    settle: Settle | None
+    observe: Observe | None
+    keep_frames: bool
+    reuse_frames: bool
+
+
+class RestoreSettings(TypedDict, total=False):
+    """Arguments of ``restore``."""
 
     wait_s: float
     lease_ttl_s: float
@@ -216,6 +231,93 @@ class AsyncClient:
         )
         options = EpisodeOptions(request, None, keep_frames, reuse_frames, ticket)
         return AsyncEpisode(self._config, self._fleet, self._placer, self._background, options)
+
+    async def restore(
+        self,
+        checkpoint: AsyncCheckpoint | str,
+        *,
+        wait_s: float = 60.0,
+        lease_ttl_s: float = 60.0,
+        max_steps: int | None = None,
+        settle: Settle | None = None,
+        observe: Observe | None = None,
+        keep_frames: bool = False,
+        reuse_frames: bool = True,
+    ) -> AsyncEpisode:
+        """An episode that goes on from a checkpoint, on the host that has it; close it as any other.
+
+        Task, steps and screen are those of that moment. It works any number of times.
+
+        Args:
+            checkpoint: one of :meth:`AsyncEpisode.checkpoint` or :meth:`checkpoints`, or its id, which
+                is then looked for on all hosts.
+            wait_s, lease_ttl_s, keep_frames, reuse_frames: as for :meth:`episode`.
+            max_steps, settle, observe: the checkpoint's episode's by default.
+
+        Raises:
+            CheckpointNotFound: no host has it.
+            NoCapacity, BranchFailed, Unsupported: it cannot be restored now, or not there.
+        """
+        found = await self._find(checkpoint) if isinstance(checkpoint, str) else checkpoint
+        request = CreateRequest(
+            request_id=uuid.uuid4().hex,
+            wait_s=wait_s,
+            lease_ttl_s=lease_ttl_s,
+            max_steps=max_steps,
+            observe=as_observe(observe),
+            settle=as_settle(settle),
+            checkpoint=found.checkpoint_id,
+        )
+        options = EpisodeOptions(request, found.info.task_id, keep_frames, reuse_frames, host=found.host)
+        episode = AsyncEpisode(self._config, self._fleet, self._placer, self._background, options)
+        await episode.start()
+        return episode
+
+    async def checkpoints(self) -> list[AsyncCheckpoint]:
+        """The checkpoints of all hosts that can be reached.
+
+        Raises:
+            HostUnreachable: none can be.
+        """
+        links = [view.link for view in self._fleet.views]
+        answers = await asyncio.gather(
+            *(listed(link, self._config) for link in links), return_exceptions=True
+        )
+        found: list[AsyncCheckpoint] = []
+        reached = 0
+        for answer in answers:
+            if isinstance(answer, list):
+                found += answer
+                reached += 1
+            elif not isinstance(answer, (HostUnreachable, ProtocolError)):
+                raise answer
+        if not reached:
+            raise next(answer for answer in answers if isinstance(answer, OSGymError))
+        return found
+
+    async def import_checkpoint(
+        self, path: str | Path, *, host: str | None = None, timeout_s: float = 600.0
+    ) -> AsyncCheckpoint:
+        """Takes in a file of :meth:`AsyncCheckpoint.export`, on a host with the same golden snapshot.
+
+        Args:
+            host: URL of the host; may be left out where there is only one.
+
+        Raises:
+            ConfigError: the file cannot be read, or it is unclear which host is meant.
+            BadRequest: it is no checkpoint, or one of another golden snapshot.
+            NoCapacity: the checkpoints of that host use all that they may.
+        """
+        if host is None and len(self.hosts) != 1:
+            raise ConfigError("say which host is to take the checkpoint in")
+        link = self._placer.view_of(self.hosts[0] if host is None else host).link
+        return await sent(link, self._config, Path(path), timeout_s)
+
+    async def _find(self, checkpoint_id: str) -> AsyncCheckpoint:
+        for found in await self.checkpoints():
+            if found.checkpoint_id == checkpoint_id:
+                return found
+        raise CheckpointNotFound(f"no host has the checkpoint {checkpoint_id[:100]}")
 
     def step_many(
         self,

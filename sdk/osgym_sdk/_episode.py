@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
-from dataclasses import dataclass
+import uuid
 from types import TracebackType
 from typing import Self
 
 from osgym_sdk._background import Background
+from osgym_sdk._checkpoints import AsyncCheckpoint
 from osgym_sdk._config import Config
 from osgym_sdk._exceptions import (
+    ConfigError,
     EpisodeEnded,
     EpisodeLost,
     OSGymError,
@@ -23,16 +24,22 @@ from osgym_sdk._fleet import Fleet
 from osgym_sdk._host import HostLink, Pool
 from osgym_sdk._observation import AsyncObservation, Timing
 from osgym_sdk._options import Actions, Observe, Settle, as_actions, as_observe, as_settle
-from osgym_sdk._placing import Placer, Ticket
+from osgym_sdk._parts import EpisodeOptions, LastFrame, Prepared
+from osgym_sdk._placing import Placed, Placer, Ticket
 from osgym_sdk._records import Evaluation, Trajectory
 from osgym_sdk._session import Session
 from osgym_sdk.wire import (
-    CreateRequest,
+    CheckpointInfo,
+    CheckpointRequest,
+    CreateAnswer,
     Done,
     EpisodeCall,
     EpisodeState,
     EvaluationAnswer,
     FinalRequest,
+    ForkAnswer,
+    ForkChild,
+    ForkRequest,
     Message,
     ObserveOptions,
     ObserveRequest,
@@ -41,38 +48,6 @@ from osgym_sdk.wire import (
     StepRequest,
     WireFormatError,
 )
-
-_LOG = logging.getLogger("osgym.sdk")
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodeOptions:
-    """What the caller asked for; ``request`` is what goes to the host."""
-
-    request: CreateRequest
-    task_id: str | None
-    keep_frames: bool
-    reuse_frames: bool
-    ticket: Ticket | None = None
-    """Go on with this episode instead of making one."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Last:
-    """The newest image, to be used again when the host says that nothing changed."""
-
-    options: ObserveOptions
-    hash: str
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A step that is about to be sent: it has its number, and ``started_s`` on the client's clock."""
-
-    request: StepRequest
-    options: ObserveOptions
-    started_s: float
 
 
 class AsyncEpisode:
@@ -93,14 +68,19 @@ class AsyncEpisode:
         self._session: Session | None = None
         self._lock = asyncio.Lock()
         self._closed = False
+        self._entered = False
+        self._base = 0
+        """Steps of those that it was branched from."""
         self._seq = 0
         self._pending: StepRequest | None = None
-        self._last: _Last | None = None
+        self._last: LastFrame | None = None
         self._observation: AsyncObservation | None = None
         self.trajectory = Trajectory(options.task_id)
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        if self._session is None or self._entered:  # a child or a restored one has begun already
+            await self.start()
+        self._entered = True
         return self
 
     async def __aexit__(
@@ -178,20 +158,18 @@ class AsyncEpisode:
             raise EpisodeEnded("an episode is started once")
         clock = self._config.clock
         started = clock()
-        if self._options.ticket is None:
-            placed = await self._placer.place(self._options.request)
+        if self._options.ticket is not None:
+            placed, last_seq = await self._placer.attach(self._options.ticket)
+        elif self._options.host is not None:
+            placed = await self._placer.place_on(self._options.host, self._options.request)
+            last_seq = placed.answer.last_seq
         else:
-            placed, self._seq = await self._placer.attach(self._options.ticket)
-        self._session = Session(self._config, self._fleet, placed, self.lease_ttl_s)
-        placed.keeper.add(self._session)
-        answer = placed.answer
+            placed, last_seq = await self._placer.place(self._options.request), 0
         total_ms = (clock() - started) * 1000
-        trajectory = self.trajectory
-        trajectory.episode_id, trajectory.host = answer.episode_id, placed.view.link.url
-        trajectory.replica_id, trajectory.generation = answer.replica_id, answer.generation
-        trajectory.screen = answer.screen
-        trajectory.reset_ms = {**answer.timing_ms, "client": total_ms}
-        step = StepAnswer(answer.observation, timing_ms={"host": answer.timing_ms.get("total", 0.0)})
+        self._begin(placed, last_seq, total_ms)
+        answer, trajectory = placed.answer, self.trajectory
+        timing_ms = {"host": answer.timing_ms.get("total", 0.0)}
+        step = StepAnswer(answer.observation, step=answer.step, timing_ms=timing_ms)
         obs = self._observe(step, placed.record.blob, self._image_options(None), total_ms, placed.transfer_s)
         trajectory.first_frame = obs.meta.frame
         trajectory.first_data = obs.data if self._options.keep_frames else None
@@ -275,6 +253,77 @@ class AsyncEpisode:
         self.trajectory.evaluation = evaluation
         return evaluation
 
+    async def fork(
+        self,
+        count: int = 1,
+        *,
+        lease_ttl_s: float | None = None,
+        max_steps: int | None = None,
+        wait_s: float = 10.0,
+        timeout_s: float | None = None,
+    ) -> list[AsyncEpisode]:
+        """Branches the desktop as it is now: children that go on from here, each on its own.
+
+        They share disk and RAM with this episode's at this moment and see nothing of what it or the
+        others do later. Each is an episode like any other: step it, score it, fork it, close it. All
+        are made or none; this episode goes on after a pause of milliseconds either way.
+
+        Args:
+            count: how many, up to 64.
+            lease_ttl_s: how long the host keeps a child when we fall silent; this episode's by default.
+            max_steps: this episode's by default; counts from its first step.
+            wait_s: how long to wait for room for all of them.
+            timeout_s: deadline of the whole call.
+
+        Raises:
+            Unsupported: the host's runtime cannot branch.
+            NoCapacity: there is no room for all of them.
+            BranchFailed: they could not be made.
+            EpisodeEnded: this one is closed, done or scored.
+            EpisodeLost: as for :meth:`step`.
+        """
+        if not 1 <= count <= 64:
+            raise ConfigError("count is from 1 to 64")
+        async with self._lock:
+            self._open()
+            await self._clear_pending()
+            request = ForkRequest(uuid.uuid4().hex, self.lease, count, lease_ttl_s, max_steps, wait_s)
+            deadline_s = timeout_s or wait_s + self._config.timeouts.setup_s
+            made = await self._placer.request(self._where(), "/fork", request.request_id, request, deadline_s)
+            try:
+                answer = ForkAnswer.from_dict(made.json())
+            except WireFormatError as exc:
+                raise self._where().protocol_error(exc) from exc
+            return [self._child(child, lease_ttl_s or self.lease_ttl_s) for child in answer.children]
+
+    async def checkpoint(
+        self, *, keep: bool = False, ttl_s: float | None = None, timeout_s: float | None = None
+    ) -> AsyncCheckpoint:
+        """Keeps this moment, so that :meth:`AsyncClient.restore` can go on from it any number of times.
+
+        Args:
+            keep: on disk until it is deleted; else it goes with this episode's lease.
+            ttl_s: seconds until it is deleted in any case.
+            timeout_s: deadline of the whole call.
+
+        Raises:
+            NoCapacity: the checkpoints of the host use all that they may.
+            OSGymError: as for :meth:`fork`.
+        """
+        async with self._lock:
+            self._open()
+            await self._clear_pending()
+            request = CheckpointRequest(uuid.uuid4().hex, self.lease, keep, ttl_s)
+            deadline_s = timeout_s or self._config.timeouts.setup_s
+            made = await self._placer.request(
+                self._where(), "/checkpoint", request.request_id, request, deadline_s
+            )
+            try:
+                info = CheckpointInfo.from_dict(made.json())
+            except WireFormatError as exc:
+                raise self._where().protocol_error(exc) from exc
+            return AsyncCheckpoint(info, self.link, self._config)
+
     async def close(self) -> None:
         """Gives the replica back. Idempotent; goes on in the background when it is cancelled."""
         if self._closed:
@@ -348,6 +397,50 @@ class AsyncEpisode:
 
     # ------------------------------------------------------------------------------------------------
 
+    def _begin(self, placed: Placed, last_seq: int, total_ms: float) -> None:
+        """Takes a lease that was got."""
+        self._session = Session(self._config, self._fleet, placed, self.lease_ttl_s)
+        placed.keeper.add(self._session)
+        answer = placed.answer
+        self._seq, self._base = last_seq, answer.step
+        trajectory = self.trajectory
+        trajectory.episode_id, trajectory.host = answer.episode_id, placed.view.link.url
+        trajectory.replica_id, trajectory.generation = answer.replica_id, answer.generation
+        trajectory.screen, trajectory.parent = answer.screen, answer.parent
+        trajectory.reset_ms = {**answer.timing_ms, "client": total_ms}
+
+    def _child(self, child: ForkChild, lease_ttl_s: float) -> AsyncEpisode:
+        """A child that was made; its screen is ours, so our newest frame is its first."""
+        options = dataclasses.replace(
+            self._options,
+            request=dataclasses.replace(self._options.request, lease_ttl_s=lease_ttl_s),
+            ticket=None,
+            host=None,
+        )
+        made = AsyncEpisode(self._config, self._fleet, self._placer, self._background, options)
+        newest, ours = self.observation, self._where().placed
+        answer = CreateAnswer(
+            episode_id=child.episode_id,
+            lease=child.lease,
+            replica_id=child.replica_id,
+            generation=child.generation,
+            screen=child.screen,
+            observation=newest.meta,
+            step=child.step,
+            last_seq=child.last_seq,
+            parent=child.parent,
+        )
+        made._begin(dataclasses.replace(ours, answer=answer), child.last_seq, 0.0)
+        made._last = self._last
+        obs = AsyncObservation(
+            newest.meta, newest.data, step=child.step, actions=newest.actions, timing=newest.timing
+        )
+        obs.episode = made
+        made._observation = obs
+        made.trajectory.first_frame = obs.meta.frame
+        made.trajectory.first_data = obs.data if options.keep_frames else None
+        return made
+
     async def _clear_pending(self) -> None:
         """Finds out what became of a step whose answer never came, and takes its answer if it was done."""
         pending = self._pending
@@ -374,7 +467,7 @@ class AsyncEpisode:
         answer = await self._where().call("POST", f"/{verb}", body, timeout_s=timeout_s, want_record=True)
         step, blob = self._where().parse(answer.record)
         total_ms = (clock() - started) * 1000
-        step = dataclasses.replace(step, step=len(self.trajectory.steps))
+        step = dataclasses.replace(step, step=self._base + len(self.trajectory.steps))
         return self._observe(step, blob, options, total_ms, answer.transfer_s, newest=verb == "observe")
 
     def _observe(
@@ -392,7 +485,7 @@ class AsyncEpisode:
         if meta.frame.unchanged and not blob and last is not None and last.hash == meta.frame.hash:
             blob = last.data
         if blob and self._options.reuse_frames:
-            self._last = _Last(dataclasses.replace(options, unless_hash=None), meta.frame.hash, blob)
+            self._last = LastFrame(dataclasses.replace(options, unless_hash=None), meta.frame.hash, blob)
         obs = AsyncObservation(
             meta,
             blob,

@@ -10,6 +10,7 @@ OSGymError                     error_class   what happened
 ├─ NoCapacity                  infra         no replica became free within ``wait_s``
 ├─ Unsupported                 -             the runtime of this host cannot do that (fork, checkpoint)
 ├─ BranchFailed                infra         a fork or checkpoint failed; its episode goes on
+├─ CheckpointNotFound          -             no host has that checkpoint (any more)
 ├─ Timeout (TimeoutError)      infra         a deadline of ours or of the host ran out
 ├─ EpisodeError
 │  ├─ EpisodeLost              infra         the replica or its host failed; ``cause`` says how
@@ -33,6 +34,7 @@ __all__ = [
     "AuthError",
     "BadRequest",
     "BranchFailed",
+    "CheckpointNotFound",
     "ConfigError",
     "EpisodeEnded",
     "EpisodeError",
@@ -132,6 +134,11 @@ class BranchFailed(OSGymError):
     default_code = ErrorCode.BRANCH_FAILED
 
 
+class CheckpointNotFound(OSGymError):
+    default_code = ErrorCode.UNKNOWN_CHECKPOINT
+    error_class = None
+
+
 class Timeout(OSGymError, TimeoutError):
     default_code = ErrorCode.TIMEOUT
 
@@ -203,6 +210,7 @@ _BY_CODE: dict[str, type[OSGymError]] = {
     ErrorCode.EVALUATOR_ERROR: EvaluatorError,
     ErrorCode.NO_CAPACITY: NoCapacity,
     ErrorCode.SHUTTING_DOWN: NoCapacity,
+    ErrorCode.UNKNOWN_CHECKPOINT: CheckpointNotFound,
     ErrorCode.UNSUPPORTED: Unsupported,
     ErrorCode.BRANCH_FAILED: BranchFailed,
     ErrorCode.TIMEOUT: Timeout,

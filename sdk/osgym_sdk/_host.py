@@ -165,11 +165,46 @@ class HostLink:
         except (httpx.HTTPError, httpx.StreamError) as exc:
             raise HostUnreachable(_reason(exc), host=self.url) from exc
 
+    @asynccontextmanager
+    async def download(self, path: str) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
+        """A GET whose answer is read piece by piece, with its length. Deadlines are the caller's.
+
+        Raises:
+            HostUnreachable: the connection failed.
+            OSGymError: the host answered with an error.
+        """
+        try:
+            async with self._pool(Pool.LONG).send(self._request("GET", path, None, None)) as response:
+                if response.status_code >= 400:
+                    raise self._error(response.status_code, await _read(response), None)
+                yield int(response.headers.get("content-length", -1)), response.aiter_raw()
+        except _Broken as exc:
+            raise exc.error from exc
+        except (httpx.HTTPError, httpx.StreamError) as exc:
+            raise HostUnreachable(_reason(exc), host=self.url) from exc
+
+    async def upload(self, path: str, length: int, pieces: AsyncIterator[bytes], timeout_s: float) -> Answer:
+        """A POST whose body is sent piece by piece; no retries.
+
+        Raises:
+            Timeout: no answer within ``timeout_s``.
+            HostUnreachable: the connection failed.
+            OSGymError: the host answered with an error.
+        """
+        headers = {"content-type": "application/octet-stream", "content-length": str(length)}
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._once("POST", path, pieces, headers, Pool.LONG, None)
+        except TimeoutError as exc:
+            raise self._timeout("POST", path, timeout_s, None) from exc
+        except _Broken as exc:
+            raise exc.error from exc
+
     async def _once(
         self,
         method: str,
         path: str,
-        content: bytes | None,
+        content: bytes | AsyncIterator[bytes] | None,
         headers: Mapping[str, str] | None,
         pool: Pool,
         episode_id: str | None,
@@ -203,7 +238,11 @@ class HostLink:
         return Timeout(message, code="client_timeout", host=self.url, episode_id=episode_id)
 
     def _request(
-        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str] | None
+        self,
+        method: str,
+        path: str,
+        content: bytes | AsyncIterator[bytes] | None,
+        headers: Mapping[str, str] | None,
     ) -> httpx.Request:
         return httpx.Request(
             method,

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from osgym_sdk._episode import AsyncEpisode, Prepared
+from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import ConfigError, HostUnreachable, OSGymError, ProtocolError, error_from_wire
 from osgym_sdk._host import HostLink
 from osgym_sdk._observation import AsyncObservation
 from osgym_sdk._options import Actions, Observe, Settle
+from osgym_sdk._parts import Prepared
 from osgym_sdk.wire import BatchStepItem, BatchStepRequest, RecordDecoder, StepAnswer, WireFormatError
 
 StepOutcome = AsyncObservation | OSGymError

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from osgym_sdk._background import Background
 from osgym_sdk._config import Config
 from osgym_sdk._exceptions import (
     AuthError,
     ConfigError,
+    EpisodeLost,
     HostUnreachable,
     NoCapacity,
     OSGymError,
@@ -17,7 +19,7 @@ from osgym_sdk._exceptions import (
     Timeout,
 )
 from osgym_sdk._fleet import Fleet, HostView
-from osgym_sdk._host import HostLink, Pool
+from osgym_sdk._host import Answer, HostLink, Pool
 from osgym_sdk._leases import LeaseKeeper
 from osgym_sdk._retry import Backoff
 from osgym_sdk.wire import (
@@ -25,11 +27,15 @@ from osgym_sdk.wire import (
     CreateAnswer,
     CreateRequest,
     EpisodeState,
+    Message,
     ObserveRequest,
     Record,
     StepAnswer,
     WireFormatError,
 )
+
+if TYPE_CHECKING:
+    from osgym_sdk._session import Session
 
 _SLICE_S = 5.0
 """With several hosts, all full: how long to queue at one of them before looking at the others again."""
@@ -125,6 +131,31 @@ class Placer:
             except HostUnreachable as exc:
                 self._fleet.mark_down(view, exc)
 
+    async def place_on(self, host: str, request: CreateRequest) -> Placed:
+        """Gets a replica on a certain host within ``request.wait_s``.
+
+        Raises:
+            ConfigError: it is none of our hosts.
+            OSGymError: as :meth:`place`, and what the host says of the checkpoint.
+        """
+        view = self.view_of(host)
+        try:
+            return await self._create(view, request)
+        except HostUnreachable as exc:
+            self._fleet.mark_down(view, exc)
+            raise
+
+    def view_of(self, host: str) -> HostView:
+        """The host with that URL.
+
+        Raises:
+            ConfigError: it is none of ours.
+        """
+        view = next((view for view in self._fleet.views if view.link.url == host), None)
+        if view is None:
+            raise ConfigError(f"{host} is not among the hosts of this client")
+        return view
+
     async def attach(self, ticket: Ticket) -> tuple[Placed, int]:
         """The lease of a ticket, and the last sequence number that its host accepted.
 
@@ -132,9 +163,7 @@ class Placer:
             ConfigError: the ticket's host is none of ours.
             EpisodeLost, EpisodeEnded: there is nothing to go on with.
         """
-        view = next((view for view in self._fleet.views if view.link.url == ticket.host), None)
-        if view is None:
-            raise ConfigError(f"the ticket is for {ticket.host}, which is not among the hosts of this client")
+        view = self.view_of(ticket.host)
         link, path = view.link, f"/v1/episodes/{ticket.episode_id}"
         control_s, headers = self._config.timeouts.control_s, {LEASE_HEADER: ticket.lease}
         seen = await link.call(
@@ -209,10 +238,33 @@ class Placer:
         finally:
             view.creating -= 1
             if not got and not refused:
-                self._undo(link, request.request_id)
+                self.undo(link, request.request_id)
 
-    def _undo(self, link: HostLink, request_id: str) -> None:
+    async def request(
+        self, session: Session, suffix: str, request_id: str, body: Message, timeout_s: float
+    ) -> Answer:
+        """A call of an episode that makes something; undone when its answer never comes.
+
+        Raises:
+            OSGymError: as for any call of the episode.
+        """
+        answered = False
+        try:
+            answer = await session.call("POST", suffix, body, timeout_s=timeout_s)
+            answered = True
+            return answer
+        except OSGymError as exc:
+            # Anything else is the host's own word that it made nothing.
+            answered = not isinstance(exc, (HostUnreachable, EpisodeLost, Timeout, ProtocolError))
+            raise
+        finally:
+            if not answered:
+                self.undo(session.placed.view.link, request_id)
+
+    def undo(self, link: HostLink, request_id: str) -> None:
+        """Undoes a request whose answer we never saw, in the background."""
+
         async def undo() -> None:
             await link.call("DELETE", f"/v1/requests/{request_id}", timeout_s=_UNDO_S, retry_s=_UNDO_S)
 
-        self._background.spawn(undo(), f"undo create {request_id} on {link.url}")
+        self._background.spawn(undo(), f"undo request {request_id} on {link.url}")

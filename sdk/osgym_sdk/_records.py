@@ -27,6 +27,7 @@ from osgym_sdk.wire import (
     ErrorCode,
     ErrorInfo,
     FrameInfo,
+    ParentInfo,
     SettleInfo,
     TerminationReason,
 )
@@ -130,6 +131,8 @@ class Trajectory:
     screen: tuple[int, int] = (0, 0)
     reset_ms: Mapping[str, float] = field(default_factory=dict)
     """``wait``, ``setup``, ``observe``, ``total`` in the host, ``client`` the whole call."""
+    parent: ParentInfo | None = None
+    """What a child or a restored episode was branched from; its steps go on from there."""
     first_frame: FrameInfo | None = None
     first_data: bytes | None = None
     steps: list[StepRecord] = field(default_factory=list)
@@ -176,13 +179,16 @@ class Result:
         return self.failure is None
 
 
+_HOST_LOST = (HostUnreachable.default_code, ErrorCode.UNKNOWN_EPISODE, "shutdown", "host_restarted")
+"""Causes of a lost episode that mean the host agent, not the replica."""
+
+
 def termination_of(error: OSGymError) -> str:
     """The termination reason that an error of an episode stands for."""
     if isinstance(error, EpisodeLost):
         if error.code == ErrorCode.LEASE_EXPIRED:
             return TerminationReason.LEASE_EXPIRED
-        unreachable = error.cause in (HostUnreachable.default_code, ErrorCode.UNKNOWN_EPISODE)
-        return TerminationReason.HOST_LOST if unreachable else TerminationReason.REPLICA_LOST
+        return TerminationReason.HOST_LOST if error.cause in _HOST_LOST else TerminationReason.REPLICA_LOST
     table: tuple[tuple[type[OSGymError], TerminationReason], ...] = (
         (InvalidAction, TerminationReason.INVALID_ACTION),
         (NoCapacity, TerminationReason.NO_CAPACITY),

@@ -12,18 +12,27 @@ import contextlib
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from osgym_sdk._batch import Policy, PolicyObject
-from osgym_sdk._client import AsyncClient, AttachSettings, ClientSettings, EpisodeSettings, RunSettings
+from osgym_sdk._checkpoints import AsyncCheckpoint
+from osgym_sdk._client import (
+    AsyncClient,
+    AttachSettings,
+    ClientSettings,
+    EpisodeSettings,
+    RestoreSettings,
+    RunSettings,
+)
 from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import ConfigError, EpisodeLost, OSGymError
 from osgym_sdk._observation import AsyncObservation, Observation
 from osgym_sdk._options import Actions, Observe, Settle, Task
 from osgym_sdk._placing import Ticket
 from osgym_sdk._records import Evaluation, Result, Trajectory
-from osgym_sdk.wire import Done, HostState
+from osgym_sdk.wire import CheckpointInfo, Done, HostState
 
 T = TypeVar("T")
 _JOIN_S = 15.0
@@ -115,7 +124,7 @@ class Episode:
         self._portal = portal
 
     def __enter__(self) -> Self:
-        self.start()
+        self._portal.call(self._inner.__aenter__())
         return self
 
     def __exit__(
@@ -193,10 +202,65 @@ class Episode:
         """See :meth:`AsyncEpisode.evaluate`."""
         return self._portal.call(self._inner.evaluate(timeout_s=timeout_s))
 
+    def fork(
+        self,
+        count: int = 1,
+        *,
+        lease_ttl_s: float | None = None,
+        max_steps: int | None = None,
+        wait_s: float = 10.0,
+        timeout_s: float | None = None,
+    ) -> list[Episode]:
+        """See :meth:`AsyncEpisode.fork`."""
+        work = self._inner.fork(
+            count, lease_ttl_s=lease_ttl_s, max_steps=max_steps, wait_s=wait_s, timeout_s=timeout_s
+        )
+        return [Episode(child, self._portal) for child in self._portal.call(work)]
+
+    def checkpoint(
+        self, *, keep: bool = False, ttl_s: float | None = None, timeout_s: float | None = None
+    ) -> Checkpoint:
+        """See :meth:`AsyncEpisode.checkpoint`."""
+        work = self._inner.checkpoint(keep=keep, ttl_s=ttl_s, timeout_s=timeout_s)
+        return Checkpoint(self._portal.call(work), self._portal)
+
     def close(self) -> None:
         """Gives the replica back. Idempotent."""
         if self._portal.open:
             self._portal.call(self._inner.close())
+
+
+class Checkpoint:
+    """Made by :meth:`Episode.checkpoint`. The same as :class:`AsyncCheckpoint`, waiting."""
+
+    def __init__(self, inner: AsyncCheckpoint, portal: Portal) -> None:
+        self._inner = inner
+        self._portal = portal
+
+    @property
+    def info(self) -> CheckpointInfo:
+        """Id, episode and step, whether and how long it is kept, size."""
+        return self._inner.info
+
+    @property
+    def checkpoint_id(self) -> str:
+        return self._inner.checkpoint_id
+
+    @property
+    def host(self) -> str:
+        """URL of the host that has it."""
+        return self._inner.host
+
+    def delete(self) -> None:
+        """See :meth:`AsyncCheckpoint.delete`."""
+        self._portal.call(self._inner.delete())
+
+    def export(self, path: str | Path, *, timeout_s: float = 600.0) -> Path:
+        """See :meth:`AsyncCheckpoint.export`."""
+        return self._portal.call(self._inner.export(path, timeout_s=timeout_s))
+
+    def __repr__(self) -> str:
+        return repr(self._inner).replace(type(self._inner).__name__, type(self).__name__)
 
 
 class Client:
@@ -242,6 +306,23 @@ class Client:
     def attach(self, ticket: Ticket, **options: Unpack[AttachSettings]) -> Episode:
         """See :meth:`AsyncClient.attach`."""
         return Episode(self._inner.attach(ticket, **options), self._portal)
+
+    def restore(self, checkpoint: Checkpoint | str, **options: Unpack[RestoreSettings]) -> Episode:
+        """See :meth:`AsyncClient.restore`."""
+        inner = checkpoint if isinstance(checkpoint, str) else checkpoint._inner
+        return Episode(self._portal.call(self._inner.restore(inner, **options)), self._portal)
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """See :meth:`AsyncClient.checkpoints`."""
+        found = self._portal.call(self._inner.checkpoints())
+        return [Checkpoint(one, self._portal) for one in found]
+
+    def import_checkpoint(
+        self, path: str | Path, *, host: str | None = None, timeout_s: float = 600.0
+    ) -> Checkpoint:
+        """See :meth:`AsyncClient.import_checkpoint`."""
+        work = self._inner.import_checkpoint(path, host=host, timeout_s=timeout_s)
+        return Checkpoint(self._portal.call(work), self._portal)
 
     def step_many(
         self,

@@ -356,7 +356,7 @@ async def test_a_checkpoint_that_is_not_kept_goes_with_its_episode(service: Serv
     await close(service, parent)
     assert record(await service.step(restored, 1, "wait()")).meta["step"] == 1
     answer = await service.http.post("/v1/episodes", json={"request_id": "x", "checkpoint": checkpoint_id})
-    assert error(answer) == (404, "not_found")
+    assert error(answer) == (404, "unknown_checkpoint")
     await until(lambda: not service.runtime.points.states)
 
 
@@ -374,7 +374,7 @@ async def test_listing_deleting_and_times_to_live(service: Service) -> None:
     await close(service, parent)
     restored = await service.create(checkpoint=stays)
     assert (await service.http.delete(f"/v1/checkpoints/{stays}")).status_code == 204
-    assert error(await service.http.delete(f"/v1/checkpoints/{stays}")) == (404, "not_found")
+    assert error(await service.http.delete(f"/v1/checkpoints/{stays}")) == (404, "unknown_checkpoint")
     assert record(await service.step(restored, 1, "wait()")).meta["step"] == 1
     await until(lambda: not service.runtime.points.states)
 

@@ -216,6 +216,7 @@ def told_plainly() -> Iterator[None]:
         details = {"cause": error.reason.value, "detail": error.detail[:2000]}
         raise EpisodeError("branch_failed", 503, str(error)[:2000], details) from error
     except base.PointNotFound as error:
-        raise EpisodeError("not_found", 404, f"There is no such checkpoint any more: {error}") from error
+        text = f"There is no such checkpoint any more: {error}"
+        raise EpisodeError("unknown_checkpoint", 404, text) from error
     except (base.RuntimeFault, OSError) as error:
         raise EpisodeError("branch_failed", 503, f"The branch point failed: {error}"[:2000]) from error

@@ -190,7 +190,7 @@ class Checkpoints:
         """Deletes one; episodes that were made from it live on.
 
         Raises:
-            EpisodeError: `not_found`.
+            EpisodeError: `unknown_checkpoint`.
         """
         self._drop(self._find(checkpoint_id), "deleted")
 
@@ -204,7 +204,9 @@ class Checkpoints:
         checkpoint = self._known.get(checkpoint_id)
         if checkpoint is None:
             details = {"checkpoint_id": checkpoint_id[:100]}
-            raise EpisodeError("not_found", 404, "There is no such checkpoint on this host.", details)
+            raise EpisodeError(
+                "unknown_checkpoint", 404, "There is no such checkpoint on this host.", details
+            )
         return checkpoint
 
     def _drop(self, checkpoint: _Checkpoint, state: str) -> None:
@@ -222,7 +224,7 @@ class Checkpoints:
         """Makes an episode that goes on from a checkpoint, and takes its first frame.
 
         Raises:
-            EpisodeError: `not_found`, `no_capacity`, `branch_failed`, `unsupported`; `bad_request` when a
+            EpisodeError: `unknown_checkpoint`, `no_capacity`, `branch_failed`, `unsupported`; `bad_request` when a
                 task is given too; `episode_lost` when its replica died at once.
         """
         began = time.perf_counter()
@@ -295,7 +297,7 @@ class Checkpoints:
             Its length in bytes and its pieces; the pieces must be taken, or the iterator closed.
 
         Raises:
-            EpisodeError: `not_found`, `branch_failed`; `bad_request` when it is not a kept one.
+            EpisodeError: `unknown_checkpoint`, `branch_failed`; `bad_request` when it is not a kept one.
         """
         checkpoint = self._find(checkpoint_id)
         if not checkpoint.point.kept:
@@ -327,11 +329,14 @@ class Checkpoints:
         try:
             await _receive(chunks, scratch, limit)
             kept = await asyncio.to_thread(_split, scratch, inner)
-            point = await self._branches.take_in(inner)
-            checkpoint = _Checkpoint(point, replace(kept, expires_at=None))
             with told_plainly():
+                try:
+                    point = await self._branches.take_in(inner)
+                except base.PointFailed as error:
+                    raise BadMoment(str(error)) from error
+                checkpoint = _Checkpoint(point, replace(kept, expires_at=None))
                 self._add(checkpoint)
-        except (BadMoment, base.PointFailed) as error:
+        except BadMoment as error:
             raise EpisodeError("bad_request", 422, f"It cannot be taken in: {error}") from error
         finally:
             scratch.unlink(missing_ok=True)
