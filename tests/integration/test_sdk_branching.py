@@ -36,6 +36,11 @@ def leased(served: Served) -> int:
     return served.agent.pool.view().leased
 
 
+def named(folder: Path, prefix: str) -> list[str]:
+    """Files whose names begin so."""
+    return [path.name for path in folder.iterdir() if path.name.startswith(prefix)]
+
+
 async def none_leased(served: Served) -> None:
     """Waits until nothing is held."""
     async with asyncio.timeout(5):
@@ -160,12 +165,13 @@ async def test_a_checkpoint_travels_between_hosts(served: Served, tmp_path: Path
         async with AsyncClient([served.urls[0], other.urls[0]]) as client:
             async with AsyncClient(served.urls[0]) as first, first.episode(TASK) as parent:
                 await parent.step("click(1,1)")
-                checkpoint = await parent.checkpoint(keep=True)
+                await parent.checkpoint(keep=True)
                 fleeting = await parent.checkpoint()
                 with pytest.raises(BadRequest):
                     await fleeting.export(tmp_path / "no")
+            (checkpoint,) = await client.checkpoints()
             file = await checkpoint.export(tmp_path / "moved.checkpoint")
-            assert {path.name for path in tmp_path.glob("*.checkpoint*")} == {file.name}
+            assert named(tmp_path, "moved") == [file.name]
             with pytest.raises(ConfigError):
                 await client.import_checkpoint(file)
             taken = await client.import_checkpoint(file, host=other.urls[0])
