@@ -23,7 +23,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from osgym_host.images.disks.manifest import DiskFormat, GuestKind
+from osgym_host.images.disks.manifest import DiskFormat, GuestKind, Hardware
 from osgym_host.images.errors import ImageError, ImageNotFound
 from osgym_host.images.store import (
     MIN_PREFIX,
@@ -50,8 +50,10 @@ class SnapshotManifest(BaseModel):
         reference: `<disk image>@<name>`, the tag it was made under.
         disk_digest, image_digest: The disk image it was booted from, and what that was made of.
         qemu_version: `major.minor.micro` of the QEMU that wrote the state.
+        hardware: What an imported disk expects, as in its manifest; None for ours.
         shape: The machine as guest and state see it (`runtimes.qemu.argv.Shape`).
         argv: How the machine was started, for people.
+        definition_key: Hash of what it was made from; the same key again gives nothing new.
         kernel_digest: SHA-256 of the kernel that runs; None where firmware started the disk's own.
         warmup: Name of the warm-up, empty for none.
         ram_mib: What the guest has; `ram_data_bytes` is what of it is not zero.
@@ -70,10 +72,12 @@ class SnapshotManifest(BaseModel):
     image_digest: str | None
     guest: GuestKind
     guest_version: str = ""
+    hardware: Hardware | None = None
     screen: tuple[int, int]
     qemu_version: str
     shape: dict[str, Any]
     argv: list[str]
+    definition_key: str = ""
     kernel_digest: str | None
     warmup: str = ""
     ram_mib: int

@@ -33,6 +33,7 @@ class Golden:
         token: What the frozen guest agent demands; None for a guest without our agent.
         guest: Which agent answers inside.
         screen: Size of its desktop.
+        screen_from: Where it is seen (`Hardware.screen_from`); of no meaning with our agent inside.
         disk_bytes: Virtual size of its disk.
         reads: Folders that a machine reads.
     """
@@ -47,6 +48,7 @@ class Golden:
     guest: GuestKind
     screen: Screen
     disk_bytes: int
+    screen_from: str
     reads: tuple[Path, ...]
 
 
@@ -73,6 +75,7 @@ def golden_of(snapshot: Snapshot) -> Golden:
         guest=manifest.guest,
         screen=Screen(*manifest.screen),
         disk_bytes=size,
+        screen_from="vga" if manifest.hardware is None else manifest.hardware.screen_from,
         reads=(snapshot.folder,),
     )
 

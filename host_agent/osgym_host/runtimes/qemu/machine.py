@@ -23,6 +23,8 @@ from osgym_host.runtimes.sockets import short_unix_path
 START_TIMEOUT_S = 30.0
 STATE_TIMEOUT_S = 30.0
 QMP_SOCKET = "qmp.sock"
+SCREEN_SOCKET = "screen.sock"
+"""A second QMP server, for screen and input of guests without our agent."""
 _KILL_TIMEOUT_S = 10.0
 _STATE_FD_NAME = "state"
 _FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s")
@@ -301,4 +303,4 @@ def listening(path: Path) -> Iterator[socket.socket]:
         yield sock
 
 
-__all__ = ["QMP_SOCKET", "Machine", "MachineFailed", "listening"]
+__all__ = ["QMP_SOCKET", "SCREEN_SOCKET", "Machine", "MachineFailed", "listening"]

@@ -12,6 +12,7 @@ from typing import Any
 
 from osgym_host.runtimes.base import ExitInfo, ExitReason, GuestAddress, Replica, ReplicaSpec, RuntimeFault
 from osgym_host.runtimes.qemu import watch
+from osgym_host.runtimes.qemu.agentless import AgentlessGuest
 from osgym_host.runtimes.qemu.launcher import ProcessEnd
 from osgym_host.runtimes.qemu.qmp import EventStream, QmpError
 from osgym_host.runtimes.qemu.vms import Vm
@@ -38,6 +39,7 @@ class QemuReplica(Replica):
         self._spec = spec
         self._token = token
         self.vm = vm
+        self.agentless: AgentlessGuest | None = None
         self.destroying = False
         self.removed = False
         spread = zlib.crc32(spec.replica_id.encode()) / 0xFFFFFFFF
@@ -67,13 +69,13 @@ class QemuReplica(Replica):
 
     @property
     def guest(self) -> GuestAddress:
-        """A port of the loopback interface that QEMU forwards to the guest agent."""
-        return self.vm.address
+        """A port of the loopback interface that QEMU forwards to the guest agent, or who stands for it."""
+        return self.vm.address if self.agentless is None else self.agentless.address
 
     @property
     def guest_token(self) -> str | None:
-        """What the guest agent demands: its own for each clone."""
-        return self._token
+        """What the guest agent demands: its own for each clone. Who stands for it demands nothing."""
+        return self._token if self.agentless is None else None
 
     @property
     def pid(self) -> int:
@@ -139,6 +141,8 @@ class QemuReplica(Replica):
             if task is not asyncio.current_task():
                 task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.agentless is not None:
+            await self.agentless.close()
 
     async def _execute(self, verdict: Verdict) -> None:
         if verdict is not watch.STOPPED:  # a stopped process answers nobody

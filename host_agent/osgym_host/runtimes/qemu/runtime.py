@@ -38,6 +38,7 @@ from osgym_host.runtimes.cgroups import CgroupTree
 from osgym_host.runtimes.folder_lock import FolderLock
 from osgym_host.runtimes.qemu import usage
 from osgym_host.runtimes.qemu.adoption import GoneImage, facts_of, find_replicas, spec_of
+from osgym_host.runtimes.qemu.agentless.attach import AgentlessGuests, is_agentless, notes_on
 from osgym_host.runtimes.qemu.branch import BranchKeeper
 from osgym_host.runtimes.qemu.golden import Golden, GoldenRam, golden_of
 from osgym_host.runtimes.qemu.groups import close_groups, open_groups
@@ -117,6 +118,7 @@ class QemuRuntime(Runtime):
         self._image = image
         self._ram = GoldenRam()
         self._points = BranchKeeper(run_folder=self._folder / "points", data_dir=data_dir)
+        self._agentless = AgentlessGuests(self._folder / "guests")
         self._sentry = Sentry(self._options.watch, lambda: tuple(self._replicas.values()))
         self._goldens: dict[str, Golden] = {}
         self._stocks: dict[str, Stock[Vm]] = {}
@@ -146,7 +148,7 @@ class QemuRuntime(Runtime):
             caps_pids="pids" in enforced,
             egress=self._network.egress,
             adoption=True,
-            notes=(*launcher.notes, *self._network.notes),
+            notes=(*launcher.notes, *self._network.notes, *self._notes_on_guest()),
             branching=True,
         )
 
@@ -183,13 +185,21 @@ class QemuRuntime(Runtime):
         launcher = self._make_launcher(tree)
         yard = VmYard(self._folder, launcher, self._network, self._ram, options.vms)
         yard.open()
+        self._agentless.open()
         await launcher.prepare()
         await self._network.start()
         self._found = await find_replicas(yard)
         found = list(self._found.values())
         machines, processes = await yard.reap([vm.name for vm in found])
         points = await self._points.start()
-        waker = Waker(yard, self._network, self._points, options.vms.caps, options.identity_timeout_s)
+        waker = Waker(
+            yard,
+            self._network,
+            self._points,
+            self._agentless,
+            options.vms.caps,
+            options.identity_timeout_s,
+        )
         self._running = _Running(tree, launcher, yard, waker)
         return StartReport(
             adoptable=tuple(vm.record.as_replica() for vm in found),
@@ -231,6 +241,7 @@ class QemuRuntime(Runtime):
         try:
             await asyncio.to_thread(close_groups, self._folder, running.tree)
             running.yard.close()
+            self._agentless.close()
         except OSError as exc:
             results.append(ReplicaDestroyFailed(f"something of the instance is left: {exc}"))
         self._ram.close()
@@ -356,6 +367,13 @@ class QemuRuntime(Runtime):
         spec = spec_of(vm, self._known_image(vm.record.snapshot))
         del self._found[record.replica_id]
         replica = QemuReplica(spec, vm, spec.token)
+        if isinstance(spec.image, Golden) and is_agentless(spec.image):
+            try:
+                await self._require().waker.serve_agentless(replica, spec.image)
+            except (OsgymHostError, OSError) as exc:
+                self._found[record.replica_id] = vm
+                await replica.close()
+                raise ReplicaNotFound(f"{record.replica_id}: {exc}", replica_id=record.replica_id) from exc
         self._replicas[replica.replica_id] = replica
         return replica
 
@@ -434,6 +452,9 @@ class QemuRuntime(Runtime):
         return await self._points.import_(source)
 
     # What all share ----------------------------------------------------------------------------------
+
+    def _notes_on_guest(self) -> tuple[str, ...]:
+        return () if self._image is None else notes_on(self._golden(self._image))
 
     def _golden(self, image: ImageLike) -> Golden:
         """Return what is known of an image, read once.

@@ -34,12 +34,11 @@ from osgym_host.runtimes.qemu.argv import (
     UserNet,
 )
 from osgym_host.runtimes.qemu.launcher import Launcher
-from osgym_host.runtimes.qemu.machine import Machine, listening
+from osgym_host.runtimes.qemu.machine import SCREEN_SOCKET, Machine, listening
 from osgym_host.runtimes.qemu.ram_file import RamFile, save_trimmed, sparse_sha256, template_ram
 
 TB_MIB = 256
 """TCG's code cache while booting and warming up, when most code runs once."""
-SCREEN_SOCKET = "screen.sock"
 _MACHINE = "vm"
 _TRIAL = "trial"
 _CONSOLE = "console.log"

@@ -12,13 +12,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from osgym_host.images.disks.manifest import GuestKind
 from osgym_host.runtimes.base import ReplicaDestroyFailed, RuntimeFault, TcpAddress
 from osgym_host.runtimes.cgroups import Caps, CgroupGroup
 from osgym_host.runtimes.processes import ProcessIdentity
-from osgym_host.runtimes.qemu.argv import INHERITED_RAM, RAM_FD, Disk, Launch, Ram
+from osgym_host.runtimes.qemu.argv import INHERITED_RAM, RAM_FD, SCREEN_QMP_FD, Disk, Launch, Ram
 from osgym_host.runtimes.qemu.golden import Golden, GoldenRam
 from osgym_host.runtimes.qemu.launcher import Launcher, ProcessEnd
-from osgym_host.runtimes.qemu.machine import QMP_SOCKET, Machine, MachineFailed
+from osgym_host.runtimes.qemu.machine import QMP_SOCKET, SCREEN_SOCKET, Machine, MachineFailed, listening
 from osgym_host.runtimes.qemu.network.base import Network
 from osgym_host.runtimes.qemu.overlay import Overlays
 from osgym_host.runtimes.qemu.qmp import QmpError
@@ -177,29 +178,35 @@ class VmYard:
         self, golden: Golden, record: VmRecord, folder: Path, ram_fd: int
     ) -> tuple[Machine, TcpAddress]:
         attachment = await self._network.attach(record.name)
+        screen_server = golden.guest is not GuestKind.OSGYM
         launch = Launch(
             name=record.name,
             disk=Disk(folder / OVERLAY, base=golden.disk),
             ram=Ram(INHERITED_RAM, share=False),
             network=attachment.backend,
+            screen_qmp=SCREEN_QMP_FD if screen_server else None,
             incoming=True,
             paused=True,
             tb_mib=self._options.tb_mib,
             qemu=self._options.qemu,
         )
         try:
-            machine = await Machine.start(
-                self._launcher,
-                golden.shape,
-                launch,
-                folder=folder,
-                fds={RAM_FD: ram_fd, **attachment.fds},
-                reads=golden.reads,
-                caps=self._options.caps,
-                max_file_mib=self._options.disk_mib,
-                guest_listener=attachment.guest_listener,
-                timeout_s=_START_TIMEOUT_S,
-            )
+            with contextlib.ExitStack() as stack:
+                fds = {RAM_FD: ram_fd, **attachment.fds}
+                if screen_server:
+                    fds[SCREEN_QMP_FD] = stack.enter_context(listening(folder / SCREEN_SOCKET)).fileno()
+                machine = await Machine.start(
+                    self._launcher,
+                    golden.shape,
+                    launch,
+                    folder=folder,
+                    fds=fds,
+                    reads=golden.reads,
+                    caps=self._options.caps,
+                    max_file_mib=self._options.disk_mib,
+                    guest_listener=attachment.guest_listener,
+                    timeout_s=_START_TIMEOUT_S,
+                )
         finally:
             await self._network.started(attachment)
         try:

@@ -17,6 +17,7 @@ from osgym_host.runtimes.base import (
 )
 from osgym_host.runtimes.cgroups import Caps
 from osgym_host.runtimes.qemu import identity
+from osgym_host.runtimes.qemu.agentless.attach import AgentlessGuests, is_agentless
 from osgym_host.runtimes.qemu.branch import BranchChild, BranchKeeper, BranchSource
 from osgym_host.runtimes.qemu.golden import Golden
 from osgym_host.runtimes.qemu.identity import IdentityRefused
@@ -43,6 +44,7 @@ class Waker:
     yard: VmYard
     network: Network
     points: BranchKeeper
+    agentless: AgentlessGuests
     parked_caps: Caps
     identity_timeout_s: float
 
@@ -64,7 +66,11 @@ class Waker:
             step = "wake"
             await vm.machine.cont(timeout_s=_LOAD_TIMEOUT_S)
             step = "identity"
-            await self._identify(replica, old_token, token)
+            if is_agentless(golden):
+                await self.serve_agentless(replica, golden)
+                await self.agentless.identify(golden, vm.address, spec.replica_id)
+            else:
+                await self._identify(replica, old_token, token)
             self.yard.note(vm, vm.record.model_copy(update={"phase": Phase.RUNNING}))
         except BaseException as exc:
             await asyncio.shield(self._abandon(vm, replica))
@@ -78,6 +84,17 @@ class Waker:
                 log_tail=tail,
             ) from exc
         return replica
+
+    async def serve_agentless(self, replica: QemuReplica, golden: Golden) -> None:
+        """Stand for the guest agent that a machine does not have.
+
+        Raises:
+            QmpError, OSError: Its screen cannot be reached, or its socket not be made.
+        """
+        vm = replica.vm
+        replica.agentless = await self.agentless.serve(
+            golden, vm.name, vm.folder, vm.pid, vm.address, replica.generation
+        )
 
     async def _dress(self, vm: Vm, spec: ReplicaSpec, token: str) -> None:
         """Give a parked machine what the spec says of it, and write down whose it is."""
