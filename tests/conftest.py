@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -14,7 +16,9 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from live import HostProcess, osgym, running_host, wait_until
 
+from osgym_host.images.disks.store import DiskStore
 from osgym_host.images.errors import ImageError
+from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.images.store import Image, ImageStore, default_data_dir
 from osgym_sdk import AsyncClient, AsyncEpisode
 
@@ -43,6 +47,26 @@ def _image(flavor: str, tmp_path_factory: pytest.TempPathFactory) -> Image:
 def small_image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     """The small golden image; baked when the store has none."""
     return _image("small", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def small_snapshot(request: pytest.FixtureRequest) -> Snapshot:
+    """The golden snapshot `small@desktop`; made when the store has none, with its disk if need be."""
+    if shutil.which("qemu-system-x86_64") is None or shutil.which("qemu-img") is None:
+        pytest.skip("missing: qemu-system-x86 and qemu-utils")
+    try:
+        DiskStore(default_data_dir()).resolve("small")
+    except ImageError:
+        request.getfixturevalue("small_image")
+        made = osgym("image", "build", "--flavor", "small", "--format", "qcow2", timeout_s=600)
+        if made.returncode != 0:
+            pytest.skip(f"missing: disk image 'small', and making it failed: {made.stderr[-500:]}")
+    store = SnapshotStore(default_data_dir())
+    with contextlib.suppress(ImageError):
+        return store.resolve("small@desktop")
+    made = osgym("image", "snapshot", "small", timeout_s=900)
+    assert made.returncode == 0, made.stderr[-2000:]
+    return store.resolve("small@desktop")
 
 
 @pytest.fixture(scope="session")

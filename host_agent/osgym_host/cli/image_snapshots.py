@@ -36,7 +36,7 @@ _OTHER_RAM_MIB = 2048
 @click.option(
     "--warmup",
     type=click.Path(path_type=Path),
-    help="What is done before it is frozen: a file, or the name of one in images/vm/warmups. "
+    help="What is done before it is frozen: a file, or the name of one in images/warmups. "
     "Without it, the one that is called like the snapshot, if there is one.",
 )
 @click.option("--ram", "ram_mib", type=click.IntRange(256, 65536), help="RAM of the guest in MiB.")
@@ -49,6 +49,7 @@ _OTHER_RAM_MIB = 2048
     help="auto: KVM where a kernel boots under it.",
 )
 @click.option("--screen", help="Size of the desktop in pixels, such as 1920x1080; else the disk's.")
+@click.option("--refresh", is_flag=True, help="Make it anew although it is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def snapshot(
     disk: str,
@@ -58,9 +59,13 @@ def snapshot(
     vcpus: int,
     accel: str,
     screen: str | None,
+    refresh: bool,
     as_json: bool,
 ) -> None:
-    """Boot a bootable disk, warm it up, freeze it: what virtual machines are cloned from."""
+    """Boot a bootable disk, warm it up, freeze it: what virtual machines are cloned from.
+
+    Nothing is done when there is one of this disk and warm-up already.
+    """
     data_dir = default_data_dir()
     store = SnapshotStore(data_dir)
     display = Display.NONE if as_json else Display.BARS if sys.stderr.isatty() else Display.LINES
@@ -75,6 +80,7 @@ def snapshot(
             vcpus=vcpus,
             accel=accel,
             screen=_screen(screen),
+            refresh=refresh,
         )
         store.reap()
         with progress.shown():
@@ -177,7 +183,7 @@ def _warmup(name: str, given: Path | None) -> Warmup | None:
         return load_warmup(given)
     found = find_warmup(str(given), folder)
     if found is None:
-        raise DefinitionError(f"no warm-up is called {str(given)!r}", f"look into {folder / 'vm/warmups'}")
+        raise DefinitionError(f"no warm-up is called {str(given)!r}", f"look into {folder / 'warmups'}")
     return found
 
 

@@ -31,7 +31,14 @@ from osgym_host.images.snapshots import (
 from osgym_host.runtimes.base import RuntimeFault, TcpAddress
 from osgym_host.runtimes.processes import cpu_s
 from osgym_host.runtimes.qemu.argv import QEMU, Accel, Shape
-from osgym_host.runtimes.qemu.host import QemuFacts, ask_qemu, choose_accel, choose_cpu, shape_fields
+from osgym_host.runtimes.qemu.host import (
+    QemuFacts,
+    ask_qemu,
+    check_host,
+    choose_accel,
+    choose_cpu,
+    shape_fields,
+)
 from osgym_host.runtimes.qemu.identity import IdentityRefused, assume, new_identity
 from osgym_host.runtimes.qemu.launcher import Launcher
 from osgym_host.runtimes.qemu.machine import MachineFailed
@@ -56,6 +63,8 @@ _REST_WINDOW_S = 1.0
 _REST_WINDOWS = 4
 _COMMAND_TIMEOUT_S = 300.0
 _TOKEN_BYTES = 32
+_FORMAT = 1
+"""To be counted up when a template is booted or warmed up differently, so that snapshots are made anew."""
 _TRIM = "sync; fstrim -v /; sync"
 _FORGET = "sync; echo 3 >/proc/sys/vm/drop_caches"
 
@@ -84,6 +93,7 @@ class SnapshotRequest:
         warmup: None: the bare desktop.
         accel: `auto`, `kvm` or `tcg`.
         screen: None: as the disk image says.
+        refresh: Make it anew although one of the same definition is there.
     """
 
     disk: DiskImage
@@ -93,6 +103,7 @@ class SnapshotRequest:
     vcpus: int = 1
     accel: str = "auto"
     screen: tuple[int, int] | None = None
+    refresh: bool = False
     qemu: str = QEMU
 
     @property
@@ -110,6 +121,7 @@ class _Job:
     launcher: Launcher
     facts: QemuFacts
     shape: Shape
+    key: str
     token: str
     screen: tuple[int, int]
     stage: str = "boot"
@@ -126,7 +138,7 @@ class SnapshotBuilder:
         self._progress = progress
 
     async def build(self, request: SnapshotRequest) -> Snapshot:
-        """Make a snapshot and let its reference name it from now on.
+        """Make a snapshot, if there is none like it, and let its reference name it from now on.
 
         Raises:
             SnapshotFailed: A stage failed; nothing is left but older snapshots.
@@ -140,12 +152,17 @@ class SnapshotBuilder:
         began = time.monotonic()
         facts = await ask_qemu(request.qemu)
         shape = await self._shape(request)
+        screen = request.screen or request.disk.manifest.screen
+        key = _key(request, shape, screen)
+        found = None if request.refresh else self._find(key)
+        if found is not None and not await check_host(found.manifest, self._store.data_dir, request.qemu):
+            self._store.tag(request.reference, found.digest)
+            return found
         with self._store.workspace() as folder:
             launcher = ProcessLauncher(folder, kvm=shape.accel is Accel.KVM)
             await launcher.prepare()
-            screen = request.screen or request.disk.manifest.screen
             token = secrets.token_urlsafe(_TOKEN_BYTES)
-            job = _Job(request, folder, launcher, facts, shape, token, screen)
+            job = _Job(request, folder, launcher, facts, shape, key, token, screen)
             frozen = await self._freeze(job)
             await self._try(job)
             (folder / SECRET).touch(mode=0o600)
@@ -155,6 +172,9 @@ class SnapshotBuilder:
             snapshot = await asyncio.to_thread(self._store.publish, folder, manifest)
         self._store.tag(request.reference, snapshot.digest)
         return snapshot
+
+    def _find(self, key: str) -> Snapshot | None:
+        return next((known for known in self._store.all() if known.manifest.definition_key == key), None)
 
     async def _shape(self, request: SnapshotRequest) -> Shape:
         accel, why = await choose_accel(
@@ -310,6 +330,13 @@ async def _deadline(timeout_s: float, what: str) -> AsyncIterator[None]:
         raise TemplateFailed(f"{what} within {timeout_s:.0f} s") from exc
 
 
+def _key(request: SnapshotRequest, shape: Shape, screen: tuple[int, int]) -> str:
+    """Hash of what a snapshot is made from; the program is not part of it, its machine type is."""
+    warmup = request.warmup.key if request.warmup is not None else ""
+    parts = [_FORMAT, request.reference, request.disk.digest, warmup, shape_fields(shape), screen]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
 def _manifest(job: _Job, frozen: Frozen, build_s: float) -> SnapshotManifest:
     disk, request = job.request.disk, job.request
     shape = shape_fields(job.shape)
@@ -329,6 +356,7 @@ def _manifest(job: _Job, frozen: Frozen, build_s: float) -> SnapshotManifest:
         qemu_version=job.facts.version_text,
         shape=shape,
         argv=frozen.argv,
+        definition_key=job.key,
         kernel_digest=None if kernel is None else hashlib.sha256(kernel.read_bytes()).hexdigest(),
         warmup=request.warmup.name if request.warmup is not None else "",
         ram_mib=request.ram_mib,

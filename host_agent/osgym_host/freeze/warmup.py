@@ -1,6 +1,6 @@
 """Warm-ups: what is done on a template's desktop before it is frozen.
 
-A TOML file beside the definition of the virtual machine (`images/vm/warmups/<name>.toml`), or anywhere:
+A TOML file beside the definition of the virtual machine (`images/warmups/<name>.toml`), or anywhere:
 
     format = 1
     why = "What clones of this snapshot are for."
@@ -77,7 +77,7 @@ def find_warmup(name: str, images_folder: Path) -> Warmup | None:
     Raises:
         DefinitionError: It is malformed.
     """
-    path = images_folder / "vm" / "warmups" / f"{name}.toml"
+    path = images_folder / "warmups" / f"{name}.toml"
     return load_warmup(path) if NAME.fullmatch(name) and path.is_file() else None
 
 

@@ -11,7 +11,7 @@ import re
 import shutil
 import signal
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -60,6 +60,9 @@ def shape_of(manifest: SnapshotManifest) -> Shape:
     Raises:
         ValueError: The manifest's shape is not one of ours (a newer OSGym wrote it).
     """
+    more = set(manifest.shape) - {field.name for field in fields(Shape)}
+    if more:
+        raise ValueError(f"the machine of {manifest.reference} is unknown here: {', '.join(sorted(more))}")
     try:
         return _SHAPE.validate_python(manifest.shape)
     except ValidationError as exc:
@@ -68,9 +71,9 @@ def shape_of(manifest: SnapshotManifest) -> Shape:
 
 def shape_fields(shape: Shape) -> dict[str, object]:
     """A machine as a manifest keeps it."""
-    fields = _SHAPE.dump_python(shape, mode="json")
-    assert isinstance(fields, dict)
-    return fields
+    found = _SHAPE.dump_python(shape, mode="json")
+    assert isinstance(found, dict)
+    return found
 
 
 def reasons_against(manifest: SnapshotManifest, facts: QemuFacts, kvm: str, lacking: list[str]) -> list[str]:
