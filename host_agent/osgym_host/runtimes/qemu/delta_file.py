@@ -1,9 +1,9 @@
 """Pages of guest RAM as a file: what of a checkpoint goes to disk, or to another host.
 
-Layout, little endian: magic, version, page size, size of the RAM, number of runs, number of chunks
-(`_HEADER`); then an offset and a length for each run of pages; then the pages back to back, cut into
-chunks of 4 MiB (the last one is shorter), each with its compressed length before it. Level 1 of zlib: a
-desktop's pages shrink to a quarter, and each core compresses some 100 MB/s.
+Layout, little endian: magic, version, page size, size of the RAM, number of runs, number of chunks, CRC-32
+of the runs (`_HEADER`); then an offset and a length for each run of pages; then the pages back to back, cut
+into chunks of 4 MiB (the last one is shorter), each with its compressed length before it. Level 1 of zlib:
+a desktop's pages shrink to a quarter, and each core compresses some 100 MB/s.
 
 A file may come from another host and is not trusted: every number is checked before it is used, and
 no chunk may grow beyond its place.
@@ -24,7 +24,7 @@ from typing import BinaryIO
 from osgym_host.errors import OsgymHostError
 from osgym_host.runtimes.qemu.ram_delta import PAGE, Extents, PageBuffer, RamDelta
 
-_HEADER = struct.Struct("<8sIIQQQ")
+_HEADER = struct.Struct("<8sIIQQQI")
 _MAGIC = b"OSGYMRAM"
 _VERSION = 1
 _LENGTH = struct.Struct("<I")
@@ -48,10 +48,11 @@ def write_file(path: Path, delta: RamDelta, ram_bytes: int, workers: Executor) -
     size = delta.size_bytes
     starts = range(0, size, _CHUNK_BYTES)
     with path.open("xb") as file, delta.view() as pages:
-        file.write(_HEADER.pack(_MAGIC, _VERSION, PAGE, ram_bytes, len(delta.extents), len(starts)))
-        runs = array("Q", bytes(16 * len(delta.extents)))
-        runs[0::2], runs[1::2] = delta.extents.offsets, delta.extents.lengths
-        file.write(runs.tobytes())
+        places = array("Q", bytes(16 * len(delta.extents)))
+        places[0::2], places[1::2] = delta.extents.offsets, delta.extents.lengths
+        runs = places.tobytes()
+        head = (_MAGIC, _VERSION, PAGE, ram_bytes, len(delta.extents), len(starts), zlib.crc32(runs))
+        file.write(_HEADER.pack(*head) + runs)
         for chunk in _in_order(starts, pages, workers):
             file.write(_LENGTH.pack(len(chunk)))
             file.write(chunk)
@@ -121,14 +122,17 @@ def _unpack(packed: bytes, place: memoryview) -> None:
 
 
 def _read_head(file: BinaryIO, ram_bytes: int) -> tuple[Extents, int]:
-    magic, version, page, size, count, chunks = _HEADER.unpack(_exactly(file, _HEADER.size))
+    magic, version, page, size, count, chunks, checksum = _HEADER.unpack(_exactly(file, _HEADER.size))
     if magic != _MAGIC or version != _VERSION:
         raise DeltaFileError("not a file of RAM pages, or of a newer version")
     if page != PAGE or size != ram_bytes:
         raise DeltaFileError(f"pages of {page} bytes of {size} bytes of RAM do not fit {PAGE} of {ram_bytes}")
     if count > ram_bytes // PAGE:
         raise DeltaFileError(f"{count} runs are more than there are pages")
-    runs = array("Q", _exactly(file, 16 * count))
+    data = _exactly(file, 16 * count)
+    if zlib.crc32(data) != checksum:
+        raise DeltaFileError("the list of pages is damaged")
+    runs = array("Q", data)
     offsets, lengths = runs[0::2], runs[1::2]
     reached = 0
     for offset, length in zip(offsets, lengths, strict=True):

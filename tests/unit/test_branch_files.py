@@ -1,0 +1,470 @@
+"""Branch points as files: what is written is read back, what a stranger made is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import random
+import shutil
+import struct
+import subprocess
+import tarfile
+import zlib
+from array import array
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from osgym_host.images.disks.manifest import DiskFormat, GuestKind
+from osgym_host.images.snapshots import SnapshotManifest
+from osgym_host.runtimes.base import PointFailed, PointNotFound
+from osgym_host.runtimes.qemu.argv import Shape
+from osgym_host.runtimes.qemu.delta_file import DeltaFileError, read_file, write_file
+from osgym_host.runtimes.qemu.host import shape_fields
+from osgym_host.runtimes.qemu.point_files import export_point, import_point
+from osgym_host.runtimes.qemu.points import CheckpointStore, Point, PointManifest
+from osgym_host.runtimes.qemu.qcow2 import Qcow2Error, parse_header, read_header, without_names
+from osgym_host.runtimes.qemu.ram_delta import PAGE, Extents, PageBuffer, RamDelta
+
+RAM_MIB = 16
+RAM_BYTES = RAM_MIB << 20
+DISK_BYTES = 64 << 20
+DIGEST = "d" * 64
+
+
+@pytest.fixture
+def workers() -> Iterator[ThreadPoolExecutor]:
+    """Threads that compress."""
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+def make_delta(pages: list[int], content: Callable[[int], bytes]) -> RamDelta:
+    """Pages of these numbers with this content."""
+    extents = Extents(array("Q"), array("Q"))
+    buffer = PageBuffer(len(pages) * PAGE)
+    with buffer.view(len(pages) * PAGE) as view:
+        for place, page in enumerate(pages):
+            extents.offsets.append(page * PAGE)
+            extents.lengths.append(PAGE)
+            view[place * PAGE : (place + 1) * PAGE] = content(page)
+    return RamDelta(extents, buffer)
+
+
+# Pages of RAM ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, 1023, 1024, 1025, 3000])
+def test_pages_come_back(tmp_path: Path, workers: ThreadPoolExecutor, count: int) -> None:
+    """What is read is what was written, whatever falls on the border of a chunk."""
+    chosen = random.Random(count)
+    pages = sorted(chosen.sample(range(RAM_BYTES // PAGE), count))
+    delta = make_delta(pages, lambda page: chosen.randbytes(64) * (PAGE // 64))
+    write_file(tmp_path / "ram", delta, RAM_BYTES, workers)
+    found = read_file(tmp_path / "ram", RAM_BYTES, workers)
+    assert found.extents == delta.extents
+    assert bytes(found.view()) == bytes(delta.view())
+
+
+def test_a_damaged_file_of_pages_is_refused(tmp_path: Path, workers: ThreadPoolExecutor) -> None:
+    """No byte can be changed, taken away or added anywhere without an error, or without being pages."""
+    good = tmp_path / "good"
+    write_file(good, make_delta([1, 2, 9], lambda page: bytes([page]) * PAGE), RAM_BYTES, workers)
+    data = good.read_bytes()
+    bad = tmp_path / "bad"
+    for at in range(len(data)):
+        bad.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
+        with pytest.raises(DeltaFileError):
+            read_file(bad, RAM_BYTES, workers)
+    for size in (0, 7, 40, 60, len(data) - 1):
+        bad.write_bytes(data[:size])
+        with pytest.raises(DeltaFileError, match="too early"):
+            read_file(bad, RAM_BYTES, workers)
+    bad.write_bytes(data + b"x")
+    with pytest.raises(DeltaFileError, match="more in the file"):
+        read_file(bad, RAM_BYTES, workers)
+    with pytest.raises(DeltaFileError, match="do not fit"):
+        read_file(good, 2 * RAM_BYTES, workers)
+
+
+def head_of(runs: list[tuple[int, int]]) -> bytes:
+    """The beginning of a file of pages, up to its first chunk."""
+    places = b"".join(struct.pack("<QQ", *run) for run in runs)
+    head = struct.pack("<8sIIQQQI", b"OSGYMRAM", 1, PAGE, RAM_BYTES, len(runs), 1, zlib.crc32(places))
+    return head + places
+
+
+@pytest.mark.parametrize(
+    ("runs", "error"),
+    [
+        ([(PAGE, PAGE), (PAGE, PAGE)], "overlap"),
+        ([(2 * PAGE, PAGE), (0, PAGE)], "out of order"),
+        ([(RAM_BYTES, PAGE)], "outside"),
+        ([(RAM_BYTES - PAGE, 2 * PAGE)], "outside"),
+        ([(0, (1 << 64) - PAGE)], "outside"),
+        ([(0, 0)], "outside"),
+        ([(1, PAGE)], "outside"),
+    ],
+)
+def test_runs_that_lead_elsewhere_are_refused(
+    tmp_path: Path, workers: ThreadPoolExecutor, runs: list[tuple[int, int]], error: str
+) -> None:
+    """No run of pages may lie outside the RAM or twice in it."""
+    (tmp_path / "ram").write_bytes(head_of(runs))
+    with pytest.raises(DeltaFileError, match=error):
+        read_file(tmp_path / "ram", RAM_BYTES, workers)
+
+
+def test_a_bomb_does_not_unfold(tmp_path: Path, workers: ThreadPoolExecutor) -> None:
+    """A chunk that would grow beyond its place is refused before it does."""
+    bomb = zlib.compress(bytes(64 << 20), 9)
+    (tmp_path / "ram").write_bytes(head_of([(0, PAGE)]) + struct.pack("<I", len(bomb)) + bomb)
+    with pytest.raises(DeltaFileError, match="size"):
+        read_file(tmp_path / "ram", RAM_BYTES, workers)
+
+
+# Disks -----------------------------------------------------------------------------------------------
+
+
+def make_disk(path: Path, *options: str) -> Path:
+    """An empty qcow2 made by `qemu-img`."""
+    if shutil.which("qemu-img") is None:
+        pytest.skip("missing: qemu-img (qemu-utils)")
+    subprocess.run(
+        ["qemu-img", "create", "-q", "-f", "qcow2", *options, str(path), str(DISK_BYTES)], check=True
+    )
+    return path
+
+
+def test_a_backing_file_is_wiped_from_the_header(tmp_path: Path) -> None:
+    """After that QEMU finds none, and nothing is wrong with the file."""
+    base = make_disk(tmp_path / "base.qcow2")
+    disk = make_disk(tmp_path / "disk.qcow2", "-F", "qcow2", "-b", str(base))
+    data = disk.read_bytes()
+    header = parse_header(data[: 1 << 16], len(data))
+    assert header.backing
+    assert header.virtual_bytes == DISK_BYTES
+    clean = without_names(data[: 1 << 16], header)
+    assert len(clean) == 1 << 16
+    assert str(base).encode() not in clean
+    disk.write_bytes(clean + data[1 << 16 :])
+    info = json.loads(subprocess.check_output(["qemu-img", "info", "--output=json", str(disk)]))
+    assert "backing-filename" not in info
+    assert info["virtual-size"] == DISK_BYTES
+    subprocess.run(["qemu-img", "check", "-q", str(disk)], check=True)
+    assert not read_header(disk).backing
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-o", "data_file={folder}/data.raw"),
+        ("-o", "extended_l2=on"),
+        ("-o", "encrypt.format=luks,encrypt.key-secret=key", "--object", "secret,id=key,data=geheim"),
+        ("-o", "compat=0.10"),
+    ],
+)
+def test_unusual_disks_are_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """A data file elsewhere, encryption, features that we never use."""
+    disk = make_disk(tmp_path / "disk.qcow2", *(option.format(folder=tmp_path) for option in options))
+    with pytest.raises(Qcow2Error):
+        read_header(disk)
+
+
+def test_broken_headers_are_refused(tmp_path: Path) -> None:
+    """Tables outside the file, too few of them, no end of the extensions, no qcow2 at all."""
+    data = make_disk(tmp_path / "disk.qcow2").read_bytes()
+
+    def changed(at: int, value: bytes) -> bytes:
+        return data[:at] + value + data[at + len(value) :]
+
+    for broken in (
+        b"",
+        data[:50],
+        b"\x7fELF" + data[4:],
+        changed(20, struct.pack(">I", 40)),  # cluster bits
+        changed(24, struct.pack(">Q", 1 << 60)),  # a disk beyond its table
+        changed(36, struct.pack(">I", 1 << 30)),  # a table beyond the file
+        changed(40, struct.pack(">Q", 1 << 50)),
+        changed(48, struct.pack(">Q", 17)),
+        changed(60, struct.pack(">I", 1)),  # snapshots
+        changed(100, struct.pack(">I", 1 << 20)),  # length of the header
+        changed(112, struct.pack(">II", 0x44415441, 8)),  # name of a data file
+        changed(112, struct.pack(">II", 0x6803F857, 1 << 31)),
+    ):
+        with pytest.raises(Qcow2Error):
+            parse_header(broken[: 1 << 16], len(broken))
+
+
+# Checkpoints -----------------------------------------------------------------------------------------
+
+
+def make_snapshot(data_dir: Path, digest: str = DIGEST) -> None:
+    """A golden snapshot in a store, as far as branch points look at it."""
+    folder = data_dir / "snapshots" / digest
+    folder.mkdir(parents=True)
+    make_disk(folder / "disk.qcow2")
+    manifest = SnapshotManifest(
+        digest=digest,
+        reference="test@desktop",
+        created_at="2026-01-01T00:00:00+00:00",
+        disk_digest="0" * 64,
+        disk_format=DiskFormat.QCOW2,
+        image_digest=None,
+        guest=GuestKind.OSGYM,
+        screen=(1280, 800),
+        qemu_version="7.2.0",
+        shape=shape_fields(Shape(ram_mib=RAM_MIB)),
+        argv=[],
+        kernel_digest=None,
+        ram_mib=RAM_MIB,
+        ram_data_bytes=0,
+        state_bytes=0,
+        disk_bytes=0,
+        ram_sha256="",
+        state_sha256="",
+        disk_sha256="",
+        boot_s=1,
+        build_s=1,
+    )
+    (folder / "manifest.json").write_text(manifest.model_dump_json())
+    (folder / "ram").touch()
+    (folder / "device.state").touch()
+    (folder / "secret").write_text("frozen")
+
+
+def make_point(data_dir: Path, workers: ThreadPoolExecutor, **changes: Any) -> Point:
+    """A kept point in a store."""
+    store = CheckpointStore(data_dir)
+    fields: dict[str, Any] = {
+        "point_id": "p-1",
+        "image_digest": DIGEST,
+        "replica_id": "r1",
+        "generation": 7,
+        "created_at": 1.0,
+        "pause_ms": 9.5,
+        "ram_mib": 1.0,
+        "disk_mib": 0.2,
+        "ram_bytes": RAM_BYTES,
+        "screen_bytes": 0,
+        "disk_bytes": DISK_BYTES,
+    }
+    with store.workspace() as folder:
+        write_file(folder / "ram.delta", make_delta([3, 5], lambda page: b"p" * PAGE), RAM_BYTES, workers)
+        (folder / "device.state").write_bytes(b"state")
+        make_disk(folder / "disk.qcow2")
+        return store.publish(folder, PointManifest(**(fields | changes)), "the-token")
+
+
+def test_checkpoints_are_found_again(tmp_path: Path, workers: ThreadPoolExecutor) -> None:
+    """What was published is there whole, secrets unreadable to others; the half written is removed."""
+    store = CheckpointStore(tmp_path)
+    assert store.all() == []
+    point = make_point(tmp_path, workers)
+    make_point(tmp_path, workers, point_id="p-0", created_at=0.5)
+    with pytest.raises(RuntimeError, match="killed"), store.workspace() as folder:
+        (folder / "ram.delta").write_bytes(b"half")
+        raise RuntimeError("killed")
+    left = store.folder / ".baking-left"
+    left.mkdir()
+    (store.folder / "broken").mkdir()
+    (store.folder / "broken" / "manifest.json").write_text("{}")
+    store.reap()
+    assert not left.exists()
+    found = store.all()
+    assert [entry.info.point_id for entry in found] == ["p-0", "p-1"]
+    assert found[1].info == point.info
+    assert found[1].token == "the-token"
+    assert "the-token" not in repr(found[1])
+    assert store.folder.stat().st_mode & 0o077 == 0
+    assert (found[1].folder / "token").stat().st_mode & 0o077 == 0
+    store.remove("p-0")
+    store.remove("p-0")
+    assert [entry.info.point_id for entry in store.all()] == ["p-1"]
+    for name in ("p-0", "../checkpoints/p-1", "", "."):
+        with pytest.raises(PointNotFound):
+            store.load(name)
+
+
+@pytest.fixture
+def exported(tmp_path: Path, workers: ThreadPoolExecutor) -> Path:
+    """An exported point, and the data folder `there` that could take it."""
+    make_snapshot(tmp_path / "there")
+    point = make_point(tmp_path / "here", workers)
+    target = tmp_path / "point.tar"
+    export_point(CheckpointStore(tmp_path / "here"), point.info.point_id, target)
+    return target
+
+
+def take_in(exported: Path) -> Point:
+    """Import it where the snapshot is."""
+    there = exported.parent / "there"
+    return import_point(CheckpointStore(there), there, exported)
+
+
+def test_a_point_travels(exported: Path, workers: ThreadPoolExecutor) -> None:
+    """It arrives under another id with the same content; anybody's tar can list it."""
+    assert exported.stat().st_mode & 0o077 == 0
+    with tarfile.open(exported) as archive:
+        assert archive.getnames() == [
+            "export.json",
+            "manifest.json",
+            "token",
+            "device.state",
+            "ram.delta",
+            "disk.qcow2",
+        ]
+    point = take_in(exported)
+    again = take_in(exported)
+    assert point.info.point_id != again.info.point_id != "p-1"
+    assert point.info.kept
+    assert (point.info.generation, point.info.image_digest, point.token) == (7, DIGEST, "the-token")
+    assert point.state.read_bytes() == b"state"
+    delta = read_file(point.folder / "ram.delta", RAM_BYTES, workers)
+    assert bytes(delta.view()) == b"p" * 2 * PAGE
+    with pytest.raises(PointFailed, match="already"):
+        export_point(CheckpointStore(exported.parent / "here"), "p-1", exported)
+
+
+def test_another_snapshot_is_named(tmp_path: Path, exported: Path) -> None:
+    """A host without the golden snapshot refuses and names what is missing and what it has."""
+    elsewhere = tmp_path / "elsewhere"
+    make_snapshot(elsewhere, "e" * 64)
+    with pytest.raises(PointFailed, match=r"dddddddddddd.*eeeeeeeeeeee"):
+        import_point(CheckpointStore(elsewhere), elsewhere, exported)
+    assert list((elsewhere / "checkpoints").iterdir()) == []
+
+
+def test_no_byte_of_an_export_can_be_changed(exported: Path) -> None:
+    """A change anywhere is noticed, or is in padding that means nothing."""
+    data = exported.read_bytes()
+    bad = exported.parent / "bad.tar"
+    chosen = random.Random(1)
+    places = [*range(0, 4096, 37), *(chosen.randrange(len(data)) for _ in range(100))]
+    good = contents(take_in(exported))
+    refused = 0
+    for at in places:
+        bad.write_bytes(data[:at] + bytes([data[at] ^ 0x5A]) + data[at + 1 :])
+        try:
+            point = take_in(bad)
+        except PointFailed:
+            refused += 1
+        else:
+            assert contents(point) == good
+    assert refused > len(places) // 2
+
+
+def contents(point: Point) -> dict[str, bytes]:
+    """The files of a point but for its manifest, which has its new id."""
+    files = {path.name: path.read_bytes() for path in point.folder.iterdir()}
+    return {name: data for name, data in files.items() if name != "manifest.json"}
+
+
+def repacked(
+    exported: Path, change: Callable[[str, bytes], tuple[str, bytes] | None], *, honest: bool
+) -> Path:
+    """The archive with members changed; `honest` also corrects sizes and digests in `export.json`."""
+    with tarfile.open(exported) as archive:
+        members = {name: archive.extractfile(name).read() for name in archive.getnames()}  # type: ignore[union-attr]
+    made = [entry for name, data in members.items() if (entry := change(name, data)) is not None]
+    if honest:
+        files = {
+            name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for name, data in made
+            if name != "export.json"
+        }
+        made[0] = ("export.json", json.dumps({"format": 1, "files": files}).encode())
+    target = exported.parent / "repacked.tar"
+    with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
+        for name, data in made:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return target
+
+
+def edited(
+    name: str, edit: Callable[[dict[str, Any]], dict[str, Any]]
+) -> Callable[[str, bytes], tuple[str, bytes]]:
+    """Change one JSON member."""
+    return lambda member, data: (
+        (member, json.dumps(edit(json.loads(data))).encode()) if member == name else (member, data)
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda name, data: None if name == "disk.qcow2" else (name, data), "members"),
+        (lambda name, data: ("../../etc/cron.d/x" if name == "token" else name, data), "members"),
+        (lambda name, data: (name, data + b"\n\0" if name == "token" else data), "token"),
+        (lambda name, data: (name, bytes(512) if name == "disk.qcow2" else data), "qcow2"),
+        (lambda name, data: (name, b"OSGYMRAM" if name == "ram.delta" else data), "too early"),
+        (edited("manifest.json", lambda it: it | {"point_id": "../x"}), "point_id"),
+        (edited("manifest.json", lambda it: it | {"version": 2}), "version"),
+        (edited("manifest.json", lambda it: it | {"more": 1}), "more"),
+        (edited("manifest.json", lambda it: it | {"pause_ms": 1e400}), "pause_ms"),
+        (edited("manifest.json", lambda it: it | {"generation": -1}), "generation"),
+        (edited("manifest.json", lambda it: it | {"ram_bytes": RAM_BYTES * 2}), "size"),
+        (edited("manifest.json", lambda it: it | {"disk_bytes": DISK_BYTES * 2}), "size"),
+        (edited("manifest.json", lambda it: it | {"screen_bytes": 4096}), "screen"),
+    ],
+)
+def test_what_a_stranger_packs_is_refused(exported: Path, change: Any, error: str) -> None:
+    """Also when its digests are right."""
+    with pytest.raises(PointFailed, match=error):
+        take_in(repacked(exported, change, honest=True))
+    assert list((exported.parent / "there" / "checkpoints").iterdir()) == []
+    assert not (exported.parent / "etc").exists()
+
+
+def test_links_are_no_members(exported: Path) -> None:
+    """A member that is a link, or out of its order, is as good as missing."""
+    target = exported.parent / "links.tar"
+    with tarfile.open(exported) as archive, tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as out:
+        for info in archive:
+            if info.name == "device.state":
+                info.type, info.linkname, info.size = tarfile.SYMTYPE, "/etc/passwd", 0
+                out.addfile(info)
+            else:
+                out.addfile(info, archive.extractfile(info))
+    with pytest.raises(PointFailed, match="missing"):
+        take_in(target)
+
+
+def test_names_in_the_disk_are_wiped(exported: Path, tmp_path: Path) -> None:
+    """A backing file that the disk names is not there any more once it is taken in."""
+    secret = make_disk(tmp_path / "secret.qcow2")
+    hostile = make_disk(tmp_path / "hostile.qcow2", "-F", "qcow2", "-b", str(secret)).read_bytes()
+    packed = repacked(
+        exported, lambda name, data: (name, hostile if name == "disk.qcow2" else data), honest=True
+    )
+    disk = take_in(packed).layers[0]
+    assert str(secret).encode() not in disk.read_bytes()
+    assert not read_header(disk).backing
+
+
+def test_a_small_disk_is_noticed_before(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written where there is no room for all."""
+    usage = shutil.disk_usage(exported)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=1 << 20))
+    with pytest.raises(PointFailed, match="are free"):
+        take_in(exported)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    """An empty file, zeros, another archive, no file."""
+    store = CheckpointStore(tmp_path)
+    for name, data in (("empty", b""), ("zeros", bytes(4096)), ("text", os.urandom(2000))):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(PointFailed):
+            import_point(store, tmp_path, tmp_path / name)
+    with pytest.raises(PointFailed, match="No such file"):
+        import_point(store, tmp_path, tmp_path / "nothing")
+    with pytest.raises(PointNotFound):
+        export_point(store, "p-1", tmp_path / "out")
