@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,16 @@ from osgym_host.runtimes.qemu.argv import (
     INHERITED_RAM,
     Accel,
     Disk,
+    DiskBus,
     FileConsole,
     Firmware,
     Kernel,
     Launch,
+    Nic,
     Ram,
     RingConsole,
     Shape,
     TapNet,
-    UefiFiles,
     UserNet,
     block_options,
     to_argv,
@@ -193,18 +195,27 @@ def test_commas_in_paths_are_not_options() -> None:
 
 
 def test_firmware_starts_a_disk_that_has_no_kernel_beside_it() -> None:
-    """An imported disk is started by BIOS, or by UEFI from flash of its own."""
-    launch = Launch(
-        "r1",
-        Disk(Path("/d.raw"), "raw"),
-        Ram("/r", share=True),
-        uefi=UefiFiles(Path("/code.fd"), Path("/vars.fd")),
-    )
+    """An imported disk is started by BIOS, or by UEFI with its variables in memory."""
+    launch = Launch("r1", Disk(Path("/d.raw"), "raw"), Ram("/r", share=True), uefi=Path("/ovmf.fd"))
     argv = to_argv(Shape(firmware=Firmware.UEFI, vga=True), launch)
-    found = nodes(argv)
-    assert found["d0"]["driver"] == "raw"
-    assert found["flash0"]["read-only"] is True
-    assert found["flash1"]["read-only"] is False
-    assert "pflash0=flash0,pflash1=flash1" in options(argv, "-machine")[0]
+    assert nodes(argv)["d0"]["driver"] == "raw"
+    assert options(argv, "-bios") == ["/ovmf.fd"]
     devices = " ".join(options(argv, "-device"))
     assert "VGA," in devices and "usb-tablet" in devices
+
+
+def test_a_disk_without_virtio_drivers_gets_devices_that_every_system_knows() -> None:
+    """SATA and an Intel network card, with the same names for QMP."""
+    shape = Shape(vga=True, disk_bus=DiskBus.SATA, nic=Nic.E1000E, screen_px=(1024, 768))
+    devices = options(to_argv(shape, CLONE), "-device")
+    assert any(part.startswith("ide-hd,id=vd0,drive=d0,bus=ahci0.0,werror=stop") for part in devices)
+    assert any(part.startswith("e1000e,id=vn0,netdev=n0") for part in devices)
+    assert not any("virtio-blk" in part or "virtio-net" in part for part in devices)
+    assert any("xres=1024,yres=768" in part for part in devices)
+
+
+def test_a_second_qmp_server_is_there_when_asked_for() -> None:
+    """For screen and input; the first one stays as it is."""
+    argv = to_argv(Shape(), replace(CLONE, screen_qmp=5))
+    assert options(argv, "-mon") == ["chardev=qmp0,mode=control", "chardev=qmp1,mode=control"]
+    assert "socket,id=qmp1,fd=5,server=on,wait=off" in options(argv, "-chardev")

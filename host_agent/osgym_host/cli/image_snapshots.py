@@ -18,7 +18,8 @@ from rich.table import Table
 from osgym_host.freeze.build import SnapshotBuilder, SnapshotFailed, SnapshotRequest
 from osgym_host.freeze.warmup import Warmup, find_warmup, load_warmup
 from osgym_host.images.definition import find_images_folder
-from osgym_host.images.disks.store import DiskStore
+from osgym_host.images.disks.manifest import GuestKind
+from osgym_host.images.disks.store import DiskImage, DiskStore
 from osgym_host.images.errors import DefinitionError, ImageError
 from osgym_host.images.progress import Display, Progress
 from osgym_host.images.snapshots import DEFAULT_NAME, Snapshot, SnapshotStore
@@ -40,7 +41,7 @@ _OTHER_RAM_MIB = 2048
     "Without it, the one that is called like the snapshot, if there is one.",
 )
 @click.option("--ram", "ram_mib", type=click.IntRange(256, 65536), help="RAM of the guest in MiB.")
-@click.option("--cpus", "vcpus", type=click.IntRange(1, 16), default=1, show_default=True)
+@click.option("--cpus", "vcpus", type=click.IntRange(1, 16), help="Processors; else the disk's, or 1.")
 @click.option(
     "--accel",
     type=click.Choice(["auto", "kvm", "tcg"]),
@@ -56,7 +57,7 @@ def snapshot(
     name: str,
     warmup: Path | None,
     ram_mib: int | None,
-    vcpus: int,
+    vcpus: int | None,
     accel: str,
     screen: str | None,
     refresh: bool,
@@ -75,9 +76,9 @@ def snapshot(
         request = SnapshotRequest(
             image,
             name,
-            _warmup(name, warmup),
-            ram_mib=ram_mib or _RAM_MIB.get(image.name, _OTHER_RAM_MIB),
-            vcpus=vcpus,
+            _warmup(image, name, warmup),
+            ram_mib=ram_mib or _usual_ram_mib(image),
+            vcpus=vcpus or (1 if image.manifest.hardware is None else image.manifest.hardware.vcpus),
             accel=accel,
             screen=_screen(screen),
             refresh=refresh,
@@ -174,11 +175,16 @@ async def _build(builder: SnapshotBuilder, request: SnapshotRequest) -> Snapshot
         raise SystemExit(130) from None
 
 
-def _warmup(name: str, given: Path | None) -> Warmup | None:
-    """The warm-up that was asked for, or that goes with the snapshot's name."""
+def _usual_ram_mib(image: DiskImage) -> int:
+    hardware = image.manifest.hardware
+    return hardware.ram_mib if hardware is not None else _RAM_MIB.get(image.name, _OTHER_RAM_MIB)
+
+
+def _warmup(image: DiskImage, name: str, given: Path | None) -> Warmup | None:
+    """The warm-up that was asked for, or that goes with the snapshot's name on a disk of ours."""
     folder = find_images_folder()
     if given is None:
-        return find_warmup(name, folder)
+        return find_warmup(name, folder) if image.manifest.guest is GuestKind.OSGYM else None
     if given.suffix:
         return load_warmup(given)
     found = find_warmup(str(given), folder)

@@ -10,12 +10,13 @@ import secrets
 import shlex
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from osgym_host.errors import OsgymHostError
+from osgym_host.freeze.imported import QUIET_S, put_firmware, shape_of_disk, standing_in
 from osgym_host.freeze.warmup import Warmup
 from osgym_host.guest import GuestClient, GuestError, GuestRefused
 from osgym_host.images.disks.manifest import GuestKind
@@ -56,6 +57,7 @@ READY_TIMEOUT_S = 600.0
 """For a boot under emulation on a busy machine; a quiet one needs 20 to 60 s."""
 WARMUP_TIMEOUT_S = 900.0
 TRIAL_TIMEOUT_S = 60.0
+TRIAL_QUIET_S = 0.3
 REST_TIMEOUT_S = 120.0
 REST_CPU = 0.03
 """A template rests when it used less than this part of a core for `_REST_WINDOWS` in a row."""
@@ -124,9 +126,31 @@ class _Job:
     key: str
     token: str
     screen: tuple[int, int]
+    uefi: Path | None
     stage: str = "boot"
     boot_s: float = 0.0
     guest_version: str = ""
+
+    @property
+    def has_our_agent(self) -> bool:
+        """Whether OSGym's guest agent is inside."""
+        return self.request.disk.manifest.guest is GuestKind.OSGYM
+
+    def guest(
+        self, address: TcpAddress, screen_socket: Path, pid: int, quiet_s: float
+    ) -> contextlib.AbstractAsyncContextManager[GuestClient]:
+        """A client of the guest agent of a machine, or of who stands for it."""
+        if self.has_our_agent:
+            return GuestClient(address, token=self.token)
+        return standing_in(
+            self.request.disk,
+            folder=self.folder,
+            screen_socket=screen_socket,
+            pid=pid,
+            address=address,
+            screen=self.screen,
+            quiet_s=quiet_s,
+        )
 
 
 class SnapshotBuilder:
@@ -147,12 +171,12 @@ class SnapshotBuilder:
         """
         if not NAME.fullmatch(request.name):
             raise ValueError(f"not a name for a snapshot: {request.name!r}")
-        if request.disk.manifest.guest is not GuestKind.OSGYM:
-            raise ValueError("only disk images with OSGym's guest agent can be frozen yet")
+        if request.disk.manifest.guest is GuestKind.NONE and request.warmup is not None:
+            raise ValueError(f"{request.disk.name} has no agent inside that could warm it up")
         began = time.monotonic()
         facts = await ask_qemu(request.qemu)
-        shape = await self._shape(request)
         screen = request.screen or request.disk.manifest.screen
+        shape = await self._shape(request, screen)
         key = _key(request, shape, screen)
         found = None if request.refresh else self._find(key)
         if found is not None and not await check_host(found.manifest, self._store.data_dir, request.qemu):
@@ -162,11 +186,12 @@ class SnapshotBuilder:
             launcher = ProcessLauncher(folder, kvm=shape.accel is Accel.KVM)
             await launcher.prepare()
             token = secrets.token_urlsafe(_TOKEN_BYTES)
-            job = _Job(request, folder, launcher, facts, shape, key, token, screen)
+            uefi = put_firmware(request.disk, folder)
+            job = _Job(request, folder, launcher, facts, shape, key, token, screen, uefi)
             frozen = await self._freeze(job)
             await self._try(job)
             (folder / SECRET).touch(mode=0o600)
-            (folder / SECRET).write_text(token + "\n")
+            (folder / SECRET).write_text(f"{token if job.has_our_agent else ''}\n")
             self._enter(job, "publish")
             manifest = _manifest(job, frozen, time.monotonic() - began)
             snapshot = await asyncio.to_thread(self._store.publish, folder, manifest)
@@ -176,18 +201,20 @@ class SnapshotBuilder:
     def _find(self, key: str) -> Snapshot | None:
         return next((known for known in self._store.all() if known.manifest.definition_key == key), None)
 
-    async def _shape(self, request: SnapshotRequest) -> Shape:
+    async def _shape(self, request: SnapshotRequest, screen: tuple[int, int]) -> Shape:
         accel, why = await choose_accel(
             request.accel, self._store.data_dir, kernel=request.disk.kernel, qemu=request.qemu
         )
         self._progress.note(f"accelerator {accel}: {why}")
         cpu = await choose_cpu(accel, request.qemu)
-        return Shape(accel=accel, cpu=cpu, ram_mib=request.ram_mib, vcpus=request.vcpus)
+        return shape_of_disk(request.disk, accel, cpu, request.ram_mib, request.vcpus, screen)
 
     async def _freeze(self, job: _Job) -> Frozen:
         """Boot, warm up, freeze."""
         width, height = job.screen
         credentials = {"osgym.token": job.token, "osgym.screen": f"{width}x{height}"}
+        if not job.has_our_agent:
+            credentials = {}
         self._enter(job, "boot", job.request.disk.name)
         began = time.monotonic()
         template: Template | None = None
@@ -198,9 +225,13 @@ class SnapshotBuilder:
                 job.shape,
                 folder=job.folder,
                 credentials=credentials,
+                screen_server=not job.has_our_agent,
+                uefi=job.uefi,
                 qemu=job.request.qemu,
             )
-            async with GuestClient(template.address, token=job.token) as guest:
+            async with job.guest(
+                template.address, template.screen_socket, template.machine.pid, QUIET_S
+            ) as guest:
                 job.guest_version = await self._until_ready(guest, template)
                 job.boot_s = time.monotonic() - began
                 await self._prepare(job, guest, template)
@@ -215,16 +246,20 @@ class SnapshotBuilder:
 
     async def _until_ready(self, guest: GuestClient, template: Template) -> str:
         """Wait until the desktop is drawn and quiet; return the guest agent's version."""
-        async with _deadline(READY_TIMEOUT_S, "the desktop is not ready"):
+        last: list[str] = ["it does not answer"]
+        async with _deadline(READY_TIMEOUT_S, lambda: f"the desktop is not ready ({last[-1]})"):
             while template.machine.end is None:
-                with contextlib.suppress(GuestError):
+                try:
                     return (await guest.ready(timeout_s=30.0)).version
+                except GuestError as exc:
+                    last = [str(exc)]
                 await asyncio.sleep(0.2)
         raise MachineFailed("the machine ended", end=template.machine.end)
 
     async def _prepare(self, job: _Job, guest: GuestClient, template: Template) -> None:
         """Bring the desktop into the state that clones start from."""
-        await _as_root(guest, _FORGET)
+        if job.has_our_agent:
+            await _as_root(guest, _FORGET)
         warmup = job.request.warmup
         if warmup is not None:
             self._enter(job, "warmup", warmup.name)
@@ -232,8 +267,9 @@ class SnapshotBuilder:
         self._enter(job, "rest")
         # What every client does first is done once here: its code is translated, its pages are shared.
         await guest.observe()
-        await guest.accessibility(timeout_s=60.0)
-        self._progress.note((await _as_root(guest, _TRIM)).strip())
+        if job.has_our_agent:
+            await guest.accessibility(timeout_s=60.0)
+            self._progress.note((await _as_root(guest, _TRIM)).strip())
         await guest.ready(timeout_s=60.0)
         await guest.observe()
         if not await _rested(template.machine.pid):
@@ -259,10 +295,22 @@ class SnapshotBuilder:
         self._enter(job, "try")
         try:
             async with (
-                _deadline(TRIAL_TIMEOUT_S, "a clone does not answer"),
-                wake(job.launcher, job.shape, job.folder, qemu=job.request.qemu) as (_, address),
+                _deadline(TRIAL_TIMEOUT_S, lambda: "a clone does not answer"),
+                wake(
+                    job.launcher,
+                    job.shape,
+                    job.folder,
+                    screen_server=not job.has_our_agent,
+                    uefi=job.uefi,
+                    qemu=job.request.qemu,
+                ) as (machine, address, screen_socket),
             ):
-                await _prove(address, job.token)
+                if job.has_our_agent:
+                    await _prove(address, job.token)
+                else:
+                    async with job.guest(address, screen_socket, machine.pid, TRIAL_QUIET_S) as guest:
+                        await guest.ready(timeout_s=TRIAL_TIMEOUT_S / 2)
+                        await guest.observe()
         except _FAILURES as exc:
             raise SnapshotFailed(job.stage, str(exc)) from exc
 
@@ -321,13 +369,13 @@ def _pattern(pattern: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _deadline(timeout_s: float, what: str) -> AsyncIterator[None]:
-    """Raise `TemplateFailed` when the block takes longer."""
+async def _deadline(timeout_s: float, what: Callable[[], str]) -> AsyncIterator[None]:
+    """Raise `TemplateFailed`, saying what, when the block takes longer."""
     try:
         async with asyncio.timeout(timeout_s):
             yield
     except TimeoutError as exc:
-        raise TemplateFailed(f"{what} within {timeout_s:.0f} s") from exc
+        raise TemplateFailed(f"{what()} within {timeout_s:.0f} s") from exc
 
 
 def _key(request: SnapshotRequest, shape: Shape, screen: tuple[int, int]) -> str:
@@ -352,6 +400,7 @@ def _manifest(job: _Job, frozen: Frozen, build_s: float) -> SnapshotManifest:
         image_digest=disk.manifest.image_digest,
         guest=disk.manifest.guest,
         guest_version=job.guest_version,
+        hardware=disk.manifest.hardware,
         screen=job.screen,
         qemu_version=job.facts.version_text,
         shape=shape,

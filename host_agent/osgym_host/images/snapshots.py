@@ -8,7 +8,9 @@ A snapshot is a folder that never changes:
     disk.qcow2      what the machine wrote since, over the base
     ram             its memory, sparse; clones map it privately
     device.state    the rest of the machine
-    secret          the token that its guest agent demands until a clone gets one of its own
+    secret          the token that its guest agent demands until a clone gets one of its own; empty where
+                    it has no agent of ours
+    uefi.fd         the firmware it was booted with, where that is UEFI
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from osgym_host.images.store import (
 
 SNAPSHOT_MANIFEST_VERSION = 1
 MANIFEST, DISK, RAM, STATE, SECRET = "manifest.json", "disk.qcow2", "ram", "device.state", "secret"
+UEFI = "uefi.fd"
 DEFAULT_NAME = "desktop"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Names of snapshots and of disk images."""
@@ -124,6 +127,12 @@ class Snapshot:
     def state(self) -> Path:
         """The frozen rest of the machine."""
         return self.folder / STATE
+
+    @property
+    def uefi(self) -> Path | None:
+        """The firmware it was booted with, where that is UEFI."""
+        path = self.folder / UEFI
+        return path if path.is_file() else None
 
     def secret(self) -> str | None:
         """The token that the frozen guest agent demands; None where it demands none.

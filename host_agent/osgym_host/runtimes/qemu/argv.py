@@ -172,14 +172,6 @@ class FileConsole:
 
 
 @dataclass(frozen=True, slots=True)
-class UefiFiles:
-    """Firmware code (read-only) and this machine's own variables."""
-
-    code: Path
-    variables: Path
-
-
-@dataclass(frozen=True, slots=True)
 class Launch:
     """What one QEMU process gets besides its shape.
 
@@ -190,6 +182,7 @@ class Launch:
         network: Backend of the network device; None leaves it unplugged.
         incoming: Wait for a state to load (`-incoming defer`).
         paused: Do not run before `cont`.
+        uefi: UEFI firmware whose variables are kept in the machine's memory (OVMF.fd); None for BIOS.
         tb_mib: Size of TCG's cache of translated code; touched only as it fills.
         credentials: Files that each hold one string `io.systemd.credential:<name>=<value>` for the
             guest's init system; only where it is booted.
@@ -204,7 +197,7 @@ class Launch:
     network: UserNet | TapNet | None = None
     console: RingConsole | FileConsole = field(default_factory=RingConsole)
     kernel: Kernel | None = None
-    uefi: UefiFiles | None = None
+    uefi: Path | None = None
     credentials: tuple[Path, ...] = ()
     incoming: bool = False
     paused: bool = False
@@ -264,9 +257,7 @@ def _board(shape: Shape, launch: Launch) -> list[str]:
     machine = f"{shape.machine},memory-backend=ram0,suppress-vmdesc=on,vmport=off,dump-guest-core=off"
     argv: list[str] = []
     if launch.uefi is not None:
-        argv += ["-blockdev", _json(_flash("flash0", launch.uefi.code, read_only=True))]
-        argv += ["-blockdev", _json(_flash("flash1", launch.uefi.variables, read_only=False))]
-        machine += ",pflash0=flash0,pflash1=flash1"
+        argv += ["-bios", str(launch.uefi)]
     if shape.accel is Accel.TCG:
         thread = "single" if shape.vcpus == 1 else "multi"
         accel, cpu = f"tcg,thread={thread},tb-size={launch.tb_mib}", shape.cpu
@@ -281,11 +272,6 @@ def _board(shape: Shape, launch: Launch) -> list[str]:
     # A guest that stops, restarts or panics is kept as it is: its end is read from QMP, then killed.
     argv += ["-action", "reboot=shutdown,shutdown=pause,panic=pause"]
     return argv
-
-
-def _flash(node: str, path: Path, read_only: bool) -> dict[str, Any]:
-    file = {"driver": "file", "filename": str(path)}
-    return {"driver": "raw", "node-name": node, "read-only": read_only, "file": file}
 
 
 def _block(shape: Shape, disk: Disk) -> list[str]:

@@ -35,6 +35,7 @@ class Golden:
         screen: Size of its desktop.
         screen_from: Where it is seen (`Hardware.screen_from`); of no meaning with our agent inside.
         disk_bytes: Virtual size of its disk.
+        uefi: Its firmware, where it was booted by UEFI.
         reads: Folders that a machine reads.
     """
 
@@ -49,6 +50,7 @@ class Golden:
     screen: Screen
     disk_bytes: int
     screen_from: str
+    uefi: Path | None
     reads: tuple[Path, ...]
 
 
@@ -76,6 +78,7 @@ def golden_of(snapshot: Snapshot) -> Golden:
         screen=Screen(*manifest.screen),
         disk_bytes=size,
         screen_from="vga" if manifest.hardware is None else manifest.hardware.screen_from,
+        uefi=snapshot.uefi,
         reads=(snapshot.folder,),
     )
 

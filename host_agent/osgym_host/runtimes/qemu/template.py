@@ -87,6 +87,7 @@ class Template:
         folder: Path,
         credentials: dict[str, str],
         screen_server: bool = False,
+        uefi: Path | None = None,
         qemu: str = "qemu-system-x86_64",
     ) -> Template:
         """Start the machine from a disk image; on failure nothing runs.
@@ -95,6 +96,7 @@ class Template:
             folder: Scratch folder that becomes the snapshot's; the launcher's own.
             credentials: Given to the guest's init system by name.
             screen_server: A second QMP server, at `screen_socket`.
+            uefi: Firmware for a disk that boots by UEFI; clones need the very same.
 
         Raises:
             TemplateFailed: The overlay cannot be made.
@@ -117,6 +119,7 @@ class Template:
             screen_qmp=SCREEN_QMP_FD if screen_server else None,
             console=FileConsole(vm / _CONSOLE),
             kernel=kernel,
+            uefi=uefi,
             credentials=tuple(_credential(vm, name, value) for name, value in credentials.items()),
             tb_mib=TB_MIB,
             qemu=qemu,
@@ -127,9 +130,8 @@ class Template:
                 fds = {RAM_FD: ram_fd}
                 if screen_server:
                     fds[SCREEN_QMP_FD] = stack.enter_context(listening(vm / SCREEN_SOCKET)).fileno()
-                machine = await Machine.start(
-                    launcher, shape, launch, folder=vm, fds=fds, reads=(disk.folder,)
-                )
+                reads = (disk.folder,) if uefi is None else (disk.folder, uefi)
+                machine = await Machine.start(launcher, shape, launch, folder=vm, fds=fds, reads=reads)
             port = await machine.host_port() if shape.network else 0
         except BaseException:
             os.close(ram_fd)
@@ -199,9 +201,17 @@ class Template:
 
 @contextlib.asynccontextmanager
 async def wake(
-    launcher: Launcher, shape: Shape, folder: Path, *, qemu: str
-) -> AsyncIterator[tuple[Machine, TcpAddress]]:
+    launcher: Launcher,
+    shape: Shape,
+    folder: Path,
+    *,
+    screen_server: bool = False,
+    uefi: Path | None = None,
+    qemu: str,
+) -> AsyncIterator[tuple[Machine, TcpAddress, Path]]:
     """Clone a frozen machine once, as the runtime does, and let it run within the context.
+
+    Gives the machine, where its guest agent is, and where its second QMP server is, if there is one.
 
     Raises:
         LaunchFailed, MachineFailed, RamFileError, TemplateFailed: It cannot be cloned.
@@ -217,18 +227,22 @@ async def wake(
             disk=Disk(trial / "overlay.qcow2", base=folder / DISK),
             ram=Ram(INHERITED_RAM, share=False),
             network=UserNet() if shape.network else None,
+            screen_qmp=SCREEN_QMP_FD if screen_server else None,
+            uefi=uefi,
             console=RingConsole(),
             incoming=True,
             paused=True,
             qemu=qemu,
         )
-        machine = await Machine.start(
-            launcher, shape, launch, folder=trial, fds={RAM_FD: ram.fd}, reads=(folder,)
-        )
+        with contextlib.ExitStack() as stack:
+            fds = {RAM_FD: ram.fd}
+            if screen_server:
+                fds[SCREEN_QMP_FD] = stack.enter_context(listening(trial / SCREEN_SOCKET)).fileno()
+            machine = await Machine.start(launcher, shape, launch, folder=trial, fds=fds, reads=(folder,))
         await machine.load_state(folder / STATE)
         port = await machine.host_port() if shape.network else 0
         await machine.cont()
-        yield machine, TcpAddress("127.0.0.1", port)
+        yield machine, TcpAddress("127.0.0.1", port), trial / SCREEN_SOCKET
     finally:
         ram.close()
         if machine is not None:

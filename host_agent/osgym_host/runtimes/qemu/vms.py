@@ -185,6 +185,7 @@ class VmYard:
             ram=Ram(INHERITED_RAM, share=False),
             network=attachment.backend,
             screen_qmp=SCREEN_QMP_FD if screen_server else None,
+            uefi=golden.uefi,
             incoming=True,
             paused=True,
             tb_mib=self._options.tb_mib,

@@ -25,6 +25,8 @@ from osgym_sdk.wire import ImageFormat, ObserveOptions, SettleOptions, SettlePol
 
 MAX_WAITING = 16
 READY_TURN_S = 0.1
+READY_LOOK_MS = 50.0
+"""Often enough to see that nobody works, and seldom enough to cost nothing while a system boots."""
 QUALITY = 85
 
 
@@ -113,14 +115,16 @@ class Engine:
 
     # Readiness -------------------------------------------------------------------------------
 
-    async def ready(self, timeout_s: float, quiet_s: float) -> None:
-        """Wait until something is drawn and the screen was quiet for `quiet_s`.
+    async def ready(self, timeout_s: float, quiet_s: float, size: tuple[int, int] | None = None) -> None:
+        """Wait until something is drawn, of this size, and screen and guest were quiet for `quiet_s`.
 
         Raises:
             Refused: 504 `not_ready` when it was not in time.
         """
         ends_s = time.monotonic() + timeout_s
-        rule = settle.Rule(quiet_s * 1000, 100, 0.1, 3 * quiet_s * 1000, least_ms=0, turn_ms=50)
+        quiet_ms = quiet_s * 1000
+        rule = settle.Rule(quiet_ms, quiet_ms, 0.1, 3 * quiet_ms, least_ms=0, turn_ms=READY_LOOK_MS)
+        seen = "blank or not quiet"
         while (left_s := ends_s - time.monotonic()) > 0:
             async with self._exclusive() as display:
                 limited = settle.with_limit(rule, left_s * 1000)
@@ -128,12 +132,17 @@ class Engine:
                     display, self._vcpus, limited, before=None, began_s=time.monotonic()
                 )
                 self._screen = found.frame.size
-            quiet = found.reason is not SettleReason.TIMEOUT
-            if quiet and not await asyncio.to_thread(frames.is_blank, found.frame):
-                self.is_ready = True
-                return
+            if size is not None and found.frame.size != size:
+                seen = "{}x{} and not {}x{}".format(*found.frame.size, *size)
+            elif found.reason is not SettleReason.TIMEOUT:
+                if not await asyncio.to_thread(frames.is_blank, found.frame):
+                    self.is_ready = True
+                    return
+                seen = "blank"
+            else:
+                seen = "not quiet"
             await asyncio.sleep(min(READY_TURN_S, left_s))
-        raise Refused(504, "not_ready", f"the screen was blank or not quiet within {timeout_s:g} s")
+        raise Refused(504, "not_ready", f"the screen was {seen} within {timeout_s:g} s")
 
     # Steps -----------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ VERSION = "agentless-1"
 MAX_READY_S = 600.0
 READY_QUIET_S = 0.3
 CONNECT_TIMEOUT_S = 15.0
+MIN_PROBE_S = 1.0
 
 
 class ScreenSource(StrEnum):
@@ -45,6 +46,7 @@ class Facts:
         server: Where OSWorld's server in the guest is reached; None for a guest without any.
         token: What that server demands; OSWorld's own demands nothing.
         ready_quiet_s: How long the screen is quiet when the guest counts as ready.
+        ready_size: Size that its screen has by then: firmware and boot loader have others. None: any.
     """
 
     generation: int
@@ -54,6 +56,7 @@ class Facts:
     token: str | None = None
     screen: ScreenSource = ScreenSource.VGA
     ready_quiet_s: float = READY_QUIET_S
+    ready_size: tuple[int, int] | None = None
 
 
 class AgentlessGuest:
@@ -145,7 +148,10 @@ class AgentlessGuest:
     async def _ready(self, request: Request) -> Answer:
         body = request.fields(("timeout_s",))
         timeout_s = number(body.get("timeout_s", 30.0), "timeout_s", 0, MAX_READY_S)
-        await self._engine.ready(timeout_s, self._facts.ready_quiet_s)
+        ends_s = time.monotonic() + timeout_s
+        await self._engine.ready(timeout_s, self._facts.ready_quiet_s, self._facts.ready_size)
+        if self._osworld is not None:
+            await self._osworld.ready(max(MIN_PROBE_S, ends_s - time.monotonic()))
         return Answer.json(self._state())
 
     async def _step(self, request: Request) -> Answer:

@@ -95,6 +95,21 @@ class OsworldServer:
         """Nothing is opened before the first call."""
         self._http = HttpClient(address, token=token)
 
+    async def ready(self, timeout_s: float) -> None:
+        """Find out whether it answers.
+
+        Raises:
+            Refused: 504 `not_ready` when it does not, or not in time.
+        """
+        try:
+            answer = await self.call("GET", "/platform", timeout_s=timeout_s)
+        except Refused as exc:
+            raise Refused(504, "not_ready", f"the guest's own server: {exc.message}") from exc
+        if answer.status != 200:
+            raise Refused(
+                504, "not_ready", f"the guest's own server: /platform answered with {answer.status}"
+            )
+
     async def pass_on(self, request: Request) -> Answer:
         """Send a request on and return what was answered.
 
