@@ -1,8 +1,10 @@
-"""How `osgym ps` and `osgym shot` reach a running host agent."""
+"""How `osgym ps`, `osgym shot` and `osgym checkpoint` reach a running host agent."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import click
@@ -26,17 +28,64 @@ def get(url: str, path: str) -> httpx.Response:
     Raises:
         click.ClickException: It cannot be reached, or it refuses; the message says which.
     """
+    return call(url, "GET", path, timeout_s=20)
+
+
+def call(
+    url: str,
+    method: str,
+    path: str,
+    *,
+    content: Iterable[bytes] | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout_s: float = 600.0,
+) -> httpx.Response:
+    """The same for any method.
+
+    Raises:
+        click.ClickException: As `get`.
+    """
+    with _client(url, timeout_s) as client:
+        try:
+            answer = client.request(method, path, content=content, headers=headers)
+        except httpx.HTTPError as error:
+            raise _unreachable(url, error) from error
+    _check(url, path, answer)
+    return answer
+
+
+@contextlib.contextmanager
+def streamed(url: str, path: str, timeout_s: float = 600.0) -> Iterator[httpx.Response]:
+    """An answer to a GET that is read piece by piece.
+
+    Raises:
+        click.ClickException: As `get`; also when the connection breaks inside the block.
+    """
+    with _client(url, timeout_s) as client:
+        try:
+            with client.stream("GET", path) as answer:
+                if answer.status_code >= 400:
+                    answer.read()
+                _check(url, path, answer)
+                yield answer
+        except httpx.HTTPError as error:
+            raise _unreachable(url, error) from error
+
+
+def _client(url: str, timeout_s: float) -> httpx.Client:
     token = os.environ.get("OSGYM_TOKEN")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     verify: str | bool = os.environ.get("OSGYM_CA") or True
-    try:
-        with httpx.Client(base_url=url, headers=headers, verify=verify, timeout=20) as client:
-            answer = client.get(path)
-    except httpx.HTTPError as error:
-        raise click.ClickException(f"cannot reach {url}: {error} (is `osgym serve` running?)") from error
+    return httpx.Client(base_url=url, headers=headers, verify=verify, timeout=timeout_s)
+
+
+def _unreachable(url: str, error: httpx.HTTPError) -> click.ClickException:
+    return click.ClickException(f"cannot reach {url}: {error} (is `osgym serve` running?)")
+
+
+def _check(url: str, path: str, answer: httpx.Response) -> None:
     if answer.status_code >= 400:
         raise click.ClickException(f"{url}{path}: {answer.status_code} {_message(answer)}")
-    return answer
 
 
 def _message(answer: httpx.Response) -> str:

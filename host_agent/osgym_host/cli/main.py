@@ -12,6 +12,7 @@ import importlib.util
 import click
 
 COMMANDS = {
+    "checkpoint": "List, remove, export and import checkpoints of a running host agent.",
     "clean": "Stop the host agent and remove what it left.",
     "demo": "Run every task by its oracle on real desktops and show a table.",
     "doctor": "Say what this machine can run, and how to get what is missing.",

@@ -1,0 +1,112 @@
+"""`osgym checkpoint`: list, remove, export and import the checkpoints of a running host agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from osgym_host.cli.client import call, get, streamed, url_option
+
+CHUNK_BYTES = 1024 * 1024
+
+
+@click.group()
+def checkpoint() -> None:
+    """Checkpoints of a running host agent: moments of episodes to begin others from."""
+
+
+@checkpoint.command("ls")
+@url_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_checkpoints(url: str, as_json: bool) -> None:
+    """List the checkpoints, the oldest first."""
+    answer: dict[str, Any] = get(url, "/v1/checkpoints").json()
+    if as_json:
+        click.echo(json.dumps(answer, indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("ID", "EPISODE", "TASK"):
+        table.add_column(name)
+    for name in ("STEP", "AGE", "LEFT", "RAM", "DISK"):
+        table.add_column(name, justify="right")
+    now = time.time()
+    for row in answer["checkpoints"]:
+        left = "kept" if row["kept"] else "lease"
+        if row["expires_at"] is not None:
+            left = _time(row["expires_at"] - now)
+        table.add_row(
+            row["checkpoint_id"],
+            row["episode_id"] or "-",
+            row["task_id"] or "-",
+            str(row["step"]),
+            _time(now - row["created_at"]),
+            left,
+            f"{row['ram_mib']:.1f} MiB",
+            f"{row['disk_mib']:.1f} MiB",
+        )
+    Console().print(table)
+    click.echo(f"{answer['used_mib']:.0f} of {answer['max_mib']} MiB used")
+
+
+@checkpoint.command()
+@url_option
+@click.argument("checkpoint_ids", nargs=-1, required=True)
+def rm(url: str, checkpoint_ids: tuple[str, ...]) -> None:
+    """Remove checkpoints; episodes that were restored from them live on."""
+    for checkpoint_id in checkpoint_ids:
+        call(url, "DELETE", f"/v1/checkpoints/{checkpoint_id}")
+        click.echo(f"removed {checkpoint_id}")
+
+
+@checkpoint.command()
+@url_option
+@click.argument("checkpoint_id")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def export(url: str, checkpoint_id: str, file: Path) -> None:
+    """Write a kept checkpoint to a file, for `import` on a host with the same golden snapshot."""
+    part = file.with_name(f"{file.name}.part-{os.getpid()}")
+    try:
+        with streamed(url, f"/v1/checkpoints/{checkpoint_id}/export") as answer, part.open("wb") as out:
+            for chunk in answer.iter_raw(CHUNK_BYTES):
+                out.write(chunk)
+        part.replace(file)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {file}: {error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    click.echo(f"{file}  {file.stat().st_size / CHUNK_BYTES:.1f} MiB")
+
+
+@checkpoint.command("import")
+@url_option
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+def import_checkpoint(url: str, file: Path) -> None:
+    """Take in a file of `export`; prints the id that the checkpoint has here."""
+    answer = call(
+        url,
+        "POST",
+        "/v1/checkpoints/import",
+        content=_pieces(file),
+        headers={"content-type": "application/octet-stream", "content-length": str(file.stat().st_size)},
+    )
+    click.echo(answer.json()["checkpoint_id"])
+
+
+def _pieces(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as opened:
+        while chunk := opened.read(CHUNK_BYTES):
+            yield chunk
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{max(0.0, seconds):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
