@@ -1,0 +1,253 @@
+"""How the contract suite handles each kind of runtime: making it, running code inside, finding traces."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from runtime_probe import run_inside as run_in_probe
+
+from osgym_host.guest import GuestClient, GuestRefused
+from osgym_host.images.snapshots import Snapshot
+from osgym_host.runtimes.base import ExitReason, ImageLike, Replica, ReplicaSpec, Runtime, Screen
+from osgym_host.runtimes.local.probe_image import ProbeImage
+from osgym_host.runtimes.local.runtime import LocalRuntime
+from osgym_host.runtimes.qemu.golden import golden_of
+from osgym_host.runtimes.qemu.network.user import UserNetwork
+from osgym_host.runtimes.qemu.parked import StockOptions
+from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
+from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A way in which what runs inside ends the replica, and what is then said of it."""
+
+    code: str
+    reason: ExitReason
+    exit_code: int | None
+
+
+class Kit(Protocol):
+    """What the suite needs to know of one kind of runtime.
+
+    Attributes:
+        image: Runs what a test sends, as root.
+        screen: A size that its desktop can have.
+        own_kernel: Its processes are not processes of the host, and its caps are those of one process.
+        small_ram_mib: A memory cap that a fresh replica lives under and a greedy one does not.
+        moments_s: After which times a create is cancelled, so that every part of it is hit.
+        cycles: Clones in a row in the search for leaks.
+        endings: Ways to end from within.
+    """
+
+    image: ImageLike
+    screen: Screen
+    own_kernel: bool
+    small_ram_mib: int
+    moments_s: Sequence[float]
+    cycles: int
+    endings: Sequence[Ending]
+
+    def make(self, data_dir: Path) -> Runtime:
+        """Make a runtime that is not started; two on the same directory are rivals."""
+
+    def traces(self, data_dir: Path) -> list[str]:
+        """Name everything of any replica below `data_dir` that can be found on the host."""
+
+    def fingerprint(self) -> str:
+        """Tell whether anything of the image changed."""
+
+    def broken_image(self, folder: Path) -> ImageLike:
+        """An image that no replica can start from."""
+
+    async def knows(self, replica: Replica) -> dict[str, str]:
+        """What the replica knows of itself: generation, token, screen."""
+
+    async def run_inside(self, replica: Replica, code: str, **values: object) -> Any:
+        """Run Python inside a replica as its root and return what it assigns to `result`."""
+
+
+@dataclass
+class LocalKit:
+    """The namespace runtime with an image of this machine's own Python."""
+
+    image: ProbeImage
+    screen: Screen = field(default_factory=lambda: Screen(800, 600))
+    own_kernel: bool = False
+    small_ram_mib: int = 64
+    moments_s: Sequence[float] = (0.0, 0.002, 0.005, 0.01, 0.02)
+    cycles: int = 15
+    endings: Sequence[Ending] = tuple(
+        Ending(f"import os; os.write(1, b'last words\\n'); os._exit({code})", reason, code)
+        for code, reason in (
+            (0, ExitReason.SESSION_ENDED),
+            (5, ExitReason.SESSION_ENDED),
+            (3, ExitReason.DISPLAY_LOST),
+        )
+    )
+
+    def make(self, data_dir: Path) -> Runtime:
+        return LocalRuntime(data_dir, "contract")
+
+    def traces(self, data_dir: Path) -> list[str]:
+        folder = data_dir / "run" / "contract"
+        found = [str(path) for path in (folder / "replicas").glob("*")]
+        found += [line for line in Path("/proc/mounts").read_text().splitlines() if str(folder) in line]
+        return found + _groups()
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        for path in sorted(self.image.rootfs.rglob("*")):
+            stat = path.lstat()
+            digest.update(f"{path} {stat.st_mode} {stat.st_uid} {stat.st_gid} {stat.st_mtime_ns}".encode())
+            if path.is_file() and not path.is_symlink():
+                digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+    def broken_image(self, folder: Path) -> ImageLike:
+        (folder / "empty").mkdir()
+        return replace(self.image, digest="none", rootfs=folder / "empty")
+
+    async def knows(self, replica: Replica) -> dict[str, str]:
+        told = await self.run_inside(replica, "import os; result = dict(os.environ)")
+        assert told["OSGYM_REPLICA_ID"] == replica.replica_id
+        names = {"generation": "OSGYM_GENERATION", "token": "OSGYM_TOKEN", "screen": "OSGYM_SCREEN"}
+        return {name: told.get(variable, "") for name, variable in names.items()}
+
+    async def run_inside(self, replica: Replica, code: str, **values: object) -> Any:
+        return await run_in_probe(replica, code, **values)
+
+
+_WRAPPER = """\
+import json, os, traceback
+os.makedirs("/scratch", exist_ok=True)
+scope = {}
+try:
+    exec(CODE, scope)
+    told = {"result": scope.get("result")}
+except Exception:
+    told = {"error": traceback.format_exc()}
+with open("/tmp/.told", "w") as file:
+    json.dump(told, file)
+"""
+
+
+@dataclass
+class QemuKit:
+    """Virtual machines cloned from the small golden snapshot, run by emulation or not."""
+
+    image: Snapshot
+    parked: int = 1
+    own_kernel: bool = True
+    small_ram_mib: int = 160
+    moments_s: Sequence[float] = (0.0, 0.03, 0.08, 0.12, 0.18)
+    cycles: int = 5
+    endings: Sequence[Ending] = (
+        Ending(
+            "open('/dev/ttyS0', 'w').write('last words\\n'); import os; os.system('poweroff -ff')",
+            ExitReason.GUEST_SHUTDOWN,
+            None,
+        ),
+        Ending(
+            "open('/dev/ttyS0', 'w').write('last words\\n'); import os; os.system('reboot -ff')",
+            ExitReason.GUEST_REBOOTED,
+            None,
+        ),
+    )
+
+    @property
+    def screen(self) -> Screen:
+        return Screen(*self.image.manifest.screen)
+
+    def make(self, data_dir: Path) -> QemuRuntime:
+        folder = data_dir / "run" / "contract"
+        return QemuRuntime(
+            data_dir,
+            "contract",
+            lambda tree: ProcessLauncher(folder, tree=tree),
+            UserNetwork(forwards=False),
+            QemuOptions(stock=StockOptions(target=self.parked)),
+            self.image,
+        )
+
+    def traces(self, data_dir: Path) -> list[str]:
+        folder = data_dir / "run" / "contract"
+        found = [*(folder / "vms").glob("v*"), *(Path(group) for group in _groups())]
+        if not (folder / "records").is_dir():
+            return [str(path) for path in found]
+        # While it runs there are parked machines, and some on the way to be: a folder comes first.
+        replicas = {name for name, phase in _machines(folder).items() if phase in ("resuming", "running")}
+        return [str(path) for path in found if path.name in replicas] + sorted(replicas)
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        for path in sorted(self.image.folder.iterdir()):
+            stat = path.stat()
+            digest.update(f"{path} {stat.st_mode} {stat.st_uid} {stat.st_size} {stat.st_mtime_ns}".encode())
+            if stat.st_size < 64 << 20:
+                digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+    def broken_image(self, folder: Path) -> ImageLike:
+        state = folder / "broken.state"
+        state.write_bytes(self.image.state.read_bytes()[:5000])
+        return replace(golden_of(self.image), digest="none", state=state)
+
+    async def knows(self, replica: Replica) -> dict[str, str]:
+        async with GuestClient(replica.guest, token="wrong") as stranger:
+            try:
+                await stranger.health()
+            except GuestRefused as refused:
+                assert refused.status == 401
+        async with GuestClient(replica.guest, token=replica.guest_token) as guest:
+            health = await guest.health()
+            width, height = await guest.screen_size()
+        return {
+            "generation": str(health.generation),
+            "token": replica.guest_token or "",
+            "screen": f"{width}x{height}",
+        }
+
+    async def run_inside(self, replica: Replica, code: str, **values: object) -> Any:
+        header = "".join(f"{name} = {value!r}\n" for name, value in values.items())
+        source = f"CODE = {header + textwrap.dedent(code)!r}\n{_WRAPPER}"
+        async with GuestClient(replica.guest, token=replica.guest_token) as guest:
+            # What it starts holds no pipe of ours, so that the call ends when the code does.
+            command = ["sudo", "-n", "sh", "-c", 'python3 -I -c "$0" >/dev/null 2>&1; cat /tmp/.told', source]
+            ended = await guest.execute(command, timeout_s=40)
+        told = json.loads(ended.output)
+        if "error" in told:
+            raise AssertionError(f"inside the replica: {told['error']}")
+        return told["result"]
+
+
+def contract_spec(kit: Kit) -> ReplicaSpec:
+    """A spec that every runtime can carry out with the kit's image."""
+    return ReplicaSpec("r1", 7, kit.image, screen=kit.screen)
+
+
+def _groups() -> list[str]:
+    return [str(path) for path in Path("/sys/fs/cgroup").glob("**/osgym-contract-*/*") if path.is_dir()]
+
+
+def _machines(folder: Path) -> dict[str, str]:
+    """Name to phase of the machines of an instance, as they are written down."""
+    found = {}
+    for path in (folder / "records").glob("v*.json"):
+        try:
+            found[path.stem] = json.loads(path.read_text())["phase"]
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def threads_of(pid: int) -> int:
+    """How many threads a process has."""
+    return len(os.listdir(f"/proc/{pid}/task"))
