@@ -5,13 +5,16 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help demo test lint image image-small setup setup-test constraints openapi clean
+.PHONY: help demo test lint image image-small snapshot setup setup-vm setup-test constraints openapi clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup:           ## system packages and a virtual environment for running
 	@scripts/setup.sh run
+
+setup-vm:        ## the same, with what virtual machines need
+	@scripts/setup.sh vm
 
 setup-test:      ## the same, with what the tests need
 	@scripts/setup.sh test
@@ -25,6 +28,11 @@ image: setup     ## bake the full golden image
 image-small: setup  ## bake the small one
 	@$(VENV)/bin/osgym image build --flavor small
 
+snapshot: setup-vm ## a virtual machine of the full image, booted once and frozen: what `runtime: qemu` clones
+	@$(VENV)/bin/osgym image build --flavor full
+	@$(VENV)/bin/osgym image build --flavor full --format disk
+	@$(VENV)/bin/osgym image snapshot full
+
 lint: setup-test ## ruff, mypy, import rules
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
@@ -33,6 +41,8 @@ lint: setup-test ## ruff, mypy, import rules
 test: lint       ## everything on the real thing: lint, bake, unit, contract, integration, end to end
 	@$(VENV)/bin/osgym image build --flavor small
 	@$(VENV)/bin/osgym image build --flavor full
+	@$(VENV)/bin/osgym image build --flavor small --format qcow2
+	@$(VENV)/bin/osgym image snapshot small --accel tcg
 	@$(PY) -m pytest $(ARGS)
 
 openapi: setup   ## write the committed OpenAPI description anew

@@ -2,7 +2,7 @@
 # Brings a fresh Debian or Ubuntu machine to where `make demo` and `make test` work: system packages and
 # a virtual environment. Safe to run again; does nothing when nothing is missing.
 #
-#   scripts/setup.sh run|test      YES=1 installs system packages without asking
+#   scripts/setup.sh run|vm|test      YES=1 installs system packages without asking
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,13 +16,16 @@ packages=(
   libxcb1-dev libxcb-damage0-dev libxcb-xtest0-dev libxcb-xfixes0-dev libxcb-shm0-dev libisal-dev
   mmdebstrap debian-archive-keyring uidmap ca-certificates
 )
-if [ "$purpose" = test ]; then
-  # A bare X server and small clients, for tests of the guest agent outside a replica.
-  # Virtual machines: QEMU, what makes and boots their disks, containers and networks of the runner.
+if [ "$purpose" != run ]; then
+  # Virtual machines: QEMU, and what makes disks that boot.
   packages+=(
-    qemu-system-x86 qemu-utils seabios ovmf mtools dosfstools syslinux syslinux-common gdisk e2fsprogs xfsprogs
-    docker.io nftables iproute2
+    qemu-system-x86 qemu-utils seabios ovmf mtools dosfstools syslinux syslinux-common gdisk e2fsprogs
   )
+fi
+if [ "$purpose" = test ]; then
+  # Reflinks, and what the runner's containers and the machines' networks are made with.
+  packages+=(xfsprogs docker.io nftables iproute2)
+  # A bare X server and small clients, for tests of the guest agent outside a replica.
   packages+=(xvfb tint2 xterm x11-utils x11-xserver-utils openbox mousepad featherpad fonts-dejavu-core dbus dbus-x11)
 fi
 
