@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from osgym_sdk._background import Background
+from osgym_sdk._branching import answer_of, ask_checkpoint, ask_fork
 from osgym_sdk._checkpoints import AsyncCheckpoint
 from osgym_sdk._config import Config
 from osgym_sdk._exceptions import (
@@ -21,23 +22,21 @@ from osgym_sdk._exceptions import (
     Timeout,
 )
 from osgym_sdk._fleet import Fleet
+from osgym_sdk._frames import Frames
 from osgym_sdk._host import HostLink, Pool
 from osgym_sdk._observation import AsyncObservation, Timing
-from osgym_sdk._options import Actions, Observe, Settle, as_actions, as_observe, as_settle
-from osgym_sdk._parts import EpisodeOptions, LastFrame, Prepared
+from osgym_sdk._options import Actions, Observe, Settle, as_actions, as_settle
+from osgym_sdk._parts import EpisodeOptions, Prepared
 from osgym_sdk._placing import Placed, Placer, Ticket
-from osgym_sdk._records import Evaluation, Trajectory
+from osgym_sdk._records import Evaluation
 from osgym_sdk._session import Session
+from osgym_sdk._view import EpisodeView
 from osgym_sdk.wire import (
-    CheckpointInfo,
     CheckpointRequest,
-    CreateAnswer,
-    Done,
     EpisodeCall,
     EpisodeState,
     EvaluationAnswer,
     FinalRequest,
-    ForkAnswer,
     ForkChild,
     ForkRequest,
     Message,
@@ -50,7 +49,7 @@ from osgym_sdk.wire import (
 )
 
 
-class AsyncEpisode:
+class AsyncEpisode(EpisodeView):
     """Made by :meth:`AsyncClient.episode`; use it with ``async with``.
 
     Calls on one episode run one after the other. A step that was cancelled or ran into its deadline
@@ -64,8 +63,7 @@ class AsyncEpisode:
         self._fleet = fleet
         self._placer = placer
         self._background = background
-        self._options = options
-        self._session: Session | None = None
+        super().__init__(options)
         self._lock = asyncio.Lock()
         self._closed = False
         self._entered = False
@@ -73,9 +71,7 @@ class AsyncEpisode:
         """Steps of those that it was branched from."""
         self._seq = 0
         self._pending: StepRequest | None = None
-        self._last: LastFrame | None = None
-        self._observation: AsyncObservation | None = None
-        self.trajectory = Trajectory(options.task_id)
+        self._frames = Frames(options.request.observe, options.reuse_frames)
 
     async def __aenter__(self) -> Self:
         if self._session is None or self._entered:  # a child or a restored one has begun already
@@ -87,59 +83,6 @@ class AsyncEpisode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    @property
-    def lease(self) -> str:
-        return self._where().lease
-
-    @property
-    def episode_id(self) -> str:
-        return self._where().episode_id
-
-    @property
-    def replica_id(self) -> str:
-        return self._where().placed.answer.replica_id
-
-    @property
-    def generation(self) -> int:
-        """New for every clone: proof that this desktop was nobody's before."""
-        return self._where().placed.answer.generation
-
-    @property
-    def host(self) -> str:
-        """URL of the host that runs the replica."""
-        return self._where().host
-
-    @property
-    def lease_ttl_s(self) -> float:
-        return self._options.request.lease_ttl_s
-
-    @property
-    def observation(self) -> AsyncObservation:
-        """The newest observation; the first desktop after start.
-
-        Raises:
-            EpisodeEnded: the episode was never started.
-        """
-        if self._observation is None:
-            raise EpisodeEnded("the episode has not been started: use 'async with'")
-        return self._observation
-
-    @property
-    def done(self) -> Done | None:
-        """Why the last step was the last; None while the episode goes on."""
-        return self._observation.done if self._observation else None
-
-    @property
-    def lost(self) -> EpisodeLost | None:
-        """Set as soon as it is known that the replica, its host or the lease is gone."""
-        return self._session.lost if self._session else None
-
-    @property
-    def ticket(self) -> Ticket:
-        """What another client or process needs to go on with this episode (:meth:`AsyncClient.attach`)."""
-        session = self._where()
-        return Ticket(session.host, session.episode_id, session.lease, self.lease_ttl_s)
 
     def detach(self) -> Ticket:
         """Lets go of the episode without closing it; the ticket is good for ``lease_ttl_s`` seconds."""
@@ -170,7 +113,7 @@ class AsyncEpisode:
         answer, trajectory = placed.answer, self.trajectory
         timing_ms = {"host": answer.timing_ms.get("total", 0.0)}
         step = StepAnswer(answer.observation, step=answer.step, timing_ms=timing_ms)
-        obs = self._observe(step, placed.record.blob, self._image_options(None), total_ms, placed.transfer_s)
+        obs = self._observe(step, placed.record.blob, self._frames.options(None), total_ms, placed.transfer_s)
         trajectory.first_frame = obs.meta.frame
         trajectory.first_data = obs.data if self._options.keep_frames else None
 
@@ -210,8 +153,8 @@ class AsyncEpisode:
         """
         async with self._lock:
             self._open()
-            options = self._image_options(observe)
-            body = ObserveRequest(self.lease, self._unless_hash(options))
+            options = self._frames.options(observe)
+            body = ObserveRequest(self.lease, self._frames.unless_hash(options))
             return await self._look("observe", body, options, self._config.timeouts.step_s)
 
     async def final(self, obs: AsyncObservation, *, timeout_s: float = 3.0) -> AsyncObservation:
@@ -223,8 +166,8 @@ class AsyncEpisode:
         self._open()
         if obs.seq != self._seq or self._pending is not None:
             raise StaleObservation(f"step {obs.seq} was followed by another", episode_id=self.episode_id)
-        options = self._image_options(None)
-        body = FinalRequest(self.lease, obs.seq, timeout_s * 1000, self._unless_hash(options))
+        options = self._frames.options(None)
+        body = FinalRequest(self.lease, obs.seq, timeout_s * 1000, self._frames.unless_hash(options))
         return await self._look("final", body, options, timeout_s + self._config.timeouts.control_s)
 
     async def evaluate(self, *, timeout_s: float | None = None) -> Evaluation:
@@ -289,11 +232,7 @@ class AsyncEpisode:
             await self._clear_pending()
             request = ForkRequest(uuid.uuid4().hex, self.lease, count, lease_ttl_s, max_steps, wait_s)
             deadline_s = timeout_s or wait_s + self._config.timeouts.setup_s
-            made = await self._placer.request(self._where(), "/fork", request.request_id, request, deadline_s)
-            try:
-                answer = ForkAnswer.from_dict(made.json())
-            except WireFormatError as exc:
-                raise self._where().protocol_error(exc) from exc
+            answer = await ask_fork(self._placer, self._where(), request, deadline_s)
             return [self._child(child, lease_ttl_s or self.lease_ttl_s) for child in answer.children]
 
     async def checkpoint(
@@ -315,13 +254,7 @@ class AsyncEpisode:
             await self._clear_pending()
             request = CheckpointRequest(uuid.uuid4().hex, self.lease, keep, ttl_s)
             deadline_s = timeout_s or self._config.timeouts.setup_s
-            made = await self._placer.request(
-                self._where(), "/checkpoint", request.request_id, request, deadline_s
-            )
-            try:
-                info = CheckpointInfo.from_dict(made.json())
-            except WireFormatError as exc:
-                raise self._where().protocol_error(exc) from exc
+            info = await ask_checkpoint(self._placer, self._where(), request, deadline_s)
             return AsyncCheckpoint(info, self.link, self._config)
 
     async def close(self) -> None:
@@ -333,7 +266,7 @@ class AsyncEpisode:
         if session is None:
             return
         session.placed.keeper.remove(session)
-        self._last = None
+        self._frames.forget()
         if session.lost is None:
             await self._background.finish(session.delete(), f"close episode {session.episode_id}")
 
@@ -353,9 +286,9 @@ class AsyncEpisode:
         listed = as_actions(actions)
         self._open()
         await self._clear_pending()
-        options = self._image_options(observe)
+        options = self._frames.options(observe)
         request = StepRequest(
-            self.lease, self._seq + 1, listed, as_settle(settle), self._unless_hash(options)
+            self.lease, self._seq + 1, listed, as_settle(settle), self._frames.unless_hash(options)
         )
         self._pending = request
         return Prepared(request, options, self._config.clock())
@@ -419,19 +352,9 @@ class AsyncEpisode:
         )
         made = AsyncEpisode(self._config, self._fleet, self._placer, self._background, options)
         newest, ours = self.observation, self._where().placed
-        answer = CreateAnswer(
-            episode_id=child.episode_id,
-            lease=child.lease,
-            replica_id=child.replica_id,
-            generation=child.generation,
-            screen=child.screen,
-            observation=newest.meta,
-            step=child.step,
-            last_seq=child.last_seq,
-            parent=child.parent,
-        )
+        answer = answer_of(child, newest.meta)
         made._begin(dataclasses.replace(ours, answer=answer), child.last_seq, 0.0)
-        made._last = self._last
+        made._frames = self._frames.copy()
         obs = AsyncObservation(
             newest.meta, newest.data, step=child.step, actions=newest.actions, timing=newest.timing
         )
@@ -481,14 +404,9 @@ class AsyncEpisode:
     ) -> AsyncObservation:
         meta = answer.observation
         assert meta is not None
-        last = self._last
-        if meta.frame.unchanged and not blob and last is not None and last.hash == meta.frame.hash:
-            blob = last.data
-        if blob and self._options.reuse_frames:
-            self._last = LastFrame(dataclasses.replace(options, unless_hash=None), meta.frame.hash, blob)
         obs = AsyncObservation(
             meta,
-            blob,
+            self._frames.image(meta.frame, blob, options),
             step=answer.step,
             actions=answer.actions,
             done=answer.done,
@@ -498,16 +416,6 @@ class AsyncEpisode:
         if newest:
             self._observation = obs
         return obs
-
-    def _image_options(self, observe: Observe | None) -> ObserveOptions:
-        return as_observe(observe) or self._options.request.observe or ObserveOptions()
-
-    def _unless_hash(self, options: ObserveOptions) -> ObserveOptions:
-        """The options, saying which frame we have already."""
-        last = self._last
-        if last is None or options.unless_hash is not None or last.options != options:
-            return options
-        return dataclasses.replace(options, unless_hash=last.hash)
 
     def _open(self) -> Session:
         """The session of an episode that goes on.
@@ -521,8 +429,3 @@ class AsyncEpisode:
         if session.lost is not None:
             raise session.lost
         return session
-
-    def _where(self) -> Session:
-        if self._session is None:
-            raise EpisodeEnded("the episode has not been started: use 'async with'")
-        return self._session

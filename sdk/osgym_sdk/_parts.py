@@ -23,15 +23,6 @@ class EpisodeOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class LastFrame:
-    """The newest image, to be used again when the host says that nothing changed."""
-
-    options: ObserveOptions
-    hash: str
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Prepared:
     """A step that is about to be sent: it has its number, and ``started_s`` on the client's clock."""
 

@@ -191,6 +191,9 @@ class Placer:
             screen=look.observation.frame.screen,
             observation=look.observation,
             timing_ms=look.timing_ms,
+            step=state.step,
+            last_seq=state.last_seq,
+            parent=state.parent,
         )
         placed = Placed(view, self.keeper(link), answer, seen.record, seen.transfer_s)
         return placed, state.last_seq
