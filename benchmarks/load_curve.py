@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from benchmarks.common import local_service, machine, meminfo_mib, save, summary
 from benchmarks.oracles import OraclePolicy, choose, rounds
 from osgym_sdk import AsyncClient, AsyncEpisode
@@ -160,6 +162,23 @@ class Window:
         return row
 
 
+class Policy(OraclePolicy):
+    """The oracle, which also notes how large the frames were that it was given."""
+
+    frame_bytes: list[int]
+
+    async def act(self, obs: Any, task: dict[str, Any], step: int) -> list[dict[str, Any]]:
+        """The oracle's next step."""
+        self.frame_bytes.append(len(obs.data or b""))
+        return await super().act(obs, task, step)
+
+
+def overlays_mib(url: str) -> list[float]:
+    """What each replica has written to disk so far."""
+    rows = httpx.get(f"{url}/v1/replicas", timeout=30).raise_for_status().json()
+    return [row["overlay_mib"] for row in rows if row["overlay_mib"] is not None]
+
+
 async def idle(client: AsyncClient, pid: int, replicas: int, options: argparse.Namespace) -> dict[str, Any]:
     """All replicas have a task set up, and nobody acts."""
     tasks = list(itertools.islice(rounds(choose(options.flavor, tuple(options.only))), replicas))
@@ -175,21 +194,25 @@ async def idle(client: AsyncClient, pid: int, replicas: int, options: argparse.N
     return row
 
 
-async def busy(client: AsyncClient, pid: int, replicas: int, options: argparse.Namespace) -> dict[str, Any]:
+async def busy(
+    client: AsyncClient, url: str, pid: int, replicas: int, options: argparse.Namespace
+) -> dict[str, Any]:
     """Tasks are solved one after the other in every replica."""
     library = choose(options.flavor, tuple(options.only))
-    policy = OraclePolicy(library, options.think_s)
+    policy = Policy(library, options.think_s)
+    policy.frame_bytes = []
     began = time.monotonic()
     tasks = itertools.takewhile(lambda _: time.monotonic() - began < options.seconds, rounds(library))
     window = Window(pid, options.before_mib)
     step_ms: list[float] = []
-    frames: list[int] = []
+    overlays: list[float] = []
     lengths: list[int] = []
     durations: list[float] = []
     failures = 0
 
     async def look() -> None:
         await window.watch(options.seconds, memory=True)
+        overlays.extend(await asyncio.to_thread(overlays_mib, url))
         await window.watch(3600, memory=False)  # from now on replicas become idle one by one
 
     looking = asyncio.create_task(look())
@@ -201,7 +224,6 @@ async def busy(client: AsyncClient, pid: int, replicas: int, options: argparse.N
             failures += result.failure is not None
             durations.append(round(result.duration_s, 3))
             step_ms += [round(step.timing.total_ms, 2) for step in result.steps if step.timing]
-            frames += [len(step.data) for step in result.steps if step.data]
     finally:
         looking.cancel()
     row = window.row(replicas, "busy")
@@ -212,14 +234,15 @@ async def busy(client: AsyncClient, pid: int, replicas: int, options: argparse.N
         "step_ms": step_ms,
         "steps_per_episode": lengths,
         "trajectory_s": durations,
-        "frame_bytes": frames,
+        "frame_bytes": policy.frame_bytes,
+        "overlay_mib": overlays,
     }
 
 
 async def measure(url: str, pid: int, replicas: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Both windows of one count, and how much the replicas had written."""
     async with AsyncClient(url) as client:
-        rows = [await idle(client, pid, replicas, options), await busy(client, pid, replicas, options)]
+        rows = [await idle(client, pid, replicas, options), await busy(client, url, pid, replicas, options)]
     for row in rows:
         print(
             f"  {replicas:3d} {row['window']:4}  {row['seconds']:6.1f} s  {row['cpu_s']:7.2f} CPU-s  "

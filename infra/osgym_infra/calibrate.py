@@ -10,11 +10,8 @@ from osgym_infra import stats
 from osgym_infra.errors import BadInput
 from osgym_infra.model import Runtime
 from osgym_infra.observations import Observations, Window
-from osgym_infra.profile import Measured, Parameter, Profile
+from osgym_infra.profile import MOST_SHARED, Measured, Parameter, Profile
 from osgym_infra.stats import Estimate
-
-MOST_SHARED = 0.99
-"""s above this is a measuring error: something of a replica is always its own."""
 
 
 def fit_profile(
@@ -45,7 +42,7 @@ def fit_profile(
             found[parameter] = _measured(stats.mean(series), how)
     if len({x for x, _ in seen.step_ms}) >= 3:
         try:
-            knee = stats.bootstrap(seen.step_ms, stats.hinge)
+            knee = stats.bootstrap(seen.step_ms, stats.hinge, resamples=200)
         except ValueError:
             notes.append("no knee: steps did not become slower with more replicas")
         else:
@@ -69,8 +66,6 @@ def _memory(seen: Observations, found: dict[Parameter, Measured], notes: list[st
         if rising.value <= 0:
             raise BadInput("results", "memory falls with more replicas", "measure on a quiet machine")
     alone = stats.mean(seen.alone_mib) if seen.alone_mib else None
-    if alone is None and (ones := [mib for count, mib in seen.pss_mib if count == 1]):
-        alone = stats.mean(ones)
     if alone is None and rising is None:
         raise BadInput("results", "no series speaks of memory", "density, replica_cost or load_curve")
     if alone is None or (rising is not None and rising.value >= alone.value):
@@ -87,12 +82,11 @@ def _memory(seen: Observations, found: dict[Parameter, Measured], notes: list[st
         return min(MOST_SHARED, max(0.0, 1 - slope / working_set))
 
     s = shared(rising.value, alone.value)
-    # What is planned with is R_ws·(1 − s) = slope: bounds that keep the product at the slope's own bounds.
-    ends = sorted((shared(rising.high, alone.high), shared(rising.low, alone.low)))
+    ends = sorted((shared(rising.high, alone.low), shared(rising.low, alone.high)))
     found[Parameter.SHARED_FRACTION] = Measured(
-        s, min(s, ends[0]), max(s, ends[1]), rising.n,
-        f"1 − slope of {name} ({rising.value:.1f} MiB per replica) / working set",
-    )  # fmt: skip
+        s, min(s, ends[0]), max(s, ends[1]), rising.n, "1 − private / working set"
+    )
+    found[Parameter.PRIVATE_MIB] = _measured(rising, f"slope of {name} over replicas")
 
 
 def _cpu(seen: Observations, found: dict[Parameter, Measured]) -> None:

@@ -145,6 +145,8 @@ def _series_row(row: Mapping[str, Any], seen: Observations) -> None:
         seen.host_mib.append((replicas, float(row["host_mib"])))
     if "pss_mib" in row:
         seen.pss_mib.append((replicas, float(row["pss_mib"])))
+        if replicas == 1:
+            seen.alone_mib += _numbers(row.get("pss_samples")) or [float(row["pss_mib"])]
     if "cpu_s" in row and row.get("seconds", 0) > 0:
         window = Window(
             replicas, float(row["seconds"]), float(row["cpu_s"]), int(row.get("steps", 0)),

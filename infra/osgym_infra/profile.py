@@ -26,6 +26,7 @@ class Parameter(StrEnum):
 
     WORKING_SET_MIB = "working_set_mib"
     SHARED_FRACTION = "shared_fraction"
+    PRIVATE_MIB = "private_mib"
     OVERHEAD_MIB = "overhead_mib"
     IDLE_CORES = "idle_cores"
     STEP_CPU_S = "step_cpu_s"
@@ -42,6 +43,9 @@ LESS_IS_WORSE = {Parameter.SHARED_FRACTION, Parameter.THINK_S, Parameter.STEPS_P
 """Parameters whose low end costs more; of all others it is the high end."""
 
 REQUIRED = (Parameter.WORKING_SET_MIB,)
+
+MOST_SHARED = 0.99
+"""s above this is a measuring error: something of a replica is always its own."""
 
 
 class Bound(StrEnum):
@@ -90,13 +94,22 @@ class Profile:
     def replica(self, bound: Bound = Bound.PESSIMISTIC) -> Replica:
         """What the model needs, at one end of all intervals at once.
 
-        A reset's CPU time is spread over the steps of its episode: D = step + reset/n.
+        A reset's CPU time is spread over the steps of its episode: D = step + reset/n. Where `private_mib`
+        (what each further replica takes, R_ws·(1 − s) + o) was measured itself, s follows from it at the same
+        end, since it is what the plan rests on; the ends of s alone would count the same error twice.
         """
         steps = self.value(Parameter.STEPS_PER_EPISODE, bound, 15.0)
+        working_set = self.value(Parameter.WORKING_SET_MIB, bound)
+        shared = self.value(Parameter.SHARED_FRACTION, bound)
+        overhead = self.value(Parameter.OVERHEAD_MIB, bound)
+        if Parameter.PRIVATE_MIB in self.parameters:
+            private = self.value(Parameter.PRIVATE_MIB, bound)
+            working_set = max(working_set, private - overhead)
+            shared = min(MOST_SHARED, max(0.0, 1 - (private - overhead) / working_set))
         return Replica(
-            working_set_gib=self.value(Parameter.WORKING_SET_MIB, bound) / MIB_PER_GIB,
-            shared_fraction=self.value(Parameter.SHARED_FRACTION, bound),
-            overhead_gib=self.value(Parameter.OVERHEAD_MIB, bound) / MIB_PER_GIB,
+            working_set_gib=working_set / MIB_PER_GIB,
+            shared_fraction=shared,
+            overhead_gib=overhead / MIB_PER_GIB,
             idle_cores=self.value(Parameter.IDLE_CORES, bound),
             step_cpu_s=self.value(Parameter.STEP_CPU_S, bound)
             + self.value(Parameter.RESET_CPU_S, bound) / steps,

@@ -43,7 +43,9 @@ def quantile(values: Sequence[float], q: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def bootstrap(sample: Sequence[T], statistic: Callable[[Sequence[T]], float]) -> Estimate:
+def bootstrap(
+    sample: Sequence[T], statistic: Callable[[Sequence[T]], float], resamples: int = RESAMPLES
+) -> Estimate:
     """The statistic of a sample and its percentile-bootstrap interval (Efron, Tibshirani 1993, ch. 13).
 
     Resamples on which the statistic cannot be computed (`ValueError`) are left out.
@@ -56,7 +58,7 @@ def bootstrap(sample: Sequence[T], statistic: Callable[[Sequence[T]], float]) ->
         return Estimate(value, value, value, len(sample))
     rng = random.Random(SEED)  # noqa: S311  # not for secrets
     found = []
-    for _ in range(RESAMPLES):
+    for _ in range(resamples):
         try:
             found.append(statistic(rng.choices(sample, k=len(sample))))
         except ValueError:
@@ -118,7 +120,7 @@ def hinge(points: Sequence[tuple[float, float]]) -> float:
     if len(xs) < 3:
         raise ValueError("three different x at least")
     best, where = math.inf, None
-    steps = 50
+    steps = 20
     for left, right in itertools.pairwise(xs):
         for part in range(steps):
             knee = left + (right - left) * part / steps

@@ -54,8 +54,8 @@ def fetch(
     try:
         ec2 = ec2 or boto3.client("ec2", region_name=region, config=TIMEOUTS)
         pricing = pricing or boto3.client("pricing", region_name=PRICING_REGION, config=TIMEOUTS)
-        kinds = _types(ec2)
         on_demand = _on_demand(pricing, region)
+        kinds = _types(ec2)
         spot = _spot(ec2, sorted(kinds), now - SPOT_WINDOW)
     except (BotoCoreError, ClientError) as error:
         raise RefreshFailed("aws", str(error)) from error

@@ -103,10 +103,12 @@ def profile_table(measured: Profile) -> Table:
         table.add_column(name, justify=justify)  # type: ignore[arg-type]  # a literal of both
     for parameter in Parameter:
         if row := measured.parameters.get(parameter):
-            planned = measured.value(parameter, Bound.PESSIMISTIC)
+            planned = f"{measured.value(parameter, Bound.PESSIMISTIC):.4g}"
+            if parameter is Parameter.SHARED_FRACTION:
+                planned = f"{measured.replica().shared_fraction:.4g}"
             table.add_row(
                 parameter.value, f"{row.value:.4g}", f"{row.low:.4g}", f"{row.high:.4g}", str(row.n),
-                f"{planned:.4g}", row.how,
+                planned, row.how,
             )  # fmt: skip
     return table
 
