@@ -12,8 +12,9 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 from osgym_host.runtimes.qemu.network.base import NetworkFailed
 from osgym_host.runtimes.qemu.network.dns import TTL_S, Code, Question, answer, parse
@@ -31,8 +32,13 @@ _THREADS = 8
 class Names:
     """Looks names up for all machines, in few threads, and remembers them for a minute."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """No thread runs before the first question."""
+    def __init__(
+        self,
+        look_up: Callable[[str], Sequence[str]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Args: look_up: blocking, gives the addresses of a name; the host's resolver when None."""
+        self._look_up = look_up or host_look_up
         self._clock = clock
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="osgym-names")
         self._known: dict[str, tuple[float, list[str]]] = {}
@@ -49,7 +55,7 @@ class Names:
             return cached[1]
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(LOOKUP_TIMEOUT_S):
-            found = await loop.run_in_executor(self._pool, _look_up, name)
+            found = public_addresses(await loop.run_in_executor(self._pool, self._look_up, name))
         if len(self._known) >= _MAX_CACHED:
             self._known.pop(next(iter(self._known)))
         self._known[name] = (self._clock() + TTL_S, found)
@@ -60,15 +66,19 @@ class Names:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _look_up(name: str) -> list[str]:
-    """Ask the host's resolver for exactly this name, without its search domains. Blocking."""
+def host_look_up(name: str) -> list[str]:
+    """Ask the host's resolver for exactly this name, without its search domains. Blocking.
+
+    Raises:
+        OSError: It failed.
+    """
     try:
         found = socket.getaddrinfo(name + ".", None, socket.AF_INET, socket.SOCK_STREAM)
     except socket.gaierror as exc:
         if exc.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)):
             return []
         raise
-    return public_addresses(str(entry[4][0]) for entry in found)
+    return [str(entry[4][0]) for entry in found]
 
 
 Learn = Callable[[list[str]], Awaitable[None]]
@@ -110,8 +120,7 @@ class GuestResolver(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep what answers are sent by."""
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self._transport = transport
+        self._transport = cast(asyncio.DatagramTransport, transport)  # asyncio's own is no subclass
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Answer a question in a task of its own, unless too many wait."""

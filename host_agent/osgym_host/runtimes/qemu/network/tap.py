@@ -68,9 +68,17 @@ class TapNetwork(Network):
         mark: Of the instance, unlike any other's on this host (`cgroups.instance_group_name`).
         allowlist: What the policy `allowlist` allows.
         links: IPv4 network that links are taken from; the same for all instances of a host is fine.
+        names: Looks names up for guests; closed by `stop`.
     """
 
-    def __init__(self, mark: str, *, allowlist: Allowlist | None = None, links: str = DEFAULT_LINKS) -> None:
+    def __init__(
+        self,
+        mark: str,
+        *,
+        allowlist: Allowlist | None = None,
+        links: str = DEFAULT_LINKS,
+        names: Names | None = None,
+    ) -> None:
         """Nothing is touched before `start`."""
         self._mark = mark
         self._table = table_name(mark)
@@ -80,7 +88,7 @@ class TapNetwork(Network):
         self._egress: frozenset[Egress] = frozenset()
         self._notes: tuple[str, ...] = ()
         self._slots: dict[str, Slot] = {}
-        self._names: Names | None = None
+        self._names = names or Names()
         self._pool: ThreadPoolExecutor | None = None
         self._rules = asyncio.Lock()
 
@@ -113,7 +121,6 @@ class TapNetwork(Network):
             pool.shutdown(wait=False)
             raise
         self._pool = pool
-        self._names = Names()
         egress, notes = await self._do(self._survey)
         self._egress, self._notes = egress, notes
 
@@ -222,7 +229,7 @@ class TapNetwork(Network):
 
     async def _answer(self, slot: Slot) -> None:
         """Serve names to a machine that may go out."""
-        if slot.egress is Egress.NONE or self._names is None:
+        if slot.egress is Egress.NONE:
             return
         if slot.egress is Egress.OPEN:
             slot.resolver = await GuestResolver.serve(slot.link, self._names, None, None)
@@ -298,9 +305,7 @@ class TapNetwork(Network):
         """Let go of threads and sockets; connections go on without names. Idempotent."""
         for slot in self._slots.values():
             await self._silence(slot)
-        if self._names is not None:
-            self._names.close()
-            self._names = None
+        self._names.close()
         if self._pool is not None:
             self._pool.shutdown(wait=False)
             self._pool = None

@@ -1,0 +1,315 @@
+"""Egress of virtual machines: real namespaces, links and rules; the guest is a namespace at the tap."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from network_rig import PORT, Guest, World, forwarding, guest, world
+
+from osgym_host.runtimes.base import Egress, RuntimeUnsupported
+from osgym_host.runtimes.qemu.network import namespaces
+from osgym_host.runtimes.qemu.network.base import Attachment
+from osgym_host.runtimes.qemu.network.policy import parse_allowlist
+from osgym_host.runtimes.qemu.network.resolver import Names
+from osgym_host.runtimes.qemu.network.tap import TapNetwork, table_name
+from osgym_host.runtimes.qemu.network.user import UserNetwork
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, who makes network namespaces"),
+    pytest.mark.skipif(shutil.which("nft") is None, reason="missing: nft"),
+    pytest.mark.skipif(not os.path.exists("/dev/net/tun"), reason="missing: /dev/net/tun"),
+]
+
+MARK = f"osgym-test-{os.getpid()}"
+KNOWN = {
+    "files.example.org": ["198.51.100.7"],
+    "inside.example.org": ["10.77.77.7", "169.254.169.254", "127.0.0.1"],
+    "elsewhere.test": ["203.0.113.2"],
+}
+
+
+def make_network() -> TapNetwork:
+    """A network of this test's instance, whose names are known."""
+    allowed = parse_allowlist(["203.0.113.128/25", "10.77.77.0/24", "*.example.org"])
+    return TapNetwork(MARK, allowlist=allowed, names=Names(lambda name: KNOWN.get(name, [])))
+
+
+def left() -> list[str]:
+    """Whatever of this test's instance is on the host."""
+    tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
+    found = [line for line in tables.splitlines() if table_name(MARK) in line]
+    found += namespaces.find_namespaces(MARK)
+    return found + [str(link) for link in namespaces.find_links(MARK, "osgym")]
+
+
+@pytest.fixture(scope="module")
+def places() -> Iterator[World]:
+    """The world, with this host forwarding into it."""
+    with forwarding(), world() as made:
+        yield made
+
+
+@pytest.fixture
+async def network(places: World) -> AsyncIterator[TapNetwork]:
+    """A started network; afterwards nothing of it is left."""
+    made = make_network()
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()
+    assert left() == []
+
+
+@pytest.fixture
+def not_forwarding() -> None:
+    """A host that does not forward packets."""
+    if Path("/proc/sys/net/ipv4/ip_forward").read_text() != "0\n":
+        pytest.skip("missing: a host that does not forward")
+
+
+@contextlib.asynccontextmanager
+async def machine(network: TapNetwork, name: str) -> AsyncIterator[tuple[Attachment, Guest]]:
+    """A machine on the network, with a guest."""
+    attachment = await network.attach(name)
+    tap = os.dup(next(iter(attachment.fds.values())))
+    await network.started(attachment)
+    try:
+        with guest(f"guest-{os.getpid()}-{name}", tap) as inside:
+            yield attachment, inside
+    finally:
+        os.close(tap)
+        await network.detach(name)
+
+
+async def reached(guest: Guest, *hosts: str, port: int = PORT) -> set[str]:
+    """Those of the addresses that the guest reaches."""
+    return await asyncio.to_thread(guest.reaches, hosts, port)
+
+
+def everything(places: World) -> tuple[str, ...]:
+    """All addresses that answer on a host that forbids nothing, and the guest's gateway."""
+    return (
+        *(places.near, places.far, places.private, places.metadata, places.azure, places.host),
+        *("10.0.2.2", "10.0.2.3", "198.18.0.0", "127.0.0.1"),
+    )
+
+
+async def test_a_host_that_does_not_forward_offers_none_only(not_forwarding: None) -> None:
+    """Policies that need forwarding are not offered, and refused, with what to do about it."""
+    network = make_network()
+    await network.start()
+    try:
+        assert network.egress == {Egress.NONE}
+        await network.attach("vm")
+        await network.allow("vm", Egress.NONE)
+        with pytest.raises(RuntimeUnsupported, match="ip_forward"):
+            await network.allow("vm", Egress.OPEN)
+    finally:
+        await network.stop()
+    assert left() == []
+
+
+async def test_without_rules_the_world_answers_the_host(places: World) -> None:
+    """The addresses that guests must not reach are really there."""
+    for address in (places.near, places.far, places.private, places.metadata, places.azure):
+        _, writer = await asyncio.wait_for(asyncio.open_connection(address, PORT), 5)
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_an_attached_machine_reaches_nothing_until_it_is_allowed(
+    network: TapNetwork, places: World
+) -> None:
+    """Nothing answers a guest whose policy was never set, nor one whose policy is none."""
+    async with machine(network, "vm") as (_, inside):
+        assert await reached(inside, *everything(places)) == set()
+        await network.allow("vm", Egress.OPEN)
+        await network.allow("vm", Egress.NONE)
+        assert await reached(inside, *everything(places)) == set()
+
+
+async def test_open_egress_is_the_internet_and_nothing_else(network: TapNetwork, places: World) -> None:
+    """Public addresses answer; the host, private networks and metadata services do not."""
+    async with machine(network, "vm") as (_, inside):
+        await network.allow("vm", Egress.OPEN)
+        assert await reached(inside, *everything(places)) == {places.near, places.far}
+
+
+async def test_the_allowlist_is_what_is_named(network: TapNetwork, places: World) -> None:
+    """A named network answers, even a private one; a public address that is not named does not."""
+    async with machine(network, "vm") as (_, inside):
+        await network.allow("vm", Egress.ALLOWLIST)
+        assert await reached(inside, *everything(places)) == {places.private}
+
+
+_ASK = """
+import socket, struct, sys
+def ask(name):
+    question = b"".join(bytes([len(part)]) + part.encode() for part in name.split(".")) + bytes(1)
+    query = struct.pack("!6H", 7, 0x0100, 1, 0, 0, 0) + question + struct.pack("!2H", 1, 1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+        end.settimeout(3)
+        end.sendto(query, ("10.0.2.3", 53))
+        answer = end.recv(512)
+    code, count = answer[3] & 15, struct.unpack_from("!H", answer, 6)[0]
+    tail = answer[len(query):]
+    return [code, [".".join(str(byte) for byte in tail[16 * i + 12 : 16 * i + 16]) for i in range(count)]]
+import json
+print(json.dumps({name: ask(name) for name in NAMES}))
+"""
+
+
+async def ask(guest: Guest, *names: str) -> dict[str, list[object]]:
+    """What the guest's resolver says of names: code and addresses."""
+    return json.loads(await asyncio.to_thread(guest.run, _ASK.replace("NAMES", repr(names))))
+
+
+async def test_an_allowed_name_leads_to_its_addresses(network: TapNetwork, places: World) -> None:
+    """After the guest asked for an allowed name, its address answers; other names are refused."""
+    async with machine(network, "vm") as (_, inside):
+        await network.allow("vm", Egress.ALLOWLIST)
+        assert await reached(inside, places.far) == set()
+        answers = await ask(inside, "files.example.org", "inside.example.org", "elsewhere.test")
+        assert answers == {
+            "files.example.org": [0, [places.far]],
+            "inside.example.org": [3, []],  # its addresses are all forbidden
+            "elsewhere.test": [5, []],
+        }
+        assert await reached(inside, places.far, places.near) == {places.far}
+
+
+async def test_what_one_machine_learnt_is_not_the_next_ones(network: TapNetwork, places: World) -> None:
+    """A name that one guest asked for opens nothing for another, nor for a later user of its link."""
+    async with machine(network, "one") as (_, first), machine(network, "two") as (_, second):
+        for name in ("one", "two"):
+            await network.allow(name, Egress.ALLOWLIST)
+        await ask(first, "files.example.org")
+        assert await reached(second, places.far) == set()
+    async with machine(network, "three") as (_, third):
+        await network.allow("three", Egress.ALLOWLIST)
+        assert await reached(third, places.far) == set()
+
+
+async def test_machines_do_not_reach_each_other(network: TapNetwork, places: World) -> None:
+    """Each is reached by the host at its own address, and by no other machine at any."""
+    async with machine(network, "one") as (here, first), machine(network, "two") as (there, second):
+        assert here.guest is not None and there.guest is not None
+        for name in ("one", "two"):
+            await network.allow(name, Egress.OPEN)
+        script = "import socket; s = socket.create_server(('0.0.0.0', 5000)); s.accept()[0].sendall(b'world')"
+        serving = asyncio.create_task(asyncio.to_thread(second.run, script))
+        assert await reached(first, there.guest.host, "10.0.2.15", port=5000) == set()
+        reader, writer = await asyncio.wait_for(connect(there.guest.host, 5000), 5)
+        assert await reader.read(5) == b"world"
+        writer.close()
+        await writer.wait_closed()
+        await serving
+
+
+async def connect(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect, trying again while nobody listens yet."""
+    while True:
+        try:
+            return await asyncio.open_connection(host, port)
+        except OSError:
+            await asyncio.sleep(0.05)
+
+
+async def test_nobody_but_the_host_reaches_a_machine(network: TapNetwork, places: World) -> None:
+    """A neighbour that routes packets for a guest to this host is not let through."""
+    async with machine(network, "vm") as (attachment, inside):
+        assert attachment.guest is not None
+        await network.allow("vm", Egress.OPEN)
+        name = f"world-{os.getpid()}"
+        namespaces.run_tool(["ip", "-n", name, "route", "add", "198.18.0.0/15", "via", places.host])
+        script = "import socket; s = socket.create_server(('0.0.0.0', 5000)); s.settimeout(3); s.accept()"
+        serving = asyncio.create_task(asyncio.to_thread(inside.run, script))
+        outside = Guest(name)
+        assert await reached(outside, attachment.guest.host, port=5000) == set()
+        with pytest.raises(namespaces.NetworkFailed, match="timed out"):
+            await serving
+
+
+async def test_a_false_sender_is_dropped(network: TapNetwork, places: World) -> None:
+    """A guest with another address than its own reaches nothing."""
+    async with machine(network, "vm") as (_, inside):
+        await network.allow("vm", Egress.OPEN)
+        namespaces.run_tool(["ip", "-n", inside.name, "address", "add", "10.0.2.77/24", "dev", "eth0"])
+        namespaces.run_tool(
+            ["ip", "-n", inside.name, "route", "replace", "default", "via", "10.0.2.2", "src", "10.0.2.77"]
+        )
+        assert await reached(inside, places.far) == set()
+
+
+async def test_a_killed_agents_connections_are_found_adopted_and_reaped(places: World) -> None:
+    """The next host agent keeps what it adopts, working, and removes the rest."""
+    former = make_network()
+    await former.start()
+    kept, lost = await former.attach("kept"), await former.attach("lost")
+    tap = os.dup(kept.fds[5])
+    for attachment in (kept, lost):
+        await former.started(attachment)
+    await former.allow("kept", Egress.OPEN)
+    await former.close()  # as if killed: links, namespaces and rules stay
+
+    network = make_network()
+    await network.start()
+    try:
+        with guest(f"guest-{os.getpid()}-kept", tap) as inside:
+            assert await reached(inside, places.far) == set()  # not before it is adopted
+            assert await network.adopt("kept", Egress.OPEN) == kept.guest
+            assert await network.adopt("never", Egress.OPEN) is None
+            assert await network.reap() == 1
+            assert [link.machine for link in namespaces.find_links(MARK, "osgym")] == ["kept"]
+            assert await reached(inside, *everything(places)) == {places.near, places.far}
+            assert (await ask(inside, "elsewhere.test"))["elsewhere.test"] == [0, [places.near]]
+    finally:
+        os.close(tap)
+        await network.stop()
+    assert left() == []
+
+
+async def test_reaping_and_stopping_twice_is_nothing(places: World) -> None:
+    """Everything that removes can be called again."""
+    network = make_network()
+    await network.start()
+    await network.start()
+    await network.attach("vm")
+    await network.detach("vm")
+    await network.detach("vm")
+    assert await network.reap() == 0
+    await network.stop()
+    await network.stop()
+    assert left() == []
+
+
+async def test_links_that_the_host_uses_are_refused(places: World) -> None:
+    """A network of links that overlaps one of the host's is an error that says so."""
+    with pytest.raises(RuntimeUnsupported, match=r"203\.0\.113\.0/24"):
+        await TapNetwork(MARK, links="203.0.112.0/22").start()
+    assert left() == []
+
+
+async def test_user_networking_offers_none_only() -> None:
+    """There are no rules in user-mode networking, so nothing else is promised."""
+    network = UserNetwork(forwards=True)
+    await network.start()
+    attachment = await network.attach("vm")
+    try:
+        assert network.egress == {Egress.NONE}
+        assert attachment.guest is not None and attachment.guest.host == "127.0.0.1"
+        with pytest.raises(RuntimeUnsupported, match="tap"):
+            await network.allow("vm", Egress.OPEN)
+    finally:
+        await network.detach("vm")
+    with pytest.raises(OSError):
+        os.fstat(attachment.guest_listener or -1)
