@@ -166,14 +166,14 @@ class QemuKit:
     def screen(self) -> Screen:
         return Screen(*self.image.manifest.screen)
 
-    def make(self, data_dir: Path) -> QemuRuntime:
+    def make(self, data_dir: Path, options: QemuOptions | None = None) -> QemuRuntime:
         folder = data_dir / "run" / "contract"
         return QemuRuntime(
             data_dir,
             "contract",
             lambda tree: ProcessLauncher(folder, tree=tree),
             UserNetwork(forwards=False),
-            QemuOptions(stock=StockOptions(target=self.parked)),
+            options or QemuOptions(stock=StockOptions(target=self.parked)),
             self.image,
         )
 

@@ -68,6 +68,14 @@ def start_time_ticks(pid: int) -> int | None:
         return None
 
 
+def process_state(pid: int) -> str:
+    """The letter that tells what a process does (proc(5): R, S, D, T, …), empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
+
+
 def pss_mib(pids: Iterable[int]) -> float:
     """Sum of the proportional set sizes; processes that end meanwhile count nothing."""
     total_kib = 0

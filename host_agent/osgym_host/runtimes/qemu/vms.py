@@ -15,7 +15,7 @@ from pathlib import Path
 from osgym_host.images.disks.manifest import GuestKind
 from osgym_host.runtimes.base import ReplicaDestroyFailed, RuntimeFault, TcpAddress
 from osgym_host.runtimes.cgroups import Caps, CgroupGroup
-from osgym_host.runtimes.processes import ProcessIdentity
+from osgym_host.runtimes.processes import ProcessIdentity, process_state
 from osgym_host.runtimes.qemu.argv import INHERITED_RAM, RAM_FD, SCREEN_QMP_FD, Disk, Launch, Ram
 from osgym_host.runtimes.qemu.golden import Golden, GoldenRam
 from osgym_host.runtimes.qemu.launcher import Launcher, ProcessEnd
@@ -95,7 +95,10 @@ class Vm:
     @property
     def lives(self) -> bool:
         """Whether its process runs and it can be told something."""
-        return self.machine.end is None and not self.machine.qmp.closed
+        if self.machine.end is not None or self.machine.qmp.closed:
+            return False
+        state = process_state(self.pid)
+        return state not in ("", "T", "t", "Z")
 
     async def wait_end(self) -> ProcessEnd:
         """Wait, without a deadline, until its process is gone."""
