@@ -167,12 +167,11 @@ class SnapshotBuilder:
         Raises:
             SnapshotFailed: A stage failed; nothing is left but older snapshots.
             RuntimeUnsupported: This host cannot run it at all.
-            ValueError: The request is malformed.
         """
         if not NAME.fullmatch(request.name):
-            raise ValueError(f"not a name for a snapshot: {request.name!r}")
+            raise SnapshotFailed("request", f"not a name for a snapshot: {request.name!r}")
         if request.disk.manifest.guest is GuestKind.NONE and request.warmup is not None:
-            raise ValueError(f"{request.disk.name} has no agent inside that could warm it up")
+            raise SnapshotFailed("request", f"{request.disk.name} has no agent inside to warm it up")
         began = time.monotonic()
         facts = await ask_qemu(request.qemu)
         screen = request.screen or request.disk.manifest.screen
