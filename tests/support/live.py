@@ -100,7 +100,8 @@ class HostProcess:
         if self.process.poll() is None:
             return [f"the service itself, process {self.process.pid}"]
         folder = self.data_dir / "run" / self.instance
-        found = [f"overlay {path}" for path in (folder / "replicas").glob("*")]
+        found = [f"overlay {path}" for kind in ("replicas", "vms") for path in (folder / kind).glob("*")]
+        found += [f"record {path}" for path in (folder / "records").glob("*")]
         found += [f"process {pid}" for pid, started in self.seen.items() if _started(pid) == started]
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
         found += [f"mount {line}" for line in mounts if str(folder) in line]
