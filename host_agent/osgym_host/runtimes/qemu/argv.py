@@ -23,6 +23,7 @@ BASE_NODE = "g0"
 BASE_FILE_NODE = "g0f"
 DISK_DEVICE = "vd0"
 NETDEV = "n0"
+STATE_NETDEV = "n1"
 NET_DEVICE = "vn0"
 CONSOLE = "s0"
 
@@ -290,11 +291,14 @@ def _net(shape: Shape, backend: UserNet | TapNet | None) -> list[str]:
     if not shape.network:
         return []
     argv: list[str] = []
+    options = f"ipv6=off,net=10.0.2.0/24,host={GATEWAY_IP},dhcpstart={GUEST_IP}"
+    if not isinstance(backend, UserNet):
+        # User-mode networking has a part in the saved state, which must find its like: one to nowhere.
+        argv += ["-netdev", f"user,id={STATE_NETDEV},restrict=on,{options}"]
     match backend:
         case UserNet():
             restrict = "on" if backend.restrict else "off"
             forward = f"tcp:127.0.0.1:{backend.host_port}-{GUEST_IP}:{backend.guest_port}"
-            options = f"ipv6=off,net=10.0.2.0/24,host={GATEWAY_IP},dhcpstart={GUEST_IP}"
             argv += ["-netdev", f"user,id={NETDEV},restrict={restrict},{options},hostfwd={forward}"]
         case TapNet(fd=int(fd)):
             argv += ["-netdev", f"tap,id={NETDEV},fd={fd}"]
