@@ -14,6 +14,7 @@ from osgym_host.runtimes.qemu.argv import Accel
 from osgym_host.runtimes.qemu.host import check_host
 from osgym_host.runtimes.qemu.launcher import Launcher, memory_cap_mib
 from osgym_host.runtimes.qemu.network.base import Network
+from osgym_host.runtimes.qemu.network.policy import parse_allowlist
 from osgym_host.runtimes.qemu.network.tap import TapNetwork
 from osgym_host.runtimes.qemu.network.user import UserNetwork
 from osgym_host.runtimes.qemu.parked import StockOptions
@@ -134,7 +135,8 @@ def _launcher(settings: Settings, tree: cgroups.CgroupTree, kvm: bool) -> Launch
 
 def _network(settings: Settings) -> Network:
     if settings.network == "tap":
-        return TapNetwork(_mark(settings))
+        allowed = parse_allowlist(settings.egress_allow)
+        return TapNetwork(_mark(settings), allowlist=allowed, links=settings.network_links)
     return UserNetwork(forwards=settings.runner == "container")
 
 

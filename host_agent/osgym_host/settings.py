@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from osgym_host.errors import OsgymHostError
+from osgym_host.runtimes.qemu.network.policy import parse_allowlist
 
 PREFIX = "OSGYM_"
 FOREIGN_PREFIXES = ("OSGYM_TEST_", "OSGYM_BENCH_", "OSGYM_DEMO_", "OSGYM_SETTLE", "OSGYM_SERVICE_")
@@ -61,6 +62,14 @@ def _list(value: object) -> object:
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return [value] if isinstance(value, int) else value
+
+
+def _allowed(value: object) -> object:
+    """Refuses an entry that no rule can be made of, where it is written and not where it is used."""
+    entries = _list(value)
+    if isinstance(entries, list):
+        parse_allowlist(str(entry) for entry in entries)
+    return entries
 
 
 def _screen(value: object) -> object:
@@ -146,7 +155,21 @@ class Settings(BaseModel):
         default=(1920, 1080),
         description="Size of the desktops in pixels. qemu: the snapshot's, whatever the default.",
     )
-    egress: Literal["none", "open"] = Field(default="none", description="Where replicas may connect to.")
+    network_links: str = Field(
+        default="198.18.0.0/15",
+        description="qemu with network tap: IPv4 network from which each machine's link gets two addresses; "
+        "one that this host does not use otherwise.",
+    )
+    egress: Literal["none", "allowlist", "open"] = Field(
+        default="none",
+        description="Where replicas may connect to. open: the internet, but not this host, private networks "
+        "or a cloud's metadata; allowlist: what egress_allow names.",
+    )
+    egress_allow: Annotated[list[str], BeforeValidator(_allowed)] = Field(
+        default=[],
+        description="With egress allowlist: IPv4 networks and host names; `*.example.org` stands for all "
+        "names below.",
+    )
     warm: int = Field(default=2, ge=0, le=4096, description="Clean replicas kept ready, ahead of demand.")
     max_replicas: int = Field(
         default=64, ge=1, le=4096, description="Replicas at once, whatever RAM would allow."
