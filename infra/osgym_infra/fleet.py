@@ -182,11 +182,11 @@ def _with_kvm(question: Question, rows: list[HostRow]) -> list[HostRow]:
                     f"{row.type} "
                     + ("may not run KVM (unconfirmed)" if unsure else "does not run KVM")
                     + ", which the qemu runtime needs",
-                    "--allow-unknown-kvm takes it" if unsure
-                    else "Another type, or --runtime local",
+                    "allow_unknown_kvm takes it" if unsure
+                    else "Another type, or runtime local",
                 )  # fmt: skip
     if not able:
-        raise BadInput("runtime", "none of these types runs KVM", "Other types, or --runtime local")
+        raise BadInput("runtime", "none of these types runs KVM", "Other types, or runtime local")
     return able
 
 

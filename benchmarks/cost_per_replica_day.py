@@ -1,0 +1,174 @@
+"""From a measured profile and the catalogue to money: USD per replica-day and per thousand trajectories.
+
+    python -m benchmarks.cost_per_replica_day
+    python -m benchmarks.cost_per_replica_day --replicas 1024 --profile office.json --runtime qemu
+
+For each provider and market it plans three times: with the costly ends of all measured intervals and of spot
+price ranges, with the means, and with the cheap ends. The first is the figure; the others are its interval.
+Nothing is measured here: profiles come from `osgym calibrate`, prices from the catalogue with their dates.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import machine, save
+from osgym_infra import profile as profiles
+from osgym_infra.catalogue.load import load
+from osgym_infra.catalogue.rows import Catalogue, ages
+from osgym_infra.errors import CannotMeet
+from osgym_infra.fleet import Answer, MixedFleet, Question, answer
+from osgym_infra.model import Rules, Runtime
+from osgym_infra.price import Market, Terms, per_thousand_trajectories
+from osgym_infra.profile import Bound, Parameter, Profile
+
+GOAL_USD = 0.10
+"""What issue 10 wants at 1,024 replicas on at least one spot or dedicated choice."""
+
+
+def plan(options: argparse.Namespace, measured: Profile, catalogue: Catalogue, bound: Bound) -> Answer:
+    """One plan over everything, at one end of the intervals."""
+    replica = measured.replica(bound)
+    if options.think_s is not None:
+        replica = replace(replica, think_s=options.think_s)
+    question = Question(
+        replicas=options.replicas,
+        replica=replica,
+        runtime=Runtime(options.runtime) if options.runtime else measured.runtime,
+        rules=Rules(max_replicas=options.max_replicas_per_host),
+        terms=Terms(egress_to_internet=options.egress == "internet"),
+        spot_low=bound is Bound.OPTIMISTIC,
+        allow_unknown_kvm=options.allow_unknown_kvm,
+    )
+    return answer(question, catalogue, [measured.source()])
+
+
+def trajectory_s(options: argparse.Namespace, measured: Profile, bound: Bound) -> float:
+    """Seconds of one replica per trajectory; steps times the cycle where another pace is planned for."""
+    if options.think_s is None and Parameter.TRAJECTORY_S in measured.parameters:
+        # The longer, the fewer a day.
+        return measured.value(Parameter.TRAJECTORY_S, bound)
+    steps = measured.parameters[Parameter.STEPS_PER_EPISODE].at(bound, less_is_worse=False)
+    return steps * replace(measured.replica(bound), think_s=options.think_s or 0.0).cycle_s
+
+
+def row(
+    fleet: MixedFleet, answers: dict[Bound, Answer], options: argparse.Namespace, measured: Profile
+) -> dict[str, Any]:
+    """A line of the table: the costly figure, its interval, hosts, and what binds on each type."""
+
+    def same(found: Answer) -> MixedFleet:
+        key = (fleet.provider, fleet.region, fleet.market)
+        return next(f for f in found.fleets if (f.provider, f.region, f.market) == key)
+
+    usd = {bound: same(found).usd_per_replica_day for bound, found in answers.items()}
+    candidates = {one.name: one for one in answers[Bound.PESSIMISTIC].candidates}
+    used = [candidates[name] for name in fleet.mix.hosts]
+    return {
+        "provider": fleet.provider,
+        "region": fleet.region,
+        "market": fleet.market.value,
+        "hosts": {one.row.type: fleet.mix.hosts[one.name] for one in used},
+        "kvm": sorted({one.row.kvm.value for one in used}),
+        "replicas_per_host": {one.row.type: one.fit.replicas for one in used},
+        "binding": {one.row.type: one.fit.binding.value for one in used},
+        "stranded": {one.row.type: {k.value: v for k, v in one.fit.stranded.items()} for one in used},
+        "step_slowdown": {one.row.type: one.load.slowdown if one.load else None for one in used},
+        "usd_per_day": fleet.mix.usd_per_day,
+        "usd_per_replica_day": {bound.value: value for bound, value in usd.items()},
+        "usd_per_thousand_trajectories": {
+            bound.value: per_thousand_trajectories(value, trajectory_s(options, measured, bound))
+            for bound, value in usd.items()
+        },
+    }
+
+
+def show(rows: list[dict[str, Any]], references: list[dict[str, Any]], options: argparse.Namespace) -> None:
+    """Prints the table."""
+    print(f"{'':34}{'USD per replica-day':^32}{'USD per 1,000 trajectories':^30}")
+    columns = f"{'planned':>9}{'mean':>9}{'best':>9}      {'planned':>8}{'mean':>8}{'best':>8}"
+    print(f"{'provider, market':34}{columns}  hosts")
+    for one in rows:
+        each, thousand = one["usd_per_replica_day"], one["usd_per_thousand_trajectories"]
+        hosts = " + ".join(
+            f"{count} × {name} (K {one['replicas_per_host'][name]}, {one['binding'][name]})"
+            for name, count in one["hosts"].items()
+        )
+        name = f"{one['provider']} {one['region']}, {one['market'].replace('_', '-')}"
+        print(
+            f"{name:34}"
+            + "".join(f"{each[bound.value]:9.4f}" for bound in Bound)
+            + "      "
+            + "".join(f"{thousand[bound.value]:8.4f}" for bound in Bound)
+            + f"  {hosts}"
+        )
+    for one in references:
+        print(f"{'for comparison':34}{one['usd_per_replica_day']:9.4f}  {one['name']}")
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.cost_per_replica_day",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--replicas", type=int, default=1024, help="replicas at the same time (1024)")
+    parser.add_argument("--profile", default=profiles.DEFAULT, help=f"a profile ({profiles.DEFAULT})")
+    parser.add_argument("--runtime", choices=[r.value for r in Runtime], help="default: that of the profile")
+    parser.add_argument("--think-s", type=float, help="another pace of the policy than the measured one")
+    parser.add_argument("--egress", choices=["region", "internet"], default="region")
+    parser.add_argument("--max-replicas-per-host", type=int, default=Rules().max_replicas)
+    parser.add_argument("--allow-unknown-kvm", action="store_true")
+    parser.add_argument("--catalogue", type=Path, help="your own rows")
+    parser.add_argument("--out", type=Path, help="where the figures go")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Plans, prints, saves; 1 when no spot or dedicated choice reaches the goal."""
+    options = arguments()
+    measured = profiles.load(options.profile)
+    catalogue, left_out = load(options.catalogue).in_usd({})
+    try:
+        answers = {bound: plan(options, measured, catalogue, bound) for bound in Bound}
+    except CannotMeet as error:
+        print(error)
+        return 1
+    worst = answers[Bound.PESSIMISTIC]
+    rows = [row(fleet, answers, options, measured) for fleet in worst.fleets]
+    references = [
+        {"name": r.name, "usd_per_replica_day": r.usd_per_replica_day, "note": r.note}
+        for r in worst.references
+    ]
+    today = datetime.now(UTC).date()
+    as_of = [str(age) for age in ages(worst.sources, today)]
+    print(f"{options.replicas} replicas of {measured.workload} ({worst.question.runtime}), measured "
+          f"{measured.measured_on} on {measured.machine}\n")  # fmt: skip
+    show(rows, references, options)
+    notes = [*left_out, *worst.notes]
+    print("\n" + "\n".join([*notes, *as_of]))
+    flexible = [r for r in rows if r["market"] != Market.ON_DEMAND.value]
+    best = min((r["usd_per_replica_day"]["pessimistic"] for r in flexible), default=float("inf"))
+    print(f"\ngoal {GOAL_USD:.2f} USD per replica-day on spot or dedicated: {best:.4f}")
+    result = {
+        "machine": machine(),
+        "replicas": options.replicas,
+        "profile": measured.workload,
+        "runtime": worst.question.runtime.value,
+        "parameters": {p.value: [m.value, m.low, m.high] for p, m in measured.parameters.items()},
+        "rows": rows,
+        "references": references,
+        "notes": notes,
+        "as_of": as_of,
+    }
+    print(f"saved {save('cost_per_replica_day', result, options.out)}")
+    return 0 if best <= GOAL_USD else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

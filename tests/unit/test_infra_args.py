@@ -1,0 +1,208 @@
+"""A stack's configuration: what is taken, what is refused by name, and what hosts come of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from osgym_infra import profile as profiles
+from osgym_infra.args import KEYS, Config, Egress, Provider, SshHost, parse
+from osgym_infra.blueprint import Blueprint, draw, host_names
+from osgym_infra.catalogue.load import load
+from osgym_infra.errors import BadInput, CannotMeet, OsgymInfraError
+from osgym_infra.model import Runtime
+from osgym_infra.price import Market
+
+DIGEST = "sha256:" + "ab" * 32
+COMMON: dict[str, object] = {
+    "replicas": "1024",
+    "owner": "lab",
+    "image_digest": DIGEST,
+    "image_uri": "s3://golden/full.tar",
+    "agent_uri": "s3://golden/agent.tar",
+}
+AWS = {**COMMON, "provider": "aws", "allowed_cidrs": '["10.0.0.0/8"]'}
+GCP = {**AWS, "provider": "gcp", "project": "my-project", "image_uri": "gs://golden/full.tar"}
+SSH = {
+    **COMMON,
+    "provider": "ssh",
+    "hosts": '["local", "root@10.0.0.5"]',
+    "image_uri": "file:///srv/full.tar",
+}
+
+
+def plan(values: dict[str, object]) -> Blueprint:
+    """What the configuration leads to."""
+    catalogue, _ = load(folder=Path("/nowhere")).in_usd({})
+    config = parse(values)
+    return draw(config, catalogue, profiles.load(config.profile))
+
+
+def test_texts_become_what_they_mean() -> None:
+    """As Pulumi hands them over: numbers, lists and choices are texts."""
+    config = parse(
+        {**AWS, "market": "spot", "budget_usd_per_day": "300", "protect": "true", "p95_ms": "900.5"}
+    )
+    assert (config.provider, config.market, config.runtime) == (Provider.AWS, Market.SPOT, Runtime.QEMU)
+    assert (config.replicas, config.budget_usd_per_day, config.protect) == (1024, 300.0, True)
+    assert (config.allowed_cidrs, config.region, config.agent_port) == (("10.0.0.0/8",), "us-east-1", 20000)
+    assert config.egress is Egress.NONE
+    assert parse(GCP).region == "us-central1"
+
+
+def test_own_machines_are_named_in_several_ways() -> None:
+    """A text, a text with a user, an object."""
+    hosts = ["local", "ops@10.0.0.5", {"address": "h3", "port": 2222, "max_replicas": 50}]
+    assert parse({**SSH, "hosts": hosts}).hosts == (
+        SshHost("local"),
+        SshHost("10.0.0.5", user="ops"),
+        SshHost("h3", port=2222, max_replicas=50),
+    )
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "field", "fits"),
+    [
+        (AWS, {"replcas": "5"}, "replcas", "Did you mean replicas?"),
+        (AWS, {"colour": "red"}, "colour", "Known are provider"),
+        (AWS, {"provider": "azure"}, "provider", "aws | gcp | ssh"),
+        (AWS, {"replicas": "many"}, "replicas", "whole number"),
+        (AWS, {"replicas": "0"}, "replicas", "1 to"),
+        (AWS, {"owner": "The Lab"}, "owner", "small letters"),
+        (AWS, {"market": "reserved"}, "market", "on-demand | spot"),
+        (AWS, {"market": "dedicated"}, "market", "provider: ssh"),
+        (AWS, {"image_digest": "latest"}, "image_digest", "64 hexadecimal"),
+        (AWS, {"image_uri": "ftp://x"}, "image_uri", "s3://"),
+        (AWS, {"allowed_cidrs": '["0.0.0.0/0"]'}, "allowed_cidrs", "the networks your trainers"),
+        (AWS, {"allowed_cidrs": '["::/0"]'}, "allowed_cidrs", "the networks your trainers"),
+        (AWS, {"allowed_cidrs": "10.0.0.0/8"}, "allowed_cidrs", "["),
+        (AWS, {"allowed_cidrs": "[]"}, "allowed_cidrs", "the networks your trainers"),
+        (AWS, {"allowed_cidrs": '["10.0.0.1/8"]'}, "allowed_cidrs", "e.g. 203.0.113.0/24"),
+        (AWS, {"agent_port": "80"}, "agent_port", "1024"),
+        (AWS, {"budget_usd_per_day": "nan"}, "budget_usd_per_day", "above 0"),
+        (AWS, {"shared": "1"}, "shared", "0.99"),
+        (AWS, {"protect": "yes"}, "protect", "true | false"),
+        (AWS, {"egress": "allowlist"}, "egress_allowlist", "egress: none"),
+        (AWS, {"egress_allowlist": '["a.org"]'}, "egress_allowlist", "egress: allowlist"),
+        (AWS, {"network_id": "vpc-1"}, "subnet_id", "both"),
+        (AWS, {"hosts": '["local"]'}, "hosts", "for ssh"),
+        (AWS, {"project": "my-project"}, "project", "for gcp"),
+        (SSH, {"market": "spot"}, "market", "for aws, gcp"),
+        (SSH, {"hosts": "[]"}, "hosts", "local"),
+        (SSH, {"hosts": '["a b"]'}, "hosts[0].address", "a name or an IP address"),
+        (SSH, {"hosts": '[{"adress": "h"}]'}, "hosts[0]", "address"),
+        (SSH, {"hosts": '["h", "h"]'}, "hosts", "once"),
+        (SSH, {"hosts": '[{"address": "h", "port": 0}]'}, "hosts[0].port", "65535"),
+        (SSH, {"hosts": '["-oProxyCommand=x"]'}, "hosts[0].address", "a name or an IP address"),
+    ],
+)
+def test_a_slip_is_refused_by_its_key(
+    base: dict[str, object], change: dict[str, object], field: str, fits: str
+) -> None:
+    """The key with its namespace, and what would fit."""
+    with pytest.raises(BadInput) as refused:
+        parse({**base, **change})
+    assert refused.value.field == f"osgym:{field}"
+    assert fits in refused.value.fits, refused.value
+
+
+@pytest.mark.parametrize("base", [AWS, GCP, SSH])
+def test_what_is_missing_is_named(base: dict[str, object]) -> None:
+    """Each required key, one by one."""
+    provider = Provider(str(base["provider"]))
+    for name, key in KEYS.items():
+        if key.default is ... and provider in key.providers:
+            with pytest.raises(BadInput) as refused:
+                parse({k: v for k, v in base.items() if k != name})
+            assert refused.value.field == f"osgym:{name}"
+
+
+def test_every_key_is_a_field_and_documented() -> None:
+    """And the other way round."""
+    assert set(KEYS) == {f.name for f in dataclasses.fields(Config)}
+    assert all(key.doc.endswith(".") for key in KEYS.values())
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from(list(KEYS)), values | values.map(lambda v: json.dumps(v, default=str)))
+def test_nonsense_is_refused_and_never_breaks(name: str, value: Any) -> None:
+    """Whatever stands at a key: a configuration, or `BadInput` at that key or one it clashes with."""
+    for base in (AWS, GCP, SSH):
+        try:
+            parse({**base, name: value})
+        except BadInput as error:
+            assert error.field.startswith("osgym:")
+
+
+def test_a_plan_becomes_groups_of_hosts() -> None:
+    """Enough for all, of the market and provider, nested where it has to be, with a price."""
+    found = plan({**GCP, "market": "spot"})
+    assert found.capacity >= 1024
+    assert all(group.nested and group.market is Market.SPOT for group in found.groups)
+    assert all(group.type.startswith("n2-") for group in found.groups), "nothing unconfirmed by default"
+    assert found.usd_per_day is not None
+    names = [name for name, _ in host_names(found.groups)]
+    assert len(set(names)) == len(names) == sum(group.count for group in found.groups)
+
+
+def test_metal_needs_no_nesting_and_namespaces_neither() -> None:
+    """The flag is set only where a virtual machine runs inside one."""
+    assert not any(group.nested for group in plan({**AWS, "host_type": "r6i.metal"}).groups)
+    assert not any(
+        group.nested for group in plan({**AWS, "host_type": "r8i.24xlarge", "runtime": "local"}).groups
+    )
+    assert all(group.nested for group in plan({**AWS, "host_type": "r8i.24xlarge"}).groups)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "field", "fits"),
+    [
+        ({"budget_usd_per_day": "5"}, CannotMeet, "osgym:budget_usd_per_day", "USD a day would do"),
+        ({"replica_ram_gib": "9000"}, BadInput, "osgym:replica_ram_gib", "At most 3887.2 GiB"),
+        ({"region": "eu-north-7"}, BadInput, "osgym:region", "us-east-1"),
+        ({"host_type": "r9.huge"}, BadInput, "osgym:host_type", "r8i.24xlarge"),
+        ({"host_type": "x8i.48xlarge"}, BadInput, "osgym:host_type", "allow_unknown_kvm"),
+        ({"market": "spot", "host_type": "r6i.metal"}, BadInput, "osgym:market", "on_demand"),
+        ({"profile": "nope"}, BadInput, "profile", "desktop-local"),
+        ({"p95_ms": "10"}, CannotMeet, "osgym:p95_ms", "or more would do"),
+    ],
+)
+def test_what_cannot_be_built_fails_before_anything_is(
+    change: dict[str, object], kind: type[OsgymInfraError], field: str, fits: str
+) -> None:
+    """With the key's name and what would fit."""
+    with pytest.raises(kind) as refused:
+        plan({**AWS, **change})
+    assert isinstance(refused.value, BadInput | CannotMeet)
+    assert refused.value.field == field
+    assert fits in refused.value.fits
+
+
+@pytest.mark.parametrize("name", ["e2-highmem-16", "m1-megamem-96", "n2d-highmem-96", "c4a-highmem-72"])
+def test_types_that_ignore_nesting_silently_are_refused(name: str) -> None:
+    """Also those the catalogue does not know."""
+    with pytest.raises(BadInput) as refused:
+        plan({**GCP, "host_type": name})
+    assert refused.value.field == "osgym:host_type"
+    assert "-metal" in refused.value.fits
+
+
+def test_own_machines_must_hold_the_replicas() -> None:
+    """Two hosts of 50 do not hold 1,024."""
+    hosts = [{"address": "a", "max_replicas": 50}, {"address": "b", "max_replicas": 50}]
+    with pytest.raises(BadInput, match="at most 100"):
+        plan({**SSH, "hosts": hosts})
+    found = plan({**SSH, "hosts": hosts, "replicas": "100"})
+    assert (found.capacity, found.usd_per_day) == (100, None)
