@@ -44,6 +44,8 @@ class Settings:
         display_wait_s: how long the X server may take to come up (OSGYM_DISPLAY_WAIT_S).
         state_file: where the sequence number survives a restart (OSGYM_STATE_DIR or XDG_RUNTIME_DIR).
         settle: policies laid over the built-in ones (OSGYM_SETTLE).
+        helper_warm_s: how long the accessibility helper stays unasked (OSGYM_HELPER_WARM_S, ``inf``: for
+            good, where its memory is shared with a frozen template).
         identity_socket: of `osgym-identity`, in a virtual machine (OSGYM_IDENTITY_SOCKET).
         settle_trace: file to add the signals of each settle to (OSGYM_SETTLE_TRACE).
     """
@@ -59,6 +61,7 @@ class Settings:
     settle: Path | None
     settle_trace: str | None
     identity_socket: Path | None
+    helper_warm_s: float
 
     @staticmethod
     def from_environment(env: Mapping[str, str]) -> Settings:
@@ -84,6 +87,7 @@ class Settings:
             state_file=Path(state) / "osgym-guest.seq" if state else None,
             settle=Path(settle) if settle else None,
             settle_trace=env.get("OSGYM_SETTLE_TRACE") or None,
+            helper_warm_s=float(env.get("OSGYM_HELPER_WARM_S", "60")),
             identity_socket=Path(helper) if (helper := env.get("OSGYM_IDENTITY_SOCKET")) else None,
         )
 
@@ -161,7 +165,7 @@ async def main() -> int:
     server = Server(router, token=token)
     api = Api(engine, generation, identities, server.set_token)
     api.register(router)
-    services = osworld.register(router, api)
+    services = osworld.register(router, api, helper_warm_s=settings.helper_warm_s)
     listener = await _listen(server, settings)
 
     async def bring_up() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -103,12 +104,15 @@ def test_settings_come_from_the_environment() -> None:
             "OSGYM_FBDIR": "/fb",
             "OSGYM_EXPECT": "dock,desktop",
             "XDG_RUNTIME_DIR": "/run/x",
+            "OSGYM_HELPER_WARM_S": "inf",
         }
     )
     assert settings.listen == ("0.0.0.0", 6000)
     assert settings.inherited and settings.token == "t" and settings.generation == "g"
     assert settings.expect == {"dock", "desktop"}
     assert settings.state_file == Path("/run/x/osgym-guest.seq")
+    assert settings.helper_warm_s == math.inf
+    assert Settings.from_environment({}).helper_warm_s == 60
     assert Settings.from_environment({}).listen == ("127.0.0.1", 5000)
     with pytest.raises(ValueError, match="OSGYM_EXPECT"):
         Settings.from_environment({"OSGYM_EXPECT": "clock"})

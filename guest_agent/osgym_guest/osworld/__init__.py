@@ -63,18 +63,21 @@ ENDPOINTS = (
 )
 
 
-def register(router: Router, desktop: Desktop, session: Session | None = None) -> Context:
+def register(
+    router: Router, desktop: Desktop, session: Session | None = None, *, helper_warm_s: float = 60.0
+) -> Context:
     """Add OSWorld's endpoints to a router.
 
     Args:
         router: the agent's router.
         desktop: the screen and the pointer.
         session: where commands run; by default the agent's own environment.
+        helper_warm_s: how long the accessibility helper stays unasked.
 
     Returns:
         What the endpoints share; close it when the agent ends.
     """
-    context = Context(desktop, session or Session.from_environment(os.environ))
+    context = Context(desktop, session or Session.from_environment(os.environ), helper_warm_s)
     for endpoint in ENDPOINTS:
         router.add(
             endpoint.method,

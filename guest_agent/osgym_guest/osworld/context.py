@@ -21,11 +21,13 @@ class Context:
     Attributes:
         desktop: the screen and the pointer.
         session: environment and home of what is started.
+        helper_warm_s: how long the accessibility helper stays unasked.
     """
 
-    def __init__(self, desktop: Desktop, session: Session):
+    def __init__(self, desktop: Desktop, session: Session, helper_warm_s: float):
         self.desktop = desktop
         self.session = session
+        self.helper_warm_s = helper_warm_s
 
     @cached_property
     def runner(self) -> Runner:
@@ -46,7 +48,7 @@ class Context:
         """The accessibility helper."""
         from osgym_guest.osworld.helper import Helper
 
-        return Helper(self.session)
+        return Helper(self.session, warm_s=self.helper_warm_s)
 
     @cached_property
     def recorder(self) -> Recorder:

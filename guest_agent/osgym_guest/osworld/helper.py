@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import socket
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 from osgym_guest.osworld.process import Child, start
 from osgym_guest.osworld.session import Session
 
-WARM_S = 60.0
 # Time beyond the helper's own deadline for its start, rendering and the way back.
 GRACE_S = 4.0
 STOP_TIMEOUT_S = 2.0
@@ -38,10 +38,10 @@ class Helper:
     Args:
         session: environment of the helper; it finds the session bus there.
         argv: how to start it.
-        warm_s: it goes when nobody asked for so long.
+        warm_s: it goes when nobody asked for so long; infinite: never.
     """
 
-    def __init__(self, session: Session, *, argv: Sequence[str] = HELPER, warm_s: float = WARM_S):
+    def __init__(self, session: Session, *, argv: Sequence[str] = HELPER, warm_s: float):
         self._session = session
         self._argv = list(argv)
         self._warm_s = warm_s
@@ -72,7 +72,8 @@ class Helper:
                 self.close()
                 raise
             finally:
-                self._expiry = asyncio.get_running_loop().call_later(self._warm_s, self.close)
+                if math.isfinite(self._warm_s):
+                    self._expiry = asyncio.get_running_loop().call_later(self._warm_s, self.close)
 
     async def _ask(self, op: str, deadline_s: float) -> Answer:
         if self._child is None or self._child.returncode is not None or self._streams is None:
