@@ -223,6 +223,7 @@ class HostAgent:
         await self._checkpoints.close()
         if not await self.pool.close(self.settings.stop_timeout_s):
             log.error("some replicas did not end within %g s", self.settings.stop_timeout_s)
+        await self._branches.settle()
         try:
             async with asyncio.timeout(RUNTIME_STOP_S):
                 await self.runtime.stop()
