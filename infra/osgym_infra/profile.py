@@ -39,7 +39,12 @@ class Parameter(StrEnum):
     KNEE_REPLICAS = "knee_replicas"
 
 
-LESS_IS_WORSE = {Parameter.SHARED_FRACTION, Parameter.THINK_S, Parameter.STEPS_PER_EPISODE}
+LESS_IS_WORSE = {
+    Parameter.SHARED_FRACTION,
+    Parameter.THINK_S,
+    Parameter.STEPS_PER_EPISODE,
+    Parameter.KNEE_REPLICAS,
+}
 """Parameters whose low end costs more; of all others it is the high end."""
 
 REQUIRED = (Parameter.WORKING_SET_MIB,)
