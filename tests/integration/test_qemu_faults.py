@@ -212,9 +212,8 @@ async def _parked(runtime: QemuRuntime) -> Vm:
     """A machine in stock."""
     async with asyncio.timeout(10):
         while True:
-            for stock in runtime._stocks.values():
-                if stock.ready:
-                    return stock.ready[0]
+            if parked := runtime._stocks.parked():
+                return parked[0]
             await asyncio.sleep(0.02)
 
 

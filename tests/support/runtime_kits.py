@@ -16,6 +16,7 @@ from runtime_probe import run_inside as run_in_probe
 from osgym_host.guest import GuestClient, GuestRefused
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import ExitReason, ImageLike, Replica, ReplicaSpec, Runtime, Screen
+from osgym_host.runtimes.cgroups import instance_group_name
 from osgym_host.runtimes.local.probe_image import ProbeImage
 from osgym_host.runtimes.local.runtime import LocalRuntime
 from osgym_host.runtimes.qemu.golden import golden_of
@@ -100,7 +101,7 @@ class LocalKit:
         folder = data_dir / "run" / "contract"
         found = [str(path) for path in (folder / "replicas").glob("*")]
         found += [line for line in Path("/proc/mounts").read_text().splitlines() if str(folder) in line]
-        return found + _groups()
+        return found + _groups(folder)
 
     def fingerprint(self) -> str:
         digest = hashlib.sha256()
@@ -179,7 +180,7 @@ class QemuKit:
 
     def traces(self, data_dir: Path) -> list[str]:
         folder = data_dir / "run" / "contract"
-        found = [*(folder / "vms").glob("v*"), *(Path(group) for group in _groups())]
+        found = [*(folder / "vms").glob("v*"), *(Path(group) for group in _groups(folder))]
         if not (folder / "records").is_dir():
             return [str(path) for path in found]
         # While it runs there are parked machines, and some on the way to be: a folder comes first.
@@ -233,8 +234,10 @@ def contract_spec(kit: Kit) -> ReplicaSpec:
     return ReplicaSpec("r1", 7, kit.image, screen=kit.screen)
 
 
-def _groups() -> list[str]:
-    return [str(path) for path in Path("/sys/fs/cgroup").glob("**/osgym-contract-*/*") if path.is_dir()]
+def _groups(folder: Path) -> list[str]:
+    """Control groups of the replicas of the instance with this run folder, and of no other."""
+    found = Path("/sys/fs/cgroup").glob(f"**/{instance_group_name(folder)}/*")
+    return [str(path) for path in found if path.is_dir()]
 
 
 def _machines(folder: Path) -> dict[str, str]:

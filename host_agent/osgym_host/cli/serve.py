@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import sys
 import time
 from pathlib import Path
@@ -71,7 +72,14 @@ def serve(config: Path | None, ports: tuple[int, ...], pairs: dict[str, str], **
     if settings.log_level != "debug":
         for noisy in ("uvicorn", "httpx", "httpcore", "asyncio"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
+    _allow_many_files()
     sys.exit(asyncio.run(_serve(settings)))
+
+
+def _allow_many_files() -> None:
+    """Raise the soft bound on open files to the hard one: each replica takes some, and 1,024 is usual."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _fail(message: str, code: int) -> Any:

@@ -13,13 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from osgym_host.errors import OsgymHostError
-from osgym_host.images.errors import ImageError
-from osgym_host.images.snapshots import Snapshot, SnapshotStore
+from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import (
     BranchPoint,
     Capabilities,
-    ImageLike,
-    PointFailed,
     Replica,
     ReplicaCreateFailed,
     ReplicaDestroyFailed,
@@ -30,25 +27,26 @@ from osgym_host.runtimes.base import (
     Runtime,
     RuntimeFault,
     RuntimeNotRunning,
-    RuntimeUnsupported,
     StartReport,
     Usage,
 )
 from osgym_host.runtimes.cgroups import CgroupTree
 from osgym_host.runtimes.folder_lock import FolderLock
 from osgym_host.runtimes.qemu import usage
-from osgym_host.runtimes.qemu.adoption import GoneImage, facts_of, find_replicas, spec_of
+from osgym_host.runtimes.qemu.adoption import facts_of, find_replicas, spec_of
 from osgym_host.runtimes.qemu.agentless.attach import AgentlessGuests, is_agentless, notes_on
 from osgym_host.runtimes.qemu.branch import BranchKeeper
-from osgym_host.runtimes.qemu.golden import Golden, GoldenRam, golden_of
+from osgym_host.runtimes.qemu.branching import Brancher
+from osgym_host.runtimes.qemu.golden import Golden, GoldenRam
 from osgym_host.runtimes.qemu.groups import close_groups, open_groups
 from osgym_host.runtimes.qemu.launcher import Launcher
 from osgym_host.runtimes.qemu.network.base import Network
-from osgym_host.runtimes.qemu.parked import Stock, StockOptions
+from osgym_host.runtimes.qemu.parked import StockOptions
 from osgym_host.runtimes.qemu.replica import QemuReplica
 from osgym_host.runtimes.qemu.sentry import Sentry
+from osgym_host.runtimes.qemu.stocks import Goldens, Stocks
 from osgym_host.runtimes.qemu.vms import Vm, VmOptions, VmYard
-from osgym_host.runtimes.qemu.waking import Waker, branch_source, check_spec
+from osgym_host.runtimes.qemu.waking import Waker, check_spec
 from osgym_host.runtimes.qemu.watch import WatchOptions
 
 log = logging.getLogger(__name__)
@@ -120,8 +118,9 @@ class QemuRuntime(Runtime):
         self._points = BranchKeeper(run_folder=self._folder / "points", data_dir=data_dir)
         self._agentless = AgentlessGuests(self._folder / "guests")
         self._sentry = Sentry(self._options.watch, lambda: tuple(self._replicas.values()))
-        self._goldens: dict[str, Golden] = {}
-        self._stocks: dict[str, Stock[Vm]] = {}
+        self._goldens = Goldens(data_dir)
+        self._stocks = Stocks(self._options.stock)
+        self._brancher = Brancher(self._points, self._goldens)
         self._waking = asyncio.Semaphore(self._options.waking_at_once)
         self._state_lock = asyncio.Lock()
         self._running: _Running | None = None
@@ -166,6 +165,7 @@ class QemuRuntime(Runtime):
             if self._running is not None:
                 return StartReport()
             self._stopping = False
+            self._stocks.open()
             self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
             self._lock.acquire()
             try:
@@ -176,7 +176,7 @@ class QemuRuntime(Runtime):
                 raise
         self._sentry.start()
         if self._image is not None:
-            self._stock(self._golden(self._image))
+            self._stocks.of(self._goldens.of(self._image), self._require().yard)
         return report
 
     async def _start(self) -> StartReport:
@@ -215,9 +215,8 @@ class QemuRuntime(Runtime):
             ReplicaDestroyFailed: Something is left; all else was removed.
         """
         self._stopping = True
-        await asyncio.gather(*(stock.close() for stock in self._stocks.values()))
-        self._stocks.clear()
-        while work := {*self._creating.values(), *self._background}:
+        await self._stocks.close()
+        while work := {*self._creating.values(), *self._background, *self._brancher.work}:
             await asyncio.wait(work)
         await self._sentry.stop()
         results: list[object] = list(
@@ -265,7 +264,7 @@ class QemuRuntime(Runtime):
             raise RuntimeNotRunning("the qemu runtime is stopping")
         if not PLAIN_NAME.fullmatch(spec.replica_id):
             raise ValueError(f"replica_id must match {PLAIN_NAME.pattern}, not {spec.replica_id!r}")
-        golden = self._golden(spec.image)
+        golden = self._goldens.of(spec.image)
         check_spec(spec, golden, self._network)
         if spec.replica_id in self._replicas or spec.replica_id in self._creating:
             raise ReplicaExists(f"{spec.replica_id} exists", replica_id=spec.replica_id)
@@ -283,7 +282,7 @@ class QemuRuntime(Runtime):
 
     async def _create(self, spec: ReplicaSpec, golden: Golden) -> QemuReplica:
         try:
-            stock = self._stock(golden)
+            stock = self._stocks.of(golden, self._require().yard)
             try:
                 vm = await stock.take()
             except (OsgymHostError, OSError) as exc:
@@ -364,7 +363,7 @@ class QemuRuntime(Runtime):
             raise ReplicaNotFound(f"{record.replica_id} is not there any more", replica_id=record.replica_id)
         if record.replica_id in self._replicas or record.replica_id in self._creating:
             raise ReplicaExists(f"{record.replica_id} exists", replica_id=record.replica_id)
-        spec = spec_of(vm, self._known_image(vm.record.snapshot))
+        spec = spec_of(vm, self._goldens.image_of(vm.record.snapshot))
         del self._found[record.replica_id]
         replica = QemuReplica(spec, vm, spec.token)
         if isinstance(spec.image, Golden) and is_agentless(spec.image):
@@ -389,13 +388,6 @@ class QemuRuntime(Runtime):
         await asyncio.shield(vm.remove())
         self._found.pop(record.replica_id, None)
 
-    def _known_image(self, digest: str) -> ImageLike:
-        """The snapshot of a replica that was found, from the store where it is still there."""
-        if digest not in self._goldens:
-            with contextlib.suppress(ImageError):
-                self._goldens[digest] = golden_of(SnapshotStore(self._data_dir).resolve(digest))
-        return self._goldens.get(digest) or GoneImage(digest)
-
     # Branching ---------------------------------------------------------------------------------------
 
     async def branch(self, replica: Replica, *, keep: bool = False) -> BranchPoint:
@@ -406,30 +398,9 @@ class QemuRuntime(Runtime):
             PointFailed: It could not be taken; the replica goes on.
         """
         self._require()
-        if not isinstance(replica, QemuReplica) or replica.removed or replica.exit_info is not None:
-            raise ReplicaNotFound(f"{replica.replica_id} is dead", replica_id=replica.replica_id)
-        golden = self._goldens.get(replica.spec.image.digest)
-        if golden is None:
-            raise PointFailed(
-                "the snapshot it was cloned from is gone from the store", replica_id=replica.replica_id
-            )
-        taking = asyncio.create_task(self._branch(replica, golden, keep))
-        try:
-            return await asyncio.shield(taking)
-        except asyncio.CancelledError:
-            self._in_background(self._undo_branch(taking))
-            raise
-
-    async def _branch(self, replica: QemuReplica, golden: Golden, keep: bool) -> BranchPoint:
-        try:
-            with replica.standing():
-                return await self._points.take(branch_source(replica, golden), keep=keep)
-        finally:
-            await replica.check_status()
-
-    async def _undo_branch(self, taking: asyncio.Task[BranchPoint]) -> None:
-        with contextlib.suppress(RuntimeFault):
-            await self._points.release(await taking)
+        if not isinstance(replica, QemuReplica):
+            raise TypeError(f"not a replica of this runtime: {replica!r}")
+        return await self._brancher.take(replica, keep=keep)
 
     async def release_point(self, point: BranchPoint) -> None:
         """Let go of a point and remove its files, kept ones too. Idempotent."""
@@ -454,43 +425,7 @@ class QemuRuntime(Runtime):
     # What all share ----------------------------------------------------------------------------------
 
     def _notes_on_guest(self) -> tuple[str, ...]:
-        return () if self._image is None else notes_on(self._golden(self._image))
-
-    def _golden(self, image: ImageLike) -> Golden:
-        """Return what is known of an image, read once.
-
-        Raises:
-            RuntimeUnsupported: It is no snapshot, or a broken one.
-        """
-        found = self._goldens.get(image.digest)
-        if found is not None:
-            return found
-        if isinstance(image, Golden):
-            golden = image
-        elif isinstance(image, Snapshot):
-            try:
-                golden = golden_of(image)
-            except ImageError as exc:
-                raise RuntimeUnsupported(str(exc)) from exc
-        else:
-            raise RuntimeUnsupported(
-                "the qemu runtime needs a golden snapshot", remedy="`osgym image snapshot small` makes one."
-            )
-        self._goldens[golden.digest] = golden
-        return golden
-
-    def _stock(self, golden: Golden) -> Stock[Vm]:
-        """The parked processes of a snapshot; those of the first one asked for are kept ready."""
-        if self._stopping:
-            raise RuntimeNotRunning("the qemu runtime is stopping")
-        found = self._stocks.get(golden.digest)
-        if found is None:
-            yard = self._require().yard
-            found = Stock(self._options.stock, lambda: yard.park(golden), yard.remove)
-            if not self._stocks:
-                found.start()
-            self._stocks[golden.digest] = found
-        return found
+        return () if self._image is None else notes_on(self._goldens.of(self._image))
 
     def _require(self) -> _Running:
         if self._running is None:

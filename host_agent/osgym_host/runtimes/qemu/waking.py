@@ -18,7 +18,7 @@ from osgym_host.runtimes.base import (
 from osgym_host.runtimes.cgroups import Caps
 from osgym_host.runtimes.qemu import identity
 from osgym_host.runtimes.qemu.agentless.attach import AgentlessGuests, is_agentless
-from osgym_host.runtimes.qemu.branch import BranchChild, BranchKeeper, BranchSource
+from osgym_host.runtimes.qemu.branch import BranchChild, BranchKeeper
 from osgym_host.runtimes.qemu.golden import Golden
 from osgym_host.runtimes.qemu.identity import IdentityRefused
 from osgym_host.runtimes.qemu.network.base import Network
@@ -183,18 +183,3 @@ def check_spec(spec: ReplicaSpec, golden: Golden, network: Network) -> None:
         raise RuntimeUnsupported(
             "a child needs the snapshot that its parent was cloned from", replica_id=spec.replica_id
         )
-
-
-def branch_source(replica: QemuReplica, golden: Golden) -> BranchSource:
-    """What is needed of a replica to branch it."""
-    vm = replica.vm
-    return BranchSource(
-        replica_id=replica.replica_id,
-        generation=replica.generation,
-        token=replica.guest_token,
-        machine=vm.machine,
-        ram=vm.ram,
-        folder=vm.folder,
-        overlay=vm.overlay,
-        golden=golden,
-    )
