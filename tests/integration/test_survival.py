@@ -118,6 +118,11 @@ async def test_an_episode_goes_on_under_the_next_host_agent(life: Life, client: 
         assert [a["x"] for a in state["acted"]] == [1, 2]
         assert state["commands"] == [["prepare"]]
         assert (await episode.evaluate()).reward == 1.0
+        life.kill()
+        life.start()
+        assert (await episode.evaluate()).reward == 1.0  # the same, not another check
+        state = await life.guest(episode.replica_id, "/stand-in/state")
+        assert state["commands"] == [["prepare"], ["answer"]]
         async with httpx.AsyncClient(base_url=episode.host) as http:
             (row,) = (await http.get("/v1/replicas")).json()
             assert (row["generation"], row["episode_id"]) == (generation, episode.episode_id)

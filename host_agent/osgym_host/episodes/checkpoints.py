@@ -224,8 +224,8 @@ class Checkpoints:
         """Makes an episode that goes on from a checkpoint, and takes its first frame.
 
         Raises:
-            EpisodeError: `unknown_checkpoint`, `no_capacity`, `branch_failed`, `unsupported`; `bad_request` when a
-                task is given too; `episode_lost` when its replica died at once.
+            EpisodeError: `unknown_checkpoint`, `no_capacity`, `branch_failed`, `unsupported`;
+                `bad_request` when a task is given too; `episode_lost` when its replica died at once.
         """
         began = time.perf_counter()
         checkpoint = self._find(wish.checkpoint or "")

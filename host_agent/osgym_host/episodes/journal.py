@@ -2,8 +2,9 @@
 
 One folder per live episode: `episode.json`, written once when a client gets it; `progress.jsonl`, one
 line per step, written before the guest hears of the step (no fsync: a killed process loses nothing that
-it has written); `files/`, private to its evaluation. Episodes that were taken from their clients stand
-in `lost.jsonl`, so that those who come back are told what happened. All of it is 0600.
+it has written); `evaluation.json` once it is scored; `files/`, private to its evaluation. Episodes that
+were taken from their clients stand in `lost.jsonl`, so that those who come back are told what happened.
+All of it is 0600.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from osgym_host.episodes.moment import BadMoment, Moment, Progress
-from osgym_sdk.wire import ParentInfo, WireFormatError
+from osgym_sdk.wire import EvaluationAnswer, ParentInfo, WireFormatError
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,8 @@ MAX_PROGRESS_BYTES = 1024 * 1024
 MAX_LOST = 1000
 LOST_S = 86_400.0
 """How long a lost episode is remembered."""
-_EPISODE, _PROGRESS, _FILES, _LOST = "episode.json", "progress.jsonl", "files", "lost.jsonl"
+_EPISODE, _PROGRESS, _SCORE = "episode.json", "progress.jsonl", "evaluation.json"
+_FILES, _LOST = "files", "lost.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class Left:
     entry: Entry
     progress: Progress
     touched_at: float
+    evaluation: EvaluationAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +210,15 @@ class EpisodeJournal:
         except OSError as error:
             log.warning("step %d of episode %s was not noted: %s", progress.seq, episode_id, error)
 
+    def evaluated(self, episode_id: str, answer: EvaluationAnswer) -> None:
+        """Notes how an episode was scored."""
+        if not self._steps:
+            return
+        try:
+            _write_whole(self._root / episode_id / _SCORE, json.dumps(answer.to_dict()).encode())
+        except OSError as error:
+            log.warning("the score of episode %s was not noted: %s", episode_id, error)
+
     def touch(self, episode_id: str) -> None:
         """Notes a sign of life of the lease."""
         if self._steps:
@@ -268,7 +280,10 @@ def _read(folder: Path) -> Left:
         for line in reversed(lines[:-1]):  # what follows the last newline was cut short
             progress = Progress.from_dict(json.loads(line))
             break
-    return Left(entry, progress, touched_at)
+    evaluation = None
+    with contextlib.suppress(FileNotFoundError):
+        evaluation = EvaluationAnswer.from_dict(json.loads((folder / _SCORE).read_bytes()))
+    return Left(entry, progress, touched_at, evaluation)
 
 
 def _write_whole(path: Path, data: bytes) -> None:

@@ -243,6 +243,7 @@ class EpisodeService:
                 if episode.evaluation is None:
                     episode.evaluation = await evaluate_episode(episode, self._limits.evaluate_s)
                     self._metrics.evaluated(episode.evaluation)
+                    self._journal.evaluated(episode_id, episode.evaluation)
                     line = {"kind": "evaluation", **episode.evaluation.to_dict()}
                     self._recorder.add(episode_id, line)
                 return episode.evaluation

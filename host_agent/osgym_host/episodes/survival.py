@@ -121,6 +121,7 @@ class Survival:
             await self._runtime.reap(record)
             return None
         episode.parent, episode.began_at = entry.parent, entry.began_at
+        episode.evaluation = left.evaluation
         episode.resume(left.progress, certain=False)
         try:
             async with asyncio.timeout(ADOPT_S):
