@@ -46,7 +46,9 @@ def fit_profile(
         except ValueError:
             notes.append("no knee: steps did not become slower with more replicas")
         else:
-            found[Parameter.KNEE_REPLICAS] = _measured(knee, "where the median step begins to rise; other load on the machine moves it")
+            found[Parameter.KNEE_REPLICAS] = _measured(
+                knee, "where the median step begins to rise; other load on the machine moves it"
+            )
     when = max(seen.dates) if seen.dates else today
     if when is None:
         raise BadInput("results", "no file says when it was measured", "machine.date")
