@@ -30,7 +30,7 @@ from osgym_host.runtimes.qemu.agentless.plan import (
     Unsupported,
     plan_all,
 )
-from osgym_host.runtimes.qemu.agentless.remote import program
+from osgym_host.runtimes.qemu.agentless.remote import MAX_PROGRAM_CHARS, programs
 from osgym_host.runtimes.qemu.agentless.settle import EXACT, Judge
 from osgym_host.runtimes.qemu.agentless.vcpu import Work
 from osgym_sdk.wire import ImageFormat
@@ -216,9 +216,13 @@ def test_input_by_the_guests_server_is_a_program_of_fixed_words() -> None:
     """No text of an action gets into it but names of keys from a fixed map."""
     events: list[Event] = [PointerEvent(3, 4), ButtonEvent("left", True), ButtonEvent("wheel-up", True)]
     events += [KeyEvent(each.qcode, True) for each in strokes_of("'\"\\);x")]
-    source = program(events)
+    ((source, pause_s),) = programs([*events, Pause(1500)])
     compile(source, "program", "exec")
-    assert 'p.moveTo(3,4); p.mouseDown(button="left"); p.scroll(1); p.keyDown("\'")' in source
+    assert 'p.moveTo(3,4)\np.mouseDown(button="left")\np.scroll(1)\np.keyDown("\'")' in source
+    assert pause_s == 1.5
+    long = programs(plan.type_text("x" * 10_000))
+    assert len(long) > 1
+    assert all(len(text) < MAX_PROGRAM_CHARS + 1000 for text, _ in long)
 
 
 def noise(width: int, height: int, seed: int = 1) -> Frame:

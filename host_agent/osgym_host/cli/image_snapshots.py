@@ -86,6 +86,8 @@ def snapshot(
         store.reap()
         with progress.shown():
             made = asyncio.run(_build(SnapshotBuilder(store, progress), request))
+        if made is None:
+            sys.exit(130)
     except SnapshotFailed as exc:
         if exc.log_tail:
             click.echo(exc.log_tail, err=True)
@@ -162,17 +164,19 @@ def row(found: Snapshot, store: SnapshotStore) -> dict[str, object]:
     }
 
 
-async def _build(builder: SnapshotBuilder, request: SnapshotRequest) -> Snapshot:
-    """Build; SIGINT, SIGTERM and SIGHUP cancel it, so that it cleans up after itself."""
-    task = asyncio.current_task()
-    assert task is not None
+async def _build(builder: SnapshotBuilder, request: SnapshotRequest) -> Snapshot | None:
+    """Build; SIGINT, SIGTERM and SIGHUP cancel it, so that it cleans up after itself: None then."""
+    building = asyncio.create_task(builder.build(request))
     loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if not building.cancelling():  # a second signal would cancel the cleaning up
+            building.cancel()
+
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        return await builder.build(request)
-    except asyncio.CancelledError:
-        raise SystemExit(130) from None
+        loop.add_signal_handler(number, stop)
+    await asyncio.wait((building,))
+    return None if building.cancelled() else building.result()
 
 
 def _usual_ram_mib(image: DiskImage) -> int:

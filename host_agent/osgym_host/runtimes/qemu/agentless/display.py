@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from osgym_host.errors import OsgymHostError
 from osgym_host.runtimes.qemu.agentless.frames import BadFrame, Frame, parse_ppm
-from osgym_host.runtimes.qemu.agentless.plan import ButtonEvent, Event, KeyEvent, PointerEvent
+from osgym_host.runtimes.qemu.agentless.plan import (
+    ButtonEvent,
+    Drain,
+    Event,
+    KeyEvent,
+    Op,
+    Pause,
+    PointerEvent,
+    batches,
+)
 from osgym_host.runtimes.qemu.qmp import Qmp, QmpClosed, QmpError
 
 MAX_DUMP_BYTES = 64 << 20
@@ -18,6 +27,9 @@ ABS_RANGE = 0x8000
 """Steps of an absolute pointer along each axis (QEMU's INPUT_EVENT_ABS_MAX + 1)."""
 POINT_FRACTION = 0.4
 """Where in a pixel the pointer is put: guests that cut and guests that round find the same pixel."""
+
+
+Drained = Callable[[Drain], Awaitable[None]]
 
 
 class DisplayFailed(OsgymHostError):
@@ -29,7 +41,15 @@ class DisplayLost(DisplayFailed):
 
 
 class Display(Protocol):
-    """What a guest's screen and input can do. Used by one task at a time."""
+    """What a guest's screen and input can do. Used by one task at a time.
+
+    Attributes:
+        look_ms: How often it may be looked at while the guest is at work.
+        disturbs: Looking at it makes the guest work.
+    """
+
+    look_ms: float
+    disturbs: bool
 
     async def grab(self) -> Frame:
         """Return the screen as it is now.
@@ -39,11 +59,14 @@ class Display(Protocol):
         """
         ...
 
-    async def send(self, events: Sequence[Event], screen: tuple[int, int]) -> None:
-        """Carry out input events, all at once, on a screen of this size.
+    async def carry_out(self, ops: Sequence[Op], screen: tuple[int, int], drained: Drained) -> None:
+        """Carry out a plan of input on a screen of this size.
+
+        Args:
+            drained: Waits until the guest has worked off what was sent.
 
         Raises:
-            DisplayFailed: They may not have arrived.
+            DisplayFailed: Some of it may not have arrived.
         """
         ...
 
@@ -62,6 +85,9 @@ class QmpDisplay:
     A frame is written by QEMU (`screendump`) into memory of ours, by a descriptor that it was given:
     no file system is involved, and a machine in a container needs no shared folder.
     """
+
+    look_ms = 50.0
+    disturbs = False
 
     def __init__(self, qmp: Qmp, memory: int, written: int, name: str) -> None:
         """Use `open`."""
@@ -115,8 +141,19 @@ class QmpDisplay:
     def _read(self, length: int) -> Frame:
         return parse_ppm(os.pread(self._memory, length, 0))
 
-    async def send(self, events: Sequence[Event], screen: tuple[int, int]) -> None:
-        """Carry out input events."""
+    async def carry_out(self, ops: Sequence[Op], screen: tuple[int, int], drained: Drained) -> None:
+        """Carry out a plan of input, part by part."""
+        for events, then in batches(ops):
+            await self._send(events, screen)
+            match then:
+                case Drain():
+                    await drained(then)
+                case Pause():
+                    await asyncio.sleep(then.duration_ms / 1000)
+                case None:
+                    pass
+
+    async def _send(self, events: Sequence[Event], screen: tuple[int, int]) -> None:
         try:
             for part in reports(events):
                 said = [word for event in part for word in to_qmp(event, screen)]

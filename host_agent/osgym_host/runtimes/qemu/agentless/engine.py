@@ -17,7 +17,7 @@ from osgym_host.runtimes.qemu.agentless import frames, plan, settle
 from osgym_host.runtimes.qemu.agentless.display import Display, DisplayFailed, DisplayLost
 from osgym_host.runtimes.qemu.agentless.frames import Frame
 from osgym_host.runtimes.qemu.agentless.options import check_region
-from osgym_host.runtimes.qemu.agentless.plan import Drain, Held, Pause, Planner
+from osgym_host.runtimes.qemu.agentless.plan import Drain, Held, Planner, PointerEvent
 from osgym_host.runtimes.qemu.agentless.serve import Refused
 from osgym_host.runtimes.qemu.agentless.settle import Settled
 from osgym_host.runtimes.qemu.agentless.vcpu import Vcpus
@@ -233,18 +233,13 @@ class Engine:
         return results, None
 
     async def _carry_out(self, ops: Sequence[plan.Op], screen: tuple[int, int]) -> None:
-        for events, then in plan.batches(ops):
-            await self._display.send(events, screen)
-            for event in events:
-                if isinstance(event, plan.PointerEvent):
-                    self.pointer = (event.x, event.y)
-            match then:
-                case Drain():
-                    await settle.drained(self._vcpus, pointer=then.pointer)
-                case Pause():
-                    await asyncio.sleep(then.duration_ms / 1000)
-                case None:
-                    pass
+        places = [op for op in ops if isinstance(op, PointerEvent)]
+        if places:
+            self.pointer = (places[-1].x, places[-1].y)
+        await self._display.carry_out(ops, screen, self._drained)
+
+    async def _drained(self, drain: Drain) -> None:
+        await settle.drained(self._vcpus, pointer=drain.pointer)
 
     async def observe(self, look: ObserveOptions) -> Step:
         """Return the screen as it is now."""

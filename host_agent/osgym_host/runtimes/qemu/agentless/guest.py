@@ -11,7 +11,7 @@ from typing import Any
 
 from osgym_guest.protocol import MAX_DURATION_MS, RECORD_TYPE, pack_record
 from osgym_guest.protocol.actions import InvalidAction, parse_actions
-from osgym_host.runtimes.base import TcpAddress, UnixAddress
+from osgym_host.runtimes.base import GuestAddress, UnixAddress
 from osgym_host.runtimes.qemu.agentless import osworld
 from osgym_host.runtimes.qemu.agentless.display import Display, QmpDisplay
 from osgym_host.runtimes.qemu.agentless.engine import Engine, Step
@@ -41,7 +41,7 @@ class Facts:
     """What must be known of a machine to serve its guest.
 
     Attributes:
-        qmp: Path of its second QMP server (`Launch.screen_qmp`).
+        qmp: Path of its second QMP server (`Launch.screen_qmp`); None where its VGA screen is not used.
         pid: Host PID of QEMU, to see whether the guest works; None where it cannot be seen.
         server: Where OSWorld's server in the guest is reached; None for a guest without any.
         token: What that server demands; OSWorld's own demands nothing.
@@ -50,9 +50,9 @@ class Facts:
     """
 
     generation: int
-    qmp: Path
+    qmp: Path | None
     pid: int | None
-    server: TcpAddress | None = None
+    server: GuestAddress | None = None
     token: str | None = None
     screen: ScreenSource = ScreenSource.VGA
     ready_quiet_s: float = READY_QUIET_S
@@ -86,22 +86,14 @@ class AgentlessGuest:
         Raises:
             QmpError: The machine's second QMP server does not answer.
             OSError: The socket cannot be bound.
-            ValueError: The screen is to come from a server that there is none of.
+            ValueError: The screen is to come from where there is nothing.
         """
-        display: Display
-        qmp_display = await QmpDisplay.open(facts.qmp, timeout_s=CONNECT_TIMEOUT_S)
+        display, vcpus = await _reach(facts)
+        guest = cls(facts, display, vcpus)
         try:
-            vcpus = None if facts.pid is None else await Vcpus.of(qmp_display.qmp, facts.pid)
-            display = qmp_display
-            if facts.screen is ScreenSource.SERVER:
-                if facts.server is None:
-                    raise ValueError("the screen cannot come from a server that the guest does not have")
-                await qmp_display.close()
-                display = RemoteDisplay(OsworldServer(facts.server, facts.token))
-            guest = cls(facts, display, vcpus)
             await guest._server.listen(socket_path)
         except BaseException:
-            await qmp_display.close()
+            await guest.close()
             raise
         guest._path = socket_path
         return guest
@@ -211,6 +203,28 @@ class AgentlessGuest:
         if self._osworld is None:
             raise osworld.not_available(request)
         return await self._osworld.pass_on(request)
+
+
+async def _reach(facts: Facts) -> tuple[Display, Vcpus | None]:
+    """Open the screen, and find out where the guest's work can be seen."""
+    machine = None if facts.qmp is None else await QmpDisplay.open(facts.qmp, timeout_s=CONNECT_TIMEOUT_S)
+    vcpus: Vcpus | None = None
+    try:
+        if machine is not None and facts.pid is not None:
+            vcpus = await Vcpus.of(machine.qmp, facts.pid)
+        if facts.screen is ScreenSource.SERVER:
+            if facts.server is None:
+                raise ValueError("the screen cannot come from a server that the guest does not have")
+            if machine is not None:
+                await machine.close()
+            return RemoteDisplay(OsworldServer(facts.server, facts.token)), vcpus
+    except BaseException:
+        if machine is not None:
+            await machine.close()
+        raise
+    if machine is None:
+        raise ValueError("the VGA screen is read by a QMP server")
+    return machine, vcpus
 
 
 def _record(step: Step) -> Answer:

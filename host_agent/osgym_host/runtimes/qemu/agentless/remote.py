@@ -1,7 +1,7 @@
 """Screen and input of a guest whose desktop is not on the machine's VGA: by OSWorld's server inside it.
 
 The screen is `/screenshot`. Input is the same plan of events as for QMP, said in calls of pyautogui, which
-OSWorld's images have, and run by `/execute`: 0.3 s and more for each part, against milliseconds by QMP.
+OSWorld's images have, and run by `/execute`: 0.3 s and more for each action, against milliseconds by QMP.
 Only names from fixed maps and whole numbers go into that program.
 """
 
@@ -12,22 +12,28 @@ import json
 from collections.abc import Sequence
 from typing import assert_never
 
-from osgym_host.runtimes.qemu.agentless.display import DisplayFailed
+from osgym_host.runtimes.qemu.agentless.display import DisplayFailed, Drained
 from osgym_host.runtimes.qemu.agentless.frames import BadFrame, Frame, decode
 from osgym_host.runtimes.qemu.agentless.osworld import OsworldServer
 from osgym_host.runtimes.qemu.agentless.plan import (
     WHEEL_DOWN,
     WHEEL_UP,
     ButtonEvent,
-    Event,
+    Drain,
     KeyEvent,
+    Op,
+    Pause,
     PointerEvent,
 )
 from osgym_host.runtimes.qemu.agentless.serve import Refused
 
 TIMEOUT_S = 20.0
 MAX_OUTPUT_CHARS = 500
-_HEAD = "import pyautogui as p; p.FAILSAFE=False; p.PAUSE=0; p.MINIMUM_DURATION=0; "
+MAX_PROGRAM_CHARS = 90_000
+"""Linux takes 128 KiB as one argument of a command."""
+POINTER_DRAIN_S, KEY_DRAIN_S = 0.01, 0.001
+"""X takes all of it; the applications get a moment to follow."""
+_HEAD = "import pyautogui as p, time as t\np.FAILSAFE=False\np.PAUSE=0\np.MINIMUM_DURATION=0\n"
 
 _KEYS = {
     "ret": "enter",
@@ -97,33 +103,64 @@ def pyautogui_key(qcode: str) -> str:
     return name
 
 
-def program(events: Sequence[Event]) -> str:
-    """Return the Python program that carries out events by pyautogui.
+def calls(ops: Sequence[Op]) -> list[str]:
+    """Say a plan in calls of pyautogui.
 
     Raises:
-        DisplayFailed: An event cannot be said.
+        DisplayFailed: Something in it cannot be said.
     """
-    calls: list[str] = []
-    for event in events:
-        match event:
+    said: list[str] = []
+    for op in ops:
+        match op:
             case KeyEvent():
-                verb = "keyDown" if event.down else "keyUp"
-                calls.append(f"p.{verb}({json.dumps(pyautogui_key(event.qcode))})")
+                verb = "keyDown" if op.down else "keyUp"
+                said.append(f"p.{verb}({json.dumps(pyautogui_key(op.qcode))})")
             case ButtonEvent(button="wheel-up" | "wheel-down"):
-                if event.down:
-                    calls.append(f"p.scroll({1 if event.button == WHEEL_UP else -1})")
+                if op.down:
+                    said.append(f"p.scroll({1 if op.button == WHEEL_UP else -1})")
             case ButtonEvent():
-                verb = "mouseDown" if event.down else "mouseUp"
-                calls.append(f"p.{verb}(button={json.dumps(event.button)})")
+                verb = "mouseDown" if op.down else "mouseUp"
+                said.append(f"p.{verb}(button={json.dumps(op.button)})")
             case PointerEvent():
-                calls.append(f"p.moveTo({event.x:d},{event.y:d})")
+                said.append(f"p.moveTo({op.x:d},{op.y:d})")
+            case Drain():
+                said.append(f"t.sleep({POINTER_DRAIN_S if op.pointer else KEY_DRAIN_S})")
+            case Pause():
+                said.append(f"t.sleep({op.duration_ms / 1000:.3f})")
             case _ as never:
                 assert_never(never)
-    return _HEAD + "; ".join(calls)
+    return said
+
+
+def programs(ops: Sequence[Op]) -> list[tuple[str, float]]:
+    """Say a plan in Python programs that fit into a command line, with the time that each takes at least.
+
+    Raises:
+        DisplayFailed: Something in it cannot be said.
+    """
+    parts: list[tuple[str, float]] = []
+    lines: list[str] = []
+    length, pause_s = 0, 0.0
+    for op, line in zip((op for op in ops if _is_said(op)), calls(ops), strict=True):
+        if length + len(line) > MAX_PROGRAM_CHARS:
+            parts.append((_HEAD + "\n".join(lines), pause_s))
+            lines, length, pause_s = [], 0, 0.0
+        lines.append(line)
+        length += len(line) + 1
+        pause_s += op.duration_ms / 1000 if isinstance(op, Pause) else 0.0
+    return [*parts, (_HEAD + "\n".join(lines), pause_s)] if lines else parts
+
+
+def _is_said(op: Op) -> bool:
+    """A click of the wheel is one call, said when it goes down."""
+    return not (isinstance(op, ButtonEvent) and op.button in (WHEEL_UP, WHEEL_DOWN) and not op.down)
 
 
 class RemoteDisplay:
     """A desktop behind OSWorld's server."""
+
+    look_ms = 1000.0
+    disturbs = True
 
     def __init__(self, server: OsworldServer) -> None:
         """Nothing is opened before the first call; `close` closes the server's connections too."""
@@ -142,14 +179,17 @@ class RemoteDisplay:
         except BadFrame as exc:
             raise DisplayFailed(f"/screenshot: {exc}") from exc
 
-    async def send(self, events: Sequence[Event], screen: tuple[int, int]) -> None:
-        """Carry out input events."""
+    async def carry_out(self, ops: Sequence[Op], screen: tuple[int, int], drained: Drained) -> None:
+        """Carry out a plan of input, as few programs as it fits in."""
         del screen
-        if not events:
-            return
-        body = json.dumps({"command": ["python3", "-c", program(events)], "shell": False}).encode()
+        for source, pause_s in programs(ops):
+            await self._run(source, TIMEOUT_S + pause_s)
+            await drained(Drain())
+
+    async def _run(self, source: str, timeout_s: float) -> None:
+        body = json.dumps({"command": ["python3", "-c", source], "shell": False}).encode()
         try:
-            answer = await self._server.call("POST", "/execute", body, timeout_s=TIMEOUT_S)
+            answer = await self._server.call("POST", "/execute", body, timeout_s=timeout_s)
         except Refused as exc:
             raise DisplayFailed(f"the input did not arrive: {exc.message}") from exc
         text = b"".join(answer.body)[: 64 * 1024]
@@ -169,4 +209,4 @@ class RemoteDisplay:
         self._server.close()
 
 
-__all__ = ["WHEEL_DOWN", "RemoteDisplay", "program", "pyautogui_key"]
+__all__ = ["RemoteDisplay", "programs", "pyautogui_key"]

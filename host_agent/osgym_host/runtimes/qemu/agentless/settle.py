@@ -19,8 +19,6 @@ from osgym_host.runtimes.qemu.agentless.vcpu import Vcpus, Work
 from osgym_sdk.wire import SettlePolicy, SettleReason
 
 DEFAULT_MAX_MS = 5000.0
-BUSY_LOOK_MS = 50.0
-"""How often the screen is read while the guest is at work."""
 POINTER_LEAST_MS = 8.0
 """A USB guest fetches the pointer's reports by polling; until then it rests."""
 KEY_LEAST_MS = 1.0
@@ -80,9 +78,11 @@ class Settled:
 class Judge:
     """Decides, from what was seen. Pure: times (monotonic, in milliseconds) are given in."""
 
-    def __init__(self, rule: Rule, began_ms: float, before: Frame | None) -> None:
-        """Args: began_ms: end of the input; before: the screen before it, None when nobody looked."""
+    def __init__(self, rule: Rule, began_ms: float, before: Frame | None, look_ms: float = 50.0) -> None:
+        """Args: began_ms: end of the input; before: the screen before it, None when nobody looked; look_ms:
+        how often the screen may be read while the guest is at work."""
         self._rule = rule
+        self._look_every_ms = look_ms
         self._began_ms = began_ms
         self._frame = before
         self._looked_ms = -1.0
@@ -106,6 +106,10 @@ class Judge:
         if used_ms > self._rule.idle_share * (at_ms - since_ms):
             self._busy_ms = at_ms
 
+    def excuse_work(self, at_ms: float, work: Work | None) -> None:
+        """What the processors did up to now was for us: it does not count."""
+        self._work, self._work_ms = work, at_ms
+
     def saw_frame(self, at_ms: float, frame: Frame) -> None:
         """Take in a frame."""
         before, self._frame, self._looked_ms = self._frame, frame, at_ms
@@ -128,8 +132,8 @@ class Judge:
         """Whether it is time to look at the screen."""
         since_ms = at_ms - self._looked_ms
         if self._looked_ms < 0:
-            return self._is_idle(at_ms) or at_ms - self._began_ms >= BUSY_LOOK_MS
-        return since_ms >= BUSY_LOOK_MS or (self._is_due(at_ms) and since_ms > 0)
+            return self._is_idle(at_ms) or at_ms - self._began_ms >= self._look_every_ms
+        return since_ms >= self._look_every_ms or (self._is_due(at_ms) and since_ms > 0)
 
     def is_settled(self, at_ms: float) -> bool:
         """Whether the frame seen at this very time is the final one."""
@@ -174,7 +178,7 @@ async def settle(
     Raises:
         DisplayFailed: The screen could not be read.
     """
-    judge = Judge(rule, began_s * 1000, before)
+    judge = Judge(rule, began_s * 1000, before, display.look_ms)
     while True:
         now_ms = time.monotonic() * 1000
         judge.saw_work(now_ms, vcpus.look() if vcpus is not None else None)
@@ -184,6 +188,8 @@ async def settle(
             judge.saw_frame(now_ms, frame)
             if late or judge.is_settled(now_ms):
                 return _settled(judge, frame, now_ms, began_s, late=not judge.is_settled(now_ms))
+            if display.disturbs and vcpus is not None:
+                judge.excuse_work(time.monotonic() * 1000, vcpus.look())
         await asyncio.sleep(rule.turn_ms / 1000)
 
 
