@@ -21,7 +21,7 @@ from osgym_host.runtimes.base import BranchPoint, PointFailed, PointNotFound, Re
 from osgym_host.runtimes.qemu.network.user import UserNetwork
 from osgym_host.runtimes.qemu.parked import StockOptions
 from osgym_host.runtimes.qemu.pause import MemoryReader
-from osgym_host.runtimes.qemu.ram_delta import RamDelta, RamDeltaError
+from osgym_host.runtimes.qemu.ram_delta import RamDeltaError
 from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
 
@@ -197,7 +197,7 @@ async def test_a_parent_survives_a_branch_that_fails(data_dir: Path, monkeypatch
     async with laboratory(data_dir) as lab:
         parent = await lab.desktop("parent")
 
-        def fail(_reader: MemoryReader) -> list[RamDelta]:
+        def fail(_reader: MemoryReader) -> None:
             raise RamDeltaError("on purpose")
 
         with monkeypatch.context() as patch:

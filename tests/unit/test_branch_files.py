@@ -29,7 +29,7 @@ from osgym_host.runtimes.qemu.host import shape_fields
 from osgym_host.runtimes.qemu.point_files import export_point, import_point
 from osgym_host.runtimes.qemu.points import CheckpointStore, Point, PointManifest
 from osgym_host.runtimes.qemu.qcow2 import Qcow2Error, parse_header, read_header, without_names
-from osgym_host.runtimes.qemu.ram_delta import PAGE, Extents, PageBuffer, RamDelta
+from osgym_host.runtimes.qemu.ram_pages import PAGE, Extents, PageBuffer, RamDelta
 
 RAM_MIB = 16
 RAM_BYTES = RAM_MIB << 20
@@ -48,7 +48,7 @@ def make_delta(pages: list[int], content: Callable[[int], bytes]) -> RamDelta:
     """Pages of these numbers with this content."""
     extents = Extents(array("Q"), array("Q"))
     buffer = PageBuffer(len(pages) * PAGE)
-    with buffer.view(len(pages) * PAGE) as view:
+    with buffer.view() as view:
         for place, page in enumerate(pages):
             extents.offsets.append(page * PAGE)
             extents.lengths.append(PAGE)
@@ -68,7 +68,7 @@ def test_pages_come_back(tmp_path: Path, workers: ThreadPoolExecutor, count: int
     write_file(tmp_path / "ram", delta, RAM_BYTES, workers)
     found = read_file(tmp_path / "ram", RAM_BYTES, workers)
     assert found.extents == delta.extents
-    assert bytes(found.view()) == bytes(delta.view())
+    assert bytes(found.packed()) == bytes(delta.packed())
 
 
 def test_a_damaged_file_of_pages_is_refused(tmp_path: Path, workers: ThreadPoolExecutor) -> None:
@@ -326,7 +326,7 @@ def test_a_point_travels(exported: Path, workers: ThreadPoolExecutor) -> None:
     assert (point.info.generation, point.info.image_digest, point.token) == (7, DIGEST, "the-token")
     assert point.state.read_bytes() == b"state"
     delta = read_file(point.folder / "ram.delta", RAM_BYTES, workers)
-    assert bytes(delta.view()) == b"p" * 2 * PAGE
+    assert bytes(delta.packed()) == b"p" * 2 * PAGE
     with pytest.raises(PointFailed, match="already"):
         export_point(CheckpointStore(exported.parent / "here"), "p-1", exported)
 

@@ -8,24 +8,24 @@ import os
 import random
 import subprocess
 import sys
+from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from osgym_host.runtimes.qemu.ram_delta import (
-    PAGE,
-    Extents,
-    PageBuffer,
-    RamDelta,
     RamDeltaError,
     RamScanner,
     find_ram,
     write_delta,
 )
 from osgym_host.runtimes.qemu.ram_file import RamIdentity
+from osgym_host.runtimes.qemu.ram_native import NativeFailed, NativeUnavailable, RamControl, RamLibrary
+from osgym_host.runtimes.qemu.ram_pages import PAGE, Extents, PageBuffer, RamDelta, SharedPages, union
 
 PAGES = 1024
 SIZE = PAGES * PAGE
@@ -60,12 +60,25 @@ def identity_of(fd: int) -> RamIdentity:
 class Process:
     """A process that maps the golden file, as QEMU does, and writes where it is told."""
 
-    def __init__(self, golden: int, *, flags: int = mmap.MAP_PRIVATE, parts: int = 1) -> None:
+    def __init__(
+        self,
+        golden: int,
+        *,
+        flags: int = mmap.MAP_PRIVATE,
+        parts: int = 1,
+        library: RamLibrary | None = None,
+    ) -> None:
         """Start it; returns when the file is mapped."""
         argv = [sys.executable, "-I", "-c", GUEST, str(golden), str(flags), str(parts)]
+        fds, env = [golden], dict(os.environ)
+        self.control = RamControl()
+        if library is not None:
+            fds.append(self.control.theirs.fileno())
+            env |= library.environment(golden, self.control.theirs.fileno())
         self.process = subprocess.Popen(
-            argv, pass_fds=[golden], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            argv, pass_fds=fds, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
         )
+        self.control.theirs.close()
         self.pid = self.process.pid
         self._answer("up")
 
@@ -79,6 +92,7 @@ class Process:
 
     def close(self) -> None:
         """Kill it."""
+        self.control.close()
         self.process.kill()
         self.process.communicate()
 
@@ -86,7 +100,7 @@ class Process:
         """All of its RAM, read by the kernel's other way."""
         with Path(f"/proc/{self.pid}/mem").open("rb", buffering=0) as file:
             whole = b""
-            for piece in find_ram(self.pid, ram):
+            for piece in find_ram(self.pid, ram).pieces:
                 file.seek(piece.start)
                 whole += file.read(piece.end - piece.start)
         return whole
@@ -123,7 +137,7 @@ def start(golden: int) -> Iterator[Callable[..., Process]]:
     """Start processes that map it; all are killed at the end."""
     with ExitStack() as stack:
 
-        def begin(**options: int) -> Process:
+        def begin(**options: Any) -> Process:
             process = Process(golden, **options)
             stack.callback(process.close)
             return process
@@ -210,7 +224,7 @@ def test_more_runs_than_one_call_takes(start: Callable[..., Process], ram: RamId
     parent, child = Process(fd), Process(fd)
     try:
         ones = PageBuffer(large.size_bytes)
-        ones.view(large.size_bytes)[:] = b"\x01" * large.size_bytes
+        ones.view()[:] = b"\x01" * large.size_bytes
         delta = _take(parent.pid, large)
         delta.extents.offsets.extend(range(0, 2 * many * PAGE, 2 * PAGE))
         delta.extents.lengths.extend([PAGE] * many)
@@ -253,10 +267,10 @@ def test_buffer_gives_memory_back() -> None:
     assert _resident(buffer) == 0
     buffer.prefault(16 << 20)
     assert _resident(buffer) >= 16 << 20
-    buffer.view(3)[:] = b"abc"
+    buffer.view()[:3] = b"abc"
     buffer.shrink(4 << 20)
     assert 4 << 20 <= _resident(buffer) <= 6 << 20
-    assert bytes(buffer.view(3)) == b"abc"
+    assert bytes(buffer.view()[:3]) == b"abc"
     buffer.close()
     assert _resident(buffer) == 0
 
@@ -266,3 +280,154 @@ def _resident(buffer: PageBuffer) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.mincore(ctypes.c_void_p(buffer.address), ctypes.c_size_t(buffer.capacity_bytes), pages) == 0
     return sum(page & 1 for page in pages) * PAGE
+
+
+# The library ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> RamLibrary:
+    """The library for QEMU, compiled."""
+    folder = tmp_path_factory.mktemp("native")
+    try:
+        built = RamLibrary.build(folder)
+    except NativeUnavailable as exc:
+        pytest.skip(f"missing: {exc}")
+    assert RamLibrary.build(folder) == built
+    assert [path.name for path in folder.iterdir()] == [built.path.name]
+    return built
+
+
+def _share(delta: RamDelta, ram: RamIdentity) -> SharedPages:
+    return delta.shared(ram.size_bytes)
+
+
+def test_no_compiler_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing can be compiled, it is said how it could be."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NativeUnavailable, match="gcc"):
+        RamLibrary.build(tmp_path / "native")
+
+
+def test_writes_are_noted(start: Callable[..., Process], ram: RamIdentity, library: RamLibrary) -> None:
+    """After a first scan only what is written since is found, page for page, as often as asked."""
+    parent = start(library=library)
+    for page in range(100, 200):
+        parent.write(page * PAGE, 1)
+    with RamScanner(parent.pid, ram) as scanner:
+        before = scanner.scan_and_watch()
+        if before is None:
+            pytest.skip("missing: userfaultfd with asynchronous write protection (Linux 6.7)")
+        assert _pages(before) == set(range(100, 200))
+        assert len(scanner.scan_written()) == 0
+        for page in (0, 100, 150, 199, 500):
+            parent.write(page * PAGE, 2)
+        parent.read(101 * PAGE)
+        assert _pages(scanner.scan_written()) == {0, 100, 150, 199, 500}
+        assert _pages(scanner.scan_written(watch_on=True)) == {0, 100, 150, 199, 500}
+        assert len(scanner.scan_written()) == 0
+        parent.write(500 * PAGE, 3)
+        assert _pages(scanner.scan_written()) == {500}
+        again = scanner.scan_and_watch()
+        assert again is not None
+        assert _pages(again) == set(range(100, 200)) | {0, 500}
+        assert len(scanner.scan_written()) == 0
+
+
+def test_without_the_library_nothing_is_noted(start: Callable[..., Process], ram: RamIdentity) -> None:
+    """It is said that it is not, instead of finding nothing."""
+    parent = start()
+    parent.write(0, 1)
+    for use_ioctl in (True, False):
+        with RamScanner(parent.pid, ram, use_ioctl=use_ioctl) as scanner:
+            assert scanner.scan_and_watch() is None
+            assert _pages(scanner.scan()) == {0}
+
+
+def test_children_share_pages(start: Callable[..., Process], ram: RamIdentity, library: RamLibrary) -> None:
+    """A child that maps its parent's pages is like one that got a copy, and so are its children."""
+    parent = start(library=library)
+    chosen = random.Random(3)
+    for page in [*range(10, 60), *chosen.sample(range(PAGES), 150)]:
+        parent.write(page * PAGE + chosen.randrange(PAGE), chosen.randrange(256))
+    delta = _take(parent.pid, ram)
+    pages = _share(delta, ram)
+    first, second = start(library=library), start(library=library)
+    for child in (first, second):
+        child.control.map(pages.fd, delta.extents)
+    pages.close()
+    delta.close()
+    whole = parent.memory(ram)
+    assert first.memory(ram) == second.memory(ram) == whole
+    for number, page in enumerate((10, 30, 700, 0)):
+        first.write(page * PAGE, number)
+    assert second.memory(ram) == parent.memory(ram) == whole
+
+    grown = first.memory(ram)
+    assert grown != whole
+    for use_ioctl in (True, False):
+        with RamScanner(first.pid, ram, use_ioctl=use_ioctl) as scanner:
+            found = _pages(scanner.scan())
+            assert found == _pages(delta.extents) | {0, 10, 30, 700}
+    grandchild, copied = start(library=library), start()
+    deeper = _take(first.pid, ram)
+    grandchild.control.map(_share(deeper, ram).fd, deeper.extents)
+    write_delta(copied.pid, ram, deeper)
+    assert grandchild.memory(ram) == copied.memory(ram) == grown
+
+    with RamScanner(grandchild.pid, ram) as scanner:
+        if scanner.scan_and_watch() is None:
+            return
+        grandchild.write(30 * PAGE, 200)  # a shared page becomes its own
+        grandchild.write(999 * PAGE, 200)
+        assert _pages(scanner.scan_written()) == {30, 999}
+
+
+def test_nobody_can_change_shared_pages(
+    start: Callable[..., Process], ram: RamIdentity, library: RamLibrary
+) -> None:
+    """Who is given the file cannot write to it, whatever he opens or maps."""
+    parent = start(library=library)
+    parent.write(5 * PAGE, 1)
+    pages = _share(_take(parent.pid, ram), ram)
+    for flags in (os.O_RDWR, os.O_RDONLY):
+        again = os.open(f"/proc/self/fd/{pages.fd}", flags)
+        with pytest.raises(OSError):
+            os.pwrite(again, b"x", 0)
+        with pytest.raises(OSError):
+            mmap.mmap(again, PAGE, flags=mmap.MAP_SHARED)
+        os.close(again)
+    with pytest.raises(OSError):
+        os.ftruncate(pages.fd, 0)
+    pages.close()
+
+
+@pytest.mark.parametrize("run", [(SIZE, PAGE), (0, SIZE + PAGE), (1, PAGE), (0, 0), (0, (1 << 64) - PAGE)])
+def test_the_library_maps_only_into_the_ram(
+    start: Callable[..., Process], ram: RamIdentity, library: RamLibrary, run: tuple[int, int]
+) -> None:
+    """It refuses what lies elsewhere, and a second request."""
+    child = start(library=library)
+    pages = SharedPages(SIZE)
+    with pytest.raises(NativeFailed, match="Invalid argument"):
+        child.control.map(pages.fd, Extents(array("Q", [run[0]]), array("Q", [run[1]])))
+    with pytest.raises(NativeFailed):
+        child.control.map(pages.fd, Extents(array("Q", [0]), array("Q", [PAGE])))
+    child.write(0, 1)
+    pages.close()
+
+
+def test_union_of_runs() -> None:
+    """All pages of both, in as few runs as possible."""
+    chosen = random.Random(5)
+    for _ in range(200):
+        sets = [set(chosen.sample(range(40), chosen.randrange(20))) for _ in range(2)]
+        first, second = (
+            Extents(array("Q", [page * PAGE for page in sorted(each)]), array("Q", [PAGE] * len(each)))
+            for each in sets
+        )
+        both = union(first, second)
+        assert _pages(both) == sets[0] | sets[1]
+        if sets[1]:
+            joints = zip(both.offsets, both.lengths, list(both.offsets)[1:], strict=False)
+            assert all(offset + length < following for offset, length, following in joints)

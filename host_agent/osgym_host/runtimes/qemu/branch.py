@@ -14,8 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
-import uuid
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -27,23 +25,21 @@ from osgym_host.errors import OsgymHostError
 from osgym_host.images.store import remove_tree
 from osgym_host.runtimes.base import BranchPoint, PointFailed, PointNotFound
 from osgym_host.runtimes.qemu import delta_file, disk_chain, point_files
-from osgym_host.runtimes.qemu.disk_chain import Chain, NewTop
 from osgym_host.runtimes.qemu.golden import Golden
 from osgym_host.runtimes.qemu.machine import Machine
-from osgym_host.runtimes.qemu.overlay import Overlays
-from osgym_host.runtimes.qemu.pause import MemoryReader, Moment, screen_memory, take_moment
+from osgym_host.runtimes.qemu.pause import Moment, screen_memory
+from osgym_host.runtimes.qemu.point_taker import BranchSource, PointTaker
 from osgym_host.runtimes.qemu.points import (
-    DISK,
     RAM,
     SCREEN,
-    STATE,
     CheckpointStore,
     Point,
-    PointManifest,
     mib,
 )
-from osgym_host.runtimes.qemu.ram_delta import RamDelta, write_delta
+from osgym_host.runtimes.qemu.ram_delta import write_delta
 from osgym_host.runtimes.qemu.ram_file import RamIdentity
+from osgym_host.runtimes.qemu.ram_native import RamControl
+from osgym_host.runtimes.qemu.ram_pages import RamDelta, SharedPages
 
 log = logging.getLogger(__name__)
 
@@ -56,33 +52,13 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class BranchSource:
-    """What is needed of a running machine to branch it.
-
-    Attributes:
-        token: What its guest agent demands now; a child's first identity call needs it.
-        ram: The golden RAM that it maps.
-        folder: Its own folder: the files of its disk are in it, new ones are put there (`top-*.qcow2`).
-        overlay: The overlay in that folder that it was started with.
-    """
-
-    replica_id: str
-    generation: int
-    token: str | None = field(repr=False)
-    machine: Machine
-    ram: RamIdentity
-    folder: Path
-    overlay: Path
-    golden: Golden
-
-
-@dataclass(frozen=True, slots=True)
 class BranchChild:
     """What is needed of a process that waits with `-incoming defer` to make it a child.
 
     Attributes:
         folder: Its own folder: links to the frozen layers it needs are put there (`below-*.qcow2`).
         overlay: Its empty overlay in that folder.
+        control: Of the library in it, by which it can share the point's pages; None lets them be copied.
     """
 
     machine: Machine
@@ -90,6 +66,7 @@ class BranchChild:
     folder: Path
     overlay: Path
     golden: Golden
+    control: RamControl | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +105,18 @@ class BranchKeeper:
         self._folder = run_folder
         self._store = CheckpointStore(data_dir)
         self._data_dir = data_dir
-        self._max_layers = max_layers
-        self._overlays = Overlays(run_folder)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="branch")
         self._helpers = ThreadPoolExecutor(_THREADS, thread_name_prefix="branch-part")
+        self._taker = PointTaker(run_folder, self._store, max_layers, self._threads, self._helpers)
         self._held: dict[str, _Held] = {}
         self._turns: weakref.WeakValueDictionary[Path, asyncio.Lock] = weakref.WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.last_moment: Moment | None = None
+        self._sharing = asyncio.Lock()
+
+    @property
+    def last_moment(self) -> Moment | None:
         """Where the time of the last pause went, for measurements."""
+        return self._taker.last_moment
 
     @property
     def memory_mib(self) -> float:
@@ -194,123 +174,13 @@ class BranchKeeper:
         turn = self._turns.setdefault(source.folder, asyncio.Lock())
         async with turn:
             try:
-                point = await self._take(source, keep)
+                point = await self._taker.take(source, keep=keep)
             except (OsgymHostError, OSError) as exc:
                 raise PointFailed(
                     f"{source.replica_id} could not be branched: {exc}", replica_id=source.replica_id
                 ) from exc
         self._held[point.info.point_id] = _Held(point)
         return point.info
-
-    async def _take(self, source: BranchSource, keep: bool) -> Point:
-        point_id = f"p-{uuid.uuid4().hex[:16]}"
-        qmp = source.machine.qmp
-        chain = await disk_chain.read_chain(qmp, source.folder, source.overlay)
-        # A checkpoint is one file over the snapshot's disk.
-        if len(chain.layers) >= (2 if keep else self._max_layers):
-            chain = await disk_chain.flatten(qmp, chain)
-        if not keep:
-            folder = self._folder / point_id
-            folder.mkdir(mode=0o700)
-            try:
-                return await self._take_into(folder, point_id, source, chain)
-            except BaseException:
-                await self._in_thread(remove_tree, folder)
-                raise
-        with self._store.workspace() as folder:
-            point = await self._take_into(folder, point_id, source, chain)
-            try:
-                return await self._in_thread(self._keep, point, source)
-            finally:
-                point.forget()
-
-    async def _take_into(self, folder: Path, point_id: str, source: BranchSource, chain: Chain) -> Point:
-        qmp, golden = source.machine.qmp, source.golden
-        screen = await screen_memory(qmp) if golden.shape.vga else None
-        top = await self._new_top(source, chain, point_id)
-        used = False
-
-        async def freeze() -> None:
-            nonlocal used
-            await disk_chain.use_top(qmp, chain, top)
-            used = True
-
-        reader = None
-        try:
-            reader = await self._in_thread(
-                MemoryReader, source.machine.pid, source.ram, screen, self._helpers
-            )
-            moment = await take_moment(qmp, reader, folder / STATE, freeze, self._threads)
-        finally:
-            if reader is not None:
-                reader.close()
-            if not used:
-                await disk_chain.drop_top(qmp, top)
-        self.last_moment = moment
-        return await self._in_thread(self._finish, folder, point_id, source, chain, moment, screen)
-
-    async def _new_top(self, source: BranchSource, chain: Chain, point_id: str) -> NewTop:
-        prepared = self._folder / f"{point_id}.qcow2"
-        try:
-            await self._overlays.make(prepared, source.golden.disk_bytes)
-            return await disk_chain.open_top(source.machine.qmp, chain, prepared)
-        finally:
-            prepared.unlink(missing_ok=True)
-
-    def _finish(
-        self, folder: Path, point_id: str, source: BranchSource, chain: Chain, moment: Moment, screen: Any
-    ) -> Point:
-        """What can be done when the machine runs again. Blocking."""
-        for delta in (moment.ram, moment.screen):
-            if delta is not None:
-                delta.pages.shrink(delta.size_bytes)
-        layers = disk_chain.freeze(chain.layers, folder)
-        size = moment.ram.size_bytes + (moment.screen.size_bytes if moment.screen else 0)
-        info = BranchPoint(
-            point_id=point_id,
-            image_digest=source.golden.digest,
-            replica_id=source.replica_id,
-            generation=source.generation,
-            kept=False,
-            created_at=time.time(),
-            pause_ms=moment.pause_ms,
-            ram_mib=mib(size),
-            disk_mib=disk_chain.disk_mib(layers),
-        )
-        return Point(
-            info=info,
-            folder=folder,
-            layers=layers,
-            token=source.token,
-            ram_bytes=source.ram.size_bytes,
-            screen_bytes=screen.end - screen.start if screen is not None else 0,
-            ram=moment.ram,
-            screen=moment.screen,
-        )
-
-    def _keep(self, point: Point, source: BranchSource) -> Point:
-        """Write all of a point that is not written yet, and publish it. Blocking."""
-        assert point.ram is not None
-        delta_file.write_file(point.folder / RAM, point.ram, point.ram_bytes, self._helpers)
-        if point.screen is not None:
-            delta_file.write_file(point.folder / SCREEN, point.screen, point.screen_bytes, self._helpers)
-        (layer,) = point.layers
-        layer.rename(point.folder / DISK)
-        info = point.info
-        manifest = PointManifest(
-            point_id=info.point_id,
-            image_digest=info.image_digest,
-            replica_id=info.replica_id,
-            generation=info.generation,
-            created_at=info.created_at,
-            pause_ms=info.pause_ms,
-            ram_mib=info.ram_mib,
-            disk_mib=info.disk_mib,
-            ram_bytes=point.ram_bytes,
-            screen_bytes=point.screen_bytes,
-            disk_bytes=source.golden.disk_bytes,
-        )
-        return self._store.publish(point.folder, manifest, point.token)
 
     # Planting ----------------------------------------------------------------------------------------
 
@@ -338,7 +208,7 @@ class BranchKeeper:
             raise PointFailed("it is of another golden snapshot than the process")
         layers = await self._in_thread(disk_chain.link_below, point.layers, child.folder)
         results = await asyncio.gather(
-            self._in_thread(self._write, machine.pid, child.ram, point.ram),
+            self._fill_ram(point, child),
             disk_chain.attach(machine.qmp, child.overlay, layers, child.golden.disk),
             return_exceptions=True,
         )
@@ -350,10 +220,21 @@ class BranchKeeper:
             screen = await screen_memory(machine.qmp)
             if screen is None or screen.end - screen.start != point.screen_bytes:
                 raise PointFailed("the screen of the process is not that of the point")
-            await self._in_thread(self._write, machine.pid, screen, point.screen)
+            await self._in_thread(write_delta, machine.pid, screen, point.screen)
 
-    def _write(self, pid: int, memory: Any, delta: RamDelta) -> None:
-        write_delta(pid, memory, delta)
+    async def _fill_ram(self, point: Point, child: BranchChild) -> None:
+        """Let the child share the point's pages, or give it copies of its own."""
+        assert point.ram is not None
+        if child.control is None:
+            await self._in_thread(write_delta, child.machine.pid, child.ram, point.ram)
+            return
+        if not isinstance(point.ram.pages, SharedPages):
+            async with self._sharing:
+                point.ram = await self._in_thread(_shared, point.ram, point.ram_bytes)
+        pages, extents = point.ram.pages, point.ram.extents
+        assert isinstance(pages, SharedPages)
+        pages.seal()
+        await self._in_thread(child.control.map, pages.fd, extents)
 
     @contextlib.asynccontextmanager
     async def _using(self, info: BranchPoint) -> AsyncIterator[Point]:
@@ -449,3 +330,11 @@ class BranchKeeper:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _shared(delta: RamDelta, ram_bytes: int) -> RamDelta:
+    """The same pages in a memory file. The old memory goes when nobody copies from it any more. Blocking."""
+    return RamDelta(delta.extents, delta.shared(ram_bytes))
+
+
+__all__ = ["MAX_LAYERS", "BranchChild", "BranchKeeper", "BranchSource", "Planted"]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from osgym_host.errors import OsgymHostError
-from osgym_host.runtimes.qemu.ram_delta import PAGE, Extents, PageBuffer, RamDelta
+from osgym_host.runtimes.qemu.ram_pages import PAGE, Extents, PageBuffer, RamDelta
 
 _HEADER = struct.Struct("<8sIIQQQI")
 _MAGIC = b"OSGYMRAM"
@@ -47,7 +47,7 @@ def write_file(path: Path, delta: RamDelta, ram_bytes: int, workers: Executor) -
     """
     size = delta.size_bytes
     starts = range(0, size, _CHUNK_BYTES)
-    with path.open("xb") as file, delta.view() as pages:
+    with path.open("xb") as file, delta.packed() as pages:
         places = array("Q", bytes(16 * len(delta.extents)))
         places[0::2], places[1::2] = delta.extents.offsets, delta.extents.lengths
         runs = places.tobytes()
@@ -75,12 +75,12 @@ def read_file(path: Path, ram_bytes: int, workers: Executor) -> RamDelta:
             raise DeltaFileError(f"{chunks} chunks cannot hold {size} bytes")
         pages = PageBuffer(size)
         pages.prefault(size)
-        with pages.view(size) as target:
+        with pages.view() as target:
             pending: deque[Future[None]] = deque()
             try:
                 for start in range(0, size, _CHUNK_BYTES):
                     packed = _read_chunk(file)
-                    place = target[start : start + _CHUNK_BYTES]
+                    place = target[start : min(start + _CHUNK_BYTES, size)]
                     pending.append(workers.submit(_unpack, packed, place))
                     if len(pending) >= _AT_ONCE:
                         pending.popleft().result()

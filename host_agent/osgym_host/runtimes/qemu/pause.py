@@ -1,8 +1,9 @@
 """The milliseconds in which a machine stands still to be branched.
 
-All that can be done before is done before: the new layer of its disk is open, the memory for its pages is
-real, its page tables are open. While it stands still, its device state is saved and its disk frozen by
-QEMU, and its pages are copied by us, at the same time. All that can wait waits until it runs again.
+All that can be done before is done before: the new layer of its disk is open; its memory is copied, as far
+as the kernel can tell what is written meanwhile (`ram_native`), or at least there is room to copy it to.
+While it stands still, its device state is saved and its disk frozen by QEMU, and its pages are copied by
+us, at the same time. All that can wait waits until it runs again.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ import contextlib
 import os
 import re
 import time
+from array import array
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from osgym_host.errors import OsgymHostError
 from osgym_host.runtimes.qemu.qmp import Qmp, QmpError
-from osgym_host.runtimes.qemu.ram_delta import PageBuffer, Piece, RamDelta, RamScanner
+from osgym_host.runtimes.qemu.ram_delta import Piece, RamScanner
 from osgym_host.runtimes.qemu.ram_file import RamIdentity
+from osgym_host.runtimes.qemu.ram_pages import Extents, PageBuffer, Pages, RamDelta, SharedPages, union
 
 VGA_DEVICE = "vga0"
 _HOST_ADDRESS = re.compile(r"is 0x([0-9a-f]{1,16})\b")
@@ -30,6 +33,9 @@ _QUERY_TIMEOUT_S = 5.0
 _STOP_TIMEOUT_S = 10.0
 _SPARE_PART = 8
 _SPARE_BYTES = 8 << 20
+_ROUNDS = 3
+_FEW_BYTES = 2 << 20
+"""Copying so little takes a millisecond: no further round is made ahead."""
 
 
 class PauseFailed(OsgymHostError):
@@ -45,6 +51,8 @@ class Moment:
         pause_ms: From the command to stop until the machine ran again.
         stop_ms, scan_ms, read_ms, save_ms, freeze_ms, cont_ms: Where they went. Scanning and reading
             happen at the same time as saving and freezing.
+        late_mib: Memory that was copied in that time.
+        ahead_ms: What was done before, while the machine ran.
     """
 
     ram: RamDelta
@@ -56,32 +64,44 @@ class Moment:
     save_ms: float
     freeze_ms: float
     cont_ms: float
+    late_mib: float
+    ahead_ms: float
+
+    def forget(self) -> None:
+        """Give its memory back."""
+        for delta in (self.ram, self.screen):
+            if delta is not None:
+                delta.close()
 
 
 class MemoryReader:
-    """Copies a machine's memory. Blocking; used in threads, one at a time."""
+    """Copies a machine's memory. Blocking; used in threads, one at a time.
+
+    Where the kernel notes which pages are written, all are copied while the machine runs, and only those
+    that it wrote meanwhile are copied again while it stands still.
+    """
 
     def __init__(self, pid: int, ram: RamIdentity, screen: Piece | None, helpers: Executor | None) -> None:
-        """Open what is needed and make the memory for the pages real.
+        """Do all that can be done while the machine runs.
 
         Raises:
             RamDeltaError: The process is gone or may not be looked into.
         """
         self._helpers = helpers
-        self._parts: list[tuple[RamScanner, PageBuffer]] = []
+        self._parts: list[_Part] = []
+        self._taken = False
         self.scan_ms = self.read_ms = 0.0
+        self.late_bytes = 0
+        started = time.perf_counter()
         try:
             for memory in (ram, screen):
-                if memory is None:
-                    continue
-                scanner = RamScanner(pid, memory)
-                buffer = PageBuffer(sum(piece.end - piece.start for piece in scanner.pieces))
-                self._parts.append((scanner, buffer))
-                expected = scanner.scan().size_bytes
-                buffer.prefault(expected + expected // _SPARE_PART + _SPARE_BYTES)
+                if memory is not None:
+                    self._parts.append(_Part(RamScanner(pid, memory)))
+                    self._prepare(self._parts[-1])
         except BaseException:
             self.close()
             raise
+        self.ahead_ms = 1000 * (time.perf_counter() - started)
 
     def __enter__(self) -> Self:
         """Use it in a `with`."""
@@ -91,21 +111,62 @@ class MemoryReader:
         """Close it."""
         self.close()
 
-    def copy(self) -> list[RamDelta]:
-        """Copy the RAM, and the screen's memory if there is one."""
+    def copy(self) -> None:
+        """Copy what is still to be copied; the machine stands still."""
         started = time.perf_counter()
-        found = [(scanner, scanner.scan(), buffer) for scanner, buffer in self._parts]
+        for part in self._parts:
+            part.late = part.scanner.scan() if part.ahead is None else part.scanner.scan_written()
         scanned = time.perf_counter()
-        for scanner, extents, buffer in found:
-            scanner.read(extents, buffer, helpers=self._helpers)
+        for part in self._parts:
+            part.scanner.read(part.late, part.pages, helpers=self._helpers)
         self.scan_ms = 1000 * (scanned - started)
         self.read_ms = 1000 * (time.perf_counter() - scanned)
-        return [RamDelta(extents, buffer) for _, extents, buffer in found]
+        self.late_bytes = sum(part.late.size_bytes for part in self._parts)
+
+    def result(self) -> list[RamDelta]:
+        """The RAM, and the screen's memory if there is one; theirs is who calls this."""
+        deltas = []
+        for part in self._parts:
+            extents = part.late if part.ahead is None else union(part.ahead, part.late)
+            part.pages.shrink(extents.size_bytes)
+            deltas.append(RamDelta(extents, part.pages))
+        self._taken = True
+        return deltas
 
     def close(self) -> None:
-        """Let go of the process; the memory goes with the last reference to it."""
-        for scanner, _buffer in self._parts:
-            scanner.close()
+        """Let go of the process, and of memory that nobody took."""
+        for part in self._parts:
+            part.scanner.close()
+            if not self._taken:
+                part.pages.close()
+
+    def _prepare(self, part: _Part) -> None:
+        """Copy ahead, or at least make the memory for the copy real."""
+        size = sum(piece.end - piece.start for piece in part.scanner.pieces)
+        part.ahead = part.scanner.scan_and_watch()
+        if part.ahead is None:
+            part.pages = buffer = PageBuffer(size)
+            expected = part.scanner.scan().size_bytes
+            buffer.prefault(expected + expected // _SPARE_PART + _SPARE_BYTES)
+            return
+        part.pages = SharedPages(size)
+        part.scanner.read(part.ahead, part.pages, helpers=self._helpers)
+        for _ in range(_ROUNDS):
+            written = part.scanner.scan_written(watch_on=True)
+            part.scanner.read(written, part.pages, helpers=self._helpers)
+            part.ahead = union(part.ahead, written)
+            if written.size_bytes < _FEW_BYTES:
+                break
+
+
+class _Part:
+    """A range of memory on its way: `ahead` was copied while the machine ran, `late` while it stood still."""
+
+    def __init__(self, scanner: RamScanner) -> None:
+        self.scanner = scanner
+        self.pages: Pages = PageBuffer(0)
+        self.ahead: Extents | None = None
+        self.late = Extents(array("Q"), array("Q"))
 
 
 async def take_moment(
@@ -154,7 +215,7 @@ async def take_moment(
     for result in results:
         if isinstance(result, BaseException):
             raise result
-    deltas: Any = results[0]
+    deltas = await asyncio.get_running_loop().run_in_executor(threads, reader.result)
     started, stopped, saved, frozen = clock
     return Moment(
         ram=deltas[0],
@@ -166,6 +227,8 @@ async def take_moment(
         save_ms=1000 * (saved - stopped),
         freeze_ms=1000 * (frozen - saved),
         cont_ms=1000 * (resumed - taken),
+        late_mib=reader.late_bytes / (1 << 20),
+        ahead_ms=reader.ahead_ms,
     )
 
 

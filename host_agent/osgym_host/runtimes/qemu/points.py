@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from osgym_host.images.store import REMOVING, fsync_folder, reap_folders, remove_tree, workspace_in
 from osgym_host.runtimes.base import BranchPoint, PointFailed, PointNotFound
-from osgym_host.runtimes.qemu.ram_delta import RamDelta
+from osgym_host.runtimes.qemu.ram_pages import RamDelta
 
 log = logging.getLogger(__name__)
 

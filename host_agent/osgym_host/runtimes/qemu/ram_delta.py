@@ -11,11 +11,10 @@ threads. Nothing is sent to the process, which need not know.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
+import enum
 import errno
 import fcntl
-import mmap
 import os
 import re
 import struct
@@ -23,18 +22,20 @@ from array import array
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import accumulate
 from operator import sub
 from pathlib import Path
 from typing import Self
 
 from osgym_host.errors import OsgymHostError
 from osgym_host.runtimes.qemu.ram_file import RamIdentity
-
-PAGE = mmap.PAGESIZE
+from osgym_host.runtimes.qemu.ram_pages import PAGE, Extents, Pages, RamDelta, union
 
 _PAGEMAP_SCAN = 0xC0606610  # _IOWR('f', 16, struct pm_scan_arg), linux/fs.h
 _SCAN_ARG = struct.Struct("12Q")
-_IS_FILE, _IS_PRESENT, _IS_SWAPPED = 1 << 2, 1 << 3, 1 << 4  # PAGE_IS_*, linux/fs.h
+_IS_WRITTEN, _IS_FILE, _IS_PRESENT, _IS_SWAPPED = 1 << 1, 1 << 2, 1 << 3, 1 << 4  # PAGE_IS_*, linux/fs.h
+_WP_MATCHING, _CHECK_WPASYNC = 1 << 0, 1 << 1  # PM_SCAN_*, the same
+_UNWATCHED = (errno.EPERM, errno.EINVAL)
 _SCAN_REGIONS = 8192  # per call of the ioctl: 192 KiB of buffer
 _ENTRY_BYTES = 8
 # The top byte of a pagemap entry: bit 63 present, 62 swapped, 61 a page of a file or shared.
@@ -42,8 +43,6 @@ _PRIVATE = bytes(bool(top & 0xC0) and not top & 0x20 for top in range(256))
 _PRIVATE_RUN = re.compile(b"\x01+")
 
 _IOV_MAX = 1024
-_MAP_NORESERVE = 0x4000
-_MADV_POPULATE_WRITE = 23  # Linux 5.14; missing from the module mmap of Python 3.11
 _ATTACH_REMEDY = "run the host agent as root, or allow it with /proc/sys/kernel/yama/ptrace_scope = 0"
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -63,6 +62,19 @@ class RamDeltaError(OsgymHostError):
     """The memory of a process could not be found, read or written."""
 
 
+class _NotWatched(Exception):  # an answer, not an error
+    """The kernel notes no writes to this memory."""
+
+
+class _Question(enum.Enum):
+    """Flags and mask of the ioctl for what is asked of each page that is there."""
+
+    OWN = (0, _IS_FILE)
+    WATCH = (_WP_MATCHING | _CHECK_WPASYNC, _IS_FILE)
+    WRITTEN = (0, _IS_FILE | _IS_WRITTEN)
+    WRITTEN_AND_WATCH = (_WP_MATCHING | _CHECK_WPASYNC, _IS_FILE | _IS_WRITTEN)
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A part of the RAM file in a process: addresses `start` to `end` show it from `offset` on."""
@@ -73,106 +85,74 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Extents:
-    """Runs of pages by their place in the RAM file, in bytes, ascending and apart."""
+class RamMap:
+    """Where a process has the RAM.
 
-    offsets: array[int]
-    lengths: array[int]
+    Attributes:
+        pieces: All of it, by ascending offset.
+        inherited: Runs that it maps from another file than the golden one: the pages of the branch
+            point it was made of.
+    """
 
-    @property
-    def size_bytes(self) -> int:
-        """All of them together."""
-        return sum(self.lengths)
-
-    def __len__(self) -> int:
-        """Number of runs."""
-        return len(self.offsets)
+    pieces: tuple[Piece, ...]
+    inherited: Extents
 
 
-class PageBuffer:
-    """Anonymous memory to hold pages: room is reserved cheaply, and made real by `prefault`."""
-
-    def __init__(self, capacity_bytes: int) -> None:
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-        self._map = mmap.mmap(-1, max(capacity_bytes, PAGE), flags=flags)
-        # Few large faults instead of many small ones; where the kernel has none to give, small ones.
-        with contextlib.suppress(OSError):
-            self._map.madvise(mmap.MADV_HUGEPAGE)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
-        self.capacity_bytes = len(self._map)
-
-    def prefault(self, size_bytes: int) -> None:
-        """Make the first bytes real now, so that filling them later costs no page faults."""
-        size = min(-(-size_bytes // PAGE) * PAGE, self.capacity_bytes)
-        try:
-            self._map.madvise(_MADV_POPULATE_WRITE, 0, size)
-        except OSError:
-            for start in range(0, size, PAGE):
-                self._map[start] = 0
-
-    def shrink(self, size_bytes: int) -> None:
-        """Give back all memory behind the first bytes."""
-        keep = -(-size_bytes // PAGE) * PAGE
-        if keep < self.capacity_bytes:
-            self._map.madvise(mmap.MADV_DONTNEED, keep, self.capacity_bytes - keep)
-
-    def view(self, size_bytes: int) -> memoryview:
-        """The first bytes, without a copy; release it before `close`."""
-        return memoryview(self._map)[:size_bytes]
-
-    def close(self) -> None:
-        """Give all memory back. The buffer may not be used any more, by no thread."""
-        self.shrink(0)
-
-
-@dataclass(frozen=True, slots=True)
-class RamDelta:
-    """Pages of guest RAM: `extents` says where they belong, `pages` holds them back to back."""
-
-    extents: Extents
-    pages: PageBuffer
-
-    @property
-    def size_bytes(self) -> int:
-        """Memory that the pages take."""
-        return self.extents.size_bytes
-
-    def view(self) -> memoryview:
-        """All pages in the order of the extents."""
-        return self.pages.view(self.size_bytes)
-
-    def close(self) -> None:
-        """Give the memory back."""
-        self.pages.close()
-
-
-def find_ram(pid: int, ram: RamIdentity) -> tuple[Piece, ...]:
-    """Where a process maps the RAM file for writing of its own, by ascending offset.
+def find_ram(pid: int, ram: RamIdentity) -> RamMap:
+    """Where a process maps the RAM file for writing of its own.
 
     Raises:
         RamDeltaError: It maps it not at all, in part, or shared with others.
     """
     device = f"{os.major(ram.device):02x}:{os.minor(ram.device):02x}"
-    pieces = []
+    golden, others = [], []
     for line in _read_maps(pid):
         fields = line.split(maxsplit=5)
-        if len(fields) < 5 or fields[3] != device or fields[4] != str(ram.inode):
-            continue
-        if not fields[1].startswith("rw") or fields[1][3] != "p":
+        if len(fields) < 5 or not fields[1].startswith("rw") or fields[1][3] != "p":
             continue
         start, end = (int(part, 16) for part in fields[0].split("-"))
-        pieces.append(Piece(start, end, int(fields[2], 16)))
-    pieces.sort(key=lambda piece: piece.offset)
+        found = Piece(start, end, int(fields[2], 16))
+        if fields[3] == device and fields[4] == str(ram.inode):
+            golden.append(found)
+        elif fields[4] != "0":
+            others.append(found)
+    golden.sort(key=lambda piece: piece.offset)
+    if golden and _reached(golden) != ram.size_bytes:
+        golden, inherited = _with_inherited(golden, others, ram.size_bytes)
+    else:
+        inherited = Extents(array("Q"), array("Q"))
+    if (reached := _reached(golden)) != ram.size_bytes:
+        raise RamDeltaError(
+            f"process {pid} has {reached} of the {ram.size_bytes} bytes of RAM mapped privately"
+        )
+    return RamMap(tuple(golden), inherited)
+
+
+def _reached(pieces: Sequence[Piece]) -> int:
+    """How far pieces show a file without a hole."""
     reached = 0
     for piece in pieces:
         if piece.offset != reached:
             break
         reached += piece.end - piece.start
-    if reached != ram.size_bytes:
-        raise RamDeltaError(
-            f"process {pid} has {reached} of the {ram.size_bytes} bytes of RAM mapped privately"
-        )
-    return tuple(pieces)
+    return reached
+
+
+def _with_inherited(
+    golden: Sequence[Piece], others: Sequence[Piece], size_bytes: int
+) -> tuple[list[Piece], Extents]:
+    """The RAM as one piece, where parts of one mapping of it are covered by those of another file."""
+    base = golden[0].start - golden[0].offset
+    offsets, lengths = array("Q"), array("Q")
+    for piece in others:
+        # Pages of a branch point lie in its file where they lie in the RAM.
+        if piece.start - piece.offset == base and piece.end <= base + size_bytes:
+            offsets.append(piece.offset)
+            lengths.append(piece.end - piece.start)
+    covered = sum(piece.end - piece.start for piece in golden) + sum(lengths)
+    if covered != size_bytes or any(piece.start - piece.offset != base for piece in golden):
+        return list(golden), Extents(array("Q"), array("Q"))
+    return [Piece(base, base + size_bytes, 0)], Extents(offsets, lengths)
 
 
 class RamScanner:
@@ -189,7 +169,8 @@ class RamScanner:
             RamDeltaError: The process is gone, maps no such file, or may not be looked into.
         """
         self.pid = pid
-        self.pieces = (memory,) if isinstance(memory, Piece) else find_ram(pid, memory)
+        found = _mapped(pid, memory)
+        self.pieces, self.inherited = found.pieces, found.inherited
         self._regions = array("Q", bytes(3 * 8 * _SCAN_REGIONS))
         try:
             self._pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
@@ -212,37 +193,70 @@ class RamScanner:
             self._pagemap = -1
 
     def scan(self) -> Extents:
-        """Where the process has pages of its own now.
+        """Which pages differ from the golden RAM now, or may do so.
 
         Raises:
             RamDeltaError: The process is gone.
         """
+        return union(self._scan(_Question.OWN), self.inherited)
+
+    def scan_and_watch(self) -> Extents | None:
+        """`scan`, and let the kernel note from this moment which pages are written.
+
+        Returns:
+            None where that cannot be done: QEMU runs without our library, or the kernel is too old.
+
+        Raises:
+            RamDeltaError: The process is gone.
+        """
+        if not self.by_ioctl:
+            return None
+        try:
+            return union(self._scan(_Question.WATCH), self.inherited)
+        except _NotWatched:
+            return None
+
+    def scan_written(self, *, watch_on: bool = False) -> Extents:
+        """Which pages were written since `scan_and_watch`.
+
+        Args:
+            watch_on: From now on note those that are written after this.
+
+        Raises:
+            RamDeltaError: The process is gone.
+        """
+        return self._scan(_Question.WRITTEN_AND_WATCH if watch_on else _Question.WRITTEN)
+
+    def _scan(self, question: _Question) -> Extents:
         offsets, lengths = array("Q"), array("Q")
         try:
             for piece in self.pieces:
-                runs = self._scan_by_ioctl(piece) if self.by_ioctl else self._scan_by_entries(piece)
+                by_ioctl = self.by_ioctl
+                runs = self._by_ioctl(piece, question) if by_ioctl else self._by_entries(piece)
                 for starts, ends in runs:
                     shift = piece.offset - piece.start
                     offsets.extend(map(shift.__add__, starts))
                     lengths.extend(map(sub, ends, starts))
         except OSError as exc:
+            if exc.errno in _UNWATCHED and question is _Question.WATCH:
+                raise _NotWatched from exc
             raise RamDeltaError(f"the pages of process {self.pid} cannot be listed: {exc}") from exc
         return Extents(offsets, lengths)
 
-    def read(self, extents: Extents, into: PageBuffer, *, helpers: Executor | None = None) -> None:
-        """Copy the pages out, back to back. `helpers` lets a second thread copy the second half.
+    def read(self, extents: Extents, into: Pages, *, helpers: Executor | None = None) -> None:
+        """Copy the pages out. `helpers` lets a second thread copy the second half.
 
         Raises:
             RamDeltaError: They do not fit, or the process is gone.
         """
         if extents.size_bytes > into.capacity_bytes:
             raise RamDeltaError(f"{extents.size_bytes} bytes of RAM do not fit into {into.capacity_bytes}")
-        _transfer(_libc.process_vm_readv, self.pid, self.pieces, extents, into.address, helpers)
+        _transfer(_libc.process_vm_readv, self.pid, self.pieces, RamDelta(extents, into), helpers)
 
     def _has_ioctl(self) -> bool:
         first = self.pieces[0].start
         try:
-            self._ioctl(first, first + PAGE)
+            self._ioctl(first, first + PAGE, _Question.OWN)
         except OSError as exc:
             # ENOTTY: an older kernel; EPERM and ENOSYS: a filter of system calls.
             if exc.errno in (errno.ENOTTY, errno.EINVAL, errno.EPERM, errno.ENOSYS):
@@ -250,22 +264,23 @@ class RamScanner:
             raise RamDeltaError(f"the pages of process {self.pid} cannot be listed: {exc}") from exc
         return True
 
-    def _ioctl(self, start: int, end: int) -> tuple[int, int]:
-        """Fill the regions with pages that are not the file's; returns their number and the end reached."""
+    def _ioctl(self, start: int, end: int, question: _Question) -> tuple[int, int]:
+        """Fill the regions with the pages in question; returns their number and the end reached."""
         buffer, _length = self._regions.buffer_info()
+        flags, mask = question.value
         argument = bytearray(
             _SCAN_ARG.pack(
-                *(_SCAN_ARG.size, 0, start, end, 0, buffer, _SCAN_REGIONS, 0),
-                *(_IS_FILE, _IS_FILE, _IS_PRESENT | _IS_SWAPPED, _IS_PRESENT | _IS_SWAPPED),
+                *(_SCAN_ARG.size, flags, start, end, 0, buffer, _SCAN_REGIONS, 0),
+                *(_IS_FILE, mask, _IS_PRESENT | _IS_SWAPPED, _IS_PRESENT | _IS_SWAPPED),
             )
         )
         found = fcntl.ioctl(self._pagemap, _PAGEMAP_SCAN, argument, True)
         return found, _SCAN_ARG.unpack(argument)[4]
 
-    def _scan_by_ioctl(self, piece: Piece) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+    def _by_ioctl(self, piece: Piece, question: _Question) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
         reached = piece.start
         while reached < piece.end:
-            found, end = self._ioctl(reached, piece.end)
+            found, end = self._ioctl(reached, piece.end, question)
             yield self._regions[0 : 3 * found : 3], self._regions[1 : 3 * found : 3]
             # Kernels report an end too early when the last stretch fits into the buffer: only a full
             # buffer means that there is more, and it is behind the last region in any case.
@@ -273,7 +288,7 @@ class RamScanner:
                 break
             reached = max(end, self._regions[3 * found - 2])
 
-    def _scan_by_entries(self, piece: Piece) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+    def _by_entries(self, piece: Piece) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
         wanted = (piece.end - piece.start) // PAGE * _ENTRY_BYTES
         at = piece.start // PAGE * _ENTRY_BYTES
         entries = b""
@@ -298,8 +313,13 @@ def write_delta(
     Raises:
         RamDeltaError: The process is gone, maps no such file, or has no memory left.
     """
-    pieces = (memory,) if isinstance(memory, Piece) else find_ram(pid, memory)
-    _transfer(_libc.process_vm_writev, pid, pieces, delta.extents, delta.pages.address, helpers)
+    _transfer(_libc.process_vm_writev, pid, _mapped(pid, memory).pieces, delta, helpers)
+
+
+def _mapped(pid: int, memory: RamIdentity | Piece) -> RamMap:
+    if isinstance(memory, Piece):
+        return RamMap((memory,), Extents(array("Q"), array("Q")))
+    return find_ram(pid, memory)
 
 
 def _read_maps(pid: int) -> list[str]:
@@ -311,12 +331,12 @@ def _read_maps(pid: int) -> list[str]:
         raise RamDeltaError(f"process {pid} is gone: {exc}") from exc
 
 
-def _addresses(pieces: Sequence[Piece], extents: Extents) -> tuple[array[int], array[int]]:
-    """The extents as addresses and lengths in a process, cut where the mapping is."""
+def _addresses(pieces: Sequence[Piece], extents: Extents) -> tuple[array[int], array[int], array[int]]:
+    """The extents as addresses, lengths and offsets, cut where the mapping is."""
     if len(pieces) == 1:
         shift = pieces[0].start - pieces[0].offset
-        return array("Q", map(shift.__add__, extents.offsets)), extents.lengths
-    starts, lengths = array("Q"), array("Q")
+        return array("Q", map(shift.__add__, extents.offsets)), extents.lengths, extents.offsets
+    starts, lengths, offsets = array("Q"), array("Q"), array("Q")
     remaining = iter(pieces)
     piece = next(remaining)
     for extent_offset, extent_length in zip(extents.offsets, extents.lengths, strict=True):
@@ -327,57 +347,62 @@ def _addresses(pieces: Sequence[Piece], extents: Extents) -> tuple[array[int], a
             part = min(length, piece.offset + piece.end - piece.start - offset)
             starts.append(piece.start + offset - piece.offset)
             lengths.append(part)
+            offsets.append(offset)
             offset, length = offset + part, length - part
-    return starts, lengths
+    return starts, lengths, offsets
 
 
 def _transfer(
     call: ctypes._NamedFuncPointer,
     pid: int,
     pieces: Sequence[Piece],
-    extents: Extents,
-    local: int,
+    delta: RamDelta,
     helpers: Executor | None,
 ) -> None:
-    """Move between one local run of bytes and the extents in another process."""
-    starts, lengths = _addresses(pieces, extents)
-    vector = array("Q", bytes(16 * len(starts)))
-    vector[0::2] = starts
-    vector[1::2] = lengths
-    middle, half = _middle(lengths) if helpers is not None else (len(lengths), sum(lengths))
+    """Move between memory of ours and the extents in another process."""
+    starts, lengths, offsets = _addresses(pieces, delta.extents)
+    if delta.pages.packed:
+        offsets = array("Q", accumulate(lengths, initial=0))[:-1]
+    local = array("Q", map(delta.pages.address.__add__, offsets))
+    remote_vector, local_vector = _vector(starts, lengths), _vector(local, lengths)
+    middle = _middle(lengths) if helpers is not None else len(lengths)
     second = None
     if helpers is not None and middle < len(lengths):
-        second = helpers.submit(_move, call, pid, vector, middle, len(lengths), local + half)
+        second = helpers.submit(_move, call, pid, local_vector, remote_vector, middle, len(lengths))
     try:
-        _move(call, pid, vector, 0, middle, local)
+        _move(call, pid, local_vector, remote_vector, 0, middle)
     finally:
         if second is not None:
             second.result()
 
 
-def _middle(lengths: array[int]) -> tuple[int, int]:
-    """Index and number of bytes at which a list of lengths has about half of its bytes before it."""
+def _vector(starts: array[int], lengths: array[int]) -> array[int]:
+    """An array of `struct iovec`."""
+    vector = array("Q", bytes(16 * len(starts)))
+    vector[0::2], vector[1::2] = starts, lengths
+    return vector
+
+
+def _middle(lengths: array[int]) -> int:
+    """Index at which a list of lengths has about half of its bytes before it."""
     total, reached = sum(lengths), 0
     for index, length in enumerate(lengths):
         if 2 * reached >= total:
-            return index, reached
+            return index
         reached += length
-    return len(lengths), reached
+    return len(lengths)
 
 
 def _move(
-    call: ctypes._NamedFuncPointer, pid: int, vector: array[int], first: int, last: int, local: int
+    call: ctypes._NamedFuncPointer, pid: int, local: array[int], remote: array[int], first: int, last: int
 ) -> None:
-    address, _length = vector.buffer_info()
-    own = (ctypes.c_uint64 * 2)()
+    local_at, remote_at = local.buffer_info()[0], remote.buffer_info()[0]
     for start in range(first, last, _IOV_MAX):
-        end = min(start + _IOV_MAX, last)
-        size = sum(vector[2 * start + 1 : 2 * end : 2])
-        own[0], own[1] = local, size
-        moved = call(pid, ctypes.addressof(own), 1, address + 16 * start, end - start, 0)
+        count = min(_IOV_MAX, last - start)
+        size = sum(remote[2 * start + 1 : 2 * (start + count) : 2])
+        moved = call(pid, local_at + 16 * start, count, remote_at + 16 * start, count, 0)
         if moved != size:
             code = ctypes.get_errno()
             reason = os.strerror(code) if moved < 0 else f"only {moved} of {size} bytes"
             remedy = f"; {_ATTACH_REMEDY}" if moved < 0 and code == errno.EPERM else ""
             raise RamDeltaError(f"the memory of process {pid} cannot be copied: {reason}{remedy}")
-        local += size
