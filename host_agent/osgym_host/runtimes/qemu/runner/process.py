@@ -340,6 +340,7 @@ def spawn(argv: list[str], env: Mapping[str, str], fds: Mapping[int, int]) -> in
         actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
         ]
+        actions += [(os.POSIX_SPAWN_CLOSE, fd) for fd in inheritable() if fd > 2 and fd not in fds]
         actions += [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in moved.items()]
         return os.posix_spawn(
             argv[0],
@@ -353,6 +354,16 @@ def spawn(argv: list[str], env: Mapping[str, str], fds: Mapping[int, int]) -> in
     finally:
         for fd in moved.values():
             os.close(fd)
+
+
+def inheritable() -> list[int]:
+    """Descriptors that a child would get: none of our making, but who started us may have left some."""
+    found = []
+    for entry in os.scandir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # closed meanwhile, such as that of this listing
+            if os.get_inheritable(int(entry.name)):
+                found.append(int(entry.name))
+    return found
 
 
 def _abandon(started: Started) -> None:

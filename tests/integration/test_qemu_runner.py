@@ -1,0 +1,428 @@
+"""Ways to run QEMU, for real: as an unprivileged process, and in a runner container."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from docker_daemon import docker_daemon
+from runtime_kits import QemuKit, contract_spec
+
+from osgym_host.guest import GuestClient
+from osgym_host.images.snapshots import Snapshot
+from osgym_host.runtimes.base import ExitReason, RuntimeUnsupported, TcpAddress
+from osgym_host.runtimes.cgroups import Caps, open_tree
+from osgym_host.runtimes.processes import ProcessIdentity
+from osgym_host.runtimes.qemu.launcher import Launcher, LaunchFailed, LaunchRequest
+from osgym_host.runtimes.qemu.network.user import UserNetwork
+from osgym_host.runtimes.qemu.parked import StockOptions
+from osgym_host.runtimes.qemu.replica import QemuReplica
+from osgym_host.runtimes.qemu.runner import users
+from osgym_host.runtimes.qemu.runner.container import ContainerLauncher
+from osgym_host.runtimes.qemu.runner.daemon import Daemon
+from osgym_host.runtimes.qemu.runner.image import build_runner_image, find_runner_image
+from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
+from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, who gives up its rights")
+
+MARK = f"osgym-test-{os.getpid()}"
+DEADLINE_S = 30.0
+
+# Stands for QEMU: says who and where it is (the runner image's Python has no json), waits to be told to end.
+PROBE = """
+import os, socket
+status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines())
+def can_write(path):
+    try:
+        open(os.path.join(path, "written"), "w").close()
+        return True
+    except OSError:
+        return False
+def is_open(number):
+    try:
+        os.fstat(number)
+        return True
+    except OSError:
+        return False
+print(repr({
+    "uid": os.getuid(), "groups": os.getgroups(), "pid": os.getpid(),
+    "caps": status["CapEff"], "bounding": status["CapBnd"], "no_new_privs": status["NoNewPrivs"],
+    "seccomp": status["Seccomp"],
+    "interfaces": sorted(line.split(":")[0].strip() for line in open("/proc/net/dev").readlines()[2:]),
+    "writable": [path for path in ("/", "/etc", "/root", "/usr", "/dev", FOLDER, OTHER) if can_write(path)],
+    "fds": [number for number in range(200) if is_open(number)],
+    "environment": sorted(os.environ), "home": os.path.exists(OTHER), "devices": os.path.exists("/dev/kvm"),
+}), flush=True)
+with socket.socket(fileno=7) as listener:
+    end, _ = listener.accept()
+    end.sendall(b"bye")
+    end.close()
+raise SystemExit(5)
+"""
+
+
+@pytest.fixture(scope="module")
+def daemon_url() -> Iterator[str]:
+    """A Docker daemon."""
+    with docker_daemon() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def runner_image(daemon_url: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The runner image, built when the daemon has none."""
+
+    async def build() -> str:
+        daemon = Daemon(daemon_url)
+        try:
+            await daemon.open()
+            image, _ = await build_runner_image(daemon, tmp_path_factory.mktemp("runner"))
+        finally:
+            await daemon.close()
+        return image.tag
+
+    return asyncio.run(build())
+
+
+@pytest.fixture
+async def containers(daemon_url: str, runner_image: str) -> AsyncIterator[ContainerLauncher]:
+    """A launcher of containers; afterwards no container of ours is left."""
+    launcher = ContainerLauncher(MARK, Daemon(daemon_url))
+    await launcher.prepare()
+    yield launcher
+    await launcher.close()
+    after = ContainerLauncher(MARK, Daemon(daemon_url))
+    await after.prepare()
+    left = await after.find()
+    await after.reap()
+    await after.close()
+    assert left == []
+
+
+def probe(folder: Path, name: str = "vm", **more: object) -> tuple[LaunchRequest, socket.socket]:
+    """A request that runs the probe in a folder of its own, and the socket that ends it."""
+    own = folder / name
+    own.mkdir(parents=True)
+    listener = socket.create_server(("127.0.0.1", 0))
+    source = PROBE.replace("FOLDER", repr(str(own))).replace("OTHER", repr(str(folder / "other")))
+    argv = ["/usr/bin/python3", "-c", source]
+    request = LaunchRequest(name, argv, folder=own, fds={7: listener.fileno()}, **more)  # type: ignore[arg-type]
+    return request, listener
+
+
+async def told(launcher: Launcher, request: LaunchRequest, listener: socket.socket) -> dict[str, object]:
+    """Run the probe to its end and return what it said; afterwards nothing of it is left."""
+    process = await launcher.launch(request)
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            while not process.output_tail():  # noqa: ASYNC110  # polls what a process printed
+                await asyncio.sleep(0.02)
+            identity = process.identity
+            assert ProcessIdentity.of(process.pid) == identity
+            reader, writer = await asyncio.open_connection("127.0.0.1", listener.getsockname()[1])
+            assert await reader.read() == b"bye"
+            writer.close()
+            end = await process.wait()
+        assert (end.exit_code, end.signal) in ((5, None), (None, None)), end
+        found = ast.literal_eval(end.output)
+        assert isinstance(found, dict)
+        return found
+    finally:
+        listener.close()
+        await process.remove()
+        assert ProcessIdentity.of(process.pid) != process.identity
+
+
+# Bare processes --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def open_tmp(tmp_path: Path) -> Path:
+    """A folder that other users may pass through on the way to theirs, as an instance's run folder."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & 0o001:
+            folder.chmod(folder.stat().st_mode | 0o001)
+    return tmp_path
+
+
+@root_only
+async def test_a_bare_process_is_nobody(open_tmp: Path) -> None:
+    """QEMU has a user of its own, no capability and no way to get one, and writes in its folder only."""
+    (open_tmp / "run" / "other").mkdir(parents=True)
+    launcher = ProcessLauncher(open_tmp / "run")
+    await launcher.prepare()
+    assert launcher.notes == ()
+    request, listener = probe(open_tmp / "run")
+    (request.folder / "vm.json").write_text("secret")
+    (request.folder / "overlay").write_text("disk")
+    found = await told(launcher, request, listener)
+    assert found["uid"] == (request.folder / "overlay").stat().st_uid != 0
+    assert (request.folder / "vm.json").stat().st_uid == 0
+    assert int(str(found["caps"]), 16) == int(str(found["bounding"]), 16) == 0
+    assert found["no_new_privs"] == "1"
+    assert found["groups"] in ([], [found["uid"]])
+    assert found["writable"] == [str(request.folder)]
+    assert found["fds"] == [0, 1, 2, 7]
+    assert set(found["environment"]) <= {"LANG", "PATH", "LC_CTYPE", "MALLOC_ARENA_MAX"}  # type: ignore[call-overload]
+
+
+@root_only
+async def test_two_machines_are_two_users(open_tmp: Path) -> None:
+    """One machine can neither enter the other's folder nor signal its process."""
+    launcher = ProcessLauncher(open_tmp / "run")
+    await launcher.prepare()
+    first, listener = probe(open_tmp / "run", "one")
+    with listener:
+        one = await launcher.launch(first)
+        try:
+            attempt = f"import os; os.kill({one.pid}, 0)"
+            (open_tmp / "run" / "two").mkdir()
+            request = LaunchRequest(
+                "two", ["/usr/bin/python3", "-c", attempt], folder=open_tmp / "run" / "two"
+            )
+            two = await launcher.launch(request)
+            end = await asyncio.wait_for(two.wait(), DEADLINE_S)
+            assert "PermissionError" in end.output
+            assert users.user_of(one.pid) not in (0, -1)
+            await two.remove()
+        finally:
+            await one.remove()
+
+
+@root_only
+async def test_caps_of_a_bare_process_are_enforced(open_tmp: Path) -> None:
+    """A process that takes more memory than its cap is killed, and its end says why."""
+    tree = open_tree(f"osgym-test-{os.getpid()}")
+    if "memory" not in tree.enforces:
+        pytest.skip("missing: a memory controller")
+    launcher = ProcessLauncher(open_tmp / "run", tree=tree)
+    await launcher.prepare()
+    (open_tmp / "run" / "vm").mkdir(parents=True)
+    argv = ["/usr/bin/python3", "-c", "x = bytearray(300 << 20); input()"]
+    process = await launcher.launch(LaunchRequest("vm", argv, folder=open_tmp / "run" / "vm", caps=Caps(64)))
+    end = await asyncio.wait_for(process.wait(), DEADLINE_S)
+    assert (end.signal, end.out_of_memory) == (9, True)
+    await process.remove()
+    assert await launcher.find() == []
+    tree.remove()
+
+
+async def test_what_qemu_prints_is_bounded(open_tmp: Path) -> None:
+    """A process that prints without end fills neither disk nor memory, and does not hang."""
+    launcher = ProcessLauncher(open_tmp / "run")
+    await launcher.prepare()
+    (open_tmp / "run" / "vm").mkdir(parents=True)
+    argv = ["/bin/sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x; exit 3"]
+    process = await launcher.launch(LaunchRequest("vm", argv, folder=open_tmp / "run" / "vm"))
+    end = await asyncio.wait_for(process.wait(), DEADLINE_S)
+    assert end.exit_code == 3
+    assert 0 < len(process.output_tail(1 << 20)) <= 64 * 1024
+    await process.remove()
+
+
+async def test_a_bare_process_is_adopted(open_tmp: Path) -> None:
+    """Another launcher takes over a process by its identity, and can kill it."""
+    (open_tmp / "run" / "vm").mkdir(parents=True)
+    first, second = ProcessLauncher(open_tmp / "run"), ProcessLauncher(open_tmp / "run")
+    await first.prepare()
+    await second.prepare()
+    process = await first.launch(LaunchRequest("vm", ["sleep", "100"], folder=open_tmp / "run" / "vm"))
+    adopted = await second.adopt("vm", process.identity, "")
+    assert adopted is not None
+    await adopted.kill()
+    assert (await asyncio.wait_for(process.wait(), DEADLINE_S)).signal == 9
+    assert await second.adopt("vm", process.identity, "") is None
+    await process.remove()
+
+
+async def test_a_program_that_is_not_there_is_an_error(open_tmp: Path) -> None:
+    """A launch that cannot be is refused with the program's name."""
+    launcher = ProcessLauncher(open_tmp / "run")
+    await launcher.prepare()
+    with pytest.raises(LaunchFailed, match="no-such-qemu"):
+        await launcher.launch(LaunchRequest("vm", ["no-such-qemu"], folder=open_tmp))
+
+
+# Containers ------------------------------------------------------------------------------------------
+
+
+async def test_the_runner_image_is_found_again(daemon_url: str, runner_image: str, tmp_path: Path) -> None:
+    """Nothing is built when nothing changed; the image says which QEMU it has."""
+    daemon = Daemon(daemon_url)
+    try:
+        await daemon.open()
+        image, built = await build_runner_image(daemon, tmp_path)
+        assert (image.tag, built) == (runner_image, False)
+        assert await find_runner_image(daemon) == image
+    finally:
+        await daemon.close()
+    launcher = ContainerLauncher(MARK, Daemon(daemon_url), qemu_version="1.0")
+    with pytest.raises(RuntimeUnsupported, match="osgym image runner --refresh"):
+        await launcher.prepare()
+    await launcher.close()
+    assert image.qemu_version
+
+
+async def test_a_container_has_nothing_but_its_folder(containers: ContainerLauncher, tmp_path: Path) -> None:
+    """No capability, no network, no device, a read-only root; descriptors are where they were wanted."""
+    (tmp_path / "other").mkdir()
+    request, listener = probe(tmp_path)
+    found = await told(containers, request, listener)
+    assert found["pid"] == 1
+    assert found["uid"] != 0
+    assert int(str(found["caps"]), 16) == int(str(found["bounding"]), 16) == 0
+    assert found["no_new_privs"] == "1"
+    assert found["seccomp"] == "2"
+    assert found["interfaces"] == ["lo"]
+    assert found["writable"] == [str(request.folder)]
+    assert found["fds"] == [0, 1, 2, 7]
+    assert (found["home"], found["devices"]) == (False, False)
+
+
+async def test_a_containers_caps_are_enforced(containers: ContainerLauncher, tmp_path: Path) -> None:
+    """A container that takes more memory than its cap is killed, and its end says why."""
+    if "memory" not in containers.caps_enforced:
+        pytest.skip("missing: a memory controller")
+    argv = ["/usr/bin/python3", "-c", "x = bytearray(300 << 20)"]
+    process = await containers.launch(LaunchRequest("vm", argv, folder=tmp_path, caps=Caps(64)))
+    end = await asyncio.wait_for(process.wait(), DEADLINE_S)
+    assert (end.signal, end.out_of_memory) == (9, True)
+    await process.remove()
+    await process.remove()
+
+
+async def test_a_refusal_inside_is_told(containers: ContainerLauncher, tmp_path: Path) -> None:
+    """A program that the image does not have is an error with its name, and nothing is left."""
+    with pytest.raises(LaunchFailed, match="no-such-qemu"):
+        await containers.launch(LaunchRequest("vm", ["no-such-qemu"], folder=tmp_path))
+
+
+async def test_a_cancelled_launch_leaves_nothing(containers: ContainerLauncher, tmp_path: Path) -> None:
+    """Whoever gives up while a container starts leaves none behind."""
+    for moment_s in (0.0, 0.1):
+        request = LaunchRequest("vm", ["/bin/sleep", "100"], folder=tmp_path)
+        task = asyncio.create_task(containers.launch(request))
+        await asyncio.sleep(moment_s)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await (await task).remove()
+
+
+async def test_containers_of_a_killed_agent_are_adopted_or_reaped(
+    containers: ContainerLauncher, daemon_url: str, tmp_path: Path
+) -> None:
+    """They are found by their labels; those of another instance are not ours to touch."""
+    other = ContainerLauncher(f"{MARK}-other", Daemon(daemon_url))
+    await other.prepare()
+    processes = []
+    for launcher, name in ((containers, "kept"), (containers, "lost"), (other, "theirs")):
+        (tmp_path / name).mkdir()
+        request = LaunchRequest(name, ["/bin/sleep", "100"], folder=tmp_path / name)
+        processes.append(await launcher.launch(request))
+    kept, lost, theirs = processes
+    successor = ContainerLauncher(MARK, Daemon(daemon_url))
+    await successor.prepare()
+    try:
+        assert {entry.name for entry in await successor.find()} == {"kept", "lost"}
+        adopted = await successor.adopt("kept", kept.identity, kept.keeper)
+        assert adopted is not None and adopted.pid == kept.pid
+        assert await successor.adopt("lost", kept.identity, lost.keeper) is None
+        assert await successor.reap() == 1
+        assert (await asyncio.wait_for(lost.wait(), DEADLINE_S)).signal == 9
+        assert kept.end is None and theirs.end is None
+        await adopted.remove()
+        await asyncio.wait_for(kept.wait(), DEADLINE_S)
+    finally:
+        await theirs.remove()
+        await successor.close()
+        await other.close()
+
+
+async def test_without_a_daemon_the_reason_is_said(tmp_path: Path) -> None:
+    """No daemon, or one elsewhere, is unsupported with a remedy; health says what is wrong."""
+    for url, said in ((f"unix://{tmp_path}/none.sock", "systemctl start docker"), ("tcp://[::1]:1", "unix")):
+        launcher = ContainerLauncher(MARK, Daemon(url))
+        with pytest.raises(RuntimeUnsupported, match=said):
+            await launcher.prepare()
+        assert not (await launcher.health()).ok
+        await launcher.close()
+
+
+# Machines in containers ------------------------------------------------------------------------------
+
+
+@dataclass
+class ContainerKit(QemuKit):
+    """Machines of the small snapshot, each in a container."""
+
+    daemon_url: str = ""
+
+    def make(self, data_dir: Path, options: QemuOptions | None = None) -> QemuRuntime:
+        return QemuRuntime(
+            data_dir,
+            "contract",
+            lambda tree: ContainerLauncher(MARK, Daemon(self.daemon_url)),
+            UserNetwork(forwards=True),
+            options or QemuOptions(stock=StockOptions(target=self.parked)),
+            self.image,
+        )
+
+
+@pytest.fixture
+def kit(small_snapshot: Snapshot, daemon_url: str, runner_image: str) -> ContainerKit:
+    """How machines in containers are made."""
+    return ContainerKit(small_snapshot, daemon_url=daemon_url)
+
+
+async def test_a_machine_in_a_container_is_a_replica_like_any_other(
+    kit: ContainerKit, containers: ContainerLauncher, tmp_path: Path
+) -> None:
+    """It answers, is capped and measured, branches, survives its host agent and goes without a trace."""
+    runtime = kit.make(tmp_path)
+    await runtime.start()
+    try:
+        parent = await runtime.create(contract_spec(kit))
+        assert isinstance(parent, QemuReplica) and parent.vm.machine.process.keeper
+        assert await kit.run_inside(parent, "open('/root/mark', 'w').write('here'); result = 1 + 1") == 2
+        usage = await runtime.usage(parent)
+        assert usage.pss_mib and usage.charged_mib and usage.cpu_s
+        point = await runtime.branch(parent)
+        child = await runtime.create(
+            replace(contract_spec(kit), replica_id="child", generation=8, origin=point)
+        )
+        assert await kit.run_inside(child, "result = open('/root/mark').read()") == "here"
+        await runtime.release_point(point)
+        await runtime.destroy(child)
+        # A flood through the forwarded port arrives whole.
+        async with GuestClient(parent.guest, token=parent.guest_token) as guest:
+            ended = await guest.execute(["sh", "-c", "head -c 3000000 /dev/zero | tr \\\\0 x"], timeout_s=40)
+        assert len(ended.output) == 3_000_000
+        os.kill(parent.pid, 9)
+        exit_info = await asyncio.wait_for(parent.wait_dead(), DEADLINE_S)
+        assert exit_info.reason is ExitReason.KILLED
+    finally:
+        await runtime.stop()
+    assert not (tmp_path / "run" / "contract" / "vms").exists()
+
+
+async def test_the_guest_port_is_loopback_only(kit: ContainerKit, tmp_path: Path) -> None:
+    """The host reaches the guest at 127.0.0.1, nobody else by any address of the host."""
+    runtime = kit.make(tmp_path)
+    await runtime.start()
+    try:
+        replica = await runtime.create(contract_spec(kit))
+        assert isinstance(replica.guest, TcpAddress) and replica.guest.host == "127.0.0.1"
+        table = Path("/proc/net/tcp").read_text().splitlines()[1:]  # noqa: ASYNC240
+        port = f"{replica.guest.port:04X}"
+        listening = [line.split()[1] for line in table if line.split()[3] == "0A"]
+        assert [address for address in listening if address.endswith(port)] == [f"0100007F:{port}"]
+    finally:
+        await runtime.stop()
