@@ -1,0 +1,142 @@
+"""What the benchmarks of virtual machines share: their options, their service, and a look at its machines."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import local_service, machine
+from osgym_host.guest import GuestClient, GuestError
+from osgym_host.images.snapshots import SnapshotStore
+from osgym_host.images.store import default_data_dir
+from osgym_host.runtimes.processes import pss_mib
+from osgym_host.runtimes.qemu.records import Phase, VmRecord
+
+START_S = 180.0
+
+
+def options(
+    description: str | None, *, image: str = "small", snapshot: str = "desktop"
+) -> argparse.ArgumentParser:
+    """A parser with what all of them take."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--image", default=image, help=f"golden image: full or small ({image})")
+    parser.add_argument("--snapshot", default=snapshot, help=f"which frozen moment of it ({snapshot})")
+    parser.add_argument(
+        "--accel", choices=["auto", "tcg", "kvm"], default="auto", help="what runs guest code"
+    )
+    parser.add_argument("--quick", action="store_true", help="a try: few repetitions")
+    parser.add_argument("--out", type=Path, help="where the raw series goes")
+    return parser
+
+
+def described(args: argparse.Namespace) -> dict[str, Any]:
+    """What is measured, and on what: to be printed and saved with every result."""
+    snapshot = SnapshotStore(default_data_dir()).resolve(f"{args.image}@{args.snapshot}")
+    manifest = snapshot.manifest
+    return {
+        **machine(),
+        "image": manifest.reference,
+        "snapshot_digest": snapshot.digest[:12],
+        "screen": list(manifest.screen),
+        "guest_ram_mib": manifest.ram_mib,
+        "accel": manifest.shape.get("accel") if args.accel == "auto" else args.accel,
+        "qemu": qemu_version(),
+    }
+
+
+def qemu_version() -> str:
+    """Of the QEMU that is installed; empty when there is none."""
+    with contextlib.suppress(OSError):
+        said = subprocess.run(
+            ["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=False
+        )
+        if found := re.search(r"version (\S+)", said.stdout):
+            return found.group(1)
+    return ""
+
+
+class Service:
+    """A host agent with virtual machines, and what can be seen of them from outside."""
+
+    def __init__(self, url: str, pid: int, instance: str) -> None:
+        self.url = url
+        self.pid = pid
+        self.instance = instance
+        self.run_folder = default_data_dir() / "run" / instance
+
+    def records(self) -> list[VmRecord]:
+        """All machines as the host agent has written them down."""
+        found = []
+        for path in (self.run_folder / "records").glob("v*.json"):
+            with contextlib.suppress(OSError, ValueError):  # replaced or removed while it was read
+                found.append(VmRecord.model_validate_json(path.read_text()))
+        return found
+
+    def parked(self) -> int:
+        """How many processes wait to become clones."""
+        return sum(record.phase is Phase.PARKED for record in self.records())
+
+    def record_of(self, replica_id: str) -> VmRecord:
+        """The machine that is a replica.
+
+        Raises:
+            LookupError: None is.
+        """
+        for record in self.records():
+            if record.replica is not None and record.replica.replica_id == replica_id:
+                return record
+        raise LookupError(f"no machine is {replica_id}")
+
+    def pss_mib(self, replica_id: str) -> float:
+        """Memory of a replica's QEMU, shared pages by their part."""
+        pid = self.record_of(replica_id).pid
+        return pss_mib([pid]) if pid is not None else 0.0
+
+    async def inside(
+        self, replica_id: str, command: str, *, root: bool = False, timeout_s: float = 60.0
+    ) -> str:
+        """What a shell command prints in a replica, past the host agent: by its token from the records.
+
+        Raises:
+            GuestError: It did not answer, or refused.
+        """
+        record = self.record_of(replica_id)
+        assert record.replica is not None
+        argv = ["sudo", "-n", "sh", "-c", command] if root else ["sh", "-c", command]
+        async with GuestClient(record.as_replica().guest, token=record.replica.token) as guest:
+            return (await guest.execute(argv, timeout_s=timeout_s)).output
+
+    def harm(self, replica_id: str, command: str) -> None:
+        """Runs a command as root in a replica that may not live to answer."""
+        with contextlib.suppress(GuestError):
+            asyncio.run(self.inside(replica_id, command, root=True, timeout_s=20))
+
+
+@contextlib.contextmanager
+def vm_service(args: argparse.Namespace, settings: Mapping[str, str | int | float]) -> Iterator[Service]:
+    """Runs a host agent of its own with the benchmark's image for the time of the block.
+
+    Raises:
+        ServiceFailed: It did not come up.
+    """
+    instance = f"bench-{os.getpid()}"
+    given = {
+        "runtime": "qemu",
+        "snapshot": args.snapshot,
+        "accel": args.accel,
+        "trajectory": "off",
+        "instance": instance,
+        **settings,
+    }
+    with local_service(args.image, given, START_S) as (url, pid):
+        yield Service(url, pid, instance)
