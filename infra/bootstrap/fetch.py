@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""Fetches a file or a secret onto a fresh host, with nothing but Python's standard library.
+
+    fetch.py file URI PATH SHA256     s3://bucket/key, gs://bucket/key, https://…, file://…
+    fetch.py secret SOURCE PATH       aws:SECRET-ARN, gcp:projects/P/secrets/S/versions/V, file:PATH
+
+On AWS and Google Cloud the host's own role is asked for, through the metadata service (IMDSv2 on AWS). A file
+is kept only when its SHA-256 is right; a secret is written for root only, and never printed.
+"""
+
+import datetime
+import hashlib
+import hmac
+import json
+import os
+import sys
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+TIMEOUT_S = 60
+CHUNK = 1 << 20
+MOST_SECRET_BYTES = 64 * 1024
+# Other addresses are for tests, which serve the same paths on loopback.
+AWS_METADATA = os.environ.get("OSGYM_AWS_METADATA", "http://169.254.169.254")
+GCP_METADATA = os.environ.get("OSGYM_GCP_METADATA", "http://metadata.google.internal")
+S3_ENDPOINT = os.environ.get("OSGYM_S3_ENDPOINT", "")
+SECRETS_ENDPOINT = os.environ.get("OSGYM_SECRETS_ENDPOINT", "")
+GCS_ENDPOINT = os.environ.get("OSGYM_GCS_ENDPOINT", "https://storage.googleapis.com")
+GCP_SECRETS_ENDPOINT = os.environ.get("OSGYM_GCP_SECRETS_ENDPOINT", "https://secretmanager.googleapis.com")
+
+
+class FetchFailed(Exception):
+    """What could not be fetched, and why; never holds a secret."""
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A request that carries credentials goes where it was sent, and nowhere else."""
+
+    def redirect_request(self, *_):
+        return None
+
+
+def call(url, headers=None, method="GET", body=None):
+    """An open answer; the caller closes it."""
+    request = urllib.request.Request(url, data=body, headers=headers or {}, method=method)  # noqa: S310
+    opener = urllib.request.build_opener(*([NoRedirect] if headers else []))
+    try:
+        return opener.open(request, timeout=TIMEOUT_S)
+    except urllib.error.HTTPError as error:
+        raise FetchFailed(f"{host_of(url)} answered {error.code} {error.reason}") from None
+    except (urllib.error.URLError, OSError) as error:
+        raise FetchFailed(f"{host_of(url)} cannot be reached: {getattr(error, 'reason', error)}") from None
+
+
+def host_of(url):
+    """Of a URL only what may stand in a log: no query, no user."""
+    parts = urllib.parse.urlsplit(url)
+    return f"{parts.hostname}{parts.path}"
+
+
+def text_of(answer):
+    """A small answer as text."""
+    with answer:
+        return answer.read(MOST_SECRET_BYTES + 1).decode()
+
+
+def aws_identity():
+    """Region and temporary credentials of the instance's role, by IMDSv2."""
+    token = text_of(
+        call(f"{AWS_METADATA}/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "300"}, "PUT")
+    )
+    headers = {"X-aws-ec2-metadata-token": token}
+    base = f"{AWS_METADATA}/latest/meta-data"
+    role = text_of(call(f"{base}/iam/security-credentials/", headers)).strip().splitlines()
+    if not role:
+        raise FetchFailed("this instance has no role")
+    keys = json.loads(text_of(call(f"{base}/iam/security-credentials/{role[0]}", headers)))
+    region = text_of(call(f"{base}/placement/region", headers)).strip()
+    return region, keys["AccessKeyId"], keys["SecretAccessKey"], keys["Token"]
+
+
+def aws_signed(service, region, keys, method, url, body=b"", extra=None):
+    """Headers with AWS Signature Version 4.
+
+    https://docs.aws.amazon.com/general/latest/gr/sigv4-create-canonical-request.html
+    """
+    access, secret, session = keys
+    now = datetime.datetime.now(datetime.timezone.utc)  # noqa: UP017  # Python 3.9 hosts
+    stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
+    parts = urllib.parse.urlsplit(url)
+    digest = hashlib.sha256(body).hexdigest()
+    headers = {
+        "host": parts.netloc,
+        "x-amz-content-sha256": digest,
+        "x-amz-date": stamp,
+        "x-amz-security-token": session,
+        **(extra or {}),
+    }
+    names = ";".join(sorted(headers))
+    lines = [f"{name}:{headers[name]}\n" for name in sorted(headers)]
+    canonical = "\n".join([method, parts.path or "/", parts.query, "".join(lines), names, digest])
+    scope = f"{day}/{region}/{service}/aws4_request"
+    to_sign = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+    key = b"AWS4" + secret.encode()
+    for part in (day, region, service, "aws4_request"):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    signature = hmac.new(key, to_sign.encode(), hashlib.sha256).hexdigest()
+    headers["authorization"] = (
+        f"AWS4-HMAC-SHA256 Credential={access}/{scope}, SignedHeaders={names}, Signature={signature}"
+    )
+    del headers["host"]  # urllib sends the same itself
+    return headers
+
+
+def gcp_headers():
+    """A bearer token of the instance's service account."""
+    url = f"{GCP_METADATA}/computeMetadata/v1/instance/service-accounts/default/token"
+    token = json.loads(text_of(call(url, {"Metadata-Flavor": "Google"})))["access_token"]
+    return {"Authorization": f"Bearer {token}"}
+
+
+def opened(uri):
+    """The bytes behind a URI, as an open answer."""
+    parts = urllib.parse.urlsplit(uri)
+    if parts.scheme == "s3":
+        region, *keys = aws_identity()
+        base = S3_ENDPOINT or f"https://{parts.netloc}.s3.{region}.amazonaws.com"
+        url = base + urllib.parse.quote(parts.path)
+        return call(url, aws_signed("s3", region, keys, "GET", url))
+    if parts.scheme == "gs":
+        name = urllib.parse.quote(parts.path.lstrip("/"), safe="")
+        return call(f"{GCS_ENDPOINT}/storage/v1/b/{parts.netloc}/o/{name}?alt=media", gcp_headers())
+    if parts.scheme in ("https", "file"):
+        return call(uri)
+    raise FetchFailed(f"{uri}: s3://, gs://, https:// or file:// is understood")
+
+
+def fetch_file(uri, path, sha256):
+    """Downloads to `path`, atomically, and only what has that SHA-256."""
+    digest = hashlib.sha256()
+    target = Path(path).absolute()
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".fetch-")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as out, opened(uri) as answer:
+            while chunk := answer.read(CHUNK):
+                digest.update(chunk)
+                out.write(chunk)
+        if digest.hexdigest() != sha256.removeprefix("sha256:").lower():
+            raise FetchFailed(f"{uri} has SHA-256 {digest.hexdigest()}, not {sha256}")
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def secret_text(source):
+    """What a secret store, or a file of root's, holds."""
+    kind, _, name = source.partition(":")
+    if kind == "aws":
+        region, *keys = aws_identity()
+        url = SECRETS_ENDPOINT or f"https://secretsmanager.{region}.amazonaws.com/"
+        body = json.dumps({"SecretId": name}).encode()
+        extra = {
+            "content-type": "application/x-amz-json-1.1",
+            "x-amz-target": "secretsmanager.GetSecretValue",
+        }
+        headers = aws_signed("secretsmanager", region, keys, "POST", url, body, extra)
+        return json.loads(text_of(call(url, headers, "POST", body)))["SecretString"]
+    if kind == "gcp":
+        import base64
+
+        answer = json.loads(text_of(call(f"{GCP_SECRETS_ENDPOINT}/v1/{name}:access", gcp_headers())))
+        return base64.b64decode(answer["payload"]["data"]).decode()
+    if kind == "file":
+        with Path(name).open(encoding="utf-8") as file:
+            return file.read(MOST_SECRET_BYTES + 1)
+    raise FetchFailed("a secret is named aws:…, gcp:… or file:…")
+
+
+def fetch_secret(source, path):
+    """Writes the token as an environment file of systemd, for root only.
+
+    The secret is the token itself, or JSON with `token`.
+    """
+    text = secret_text(source).strip()
+    if text.startswith("{"):
+        text = str(json.loads(text).get("token", ""))
+    if not 16 <= len(text) <= 1024 or any(c <= " " or c in "\"'\\$`" for c in text):
+        raise FetchFailed("the secret holds no token of 16 to 1024 plain characters")
+    target = Path(path).absolute()
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".secret-")  # mode 0600
+    with os.fdopen(handle, "w", encoding="utf-8") as out:
+        out.write(f"OSGYM_TOKEN={text}\n")
+    Path(name).replace(target)
+
+
+def main(arguments):
+    """Returns the exit code."""
+    try:
+        if arguments[:1] == ["file"] and len(arguments) == 4:
+            fetch_file(*arguments[1:])
+        elif arguments[:1] == ["secret"] and len(arguments) == 3:
+            fetch_secret(*arguments[1:])
+        else:
+            print(__doc__, file=sys.stderr)
+            return 2
+    except (FetchFailed, OSError, KeyError, ValueError) as error:
+        name = "" if isinstance(error, FetchFailed) else f"{type(error).__name__}: "
+        print(f"fetch: {name}{error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
