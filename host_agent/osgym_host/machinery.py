@@ -103,7 +103,12 @@ def make_runtime(settings: Settings, image: ImageRef | None = None) -> base.Runt
         pids=settings.replica_pids,
     )
     options = QemuOptions(
-        vms=VmOptions(tb_mib=settings.tb_mib, caps=caps, disk_mib=settings.replica_disk_mib or None),
+        vms=VmOptions(
+            tb_mib=settings.tb_mib,
+            caps=caps,
+            disk_mib=settings.replica_disk_mib or None,
+            native=settings.data_dir / "cache" / "native" if settings.fork_native == "auto" else None,
+        ),
         stock=StockOptions(target=settings.parked, at_once=cores()),
         waking_at_once=2 * cores(),
     )

@@ -143,6 +143,11 @@ class Settings(BaseModel):
         description="qemu under emulation: cache of translated code for each machine, used as far as its "
         "guest computes. 32 saves memory, 128 makes busy guests faster.",
     )
+    fork_native: Literal["auto", "off"] = Field(
+        default="auto",
+        description="qemu: compile a small library with the host's C compiler and load it into QEMU, so that "
+        "forks take less time and children share memory. auto: where that works. off: copy.",
+    )
     runner: Literal["process", "container"] = Field(
         default="process", description="qemu: how QEMU runs, as a bare process or in a container of its own."
     )

@@ -41,6 +41,8 @@ INHERITED_RAM = f"/proc/self/fd/{RAM_FD}"
 SCREEN_QMP_FD = 5
 """Descriptor of a second QMP server, for screen and input of guests without our agent: their many and
 large commands do not hold up those that run the machine."""
+RAM_CONTROL_FD = 7
+"""Descriptor at which the library in a process finds its socket (`ram_native`); a tap device is at 6."""
 MAC = "52:54:00:6f:73:67"
 """The same in all clones, as in the frozen state; each is alone on its network."""
 GUEST_IP = "10.0.2.15"

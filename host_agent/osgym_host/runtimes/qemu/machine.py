@@ -74,6 +74,7 @@ class Machine:
         caps: Caps | None = None,
         max_file_mib: int | None = None,
         guest_listener: int | None = None,
+        env: Mapping[str, str] | None = None,
         timeout_s: float = START_TIMEOUT_S,
     ) -> Machine:
         """Start a QEMU and wait until its QMP answers.
@@ -103,6 +104,7 @@ class Machine:
                 caps=caps or Caps(),
                 max_file_mib=max_file_mib,
                 guest_listener=guest_listener,
+                env=env or {},
             )
             process = await launcher.launch(request)
         try:

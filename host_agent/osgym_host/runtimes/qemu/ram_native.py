@@ -7,7 +7,9 @@ compiler. Without a compiler, or on a kernel that lacks what it needs, everythin
 from __future__ import annotations
 
 import array
+import asyncio
 import hashlib
+import logging
 import os
 import platform
 import shutil
@@ -21,6 +23,8 @@ from typing import Self
 
 from osgym_host.errors import OsgymHostError
 from osgym_host.runtimes.qemu.ram_pages import Extents
+
+log = logging.getLogger(__name__)
 
 SOURCE = Path(__file__).parent / "native" / "ram_share.c"
 _FLAGS = ("-O2", "-Wall", "-Werror", "-fPIC", "-shared", "-pthread")
@@ -82,6 +86,27 @@ class RamLibrary:
             "OSGYM_RAM_FD": str(ram_fd),
             "OSGYM_RAM_CONTROL": str(control_fd),
         }
+
+
+class LibraryOnce:
+    """The library, compiled when it is first asked for; where that fails, it is said once."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Args: folder: where to keep it; None is to do without."""
+        self._folder = folder
+        self._lock = asyncio.Lock()
+        self._built: RamLibrary | None = None
+
+    async def get(self) -> RamLibrary | None:
+        """Return it, None where there is none."""
+        async with self._lock:
+            if self._folder is not None and self._built is None:
+                try:
+                    self._built = await asyncio.to_thread(RamLibrary.build, self._folder)
+                except NativeUnavailable as exc:
+                    log.warning("branching copies memory, which is slower: %s", exc)
+                    self._folder = None
+        return self._built
 
 
 class RamControl:

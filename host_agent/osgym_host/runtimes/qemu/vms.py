@@ -16,7 +16,15 @@ from osgym_host.images.disks.manifest import GuestKind
 from osgym_host.runtimes.base import ReplicaDestroyFailed, RuntimeFault, TcpAddress
 from osgym_host.runtimes.cgroups import Caps, CgroupGroup
 from osgym_host.runtimes.processes import ProcessIdentity, process_state
-from osgym_host.runtimes.qemu.argv import INHERITED_RAM, RAM_FD, SCREEN_QMP_FD, Disk, Launch, Ram
+from osgym_host.runtimes.qemu.argv import (
+    INHERITED_RAM,
+    RAM_CONTROL_FD,
+    RAM_FD,
+    SCREEN_QMP_FD,
+    Disk,
+    Launch,
+    Ram,
+)
 from osgym_host.runtimes.qemu.golden import Golden, GoldenRam
 from osgym_host.runtimes.qemu.launcher import Launcher, ProcessEnd
 from osgym_host.runtimes.qemu.machine import QMP_SOCKET, SCREEN_SOCKET, Machine, MachineFailed, listening
@@ -24,6 +32,7 @@ from osgym_host.runtimes.qemu.network.base import Network
 from osgym_host.runtimes.qemu.overlay import Overlays
 from osgym_host.runtimes.qemu.qmp import QmpError
 from osgym_host.runtimes.qemu.ram_file import RamIdentity
+from osgym_host.runtimes.qemu.ram_native import LibraryOnce, RamControl, RamLibrary
 from osgym_host.runtimes.qemu.records import Phase, RecordBook, VmRecord
 
 log = logging.getLogger(__name__)
@@ -44,26 +53,39 @@ class VmOptions:
         caps: Of a machine, until its replica's spec says otherwise.
         disk_mib: Bound of one overlay; None for none.
         qemu: The program.
+        native: Where to keep the library that makes branches faster (`ram_native`); None does without.
     """
 
     tb_mib: int = 64
     caps: Caps = field(default_factory=Caps)
     disk_mib: int | None = None
     qemu: str = "qemu-system-x86_64"
+    native: Path | None = None
 
 
 class Vm:
     """One machine: its record, folder, process and connection."""
 
     def __init__(
-        self, yard: VmYard, record: VmRecord, folder: Path, machine: Machine, address: TcpAddress
+        self,
+        yard: VmYard,
+        record: VmRecord,
+        folder: Path,
+        machine: Machine,
+        address: TcpAddress,
+        control: RamControl | None = None,
     ) -> None:
-        """Made by `VmYard` only."""
+        """Made by `VmYard` only.
+
+        Args:
+            control: Of the library in a machine that waits for a state; closed before its guest runs.
+        """
         self._yard = yard
         self.record = record
         self.folder = folder
         self.machine = machine
         self.address = address
+        self.control = control
         self.removed = False
 
     @property
@@ -127,6 +149,7 @@ class VmYard:
         self._ram = ram
         self._options = options
         self._overlays = Overlays(self._folder)
+        self._library = LibraryOnce(options.native)
         self._numbers = itertools.count(1)
 
     def open(self) -> None:
@@ -157,10 +180,12 @@ class VmYard:
         identity = (ram.identity.device, ram.identity.inode, ram.identity.size_bytes)
         record = VmRecord(name=name, phase=Phase.STARTING, snapshot=golden.digest, ram=identity)
         machine: Machine | None = None
+        library = await self._library.get()
+        control = RamControl() if library is not None else None
         try:
             self.records.write(record)
             await self._overlays.make(folder / OVERLAY, golden.disk_bytes)
-            machine, address = await self._start(golden, record, folder, ram.fd)
+            machine, address = await self._start(golden, record, folder, ram.fd, library, control)
             process = machine.process.identity
             record = record.model_copy(
                 update={
@@ -173,12 +198,20 @@ class VmYard:
             )
             self.records.write(record)
         except BaseException:
+            if control is not None:
+                control.close()
             await asyncio.shield(self._undo(name, folder, machine))
             raise
-        return Vm(self, record, folder, machine, address)
+        return Vm(self, record, folder, machine, address, control)
 
     async def _start(
-        self, golden: Golden, record: VmRecord, folder: Path, ram_fd: int
+        self,
+        golden: Golden,
+        record: VmRecord,
+        folder: Path,
+        ram_fd: int,
+        library: RamLibrary | None,
+        control: RamControl | None,
     ) -> tuple[Machine, TcpAddress]:
         attachment = await self._network.attach(record.name)
         screen_server = golden.guest is not GuestKind.OSGYM
@@ -199,16 +232,21 @@ class VmYard:
                 fds = {RAM_FD: ram_fd, **attachment.fds}
                 if screen_server:
                     fds[SCREEN_QMP_FD] = stack.enter_context(listening(folder / SCREEN_SOCKET)).fileno()
+                env, reads = {}, golden.reads
+                if library is not None and control is not None:
+                    fds[RAM_CONTROL_FD] = stack.enter_context(control.theirs).fileno()
+                    env, reads = library.environment(RAM_FD, RAM_CONTROL_FD), (*reads, library.path)
                 machine = await Machine.start(
                     self._launcher,
                     golden.shape,
                     launch,
                     folder=folder,
                     fds=fds,
-                    reads=golden.reads,
+                    reads=reads,
                     caps=self._options.caps,
                     max_file_mib=self._options.disk_mib,
                     guest_listener=attachment.guest_listener,
+                    env=env,
                     timeout_s=_START_TIMEOUT_S,
                 )
         finally:
@@ -259,6 +297,8 @@ class VmYard:
         """
         if vm.removed:
             return
+        if vm.control is not None:
+            vm.control.close()
         try:
             await vm.machine.remove()
             await self._clear(vm.name)

@@ -117,9 +117,11 @@ class Waker:
     async def _load(self, vm: Vm, spec: ReplicaSpec, golden: Golden) -> str | None:
         """Load the snapshot's state, or the branch point's; return the token that its guest knows."""
         if spec.origin is None:
+            if vm.control is not None:
+                vm.control.close()
             await vm.machine.load_state(golden.state, timeout_s=_LOAD_TIMEOUT_S)
             return golden.token
-        child = BranchChild(vm.machine, vm.ram, vm.folder, vm.overlay, golden)
+        child = BranchChild(vm.machine, vm.ram, vm.folder, vm.overlay, golden, vm.control)
         return (await self.points.plant(spec.origin, child)).token
 
     async def _identify(self, replica: QemuReplica, old_token: str | None, token: str) -> None:

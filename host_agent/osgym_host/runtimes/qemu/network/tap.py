@@ -42,7 +42,7 @@ DEFAULT_LINKS = "198.18.0.0/15"
 """Where links are taken from: set aside for tests of network devices (RFC 2544), so hosts seldom use it.
 Each needs two addresses: room for 65,536 machines."""
 
-TAP_FD = 5
+TAP_FD = 6
 """Descriptor at which QEMU finds its tap."""
 
 _THREADS = 4
