@@ -17,12 +17,13 @@ from rich.table import Table
 
 from osgym_host.freeze.build import SnapshotBuilder, SnapshotFailed, SnapshotRequest
 from osgym_host.freeze.warmup import Warmup, find_warmup, load_warmup
+from osgym_host.images.cache import exclusive
 from osgym_host.images.definition import find_images_folder
 from osgym_host.images.disks.manifest import GuestKind
 from osgym_host.images.disks.store import DiskImage, DiskStore
 from osgym_host.images.errors import DefinitionError, ImageError
 from osgym_host.images.progress import Display, Progress
-from osgym_host.images.snapshots import DEFAULT_NAME, Snapshot, SnapshotStore
+from osgym_host.images.snapshots import DEFAULT_NAME, NAME, Snapshot, SnapshotStore
 from osgym_host.images.store import default_data_dir
 from osgym_host.runtimes.base import RuntimeFault
 
@@ -83,8 +84,12 @@ def snapshot(
             screen=_screen(screen),
             refresh=refresh,
         )
+        if not NAME.fullmatch(name):
+            raise click.BadParameter("letters, digits, dot, underscore, hyphen", param_hint="--name")
+        store.prepare()
         store.reap()
-        with progress.shown():
+        lock = store.folder / f".{request.reference}.lock"
+        with progress.shown(), exclusive(lock):
             made = asyncio.run(_build(SnapshotBuilder(store, progress), request))
         if made is None:
             sys.exit(130)
