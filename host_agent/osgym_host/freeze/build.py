@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import json
 import secrets
-import shlex
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
@@ -17,8 +16,17 @@ from pathlib import Path
 
 from osgym_host.errors import OsgymHostError
 from osgym_host.freeze.imported import QUIET_S, put_firmware, shape_of_disk, standing_in
+from osgym_host.freeze.inside import (
+    COMMAND_TIMEOUT_S,
+    REST_TIMEOUT_S,
+    TRIAL_TIMEOUT_S,
+    as_root,
+    prove,
+    quoted_pattern,
+    rested,
+)
 from osgym_host.freeze.warmup import Warmup
-from osgym_host.guest import GuestClient, GuestError, GuestRefused
+from osgym_host.guest import GuestClient, GuestError
 from osgym_host.images.disks.manifest import GuestKind
 from osgym_host.images.disks.store import DiskImage
 from osgym_host.images.progress import Progress
@@ -30,7 +38,6 @@ from osgym_host.images.snapshots import (
     SnapshotStore,
 )
 from osgym_host.runtimes.base import RuntimeFault, TcpAddress
-from osgym_host.runtimes.processes import cpu_s
 from osgym_host.runtimes.qemu.argv import QEMU, Accel, Shape
 from osgym_host.runtimes.qemu.host import (
     QemuFacts,
@@ -40,7 +47,7 @@ from osgym_host.runtimes.qemu.host import (
     choose_cpu,
     shape_fields,
 )
-from osgym_host.runtimes.qemu.identity import IdentityRefused, assume, new_identity
+from osgym_host.runtimes.qemu.identity import IdentityRefused
 from osgym_host.runtimes.qemu.launcher import Launcher
 from osgym_host.runtimes.qemu.machine import MachineFailed
 from osgym_host.runtimes.qemu.qmp import QmpError
@@ -56,14 +63,7 @@ from osgym_host.tasks.setup import run_steps
 READY_TIMEOUT_S = 600.0
 """For a boot under emulation on a busy machine; a quiet one needs 20 to 60 s."""
 WARMUP_TIMEOUT_S = 900.0
-TRIAL_TIMEOUT_S = 60.0
 TRIAL_QUIET_S = 0.3
-REST_TIMEOUT_S = 120.0
-REST_CPU = 0.03
-"""A template rests when it used less than this part of a core for `_REST_WINDOWS` in a row."""
-_REST_WINDOW_S = 1.0
-_REST_WINDOWS = 4
-_COMMAND_TIMEOUT_S = 300.0
 _TOKEN_BYTES = 32
 _FORMAT = 1
 """To be counted up when a template is booted or warmed up differently, so that snapshots are made anew."""
@@ -258,7 +258,7 @@ class SnapshotBuilder:
     async def _prepare(self, job: _Job, guest: GuestClient, template: Template) -> None:
         """Bring the desktop into the state that clones start from."""
         if job.has_our_agent:
-            await _as_root(guest, _FORGET)
+            await as_root(guest, _FORGET)
         warmup = job.request.warmup
         if warmup is not None:
             self._enter(job, "warmup", warmup.name)
@@ -268,18 +268,18 @@ class SnapshotBuilder:
         await guest.observe()
         if job.has_our_agent:
             await guest.accessibility(timeout_s=60.0)
-            self._progress.note((await _as_root(guest, _TRIM)).strip())
+            self._progress.note((await as_root(guest, _TRIM)).strip())
         await guest.ready(timeout_s=60.0)
         await guest.observe()
-        if not await _rested(template.machine.pid):
+        if not await rested(template.machine.pid):
             self._progress.note(f"it does not come to rest within {REST_TIMEOUT_S:.0f} s")
 
     async def _warm_up(self, job: _Job, warmup: Warmup, guest: GuestClient) -> None:
         if warmup.read:
             # Unmatched patterns stay as they are, and cat complains; that is no failure.
-            patterns = " ".join(_pattern(pattern) for pattern in warmup.read)
+            patterns = " ".join(quoted_pattern(pattern) for pattern in warmup.read)
             script = f"cat -- {patterns} >/dev/null 2>&1; true"
-            await guest.run_bash_script(script, run_timeout_s=_COMMAND_TIMEOUT_S)
+            await guest.run_bash_script(script, run_timeout_s=COMMAND_TIMEOUT_S)
         with tempfile.TemporaryDirectory(prefix="osgym-warmup-") as scratch:
             policy = TaskPolicy(allow_downloads=False)
             async with Sandbox() as sandbox:
@@ -305,7 +305,7 @@ class SnapshotBuilder:
                 ) as (machine, address, screen_socket),
             ):
                 if job.has_our_agent:
-                    await _prove(address, job.token)
+                    await prove(address, job.token)
                 else:
                     async with job.guest(address, screen_socket, machine.pid, TRIAL_QUIET_S) as guest:
                         await guest.ready(timeout_s=TRIAL_TIMEOUT_S / 2)
@@ -329,42 +329,6 @@ _FAILURES = (
     TaskError,
     TemplateFailed,
 )
-
-
-async def _prove(address: TcpAddress, token: str) -> None:
-    """Let a clone take an identity and show a frame."""
-    identity = new_identity("trial", 1, secrets.token_urlsafe(_TOKEN_BYTES))
-    await assume(address, token, identity, timeout_s=TRIAL_TIMEOUT_S / 2)
-    async with GuestClient(address, token=identity.token) as guest:
-        await guest.ready(timeout_s=TRIAL_TIMEOUT_S / 2)
-        await guest.observe()
-
-
-async def _as_root(guest: GuestClient, script: str) -> str:
-    """Run a shell script as root in our own guest; its output, for people."""
-    result = await guest.execute(["sudo", "-n", "sh", "-c", script], timeout_s=_COMMAND_TIMEOUT_S)
-    if result.returncode:
-        raise GuestRefused(500, "command_failed", f"{script}: {result.error.strip()[:300]}", {})
-    return result.output[:2000]
-
-
-async def _rested(pid: int) -> bool:
-    """Wait until a machine uses next to no CPU time; False when it never does."""
-    quiet = 0
-    until = time.monotonic() + REST_TIMEOUT_S
-    while quiet < _REST_WINDOWS:
-        if time.monotonic() > until:
-            return False
-        before = cpu_s([pid])
-        await asyncio.sleep(_REST_WINDOW_S)
-        used = (cpu_s([pid]) - before) / _REST_WINDOW_S
-        quiet = quiet + 1 if used <= REST_CPU else 0
-    return True
-
-
-def _pattern(pattern: str) -> str:
-    """Quote a pattern for the guest's shell, but for its wildcards."""
-    return "".join(part if part in "*?" else shlex.quote(part) for part in pattern)
 
 
 @contextlib.asynccontextmanager

@@ -1,0 +1,58 @@
+"""What is done inside a guest while a snapshot of it is made."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shlex
+import time
+
+from osgym_host.guest import GuestClient, GuestRefused
+from osgym_host.runtimes.base import TcpAddress
+from osgym_host.runtimes.processes import cpu_s
+from osgym_host.runtimes.qemu.identity import assume, new_identity
+
+REST_TIMEOUT_S = 120.0
+REST_CPU = 0.03
+"""A template rests when it used less than this part of a core for `_REST_WINDOWS` in a row."""
+_REST_WINDOW_S = 1.0
+_REST_WINDOWS = 4
+COMMAND_TIMEOUT_S = 300.0
+TRIAL_TIMEOUT_S = 60.0
+_TOKEN_BYTES = 32
+
+
+async def prove(address: TcpAddress, token: str) -> None:
+    """Let a clone take an identity and show a frame."""
+    identity = new_identity("trial", 1, secrets.token_urlsafe(_TOKEN_BYTES))
+    await assume(address, token, identity, timeout_s=TRIAL_TIMEOUT_S / 2)
+    async with GuestClient(address, token=identity.token) as guest:
+        await guest.ready(timeout_s=TRIAL_TIMEOUT_S / 2)
+        await guest.observe()
+
+
+async def as_root(guest: GuestClient, script: str) -> str:
+    """Run a shell script as root in our own guest; its output, for people."""
+    result = await guest.execute(["sudo", "-n", "sh", "-c", script], timeout_s=COMMAND_TIMEOUT_S)
+    if result.returncode:
+        raise GuestRefused(500, "command_failed", f"{script}: {result.error.strip()[:300]}", {})
+    return result.output[:2000]
+
+
+async def rested(pid: int) -> bool:
+    """Wait until a machine uses next to no CPU time; False when it never does."""
+    quiet = 0
+    until = time.monotonic() + REST_TIMEOUT_S
+    while quiet < _REST_WINDOWS:
+        if time.monotonic() > until:
+            return False
+        before = cpu_s([pid])
+        await asyncio.sleep(_REST_WINDOW_S)
+        used = (cpu_s([pid]) - before) / _REST_WINDOW_S
+        quiet = quiet + 1 if used <= REST_CPU else 0
+    return True
+
+
+def quoted_pattern(pattern: str) -> str:
+    """Quote a pattern for the guest's shell, but for its wildcards."""
+    return "".join(part if part in "*?" else shlex.quote(part) for part in pattern)
