@@ -24,20 +24,25 @@ from osgym_host.runtimes.qemu.pause import MemoryReader
 from osgym_host.runtimes.qemu.ram_delta import RamDeltaError
 from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
+from osgym_host.runtimes.qemu.vms import VmOptions
 
 INSTANCE = f"fork-{os.getpid()}"
 TEXT = "never saved"
 
 
-def make_runtime(data_dir: Path, snapshot: Snapshot, parked: int) -> QemuRuntime:
-    """A runtime of the instance in this folder."""
+def make_runtime(data_dir: Path, snapshot: Snapshot, parked: int, *, native: bool = True) -> QemuRuntime:
+    """A runtime of the instance in this folder, with the library for QEMU or without."""
     folder = data_dir / "run" / INSTANCE
     return QemuRuntime(
         data_dir,
         INSTANCE,
         lambda tree: ProcessLauncher(folder, tree=tree),
         UserNetwork(forwards=False),
-        QemuOptions(stock=StockOptions(target=parked), identity_timeout_s=60),
+        QemuOptions(
+            vms=VmOptions(native=data_dir / "native" if native else None),
+            stock=StockOptions(target=parked),
+            identity_timeout_s=60,
+        ),
         snapshot,
     )
 
@@ -118,10 +123,10 @@ def data_dir(small_snapshot: Snapshot) -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def laboratory(data_dir: Path, parked: int = 1) -> AsyncIterator[Lab]:
+async def laboratory(data_dir: Path, parked: int = 1, *, native: bool = True) -> AsyncIterator[Lab]:
     """A runtime that is stopped at the end and leaves nothing."""
     snapshot = SnapshotStore(data_dir).resolve("small@desktop")
-    runtime = make_runtime(data_dir, snapshot, parked)
+    runtime = make_runtime(data_dir, snapshot, parked, native=native)
     await runtime.start()
     try:
         async with AsyncExitStack() as stack:
@@ -132,16 +137,22 @@ async def laboratory(data_dir: Path, parked: int = 1) -> AsyncIterator[Lab]:
     assert left <= {"agent.lock"}, left
 
 
+def shares_pages(pid: int) -> bool:
+    """Whether a machine maps the pages of a branch point."""
+    return "osgym-delta" in Path(f"/proc/{pid}/maps").read_text()
+
+
 def points_of(data_dir: Path) -> list[Path]:
     """Files of temporary points."""
     return list((data_dir / "run" / INSTANCE / "points").rglob("*"))
 
 
+@pytest.mark.parametrize("native", [True, False], ids=["native", "copy"])
 async def test_children_go_on_where_the_parent_was(
-    data_dir: Path, capsys: pytest.CaptureFixture[str]
+    data_dir: Path, native: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Four children have the text that nobody saved, go their own ways, and have children of their own."""
-    async with laboratory(data_dir, parked=4) as lab:
+    async with laboratory(data_dir, parked=4, native=native) as lab:
         parent = await lab.desktop("parent")
         await parent.open_editor()
         await parent.type(TEXT)
@@ -153,6 +164,9 @@ async def test_children_go_on_where_the_parent_was(
         started = loop.time()
         children = await asyncio.gather(*(lab.desktop(f"child{n}", point) for n in range(4)))
         ready_s = loop.time() - started
+        for child in children:
+            assert shares_pages(child.replica.pid) is (native and shutil.which("cc") is not None)
+        pss_mib = (await lab.runtime.usage(children[0].replica)).pss_mib
         await lab.runtime.release_point(point)
         await lab.runtime.release_point(point)
         assert points_of(data_dir) == []
@@ -175,7 +189,7 @@ async def test_children_go_on_where_the_parent_was(
         for other in children[1:]:
             await lab.runtime.destroy(other.replica)
         await lab.runtime.destroy(parent.replica)
-        for depth in (2, 3):
+        for depth in (2, 3) if native else (2,):
             deeper = await lab.runtime.branch(youngest.replica)
             pauses.append(deeper.pause_ms)
             child = await lab.desktop(f"depth{depth}", deeper)
@@ -186,15 +200,17 @@ async def test_children_go_on_where_the_parent_was(
             assert await child.run("cat ~/whose") == "child0\n"
             await child.type(f" depth{depth}")
             youngest = child
-        assert await youngest.text() == f"{TEXT} 0 depth2 depth3"
+        assert await youngest.text() == f"{TEXT} 0 depth2" + (" depth3" if native else "")
     with capsys.disabled():
         each = " ".join(f"{pause:.1f}" for pause in pauses)
-        print(f"\n  pauses {each} ms; {point.ram_mib:.0f} MiB; four children ready in {ready_s:.2f} s")
+        way = "shared" if native else "copied"
+        print(f"\n  pauses {each} ms; {point.ram_mib:.0f} MiB {way}, {pss_mib:.0f} MiB PSS of a child;")
+        print(f"  four children ready in {ready_s:.2f} s")
 
 
 async def test_a_parent_survives_a_branch_that_fails(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever fails while it stands still: it runs on, nothing is left, and the next branch works."""
-    async with laboratory(data_dir) as lab:
+    async with laboratory(data_dir, native=False) as lab:
         parent = await lab.desktop("parent")
 
         def fail(_reader: MemoryReader) -> None:
