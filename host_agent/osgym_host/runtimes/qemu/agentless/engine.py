@@ -122,27 +122,34 @@ class Engine:
             Refused: 504 `not_ready` when it was not in time.
         """
         ends_s = time.monotonic() + timeout_s
-        quiet_ms = quiet_s * 1000
-        rule = settle.Rule(quiet_ms, quiet_ms, 0.1, 3 * quiet_ms, least_ms=0, turn_ms=READY_LOOK_MS)
-        seen = "blank or not quiet"
+        missing = "it was not looked at"
         while (left_s := ends_s - time.monotonic()) > 0:
-            async with self._exclusive() as display:
-                limited = settle.with_limit(rule, left_s * 1000)
-                found = await settle.settle(
-                    display, self._vcpus, limited, before=None, began_s=time.monotonic()
-                )
-                self._screen = found.frame.size
-            if size is not None and found.frame.size != size:
-                seen = "{}x{} and not {}x{}".format(*found.frame.size, *size)
-            elif found.reason is not SettleReason.TIMEOUT:
-                if not await asyncio.to_thread(frames.is_blank, found.frame):
-                    self.is_ready = True
-                    return
-                seen = "blank"
-            else:
-                seen = "not quiet"
+            try:
+                missing = await self._not_ready(left_s, quiet_s, size)
+            except Refused as exc:
+                if exc.code != "not_ready":
+                    raise
+                missing = exc.message
+            if not missing:
+                self.is_ready = True
+                return
             await asyncio.sleep(min(READY_TURN_S, left_s))
-        raise Refused(504, "not_ready", f"the screen was {seen} within {timeout_s:g} s")
+        raise Refused(504, "not_ready", f"not within {timeout_s:g} s: {missing}")
+
+    async def _not_ready(self, left_s: float, quiet_s: float, size: tuple[int, int] | None) -> str:
+        """Wait for quiet; what is then still missing, nothing when it is ready."""
+        quiet_ms = quiet_s * 1000
+        rule = settle.Rule(
+            quiet_ms, quiet_ms, 0.1, 3 * quiet_ms, least_ms=0, turn_ms=READY_LOOK_MS, max_ms=left_s * 1000
+        )
+        async with self._exclusive() as display:
+            found = await settle.settle(display, self._vcpus, rule, before=None, began_s=time.monotonic())
+            self._screen = found.frame.size
+        if size is not None and found.frame.size != size:
+            return "the screen is {}x{} and not {}x{}".format(*found.frame.size, *size)
+        if found.reason is SettleReason.TIMEOUT:
+            return "the screen is not quiet"
+        return "the screen is blank" if await asyncio.to_thread(frames.is_blank, found.frame) else ""
 
     # Steps -----------------------------------------------------------------------------------
 
