@@ -157,7 +157,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where the raw series goes")
     args = parser.parse_args()
     instance = f"bench-{os.getpid()}"
-    settings = {"runtime": "qemu", "warm": 1, "parked": 1, "replica_disk_mib": DISK_MIB, "instance": instance}
+    settings: dict[str, str | int | float] = {
+        "runtime": "qemu", "warm": 1, "parked": 1, "replica_disk_mib": DISK_MIB, "instance": instance
+    }  # fmt: skip
     rows = []
     with local_service(args.image, settings) as (url, _), Client(url) as client:
         for _round in range(args.rounds):

@@ -24,6 +24,7 @@ from runtime_probe import build_python_image
 from osgym_host.guest import GuestError
 from osgym_host.runtimes import base
 from osgym_host.runtimes.base import ExitReason, Replica, ReplicaSpec, Runtime
+from osgym_host.runtimes.qemu.replica import QemuReplica
 
 DEADLINE_S = 30.0
 OWN_COMMAND = Path("/proc/self/cmdline").read_text()
@@ -648,12 +649,16 @@ async def test_replicas_outlive_a_killed_host_agent(kit: Kit, tmp_path: Path, sp
         assert (adopted.pid, adopted.generation, adopted.guest_token) == (pid, 7, token)
         assert await kit.run_inside(adopted, "result = 6 * 7") == 42
         assert (await runtime.usage(adopted)).processes == 1
+        fresh = await runtime.create(replace(spec, replica_id="fresh", generation=20))
+        assert isinstance(fresh, QemuReplica) and isinstance(adopted, QemuReplica)
+        assert fresh.vm.ram == adopted.vm.ram  # one golden RAM for both
         await runtime.reap(second)
         await runtime.reap(second)
         assert await settled(lambda: not exists(other_pid))
         os.kill(pid, signal.SIGKILL)
         assert (await dead(adopted)).reason is ExitReason.KILLED
         await runtime.destroy(adopted)
+        await runtime.destroy(fresh)
         assert kit.traces(tmp_path) == []
     finally:
         await runtime.stop()

@@ -26,7 +26,7 @@ from osgym_host.runtimes.qemu.argv import (
     Ram,
 )
 from osgym_host.runtimes.qemu.golden import Golden, GoldenRam
-from osgym_host.runtimes.qemu.launcher import Launcher, ProcessEnd
+from osgym_host.runtimes.qemu.launcher import Launcher, ProcessEnd, Runner
 from osgym_host.runtimes.qemu.machine import QMP_SOCKET, SCREEN_SOCKET, Machine, MachineFailed, listening
 from osgym_host.runtimes.qemu.network.base import Network
 from osgym_host.runtimes.qemu.overlay import Overlays
@@ -322,6 +322,8 @@ class VmYard:
         folder = self._folder / record.name
         if process is None or not record.adoptable or not is_machine(process, record.name, folder):
             return None
+        if bool(record.keeper) != (self._launcher.runner is Runner.CONTAINER):
+            return None  # the setting `runner` is another one now
         found = await self._launcher.adopt(record.name, process, record.keeper)
         if found is None:
             return None
