@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -14,11 +15,13 @@ import docker.errors
 import requests.exceptions
 
 from osgym_host.runtimes.base import RuntimeFault, RuntimeUnsupported
+from osgym_host.runtimes.sockets import short_unix_path
 
 API_VERSION = "1.41"
 """Of Docker 20.10, the oldest we are tested with."""
 
 _REMEDY = "Start it (systemctl start docker), and let this user reach it (group docker), or set DOCKER_HOST."
+_CONNECT_TIMEOUT_S = 10.0
 _T = TypeVar("_T")
 
 
@@ -68,6 +71,8 @@ class Daemon:
                 remedy="Machines share files with the host agent, so the daemon must be this machine's.",
             )
         try:
+            # The SDK leaves its socket to the garbage collector when nobody listens.
+            await self.run(_listens, self._url.removeprefix("unix://"))
             if self._api is None:
                 self._api = docker.APIClient(
                     base_url=self._url,
@@ -77,10 +82,9 @@ class Daemon:
                     max_pool_size=self._threads,
                 )
             info: Mapping[str, Any] = await self.run(self._api.info)
-        except (DaemonFailed, docker.errors.DockerException) as exc:
-            raise RuntimeUnsupported(
-                f"no Docker daemon answers at {self._url}: {exc}", remedy=_REMEDY
-            ) from exc
+        except DaemonFailed as exc:
+            message = f"no Docker daemon answers at {self._url}: {exc}"
+            raise RuntimeUnsupported(message, remedy=_REMEDY) from exc
         return info
 
     async def run(self, call: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
@@ -109,6 +113,17 @@ class Daemon:
         if self._api is not None:
             self._api.close()
             self._api = None
+
+
+def _listens(path: str) -> None:
+    """Connect and hang up.
+
+    Raises:
+        OSError: Nobody listens at the path.
+    """
+    with short_unix_path(path) as short, socket.socket(socket.AF_UNIX) as end:
+        end.settimeout(_CONNECT_TIMEOUT_S)
+        end.connect(short)
 
 
 def translated(call: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
