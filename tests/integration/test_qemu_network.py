@@ -9,18 +9,24 @@ import os
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from network_rig import PORT, Guest, World, forwarding, guest, world
+from runtime_kits import QemuKit, contract_spec
 
-from osgym_host.runtimes.base import Egress, RuntimeUnsupported
+from osgym_host.images.snapshots import Snapshot
+from osgym_host.runtimes.base import Egress, RuntimeUnsupported, TcpAddress
 from osgym_host.runtimes.qemu.network import namespaces
 from osgym_host.runtimes.qemu.network.base import Attachment
 from osgym_host.runtimes.qemu.network.policy import parse_allowlist
 from osgym_host.runtimes.qemu.network.resolver import Names
 from osgym_host.runtimes.qemu.network.tap import TapNetwork, table_name
 from osgym_host.runtimes.qemu.network.user import UserNetwork
+from osgym_host.runtimes.qemu.parked import StockOptions
+from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
+from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, who makes network namespaces"),
@@ -255,7 +261,7 @@ async def test_a_killed_agents_connections_are_found_adopted_and_reaped(places: 
     former = make_network()
     await former.start()
     kept, lost = await former.attach("kept"), await former.attach("lost")
-    tap = os.dup(kept.fds[5])
+    tap = os.dup(next(iter(kept.fds.values())))
     for attachment in (kept, lost):
         await former.started(attachment)
     await former.allow("kept", Egress.OPEN)
@@ -313,3 +319,83 @@ async def test_user_networking_offers_none_only() -> None:
         await network.detach("vm")
     with pytest.raises(OSError):
         os.fstat(attachment.guest_listener or -1)
+
+
+# Real guests -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class TapKit(QemuKit):
+    """Machines of the small snapshot, each with a tap."""
+
+    def make(self, data_dir: Path, options: QemuOptions | None = None) -> QemuRuntime:
+        folder = data_dir / "run" / "contract"
+        return QemuRuntime(
+            data_dir,
+            "contract",
+            lambda tree: ProcessLauncher(folder, tree=tree),
+            make_network(),
+            options or QemuOptions(stock=StockOptions(target=0)),
+            self.image,
+        )
+
+
+_TRY = """
+import socket, threading
+result = []
+def attempt(host, port):
+    try:
+        with socket.create_connection((host, port), timeout=4) as end:
+            end.settimeout(4)
+            if end.recv(5):
+                result.append([host, port])
+    except OSError:
+        pass
+tries = [threading.Thread(target=attempt, args=tuple(target)) for target in targets]
+[each.start() for each in tries]
+[each.join() for each in tries]
+"""
+
+
+async def test_a_restricted_guest_reaches_nothing(
+    small_snapshot: Snapshot, places: World, tmp_path: Path
+) -> None:
+    """With user-mode networking neither the host, another machine, the internet nor metadata answers."""
+    kit = QemuKit(small_snapshot)
+    runtime = kit.make(tmp_path, QemuOptions(stock=StockOptions(target=0)))
+    await runtime.start()
+    try:
+        replica = await runtime.create(contract_spec(kit))
+        other = await runtime.create(replace(contract_spec(kit), replica_id="r2", generation=8))
+        assert isinstance(other.guest, TcpAddress)
+        targets = [[address, PORT] for address in everything(places) if address != "127.0.0.1"]
+        targets += [["10.0.2.2", other.guest.port], ["10.0.2.2", 22], ["10.0.2.3", 53]]
+        assert await kit.run_inside(replica, _TRY, targets=targets) == []
+    finally:
+        await runtime.stop()
+
+
+async def test_a_guest_with_a_tap_reaches_what_its_policy_says(
+    small_snapshot: Snapshot, places: World, tmp_path: Path
+) -> None:
+    """A machine frozen with user-mode networking wakes up at a tap; its child has the same policy."""
+    kit = TapKit(small_snapshot)
+    runtime = kit.make(tmp_path)
+    await runtime.start()
+    try:
+        spec = replace(contract_spec(kit), egress=Egress.OPEN)
+        replica = await runtime.create(spec)
+        closed = await runtime.create(replace(contract_spec(kit), replica_id="r2", generation=8))
+        assert isinstance(closed.guest, TcpAddress)
+        targets = [[address, PORT] for address in everything(places) if address != "127.0.0.1"]
+        targets += [[closed.guest.host, closed.guest.port]]
+        allowed = [[places.far, PORT], [places.near, PORT]]
+        assert sorted(await kit.run_inside(replica, _TRY, targets=targets)) == allowed
+        assert await kit.run_inside(closed, _TRY, targets=targets) == []
+        point = await runtime.branch(replica)
+        child = await runtime.create(replace(spec, replica_id="r3", generation=9, origin=point))
+        assert sorted(await kit.run_inside(child, _TRY, targets=targets)) == allowed
+        await runtime.release_point(point)
+    finally:
+        await runtime.stop()
+    assert left() == []
