@@ -281,6 +281,9 @@ def test_frames_are_compared() -> None:
     assert frames.difference(one, one) is None
     assert frames.difference(one, changed) == (10, 20, 2, 16)
     assert frames.difference(one, Frame(1, 1, b"abc")) == (0, 0, 1, 1)
+    kept = frames.Packed.of(one)
+    assert (kept.difference(one), kept.difference(changed)) == (None, (10, 20, 2, 16))
+    assert len(kept.data) < len(one.rgb) / 10
     assert frames.is_caret((10, 20, 2, 16))
     assert not frames.is_caret((10, 20, 9, 16))
     assert frames.digest(one) != frames.digest(changed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -93,6 +94,7 @@ class QmpDisplay:
         """Use `open`."""
         self._qmp = qmp
         self._memory = memory
+        self._reading = threading.Lock()
         self._written = written
         self._name = name
 
@@ -139,7 +141,11 @@ class QmpDisplay:
             raise DisplayFailed(f"the screen could not be read: {exc}") from exc
 
     def _read(self, length: int) -> Frame:
-        return parse_ppm(os.pread(self._memory, length, 0))
+        with self._reading:
+            if self._memory < 0:
+                raise BadFrame("it is closed")
+            data = os.pread(self._memory, length, 0)
+        return parse_ppm(data)
 
     async def carry_out(self, ops: Sequence[Op], screen: tuple[int, int], drained: Drained) -> None:
         """Carry out a plan of input, part by part."""
@@ -165,15 +171,17 @@ class QmpDisplay:
 
     def rest(self) -> None:
         """Give the memory of the last frame back."""
-        os.ftruncate(self._memory, 0)
+        if self._memory >= 0:
+            os.ftruncate(self._memory, 0)
 
     async def close(self) -> None:
         """Close the connection and the memory."""
         await self._qmp.close()
-        for fd in (self._written, self._memory):
-            if fd >= 0:
-                os.close(fd)
-        self._written = self._memory = -1
+        with self._reading:  # a call that was cancelled may still read, in its thread
+            for fd in (self._written, self._memory):
+                if fd >= 0:
+                    os.close(fd)
+            self._written = self._memory = -1
 
 
 def reports(events: Sequence[Event]) -> list[list[Event]]:

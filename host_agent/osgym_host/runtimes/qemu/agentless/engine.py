@@ -15,7 +15,7 @@ from typing import Any
 
 from osgym_host.runtimes.qemu.agentless import frames, plan, settle
 from osgym_host.runtimes.qemu.agentless.display import Display, DisplayFailed, DisplayLost
-from osgym_host.runtimes.qemu.agentless.frames import Frame
+from osgym_host.runtimes.qemu.agentless.frames import Frame, Packed
 from osgym_host.runtimes.qemu.agentless.options import check_region
 from osgym_host.runtimes.qemu.agentless.plan import Drain, Held, Planner, PointerEvent
 from osgym_host.runtimes.qemu.agentless.serve import Refused
@@ -40,10 +40,10 @@ class Step:
 
 @dataclass(slots=True)
 class _Last:
-    """The frame of the last step's answer, to tell whether it stayed final."""
+    """The frame of the last step's answer, to tell whether it stayed final; packed, for it may stay long."""
 
     seq: int
-    frame: Frame
+    frame: Packed
     taken_s: float
     changed_s: float | None = None
 
@@ -198,7 +198,7 @@ class Engine:
         began_s = time.monotonic()
         async with self._exclusive() as display:
             before = await self._grab()
-            previous = self._previous(before)
+            previous = await self._previous(before)
             self._answer, self.last_seq = None, seq
             results, failed = await self._perform(plans, held, before.size)
             acted_s = time.monotonic()
@@ -208,7 +208,7 @@ class Engine:
                 rule = settle.rule_for(wait.policy, quiet_ms=wait.quiet_ms, max_ms=wait.max_ms)
                 done = await settle.settle(display, self._vcpus, rule, before=before, began_s=acted_s)
             self._screen = done.frame.size
-            self._last = _Last(seq, done.frame, done.taken_s)
+            self._last = _Last(seq, await asyncio.to_thread(Packed.of, done.frame), done.taken_s)
             meta, image = await self._observed(done.frame, done.taken_s, look)
         times = (acted_s - began_s, done.wait_ms / 1000)
         meta |= {
@@ -253,7 +253,7 @@ class Engine:
         began_s = time.monotonic()
         async with self._exclusive():
             frame = await self._grab()
-            previous = self._previous(frame)
+            previous = await self._previous(frame)
             meta, image = await self._observed(frame, time.monotonic(), look)
         meta |= self._plain(previous, None)
         meta["timing_ms"] |= _timing(0.0, 0.0, began_s)
@@ -270,17 +270,16 @@ class Engine:
             message = f"step {seq} is not the last one, which is {self.last_seq}"
             raise Refused(409, "bad_sequence", message, {"last_seq": self.last_seq})
         async with self._exclusive() as display:
-            before = None if self._last is None else self._last.frame
             rule = settle.with_limit(settle.FINAL, timeout_ms)
             done = await settle.settle(
                 display,
                 self._vcpus,
                 rule,
-                before=before,
+                before=None,
                 began_s=began_s,
                 stop=lambda: self._step is not None,
             )
-            previous = self._previous(done.frame)
+            previous = await self._previous(done.frame)
             meta, image = await self._observed(done.frame, done.taken_s, look)
         meta |= self._plain(previous, _settle_meta(SettlePolicy.EXACT, done))
         meta |= {"seq": seq, "final": done.reason is not SettleReason.TIMEOUT}
@@ -312,13 +311,13 @@ class Engine:
 
     # Pieces ----------------------------------------------------------------------------------
 
-    def _previous(self, now: Frame) -> dict[str, Any] | None:
+    async def _previous(self, now: Frame) -> dict[str, Any] | None:
         """Say whether the last step's frame is still what the screen shows."""
         last = self._last
         if last is None:
             return None
         if last.changed_s is None:
-            box = frames.difference(last.frame, now)
+            box = await asyncio.to_thread(last.frame.difference, now)
             if box is not None and not frames.is_caret(box):
                 last.changed_s = time.monotonic()
         return last.meta()

@@ -90,7 +90,7 @@ class Judge:
         self._work_ms = began_ms
         self._sees_work = False
         self._busy_ms = began_ms
-        self._seen: dict[int, None] = {} if before is None else {hash(before.rgb): None}
+        self._seen: dict[int, None] = {} if before is None else {frames.fingerprint(before): None}
         self.changed_ms: float | None = None
         self._restless_ms = began_ms
 
@@ -118,8 +118,9 @@ class Judge:
         box = frames.difference(before, frame)
         if box is None:
             return
-        known = hash(frame.rgb) in self._seen
-        self._seen[hash(frame.rgb)] = None
+        mark = frames.fingerprint(frame)
+        known = mark in self._seen
+        self._seen[mark] = None
         while len(self._seen) > _REMEMBERED:
             del self._seen[next(iter(self._seen))]
         if self.changed_ms is None or not (known or frames.is_caret(box)):
@@ -185,7 +186,7 @@ async def settle(
         late = now_ms - began_s * 1000 >= rule.max_ms or stop()
         if late or judge.wants_frame(now_ms):
             frame = await display.grab()
-            judge.saw_frame(now_ms, frame)
+            await asyncio.to_thread(judge.saw_frame, now_ms, frame)
             if late or judge.is_settled(now_ms):
                 return _settled(judge, frame, now_ms, began_s, late=not judge.is_settled(now_ms))
             if display.disturbs and vcpus is not None:
@@ -198,7 +199,7 @@ async def pause(display: Display, duration_ms: float, *, before: Frame | None, b
     await asyncio.sleep(max(0.0, began_s + duration_ms / 1000 - time.monotonic()))
     now_s = time.monotonic()
     frame = await display.grab()
-    changed = before is not None and frames.difference(before, frame) is not None
+    changed = before is not None and before != frame
     wait_ms = (now_s - began_s) * 1000
     return Settled(SettleReason.FIXED, wait_ms, wait_ms if changed else None, frame, now_s)
 
