@@ -214,9 +214,9 @@ step_agent() {
 
 step_secret() {
   local before after
-  before=$(sha256sum < "$etc/secret.env" 2>/dev/null || true)
+  before=$(sha256sum "$etc/secret.env" 2>/dev/null || true)
   python3 "$here/fetch.py" secret "$OSGYM_TOKEN_SOURCE" "$etc/secret.env" || die "see above"
-  after=$(sha256sum < "$etc/secret.env")
+  after=$(sha256sum "$etc/secret.env")
   if [ "$before" = "$after" ]; then say "secret ok"; else touch "$etc/.restart"; say "secret changed"; fi
 }
 
@@ -318,7 +318,7 @@ runtime: $OSGYM_HOST_RUNTIME
 image: $OSGYM_FLAVOR
 max_replicas: $OSGYM_MAX
 egress: $OSGYM_POLICY
-egress_allow: [$OSGYM_POLICY_ALLOW]
+${OSGYM_POLICY_ALLOW:+egress_allow: [$OSGYM_POLICY_ALLOW]}
 CONF
 }
 
@@ -444,12 +444,25 @@ stop_alone() {
 
 healthy() { curl -fsS -m 10 "http://127.0.0.1:$OSGYM_PORT/v1/health" 2>/dev/null; }
 
+# What the pool says; the token goes through a pipe, never through an argument that others could see.
+pool() {
+  sed -n 's/^OSGYM_TOKEN=/Authorization: Bearer /p' "$etc/secret.env" |
+    curl -fsS -m 10 -H @- "http://127.0.0.1:$OSGYM_PORT/v1/pool" 2>/dev/null
+}
+
+# Serving means: the agent answers, and a desktop is ready.
 step_health() {
-  local end=$((SECONDS + OSGYM_HEALTH_TIMEOUT_S))
-  while ! healthy >/dev/null; do
-    if [ $SECONDS -ge $end ]; then
+  local end=$((SECONDS + OSGYM_HEALTH_TIMEOUT_S)) answer="" why
+  while true; do
+    if healthy >/dev/null; then
+      answer=$(pool) || answer=""
+      if [[ "$answer" =~ \"(ready|leased)\":[1-9] ]]; then break; fi
+    fi
+    if [ $SECONDS -ge $end ] || { ! has_systemd && ! running; }; then
       { if has_systemd; then journalctl -u osgym.service -n 30 --no-pager; else tail -n 30 /var/log/osgym.log; fi; } >&2 || true
-      die "the agent does not answer on port $OSGYM_PORT after $OSGYM_HEALTH_TIMEOUT_S s"
+      why="the agent does not answer on port $OSGYM_PORT"
+      [ -z "$answer" ] || why="no desktop became ready: $answer"
+      die "$why (waited for up to $OSGYM_HEALTH_TIMEOUT_S s)"
     fi
     sleep 0.5
   done

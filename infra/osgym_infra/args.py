@@ -86,9 +86,12 @@ class Config:
     host_type: str
     max_replicas_per_host: int
     allow_unknown_kvm: bool
+    image_name: str
     image_digest: str
     image_uri: str
+    image_sha256: str
     agent_uri: str
+    agent_sha256: str
     agent_port: int
     allowed_cidrs: tuple[str, ...]
     egress: Egress
@@ -100,6 +103,7 @@ class Config:
     project: str
     token_secret: str
     protect: bool
+    roll: bool
     hosts: tuple[SshHost, ...]
 
 
@@ -218,6 +222,9 @@ HOST_KEYS: dict[str, Reader] = {
     "max_replicas": integer(1, 10_000, "replicas"),
 }  # fmt: skip
 
+HEX = matching(DIGEST, "64 hexadecimal digits")
+URI = matching(re.compile(r"(s3|gs|https|file)://\S+"), "s3://, gs://, https:// or file://")
+
 KEYS: dict[str, Key] = {
     "provider": Key(choice(Provider), ..., "aws | gcp | ssh: where the hosts come from."),
     "replicas": Key(integer(1, 100_000, "replicas"), ..., "How many replicas run at the same time."),
@@ -250,19 +257,14 @@ KEYS: dict[str, Key] = {
         integer(1, 10_000, "replicas"), Rules().max_replicas, "So many are lost at most with one host."
     ),
     "allow_unknown_kvm": Key(flag, False, "Take types on which nobody confirmed KVM.", CLOUD),
-    "image_digest": Key(
-        matching(DIGEST, "64 hexadecimal digits"), ..., "The golden image; verified by hosts."
+    "image_name": Key(
+        matching(NAME, "full, small, or an import's name"), "full", "Which golden image the agent serves."
     ),
-    "image_uri": Key(
-        matching(re.compile(r"(s3|gs|https|file)://\S+"), "s3://, gs://, https:// or file://"),
-        ...,
-        "Where hosts fetch the golden image.",
-    ),
-    "agent_uri": Key(
-        matching(re.compile(r"(s3|gs|https|file)://\S+"), "s3://, gs://, https:// or file://"),
-        ...,
-        "Where hosts fetch the host agent: an archive of its wheels.",
-    ),
+    "image_digest": Key(HEX, ..., "Digest of the golden image."),
+    "image_uri": Key(URI, ..., "Where hosts fetch it: an archive of folders of the image store."),
+    "image_sha256": Key(HEX, ..., "SHA-256 of that archive; hosts check it."),
+    "agent_uri": Key(URI, ..., "Where hosts fetch the host agent: an archive of its wheels."),
+    "agent_sha256": Key(HEX, ..., "SHA-256 of that archive; hosts check it."),
     "agent_port": Key(integer(1024, 65535, "as TCP port"), AGENT_PORT, "The host agent's port."),
     "allowed_cidrs": Key(
         cidrs, ..., "Networks that may reach the agent's port; never the whole internet.", CLOUD
@@ -287,6 +289,7 @@ KEYS: dict[str, Key] = {
         text, "", "An existing secret that holds the agent's token; default: a new one.", CLOUD
     ),
     "protect": Key(flag, False, "Refuse to destroy network and secret."),
+    "roll": Key(flag, False, "Replace hosts whose template changed; else only new ones get it.", CLOUD),
     "hosts": Key(
         read_hosts,
         ...,

@@ -25,6 +25,8 @@ COMMON: dict[str, object] = {
     "owner": "lab",
     "image_digest": DIGEST,
     "image_uri": "s3://golden/full.tar",
+    "image_sha256": "cd" * 32,
+    "agent_sha256": "ef" * 32,
     "agent_uri": "s3://golden/agent.tar",
 }
 AWS = {**COMMON, "provider": "aws", "allowed_cidrs": '["10.0.0.0/8"]'}

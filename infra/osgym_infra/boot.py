@@ -1,0 +1,84 @@
+"""What a host is told when it starts: the bootstrap's settings, and the script around them. Pure."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import shlex
+import tarfile
+from collections.abc import Mapping
+
+from osgym_infra.args import Config
+from osgym_infra.blueprint import HostGroup
+from osgym_infra.errors import BadInput
+
+MOST_USER_DATA_BYTES = 16384
+"""What EC2 takes as user data, before base64 (EC2 user guide, "Run commands at launch")."""
+
+TARGET = "/usr/local/lib/osgym-bootstrap"
+
+
+def environment(config: Config, group: HostGroup, token_source: str) -> dict[str, str]:
+    """The settings in /etc/osgym/bootstrap.env; none of them is a secret.
+
+    Args:
+        token_source: where the host reads the token: `aws:ARN`, `gcp:projects/…` or `file:PATH`.
+    """
+    return {
+        "OSGYM_PORT": str(config.agent_port),
+        "OSGYM_HOST_RUNTIME": config.runtime.value,
+        "OSGYM_MAX": str(group.replicas),
+        "OSGYM_FLAVOR": config.image_name,
+        "OSGYM_POLICY": config.egress.value,
+        "OSGYM_POLICY_ALLOW": ", ".join(config.egress_allowlist),
+        "OSGYM_ALLOWED_CIDRS": " ".join(config.allowed_cidrs),
+        "OSGYM_DEVICES": "auto" if group.nvme or group.volume_gib else "none",
+        "OSGYM_TOKEN_SOURCE": token_source,
+        "OSGYM_AGENT_URI": config.agent_uri,
+        "OSGYM_AGENT_SHA256": config.agent_sha256,
+        "OSGYM_IMAGE_URI": config.image_uri,
+        "OSGYM_IMAGE_SHA256": config.image_sha256,
+        "OSGYM_IMAGE_DIGEST": config.image_digest,
+    }
+
+
+def env_file(values: Mapping[str, str]) -> str:
+    """The settings as a file that a shell reads; everything is quoted."""
+    return "".join(f"{name}={shlex.quote(value)}\n" for name, value in sorted(values.items()))
+
+
+def user_data(files: Mapping[str, bytes], values: Mapping[str, str]) -> str:
+    """A script that unpacks the bootstrap, writes its settings and runs it; the same for the same input.
+
+    Raises:
+        BadInput: it is larger than what EC2 takes.
+    """
+    packed = base64.encodebytes(archive(files)).decode()
+    text = (
+        "#!/bin/bash\n"
+        "# Written by osgym-infra. Holds no secret: user data can be read from inside the host.\n"
+        "set -eu\n"
+        f"install -d -m 755 /etc/osgym {TARGET}\n"
+        f"base64 -d <<'PACKED' | tar -xz -C {TARGET}\n{packed}PACKED\n"
+        f"cat > /etc/osgym/bootstrap.env <<'SETTINGS'\n{env_file(values)}SETTINGS\n"
+        f"exec {TARGET}/bootstrap.sh up\n"
+    )
+    if len(text.encode()) > MOST_USER_DATA_BYTES:
+        raise BadInput(
+            "osgym:egress_allowlist",
+            f"the hosts' start script has {len(text.encode())} bytes",
+            f"at most {MOST_USER_DATA_BYTES}; shorten lists and URIs",
+        )
+    return text
+
+
+def archive(files: Mapping[str, bytes]) -> bytes:
+    """A tar.gz of executable files without dates or owners, so that it changes only with its content."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, data in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(data), 0o755
+            tar.addfile(entry, io.BytesIO(data))
+    return gzip.compress(raw.getvalue(), 9, mtime=0)
