@@ -244,6 +244,9 @@ class Pool:
         if room is not None:
             self.rooms.take(room)
         generation = self._journal.next_generation() if record is None else record.generation
+        if origin is not None and generation == origin.generation:
+            # A checkpoint of another host: its guest takes a number for a new one only if it differs.
+            generation = self._journal.next_generation()
         replica_id = f"r{generation}" if record is None else record.replica_id
         spec = replace(self._make_spec(replica_id, generation), origin=origin)
         waiter = Waiter(lease_id, revoked, asyncio.get_running_loop().create_future(), own=True)
