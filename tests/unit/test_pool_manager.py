@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pools import nobody, pool_of
-from stand_in import until
+from stand_in import StandIn, until
 
 from osgym_host.core.plan import Blocked
 from osgym_host.core.reasons import Reason
@@ -170,6 +170,16 @@ async def test_a_desktop_that_never_gets_ready_is_given_up(tmp_path: Path) -> No
         await until(lambda: pool.stats.retired[Reason.BOOT_FAILED] >= 1)
         runtime.boot_ready = True
         await until(lambda: pool.view().ready == 1)
+
+
+async def test_a_replica_whose_guest_has_said_that_it_is_ready_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clone of a frozen desktop tells it with its new identity; the call would only cost."""
+    monkeypatch.setattr(StandIn, "awake", property(lambda self: True))
+    async with pool_of(tmp_path, warm=0) as (pool, runtime):
+        runtime.boot_ready = False  # whoever asks waits for ever
+        assert (await pool.acquire("a", nobody, 2)).state is ReplicaState.LEASED
 
 
 async def test_a_create_that_hangs_has_a_deadline(tmp_path: Path) -> None:

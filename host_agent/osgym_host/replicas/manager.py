@@ -252,6 +252,9 @@ class ReplicaManager:
 
     async def _awake(self, guest: GuestClient) -> None:
         """Returns when the desktop can be used. One in use may be drawing: that it answers is enough."""
+        assert self.clone is not None
+        if self.clone.awake:
+            return
         if self.clean:
             await guest.ready(timeout_s=self._deadlines.boot_s)
         else:

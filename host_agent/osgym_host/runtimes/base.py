@@ -335,6 +335,11 @@ class Replica(ABC):
         return self.spec.token
 
     @property
+    def awake(self) -> bool:
+        """Its guest agent has told the runtime already that the desktop is drawn: nobody need ask again."""
+        return False
+
+    @property
     @abstractmethod
     def pid(self) -> int:
         """Host PID of its first process."""

@@ -41,6 +41,7 @@ class QemuReplica(Replica):
         self.vm = vm
         self.agentless: AgentlessGuest | None = None
         self.destroying = False
+        self.desktop_ready = False
         self.removed = False
         spread = zlib.crc32(spec.replica_id.encode()) / 0xFFFFFFFF
         self.vitals = Vitals(spread, time.monotonic())
@@ -76,6 +77,11 @@ class QemuReplica(Replica):
     def guest_token(self) -> str | None:
         """What the guest agent demands: its own for each clone. Who stands for it demands nothing."""
         return self._token if self.agentless is None else None
+
+    @property
+    def awake(self) -> bool:
+        """Whether its guest agent, when it acknowledged its identity, said that the desktop is drawn."""
+        return self.desktop_ready
 
     @property
     def pid(self) -> int:

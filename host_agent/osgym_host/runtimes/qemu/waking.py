@@ -140,7 +140,7 @@ class Waker:
             await asyncio.wait((asking, dying), return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
                 raise IdentityRefused(f"it died: {dying.result().detail}")
-            await asking
+            replica.desktop_ready = (await asking).get("desktop_ready") is True
         finally:
             for task in (asking, dying):
                 task.cancel()
