@@ -18,9 +18,11 @@ from osgym_host.errors import OsgymHostError
 from osgym_host.freeze.imported import QUIET_S, put_firmware, shape_of_disk, standing_in
 from osgym_host.freeze.inside import (
     COMMAND_TIMEOUT_S,
+    IDLE_TIMEOUT_S,
     REST_TIMEOUT_S,
     TRIAL_TIMEOUT_S,
     as_root,
+    idle,
     prove,
     quoted_pattern,
     rested,
@@ -273,6 +275,8 @@ class SnapshotBuilder:
         await guest.observe()
         if not await rested(template.machine.pid):
             self._progress.note(f"it does not come to rest within {REST_TIMEOUT_S:.0f} s")
+        elif job.has_our_agent and not await idle(template.machine.pid):
+            self._progress.note(f"something in it still wakes up after {IDLE_TIMEOUT_S:.0f} s")
 
     async def _warm_up(self, job: _Job, warmup: Warmup, guest: GuestClient) -> None:
         if warmup.read:

@@ -17,6 +17,15 @@ REST_CPU = 0.03
 """A template rests when it used less than this part of a core for `_REST_WINDOWS` in a row."""
 _REST_WINDOW_S = 1.0
 _REST_WINDOWS = 4
+IDLE_TIMEOUT_S = 90.0
+IDLE_CPU = 0.003
+"""A guest of ours is idle when it used less than this for `_IDLE_WINDOWS`: one wakeup a second is more
+(0.4 % under emulation). tint2 looks for a compositor each second of its first minute: what is frozen
+before goes on in every clone."""
+_IDLE_WINDOW_S = 5.0
+_IDLE_WINDOWS = 2
+_SCHEDULER_CLOCK = 2
+"""CPUCLOCK_SCHED of the kernel's per-process clocks: nanoseconds, where /proc has hundredths."""
 COMMAND_TIMEOUT_S = 300.0
 TRIAL_TIMEOUT_S = 60.0
 _TOKEN_BYTES = 32
@@ -50,6 +59,21 @@ async def rested(pid: int) -> bool:
         await asyncio.sleep(_REST_WINDOW_S)
         used = (cpu_s([pid]) - before) / _REST_WINDOW_S
         quiet = quiet + 1 if used <= REST_CPU else 0
+    return True
+
+
+async def idle(pid: int) -> bool:
+    """Wait until nothing wakes a guest up regularly any more; False when something still does."""
+    clock = (~pid << 3) | _SCHEDULER_CLOCK
+    quiet = 0
+    until = time.monotonic() + IDLE_TIMEOUT_S
+    while quiet < _IDLE_WINDOWS:
+        if time.monotonic() > until:
+            return False
+        before = time.clock_gettime(clock)
+        await asyncio.sleep(_IDLE_WINDOW_S)
+        used = (time.clock_gettime(clock) - before) / _IDLE_WINDOW_S
+        quiet = quiet + 1 if used <= IDLE_CPU else 0
     return True
 
 
