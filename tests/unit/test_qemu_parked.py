@@ -106,9 +106,10 @@ def test_the_plan_is_bounded_and_serves_who_waits(target: int, at_once: int, vie
 
 
 def test_refilling_rests_while_clones_wake_up() -> None:
-    """Unless nothing is left in stock."""
+    """Who waits for one is served all the same."""
     assert to_start(3, 2, StockView(ready=1, starting=0, waiting=0, resuming=1)) == 0
-    assert to_start(3, 2, StockView(ready=0, starting=0, waiting=0, resuming=1)) == 2
+    assert to_start(3, 2, StockView(ready=0, starting=0, waiting=0, resuming=1)) == 0
+    assert to_start(3, 2, StockView(ready=0, starting=0, waiting=1, resuming=1)) == 1
 
 
 async def test_it_fills_and_refills() -> None:

@@ -29,6 +29,9 @@ _KILL_TIMEOUT_S = 10.0
 _STATE_FD_NAME = "state"
 _FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s")
 _CAPABILITIES = ("x-ignore-shared", "events")
+_PARAMETERS = {"announce-rounds": 0}
+"""After a migration QEMU has the guest tell its network where it is now, five times in a second. A clone's
+network is new, and each round costs an emulated guest 5 to 10 ms."""
 
 
 class MachineFailed(OsgymHostError):
@@ -161,6 +164,7 @@ class Machine:
         """Set what saving and loading a state needs; for a parked process, while nobody waits."""
         wanted = [{"capability": name, "state": True} for name in _CAPABILITIES]
         await self.qmp.execute("migrate-set-capabilities", capabilities=wanted, timeout_s=timeout_s)
+        await self.qmp.execute("migrate-set-parameters", _PARAMETERS, timeout_s=timeout_s)
         self._prepared = True
 
     async def load_state(self, state: Path | int, *, timeout_s: float = STATE_TIMEOUT_S) -> None:

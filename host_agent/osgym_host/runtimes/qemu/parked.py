@@ -61,11 +61,11 @@ def to_start(target: int, at_once: int, view: StockView) -> int:
     """How many processes to start now.
 
     Who waits comes first. The stock itself is filled up to `target` when nothing more urgent is done:
-    while clones wake up it rests, unless it has run dry, so that their wait is not made longer.
+    while clones wake up it rests, so that their wait is not made longer. A fork takes as many as there
+    are at once; those who come while none is left have one made for them.
     """
     wanted = view.waiting
-    rests = view.held or (view.resuming > 0 and view.ready > 0)
-    if not rests:
+    if not view.held and view.resuming == 0:
         wanted += target
     return max(0, min(wanted - view.ready - view.starting, at_once - view.starting))
 
