@@ -63,7 +63,7 @@ class Maker:
 async def stock_of(target: int, at_once: int = 2) -> AsyncIterator[tuple[Stock[Thing], Maker]]:
     """A started stock; at the end everything it made was taken or discarded once."""
     maker = Maker()
-    stock = Stock(StockOptions(target, at_once, QUICK), maker.make, maker.discard)
+    stock = Stock(StockOptions(target, at_once, rest_s=0.02, backoff=QUICK), maker.make, maker.discard)
     stock.start()
     tasks = asyncio.all_tasks()
     try:
@@ -91,6 +91,7 @@ async def until_ready(stock: Stock[Thing], count: int) -> None:
         starting=st.integers(0, 4),
         waiting=st.integers(0, 5),
         resuming=st.integers(0, 3),
+        resting=st.booleans(),
         held=st.booleans(),
     ),
 )
@@ -105,11 +106,26 @@ def test_the_plan_is_bounded_and_serves_who_waits(target: int, at_once: int, vie
         assert start == 0
 
 
-def test_refilling_rests_while_clones_wake_up() -> None:
+def test_refilling_rests_while_clones_keep_all_cores_busy() -> None:
     """Who waits for one is served all the same."""
-    assert to_start(3, 2, StockView(ready=1, starting=0, waiting=0, resuming=1)) == 0
-    assert to_start(3, 2, StockView(ready=0, starting=0, waiting=0, resuming=1)) == 0
-    assert to_start(3, 2, StockView(ready=0, starting=0, waiting=1, resuming=1)) == 1
+    assert to_start(3, 2, StockView(ready=1, starting=0, waiting=0, resuming=1)) == 2
+    assert to_start(3, 2, StockView(ready=0, starting=0, waiting=0, resuming=2)) == 0
+    assert to_start(3, 2, StockView(ready=0, starting=0, waiting=0, resting=True)) == 0
+    assert to_start(3, 2, StockView(ready=0, starting=0, waiting=1, resuming=2)) == 1
+
+
+async def test_a_fork_has_the_cpu_for_its_children() -> None:
+    """While they wake up, and a moment after, nothing is made; then the stock fills again."""
+    async with stock_of(3) as (stock, maker):
+        await until_ready(stock, 3)
+        with contextlib.ExitStack() as stack:
+            for _ in range(3):
+                await stock.take()
+                stack.enter_context(stock.resuming())
+            await asyncio.sleep(0.02)
+            assert (len(maker.made), maker.now) == (3, 0)
+        assert maker.now == 0
+        await until_ready(stock, 3)
 
 
 async def test_it_fills_and_refills() -> None:

@@ -47,6 +47,7 @@ class StockView:
         starting: On the way.
         waiting: Creates that wait for one; only while none is ready.
         resuming: Creates that wake one up right now.
+        resting: There were as many as fill the host, a moment ago.
         held: Attempts failed: none is made ahead of demand for now.
     """
 
@@ -54,6 +55,7 @@ class StockView:
     starting: int
     waiting: int
     resuming: int = 0
+    resting: bool = False
     held: bool = False
 
 
@@ -61,12 +63,11 @@ def to_start(target: int, at_once: int, view: StockView) -> int:
     """How many processes to start now.
 
     Who waits comes first. The stock itself is filled up to `target` when nothing more urgent is done:
-    while clones wake up it rests, so that their wait is not made longer. A fork takes as many as there
-    are at once; those who come while none is left have one made for them.
+    while there are as many clones that wake up as processes may be started at once, it rests, and a
+    moment longer, since their clients act at once. So a fork has the CPU for its children.
     """
-    wanted = view.waiting
-    if not view.held and view.resuming == 0:
-        wanted += target
+    rests = view.held or view.resting or view.resuming >= at_once
+    wanted = view.waiting if rests else view.waiting + target
     return max(0, min(wanted - view.ready - view.starting, at_once - view.starting))
 
 
@@ -76,11 +77,13 @@ class StockOptions:
 
     Attributes:
         target: Parked processes kept ready.
-        at_once: Processes that are started at the same time.
+        at_once: Processes that are started at the same time: as many as the host has cores.
+        rest_s: After clones woke up that kept all cores busy, so long nothing is made ahead of demand.
     """
 
     target: int = 2
     at_once: int = 2
+    rest_s: float = 0.3
     backoff: BackoffPolicy = field(default_factory=lambda: BackoffPolicy(base_s=1.0, max_s=60.0))
 
 
@@ -107,6 +110,7 @@ class Stock(Generic[T]):
         self._filling = False
         self._closed = False
         self._again: asyncio.TimerHandle | None = None
+        self._rests_until = 0.0
 
     def start(self) -> None:
         """Begin to keep `target` in stock."""
@@ -133,7 +137,8 @@ class Stock(Generic[T]):
             taken = self._ready.popleft()
             self._unwatch(taken)
             if taken.lives:
-                self._fill()
+                # When those who come together have all taken theirs, and say so with `resuming`.
+                asyncio.get_running_loop().call_soon(self._fill)
                 return taken
             self._spawn(self._discard_quietly(taken))
         waiter: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -156,6 +161,9 @@ class Stock(Generic[T]):
         try:
             yield
         finally:
+            if self._resuming >= self._options.at_once:
+                self._rests_until = time.monotonic() + self._options.rest_s
+                asyncio.get_running_loop().call_later(self._options.rest_s + 0.01, self._fill)
             self._resuming -= 1
             self._fill()
 
@@ -192,6 +200,7 @@ class Stock(Generic[T]):
             starting=self._starting,
             waiting=waiting,
             resuming=self._resuming,
+            resting=now < self._rests_until,
             held=circuit is Circuit.OPEN,
         )
         for _ in range(to_start(target, self._options.at_once, view)):
