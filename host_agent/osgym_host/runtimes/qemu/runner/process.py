@@ -293,8 +293,7 @@ class ProcessLauncher(Launcher):
 
     async def adopt(self, name: str, identity: ProcessIdentity, keeper: str) -> VmProcess | None:
         """Take over a process of a former host agent."""
-        del keeper
-        pidfd = identity.open()
+        pidfd = identity.open() if not keeper else None  # what a container keeps is not ours to run
         if pidfd is None:
             return None
         if self._users is not None:
