@@ -150,7 +150,7 @@ def main() -> int:
     print(f"{options.replicas} replicas of {measured.workload} ({worst.question.runtime}), measured "
           f"{measured.measured_on} on {measured.machine}\n")  # fmt: skip
     show(rows, references, options)
-    notes = [*left_out, *worst.notes]
+    notes = [*measured.mismatch(worst.question.runtime), *left_out, *worst.notes]
     print("\n" + "\n".join([*notes, *as_of]))
     flexible = [r for r in rows if r["market"] != Market.ON_DEMAND.value]
     best = min((r["usd_per_replica_day"]["pessimistic"] for r in flexible), default=float("inf"))

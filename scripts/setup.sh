@@ -26,7 +26,7 @@ if [ "$purpose" = test ]; then
   # Reflinks, and what the runner's containers and the machines' networks are made with.
   packages+=(xfsprogs docker.io nftables iproute2)
   # A bare X server and small clients, for tests of the guest agent outside a replica.
-  packages+=(xvfb tint2 xterm x11-utils x11-xserver-utils openbox mousepad featherpad fonts-dejavu-core dbus dbus-x11)
+  packages+=(shellcheck xvfb tint2 xterm x11-utils x11-xserver-utils openbox mousepad featherpad fonts-dejavu-core dbus dbus-x11)
 fi
 
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -68,7 +68,7 @@ wanted=$(cat "${present[@]}" | sha256sum)
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
   echo "setup: installing the Python packages into $venv"
   targets=(-e sdk -e guest_agent -e host_agent -e infra)
-  [ "$purpose" = test ] && targets+=(-e '.[dev]' -e 'infra[aws,gcp,plot]')
+  [ "$purpose" = test ] && targets+=(-e '.[dev]' -e 'infra[aws,gcp,plot,fleet]')
   "$venv/bin/python" -m pip install -q --disable-pip-version-check -c constraints.txt "${targets[@]}"
   # OSWorld's own clients, to test against: without their dependencies, which are gigabytes.
   [ "$purpose" != test ] ||

@@ -102,7 +102,12 @@ def draw(config: Config, catalogue: Catalogue, profile: Profile) -> Blueprint:
     candidates = {one.name: one for one in found.candidates}
     groups = tuple(_group(candidates[name], count, config) for name, count in sorted(best.mix.hosts.items()))
     return Blueprint(
-        config, groups, best.mix.usd_per_day, best.usd_per_replica_day, found.notes, found.sources
+        config,
+        groups,
+        best.mix.usd_per_day,
+        best.usd_per_replica_day,
+        (*profile.mismatch(config.runtime), *found.notes),
+        found.sources,
     )
 
 

@@ -126,6 +126,15 @@ class Profile:
             frame_mb=self.value(Parameter.FRAME_KB, bound) / 1000,
         )
 
+    def mismatch(self, runtime: Runtime) -> tuple[str, ...]:
+        """A note when the plan is for another runtime than the one that was measured."""
+        if runtime is self.runtime:
+            return ()
+        return (
+            f"{self.workload} was measured with the {self.runtime} runtime; a replica of {runtime} needs "
+            "other memory and CPU: calibrate with its own series, or give --replica-ram-gib and --shared",
+        )
+
     def source(self) -> Source:
         """The profile as a source with a date, for the answer's footer."""
         return Source(f"workload profile {self.workload} ({self.runtime})", self.measured_on)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.fleets import AWS, GCP, SSH
 
 from osgym_infra import profile as profiles
 from osgym_infra.args import KEYS, Config, Egress, Provider, SshHost, parse
@@ -18,25 +19,6 @@ from osgym_infra.catalogue.load import load
 from osgym_infra.errors import BadInput, CannotMeet, OsgymInfraError
 from osgym_infra.model import Runtime
 from osgym_infra.price import Market
-
-DIGEST = "sha256:" + "ab" * 32
-COMMON: dict[str, object] = {
-    "replicas": "1024",
-    "owner": "lab",
-    "image_digest": DIGEST,
-    "image_uri": "s3://golden/full.tar",
-    "image_sha256": "cd" * 32,
-    "agent_sha256": "ef" * 32,
-    "agent_uri": "s3://golden/agent.tar",
-}
-AWS = {**COMMON, "provider": "aws", "allowed_cidrs": '["10.0.0.0/8"]'}
-GCP = {**AWS, "provider": "gcp", "project": "my-project", "image_uri": "gs://golden/full.tar"}
-SSH = {
-    **COMMON,
-    "provider": "ssh",
-    "hosts": '["local", "root@10.0.0.5"]',
-    "image_uri": "file:///srv/full.tar",
-}
 
 
 def plan(values: dict[str, object]) -> Blueprint:

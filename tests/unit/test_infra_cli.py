@@ -129,7 +129,9 @@ def test_the_sum_that_would_do_does() -> None:
 
 def test_nesting_metal_and_unknown_types_for_machines() -> None:
     """qemu plans with metal and nested types, and with unconfirmed ones when told to."""
-    kvm = {c["kvm"] for c in plan("-n", "64", "--runtime", "qemu")["candidates"]}
+    found = plan("-n", "64", "--runtime", "qemu")
+    assert any("measured with the local runtime" in note for note in found["notes"])
+    kvm = {c["kvm"] for c in found["candidates"]}
     assert kvm == {"metal", "nested"}
     more = {c["kvm"] for c in plan("-n", "64", "--runtime", "qemu", "--allow-unknown-kvm")["candidates"]}
     assert more == {"metal", "nested", "unknown"}

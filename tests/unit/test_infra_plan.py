@@ -9,6 +9,7 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from osgym_infra.errors import BadInput, CannotMeet
 from osgym_infra.plan import Choice, affordable, cheapest_mix
 

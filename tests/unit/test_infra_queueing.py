@@ -11,6 +11,7 @@ import statistics
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from osgym_infra import queueing
 from osgym_infra.errors import BadInput, CannotMeet
 

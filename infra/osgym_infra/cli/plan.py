@@ -108,7 +108,7 @@ def plan(
     found = answer(question, catalogue, [measured.source()])
     # Only what could have been chosen is worth a word.
     notes = [n for n in left_out if not question.providers or n.split()[0] in question.providers]
-    found = replace(found, notes=(*notes, *found.notes))
+    found = replace(found, notes=(*measured.mismatch(question.runtime), *notes, *found.notes))
     lines, warnings = age_lines(found.sources, today())
     if plot is not None:
         _draw(found, catalogue, plot)

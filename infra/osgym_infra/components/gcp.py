@@ -1,0 +1,254 @@
+"""Hosts at Google Cloud: network, service account, secret, instance templates and instances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+import pulumi_gcp as gcp
+
+from osgym_infra.blueprint import HostGroup, host_names
+from osgym_infra.boot import environment, user_data
+from osgym_infra.components.common import HostsArgs, host_output, new_token
+from osgym_infra.price import Market
+
+DEBIAN = "projects/debian-cloud/global/images/family/debian-12"
+SUBNET = "10.64.0.0/20"
+ROOT_GIB = 30
+TAG = "osgym-host"
+
+
+class ReplicaHosts(pulumi.ComponentResource):
+    """Hosts that serve replicas.
+
+    Attributes:
+        hosts: one object for each host, as in fleet.json.
+        token_secret: name of the secret's newest version; never the token.
+    """
+
+    hosts: pulumi.Output[list[dict[str, Any]]]
+    token_secret: pulumi.Output[str]
+
+    def __init__(self, name: str, args: HostsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("osgym:gcp:ReplicaHosts", name, None, opts)
+        self._name, self._args, self._config = name, args, args.blueprint.config
+        self._child = pulumi.ResourceOptions(parent=self)
+        self._kept = pulumi.ResourceOptions(parent=self, protect=self._config.protect)
+        self._zone = self._config.zone or f"{self._config.region}-a"
+        network, subnet = self._network()
+        self._firewall(network)
+        account = gcp.serviceaccount.Account(
+            f"{name}-host",
+            account_id=f"{name}-host"[:30],
+            display_name="OSGym hosts",
+            project=self._config.project,
+            opts=self._child,
+        )
+        member = account.email.apply(lambda email: f"serviceAccount:{email}")
+        self.token_secret, grants = self._secret(member)
+        grants += [
+            gcp.storage.BucketIAMMember(
+                f"{name}-{bucket}",
+                bucket=bucket,
+                role="roles/storage.objectViewer",
+                member=member,
+                opts=self._child,
+            )
+            for bucket in args.buckets
+        ]
+        templates = {
+            group.name: self._template(group, network, subnet, account.email)
+            for group in args.blueprint.groups
+        }
+        instances = [
+            (host, group, self._instance(host, templates[group.name], grants))
+            for host, group in host_names(args.blueprint.groups)
+        ]
+        self.hosts = pulumi.Output.all(
+            *(
+                host_output(host, group, args, instance.zone, instance.network_interfaces.apply(_address))
+                for host, group, instance in instances
+            )
+        ).apply(list)
+        self.register_outputs({"hosts": self.hosts, "token_secret": self.token_secret})
+
+    def _network(self) -> tuple[pulumi.Input[str], pulumi.Input[str]]:
+        if self._config.network_id:
+            return self._config.network_id, self._config.subnet_id
+        network = gcp.compute.Network(
+            f"{self._name}-network",
+            auto_create_subnetworks=False,
+            project=self._config.project,
+            opts=self._kept,
+        )
+        subnet = gcp.compute.Subnetwork(
+            f"{self._name}-subnet",
+            network=network.id,
+            ip_cidr_range=SUBNET,
+            region=self._config.region,
+            # Buckets and secrets are reached without leaving Google's network.
+            private_ip_google_access=True,
+            project=self._config.project,
+            opts=pulumi.ResourceOptions(parent=network),
+        )
+        return network.id, subnet.id
+
+    def _firewall(self, network: pulumi.Input[str]) -> None:
+        gcp.compute.Firewall(
+            f"{self._name}-agent",
+            description="The OSGym agent's port, from the allowed networks only",
+            network=network,
+            direction="INGRESS",
+            allows=[gcp.compute.FirewallAllowArgs(protocol="tcp", ports=[str(self._config.agent_port)])],
+            source_ranges=list(self._config.allowed_cidrs),
+            target_tags=[TAG],
+            project=self._config.project,
+            opts=self._child,
+        )
+
+    def _secret(self, member: pulumi.Input[str]) -> tuple[pulumi.Output[str], list[pulumi.Resource]]:
+        """The token's secret, and the grant that lets hosts read it."""
+        if self._config.token_secret:
+            existing = pulumi.Output.from_input(self._config.token_secret)
+            return existing, [self._reader(self._config.token_secret.split("/versions/")[0], member)]
+        secret = gcp.secretmanager.Secret(
+            f"{self._name}-token",
+            secret_id=f"{self._name}-token",
+            replication=gcp.secretmanager.SecretReplicationArgs(
+                auto=gcp.secretmanager.SecretReplicationAutoArgs()
+            ),
+            labels=self._args.tags,
+            project=self._config.project,
+            opts=self._kept,
+        )
+        version = gcp.secretmanager.SecretVersion(
+            f"{self._name}-token",
+            secret=secret.id,
+            secret_data=new_token(),
+            # The program makes a new one whenever it runs; the first stays.
+            opts=pulumi.ResourceOptions(parent=secret, ignore_changes=["secretData"]),
+        )
+        grant = self._reader(secret.id, member)
+        name: pulumi.Output[str] = secret.id.apply(lambda found: f"{found}/versions/latest")
+        return name, [grant, version]
+
+    def _reader(self, secret: pulumi.Input[str], member: pulumi.Input[str]) -> pulumi.Resource:
+        grant: pulumi.Resource = gcp.secretmanager.SecretIamMember(
+            f"{self._name}-token",
+            secret_id=secret,
+            role="roles/secretmanager.secretAccessor",
+            member=member,
+            project=self._config.project,
+            opts=self._child,
+        )
+        return grant
+
+    def _template(
+        self,
+        group: HostGroup,
+        network: pulumi.Input[str],
+        subnet: pulumi.Input[str],
+        account: pulumi.Input[str],
+    ) -> gcp.compute.InstanceTemplate:
+        script = self.token_secret.apply(
+            lambda name: user_data(self._args.files, environment(self._config, group, f"gcp:{name}"))
+        )
+        features = gcp.compute.InstanceTemplateAdvancedMachineFeaturesArgs(enable_nested_virtualization=True)
+        return gcp.compute.InstanceTemplate(
+            f"{self._name}-{group.name}",
+            name_prefix=f"{self._name}-{group.name}-"[:37],
+            machine_type=group.type,
+            region=self._config.region,
+            project=self._config.project,
+            disks=self._disks(group),
+            advanced_machine_features=features if group.nested else None,
+            scheduling=_scheduling(group),
+            network_interfaces=[
+                gcp.compute.InstanceTemplateNetworkInterfaceArgs(
+                    network=network,
+                    subnetwork=subnet,
+                    access_configs=[gcp.compute.InstanceTemplateNetworkInterfaceAccessConfigArgs()],
+                )
+            ],
+            service_account=gcp.compute.InstanceTemplateServiceAccountArgs(
+                email=account, scopes=["cloud-platform"]
+            ),
+            shielded_instance_config=gcp.compute.InstanceTemplateShieldedInstanceConfigArgs(
+                enable_vtpm=True, enable_integrity_monitoring=True
+            ),
+            metadata={"block-project-ssh-keys": "true", "enable-oslogin": "TRUE"},
+            metadata_startup_script=script,
+            tags=[TAG],
+            labels={**self._args.tags, "group": group.name},
+            opts=self._child,
+        )
+
+    def _disks(self, group: HostGroup) -> list[gcp.compute.InstanceTemplateDiskArgs]:
+        disks = [
+            gcp.compute.InstanceTemplateDiskArgs(
+                boot=True,
+                auto_delete=True,
+                source_image=self._config.host_image or DEBIAN,
+                disk_type="pd-balanced",
+                disk_size_gb=ROOT_GIB,
+                labels=self._args.tags,
+            )
+        ]
+        if not group.nvme:
+            disks.append(
+                gcp.compute.InstanceTemplateDiskArgs(
+                    boot=False,
+                    auto_delete=True,
+                    device_name="osgym-data",
+                    disk_type="pd-balanced",
+                    disk_size_gb=group.volume_gib,
+                    labels=self._args.tags,
+                )
+            )
+        return disks
+
+    def _instance(
+        self, host: str, template: gcp.compute.InstanceTemplate, grants: list[pulumi.Resource]
+    ) -> gcp.compute.InstanceFromTemplate:
+        return gcp.compute.InstanceFromTemplate(
+            f"{self._name}-{host}",
+            source_instance_template=template.self_link_unique,
+            zone=self._zone,
+            project=self._config.project,
+            labels={**self._args.tags, "host": host},
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                # A host reads secret and image at its first start.
+                depends_on=grants,
+                # A new template replaces a host only when that was asked for.
+                ignore_changes=[] if self._config.roll else ["sourceInstanceTemplate"],
+            ),
+        )
+
+
+def _scheduling(group: HostGroup) -> gcp.compute.InstanceTemplateSchedulingArgs:
+    if group.market is Market.SPOT:
+        return gcp.compute.InstanceTemplateSchedulingArgs(
+            provisioning_model="SPOT",
+            preemptible=True,
+            automatic_restart=False,
+            on_host_maintenance="TERMINATE",
+            # Deleted, not stopped: a stopped host would be paid for and serve nobody.
+            instance_termination_action="DELETE",
+        )
+    # Nested guests cannot be migrated live on every family; a host that ends is replaced.
+    maintenance = "TERMINATE" if group.nested or group.type.endswith("-metal") else "MIGRATE"
+    return gcp.compute.InstanceTemplateSchedulingArgs(
+        provisioning_model="STANDARD", automatic_restart=True, on_host_maintenance=maintenance
+    )
+
+
+def _address(interfaces: Any) -> str:
+    """The first public address of an instance."""
+    first = interfaces[0] if interfaces else {}
+    configs = (
+        first.get("access_configs") if isinstance(first, dict) else getattr(first, "access_configs", None)
+    )
+    found = configs[0] if configs else {}
+    address = found.get("nat_ip") if isinstance(found, dict) else getattr(found, "nat_ip", "")
+    return str(address or "")

@@ -1,0 +1,371 @@
+"""The components of AWS and Google Cloud under Pulumi's mocks: what they would create, and how."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import gzip
+import io
+import json
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+from pulumi.runtime import mocks as pulumi_mocks
+from tests.support.fleets import AWS, GCP
+
+from osgym_infra import policy
+from osgym_infra import profile as profiles
+from osgym_infra.args import parse
+from osgym_infra.blueprint import Blueprint, draw
+from osgym_infra.catalogue.load import load
+from osgym_infra.components.common import HostsArgs
+
+# The generated SDKs warn about names of their own when they are imported.
+pytestmark = pytest.mark.filterwarnings("ignore:.*has been deprecated:DeprecationWarning")
+
+SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
+
+
+class Recorder(pulumi.runtime.Mocks):
+    """Answers like the providers, and keeps what was asked for."""
+
+    def __init__(self) -> None:
+        self.resources: list[pulumi_mocks.MockResourceArgs] = []
+
+    def new_resource(self, args: pulumi_mocks.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
+        """The inputs come back, with what a provider adds."""
+        self.resources.append(args)
+        made = dict(args.inputs)
+        made |= {"arn": f"arn:aws:made:{args.name}", "latestVersion": 3, "email": f"{args.name}@made"}
+        if args.typ == "aws:ec2/instance:Instance":
+            made |= {"publicIp": f"198.51.100.{len(self.resources)}", "availabilityZone": "us-east-1a"}
+        if args.typ == "gcp:compute/instanceTemplate:InstanceTemplate":
+            made["selfLinkUnique"] = f"templates/{args.name}"
+        if args.typ == "gcp:compute/instanceFromTemplate:InstanceFromTemplate":
+            made["networkInterfaces"] = [{"accessConfigs": [{"natIp": f"203.0.113.{len(self.resources)}"}]}]
+        return f"{args.name}-id", made
+
+    def call(self, args: pulumi_mocks.MockCallArgs) -> dict[str, Any]:
+        """The image that is asked for."""
+        assert args.token == "aws:ec2/getAmi:getAmi"
+        assert args.args["owners"] == ["136693071363"]
+        return {**args.args, "id": "ami-debian", "architecture": "x86_64"}
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """The inputs of all resources of a type."""
+        return [r.inputs for r in self.resources if r.typ.endswith(f":{kind}")]
+
+    def one(self, kind: str) -> dict[str, Any]:
+        """The inputs of the only resource of a type."""
+        (only,) = self.of(kind)
+        return only
+
+
+def blueprint(values: dict[str, object]) -> Blueprint:
+    """The hosts of a configuration, from the built-in catalogue."""
+    catalogue, _ = load(folder=Path("/nowhere")).in_usd({})
+    config = parse(values)
+    return draw(config, catalogue, profiles.load(config.profile))
+
+
+@contextlib.contextmanager
+def own_event_loops() -> Iterator[None]:
+    """An event loop for the program; those that Pulumi makes in its threads and forgets are closed too."""
+    made: list[asyncio.AbstractEventLoop] = []
+    original = asyncio.new_event_loop
+
+    def new() -> asyncio.AbstractEventLoop:
+        made.append(original())
+        return made[-1]
+
+    asyncio.new_event_loop = new
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    try:
+        yield
+    finally:
+        asyncio.new_event_loop = original
+        asyncio.set_event_loop(None)
+        for loop in made:
+            loop.close()
+
+
+def deploy(values: dict[str, object]) -> tuple[Recorder, Any]:
+    """Runs the provider's component to its end; returns what was created, and the component's outputs."""
+    recorder = Recorder()
+    outputs: dict[str, Any] = {}
+    plan = blueprint(values)
+
+    @pulumi.runtime.test
+    def program() -> pulumi.Output[Any]:
+        if plan.config.provider == "aws":
+            from osgym_infra.components.aws import ReplicaHosts
+        else:
+            from osgym_infra.components.gcp import ReplicaHosts  # type: ignore[assignment]
+        made = ReplicaHosts("fleet", HostsArgs(plan, "test"))
+        found = pulumi.Output.all(hosts=made.hosts, token_secret=made.token_secret)
+        return found.apply(outputs.update)
+
+    with own_event_loops():
+        pulumi.runtime.set_mocks(recorder, preview=False)
+        program()
+    return recorder, outputs
+
+
+def script(recorder: Recorder) -> str:
+    """The start script of the first template."""
+    if templates := recorder.of("LaunchTemplate"):
+        return base64.b64decode(templates[0]["userData"]).decode()
+    return str(recorder.of("InstanceTemplate")[0]["metadataStartupScript"])
+
+
+both = pytest.mark.parametrize("base", [AWS, GCP], ids=["aws", "gcp"])
+
+
+@both
+def test_the_hosts_are_those_of_the_plan(base: dict[str, object]) -> None:
+    """As many instances as the blueprint has, and one output for each, as fleet.json wants it."""
+    plan = blueprint(base)
+    recorder, outputs = deploy(base)
+    count = sum(group.count for group in plan.groups)
+    assert len(recorder.of("Instance") + recorder.of("InstanceFromTemplate")) == count
+    assert len(outputs["hosts"]) == count
+    first = outputs["hosts"][0]
+    assert set(first) == {"id", "zone", "url", "capacity", "market", "image_digest"}
+    assert re.fullmatch(r"http://(198\.51\.100|203\.0\.113)\.\d+:20000", first["url"])
+    assert sum(host["capacity"] for host in outputs["hosts"]) == plan.capacity >= 1024
+    assert len({host["id"] for host in outputs["hosts"]}) == count
+
+
+@both
+def test_everything_says_who_pays_and_for_which_stack(base: dict[str, object]) -> None:
+    """All resources that can carry tags or labels do."""
+    recorder, _ = deploy(base)
+    tagged = [
+        r
+        for r in recorder.resources
+        if {"tags", "labels"} & set(r.inputs) and r.inputs.get("tags") != ["osgym-host"]
+    ]
+    tagged += [
+        r for r in recorder.resources if r.typ.endswith((":Secret", ":LaunchTemplate", ":InstanceTemplate"))
+    ]
+    assert len(tagged) >= 4
+    for resource in tagged:
+        tags = resource.inputs.get("labels") or resource.inputs["tags"]
+        assert (tags["owner"], tags["stack"]) == ("lab", "test"), resource.name
+
+
+@both
+def test_no_secret_stands_where_it_could_be_read(base: dict[str, object]) -> None:
+    """The token is an input of the secret's version only; start scripts and outputs name where it is."""
+    recorder, outputs = deploy(base)
+    version = recorder.one("SecretVersion")
+    token = version.get("secretString") or version["secretData"]
+    token = token["value"] if isinstance(token, dict) else token
+    assert SECRET.fullmatch(token)
+    everything = json.dumps(
+        [r.inputs for r in recorder.resources if r.typ.rpartition(":")[2] != "SecretVersion"], default=str
+    )
+    assert token not in everything
+    assert token not in json.dumps(outputs)
+    assert token not in script(recorder)
+    source = "aws:arn:aws:made:fleet-token" if base is AWS else "gcp:fleet-token-id/versions/latest"
+    assert f"OSGYM_TOKEN_SOURCE={source}" in script(recorder)
+
+
+@both
+def test_an_existing_secret_and_network_are_used(base: dict[str, object]) -> None:
+    """Then none is made."""
+    recorder, outputs = deploy(
+        {
+            **base,
+            "token_secret": "projects/p/secrets/s/versions/2",
+            "network_id": "net-1",
+            "subnet_id": "sub-1",
+        }
+    )
+    assert not recorder.of("Secret")
+    assert not recorder.of("SecretVersion")
+    assert not recorder.of("Vpc")
+    assert not recorder.of("Network")
+    assert outputs["token_secret"] == "projects/p/secrets/s/versions/2"
+    everything = json.dumps([r.inputs for r in recorder.resources], default=str)
+    assert "net-1" in everything
+    assert "sub-1" in everything
+
+
+@both
+def test_the_policy_holds_for_every_resource(base: dict[str, object]) -> None:
+    """No open port, no public bucket, disks encrypted, IMDSv2, nothing secret in a start script."""
+    for market in ("on-demand", "spot"):
+        recorder, _ = deploy({**base, "market": market})
+        for resource in recorder.resources:
+            assert policy.violations(resource.typ, resource.inputs) == [], resource.name
+
+
+@both
+def test_only_the_allowed_networks_reach_the_agent(base: dict[str, object]) -> None:
+    """One rule, one port, those networks."""
+    recorder, _ = deploy({**base, "allowed_cidrs": ["10.1.0.0/16"], "agent_port": "20100"})
+    if base is AWS:
+        (rule,) = recorder.one("SecurityGroup")["ingress"]
+        assert (rule["cidrBlocks"], rule["fromPort"], rule["toPort"]) == (["10.1.0.0/16"], 20100, 20100)
+    else:
+        wall = recorder.one("Firewall")
+        assert (wall["sourceRanges"], wall["allows"]) == (
+            ["10.1.0.0/16"],
+            [{"protocol": "tcp", "ports": ["20100"]}],
+        )
+
+
+def test_nesting_is_switched_on_where_it_must_be() -> None:
+    """AWS: cpuOptions on a nested type, none on metal. Google Cloud: the machine's advanced features."""
+    nested, _ = deploy({**AWS, "host_type": "r8i.24xlarge"})
+    assert nested.one("LaunchTemplate")["cpuOptions"] == {"nestedVirtualization": "enabled"}
+    metal, _ = deploy({**AWS, "host_type": "r6i.metal"})
+    assert "cpuOptions" not in metal.one("LaunchTemplate")
+    google, _ = deploy({**GCP, "host_type": "n2-highmem-80"})
+    features = google.one("InstanceTemplate")["advancedMachineFeatures"]
+    assert features == {"enableNestedVirtualization": True}
+    plain, _ = deploy({**GCP, "host_type": "n2-highmem-80", "runtime": "local"})
+    assert "advancedMachineFeatures" not in plain.one("InstanceTemplate")
+
+
+def test_spot_is_one_time_and_leaves_nothing_behind() -> None:
+    """A persistent request would start hosts behind the stack's back; a stopped host would be paid for."""
+    recorder, outputs = deploy({**AWS, "market": "spot", "host_type": "r8i.24xlarge"})
+    options = recorder.one("LaunchTemplate")["instanceMarketOptions"]
+    assert options["marketType"] == "spot"
+    assert options["spotOptions"] == {
+        "spotInstanceType": "one-time",
+        "instanceInterruptionBehavior": "terminate",
+    }
+    assert {host["market"] for host in outputs["hosts"]} == {"spot"}
+    google, _ = deploy({**GCP, "market": "spot", "host_type": "n2-highmem-80"})
+    scheduling = google.one("InstanceTemplate")["scheduling"]
+    assert (scheduling["provisioningModel"], scheduling["instanceTerminationAction"]) == ("SPOT", "DELETE")
+    assert scheduling["automaticRestart"] is False
+    plain, _ = deploy({**AWS, "host_type": "r8i.24xlarge"})
+    assert "instanceMarketOptions" not in plain.one("LaunchTemplate")
+
+
+def test_instances_are_pinned_to_a_version_of_their_template() -> None:
+    """The number that the template has now, not $Latest."""
+    recorder, _ = deploy({**AWS, "host_type": "r8i.24xlarge"})
+    assert {i["launchTemplate"]["version"] for i in recorder.of("Instance")} == {"3"}
+
+
+def test_hosts_may_read_one_secret_and_their_buckets_only() -> None:
+    """The role's policy, word for word; on Google Cloud a grant for each."""
+    recorder, _ = deploy({**AWS, "agent_uri": "s3://wheels/agent.tar"})
+    statements = json.loads(recorder.one("RolePolicy")["policy"])["Statement"]
+    assert statements == [
+        {
+            "Effect": "Allow",
+            "Action": "secretsmanager:GetSecretValue",
+            "Resource": "arn:aws:made:fleet-token",
+        },
+        {
+            "Effect": "Allow",
+            "Action": "s3:GetObject",
+            "Resource": ["arn:aws:s3:::golden/*", "arn:aws:s3:::wheels/*"],
+        },
+    ]
+    google, _ = deploy({**GCP, "agent_uri": "gs://wheels/agent.tar"})
+    assert [b["bucket"] for b in google.of("BucketIAMMember")] == ["golden", "wheels"]
+    assert google.one("SecretIamMember")["role"] == "roles/secretmanager.secretAccessor"
+
+
+@both
+def test_the_start_script_fits_and_holds_the_bootstrap(base: dict[str, object]) -> None:
+    """Below EC2's limit; what it unpacks is the bootstrap, its settings are those of the configuration."""
+    recorder, _ = deploy({**base, "egress": "allowlist", "egress_allowlist": ["*.example.org", "a.org"]})
+    text = script(recorder)
+    assert len(text.encode()) <= 16384
+    packed = text.split("<<'PACKED'")[1].split("\n", 1)[1].split("PACKED")[0]
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(base64.b64decode(packed)))) as tar:
+        assert sorted(tar.getnames()) == ["bootstrap.sh", "fetch.py"]
+        assert all(member.mode == 0o755 for member in tar)
+    assert "OSGYM_POLICY_ALLOW='*.example.org, a.org'" in text
+    assert f"OSGYM_IMAGE_SHA256={base['image_sha256']}" in text
+
+
+OPEN: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "aws:ec2/securityGroup:SecurityGroup",
+        {"ingress": [{"fromPort": 22, "cidrBlocks": ["0.0.0.0/0"]}]},
+        "22 is open",
+    ),
+    (
+        "aws:ec2/securityGroup:SecurityGroup",
+        {"ingress": [{"fromPort": 1, "ipv6CidrBlocks": ["::/0"]}]},
+        "::/0",
+    ),
+    (
+        "aws:ec2/securityGroup:SecurityGroup",
+        {"ingress": [{"fromPort": 1, "cidrBlocks": ["128.0.0.0/1"]}]},
+        "128",
+    ),
+    (
+        "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+        {"fromPort": 5, "cidrIpv4": "0.0.0.0/0"},
+        "open",
+    ),
+    ("gcp:compute/firewall:Firewall", {"allows": [{}], "sourceRanges": ["0.0.0.0/0"]}, "open"),
+    ("gcp:compute/firewall:Firewall", {"allows": [{}]}, "no source"),
+    ("aws:s3/bucket:Bucket", {"acl": "public-read"}, "public"),
+    (
+        "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+        {"blockPublicAcls": True},
+        "blockPublicPolicy",
+    ),
+    ("gcp:storage/bucketIAMMember:BucketIAMMember", {"member": "allUsers"}, "allUsers"),
+    ("gcp:secretmanager/secretIamMember:SecretIamMember", {"member": "allUsers"}, "allUsers"),
+    ("aws:ec2/launchTemplate:LaunchTemplate", {"metadataOptions": {"httpTokens": "optional"}}, "IMDSv2"),
+    (
+        "aws:ec2/launchTemplate:LaunchTemplate",
+        {"metadataOptions": {"httpTokens": "required", "httpPutResponseHopLimit": 2}},
+        "HopLimit",
+    ),
+    (
+        "aws:ec2/launchTemplate:LaunchTemplate",
+        {"blockDeviceMappings": [{"deviceName": "/dev/sda", "ebs": {"encrypted": "false"}}]},
+        "/dev/sda is not encrypted",
+    ),
+    (
+        "aws:ec2/launchTemplate:LaunchTemplate",
+        {"blockDeviceMappings": [], "userData": base64.b64encode(b"export OSGYM_TOKEN=abc").decode()},
+        "holds a secret",
+    ),
+    ("aws:ec2/instance:Instance", {}, "IMDSv2"),
+    ("aws:ebs/volume:Volume", {}, "not encrypted"),
+    (
+        "gcp:compute/instanceTemplate:InstanceTemplate",
+        {"metadataStartupScript": "PASSWORD=hunter2"},
+        "holds a secret",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "properties", "says"), OPEN)
+def test_the_policy_finds_what_must_not_be(kind: str, properties: dict[str, Any], says: str) -> None:
+    """Each rule, by a resource that breaks it; `enforce` raises with the resource's name."""
+    assert any(says in problem for problem in policy.violations(kind, properties))
+    with pytest.raises(policy.PolicyViolated, match="thing"):
+        policy.enforce(kind, "thing", properties)
+
+
+def test_the_policy_lets_outbound_and_unknown_values_pass() -> None:
+    """Egress to the world is not ingress; what is known only later cannot be judged now."""
+    assert (
+        policy.violations("aws:ec2/securityGroup:SecurityGroup", {"egress": [{"cidrBlocks": ["0.0.0.0/0"]}]})
+        == []
+    )
+    assert policy.violations("aws:ec2/securityGroup:SecurityGroup", {"ingress": None}) == []
+    assert policy.violations("gcp:compute/firewall:Firewall", {"direction": "EGRESS", "allows": [{}]}) == []
+    assert policy.violations("some:other/thing:Thing", {"acl": "public-read"}) == []
