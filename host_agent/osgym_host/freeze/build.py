@@ -25,6 +25,7 @@ from osgym_host.freeze.inside import (
     idle,
     prove,
     quoted_pattern,
+    rehearse,
     rested,
 )
 from osgym_host.freeze.warmup import Warmup
@@ -67,7 +68,7 @@ READY_TIMEOUT_S = 600.0
 WARMUP_TIMEOUT_S = 900.0
 TRIAL_QUIET_S = 0.3
 _TOKEN_BYTES = 32
-_FORMAT = 1
+_FORMAT = 2
 """To be counted up when a template is booted or warmed up differently, so that snapshots are made anew."""
 _TRIM = "sync; fstrim -v /; sync"
 _FORGET = "sync; echo 3 >/proc/sys/vm/drop_caches"
@@ -235,7 +236,8 @@ class SnapshotBuilder:
             ) as guest:
                 job.guest_version = await self._until_ready(guest, template)
                 job.boot_s = time.monotonic() - began
-                await self._prepare(job, guest, template)
+                await self._prepare(job, guest)
+            await self._come_to_rest(job, template)
             self._enter(job, "freeze")
             return await template.freeze()
         except _FAILURES as exc:
@@ -257,7 +259,7 @@ class SnapshotBuilder:
                 await asyncio.sleep(0.2)
         raise MachineFailed("the machine ended", end=template.machine.end)
 
-    async def _prepare(self, job: _Job, guest: GuestClient, template: Template) -> None:
+    async def _prepare(self, job: _Job, guest: GuestClient) -> None:
         """Bring the desktop into the state that clones start from."""
         if job.has_our_agent:
             await as_root(guest, _FORGET)
@@ -265,14 +267,20 @@ class SnapshotBuilder:
         if warmup is not None:
             self._enter(job, "warmup", warmup.name)
             await self._warm_up(job, warmup, guest)
-        self._enter(job, "rest")
-        # What every client does first is done once here: its code is translated, its pages are shared.
         await guest.observe()
         if job.has_our_agent:
             await guest.accessibility(timeout_s=60.0)
             self._progress.note((await as_root(guest, _TRIM)).strip())
         await guest.ready(timeout_s=60.0)
-        await guest.observe()
+
+    async def _come_to_rest(self, job: _Job, template: Template) -> None:
+        """Wait until nothing happens any more: each clone would go on with whatever still does.
+
+        Nobody may be connected, since a connection that breaks is something that happens.
+        """
+        self._enter(job, "rest")
+        if job.has_our_agent:
+            await rehearse(template.address, job.token)
         if not await rested(template.machine.pid):
             self._progress.note(f"it does not come to rest within {REST_TIMEOUT_S:.0f} s")
         elif job.has_our_agent and not await idle(template.machine.pid):
