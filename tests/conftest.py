@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from live import HostProcess, osgym, running_host, wait_until
 
-from osgym_host.images.disks.store import DiskStore
+from osgym_host.images.disks.store import DiskImage, DiskStore
 from osgym_host.images.errors import ImageError
 from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.images.store import Image, ImageStore, default_data_dir
@@ -50,17 +50,23 @@ def small_image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 
 
 @pytest.fixture(scope="session")
-def small_snapshot(request: pytest.FixtureRequest) -> Snapshot:
-    """The golden snapshot `small@desktop`; made when the store has none, with its disk if need be."""
+def small_disk(request: pytest.FixtureRequest) -> DiskImage:
+    """The bootable disk `small`; made when the store has none."""
     if shutil.which("qemu-system-x86_64") is None or shutil.which("qemu-img") is None:
         pytest.skip("missing: qemu-system-x86 and qemu-utils")
-    try:
-        DiskStore(default_data_dir()).resolve("small")
-    except ImageError:
-        request.getfixturevalue("small_image")
-        made = osgym("image", "build", "--flavor", "small", "--format", "qcow2", timeout_s=600)
-        if made.returncode != 0:
-            pytest.skip(f"missing: disk image 'small', and making it failed: {made.stderr[-500:]}")
+    store = DiskStore(default_data_dir())
+    with contextlib.suppress(ImageError):
+        return store.resolve("small")
+    request.getfixturevalue("small_image")
+    made = osgym("image", "build", "--flavor", "small", "--format", "qcow2", timeout_s=600)
+    if made.returncode != 0:
+        pytest.skip(f"missing: disk image 'small', and making it failed: {made.stderr[-500:]}")
+    return store.resolve("small")
+
+
+@pytest.fixture(scope="session")
+def small_snapshot(small_disk: DiskImage) -> Snapshot:
+    """The golden snapshot `small@desktop`; made when the store has none, with its disk if need be."""
     store = SnapshotStore(default_data_dir())
     with contextlib.suppress(ImageError):
         return store.resolve("small@desktop")

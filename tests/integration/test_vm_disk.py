@@ -1,0 +1,162 @@
+"""Disk images: what is on them, and that they start by themselves, without a kernel from outside.
+
+That they start with one is what every golden snapshot shows.
+"""
+
+# ruff: noqa: ASYNC240 -- the only task of a test blocks nobody
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from live import osgym
+
+from osgym_host.guest import GuestClient, GuestError
+from osgym_host.images.disks.overlay import make_overlay
+from osgym_host.images.disks.store import DiskImage
+from osgym_host.runtimes.base import TcpAddress
+
+TOKEN = "by-hand"
+BOOT_TIMEOUT_S = 240.0
+"""Under emulation on a quiet machine 25 s by BIOS and 35 s by UEFI."""
+OVMF = Path("/usr/share/OVMF/OVMF_CODE_4M.fd")
+
+
+def test_nothing_is_done_when_the_disk_is_there(small_disk: DiskImage) -> None:
+    """The digest depends on what it was made from only."""
+    first, second = (
+        osgym("image", "build", "--flavor", "small", "--format", "qcow2", "--json", timeout_s=600)
+        for _ in range(2)
+    )
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    one, two = json.loads(first.stdout), json.loads(second.stdout)
+    assert one["digest"] == two["digest"]
+    assert not {"fetch", "layer", "disk"} & two["timings_s"].keys()
+
+
+def test_partitions_and_file_system_are_sound(small_disk: DiskImage, tmp_path: Path) -> None:
+    """The partition table and the ext4 have no fault; files belong to who they belong to inside."""
+    raw = tmp_path / "disk.raw"
+    subprocess.run(
+        ["qemu-img", "convert", "-O", "raw", small_disk.disk, raw], check=True, stdin=subprocess.DEVNULL
+    )
+    assert raw.stat().st_size == small_disk.manifest.virtual_size_bytes
+    said = subprocess.run(["sgdisk", "--verify", "--print", raw], capture_output=True, text=True, check=True)
+    assert "No problems found" in said.stdout and "EF00" in said.stdout
+    start = next(int(line.split()[1]) for line in said.stdout.splitlines() if line.startswith("   2 "))
+    root = f"{raw}?offset={start * 512}"
+    checked = subprocess.run(["e2fsck", "-fn", root], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+    for path, owner in (("/home/user", 1000), ("/usr/bin/sudo", 0), ("/etc/shadow", 0)):
+        found = subprocess.run(
+            ["debugfs", "-R", f"stat {path}", root], capture_output=True, text=True, check=True
+        )
+        assert f"User: {owner:>5}" in found.stdout, found.stdout
+    uuid = subprocess.run(["debugfs", "-R", "stats -h", root], capture_output=True, text=True, check=True)
+    assert small_disk.manifest.kernel_append.split()[0].removeprefix("root=UUID=") in uuid.stdout
+    with contextlib.suppress(FileNotFoundError):
+        raw.unlink()
+
+
+@dataclass
+class ByHand:
+    """A machine started as anybody could."""
+
+    process: asyncio.subprocess.Process
+    address: TcpAddress
+    guest: GuestClient
+    console: Path
+
+    async def shell(self, command: str) -> str:
+        done = await self.guest.execute(command, shell=True, timeout_s=60)
+        return done.output.strip()
+
+
+@contextlib.asynccontextmanager
+async def started(disk: DiskImage, folder: Path, *more: str) -> AsyncIterator[ByHand]:
+    """Start it, wait for its guest agent; afterwards it is gone."""
+    make_overlay(folder / "disk.qcow2", disk.disk, disk.manifest.format)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    console = folder / "console.log"
+    argv = ["qemu-system-x86_64", "-nodefaults", "-display", "none", "-machine", "q35", "-accel", "tcg"]
+    argv += ["-cpu", "Nehalem", "-m", "1024", "-drive", f"if=virtio,file={folder}/disk.qcow2,cache=unsafe"]
+    argv += ["-netdev", f"user,id=n,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:5000"]
+    argv += ["-device", "virtio-net-pci,netdev=n,romfile=", "-device", "virtio-rng-pci"]
+    argv += ["-serial", f"file:{console}", *more]
+    process = await asyncio.create_subprocess_exec(*argv, stderr=asyncio.subprocess.PIPE)
+    address = TcpAddress("127.0.0.1", port)
+    guest = GuestClient(address, token=TOKEN)
+    try:
+        until = time.monotonic() + BOOT_TIMEOUT_S
+        while True:
+            with contextlib.suppress(GuestError):
+                await guest.health(timeout_s=5)
+                break
+            tail = console.read_text(errors="replace")[-1500:] if console.exists() else ""
+            assert process.returncode is None and time.monotonic() < until, tail
+            await asyncio.sleep(0.5)
+        yield ByHand(process, address, guest, console)
+    finally:
+        guest.close()
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+@pytest.mark.timeout(360)
+async def test_it_starts_by_bios_and_ends_with_its_display(small_disk: DiskImage, tmp_path: Path) -> None:
+    """The token comes by SMBIOS. Without its X server it switches itself off and says why."""
+    smbios = [
+        "-smbios",
+        f"type=11,value=io.systemd.credential:osgym.token={TOKEN},"
+        "value=io.systemd.credential:osgym.screen=1024x768",
+    ]
+    async with started(small_disk, tmp_path, *smbios) as machine:
+        await machine.guest.ready(timeout_s=120)
+        assert await machine.guest.screen_size() == (1024, 768)
+        assert await machine.shell("systemctl is-system-running --wait") == "running"
+        assert await machine.shell("systemctl --failed --no-legend --plain") == ""
+        assert await machine.shell("sudo -n id -u") == "0"
+        assert "10.0.2.15/24" in await machine.shell("ip -4 -o address show eth0")
+        assert await machine.shell("getent hosts $(hostname) | wc -l") == "1"
+        assert await machine.shell("ls /sys/firmware/efi 2>/dev/null | wc -l") == "0"
+        # Each boot is a machine of its own.
+        assert await machine.shell("cat /etc/machine-id") != "0123456789abcdef0123456789abcdef"
+        await machine.guest.launch(["pkill", "-KILL", "Xvfb"])
+        async with asyncio.timeout(90):
+            await machine.process.wait()
+        assert machine.process.returncode == 0
+        assert "osgym: the session ended: exit-code exited 3" in machine.console.read_text(errors="replace")
+
+
+@pytest.mark.timeout(360)
+async def test_it_starts_by_uefi(small_disk: DiskImage, tmp_path: Path) -> None:
+    """The token comes by fw_cfg; a caller without it is refused."""
+    if not OVMF.exists():
+        pytest.skip("missing: ovmf")
+    shutil.copyfile("/usr/share/OVMF/OVMF_VARS_4M.fd", tmp_path / "vars.fd")
+    firmware = [
+        "-drive",
+        f"if=pflash,format=raw,readonly=on,file={OVMF}",
+        "-drive",
+        f"if=pflash,format=raw,file={tmp_path}/vars.fd",
+        "-fw_cfg",
+        f"name=opt/io.systemd.credentials/osgym.token,string={TOKEN}",
+    ]
+    async with started(small_disk, tmp_path, *firmware) as machine:
+        assert await machine.shell("test -d /sys/firmware/efi && echo uefi") == "uefi"
+        async with GuestClient(machine.address, token="wrong") as stranger:
+            with pytest.raises(GuestError, match="401"):
+                await stranger.health()
