@@ -97,6 +97,16 @@ class Service:
                 return record
         raise LookupError(f"no machine is {replica_id}")
 
+    def agent(self) -> dict[str, float]:
+        """What the host agent itself holds: descriptors, among them memory files, and memory."""
+        held = {"fds": 0.0, "memfds": 0.0, "pss_mib": pss_mib([self.pid])}
+        with contextlib.suppress(OSError):
+            for path in Path(f"/proc/{self.pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    held["fds"] += 1
+                    held["memfds"] += path.readlink().name.startswith("memfd:")
+        return held
+
     def pss_mib(self, replica_id: str) -> float:
         """Memory of a replica's QEMU, shared pages by their part."""
         pid = self.record_of(replica_id).pid
@@ -129,14 +139,13 @@ def vm_service(args: argparse.Namespace, settings: Mapping[str, str | int | floa
     Raises:
         ServiceFailed: It did not come up.
     """
-    instance = f"bench-{os.getpid()}"
-    given = {
+    given: dict[str, str | int | float] = {
         "runtime": "qemu",
         "snapshot": args.snapshot,
         "accel": args.accel,
         "trajectory": "off",
-        "instance": instance,
+        "instance": f"bench-{os.getpid()}",
         **settings,
     }
     with local_service(args.image, given, START_S) as (url, pid):
-        yield Service(url, pid, instance)
+        yield Service(url, pid, str(given["instance"]))

@@ -1,0 +1,114 @@
+"""Work in the middle of which a desktop is branched: text that is in an application and in no file.
+
+A session is a task to begin with, actions that type, and a way to find out what the application really
+has: save, and read the file inside the guest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.vm_common import Service
+from osgym_host.tasks.library import load_library
+from osgym_sdk import AsyncEpisode, AsyncObservation
+
+SAVED_WITHIN_S = 180.0
+"""Saving for the first time takes an emulated office suite 5 to 20 s, more on a busy machine."""
+_READ_ODS = (
+    "import re,zipfile;"
+    "print(''.join(re.findall('<text:p>(.*?)</text:p>',"
+    "zipfile.ZipFile('{path}').read('content.xml').decode())))"
+)
+
+
+@dataclass(frozen=True)
+class Session:
+    """How to work with one application.
+
+    Attributes:
+        name: For people.
+        task: Task file of the library that opens the application; empty when it is open already.
+        place: Where to click before typing.
+        settled: Keys that end the typing before it is saved.
+        path: What it is saved as.
+        read: Command of the guest that prints the text in that file.
+    """
+
+    name: str
+    task: str
+    place: tuple[int, int]
+    settled: tuple[str, ...]
+    path: str
+    read: str
+
+    def begin_with(self) -> dict[str, Any] | None:
+        """The task of an episode, None for none."""
+        found = [known.task for known in load_library() if known.name == self.task]
+        return dict(found[0]) if found else None
+
+    async def begin(self, episode: AsyncEpisode, text: str) -> None:
+        """Puts the caret where it belongs and types."""
+        x, y = self.place
+        await episode.step({"op": "click", "x": x, "y": y})
+        await self.type(episode, text)
+
+    async def type(self, episode: AsyncEpisode, text: str) -> AsyncObservation:
+        """Types on."""
+        return await episode.step({"op": "type", "text": text})
+
+    async def saved_text(self, service: Service, episode: AsyncEpisode) -> str:
+        """Saves by keyboard and dialog, and reads the file.
+
+        Raises:
+            TimeoutError: The dialog or the file did not appear.
+        """
+        for key in self.settled:
+            await episode.step({"op": "key", "keys": [key]})
+        await episode.step({"op": "key", "keys": ["ctrl", "s"]})
+        replica_id = episode.trajectory.replica_id
+        assert replica_id is not None
+        await self._until(service, replica_id, "DISPLAY=:0 wmctrl -l | grep -q ' Save'")
+        await episode.step(
+            [
+                {"op": "key", "keys": ["ctrl", "a"]},
+                {"op": "type", "text": self.path},
+                {"op": "wait", "duration_ms": 500},
+                {"op": "key", "keys": ["enter"]},
+            ]
+        )
+        await self._until(service, replica_id, f"test -s {self.path}")
+        return (await service.inside(replica_id, self.read)).strip()
+
+    async def _until(self, service: Service, replica_id: str, condition: str) -> None:
+        end = time.monotonic() + SAVED_WITHIN_S
+        while time.monotonic() < end:
+            if "yes" in await service.inside(replica_id, f"{condition} && echo yes; true"):
+                return
+            await asyncio.sleep(0.5)
+        raise TimeoutError(f"{self.name}: not within {SAVED_WITHIN_S:.0f} s: {condition}")
+
+
+CALC = Session(
+    name="Calc, a cell being edited",
+    task="",
+    place=(300, 300),
+    settled=("enter",),
+    path="/home/user/branch.ods",
+    read=f'python3 -c "{_READ_ODS.format(path="/home/user/branch.ods")}"',
+)
+EDITOR = Session(
+    name="Mousepad",
+    task="mousepad/write-note",
+    place=(760, 500),
+    settled=(),
+    path="/home/user/branch.txt",
+    read="cat /home/user/branch.txt",
+)
+
+
+def session_of(image: str, snapshot: str) -> Session:
+    """What can be worked with in a snapshot."""
+    return CALC if snapshot.startswith("calc") else EDITOR
