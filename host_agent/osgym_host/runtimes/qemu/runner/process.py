@@ -41,7 +41,7 @@ from osgym_host.runtimes.qemu.runner.users import (
 )
 
 _HIGH_FD = 64
-"""One arena: each further one costs a machine some MB for threads that hardly allocate."""
+"""Descriptors on their way are kept above those that a process gets."""
 _KVM = Path("/dev/kvm")
 _NO_SETPRIV = "Virtual machines run as root: install the package util-linux (setpriv)."
 _NO_PRLIMIT = "What a virtual machine writes is not bounded: install the package util-linux (prlimit)."
