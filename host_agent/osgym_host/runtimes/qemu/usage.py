@@ -14,22 +14,22 @@ def measure(group: CgroupGroup | None, pid: int | None, folder: Path, *, deep: b
     """Measure a machine: a control group tells about CPU time and charges, the process about memory.
 
     Args:
-        pid: QEMU's process; None when it is dead.
+        pid: QEMU's process; None when it is dead. Others in its groups, such as what passes connections
+            on in a container, count as well.
         folder: Its folder with the files of its disk.
     """
     used_s = group.cpu_s() if group is not None else None
     if used_s is None and pid is not None:
         used_s = cpu_s([pid])
     charged_mib = group.charged_mib() if group is not None else None
-    pss: float | None = None
-    if deep:
-        pss = pss_mib([pid]) if pid is not None else 0.0
+    pids = set[int]() if pid is None else {pid} | (group.pids() if group is not None else set())
+    pss = pss_mib(pids) if deep else None
     return Usage(
         pss_mib=pss,
         charged_mib=0.0 if pid is None else charged_mib,
         cpu_s=used_s,
         overlay_mib=disk_mib(folder) if deep else None,
-        processes=0 if pid is None else 1,
+        processes=len(pids),
     )
 
 
