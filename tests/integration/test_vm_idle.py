@@ -1,0 +1,118 @@
+"""An idle clone is idle: whoever adds a timer to the guest finds it named here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from runtime_kits import QemuKit, contract_spec
+
+from osgym_host.guest import GuestClient
+from osgym_host.images.snapshots import Snapshot
+from osgym_host.runtimes.qemu.replica import QemuReplica
+
+SETTLE_S = 15.0
+WINDOW_S = 30.0
+ALLOWED_TIMERS: frozenset[str] = frozenset()
+"""systemd's timers that may be active. None: each would fire in every clone at once."""
+MOST_WAKEUPS = 2
+"""Of one process of the guest within the window. A timer of 10 s is found, one that comes once is not."""
+MOST_TICKS = 100
+"""Timer interrupts within the window; 30 on a quiet machine, 200 with a clock in the panel."""
+MOST_CPU = 0.002
+"""Part of a core of the host; 0.0003 to 0.0005 under emulation, more where eight others compete for it."""
+MOST_DRIFT_KIB = 2048
+"""Memory that becomes a clone's own within the window; some 10 KiB on a quiet machine."""
+_SCHEDULER_CLOCK = 2  # CPUCLOCK_SCHED: a process's CPU time in nanoseconds
+
+# Runs in the guest while nobody talks to it.
+WATCH = f"""
+import json, os, time
+
+def look():
+    wakeups = {{}}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if int(pid) == os.getpid():
+            continue
+        try:
+            stat = open(f"/proc/{{pid}}/stat").read()
+            kernel = stat.rpartition(")")[2].split()[1] in ("0", "2") and pid != "1"
+            for thread in os.listdir(f"/proc/{{pid}}/task"):
+                for line in open(f"/proc/{{pid}}/task/{{thread}}/status"):
+                    if line.startswith("voluntary_ctxt_switches"):
+                        name = stat[stat.index("(") + 1 : stat.rindex(")")]
+                        wakeups[f"{{name}}[{{thread}}]"] = (kernel, int(line.split()[1]))
+        except OSError:
+            pass
+    for line in open("/proc/interrupts"):
+        if line.split()[0] == "LOC:":
+            ticks = int(line.split()[1])
+    return wakeups, ticks
+
+time.sleep({SETTLE_S})
+before, ticks = look()
+time.sleep({WINDOW_S})
+after, ticks_after = look()
+woken = {{name: count - before.get(name, (0, 0))[1] for name, (kernel, count) in after.items() if not kernel}}
+with open("/tmp/wakeups.new", "w") as file:
+    json.dump({{"ticks": ticks_after - ticks, "woken": woken}}, file)
+os.rename("/tmp/wakeups.new", "/tmp/wakeups.json")
+"""
+
+
+@pytest.fixture
+async def clone(small_snapshot: Snapshot, tmp_path: Path) -> AsyncIterator[QemuReplica]:
+    """A clone of the golden desktop that nobody uses."""
+    kit = QemuKit(small_snapshot, parked=0)
+    runtime = kit.make(tmp_path)
+    await runtime.start()
+    try:
+        replica = await runtime.create(contract_spec(kit))
+        assert isinstance(replica, QemuReplica)
+        yield replica
+    finally:
+        await runtime.stop()
+
+
+def anonymous_kib(pid: int) -> int:
+    """Memory that is the process's own."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Anonymous:"))
+
+
+@pytest.mark.timeout(300)
+async def test_nothing_wakes_an_idle_clone(clone: QemuReplica) -> None:
+    """No timer of systemd, no process that wakes by itself, next to no CPU time and no memory."""
+    async with GuestClient(clone.guest, token=clone.guest_token) as guest:
+        listed = await guest.execute(
+            ["systemctl", "list-units", "--type=timer", "--state=active", "--plain", "--no-legend"]
+        )
+        timers = {line.split()[0] for line in listed.output.splitlines()}
+        assert timers <= ALLOWED_TIMERS, f"active timers: {timers - ALLOWED_TIMERS}"
+        await guest.launch(["python3", "-I", "-c", WATCH])
+    # A connection that is open keeps QEMU's user network busy: nobody may look in before the end.
+    clock = (~clone.pid << 3) | _SCHEDULER_CLOCK
+    await asyncio.sleep(SETTLE_S + 5)
+    before, memory = time.clock_gettime(clock), anonymous_kib(clone.pid)
+    await asyncio.sleep(WINDOW_S - 10)
+    used = (time.clock_gettime(clock) - before) / (WINDOW_S - 10)
+    drift = anonymous_kib(clone.pid) - memory
+    await asyncio.sleep(10)
+    async with GuestClient(clone.guest, token=clone.guest_token) as guest:
+        await guest.execute_with_verification(
+            ["true"],
+            verification={"command_success": "test -e /tmp/wakeups.json"},
+            max_wait_s=30,
+        )
+        seen = json.loads(await guest.file("/tmp/wakeups.json"))
+    print(f"CPU {used:.2%}, drift {drift} KiB, ticks {seen['ticks']}, {os.getloadavg()[0]:.0f} busy")
+    busy = {name: count for name, count in seen["woken"].items() if count > MOST_WAKEUPS}
+    assert not busy, f"processes that wake up in {WINDOW_S:g} s without being asked: {busy}"
+    assert seen["ticks"] <= MOST_TICKS
+    assert drift <= MOST_DRIFT_KIB
+    assert used <= MOST_CPU
