@@ -41,6 +41,18 @@ quietly() {
   fi
 }
 
+# HTTPS when whoever set this host up put a certificate there: ca.pem, cert.pem, key.pem.
+readonly tls=$etc/tls
+url() {
+  if [ -f "$tls/cert.pem" ]; then echo "https://127.0.0.1:$OSGYM_PORT"; else echo "http://127.0.0.1:$OSGYM_PORT"; fi
+}
+# curl, trusting our own authority only, as far as there is one.
+ask() {
+  local trust=()
+  [ ! -f "$tls/cert.pem" ] || trust=(--cacert "$tls/ca.pem")
+  curl -fsS -m 10 "${trust[@]}" "$@" 2>/dev/null
+}
+
 # Writes stdin to a file when it differs; says by its exit code whether it did.
 place() {
   local path=$1 mode=${2:-644} new
@@ -62,6 +74,8 @@ step_packages() {
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || missing+=("$name")
   done
   if [ ${#missing[@]} = 0 ]; then say "packages ok"; return; fi
+  # A run that was stopped in the middle of an installation left it to be finished.
+  quietly env DEBIAN_FRONTEND=noninteractive dpkg --configure -a
   quietly apt-get -o DPkg::Lock::Timeout=300 update -q
   quietly env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -q \
     --no-install-recommends "${missing[@]}"
@@ -151,6 +165,9 @@ data_disks() {
 
 step_storage() {
   local changed=ok disks=() disk target
+  if [ "$OSGYM_DEVICES" = none ] && [ ! -e "$OSGYM_DATA/.osgym-bootstrap" ] && [ "$(ls -A -I lost+found "$OSGYM_DATA" 2>/dev/null)" ]; then
+    die "$OSGYM_DATA holds data that this did not put there; move it away, or set OSGYM_DATA to another folder"
+  fi
   install -d -m 755 "$OSGYM_DATA"
   if [ "$OSGYM_DEVICES" = none ]; then
     say "storage skipped: $OSGYM_DATA is on $(findmnt -no FSTYPE,SOURCE -T "$OSGYM_DATA" | tr '\n' ' ')"
@@ -185,6 +202,8 @@ step_storage() {
   # The store's folders belong to the agent; images below keep their shifted owners.
   chown "$account:$account" "$OSGYM_DATA"
   chmod 755 "$OSGYM_DATA"
+  # `down --purge` removes a folder only when it was made here.
+  touch "$OSGYM_DATA/.osgym-bootstrap"
 }
 
 step_agent() {
@@ -197,6 +216,7 @@ step_agent() {
     say "agent ok"
     return
   fi
+  rm -rf "$opt"/.work-*
   work=$(mktemp -d "$opt/.work-XXXXXX")
   python3 "$here/fetch.py" file "$OSGYM_AGENT_URI" "$work/agent.tar" "$OSGYM_AGENT_SHA256" || die "see above"
   mkdir "$work/wheels"
@@ -217,6 +237,15 @@ step_secret() {
   before=$(sha256sum "$etc/secret.env" 2>/dev/null || true)
   python3 "$here/fetch.py" secret "$OSGYM_TOKEN_SOURCE" "$etc/secret.env" || die "see above"
   after=$(sha256sum "$etc/secret.env")
+  if [ -f "$tls/key.pem" ]; then
+    # Read by the agent itself, unlike the token.
+    chown "root:$account" "$tls" "$tls"/*.pem
+    chmod 750 "$tls"
+    chmod 640 "$tls"/*.pem
+    before+=$(cat "$tls/.seen" 2>/dev/null || true)
+    sha256sum "$tls"/*.pem > "$tls/.seen"
+    after+=$(cat "$tls/.seen")
+  fi
   if [ "$before" = "$after" ]; then say "secret ok"; else touch "$etc/.restart"; say "secret changed"; fi
 }
 
@@ -226,6 +255,7 @@ step_image() {
   fi
   local digest=${OSGYM_IMAGE_DIGEST#sha256:} work
   if [ -f "$OSGYM_DATA/images/$digest/manifest.json" ]; then say "image ok"; return; fi
+  rm -rf "$OSGYM_DATA"/.image-*
   work=$(mktemp -d "$OSGYM_DATA/.image-XXXXXX")
   python3 "$here/fetch.py" file "$OSGYM_IMAGE_URI" "$work/image.tar" "$OSGYM_IMAGE_SHA256" || die "see above"
   mkdir "$work/store"
@@ -319,6 +349,7 @@ image: $OSGYM_FLAVOR
 max_replicas: $OSGYM_MAX
 egress: $OSGYM_POLICY
 ${OSGYM_POLICY_ALLOW:+egress_allow: [$OSGYM_POLICY_ALLOW]}
+$([ ! -f "$tls/cert.pem" ] || printf 'tls_cert: %s\ntls_key: %s\n' "$tls/cert.pem" "$tls/key.pem")
 CONF
 }
 
@@ -367,7 +398,7 @@ write_watchdog() {
   place "$lib/watchdog" 755 <<WATCH && changed=0
 #!/bin/sh
 count=\$(cat /run/osgym-watchdog 2>/dev/null || echo 0)
-if curl -fsS -m 10 -o /dev/null http://127.0.0.1:$OSGYM_PORT/v1/health; then count=0; else count=\$((count + 1)); fi
+if curl -fsS -m 10 -o /dev/null $([ ! -f "$tls/cert.pem" ] || echo "--cacert $tls/ca.pem") $(url)/v1/health; then count=0; else count=\$((count + 1)); fi
 if [ "\$count" -ge 3 ]; then count=0; systemctl restart osgym.service; fi
 echo "\$count" > /run/osgym-watchdog
 WATCH
@@ -442,12 +473,12 @@ stop_alone() {
   rm -f /run/osgym.pid
 }
 
-healthy() { curl -fsS -m 10 "http://127.0.0.1:$OSGYM_PORT/v1/health" 2>/dev/null; }
+healthy() { ask "$(url)/v1/health"; }
 
 # What the pool says; the token goes through a pipe, never through an argument that others could see.
 pool() {
   sed -n 's/^OSGYM_TOKEN=/Authorization: Bearer /p' "$etc/secret.env" |
-    curl -fsS -m 10 -H @- "http://127.0.0.1:$OSGYM_PORT/v1/pool" 2>/dev/null
+    ask -H @- "$(url)/v1/pool"
 }
 
 # Serving means: the agent answers, and a desktop is ready.
@@ -494,12 +525,13 @@ down() {
   nft delete table inet osgym 2>/dev/null || true
   rm -f "$sysctl_file"
   if [ "${1:-}" = --purge ]; then
-    if findmnt -no SOURCE "$OSGYM_DATA" >/dev/null; then
+    if grep -q '^LABEL=osgym-data ' /etc/fstab 2>/dev/null && findmnt -no SOURCE "$OSGYM_DATA" >/dev/null; then
       quietly umount "$OSGYM_DATA"
       sed -i '/^LABEL=osgym-data /d' /etc/fstab
       rmdir "$OSGYM_DATA"
-    else
-      rm -rf "$OSGYM_DATA"
+    elif [ -e "$OSGYM_DATA/.osgym-bootstrap" ]; then
+      find "$OSGYM_DATA" -mindepth 1 -delete
+      rmdir "$OSGYM_DATA" 2>/dev/null || true # a disk of somebody's own is mounted there
     fi
   fi
   rm -rf "$opt" "$lib" "$etc"

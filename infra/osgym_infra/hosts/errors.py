@@ -1,0 +1,70 @@
+"""What can go wrong with one host. Every message names the host; none holds a secret."""
+
+from __future__ import annotations
+
+from osgym_infra.errors import OsgymInfraError
+
+MOST_OUTPUT_LINES = 30
+
+
+class HostError(OsgymInfraError):
+    """Something failed on one host; the others are not concerned.
+
+    Attributes:
+        host: the host as users know it, `user@address:port` or `local`.
+        problem: what failed, without the host.
+        step: what was being done, when it was a step of the bootstrap.
+        touched: whether the host may differ from before.
+    """
+
+    def __init__(self, host: str, problem: str, step: str = "", touched: bool = False) -> None:
+        self.host, self.problem, self.step, self.touched = host, problem, step, touched
+        super().__init__(host, problem, step)
+
+    def __str__(self) -> str:
+        where = f"host {self.host}, step {self.step}" if self.step else f"host {self.host}"
+        return f"{where}: {self.problem}"
+
+
+class HostUnreachable(HostError):
+    """No connection could be made, or it broke and could not be made again in time."""
+
+
+class ConnectionLost(HostUnreachable):
+    """A connection that had been made broke: the network, or the host restarts."""
+
+
+class HostKeyMismatch(HostError):
+    """The host shows another key than the known one, or none is known. Nothing was sent to it."""
+
+
+class LoginRefused(HostError):
+    """The host is there, but does not let us in."""
+
+
+class UnfitHost(HostError):
+    """The host can be reached, but is not of a kind that the bootstrap knows."""
+
+
+class CommandFailed(HostError):
+    """A command ended with another exit code than 0.
+
+    Attributes:
+        command: what was run, as one would type it.
+        exit_code: what it ended with; negative: by that signal.
+        output: the end of what it printed.
+    """
+
+    def __init__(self, host: str, command: str, exit_code: int, output: str, step: str = "") -> None:
+        self.command, self.exit_code = command, exit_code
+        self.output = "\n".join(output.strip().splitlines()[-MOST_OUTPUT_LINES:])
+        shown = self.output or "(it printed nothing)"
+        super().__init__(host, f"`{command}` ended with exit code {exit_code}:\n{shown}", step)
+
+
+class CommandTimedOut(HostError):
+    """A command did not end in time; it was stopped."""
+
+
+class Interrupted(HostError):
+    """We were told to stop. What ran on the host was stopped; running it again goes on."""

@@ -1,0 +1,116 @@
+"""This machine as a host, without ssh."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from osgym_infra.hosts.errors import CommandTimedOut, HostError, LoginRefused
+from osgym_infra.hosts.output import Collected
+from osgym_infra.hosts.transport import GUARD, LOCAL, Finished, Heard
+
+_STOP_S = 15.0
+_CHUNK = 1 << 18
+
+
+class LocalTransport:
+    """Runs commands here, as root: through `sudo -n` where we are somebody else."""
+
+    name = LOCAL
+
+    def __init__(self) -> None:
+        self._prefix = [] if os.geteuid() == 0 else ["sudo", "-n"]
+
+    async def connect(self) -> None:
+        """Checks that we may become root.
+
+        Raises:
+            LoginRefused: we may not.
+        """
+        if not self._prefix:
+            return
+        try:
+            done = await self.run(["true"], timeout_s=10)
+        except OSError as error:
+            raise LoginRefused(self.name, f"root is needed, and sudo cannot be run: {error}") from error
+        if done.exit_code != 0:
+            raise LoginRefused(
+                self.name, "root is needed: run as root, or let sudo work without a password (sudo -v first)"
+            )
+
+    async def run(
+        self,
+        argv: list[str],
+        *,
+        timeout_s: float,
+        stdin: bytes | Path | None = None,
+        heard: Heard | None = None,
+    ) -> Finished:
+        """See `Transport.run`."""
+        whole = self._prefix + (argv if stdin is not None else ["sh", "-c", GUARD, "guard", *argv])
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *whole,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C in a terminal is ours to pass on, in our order
+            )
+        except OSError as error:
+            raise HostError(self.name, f"cannot run {whole[0]}: {error}") from error
+        found = Collected(heard)
+        try:
+            async with asyncio.timeout(timeout_s):
+                async with asyncio.TaskGroup() as group:
+                    if stdin is not None:
+                        group.create_task(_feed(process, stdin))
+                    group.create_task(_listen(process, found))
+                code = await process.wait()
+        except TimeoutError:
+            problem = f"`{' '.join(argv[:3])}` took longer than {timeout_s:g} s"
+            raise CommandTimedOut(self.name, problem) from None
+        finally:
+            await asyncio.shield(_stop(process))
+        return Finished(code, found.text)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+async def _feed(process: asyncio.subprocess.Process, data: bytes | Path) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(ConnectionError):  # it ended without reading all; its exit code says why
+        if isinstance(data, bytes):
+            process.stdin.write(data)
+            await process.stdin.drain()
+        else:
+            with data.open("rb") as file:
+                while chunk := await asyncio.to_thread(file.read, _CHUNK):
+                    process.stdin.write(chunk)
+                    await process.stdin.drain()
+    process.stdin.close()
+
+
+async def _listen(process: asyncio.subprocess.Process, found: Collected) -> None:
+    assert process.stdout is not None
+    while data := await process.stdout.read(_CHUNK):
+        found.feed(data)
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    """Ends the command if it still runs: by closing its stdin, which the guard sees, then by force."""
+    if process.returncode is not None:
+        return
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        async with asyncio.timeout(_STOP_S):
+            await process.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()

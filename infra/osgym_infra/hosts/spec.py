@@ -1,0 +1,218 @@
+"""What one host shall be, what was found on it, and what follows from both. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from osgym_infra.hosts import tls
+from osgym_infra.hosts.ssh import SshAddress
+from osgym_infra.hosts.transport import LOCAL
+
+TOKEN_FILE = "/etc/osgym/token"  # noqa: S105 - a path
+STEP_TIMEOUTS_S: Mapping[str, float] = {
+    "packages": 1800,
+    "account": 60,
+    "kernel": 60,
+    "storage": 300,
+    "agent": 900,
+    "secret": 60,
+    "image": 7200,
+    "firewall": 60,
+    "service": 180,
+    "health": 900,
+}
+"""Steps of the bootstrap in their order, and how long each may take."""
+
+KNOWN_SYSTEMS = ("debian", "ubuntu")
+MACHINE = "x86_64"
+
+
+@dataclass(frozen=True, slots=True)
+class HostSpec:
+    """What a host shall be.
+
+    Attributes:
+        at: how it is reached; its address may be `local`.
+        settings: the bootstrap's, none of them secret.
+        token: of the host agent.
+        ca: signs the host's certificate.
+    """
+
+    at: SshAddress
+    settings: Mapping[str, str]
+    token: str = field(repr=False)
+    ca: tls.Pair
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is this machine."""
+        return self.at.address == LOCAL
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Names that its certificate must hold, besides those by which it asks itself."""
+        return () if self.is_local else (self.at.address,)
+
+    @property
+    def agent(self) -> str:
+        """The name under which the agent is installed (bootstrap.sh, step agent)."""
+        return self.settings["OSGYM_AGENT_SHA256"].removeprefix("sha256:")[:16]
+
+    @property
+    def image_digest(self) -> str:
+        return self.settings["OSGYM_IMAGE_DIGEST"].removeprefix("sha256:")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one look at a host found. Nothing of it is secret, and nothing of it is trusted.
+
+    Attributes:
+        agent: name of the installed agent; empty: none.
+        image_digest: of the golden image, when it is the wanted one; empty otherwise.
+        token_digest: of the agent's token, `digest_of`.
+        certificate: PEM, empty: none.
+        serving: the agent answers.
+    """
+
+    user_id: int
+    system: str
+    version: str
+    machine: str
+    agent: str = ""
+    image_digest: str = ""
+    token_digest: str = ""
+    certificate: str = ""
+    active: bool = False
+    serving: bool = False
+
+    @property
+    def unfit(self) -> str:
+        """Why the bootstrap cannot be run there; empty when it can."""
+        if self.system not in KNOWN_SYSTEMS:
+            return f"it runs {self.system or 'an unknown system'} {self.version}; Debian and Ubuntu are known"
+        if self.machine != MACHINE:
+            return f"it is a {self.machine or 'unknown'} machine; {MACHINE} is needed"
+        return ""
+
+
+def drift(found: Found, spec: HostSpec, now: datetime) -> list[str]:
+    """What on a host is not as it shall be, as short sentences; empty: nothing."""
+    wrong = []
+    if found.agent != spec.agent:
+        wrong.append(f"agent {found.agent} instead of {spec.agent}" if found.agent else "no agent")
+    if found.image_digest != spec.image_digest:
+        wrong.append(f"image {spec.image_digest[:12]} is missing")
+    if found.token_digest != digest_of(spec.token):
+        wrong.append("another token")
+    if not tls.still_good(found.certificate, spec.ca.certificate, spec.addresses, now):
+        wrong.append("certificate missing, of another authority, or about to end")
+    if not found.serving:
+        wrong.append("does not answer" if found.active else "agent is not running")
+    return wrong
+
+
+class Source(StrEnum):
+    """What the host fetches, and the settings that name it."""
+
+    AGENT = "AGENT"
+    IMAGE = "IMAGE"
+
+    @property
+    def uri(self) -> str:
+        return f"OSGYM_{self}_URI"
+
+    @property
+    def remote(self) -> str:
+        """Where a file of ours is put on a host behind ssh until it is installed."""
+        return f"/var/cache/osgym/{self.lower()}.tar"
+
+
+def uploads(spec: HostSpec, found: Found) -> dict[Source, Path]:
+    """Files of this machine that the host needs and does not have: `file://` means here, not there."""
+    needed = {
+        Source.AGENT: found.agent != spec.agent,
+        Source.IMAGE: found.image_digest != spec.image_digest,
+    }
+    files = {source: local_file(spec.settings[source.uri]) for source in Source}
+    return {
+        source: path
+        for source, path in files.items()
+        if path is not None and needed[source] and not spec.is_local
+    }
+
+
+def local_file(uri: str) -> Path | None:
+    """The file that a `file://` URI names; None for others."""
+    parts = urlsplit(uri)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def host_settings(spec: HostSpec) -> dict[str, str]:
+    """The bootstrap's settings as they stand on the host."""
+    settings = {**spec.settings, "OSGYM_TOKEN_SOURCE": f"file:{TOKEN_FILE}"}
+    if not spec.is_local:
+        for source in Source:
+            if local_file(settings[source.uri]) is not None:
+                settings[source.uri] = f"file://{source.remote}"
+    return settings
+
+
+def digest_of(secret: str) -> str:
+    """Tells two tokens apart. They have 256 random bits: nobody gets from this to the token."""
+    return hashlib.sha256(f"OSGYM_TOKEN={secret}\n".encode()).hexdigest()
+
+
+def bootstrap_digest(files: Mapping[str, bytes]) -> str:
+    """Of the bootstrap's files together."""
+    lines = [f"{name} {hashlib.sha256(data).hexdigest()}\n" for name, data in sorted(files.items())]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def read_found(output: str) -> Found:
+    """What `look.SCRIPT` printed.
+
+    Raises:
+        ValueError: it is nothing that the script prints.
+    """
+    start = output.rindex("{")  # before it may stand what the host greets everybody with
+    data = json.loads(output[start:])
+
+    def text(name: str, most: int = 200) -> str:
+        return str(data.get(name, ""))[:most]
+
+    def flag(name: str) -> bool:
+        return data.get(name) == "true"
+
+    return Found(
+        user_id=int(data["uid"]),
+        system=text("system"),
+        version=text("version"),
+        machine=text("machine"),
+        agent=text("agent"),
+        image_digest=text("image_digest").removeprefix("sha256:"),
+        token_digest=text("token_digest"),
+        certificate=text("certificate", 20_000).replace("|", "\n"),
+        active=flag("active"),
+        serving=flag("serving"),
+    )
+
+
+def as_outputs(found: Found | None, problem: str) -> dict[str, Any]:
+    """What stands in a stack's state of a look at a host. None: it could not be looked at."""
+    end = tls.expires(found.certificate) if found else None
+    return {
+        "agent": found.agent if found else "",
+        "image": found.image_digest if found else "",
+        "serving": bool(found and found.serving),
+        "certificateEnds": end.date().isoformat() if end else "",
+        "problem": problem,
+    }
