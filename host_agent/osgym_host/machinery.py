@@ -142,7 +142,7 @@ def _network(settings: Settings) -> Network:
     if settings.network == "tap":
         allowed = parse_allowlist(settings.egress_allow)
         return TapNetwork(_mark(settings), allowlist=allowed, links=settings.network_links)
-    return UserNetwork(forwards=settings.runner == "container")
+    return UserNetwork(forwards=settings.runner == "container", mark=_mark(settings))
 
 
 async def check_image(settings: Settings, image: ImageRef) -> None:

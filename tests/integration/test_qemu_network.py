@@ -261,6 +261,7 @@ async def test_a_killed_agents_connections_are_found_adopted_and_reaped(places: 
     former = make_network()
     await former.start()
     kept, lost = await former.attach("kept"), await former.attach("lost")
+    assert kept.guest is not None
     tap = os.dup(next(iter(kept.fds.values())))
     for attachment in (kept, lost):
         await former.started(attachment)
@@ -272,8 +273,8 @@ async def test_a_killed_agents_connections_are_found_adopted_and_reaped(places: 
     try:
         with guest(f"guest-{os.getpid()}-kept", tap) as inside:
             assert await reached(inside, places.far) == set()  # not before it is adopted
-            assert await network.adopt("kept", Egress.OPEN) == kept.guest
-            assert await network.adopt("never", Egress.OPEN) is None
+            assert await network.adopt("kept", Egress.OPEN, kept.guest) == kept.guest
+            assert await network.adopt("never", Egress.OPEN, kept.guest) is None
             assert await network.reap() == 1
             assert [link.machine for link in namespaces.find_links(MARK, "osgym")] == ["kept"]
             assert await reached(inside, *everything(places)) == {places.near, places.far}
@@ -302,6 +303,39 @@ async def test_links_that_the_host_uses_are_refused(places: World) -> None:
     """A network of links that overlaps one of the host's is an error that says so."""
     with pytest.raises(RuntimeUnsupported, match=r"203\.0\.113\.0/24"):
         await TapNetwork(MARK, links="203.0.112.0/22").start()
+    assert left() == []
+
+
+async def test_many_are_attached_at_once(network: TapNetwork) -> None:
+    """No two get one link; who gives up halfway leaves nothing."""
+    attached = await asyncio.gather(*(network.attach(f"vm{number}") for number in range(6)))
+    assert len({attachment.guest for attachment in attached}) == 6
+    for moment_s in (0.0, 0.01, 0.03):
+        task = asyncio.create_task(network.attach("late"))
+        await asyncio.sleep(moment_s)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+            await network.detach("late")
+    assert len(namespaces.find_links(MARK, "osgym")) == len(namespaces.find_namespaces(MARK)) == 6
+
+
+async def test_an_agent_may_change_the_kind_of_network(places: World) -> None:
+    """Without taps, the next one removes those of the former, and carries on what needs none."""
+    former = make_network()
+    await former.start()
+    attachment = await former.attach("vm")
+    await former.started(attachment)
+    await former.close()
+    assert attachment.guest is not None
+    here = TcpAddress("127.0.0.1", 4711)
+    assert await former.adopt("old", Egress.NONE, here) == here
+    user = UserNetwork(forwards=False, mark=MARK)
+    await user.start()
+    assert await user.adopt("vm", Egress.NONE, attachment.guest) is None
+    assert await user.adopt("old", Egress.NONE, here) == here
+    assert await user.reap() == 1
+    assert await user.reap() == 0
     assert left() == []
 
 

@@ -56,7 +56,7 @@ class VmRecord(BaseModel):
         name: Of its folder and its control group; never used twice by an instance at one time.
         snapshot: Digest of the golden snapshot it is a clone of.
         pid, start_ticks: Its process, None before it was started.
-        port: On the loopback interface, forwarded to the guest agent; 0 where it has none yet.
+        host, port: Where the guest agent is reached; port 0 where it is not yet.
         keeper: What the launcher needs to find it again (the id of a container); empty for a process.
         ram: Device, inode and size in bytes of the golden RAM that it maps.
     """
@@ -68,6 +68,7 @@ class VmRecord(BaseModel):
     snapshot: str
     pid: int | None = None
     start_ticks: int | None = None
+    host: str = Field(default="127.0.0.1", max_length=64)
     port: int = Field(default=0, ge=0, le=65535)
     keeper: str = ""
     ram: tuple[int, int, int] | None = None
@@ -79,6 +80,11 @@ class VmRecord(BaseModel):
         if self.pid is None or self.start_ticks is None:
             return None
         return ProcessIdentity(self.pid, self.start_ticks)
+
+    @property
+    def guest(self) -> TcpAddress:
+        """Where its guest agent is reached."""
+        return TcpAddress(self.host, self.port)
 
     @property
     def adoptable(self) -> bool:
@@ -98,7 +104,7 @@ class VmRecord(BaseModel):
             self.replica.generation,
             self.snapshot,
             self.pid,
-            TcpAddress("127.0.0.1", self.port),
+            self.guest,
         )
 
     def screen(self) -> Screen:

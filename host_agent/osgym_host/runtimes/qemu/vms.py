@@ -28,7 +28,7 @@ from osgym_host.runtimes.qemu.argv import (
 from osgym_host.runtimes.qemu.golden import Golden, GoldenRam
 from osgym_host.runtimes.qemu.launcher import Launcher, ProcessEnd, Runner
 from osgym_host.runtimes.qemu.machine import QMP_SOCKET, SCREEN_SOCKET, Machine, MachineFailed, listening
-from osgym_host.runtimes.qemu.network.base import Network
+from osgym_host.runtimes.qemu.network.base import Network, NetworkFailed
 from osgym_host.runtimes.qemu.overlay import Overlays
 from osgym_host.runtimes.qemu.qmp import QmpError
 from osgym_host.runtimes.qemu.ram_file import RamIdentity
@@ -192,6 +192,7 @@ class VmYard:
                     "phase": Phase.PARKED,
                     "pid": process.pid,
                     "start_ticks": process.start_ticks,
+                    "host": address.host,
                     "port": address.port,
                     "keeper": machine.process.keeper,
                 }
@@ -338,15 +339,15 @@ class VmYard:
                 await machine.cont(timeout_s=_QUERY_TIMEOUT_S)
                 status = await machine.status(timeout_s=_QUERY_TIMEOUT_S)
             assert record.replica is not None  # checked by `adoptable`
-            address = await self._network.adopt(record.name, record.replica.egress)
-        except QmpError:
+            address = await self._network.adopt(record.name, record.replica.egress, record.guest)
+        except (QmpError, NetworkFailed):
             status, address = "silent", None
-        if status != "running":
+        if status != "running" or address is None:
             await machine.remove()
             return None
         if record.ram is not None:
             self._ram.recover(record.snapshot, machine.pid, RamIdentity(*record.ram))
-        return Vm(self, record, folder, machine, address or TcpAddress("127.0.0.1", record.port))
+        return Vm(self, record, folder, machine, address)
 
     async def reap(self, keep: Collection[str]) -> tuple[int, int]:
         """Remove everything of a former host agent but the machines named in `keep`.

@@ -103,10 +103,17 @@ class Network(ABC):
         """
 
     @abstractmethod
-    async def adopt(self, name: str, egress: Egress) -> TcpAddress | None:
-        """Go on serving a machine of a former host agent; None when it has no connection here.
+    async def adopt(self, name: str, egress: Egress, guest: TcpAddress) -> TcpAddress | None:
+        """Go on serving a machine of a former host agent, which may have had another kind of network.
 
-        For user-mode networking that is always None: the port is in the caller's record.
+        Args:
+            guest: Where its guest agent was reached.
+
+        Returns:
+            Where it is reached now; None when it cannot be carried on with this policy here.
+
+        Raises:
+            NetworkFailed: Its policy cannot be set.
         """
 
     @abstractmethod

@@ -92,7 +92,12 @@ def make_link(link: Link, namespace: str, alias: str) -> None:
     """
     if Path(f"/sys/class/net/{link.name}").exists():
         raise FileExistsError(link.name)
-    ip_batch([f"netns add {namespace}"])
+    try:
+        ip_batch([f"netns add {namespace}"])
+    except NetworkFailed as exc:
+        if "File exists" in str(exc):  # what a killed host agent left is for `reap`
+            raise FileExistsError(namespace) from exc
+        raise
     try:
         ip_batch(
             [

@@ -91,6 +91,7 @@ class TapNetwork(Network):
         self._names = names or Names()
         self._pool: ThreadPoolExecutor | None = None
         self._rules = asyncio.Lock()
+        self._reserving = asyncio.Lock()
 
     @property
     def kind(self) -> NetworkKind:
@@ -175,19 +176,18 @@ class TapNetwork(Network):
 
     async def attach(self, name: str) -> Attachment:
         """Make namespace, link and tap; nothing is reached yet."""
-        slot = await self._do(self._reserve, name)
-        self._slots[name] = slot
         try:
+            async with self._reserving:
+                slot = await self._do(self._reserve, name)
             async with self._rules:
                 await self._do(namespaces.nft, rules.add_slot(self._table, slot.link))
-            await self._do(namespaces.raise_link, slot.link)
-            slot.tap = await self._do(namespaces.furnish, slot.link, self._namespace(slot.link))
+            tap = await self._do(self._furnish, slot)
         except BaseException:
             with contextlib.suppress(NetworkFailed):
                 await asyncio.shield(self.detach(name))
             raise
         guest = TcpAddress(slot.link.guest_ip, GUEST_PORT)
-        return Attachment(name, TapNet(fd=TAP_FD), fds={TAP_FD: slot.tap}, guest=guest)
+        return Attachment(name, TapNet(fd=TAP_FD), fds={TAP_FD: tap}, guest=guest)
 
     def _reserve(self, name: str) -> Slot:
         """Make a namespace and a link of the first slot that nobody on this host has."""
@@ -201,8 +201,15 @@ class TapNetwork(Network):
                 namespaces.make_link(link, self._namespace(link), alias)
             except FileExistsError:
                 continue
-            return Slot(link, name)
+            # Noted here and not by the caller, who may be cancelled: then it is found and removed.
+            slot = self._slots[name] = Slot(link, name)
+            return slot
         raise NetworkFailed(f"all links in {self._links} are in use")
+
+    def _furnish(self, slot: Slot) -> int:
+        namespaces.raise_link(slot.link)
+        slot.tap = namespaces.furnish(slot.link, self._namespace(slot.link))
+        return slot.tap
 
     def _namespace(self, link: Link) -> str:
         return f"{self._mark}-{link.slot}"
@@ -264,8 +271,15 @@ class TapNetwork(Network):
         async with self._rules:
             await self._do(namespaces.nft, rules.remove_slot(self._table, link))
 
-    async def adopt(self, name: str, egress: Egress) -> TcpAddress | None:
-        """Find the link by its alias, set its rules anew and answer its questions again."""
+    async def adopt(self, name: str, egress: Egress, guest: TcpAddress) -> TcpAddress | None:
+        """Find the link by its alias, set its rules anew and answer its questions again.
+
+        A machine with user-mode networking goes on with that.
+        """
+        if guest.host == "127.0.0.1":
+            return guest if egress is Egress.NONE else None
+        if egress not in self._egress:
+            return None
         for found in await self._do(namespaces.find_links, self._mark, LINK_PREFIX):
             if found.machine == name:
                 slot = Slot(link_of(found.slot, self._links), name)
@@ -321,6 +335,32 @@ class TapNetwork(Network):
         except asyncio.CancelledError:
             await asyncio.wait([running])
             raise
+
+
+def taps_possible() -> bool:
+    """Whether taps can be there at all: only root with these tools makes them."""
+    return os.geteuid() == 0 and all(shutil.which(tool) is not None for tool in ("ip", "nft"))
+
+
+def clear_taps(mark: str) -> int:
+    """Remove every link and namespace of an instance, and its table. Blocking.
+
+    Returns:
+        How many links and namespaces there were.
+
+    Raises:
+        NetworkFailed: Something is left.
+    """
+    links = namespaces.find_links(mark, LINK_PREFIX)
+    for found in links:
+        namespaces.ip_batch([f"link delete dev {LINK_PREFIX}{found.slot}"])
+    names = namespaces.find_namespaces(mark)
+    for name in names:
+        namespaces.ip_batch([f"netns delete {name}"])
+    if links or names:
+        table = table_name(mark)
+        namespaces.nft(f"add table inet {table}\ndelete table inet {table}\n")
+    return max(len(links), len(names))
 
 
 def table_name(mark: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Collection
@@ -9,7 +10,9 @@ from collections.abc import Collection
 from osgym_host.runtimes.base import Egress, RuntimeUnsupported, TcpAddress
 from osgym_host.runtimes.qemu.argv import GUEST_PORT, UserNet
 from osgym_host.runtimes.qemu.network.base import Attachment, Network, NetworkKind
+from osgym_host.runtimes.qemu.network.tap import clear_taps, taps_possible
 
+_LOOPBACK = "127.0.0.1"
 _REMEDY = "Use network: tap (as root), which has egress policies."
 
 
@@ -19,11 +22,13 @@ class UserNetwork(Network):
     Args:
         forwards: As `Launcher.forwards`: QEMU has a network of its own, so a listening socket of the
             host is handed to whatever passes connections on to it.
+        mark: Of the instance, by which taps of a former host agent are found.
     """
 
-    def __init__(self, *, forwards: bool) -> None:
+    def __init__(self, *, forwards: bool, mark: str | None = None) -> None:
         """Nothing is opened before `attach`."""
         self._forwards = forwards
+        self._mark = mark
         self._listeners: dict[str, int] = {}
 
     @property
@@ -49,7 +54,7 @@ class UserNetwork(Network):
         if not self._forwards:
             return Attachment(name, UserNet())
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
-            sock.bind(("127.0.0.1", 0))
+            sock.bind((_LOOPBACK, 0))
             sock.listen(64)
             port = int(sock.getsockname()[1])
             listener = sock.detach()
@@ -58,7 +63,7 @@ class UserNetwork(Network):
             name,
             UserNet(host_port=GUEST_PORT),
             guest_listener=listener,
-            guest=TcpAddress("127.0.0.1", port),
+            guest=TcpAddress(_LOOPBACK, port),
         )
 
     async def started(self, attachment: Attachment) -> None:
@@ -74,13 +79,15 @@ class UserNetwork(Network):
         """Nothing is left but perhaps our copy of the socket."""
         self._close(name)
 
-    async def adopt(self, name: str, egress: Egress) -> TcpAddress | None:
-        """The port is in the caller's record."""
-        return None
+    async def adopt(self, name: str, egress: Egress, guest: TcpAddress) -> TcpAddress | None:
+        """The port outlives the host agent with the machine; a machine with a tap is not for us."""
+        return guest if guest.host == _LOOPBACK and egress is Egress.NONE else None
 
     async def reap(self, keep: Collection[str] = ()) -> int:
-        """Nothing outlives the processes."""
-        return 0
+        """Nothing of ours outlives the processes, but the former host agent may have had taps."""
+        if self._mark is None or not taps_possible():
+            return 0
+        return await asyncio.to_thread(clear_taps, self._mark)
 
     async def stop(self) -> None:
         """Close what is open."""
