@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -430,6 +431,50 @@ async def test_a_guest_with_a_tap_reaches_what_its_policy_says(
         child = await runtime.create(replace(spec, replica_id="r3", generation=9, origin=point))
         assert sorted(await kit.run_inside(child, _TRY, targets=targets)) == allowed
         await runtime.release_point(point)
+    finally:
+        await runtime.stop()
+    assert left() == []
+
+
+_AGENT = """
+import asyncio, os, signal, sys
+sys.path[:0] = {folders!r}
+from pathlib import Path
+import test_qemu_network
+test_qemu_network.MARK = {mark!r}
+from osgym_host.images.snapshots import SnapshotStore
+from osgym_host.images.store import default_data_dir
+from runtime_kits import contract_spec
+
+async def main():
+    kit = test_qemu_network.TapKit(SnapshotStore(default_data_dir()).resolve({digest!r}))
+    runtime = kit.make(Path({data_dir!r}))
+    await runtime.start()
+    replica = await runtime.create(contract_spec(kit))
+    print(replica.guest.host, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_machine_with_a_tap_outlives_its_agent(small_snapshot: Snapshot, tmp_path: Path) -> None:
+    """The next host agent reaches it at the same address, and takes everything away in the end."""
+    kit = TapKit(small_snapshot)
+    here = Path(__file__).parent
+    folders = [str(here), str(here.parent / "support")]
+    code = _AGENT.format(folders=folders, mark=MARK, digest=small_snapshot.digest, data_dir=str(tmp_path))
+    agent = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+    said, _ = await asyncio.wait_for(agent.communicate(), 60)
+    assert agent.returncode == -9
+    runtime = kit.make(tmp_path)
+    report = await runtime.start()
+    try:
+        [record] = report.adoptable
+        assert isinstance(record.guest, TcpAddress) and record.guest.host == said.decode().strip()
+        adopted = await runtime.adopt(record)
+        assert adopted.guest == record.guest
+        assert await kit.run_inside(adopted, "result = 6 * 7") == 42
     finally:
         await runtime.stop()
     assert left() == []
