@@ -19,7 +19,7 @@ from runtime_kits import QemuKit, contract_spec
 from osgym_host.guest import GuestClient
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import ExitReason, RuntimeUnsupported, TcpAddress
-from osgym_host.runtimes.cgroups import Caps, open_tree
+from osgym_host.runtimes.cgroups import Caps, instance_group_name, open_tree
 from osgym_host.runtimes.processes import ProcessIdentity
 from osgym_host.runtimes.qemu.launcher import Launcher, LaunchFailed, LaunchRequest
 from osgym_host.runtimes.qemu.network.user import UserNetwork
@@ -490,14 +490,25 @@ async def test_a_machine_in_a_container_outlives_its_agent(kit: ContainerKit, tm
     await gone(pid)
 
 
-async def test_an_agent_may_change_how_it_runs_machines(kit: ContainerKit, tmp_path: Path) -> None:
-    """Bare machines of the former one are not adopted into containers, but taken away."""
-    pid = await killed_agent(kit, tmp_path, containers=False)
-    runtime = kit.make(tmp_path)
-    try:
-        report = await runtime.start()
-        assert report.adoptable == ()
-        assert report.reaped_processes >= 1
-        await gone(pid)
-    finally:
-        await runtime.stop()
+async def test_an_agent_may_change_how_it_runs_machines(
+    kit: ContainerKit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the former one ran the other way is not adopted, but taken away."""
+    monkeypatch.setenv("DOCKER_HOST", kit.daemon_url)
+    bare = QemuKit(kit.image)
+    for former_in_containers, successor in ((False, kit), (True, bare)):
+        mark = instance_group_name(tmp_path / "run" / "contract")
+        former = replace(kit, mark=mark)
+        pid = await killed_agent(former, tmp_path, containers=former_in_containers)
+        runtime = successor.make(tmp_path)
+        try:
+            report = await runtime.start()
+            assert report.adoptable == ()
+            assert report.reaped_processes >= 1
+            await gone(pid)
+        finally:
+            await runtime.stop()
+        after = ContainerLauncher(mark, Daemon(kit.daemon_url))
+        await after.prepare()
+        assert await after.find() == []
+        await after.close()

@@ -143,7 +143,7 @@ class Guest:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def reaches(self, hosts: Sequence[str], port: int = PORT, timeout_s: float = 1.5) -> set[str]:
+    def reaches(self, hosts: Sequence[str], port: int = PORT, timeout_s: float = 1.0) -> set[str]:
         """Those of the addresses that answer."""
         targets = json.dumps([[host, port] for host in hosts])
         argv = ["ip", "netns", "exec", self.name, sys.executable, "-I", "-c", _CLIENT, targets]

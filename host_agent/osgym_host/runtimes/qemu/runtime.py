@@ -39,11 +39,11 @@ from osgym_host.runtimes.qemu.branch import BranchKeeper
 from osgym_host.runtimes.qemu.branching import Brancher
 from osgym_host.runtimes.qemu.golden import Golden, GoldenRam
 from osgym_host.runtimes.qemu.groups import close_groups, open_groups
-from osgym_host.runtimes.qemu.launcher import Launcher, Runner
+from osgym_host.runtimes.qemu.launcher import Launcher
 from osgym_host.runtimes.qemu.network.base import Network
 from osgym_host.runtimes.qemu.parked import StockOptions
 from osgym_host.runtimes.qemu.replica import QemuReplica
-from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
+from osgym_host.runtimes.qemu.runner.former import clear_former
 from osgym_host.runtimes.qemu.sentry import Sentry
 from osgym_host.runtimes.qemu.stocks import Goldens, Stocks
 from osgym_host.runtimes.qemu.vms import Vm, VmOptions, VmYard
@@ -192,9 +192,9 @@ class QemuRuntime(Runtime):
         self._found = await find_replicas(yard)
         found = list(self._found.values())
         kept = [vm.name for vm in found]
+        containers = any(record.keeper for record in yard.records.read_all())
         machines, processes = await yard.reap(kept)
-        if launcher.runner is not Runner.PROCESS:  # the former host agent may have run them bare
-            processes += await ProcessLauncher(self._folder, tree=tree).reap(kept)
+        processes += await clear_former(launcher.runner, self._folder, tree, keep=kept, containers=containers)
         points = await self._points.start()
         waker = Waker(
             yard,
