@@ -1,0 +1,191 @@
+"""Looks at virtual machines from the host: memory by purpose, CPU time by thread, a floor of memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.common import meminfo_mib
+from osgym_host.runtimes.qemu.records import VmRecord
+
+HOST_FIELDS = ("MemAvailable", "Shmem", "PageTables", "Slab", "KernelStack", "AnonPages")
+_SCHEDULER_CLOCK = 2
+_GOLDEN = "/memfd:osgym-ram"
+_LAST_LOOK_S = 0.25
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What one QEMU takes, in MiB.
+
+    Attributes:
+        own: Pages that are nobody else's: what a machine more costs.
+        pss: The same and its part of what is shared, the golden RAM above all.
+        guest_ram: Of `own`: pages of the golden RAM that it changed.
+        code: Of `own`: translated guest code (emulation only).
+        golden: Pages of the golden RAM that it has mapped unchanged.
+    """
+
+    own: float
+    pss: float
+    guest_ram: float
+    code: float
+    golden: float
+
+    @property
+    def qemu(self) -> float:
+        """Of `own`: QEMU itself, with its tables of translated code."""
+        return self.own - self.guest_ram - self.code
+
+    def as_dict(self) -> dict[str, float]:
+        """For the raw series."""
+        return {
+            "own": self.own,
+            "pss": self.pss,
+            "guest_ram": self.guest_ram,
+            "code": self.code,
+            "qemu": self.qemu,
+            "golden": self.golden,
+        }
+
+
+def memory(pid: int) -> Memory:
+    """What a process takes, by its mappings; all zero when it is gone."""
+    own = pss = guest_ram = code = golden = 0
+    kind = ""
+    with contextlib.suppress(OSError), Path(f"/proc/{pid}/smaps").open() as lines:
+        for line in lines:
+            words = line.split()
+            if not words[0].endswith(":"):
+                named = words[5] if len(words) > 5 else ""
+                kind = "ram" if named.startswith(_GOLDEN) else "code" if _is_code(words[1], named) else ""
+            elif words[0] == "Pss:":
+                pss += int(words[1])
+            elif words[0] == "Rss:" and kind == "ram":
+                golden += int(words[1])
+            elif words[0] == "Anonymous:":
+                kib = int(words[1])
+                own += kib
+                if kind == "ram":
+                    guest_ram += kib
+                    golden -= kib
+                elif kind == "code":
+                    code += kib
+    return Memory(own / 1024, pss / 1024, guest_ram / 1024, code / 1024, golden / 1024)
+
+
+def _is_code(rights: str, named: str) -> bool:
+    return not named and "x" in rights
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process in nanosecond resolution; 0 when it is gone."""
+    with contextlib.suppress(OSError):
+        return time.clock_gettime((~pid << 3) | _SCHEDULER_CLOCK)
+    return 0.0
+
+
+def threads(pid: int) -> dict[str, tuple[float, int]]:
+    """CPU seconds and voluntary switches of each thread by name and number."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError, AttributeError):
+                name = (task / "comm").read_text().strip()
+                ran_ns = int((task / "schedstat").read_text().split()[0])
+                switches = re.search(
+                    r"^voluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text(), re.M
+                )
+                found[f"{name}/{task.name}"] = (ran_ns / 1e9, int(switches[1])) if switches else (0.0, 0)
+    return found
+
+
+def thread_shares(
+    before: dict[str, tuple[float, int]], after: dict[str, tuple[float, int]], seconds: float
+) -> dict[str, dict[str, float]]:
+    """Percent of a core and wakeups per second of each thread, by name; only those that ran."""
+    shares: dict[str, dict[str, float]] = {}
+    for key, (ran, switches) in after.items():
+        ran_before, switches_before = before.get(key, (0.0, 0))
+        if switches == switches_before and ran == ran_before:
+            continue
+        row = shares.setdefault(key.split("/")[0], {"percent": 0.0, "wakeups_per_s": 0.0})
+        row["percent"] += 100 * (ran - ran_before) / seconds
+        row["wakeups_per_s"] += (switches - switches_before) / seconds
+    return shares
+
+
+def host_mib() -> dict[str, float]:
+    """The host's memory, as far as virtual machines show in it."""
+    found = meminfo_mib()
+    return {name: found[name] for name in HOST_FIELDS}
+
+
+def host_growth(before: dict[str, float]) -> dict[str, float]:
+    """What the host has lost since, and where; `lost` is MemAvailable."""
+    now = host_mib()
+    grown = {name: now[name] - before[name] for name in HOST_FIELDS if name != "MemAvailable"}
+    return {"lost": before["MemAvailable"] - now["MemAvailable"], **grown}
+
+
+def mean(rows: Iterable[dict[str, float]]) -> dict[str, float]:
+    """The mean of each field."""
+    listed = list(rows)
+    return {key: sum(row[key] for row in listed) / len(listed) for key in listed[0]} if listed else {}
+
+
+class Floor:
+    """Watches the host's available memory, so that a benchmark stops before anything else on it dies.
+
+    Attributes:
+        lowest_mib: What was seen.
+    """
+
+    def __init__(self, floor_mib: float) -> None:
+        self.floor_mib = floor_mib
+        self.lowest_mib = meminfo_mib()["MemAvailable"]
+
+    @property
+    def reached(self) -> bool:
+        """Whether there is less left than the floor."""
+        now = meminfo_mib()["MemAvailable"]
+        self.lowest_mib = min(self.lowest_mib, now)
+        return now < self.floor_mib
+
+    @contextlib.asynccontextmanager
+    async def guarded(self, machines: Callable[[], list[VmRecord]]) -> AsyncIterator[None]:
+        """While the context lasts, kills machines, youngest first, when half of the floor is gone too."""
+        task = asyncio.create_task(self._guard(machines))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _guard(self, machines: Callable[[], list[VmRecord]]) -> None:
+        while True:
+            await asyncio.sleep(_LAST_LOOK_S)
+            if self.reached and meminfo_mib()["MemAvailable"] < self.floor_mib / 2:
+                kill(sorted(machines(), key=lambda record: record.start_ticks or 0)[-8:])
+
+
+def kill(records: Iterable[VmRecord]) -> int:
+    """Kills these very machines (a PID that is another process by now is left alone)."""
+    killed = 0
+    for record in records:
+        process = record.process
+        if process is not None:
+            with contextlib.suppress(OSError):
+                pidfd = process.open()
+                if pidfd is not None:
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                    os.close(pidfd)
+                    killed += 1
+    return killed
