@@ -30,7 +30,11 @@ class WithHelper(build_ext):
             ["native/identity.c"], output_dir=self.build_temp, extra_postargs=["-O2", *CFLAGS]
         )
         self.compiler.link_executable(
-            objects, "osgym-identity", output_dir=str(folder), extra_postargs=["-Wl,-s"]
+            # Symbols are looked up once, in the template, and not at their first use in every clone.
+            objects,
+            "osgym-identity",
+            output_dir=str(folder),
+            extra_postargs=["-Wl,-s,-z,now"],
         )
 
 

@@ -26,6 +26,8 @@ SEED_BYTES = 64
 MAX_GENERATION = 2**53
 MAX_TOKEN_CHARS = 256
 HELPER_TIMEOUT_S = 5.0
+FILE_BYTES = 1024
+"""More than any identity's text."""
 PARTS = ("seed", "hostname", "machine_id", "boot_id", "time")
 """What the helper does, in the order of its answer."""
 
@@ -109,14 +111,14 @@ class Identities:
 
     Args:
         helper: socket of `osgym-identity`.
-        file: where the last one survives a restart of the agent.
+        file: in memory (tmpfs), where the last one survives a restart of the agent.
     """
 
     def __init__(self, helper: Path, file: Path | None) -> None:
         self._helper = helper
-        self._file = file
+        self._fd = -1 if file is None else os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._lock = asyncio.Lock()
-        self.last = _read(file)
+        self.last = _read(self._fd)
 
     async def assume(self, identity: Identity) -> Assumed:
         """Become this one; the same again changes nothing.
@@ -137,8 +139,7 @@ class Identities:
                 raise HttpError(409, "stale_identity", "this generation has another token", details)
             applied = await self._ask(identity)
             taken = Assumed(identity.generation, identity.token, {**applied, "token": True})
-            if self._file is not None:
-                _write(self._file, taken)
+            _write(self._fd, taken)
             self.last = taken
             return taken
 
@@ -166,20 +167,21 @@ async def _exchange(path: Path, packet: bytes) -> bytes:
         return await loop.sock_recv(sock, 256)
 
 
-def _read(file: Path | None) -> Assumed | None:
+def _read(fd: int) -> Assumed | None:
     """The identity of before the agent's restart; what cannot be read is none."""
     try:
-        kept = json.loads(file.read_text()) if file is not None else None
+        kept = json.loads(os.pread(fd, FILE_BYTES, 0)) if fd >= 0 else None
         return Assumed(int(kept["generation"]), str(kept["token"]), dict(kept["applied"])) if kept else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _write(file: Path, taken: Assumed) -> None:
-    """Keep it, for the agent's own user only."""
-    text = json.dumps({"generation": taken.generation, "token": taken.token, "applied": dict(taken.applied)})
-    scratch = file.with_suffix(".new")
-    fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "w") as out:
-        out.write(text)
-    scratch.rename(file)
+def _write(fd: int, taken: Assumed) -> None:
+    """Keep it, for the agent's own user only.
+
+    In place and in one call: a new file and its rename would be a tenth of all that an emulated clone
+    computes until it answers. The file is in memory; nothing but the end of the machine interrupts.
+    """
+    if fd >= 0:
+        kept = {"generation": taken.generation, "token": taken.token, "applied": dict(taken.applied)}
+        os.pwrite(fd, json.dumps(kept).encode().ljust(FILE_BYTES), 0)
