@@ -380,8 +380,8 @@ import socket, threading
 result = []
 def attempt(host, port):
     try:
-        with socket.create_connection((host, port), timeout=4) as end:
-            end.settimeout(4)
+        with socket.create_connection((host, port), timeout=3) as end:
+            end.settimeout(3)
             if end.recv(5):
                 result.append([host, port])
     except OSError:

@@ -71,6 +71,7 @@ class ContainerProcess(VmProcess):
         self._output = begun.output
         self._text = ""
         self._group = group_of(begun.identity.pid, begun.container_id)
+        self._killed_for_memory = False
         self._end: ProcessEnd | None = None
         self._ended = asyncio.Event()
         self._gone = asyncio.Event()
@@ -105,6 +106,8 @@ class ContainerProcess(VmProcess):
     def _on_end(self) -> None:
         asyncio.get_running_loop().remove_reader(self._begun.pidfd)
         os.close(self._begun.pidfd)
+        # The daemon may hear of the exit before it hears of its cause; the group is still there now.
+        self._killed_for_memory = self._group is not None and self._group.oom_kills() > 0
         self._gone.set()
         self._reading = asyncio.create_task(self._read_status())
 
@@ -123,7 +126,7 @@ class ContainerProcess(VmProcess):
         if self._output is not None:
             os.close(self._output)
             self._output = None
-        self._end = end_of(state, self._text)
+        self._end = end_of(state, self._text, killed_for_memory=self._killed_for_memory)
         self._ended.set()
 
     async def wait(self) -> ProcessEnd:
@@ -156,12 +159,16 @@ class ContainerProcess(VmProcess):
         return self._text[-max_bytes:] if self._output is None else printed(self._output, max_bytes)
 
 
-def end_of(state: Mapping[str, Any], output: str) -> ProcessEnd:
-    """Read the daemon's `State`: codes above 128 are signals, as it reports them."""
+def end_of(state: Mapping[str, Any], output: str, *, killed_for_memory: bool = False) -> ProcessEnd:
+    """Read the daemon's `State`: codes above 128 are signals, as it reports them.
+
+    Args:
+        killed_for_memory: The kernel said so, whatever the daemon knows.
+    """
     code = state.get("ExitCode")
     if not isinstance(code, int) or state.get("Running"):
-        return ProcessEnd(output=output)
-    killed = bool(state.get("OOMKilled"))
+        return ProcessEnd(out_of_memory=killed_for_memory, output=output)
+    killed = killed_for_memory or bool(state.get("OOMKilled"))
     if code > 128:
         return ProcessEnd(signal=code - 128, out_of_memory=killed, output=output)
     return ProcessEnd(exit_code=code, out_of_memory=killed, output=output)
