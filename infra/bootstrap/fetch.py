@@ -184,18 +184,31 @@ def secret_text(source):
 def fetch_secret(source, path):
     """Writes the token as an environment file of systemd, for root only.
 
-    The secret is the token itself, or JSON with `token`.
+    The secret is the token itself, or JSON with `token` and perhaps `ca`, `certificate` and `key`, which are
+    written to `tls/{ca,cert,key}.pem` beside.
     """
     text = secret_text(source).strip()
-    if text.startswith("{"):
-        text = str(json.loads(text).get("token", ""))
-    if not 16 <= len(text) <= 1024 or any(c <= " " or c in "\"'\\$`" for c in text):
+    found = json.loads(text) if text.startswith("{") else {"token": text}
+    token = str(found.get("token", ""))
+    if not 16 <= len(token) <= 1024 or any(c <= " " or c in "\"'\\$`" for c in token):
         raise FetchFailed("the secret holds no token of 16 to 1024 plain characters")
     target = Path(path).absolute()
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".secret-")  # mode 0600
+    pems = {name: found.get(key) for name, key in (("ca", "ca"), ("key", "key"), ("cert", "certificate"))}
+    if all(isinstance(pem, str) and pem.startswith("-----BEGIN ") for pem in pems.values()):
+        (target.parent / "tls").mkdir(mode=0o750, exist_ok=True)
+        for name, pem in pems.items():
+            place(target.parent / "tls" / f"{name}.pem", pem)
+    place(target, f"OSGYM_TOKEN={token}\n")
+
+
+def place(path, text):
+    """Writes a file of mode 0600, unless it holds that already; owner and mode of one that does stay."""
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".secret-")  # mode 0600
     with os.fdopen(handle, "w", encoding="utf-8") as out:
-        out.write(f"OSGYM_TOKEN={text}\n")
-    Path(name).replace(target)
+        out.write(text)
+    Path(name).replace(path)
 
 
 def main(arguments):

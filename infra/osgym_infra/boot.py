@@ -49,13 +49,9 @@ def env_file(values: Mapping[str, str]) -> str:
 
 
 def user_data(files: Mapping[str, bytes], values: Mapping[str, str]) -> str:
-    """A script that unpacks the bootstrap, writes its settings and runs it; the same for the same input.
-
-    Raises:
-        BadInput: it is larger than what EC2 takes.
-    """
+    """A script that unpacks the bootstrap, writes its settings and runs it; the same for the same input."""
     packed = base64.encodebytes(archive(files)).decode()
-    text = (
+    return (
         "#!/bin/bash\n"
         "# Written by osgym-infra. Holds no secret: user data can be read from inside the host.\n"
         "set -eu\n"
@@ -64,13 +60,22 @@ def user_data(files: Mapping[str, bytes], values: Mapping[str, str]) -> str:
         f"cat > /etc/osgym/bootstrap.env <<'SETTINGS'\n{env_file(values)}SETTINGS\n"
         f"exec {TARGET}/bootstrap.sh up\n"
     )
-    if len(text.encode()) > MOST_USER_DATA_BYTES:
+
+
+def ec2_user_data(script: str) -> str:
+    """The script as EC2 takes it: compressed, which cloud-init undoes, and in base64.
+
+    Raises:
+        BadInput: it is larger than what EC2 takes.
+    """
+    packed = gzip.compress(script.encode(), 9, mtime=0)
+    if len(packed) > MOST_USER_DATA_BYTES:
         raise BadInput(
             "osgym:egress_allowlist",
-            f"the hosts' start script has {len(text.encode())} bytes",
+            f"the hosts' start script has {len(packed)} bytes",
             f"at most {MOST_USER_DATA_BYTES}; shorten lists and URIs",
         )
-    return text
+    return base64.b64encode(packed).decode()
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:

@@ -7,6 +7,7 @@ of 1, no secret in user data or outputs.
 from __future__ import annotations
 
 import base64
+import gzip
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +20,8 @@ SECRETS = re.compile(
 )
 PUBLIC_ACLS = {"public-read", "public-read-write", "authenticated-read", "publicRead", "publicReadWrite"}
 EVERYBODY = {"allUsers", "allAuthenticatedUsers"}
+
+GZIP = b"\x1f\x8b"
 
 Props = Mapping[str, Any]
 
@@ -158,8 +161,11 @@ def _no_secret(properties: Props) -> list[str]:
     )
     if isinstance(coded, str):
         try:
-            texts.append(base64.b64decode(coded, validate=True).decode("utf-8", "replace"))
-        except ValueError:
+            data = base64.b64decode(coded, validate=True)
+            if data.startswith(GZIP):
+                data = gzip.decompress(data)
+            texts.append(data.decode("utf-8", "replace"))
+        except (ValueError, OSError, EOFError):
             texts.append(coded)
     return ["its start script holds a secret"] if any(
         isinstance(text, str) and SECRETS.search(text) for text in texts

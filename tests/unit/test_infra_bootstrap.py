@@ -173,6 +173,27 @@ def test_a_secret_is_roots_and_is_never_shown(fetch: Fetch, tmp_path: Path, sour
     assert TOKEN not in done.stdout + done.stderr
 
 
+def test_a_certificate_in_the_secret_is_laid_beside_it(clouds: Clouds, fetch: Fetch, tmp_path: Path) -> None:
+    """Three files that nobody else can read; the same secret again changes nothing, also not their mode."""
+    pems = {"ca": "-----BEGIN CERTIFICATE-----\nA", "certificate": "-----BEGIN CERTIFICATE-----\nB",
+            "key": "-----BEGIN PRIVATE KEY-----\nC"}  # fmt: skip
+    clouds.secret = json.dumps({"token": TOKEN, **pems})
+    done = fetch("secret", "aws:arn:x", str(tmp_path / "secret.env"))
+    assert done.returncode == 0, done.stderr
+    assert "PRIVATE" not in done.stdout + done.stderr
+    files = {path.name: path for path in (tmp_path / "tls").iterdir()}
+    assert {name: path.read_text() for name, path in files.items()} == {
+        "ca.pem": pems["ca"],
+        "cert.pem": pems["certificate"],
+        "key.pem": pems["key"],
+    }
+    assert files["key.pem"].stat().st_mode & 0o777 == 0o600
+    files["key.pem"].chmod(0o640)
+    assert fetch("secret", "aws:arn:x", str(tmp_path / "secret.env")).returncode == 0
+    assert files["key.pem"].stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "secret.env").read_text() == f"OSGYM_TOKEN={TOKEN}\n"
+
+
 @pytest.mark.parametrize(
     "secret", ["short", "with space in the middle", "quote'quote'quote'quote", "{}", "x" * 2000]
 )

@@ -13,6 +13,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pulumi
 import pytest
@@ -23,6 +24,7 @@ from osgym_infra import policy
 from osgym_infra import profile as profiles
 from osgym_infra.args import parse
 from osgym_infra.blueprint import Blueprint, draw
+from osgym_infra.boot import ec2_user_data
 from osgym_infra.catalogue.load import load
 from osgym_infra.components.common import HostsArgs
 
@@ -108,7 +110,7 @@ def deploy(values: dict[str, object]) -> tuple[Recorder, Any]:
         else:
             from osgym_infra.components.gcp import ReplicaHosts  # type: ignore[assignment]
         made = ReplicaHosts("fleet", HostsArgs(plan, "test"))
-        found = pulumi.Output.all(hosts=made.hosts, token_secret=made.token_secret)
+        found = pulumi.Output.all(hosts=made.hosts, token_secret=made.token_secret, ca=made.ca)
         return found.apply(outputs.update)
 
     with own_event_loops():
@@ -120,7 +122,7 @@ def deploy(values: dict[str, object]) -> tuple[Recorder, Any]:
 def script(recorder: Recorder) -> str:
     """The start script of the first template."""
     if templates := recorder.of("LaunchTemplate"):
-        return base64.b64decode(templates[0]["userData"]).decode()
+        return gzip.decompress(base64.b64decode(templates[0]["userData"])).decode()
     return str(recorder.of("InstanceTemplate")[0]["metadataStartupScript"])
 
 
@@ -136,8 +138,9 @@ def test_the_hosts_are_those_of_the_plan(base: dict[str, object]) -> None:
     assert len(recorder.of("Instance") + recorder.of("InstanceFromTemplate")) == count
     assert len(outputs["hosts"]) == count
     first = outputs["hosts"][0]
-    assert set(first) == {"id", "zone", "url", "capacity", "market", "image_digest"}
-    assert re.fullmatch(r"http://(198\.51\.100|203\.0\.113)\.\d+:20000", first["url"])
+    assert set(first) == {"id", "zone", "url", "server_name", "capacity", "market", "image_digest"}
+    assert first["server_name"] == "test.osgym.internal"
+    assert re.fullmatch(r"https://(198\.51\.100|203\.0\.113)\.\d+:20000", first["url"])
     assert sum(host["capacity"] for host in outputs["hosts"]) == plan.capacity >= 1024
     assert len({host["id"] for host in outputs["hosts"]}) == count
 
@@ -165,15 +168,18 @@ def test_no_secret_stands_where_it_could_be_read(base: dict[str, object]) -> Non
     """The token is an input of the secret's version only; start scripts and outputs name where it is."""
     recorder, outputs = deploy(base)
     version = recorder.one("SecretVersion")
-    token = version.get("secretString") or version["secretData"]
-    token = token["value"] if isinstance(token, dict) else token
+    kept = version.get("secretString") or version["secretData"]
+    bundle = json.loads(kept["value"] if isinstance(kept, dict) else kept)
+    token, key = bundle["token"], bundle["key"].splitlines()[1]
     assert SECRET.fullmatch(token)
+    assert outputs["ca"] == bundle["ca"]
     everything = json.dumps(
         [r.inputs for r in recorder.resources if r.typ.rpartition(":")[2] != "SecretVersion"], default=str
     )
-    assert token not in everything
-    assert token not in json.dumps(outputs)
-    assert token not in script(recorder)
+    for secret in (token, key):
+        assert secret not in everything
+        assert secret not in json.dumps(outputs)
+        assert secret not in script(recorder)
     source = "aws:arn:aws:made:fleet-token" if base is AWS else "gcp:fleet-token-id/versions/latest"
     assert f"OSGYM_TOKEN_SOURCE={source}" in script(recorder)
 
@@ -194,6 +200,8 @@ def test_an_existing_secret_and_network_are_used(base: dict[str, object]) -> Non
     assert not recorder.of("Vpc")
     assert not recorder.of("Network")
     assert outputs["token_secret"] == "projects/p/secrets/s/versions/2"
+    assert outputs["ca"] == ""
+    assert {urlsplit(host["url"]).scheme for host in outputs["hosts"]} == {"http"}
     everything = json.dumps([r.inputs for r in recorder.resources], default=str)
     assert "net-1" in everything
     assert "sub-1" in everything
@@ -286,7 +294,8 @@ def test_the_start_script_fits_and_holds_the_bootstrap(base: dict[str, object]) 
     """Below EC2's limit; what it unpacks is the bootstrap, its settings are those of the configuration."""
     recorder, _ = deploy({**base, "egress": "allowlist", "egress_allowlist": ["*.example.org", "a.org"]})
     text = script(recorder)
-    assert len(text.encode()) <= 16384
+    if templates := recorder.of("LaunchTemplate"):
+        assert len(base64.b64decode(templates[0]["userData"])) <= 16384
     packed = text.split("<<'PACKED'")[1].split("\n", 1)[1].split("PACKED")[0]
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(base64.b64decode(packed)))) as tar:
         assert sorted(tar.getnames()) == ["bootstrap.sh", "fetch.py"]
@@ -336,6 +345,11 @@ OPEN: list[tuple[str, dict[str, Any], str]] = [
         "aws:ec2/launchTemplate:LaunchTemplate",
         {"blockDeviceMappings": [{"deviceName": "/dev/sda", "ebs": {"encrypted": "false"}}]},
         "/dev/sda is not encrypted",
+    ),
+    (
+        "aws:ec2/launchTemplate:LaunchTemplate",
+        {"blockDeviceMappings": [], "userData": ec2_user_data("export OSGYM_TOKEN=abc")},
+        "holds a secret",
     ),
     (
         "aws:ec2/launchTemplate:LaunchTemplate",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 
 from osgym_infra.blueprint import HostGroup, host_names
-from osgym_infra.boot import environment, user_data
-from osgym_infra.components.common import HostsArgs, host_output, new_token
+from osgym_infra.boot import ec2_user_data, environment, user_data
+from osgym_infra.components.common import HostsArgs, authority_of, host_output, new_secret
 from osgym_infra.price import Market
 
 DEBIAN_OWNER = "136693071363"
@@ -33,10 +32,13 @@ class ReplicaHosts(pulumi.ComponentResource):
     Attributes:
         hosts: one object for each host, as in fleet.json.
         token_secret: ARN of the secret that holds the agent's token; never the token.
+        ca: certificate of the authority that signed the hosts' certificate; empty with a secret of the
+            configuration's, for then hosts speak HTTP.
     """
 
     hosts: pulumi.Output[list[dict[str, Any]]]
     token_secret: pulumi.Output[str]
+    ca: pulumi.Output[str]
 
     def __init__(self, name: str, args: HostsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("osgym:aws:ReplicaHosts", name, None, opts)
@@ -45,14 +47,14 @@ class ReplicaHosts(pulumi.ComponentResource):
         self._kept = pulumi.ResourceOptions(parent=self, protect=self._config.protect)
         network, subnet, route = self._network()
         firewall = self._firewall(network)
-        self.token_secret = self._secret()
+        self.token_secret, self.ca, kept = self._secret()
         profile = self._role()
         image = self._image()
         templates = {
             group.name: self._template(group, firewall, profile, image) for group in args.blueprint.groups
         }
         instances = [
-            (host, group, self._instance(host, templates[group.name], subnet, route))
+            (host, group, self._instance(host, templates[group.name], subnet, [*route, *kept]))
             for host, group in host_names(args.blueprint.groups)
         ]
         self.hosts = pulumi.Output.all(
@@ -61,14 +63,14 @@ class ReplicaHosts(pulumi.ComponentResource):
                 for host, group, instance in instances
             )
         ).apply(list)
-        self.register_outputs({"hosts": self.hosts, "token_secret": self.token_secret})
+        self.register_outputs({"hosts": self.hosts, "token_secret": self.token_secret, "ca": self.ca})
 
     def _network(
         self,
-    ) -> tuple[pulumi.Input[str], pulumi.Input[str], pulumi.Resource | None]:
+    ) -> tuple[pulumi.Input[str], pulumi.Input[str], list[pulumi.Resource]]:
         """VPC, subnet, and what instances have to wait for to reach the internet."""
         if self._config.network_id:
-            return self._config.network_id, self._config.subnet_id, None
+            return self._config.network_id, self._config.subnet_id, []
         vpc = aws.ec2.Vpc(
             f"{self._name}-vpc",
             cidr_block=NETWORK,
@@ -108,7 +110,7 @@ class ReplicaHosts(pulumi.ComponentResource):
             tags=self._tags("s3"),
             opts=inside,
         )
-        return vpc.id, subnet.id, association
+        return vpc.id, subnet.id, [association]
 
     def _firewall(self, network: pulumi.Input[str]) -> pulumi.Output[str]:
         cidrs = self._config.allowed_cidrs
@@ -143,25 +145,24 @@ class ReplicaHosts(pulumi.ComponentResource):
         found: pulumi.Output[str] = group.id
         return found
 
-    def _secret(self) -> pulumi.Output[str]:
-        """The ARN of the token's secret: an existing one, or a new one with a fresh token."""
+    def _secret(self) -> tuple[pulumi.Output[str], pulumi.Output[str], list[pulumi.Resource]]:
+        """The secret's ARN, the authority's certificate, and what has to exist before a host reads it."""
         if self._config.token_secret:
-            return pulumi.Output.from_input(self._config.token_secret)
+            return pulumi.Output.from_input(self._config.token_secret), pulumi.Output.from_input(""), []
         secret = aws.secretsmanager.Secret(
             f"{self._name}-token",
-            description="Token of the OSGym host agents",
+            description="Token and certificate of the OSGym host agents",
             tags=self._tags("token"),
             opts=self._kept,
         )
-        aws.secretsmanager.SecretVersion(
+        version = aws.secretsmanager.SecretVersion(
             f"{self._name}-token",
             secret_id=secret.id,
-            secret_string=new_token(),
+            secret_string=new_secret(self._args.server_name),
             # The program makes a new one whenever it runs; the first stays.
             opts=pulumi.ResourceOptions(parent=secret, ignore_changes=["secretString"]),
         )
-        arn: pulumi.Output[str] = secret.arn
-        return arn
+        return secret.arn, authority_of(version.secret_string), [version]
 
     def _role(self) -> pulumi.Output[str]:
         """A role that may read one secret and the buckets of image and agent, and nothing else."""
@@ -242,7 +243,7 @@ class ReplicaHosts(pulumi.ComponentResource):
             else None,
             instance_market_options=spot if group.market is Market.SPOT else None,
             block_device_mappings=self._disks(group),
-            user_data=script.apply(lambda text: base64.b64encode(text.encode()).decode()),
+            user_data=script.apply(ec2_user_data),
             update_default_version=True,
             tag_specifications=[
                 aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags)
@@ -271,7 +272,7 @@ class ReplicaHosts(pulumi.ComponentResource):
         host: str,
         template: aws.ec2.LaunchTemplate,
         subnet: pulumi.Input[str],
-        route: pulumi.Resource | None,
+        needs: list[pulumi.Resource],
     ) -> aws.ec2.Instance:
         return aws.ec2.Instance(
             f"{self._name}-{host}",
@@ -285,7 +286,8 @@ class ReplicaHosts(pulumi.ComponentResource):
             tags=self._tags(host),
             opts=pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[route] if route is not None else [],
+                # A host reads secret and image at its first start.
+                depends_on=needs,
                 # A new template version replaces a host only when that was asked for.
                 ignore_changes=[] if self._config.roll else ["launchTemplate", "userData", "userDataBase64"],
             ),

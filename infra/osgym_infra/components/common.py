@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pulumi
 
-from osgym_infra.blueprint import Blueprint, HostGroup
+from osgym_infra.blueprint import Blueprint, HostGroup, slug
+from osgym_infra.hosts import tls
+from osgym_infra.outputs import HostOutput
 from osgym_infra.policy import enforce
 
 BOOTSTRAP = Path(__file__).resolve().parents[2] / "bootstrap"
@@ -45,6 +49,11 @@ class HostsArgs:
         return {"owner": self.blueprint.config.owner, "stack": self.stack, "project": "osgym"}
 
     @property
+    def server_name(self) -> str:
+        """The name in the hosts' certificate, whatever their addresses are. No name server knows it."""
+        return f"{slug(self.stack)}.osgym.internal"
+
+    @property
     def buckets(self) -> tuple[str, ...]:
         """Buckets that hosts read from."""
         config = self.blueprint.config
@@ -57,24 +66,48 @@ def host_output(
 ) -> pulumi.Output[dict[str, Any]]:
     """One host as it stands in fleet.json."""
     config = args.blueprint.config
-    return pulumi.Output.all(zone=zone, address=address).apply(
-        lambda found: {
-            "id": name,
-            "zone": found["zone"],
-            "url": f"http://{found['address']}:{config.agent_port}",
-            "capacity": group.replicas,
-            "market": group.market.value,
-            "image_digest": config.image_digest,
-        }
-    )
+    # Only a secret that we made holds a certificate.
+    scheme, server_name = ("http", "") if config.token_secret else ("https", args.server_name)
+
+    def made(found: dict[str, Any]) -> dict[str, Any]:
+        where = found["address"]
+        address = f"[{where}]" if ":" in where else where
+        return HostOutput(
+            id=name,
+            zone=found["zone"],
+            url=f"{scheme}://{address}:{config.agent_port}",
+            server_name=server_name,
+            capacity=group.replicas,
+            market=group.market.value,
+            image_digest=config.image_digest,
+        ).to_dict()
+
+    return pulumi.Output.all(zone=zone, address=address).apply(made)
 
 
-def new_token() -> pulumi.Output[str]:
-    """A fresh token, encrypted wherever it is kept.
+def new_secret(server_name: str) -> pulumi.Output[str]:
+    """What hosts read at their first start, JSON, encrypted wherever it is kept: a fresh token, and a
+    certificate with its key, of an authority whose own key is forgotten at once.
 
-    A program runs many times; whoever takes this must ignore changes of it, so that the first one stays.
+    All hosts of a stack share token and certificate, so that both are known before any host is, and hosts may
+    come and go. A program runs many times; whoever takes this must ignore changes of it, so that the first
+    one stays.
     """
-    return pulumi.Output.secret(secrets.token_urlsafe(TOKEN_BYTES))
+    now = datetime.now(UTC)
+    ca = tls.make_ca(server_name, now)
+    host = tls.issue(ca, [server_name], now, tls.CA_LIFE)
+    bundle = {
+        "token": secrets.token_urlsafe(TOKEN_BYTES),
+        "ca": ca.certificate,
+        "certificate": host.certificate,
+        "key": host.key,
+    }
+    return pulumi.Output.secret(json.dumps(bundle))
+
+
+def authority_of(bundle: pulumi.Output[Any]) -> pulumi.Output[str]:
+    """The part of `new_secret` that is public: the authority's certificate."""
+    return pulumi.Output.unsecret(bundle.apply(lambda text: str(json.loads(text)["ca"])))
 
 
 def check_every_resource() -> None:

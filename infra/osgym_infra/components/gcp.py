@@ -9,7 +9,7 @@ import pulumi_gcp as gcp
 
 from osgym_infra.blueprint import HostGroup, host_names
 from osgym_infra.boot import environment, user_data
-from osgym_infra.components.common import HostsArgs, host_output, new_token
+from osgym_infra.components.common import HostsArgs, authority_of, host_output, new_secret
 from osgym_infra.price import Market
 
 DEBIAN = "projects/debian-cloud/global/images/family/debian-12"
@@ -24,10 +24,13 @@ class ReplicaHosts(pulumi.ComponentResource):
     Attributes:
         hosts: one object for each host, as in fleet.json.
         token_secret: name of the secret's newest version; never the token.
+        ca: certificate of the authority that signed the hosts' certificate; empty with a secret of the
+            configuration's, for then hosts speak HTTP.
     """
 
     hosts: pulumi.Output[list[dict[str, Any]]]
     token_secret: pulumi.Output[str]
+    ca: pulumi.Output[str]
 
     def __init__(self, name: str, args: HostsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("osgym:gcp:ReplicaHosts", name, None, opts)
@@ -45,7 +48,7 @@ class ReplicaHosts(pulumi.ComponentResource):
             opts=self._child,
         )
         member = account.email.apply(lambda email: f"serviceAccount:{email}")
-        self.token_secret, grants = self._secret(member)
+        self.token_secret, self.ca, grants = self._secret(member)
         grants += [
             gcp.storage.BucketIAMMember(
                 f"{name}-{bucket}",
@@ -70,7 +73,7 @@ class ReplicaHosts(pulumi.ComponentResource):
                 for host, group, instance in instances
             )
         ).apply(list)
-        self.register_outputs({"hosts": self.hosts, "token_secret": self.token_secret})
+        self.register_outputs({"hosts": self.hosts, "token_secret": self.token_secret, "ca": self.ca})
 
     def _network(self) -> tuple[pulumi.Input[str], pulumi.Input[str]]:
         if self._config.network_id:
@@ -106,11 +109,14 @@ class ReplicaHosts(pulumi.ComponentResource):
             opts=self._child,
         )
 
-    def _secret(self, member: pulumi.Input[str]) -> tuple[pulumi.Output[str], list[pulumi.Resource]]:
-        """The token's secret, and the grant that lets hosts read it."""
+    def _secret(
+        self, member: pulumi.Input[str]
+    ) -> tuple[pulumi.Output[str], pulumi.Output[str], list[pulumi.Resource]]:
+        """The secret's newest version, the authority's certificate, and the grant that lets hosts read it."""
         if self._config.token_secret:
             existing = pulumi.Output.from_input(self._config.token_secret)
-            return existing, [self._reader(self._config.token_secret.split("/versions/")[0], member)]
+            grant = self._reader(self._config.token_secret.split("/versions/")[0], member)
+            return existing, pulumi.Output.from_input(""), [grant]
         secret = gcp.secretmanager.Secret(
             f"{self._name}-token",
             secret_id=f"{self._name}-token",
@@ -124,13 +130,13 @@ class ReplicaHosts(pulumi.ComponentResource):
         version = gcp.secretmanager.SecretVersion(
             f"{self._name}-token",
             secret=secret.id,
-            secret_data=new_token(),
+            secret_data=new_secret(self._args.server_name),
             # The program makes a new one whenever it runs; the first stays.
             opts=pulumi.ResourceOptions(parent=secret, ignore_changes=["secretData"]),
         )
         grant = self._reader(secret.id, member)
         name: pulumi.Output[str] = secret.id.apply(lambda found: f"{found}/versions/latest")
-        return name, [grant, version]
+        return name, authority_of(version.secret_data), [grant, version]
 
     def _reader(self, secret: pulumi.Input[str], member: pulumi.Input[str]) -> pulumi.Resource:
         grant: pulumi.Resource = gcp.secretmanager.SecretIamMember(

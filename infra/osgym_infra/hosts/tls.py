@@ -54,7 +54,7 @@ def make_ca(name: str, now: datetime) -> Pair:
     return Pair(_pem(made), _key_pem(key))
 
 
-def issue(ca: Pair, addresses: Iterable[str], now: datetime) -> Pair:
+def issue(ca: Pair, addresses: Iterable[str], now: datetime, life: timedelta = HOST_LIFE) -> Pair:
     """A certificate for a host, valid for its addresses (names or IP addresses) and for itself."""
     authority = x509.load_pem_x509_certificate(ca.certificate.encode())
     ca_key = serialization.load_pem_private_key(ca.key.encode(), None)
@@ -62,7 +62,7 @@ def issue(ca: Pair, addresses: Iterable[str], now: datetime) -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     names = sorted(_all(addresses))
     made = (
-        _builder(_name(names[0][:64]), authority.subject, key.public_key(), now, HOST_LIFE)
+        _builder(_name(names[0][:64]), authority.subject, key.public_key(), now, life)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)

@@ -1,0 +1,105 @@
+"""Shows what a stack would create and what it would cost, without an account.
+
+    python infra/preview/preview.py [Pulumi.<stack>.yaml …]
+
+Default: the examples. The real program and the real SDKs run in a copy of the project, in which stand-ins
+(`stand_in.py`) take the places of the cloud providers. Needs the `pulumi` CLI on PATH; state and passphrase
+live in a temporary folder and vanish with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROVIDERS = ("aws", "gcp")
+EXAMPLES = tuple(ROOT / f"Pulumi.example-{name}.yaml" for name in PROVIDERS)
+TIMEOUT_S = 900
+
+
+def copy_project(folder: Path, root: Path = ROOT) -> None:
+    """Makes a project of our programs in `folder`, with stand-ins for the cloud providers.
+
+    Args:
+        folder: exists. Configurations (`Pulumi.<stack>.yaml`) go there too.
+    """
+    (folder / "infra").symlink_to(root / "infra")
+    # JSON is YAML.
+    project = {
+        "name": "osgym",
+        "main": "infra/",
+        "runtime": {
+            "name": "python",
+            "options": {"toolchain": "pip", "virtualenv": str(Path(sys.prefix))},
+        },
+        "plugins": {
+            "providers": [
+                {"name": name, "path": str(root / "infra" / "preview" / name)} for name in PROVIDERS
+            ]
+        },
+    }
+    (folder / "Pulumi.yaml").write_text(json.dumps(project, indent=2), "utf-8")
+
+
+def environment(folder: Path, base: Mapping[str, str]) -> dict[str, str]:
+    """Variables for the CLI: everything it keeps lies in `folder`, and it asks nobody."""
+    (folder / "state").mkdir(exist_ok=True)
+    return {
+        **{
+            name: value for name, value in base.items() if not name.startswith(("PULUMI_", "AWS_", "GOOGLE_"))
+        },
+        "PULUMI_HOME": str(folder / "home"),
+        "PULUMI_BACKEND_URL": f"file://{folder / 'state'}",
+        "PULUMI_CONFIG_PASSPHRASE": "only for this preview",
+        "PULUMI_SKIP_UPDATE_CHECK": "1",
+        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "1",
+        # The generated SDKs warn about names of their own.
+        "PYTHONWARNINGS": "ignore",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def preview(config: Path) -> int:
+    """Runs `pulumi preview` for a configuration; returns its exit code."""
+    stack = config.name.removeprefix("Pulumi.").removesuffix(".yaml")
+    with tempfile.TemporaryDirectory(prefix="osgym-preview-") as name:
+        folder = Path(name)
+        copy_project(folder)
+        shutil.copy(config, folder / f"Pulumi.{stack}.yaml")
+        variables = environment(folder, os.environ)
+        for command in (["stack", "init", stack], ["preview", "--stack", stack, "--suppress-progress"]):
+            quiet = subprocess.DEVNULL if command[0] == "stack" else None
+            done = subprocess.run(
+                ["pulumi", *command, "--non-interactive", "--cwd", name],
+                env=variables, stdout=quiet, timeout=TIMEOUT_S, check=False,
+            )  # fmt: skip
+            if done.returncode:
+                return done.returncode
+    return 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns the exit code: 2 without the CLI, otherwise the first of Pulumi's that is not 0."""
+    if shutil.which("pulumi") is None:
+        print("preview: there is no `pulumi` on PATH: https://www.pulumi.com/docs/install", file=sys.stderr)
+        return 2
+    for path in [Path(argument) for argument in arguments] or EXAMPLES:
+        if not (path.name.startswith("Pulumi.") and path.suffix == ".yaml" and path.is_file()):
+            print(f"preview: {path} is no file Pulumi.<stack>.yaml", file=sys.stderr)
+            return 2
+        print(f"== {path.name}")
+        sys.stdout.flush()
+        if code := preview(path):
+            return code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,19 @@
+"""A fleet at Google Cloud: from a checked configuration to serving hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+
+from osgym_infra.args import Provider
+from osgym_infra.components.common import HostsArgs
+from osgym_infra.components.gcp import ReplicaHosts
+from osgym_infra.stack import begin, finish
+
+
+def main() -> dict[str, Any]:
+    """The program; returns the stack's outputs."""
+    blueprint = begin(Provider.GCP)
+    fleet = ReplicaHosts("fleet", HostsArgs(blueprint, pulumi.get_stack()))
+    return finish(blueprint, fleet.hosts, fleet.token_secret.apply(lambda name: f"gcp:{name}"), fleet.ca)
