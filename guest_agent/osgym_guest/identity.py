@@ -11,6 +11,7 @@ import asyncio
 import base64
 import binascii
 import json
+import mmap
 import os
 import socket
 import struct
@@ -116,9 +117,9 @@ class Identities:
 
     def __init__(self, helper: Path, file: Path | None) -> None:
         self._helper = helper
-        self._fd = -1 if file is None else os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._kept = None if file is None else _map(file)
         self._lock = asyncio.Lock()
-        self.last = _read(self._fd)
+        self.last = _read(self._kept)
 
     async def assume(self, identity: Identity) -> Assumed:
         """Become this one; the same again changes nothing.
@@ -139,7 +140,7 @@ class Identities:
                 raise HttpError(409, "stale_identity", "this generation has another token", details)
             applied = await self._ask(identity)
             taken = Assumed(identity.generation, identity.token, {**applied, "token": True})
-            _write(self._fd, taken)
+            _write(self._kept, taken)
             self.last = taken
             return taken
 
@@ -167,21 +168,34 @@ async def _exchange(path: Path, packet: bytes) -> bytes:
         return await loop.sock_recv(sock, 256)
 
 
-def _read(fd: int) -> Assumed | None:
+def _map(file: Path) -> mmap.mmap:
+    """The file as memory: changed without a system call, and there after the end of the agent."""
+    fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(fd, FILE_BYTES)
+        kept = mmap.mmap(fd, FILE_BYTES)
+    finally:
+        os.close(fd)
+    kept[0] = kept[0]  # the page is there, and writable, before a clone is made
+    return kept
+
+
+def _read(kept: mmap.mmap | None) -> Assumed | None:
     """The identity of before the agent's restart; what cannot be read is none."""
     try:
-        kept = json.loads(os.pread(fd, FILE_BYTES, 0)) if fd >= 0 else None
-        return Assumed(int(kept["generation"]), str(kept["token"]), dict(kept["applied"])) if kept else None
-    except (OSError, ValueError, KeyError, TypeError):
+        last = json.loads(kept[:].rstrip(b"\0")) if kept is not None else None
+        return Assumed(int(last["generation"]), str(last["token"]), dict(last["applied"])) if last else None
+    except (ValueError, KeyError, TypeError):
         return None
 
 
-def _write(fd: int, taken: Assumed) -> None:
+def _write(kept: mmap.mmap | None, taken: Assumed) -> None:
     """Keep it, for the agent's own user only.
 
-    In place and in one call: a new file and its rename would be a tenth of all that an emulated clone
-    computes until it answers. The file is in memory; nothing but the end of the machine interrupts.
+    A new file and its rename would be a tenth of all that an emulated clone computes until it answers.
     """
-    if fd >= 0:
-        kept = {"generation": taken.generation, "token": taken.token, "applied": dict(taken.applied)}
-        os.pwrite(fd, json.dumps(kept).encode().ljust(FILE_BYTES), 0)
+    if kept is not None:
+        last = {"generation": taken.generation, "token": taken.token, "applied": dict(taken.applied)}
+        # Written as the answer is, by the same code: that is warm then.
+        text = json.dumps(last, separators=(",", ":"), ensure_ascii=False)
+        kept[:] = text.encode().ljust(FILE_BYTES, b"\0")

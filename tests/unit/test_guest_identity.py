@@ -242,7 +242,7 @@ async def test_without_the_helper_nothing_is_taken(tmp_path: Path) -> None:
     with pytest.raises(HttpError) as caught:
         await identities.assume(parse_identity(GOOD))
     assert (caught.value.status, caught.value.code) == (503, "no_identity_helper")
-    assert identities.last is None and (tmp_path / "kept").read_bytes() == b""
+    assert identities.last is None and not (tmp_path / "kept").read_bytes().strip(b"\0")
 
 
 def test_a_broken_file_is_no_identity(tmp_path: Path) -> None:
