@@ -60,6 +60,7 @@ print(repr({
     "interfaces": sorted(line.split(":")[0].strip() for line in open("/proc/net/dev").readlines()[2:]),
     "writable": [path for path in ("/", "/etc", "/root", "/usr", "/dev", FOLDER, OTHER) if can_write(path)],
     "fds": [number for number in range(200) if is_open(number)],
+    "shells": [path for path in ("/bin/sh", "/bin/bash", "/usr/bin/perl") if os.path.exists(path)],
     "environment": sorted(os.environ), "home": os.path.exists(OTHER), "devices": os.path.exists("/dev/kvm"),
 }), flush=True)
 with socket.socket(fileno=7) as listener:
@@ -68,6 +69,9 @@ with socket.socket(fileno=7) as listener:
     end.close()
 raise SystemExit(5)
 """
+
+
+SLEEP = ["/usr/bin/python3", "-c", "import time; time.sleep(100)"]
 
 
 @pytest.fixture(scope="module")
@@ -285,7 +289,7 @@ async def test_a_container_has_nothing_but_its_folder(containers: ContainerLaunc
     assert found["interfaces"] == ["lo"]
     assert found["writable"] == [str(request.folder)]
     assert found["fds"] == [0, 1, 2, 7]
-    assert (found["home"], found["devices"]) == (False, False)
+    assert (found["home"], found["devices"], found["shells"]) == (False, False, [])
 
 
 async def test_a_containers_caps_are_enforced(containers: ContainerLauncher, tmp_path: Path) -> None:
@@ -309,7 +313,7 @@ async def test_a_refusal_inside_is_told(containers: ContainerLauncher, tmp_path:
 async def test_a_cancelled_launch_leaves_nothing(containers: ContainerLauncher, tmp_path: Path) -> None:
     """Whoever gives up while a container starts leaves none behind."""
     for moment_s in (0.0, 0.1):
-        request = LaunchRequest("vm", ["/bin/sleep", "100"], folder=tmp_path)
+        request = LaunchRequest("vm", SLEEP, folder=tmp_path)
         task = asyncio.create_task(containers.launch(request))
         await asyncio.sleep(moment_s)
         task.cancel()
@@ -326,7 +330,7 @@ async def test_containers_of_a_killed_agent_are_adopted_or_reaped(
     processes = []
     for launcher, name in ((containers, "kept"), (containers, "lost"), (other, "theirs")):
         (tmp_path / name).mkdir()
-        request = LaunchRequest(name, ["/bin/sleep", "100"], folder=tmp_path / name)
+        request = LaunchRequest(name, SLEEP, folder=tmp_path / name)
         processes.append(await launcher.launch(request))
     kept, lost, theirs = processes
     successor = ContainerLauncher(MARK, Daemon(daemon_url))

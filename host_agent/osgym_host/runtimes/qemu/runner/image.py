@@ -38,13 +38,15 @@ EXCLUDES = (
     "/usr/share/locale/*",
     "/usr/share/zoneinfo/*",
 )
+VARIANT = "extract"
+"""Packages are unpacked, not installed: no shell, no system around the two programs, half the size."""
 REMOVED = (
     "/usr/share/perl",
     "/usr/lib/x86_64-linux-gnu/perl",
     "/usr/lib/x86_64-linux-gnu/gconv",
     "/var/log/*",
 )
-"""Only needed while packages are installed."""
+"""Not needed by the two programs."""
 _EPOCH = "1735689600"  # as the golden image's: the tar stream then depends on the packages alone
 _BAKE_TIMEOUT_S = 1200.0
 
@@ -71,7 +73,7 @@ class RunnerImage:
 def recipe_digest(entry: bytes, host_qemu: str) -> str:
     """What an image is made from, in 64 hexadecimal digits. Pure."""
     value = hashlib.sha256()
-    for part in (SUITE, *COMPONENTS, *PACKAGES, *EXCLUDES, *REMOVED, spec.ENTRY_PATH, host_qemu):
+    for part in (SUITE, VARIANT, *COMPONENTS, *PACKAGES, *EXCLUDES, *REMOVED, spec.ENTRY_PATH, host_qemu):
         value.update(part.encode() + b"\0")
     value.update(entry)
     return value.hexdigest()
@@ -84,7 +86,7 @@ def mmdebstrap_argv(target: Path, version_file: Path, entry: Path, *, root: bool
     return [
         "mmdebstrap",
         f"--mode={'root' if root else 'unshare'}",
-        "--variant=minbase",
+        f"--variant={VARIANT}",
         "--format=tar",
         f"--components={','.join(COMPONENTS)}",
         f"--include={','.join(PACKAGES)}",
@@ -93,11 +95,11 @@ def mmdebstrap_argv(target: Path, version_file: Path, entry: Path, *, root: bool
         *[f"--aptopt={option}" for option in apt_options()],
         "--dpkgopt=force-unsafe-io",
         *[f"--dpkgopt=path-exclude={pattern}" for pattern in EXCLUDES],
-        f'--customize-hook=mkdir -p "$1"{folder}',
-        f"--customize-hook=upload {shlex.quote(str(entry))} {spec.ENTRY_PATH}",
-        f'--customize-hook=chmod 0644 "$1"{spec.ENTRY_PATH}',
-        f"--customize-hook={version}",
-        "--customize-hook=rm -rf " + " ".join(f'"$1"{path}' for path in REMOVED),
+        f'--extract-hook=mkdir -p "$1"{folder}',
+        f"--extract-hook=upload {shlex.quote(str(entry))} {spec.ENTRY_PATH}",
+        f'--extract-hook=chmod 0644 "$1"{spec.ENTRY_PATH}',
+        f"--extract-hook={version}",
+        "--extract-hook=rm -rf " + " ".join(f'"$1"{path}' for path in REMOVED),
         SUITE,
         str(target),
         *apt_sources(SUITE, COMPONENTS),
