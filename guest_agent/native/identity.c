@@ -7,7 +7,7 @@
  *   osgym-identity UID FOLDER
  *
  * Descriptor 3 is a listening SOCK_SEQPACKET socket (LISTEN_FDS=1). Callers other than root and UID are
- * sent away. One packet in, one packet out:
+ * sent away. One caller at a time, who stays connected: a clone finds it so. One packet in, one out:
  *   request   struct request below, every text NUL-terminated; anything else is refused whole (EINVAL)
  *   answer    struct answer: errno of each part, 0 for done, -1 for not asked
  * FOLDER holds `machine-id` and `boot-id`, which are mounted over the files that programs read.
@@ -159,26 +159,29 @@ static void carry_out(const struct request *r, struct answer *a)
         a->time = set_clock(r->time_ns);
 }
 
-static void serve(int peer, uid_t allowed)
+/* One packet in, one packet out; false when there is nobody to talk to any more. */
+static bool answer_one(int peer)
 {
-    struct ucred who;
-    socklen_t size = sizeof who;
-    if (getsockopt(peer, SOL_SOCKET, SO_PEERCRED, &who, &size) < 0 || (who.uid != 0 && who.uid != allowed))
-        return;
-    struct timeval patience = {.tv_sec = PATIENCE_S};
-    setsockopt(peer, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    setsockopt(peer, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     struct request request = {0};
     struct answer answer = {MAGIC, -1, -1, -1, -1, -1};
     ssize_t got = recv(peer, &request, sizeof request, MSG_TRUNC);
-    if (got == 0 || (got < 0 && errno != EINTR))
-        return;
+    if (got <= 0)
+        return got < 0 && errno == EINTR;
     if (got == (ssize_t)sizeof request && is_valid(&request))
         carry_out(&request, &answer);
     else
         answer.seed = answer.hostname = answer.machine_id = answer.boot_id = answer.time = EINVAL;
     explicit_bzero(&request, sizeof request);
-    send(peer, &answer, sizeof answer, MSG_NOSIGNAL);
+    return send(peer, &answer, sizeof answer, MSG_NOSIGNAL) == (ssize_t)sizeof answer;
+}
+
+static bool may_ask(int peer, uid_t allowed)
+{
+    struct ucred who;
+    socklen_t size = sizeof who;
+    if (getsockopt(peer, SOL_SOCKET, SO_PEERCRED, &who, &size) < 0)
+        return false;
+    return who.uid == 0 || who.uid == allowed;
 }
 
 int main(int argc, char **argv)
@@ -201,7 +204,11 @@ int main(int argc, char **argv)
             perror("accept");
             return 1;
         }
-        serve(peer, allowed);
+        struct timeval patience = {.tv_sec = PATIENCE_S};
+        setsockopt(peer, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+        if (may_ask(peer, allowed))
+            while (answer_one(peer))
+                ;
         close(peer);
     }
 }

@@ -72,7 +72,7 @@ class Api:
 
     # ---- endpoints ----
 
-    async def health(self, request: Request) -> Response:
+    def health(self, request: Request) -> Response:
         """How the agent is."""
         return Response.json(self._health())
 
@@ -117,12 +117,10 @@ class Api:
         """Let go of every held key and button."""
         return Response.json({"released": await self._engine.release()})
 
-    async def identity(self, request: Request) -> Response:
+    def identity(self, request: Request) -> Response:
         """Become another computer: what was applied, and how the agent is then."""
-        from osgym_guest.identity import parse_identity
-
         assert self._identities is not None
-        taken = await self._identities.assume(parse_identity(request.json_object()))
+        taken = self._identities.take(request.json_object())
         self._set_token(taken.token)
         self._generation = str(taken.generation)
         self._engine.set_generation(self._generation)

@@ -20,13 +20,12 @@ from osgym_guest.http import Router
 from osgym_guest.policy import Policies, load_policies
 from osgym_guest.protocol import DEFAULT_PORT, EXIT_DISPLAY_GONE, LISTEN_FD
 from osgym_guest.screen import Screen
-from osgym_guest.server import MAX_HEADER_BYTES, Server
+from osgym_guest.server import BACKLOG, Server
 
 if TYPE_CHECKING:  # in a virtual machine only: elsewhere it is not imported
     from osgym_guest.identity import Identities
 
 CONNECT_EVERY_S = 0.01
-BACKLOG = 128
 EXIT_BAD_SETTINGS = 2
 
 
@@ -92,15 +91,12 @@ class Settings:
         )
 
 
-async def _listen(server: Server, settings: Settings) -> asyncio.AbstractServer:
-    if not settings.inherited:
-        host, port = settings.listen
-        return await asyncio.start_server(server.serve, host, port, limit=MAX_HEADER_BYTES, backlog=BACKLOG)
-    sock = socket.socket(fileno=LISTEN_FD)
-    sock.setblocking(False)
-    if sock.family == socket.AF_UNIX:
-        return await asyncio.start_unix_server(server.serve, sock=sock, limit=MAX_HEADER_BYTES)
-    return await asyncio.start_server(server.serve, sock=sock, limit=MAX_HEADER_BYTES)
+def _listener(settings: Settings) -> socket.socket:
+    """The socket to serve: the inherited one, or one of our own."""
+    if settings.inherited:
+        return socket.socket(fileno=LISTEN_FD)
+    family = socket.AF_INET6 if ":" in settings.listen[0] else socket.AF_INET
+    return socket.create_server(settings.listen, family=family, backlog=BACKLOG)
 
 
 async def _connect(settings: Settings, policies: Policies) -> Screen:
@@ -166,7 +162,7 @@ async def main() -> int:
     api = Api(engine, generation, identities, server.set_token)
     api.register(router)
     services = osworld.register(router, api, helper_warm_s=settings.helper_warm_s)
-    listener = await _listen(server, settings)
+    server.listen(_listener(settings))
 
     async def bring_up() -> None:
         try:
@@ -181,7 +177,6 @@ async def main() -> int:
         return await ended
     finally:
         starting.cancel()
-        listener.close()
         await server.close()
         await services.close()
         engine.close()

@@ -18,6 +18,16 @@ from osgym_guest.forms import Form, parse_multipart, parse_urlencoded
 
 Body = bytes | mmap.mmap
 
+# What json.loads and json.dumps do besides costs each clone the translation of code that it runs once.
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_SPACE = " \t\n\r"
+
+
+def to_json(value: Any) -> bytes:
+    """A value as JSON."""
+    return _encode(value).encode("utf-8", "replace")
+
 
 class HttpError(Exception):
     """An answer that is not a success, raised by a handler or by the server itself.
@@ -67,9 +77,13 @@ class Request:
             HttpError: 400 ``bad_json`` when it is not JSON.
         """
         try:
-            return json.loads(bytes(self.body))
-        except ValueError as exc:
+            text = str(self.body, "utf-8").strip(_SPACE)
+            value, end = _scan(text, 0)
+        except (ValueError, StopIteration) as exc:
             raise HttpError(400, "bad_json", f"the body is not JSON: {exc}") from exc
+        if end != len(text):
+            raise HttpError(400, "bad_json", "the body is not JSON: something follows its end")
+        return value
 
     def json_object(self) -> dict[str, Any]:
         """The body as a JSON object; an empty body is an empty object.
@@ -110,18 +124,19 @@ class Response:
         headers: additional headers; Content-Length is added by the server.
         body: bytes, or a list of buffers that are written one after the other.
         file: when given, this file is streamed instead of `body`.
+        then: called when the answer is on its way, before any other request is served.
     """
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | Sequence[bytes | memoryview] = b""
     file: Path | None = None
+    then: Callable[[], None] | None = None
 
     @staticmethod
     def json(value: Any, *, status: int = 200) -> Response:
         """An answer with `value` as JSON."""
-        body = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
-        return Response(status, {"Content-Type": "application/json"}, body)
+        return Response(status, {"Content-Type": "application/json"}, to_json(value))
 
     @staticmethod
     def text(value: str, *, status: int = 200) -> Response:
@@ -139,7 +154,8 @@ class Response:
         return Response(200, {"Content-Type": content_type}, file=path)
 
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[Request], Response | Awaitable[Response]]
+"""A function that answers at once, or a coroutine function."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +187,7 @@ class Router:
         Args:
             method: HTTP method, upper case.
             path: exact path, such as ``/v1/step``.
-            handler: coroutine function from `Request` to `Response`; may raise `HttpError`.
+            handler: may raise `HttpError`.
             max_body: a larger body is refused with 413, unread.
             deadline_s: a handler that takes longer is cancelled and answered with 504 ``deadline``.
         """

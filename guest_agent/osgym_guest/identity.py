@@ -3,13 +3,15 @@
 The host says who each is (`POST /v1/identity`). What needs root is done by `osgym-identity`, a resident
 process behind a unix socket (`native/identity.c`); token and generation are the agent's own. They
 survive a restart of the agent in a file of the session's folder in memory.
+
+Each clone does this once, with cold code: there is nothing to await, to connect to or to open on the way.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
+import errno
 import json
 import mmap
 import os
@@ -20,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osgym_guest.http import HttpError
+from osgym_guest.http import HttpError, to_json
 from osgym_guest.options import bad
 
 SEED_BYTES = 64
 MAX_GENERATION = 2**53
 MAX_TOKEN_CHARS = 256
-HELPER_TIMEOUT_S = 5.0
+HELPER_TIMEOUT_S = 5
 FILE_BYTES = 1024
 """More than any identity's text."""
 PARTS = ("seed", "hostname", "machine_id", "boot_id", "time")
@@ -35,6 +37,8 @@ PARTS = ("seed", "hostname", "machine_id", "boot_id", "time")
 _MAGIC = b"OSGYMID1"
 _REQUEST = struct.Struct("<8sq64s40s40s64s")
 _ANSWER = struct.Struct("<8s5i")
+_TIMEOUT = struct.pack("@ll", HELPER_TIMEOUT_S, 0)  # struct timeval
+_REFUSED = [errno.EINVAL] * len(PARTS)
 _FIELDS = ("generation", "token", "hostname", "machine_id", "boot_id", "seed", "time_ns")
 
 
@@ -117,12 +121,20 @@ class Identities:
 
     def __init__(self, helper: Path, file: Path | None) -> None:
         self._helper = helper
+        self._socket: socket.socket | None = None
         self._kept = None if file is None else _map(file)
-        self._lock = asyncio.Lock()
         self.last = _read(self._kept)
 
-    async def assume(self, identity: Identity) -> Assumed:
-        """Become this one; the same again changes nothing.
+    def take(self, body: Mapping[str, Any]) -> Assumed:
+        """Become what the body of a request says.
+
+        Raises:
+            HttpError: as `parse_identity` and `assume` say.
+        """
+        return self.assume(parse_identity(body))
+
+    def assume(self, identity: Identity) -> Assumed:
+        """Become this one; the same again changes nothing. Blocks while the helper does its part.
 
         A late request of an older identity cannot come this far: its token is no good any more.
         Numbers are not compared, since a checkpoint may go on at a host that counts lower.
@@ -131,41 +143,60 @@ class Identities:
             HttpError: 409 ``stale_identity`` when this generation was given another token already, 400
                 for texts that make no sense, 503 ``no_identity_helper`` when the helper does not answer.
         """
-        async with self._lock:
-            last = self.last
-            if last is not None and identity.generation == last.generation:
-                if identity.token == last.token:
-                    return last
-                details = {"generation": last.generation}
-                raise HttpError(409, "stale_identity", "this generation has another token", details)
-            applied = await self._ask(identity)
-            taken = Assumed(identity.generation, identity.token, {**applied, "token": True})
-            _write(self._kept, taken)
-            self.last = taken
-            return taken
+        last = self.last
+        if last is not None and identity.generation == last.generation:
+            if identity.token == last.token:
+                return last
+            details = {"generation": last.generation}
+            raise HttpError(409, "stale_identity", "this generation has another token", details)
+        applied = self._ask(identity)
+        taken = Assumed(identity.generation, identity.token, {**applied, "token": True})
+        _write(self._kept, taken)
+        self.last = taken
+        return taken
 
-    async def _ask(self, identity: Identity) -> dict[str, bool]:
+    def close(self) -> None:
+        """Let go of the helper; it is found again when it is needed."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _ask(self, identity: Identity) -> dict[str, bool]:
         """Have the helper do its part; the parts that were asked for and whether they were done."""
+        packet = identity.packet()
         try:
-            raw = await asyncio.wait_for(_exchange(self._helper, identity.packet()), HELPER_TIMEOUT_S)
+            try:
+                raw = self._exchange(packet)
+            except ConnectionError:  # it was started anew since it was asked last
+                self.close()
+                raw = self._exchange(packet)
             magic, *errors = _ANSWER.unpack(raw)
-        except (OSError, asyncio.TimeoutError, struct.error) as exc:
+        except (OSError, struct.error) as exc:
+            self.close()
             message = f"{self._helper}: {type(exc).__name__}: {exc}"
             raise HttpError(503, "no_identity_helper", message) from exc
         if magic != _MAGIC:
             raise HttpError(503, "no_identity_helper", f"{self._helper} is not the helper")
-        if all(error == 22 for error in errors):  # EINVAL for all: it refused the request as a whole
+        if errors == _REFUSED:  # the request as a whole
             raise bad("hostname, machine_id, boot_id or time_ns is malformed")
         return {name: error == 0 for name, error in zip(PARTS, errors, strict=True) if error != -1}
 
+    def _exchange(self, packet: bytes) -> bytes:
+        """Ask on the connection, which is kept: a clone finds it open.
 
-async def _exchange(path: Path, packet: bytes) -> bytes:
-    loop = asyncio.get_running_loop()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-        sock.setblocking(False)
-        await loop.sock_connect(sock, str(path))
-        await loop.sock_sendall(sock, packet)
-        return await loop.sock_recv(sock, 256)
+        Raises:
+            OSError: there is none, or no answer in time.
+        """
+        if self._socket is None:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEOUT)
+            self._socket.connect(str(self._helper))
+        self._socket.send(packet)
+        answer = self._socket.recv(256)
+        if not answer:
+            raise ConnectionResetError("it closed the connection")
+        return answer
 
 
 def _map(file: Path) -> mmap.mmap:
@@ -196,6 +227,4 @@ def _write(kept: mmap.mmap | None, taken: Assumed) -> None:
     """
     if kept is not None:
         last = {"generation": taken.generation, "token": taken.token, "applied": dict(taken.applied)}
-        # Written as the answer is, by the same code: that is warm then.
-        text = json.dumps(last, separators=(",", ":"), ensure_ascii=False)
-        kept[:] = text.encode().ljust(FILE_BYTES, b"\0")
+        kept[:] = to_json(last).ljust(FILE_BYTES, b"\0")

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import pytest
 from osgym_guest import osworld
 from osgym_guest.http import Router
 from osgym_guest.osworld.session import Session
-from osgym_guest.server import MAX_HEADER_BYTES, Server
+from osgym_guest.server import Server
 
 PNG = b"\x89PNG\r\n\x1a\n...."
 
@@ -80,7 +81,9 @@ async def call(tmp_path: Path, home: Path) -> AsyncIterator[Call]:
     context = osworld.register(router, StillDesktop(), Session(env, home))
     server = Server(router)
     path = tmp_path / "agent.sock"
-    listener = await asyncio.start_unix_server(server.serve, path, limit=MAX_HEADER_BYTES)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    server.listen(listener)
 
     async def call(
         target: str,
@@ -96,7 +99,6 @@ async def call(tmp_path: Path, home: Path) -> AsyncIterator[Call]:
         return await http(path, method, target, raw, kind)
 
     yield call
-    listener.close()
     await server.close()
     await context.close()
     for _ in range(250):  # what was launched has ended in each test; its end is yet to be noticed

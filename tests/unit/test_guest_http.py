@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -12,10 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from osgym_guest import connection
 from osgym_guest.forms import parse_multipart, parse_urlencoded, split_query
 from osgym_guest.http import HttpError, Request, Response, Router
 from osgym_guest.protocol import pack_record, unpack_record
-from osgym_guest.server import MAX_HEADER_BYTES, SPOOL_BYTES, Server
+from osgym_guest.server import Server
+from osgym_guest.wire import MAX_HEADER_BYTES, SPOOL_BYTES
+
+THEN: list[str] = []
+"""What handlers note."""
 
 Exchange = Callable[[bytes], Awaitable[bytes]]
 
@@ -43,6 +49,16 @@ async def _slow(request: Request) -> Response:
     return Response()
 
 
+def _at_once(request: Request) -> Response:
+    return Response(body=request.method.encode(), then=lambda: THEN.append(request.path))
+
+
+async def _patient(request: Request) -> Response:
+    await asyncio.sleep(0.2)
+    THEN.append("waited")
+    return Response(body=b"x" * 3_000_000)
+
+
 async def _refuse(request: Request) -> Response:
     raise HttpError(409, "no", "not now", {"why": 1})
 
@@ -66,8 +82,12 @@ async def serving(tmp_path: Path, token: str = "", max_connections: int = 4) -> 
     router.add("GET", "/slow", _slow, deadline_s=0.05)
     router.add("GET", "/refuse", _refuse)
     router.add("GET", "/file", send_file)
+    router.add("GET", "/once", _at_once)
+    router.add("GET", "/patient", _patient)
     server = Server(router, token=token, max_connections=max_connections)
-    listener = await asyncio.start_unix_server(server.serve, tmp_path / "s", limit=MAX_HEADER_BYTES)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "s"))
+    server.listen(listener)
 
     async def exchange(data: bytes) -> bytes:
         reader, writer = await asyncio.open_unix_connection(tmp_path / "s", limit=1 << 24)
@@ -81,7 +101,6 @@ async def serving(tmp_path: Path, token: str = "", max_connections: int = 4) -> 
     try:
         yield exchange
     finally:
-        listener.close()
         await server.close()
 
 
@@ -165,6 +184,83 @@ async def test_large_bodies_and_files_pass(tmp_path: Path) -> None:
         assert answer(await exchange(request("POST", "/echo", body)))[1]["length"] == len(body)
         data = await exchange(request("GET", "/file"))
     assert data.endswith(b"x" * 700_000) and b"Content-Length: 700000" in data
+
+
+async def test_a_body_may_come_in_pieces(tmp_path: Path) -> None:
+    """Head and body byte by byte, after a wait for the server's word."""
+    async with serving(tmp_path):
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "s")
+        head = request("POST", "/echo", b"", "Content-Length: 9", "Expect: 100-continue")
+        for at in range(len(head)):
+            writer.write(head[at : at + 1])
+            await writer.drain()
+            await asyncio.sleep(0)
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        for piece in (b"123", b"456", b"789" + request("GET", "/once")):
+            writer.write(piece)
+            await asyncio.sleep(0.01)
+        assert (await reader.readuntil(b"9}")).endswith(b'"length":9}')
+        assert (await reader.readuntil(b"GET")).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
+async def test_who_sends_ahead_is_answered_in_order(tmp_path: Path) -> None:
+    """While a handler works and its answer is taken slowly; more than fits into the server's buffers."""
+    ahead = request("GET", "/once?" + "q" * 1000)
+    async with serving(tmp_path):
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "s", limit=1 << 12)
+        writer.write(request("GET", "/patient") + ahead * 1000)
+        await asyncio.sleep(0.5)
+        assert b"Content-Length: 3000000" in await reader.readuntil(b"\r\n\r\n")
+        assert await reader.readexactly(3_000_000) == b"x" * 3_000_000
+        for _ in range(1000):
+            await reader.readuntil(b"\r\n\r\nGET")
+        writer.close()
+
+
+async def test_what_follows_an_answer_is_done_before_the_next_request(tmp_path: Path) -> None:
+    """`then` is called once for each answer."""
+    THEN.clear()
+    async with serving(tmp_path) as exchange:
+        await exchange(request("GET", "/once") * 3)
+    assert THEN == ["/once"] * 3
+
+
+async def test_a_handler_survives_its_client(tmp_path: Path) -> None:
+    """A peer that goes away does not stop what it asked for, and nobody else notices."""
+    THEN.clear()
+    async with serving(tmp_path, max_connections=1) as exchange:
+        _, writer = await asyncio.open_unix_connection(tmp_path / "s")
+        writer.write(request("GET", "/patient"))
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+        assert answer(await exchange(request("GET", "/echo")))[0] == 503  # it counts while it runs
+        await asyncio.sleep(0.4)
+        assert THEN == ["waited"]
+        assert answer(await exchange(request("GET", "/echo")))[0] == 200
+
+
+async def test_slow_peers_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is silent, one in the middle of a head or a body, one that does not take its answer."""
+    for name in ("IDLE_TIMEOUT_S", "READ_TIMEOUT_S", "WRITE_TIMEOUT_S"):
+        monkeypatch.setattr(connection, name, 0.1)
+    half = request("POST", "/echo", b"", "Content-Length: 9") + b"123"
+    async with serving(tmp_path):
+        for said in (b"", b"GET", half):
+            reader, writer = await asyncio.open_unix_connection(tmp_path / "s")
+            writer.write(said)
+            assert await asyncio.wait_for(reader.read(), 2) == b""
+            writer.close()
+        with socket.socket(socket.AF_UNIX) as deaf:
+            deaf.connect(str(tmp_path / "s"))
+            deaf.send(request("GET", "/patient"))
+            await asyncio.sleep(0.6)
+            deaf.settimeout(2)
+            got = 0
+            while data := deaf.recv(1 << 16):
+                got += len(data)
+        assert got < 3_000_000
 
 
 @pytest.mark.parametrize("size", [3, SPOOL_BYTES + 10])

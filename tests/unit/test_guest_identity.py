@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import errno
@@ -53,6 +52,17 @@ class Helper:
         self.socket = folder / "identity.sock"
         self.files = folder / "files"
         self.process = process
+        self._opened: list[Identities] = []
+
+    def identities(self, file: Path | None = None) -> Identities:
+        """What an agent asks it with; closed at the end."""
+        self._opened.append(Identities(self.socket, file))
+        return self._opened[-1]
+
+    def close(self) -> None:
+        """Lets go of what asked it."""
+        for identities in self._opened:
+            identities.close()
 
     def inside(self, *argv: str) -> str:
         """What a program prints in its namespaces."""
@@ -84,9 +94,11 @@ def helper(program: Path, tmp_path: Path) -> Starter:
                 pass_fds=[3, listener.fileno()],
                 stderr=subprocess.PIPE,
             )
+        made = Helper(tmp_path, process)
         try:
-            yield Helper(tmp_path, process)
+            yield made
         finally:
+            made.close()
             process.kill()
             _, errors = process.communicate(timeout=10)
             if b"unshare" in errors:
@@ -132,11 +144,11 @@ def test_a_malformed_identity_is_refused(change: dict[str, Any]) -> None:
     assert refusal({**GOOD, **change}).status == 400
 
 
-async def test_the_helper_does_what_it_may(helper: Starter) -> None:
+def test_the_helper_does_what_it_may(helper: Starter) -> None:
     """Names are changed; what needs the real root is reported as not done, and nothing hangs."""
     with helper() as running:
-        identities = Identities(running.socket, None)
-        taken = await identities.assume(parse_identity(GOOD))
+        identities = running.identities()
+        taken = identities.assume(parse_identity(GOOD))
         # Without rights on the whole machine neither its clock nor its random pool can be set.
         assert taken.applied == {
             "seed": False,
@@ -152,10 +164,10 @@ async def test_the_helper_does_what_it_may(helper: Starter) -> None:
     assert socket.gethostname() != "desktop-1"
 
 
-async def test_what_is_left_out_stays(helper: Starter) -> None:
+def test_what_is_left_out_stays(helper: Starter) -> None:
     """Only what was asked for is in the answer."""
     with helper() as running:
-        taken = await Identities(running.socket, None).assume(
+        taken = running.identities().assume(
             parse_identity({"generation": 1, "token": "t", "hostname": "only-this"})
         )
         assert taken.applied == {"hostname": True, "token": True}
@@ -179,12 +191,12 @@ async def test_what_is_left_out_stays(helper: Starter) -> None:
         {"time_ns": 5 * 10**18},
     ],
 )
-async def test_the_helper_refuses_an_identity_as_a_whole(helper: Starter, change: dict[str, Any]) -> None:
+def test_the_helper_refuses_an_identity_as_a_whole(helper: Starter, change: dict[str, Any]) -> None:
     """One bad text, and nothing of it is done; the identity is not taken."""
     with helper() as running:
-        identities = Identities(running.socket, None)
+        identities = running.identities()
         with pytest.raises(HttpError) as caught:
-            await identities.assume(parse_identity({**GOOD, **change}))
+            identities.assume(parse_identity({**GOOD, **change}))
         assert caught.value.status == 400
         assert identities.last is None
         assert (running.files / "machine-id").read_text() == MACHINE_ID + "\n"
@@ -192,7 +204,7 @@ async def test_the_helper_refuses_an_identity_as_a_whole(helper: Starter, change
 
 
 @pytest.mark.parametrize("packet", [b"x", b"OSGYMID1", b"\0" * 224, b"OSGYMID1" + b"\xff" * 216, b"z" * 9000])
-async def test_the_helper_survives_any_packet(helper: Starter, packet: bytes) -> None:
+def test_the_helper_survives_any_packet(helper: Starter, packet: bytes) -> None:
     """It answers each with a refusal and goes on."""
     with helper() as running:
         for _ in range(2):
@@ -204,43 +216,44 @@ async def test_the_helper_survives_any_packet(helper: Starter, packet: bytes) ->
                 assert answer == b"OSGYMID1" + errno.EINVAL.to_bytes(4, "little") * 5
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
             silent.connect(str(running.socket))
-        assert (await Identities(running.socket, None).assume(parse_identity(GOOD))).generation == 7
+        assert (running.identities().assume(parse_identity(GOOD))).generation == 7
 
 
-async def test_a_stranger_is_sent_away(helper: Starter) -> None:
+def test_a_stranger_is_sent_away(helper: Starter) -> None:
     """Another user of the guest gets no answer, and nothing is done."""
     with helper(allowed=1000, mapped=4711) as running:
         with pytest.raises(HttpError) as caught:
-            await Identities(running.socket, None).assume(parse_identity(GOOD))
+            running.identities().assume(parse_identity(GOOD))
         assert (caught.value.status, caught.value.code) == (503, "no_identity_helper")
         assert (running.files / "machine-id").read_text() == MACHINE_ID + "\n"
 
 
-async def test_the_same_identity_again_changes_nothing(helper: Starter, tmp_path: Path) -> None:
+def test_the_same_identity_again_changes_nothing(helper: Starter, tmp_path: Path) -> None:
     """Also after a restart of the agent; another token for the same generation is stale."""
     with helper() as running:
         kept = tmp_path / "kept"
-        identities = Identities(running.socket, kept)
-        first, second = await asyncio.gather(*[identities.assume(parse_identity(GOOD)) for _ in range(2)])
+        identities = running.identities(kept)
+        first, second = [identities.assume(parse_identity(GOOD)) for _ in range(2)]
         assert first == second
         assert kept.stat().st_mode & 0o777 == 0o600
         (running.files / "boot-id").write_text(BOOT_ID + "\n")
-        restarted = Identities(running.socket, kept)
+        identities.close()
+        restarted = running.identities(kept)
         assert restarted.last == first
-        assert await restarted.assume(parse_identity(GOOD)) == first
+        assert restarted.assume(parse_identity(GOOD)) == first
         assert (running.files / "boot-id").read_text() == BOOT_ID + "\n"
         with pytest.raises(HttpError) as caught:
-            await restarted.assume(parse_identity({**GOOD, "token": "another"}))
+            restarted.assume(parse_identity({**GOOD, "token": "another"}))
         assert (caught.value.status, caught.value.code) == (409, "stale_identity")
         # A checkpoint may go on at a host that counts lower.
-        assert (await restarted.assume(parse_identity({**GOOD, "generation": 3}))).generation == 3
+        assert (restarted.assume(parse_identity({**GOOD, "generation": 3}))).generation == 3
 
 
-async def test_without_the_helper_nothing_is_taken(tmp_path: Path) -> None:
+def test_without_the_helper_nothing_is_taken(tmp_path: Path) -> None:
     """503, and the agent stays who it was."""
     identities = Identities(tmp_path / "nobody.sock", tmp_path / "kept")
     with pytest.raises(HttpError) as caught:
-        await identities.assume(parse_identity(GOOD))
+        identities.assume(parse_identity(GOOD))
     assert (caught.value.status, caught.value.code) == (503, "no_identity_helper")
     assert identities.last is None and not (tmp_path / "kept").read_bytes().strip(b"\0")
 

@@ -1,0 +1,379 @@
+"""One connection of a client, served request by request: a state machine that the event loop calls.
+
+No streams, transports or tasks stand between the socket and a handler: each is code that a cloned machine
+runs, and an emulator translates, before it has answered for the first time. What comes is read into one
+buffer; a handler that answers at once is answered in the same call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from typing import Protocol
+
+from osgym_guest.forms import split_query
+from osgym_guest.http import Body, HttpError, Request, Response, Route
+from osgym_guest.wire import (
+    CONTINUE,
+    END_OF_HEAD,
+    MAX_HEADER_BYTES,
+    Incoming,
+    answer_head,
+    body_length,
+    may_have_body,
+    parse_head,
+    unsent,
+)
+
+IDLE_TIMEOUT_S = 600.0
+READ_TIMEOUT_S = 60.0
+WRITE_TIMEOUT_S = 60.0
+CHUNK_BYTES = 256 * 1024
+DRAIN_CHUNKS, DRAIN_TIMEOUT_S = 64, 0.5
+_MAX_BUFFERS = 64
+
+
+class Phase(Enum):
+    """What a connection waits for."""
+
+    HEAD = "a request"
+    BODY = "the rest of its body"
+    RUN = "its handler"
+    WRITE = "the peer to take the answer"
+    DRAIN = "the peer to notice the answer to what is not read"
+    CLOSED = "nothing"
+
+
+HEAD, BODY, RUN, WRITE, DRAIN, CLOSED = Phase
+
+
+class Service(Protocol):
+    """What a connection is served by."""
+
+    def route(self, method: str, path: str, headers: Mapping[str, str]) -> Route:
+        """The endpoint of a request, if its sender may use it.
+
+        Raises:
+            HttpError: there is none, or the sender may not.
+        """
+        ...
+
+    def ended(self, connection: Connection) -> None:
+        """The connection is closed, and no handler runs for it."""
+        ...
+
+
+class Connection:
+    """A connection: its socket, which it owns, and how far it is."""
+
+    def __init__(self, service: Service, fd: int) -> None:
+        """Args: fd: the socket, non-blocking."""
+        self._service = service
+        self._fd = fd
+        self._loop = asyncio.get_running_loop()
+        self._phase = HEAD
+        self._received = b""
+        self._head_began = False
+        self._peer_ended = False
+        self._reading = self._writing = False
+        self._keep_alive = self._unread = False
+        self._incoming: Incoming | None = None
+        self._complete: Callable[[Body], None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._late = False
+        self._out: list[bytes | memoryview] = []
+        self._file, self._file_left = -1, 0
+        self._drained = 0
+        self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def refuse(self, error: HttpError) -> None:
+        """Answer what was not read, and close when the peer has noticed."""
+        self._keep_alive, self._unread = False, True
+        self._answer(error.response())
+        self._advance()
+
+    def close(self) -> None:
+        """Close the socket; a handler that runs goes on. Idempotent."""
+        if self._phase is CLOSED:
+            return
+        self._phase = CLOSED
+        self._read_on(False)
+        self._write_on(False)
+        os.close(self._fd)
+        if self._file >= 0:
+            os.close(self._file)
+        if self._incoming is not None:
+            self._incoming.close()
+        if self._timer is not None and self._task is None:
+            self._timer.cancel()
+        self._out = []
+        if self._task is None:
+            self._service.ended(self)
+
+    def abort(self) -> asyncio.Task[None] | None:
+        """Close it and cancel its handler, whose task is returned."""
+        self.close()
+        if self._task is not None:
+            self._task.cancel()
+        return self._task
+
+    # ---- what the event loop calls ----
+
+    def on_readable(self) -> None:
+        """Take what has come and go on as far as that goes."""
+        try:
+            data = os.read(self._fd, CHUNK_BYTES if self._phase is BODY else MAX_HEADER_BYTES)
+        except BlockingIOError:  # a new connection on which nothing has come yet
+            self._advance()
+            return
+        except OSError:
+            self.close()
+            return
+        if not data:
+            self._peer_ended = True
+            self._read_on(False)
+            if self._phase is BODY or self._phase is DRAIN:
+                self.close()
+        elif self._phase is BODY:
+            self._take(data)
+        elif self._phase is DRAIN:
+            self._drained += 1
+            self._expect(DRAIN_TIMEOUT_S)
+            if self._drained >= DRAIN_CHUNKS:
+                self.close()
+        else:
+            self._received += data
+            if self._phase is not HEAD and len(self._received) > MAX_HEADER_BYTES:
+                self._read_on(False)  # who sends ahead waits with the rest
+        self._advance()
+
+    def _on_writable(self) -> None:
+        self._flush()
+        self._advance()
+
+    def _on_time(self) -> None:
+        """Time may be up for what it waits for; or that has changed since."""
+        self._timer = None
+        if self._loop.time() < self._due:
+            self._timer = self._loop.call_at(self._due, self._on_time)
+        elif self._task is not None:
+            self._late = True
+            self._task.cancel()
+        else:
+            self.close()  # the peer is too slow: nobody is left to tell
+
+    # ---- from request to answer ----
+
+    def _advance(self) -> None:
+        """Serve what was received, request by request, until something must be waited for."""
+        while self._phase is HEAD and self._received:
+            end = self._received.find(END_OF_HEAD, 0, MAX_HEADER_BYTES)
+            if end < 0:
+                if len(self._received) < MAX_HEADER_BYTES:
+                    break
+                self._keep_alive, self._unread = False, True
+                message = f"headers end within {MAX_HEADER_BYTES} bytes"
+                self._answer(HttpError(431, "headers_too_large", message).response())
+                break
+            head, self._received = self._received[:end], self._received[end + len(END_OF_HEAD) :]
+            self._head_began = False
+            self._begin(head)
+        if self._phase is not HEAD:
+            return
+        if self._peer_ended:
+            self.close()
+            return
+        if not self._received:
+            self._expect(IDLE_TIMEOUT_S)
+        elif not self._head_began:
+            self._head_began = True
+            self._expect(READ_TIMEOUT_S)
+        self._read_on(True)
+
+    def _begin(self, head: bytes) -> None:
+        """Serve a request whose head has come."""
+        self._keep_alive, self._unread = False, True
+        try:
+            method, target, headers = parse_head(head)
+            last = headers.get("connection", "").lower() == "close"
+            self._keep_alive = not last and not may_have_body(headers)
+            path, query = split_query(target)
+            route = self._service.route(method, path, headers)
+            length = body_length(headers, route.max_body)
+        except HttpError as exc:
+            self._answer(exc.response())
+            return
+        self._keep_alive = not last
+        if headers.get("expect", "").lower() == "100-continue":
+            self._out.append(CONTINUE)
+            self._flush()
+
+        def run(body: Body) -> None:
+            self._run(route, Request(method, path, query, headers, body))
+
+        if length <= len(self._received):
+            body, self._received = self._received[:length], self._received[length:]
+            run(body)
+            return
+        self._incoming, self._complete = Incoming(length), run
+        self._phase = BODY
+        self._expect(READ_TIMEOUT_S)
+        self._read_on(True)
+        data, self._received = self._received, b""
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        """Add to a body; run its handler when that is complete."""
+        assert self._incoming is not None and self._complete is not None
+        try:
+            self._received = self._incoming.take(data)
+            if self._incoming.left:
+                if self._incoming.spooled:
+                    self._expect(READ_TIMEOUT_S)
+                return
+            body = self._incoming.body()
+        except OSError as exc:  # no room for it
+            self._keep_alive = False
+            self._answer(HttpError(500, "internal", f"{type(exc).__name__}: {exc}").response())
+            return
+        complete, self._incoming, self._complete = self._complete, None, None
+        complete(body)
+
+    def _run(self, route: Route, request: Request) -> None:
+        self._unread = False
+        try:
+            answer = route.handler(request)
+            if not isinstance(answer, Response):
+                self._phase, self._late = RUN, False
+                self._expect(route.deadline_s)
+                self._task = self._loop.create_task(self._wait(answer, route.deadline_s))
+                return
+        except Exception as exc:  # noqa: BLE001  # top of a request: logged, and the agent serves on
+            answer = _failure(exc)
+        self._answer(answer)
+
+    async def _wait(self, pending: Awaitable[Response], deadline_s: float) -> None:
+        """Await a handler's answer and give it; `_on_time` cancels it at its deadline."""
+        try:
+            answer = await pending
+        except asyncio.CancelledError:
+            if not self._late:
+                raise
+            answer = HttpError(504, "deadline", f"no answer within {deadline_s:g} s").response()
+        except Exception as exc:  # noqa: BLE001  # as in `_run`
+            answer = _failure(exc)
+        finally:
+            self._task = None
+            if self._phase is CLOSED:
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._service.ended(self)
+        if self._phase is RUN:
+            self._answer(answer)
+            self._advance()
+
+    def _answer(self, response: Response) -> None:
+        parts = [response.body] if isinstance(response.body, bytes) else list(response.body)
+        length = sum(map(len, parts))
+        if response.file is not None:
+            try:
+                self._file = os.open(response.file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError as exc:
+                error = HttpError(404, "no_such_file", f"{response.file}: {exc.strerror}")
+                self._answer(error.response())
+                return
+            parts, length = [], os.fstat(self._file).st_size
+            self._file_left = length
+        self._phase = WRITE
+        self._out += [answer_head(response, length, self._keep_alive), *parts]
+        self._flush()
+        if response.then is not None:
+            response.then()
+
+    def _flush(self) -> None:
+        """Write as much as the peer takes, a chunk of a file at most; what comes after an answer."""
+        if self._out:
+            try:
+                self._out = unsent(self._out, os.writev(self._fd, self._out[:_MAX_BUFFERS]))
+            except BlockingIOError:
+                pass
+            except OSError:
+                self.close()
+                return
+        if not self._out and self._file >= 0:
+            try:
+                self._next_chunk()
+            except OSError:  # it cannot be read, or became shorter: no way to tell
+                self.close()
+                return
+        if self._out:
+            self._expect(WRITE_TIMEOUT_S)
+            self._write_on(True)
+            return
+        self._write_on(False)
+        if self._phase is not WRITE:  # told to go on with its body
+            return
+        if self._keep_alive:
+            self._phase = HEAD
+        elif self._unread and not self._peer_ended:
+            self._phase, self._drained = DRAIN, 0
+            self._expect(DRAIN_TIMEOUT_S)
+            self._read_on(True)
+        else:
+            self.close()
+
+    def _next_chunk(self) -> None:
+        """Read on in the file that is sent.
+
+        Raises:
+            OSError: it cannot be read, or became shorter.
+        """
+        if self._file_left > 0:
+            chunk = os.read(self._file, min(self._file_left, CHUNK_BYTES))
+            if not chunk:
+                raise ConnectionAbortedError("the file became shorter while it was sent")
+            self._file_left -= len(chunk)
+            self._out = [chunk]
+        else:
+            os.close(self._file)
+            self._file = -1
+
+    # ---- descriptors and time ----
+
+    def _read_on(self, on: bool) -> None:
+        if on is not self._reading:
+            self._reading = on
+            if on:
+                self._loop.add_reader(self._fd, self.on_readable)
+            else:
+                self._loop.remove_reader(self._fd)
+
+    def _write_on(self, on: bool) -> None:
+        if on is not self._writing:
+            self._writing = on
+            if on:
+                self._loop.add_writer(self._fd, self._on_writable)
+            else:
+                self._loop.remove_writer(self._fd)
+
+    def _expect(self, within_s: float) -> None:
+        """Call `_on_time` after a time, unless this is called again before. A later time costs nothing."""
+        self._due = self._loop.time() + within_s
+        if self._timer is not None:
+            if self._timer.when() <= self._due:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self._due, self._on_time)
+
+
+def _failure(exc: Exception) -> Response:
+    """The answer to a request whose handler raised."""
+    if isinstance(exc, HttpError):
+        return exc.response()
+    traceback.print_exception(exc, file=sys.stderr)
+    return HttpError(500, "internal", f"{type(exc).__name__}: {exc}").response()
