@@ -71,12 +71,18 @@ def world(value: object) -> bool:
         return False
 
 
+def _port(rule: Props) -> object:
+    """The engine's numbers are all floating point."""
+    port = rule.get("fromPort")
+    return int(port) if isinstance(port, float) else port
+
+
 def _ingress(properties: Props) -> list[str]:
     found = []
     for rule in properties.get("ingress") or []:
         for cidr in [*(rule.get("cidrBlocks") or []), *(rule.get("ipv6CidrBlocks") or [])]:
             if world(cidr):
-                found.append(f"port {rule.get('fromPort')} is open to {cidr}")
+                found.append(f"port {_port(rule)} is open to {cidr}")
     return found
 
 
@@ -85,7 +91,7 @@ def _ingress_rule(properties: Props) -> list[str]:
         return []
     cidrs = [*(properties.get("cidrBlocks") or []), *(properties.get("ipv6CidrBlocks") or [])]
     cidrs += [properties.get("cidrIpv4"), properties.get("cidrIpv6")]
-    return [f"port {properties.get('fromPort')} is open to {cidr}" for cidr in cidrs if world(cidr)]
+    return [f"port {_port(properties)} is open to {cidr}" for cidr in cidrs if world(cidr)]
 
 
 def _firewall(properties: Props) -> list[str]:

@@ -22,6 +22,14 @@ ROOT = Path(__file__).resolve().parents[2]
 PROVIDERS = ("aws", "gcp")
 EXAMPLES = tuple(ROOT / f"Pulumi.example-{name}.yaml" for name in PROVIDERS)
 TIMEOUT_S = 900
+STARTED = """import sys
+from importlib.metadata import version
+
+sys.path.insert(0, {path!r})
+import stand_in
+
+stand_in.main({name!r}, version("pulumi-{name}"))
+"""
 
 
 def copy_project(folder: Path, root: Path = ROOT) -> None:
@@ -31,20 +39,18 @@ def copy_project(folder: Path, root: Path = ROOT) -> None:
         folder: exists. Configurations (`Pulumi.<stack>.yaml`) go there too.
     """
     (folder / "infra").symlink_to(root / "infra")
-    # JSON is YAML.
-    project = {
-        "name": "osgym",
-        "main": "infra/",
-        "runtime": {
-            "name": "python",
-            "options": {"toolchain": "pip", "virtualenv": str(Path(sys.prefix))},
-        },
-        "plugins": {
-            "providers": [
-                {"name": name, "path": str(root / "infra" / "preview" / name)} for name in PROVIDERS
-            ]
-        },
-    }
+    python = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
+    plugins = []
+    for name in PROVIDERS:
+        plugin = folder / "stand-ins" / name
+        plugin.mkdir(parents=True)
+        # JSON is YAML.
+        (plugin / "PulumiPlugin.yaml").write_text(json.dumps({"runtime": python}), "utf-8")
+        (plugin / "__main__.py").write_text(
+            STARTED.format(path=str(root / "infra/preview"), name=name), "utf-8"
+        )
+        plugins.append({"name": name, "path": str(plugin)})
+    project = {"name": "osgym", "main": "infra/", "runtime": python, "plugins": {"providers": plugins}}
     (folder / "Pulumi.yaml").write_text(json.dumps(project, indent=2), "utf-8")
 
 

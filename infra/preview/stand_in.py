@@ -67,26 +67,27 @@ class StandIn(provider.Provider):
     async def diff(self, request: provider.DiffRequest) -> provider.DiffResponse:
         """Compares the inputs with the former ones; some properties cannot be changed in place."""
         old, new = request.old_state, request.new_inputs
-        ours = _added(request.type, request.name)
+        kind = _kind(request)
+        ours = _added(kind, request.name)
         changed = sorted(
             name
             for name in {*old, *new} - set(request.ignore_changes) - set(ours)
             if not name.startswith("__") and _plain(old.get(name)) != _plain(new.get(name))
         )
-        fixed = changed if request.type in IMMUTABLE else REPLACING.get(request.type, set())
+        fixed = changed if kind in IMMUTABLE else REPLACING.get(kind, set())
         return provider.DiffResponse(
             changes=bool(changed), diffs=changed, replaces=[name for name in changed if name in fixed]
         )
 
     async def create(self, request: provider.CreateRequest) -> provider.CreateResponse:
-        properties = _made(request.type, request.name, request.properties, known=not request.preview)
+        properties = _made(_kind(request), request.name, request.properties, known=not request.preview)
         data = json.dumps(_plain(request.properties), sort_keys=True, default=str)
         number = hashlib.sha256(data.encode()).hexdigest()[:8]
         return provider.CreateResponse("" if request.preview else f"{request.name}-{number}", properties)
 
     async def update(self, request: provider.UpdateRequest) -> provider.UpdateResponse:
-        properties = _made(request.type, request.name, request.news, known=not request.preview)
-        if request.type == "aws:ec2/launchTemplate:LaunchTemplate":
+        properties = _made(_kind(request), request.name, request.news, known=not request.preview)
+        if _kind(request) == "aws:ec2/launchTemplate:LaunchTemplate":
             # A new version of the template, one above the former.
             former = _plain(request.olds.get("latestVersion"))
             if not request.preview and isinstance(former, int | float):
@@ -111,6 +112,11 @@ class StandIn(provider.Provider):
 
     async def cancel(self) -> None:
         return None
+
+
+def _kind(request: provider.DiffRequest | provider.CreateRequest | provider.UpdateRequest) -> str:
+    """The resource's own type; the SDK gives it with those of its parents before it (`a$b`)."""
+    return request.type.rpartition("$")[2]
 
 
 def _made(kind: str, name: str, inputs: Props, known: bool) -> Props:
