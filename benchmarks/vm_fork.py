@@ -28,7 +28,8 @@ from benchmarks.vm_common import Service, described, options, vm_service
 from benchmarks.vm_sessions import Session, session_of
 from osgym_sdk import AsyncClient, AsyncEpisode, AsyncObservation
 
-TEXT = "never saved"
+TEXT, MORE = "never saved", "o"
+"""Nothing that an office suite's automatic correction would change."""
 STOCK_WAIT_S = 120.0
 QUIET_S = 2.0
 """Between rounds: what the last one left to do is done by then."""
@@ -93,7 +94,7 @@ async def rounds(service: Service, parent: AsyncEpisode, count: int, times: int)
     """Forks several times; the parent works on in between."""
     rows = []
     for number in range(times):
-        await parent.step({"op": "type", "text": "."})
+        await parent.step({"op": "type", "text": MORE})
         children, row = await timed_fork(service, parent, count)
         rows.append(row)
         print(
@@ -110,9 +111,9 @@ async def diverge(service: Service, session: Session, parent: AsyncEpisode, text
     """Four children type on, each its own; what each of them and the parent has in the end."""
     children, _row = await timed_fork(service, parent, 4)
     await asyncio.gather(*(session.type(child, f" child {n}") for n, child in enumerate(children)))
-    screens = {(await child.observe()).hash for child in children}
     pss = [service.pss_mib(child.replica_id) for child in children]
     found = await asyncio.gather(*(session.saved_text(service, child) for child in children))
+    screens = {(await child.observe()).hash for child in children}
     await close_all(children)
     wanted = [f"{text} child {n}" for n in range(4)]
     result = {
@@ -122,7 +123,11 @@ async def diverge(service: Service, session: Session, parent: AsyncEpisode, text
         "pss_after_typing_mib": pss,
         "proved": list(found) == wanted and len(screens) == 4,
     }
-    print(f"  unsaved text in every child, apart from then on: {result['proved']} {found}", flush=True)
+    print(
+        f"  unsaved text in every child, apart from then on: {result['proved']} {found}, "
+        f"{len(screens)} different screens",
+        flush=True,
+    )
     return result
 
 
@@ -196,7 +201,7 @@ async def work(service: Service, args: argparse.Namespace, native: str) -> dict[
         for count in args.children:
             few = times if count <= 4 else max(2, times // 2)
             result[f"rounds_{count}"] = await rounds(service, parent, count, few)
-            text += "." * few
+            text += MORE * few
         result["diverge"] = await diverge(service, session, parent, text)
         result["depth"] = await descend(service, session, parent, text, 3 if args.quick else 5)
         result["kept"] = await kept(client, service, parent)
