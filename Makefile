@@ -5,7 +5,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help demo test lint image image-small snapshot setup setup-vm setup-test constraints openapi clean
+.PHONY: help demo test lint image image-small snapshot preview setup setup-vm setup-test constraints openapi clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -32,6 +32,10 @@ snapshot: setup-vm ## a virtual machine of the full image, booted once and froze
 	@$(VENV)/bin/osgym image build --flavor full
 	@$(VENV)/bin/osgym image build --flavor full --format disk
 	@$(VENV)/bin/osgym image snapshot full
+
+preview: setup   ## what a fleet would create and cost, without an account (needs the pulumi CLI; CONFIG=…)
+	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt -e 'infra[fleet]'
+	@$(PY) infra/preview/preview.py $(CONFIG)
 
 lint: setup-test ## ruff, mypy, import rules
 	@$(VENV)/bin/ruff check .

@@ -1,0 +1,173 @@
+"""The programs of `pulumi up` at AWS and Google Cloud under Pulumi's mocks: from configuration to outputs."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+import yaml
+from cryptography import x509
+from infra.preview import preview
+from pulumi.runtime.config import set_all_config
+from tests.support.fleets import AWS, GCP
+from tests.unit.test_infra_components import Recorder, own_event_loops
+
+from osgym_infra.args import Provider, parse
+from osgym_infra.errors import BadInput, CannotMeet
+from osgym_infra.hosts import tls
+from osgym_infra.readers import NAMESPACE
+from osgym_infra.stack import begin, configured
+
+# The generated SDKs warn about names of their own when they are imported.
+pytestmark = pytest.mark.filterwarnings("ignore:.*has been deprecated:DeprecationWarning")
+
+ROOT = Path(__file__).resolve().parents[2]
+both = pytest.mark.parametrize("base", [AWS, GCP], ids=["aws", "gcp"])
+
+
+@pytest.fixture(autouse=True)
+def catalogue(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Prices that were refreshed on this machine do not count here."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("OSGYM_CATALOGUE", raising=False)
+
+
+def run(values: dict[str, object]) -> tuple[Recorder, dict[str, Any]]:
+    """Runs the provider's program to its end; returns what it created and its outputs."""
+    recorder = Recorder()
+    outputs: dict[str, Any] = {}
+    config = {f"{NAMESPACE}:{name}": str(value) for name, value in values.items()}
+
+    @pulumi.runtime.test
+    def program() -> pulumi.Output[Any]:
+        if values["provider"] == "aws":
+            from infra.stacks import aws as stack
+        else:
+            from infra.stacks import gcp as stack  # type: ignore[no-redef]
+        return pulumi.Output.from_input(stack.main()).apply(outputs.update)
+
+    with own_event_loops():
+        pulumi.runtime.set_mocks(recorder, project="osgym", stack="prod", preview=False)
+        set_all_config(config)
+        try:
+            program()
+        finally:
+            set_all_config({})
+    return recorder, outputs
+
+
+def bundle(recorder: Recorder) -> dict[str, str]:
+    """The fleet's secret."""
+    version = recorder.one("SecretVersion")
+    kept = version.get("secretString") or version["secretData"]
+    found: dict[str, str] = json.loads(kept["value"] if isinstance(kept, dict) else kept)
+    return found
+
+
+@both
+def test_the_outputs_are_a_fleet(base: dict[str, object]) -> None:
+    """Everything that fleet.json needs, as JSON, with the price and without the secret."""
+    recorder, outputs = run({**base, "budget_usd_per_day": 5000})
+    assert set(outputs) == {
+        "schema_version", "stack", "provider", "region", "hosts", "token_secret", "ca", "capacity",
+        "expected_usd_per_day", "expected_usd_per_replica_day", "notes", "price_sources",
+    }  # fmt: skip
+    assert (outputs["schema_version"], outputs["stack"]) == (1, "prod")
+    assert outputs["provider"] == base["provider"]
+    assert outputs["capacity"] == sum(host["capacity"] for host in outputs["hosts"])
+    assert 0 < outputs["expected_usd_per_day"] <= 5000
+    per_replica = outputs["expected_usd_per_day"] / 1024
+    assert per_replica <= outputs["expected_usd_per_replica_day"] <= per_replica * 1.1
+    assert outputs["token_secret"].startswith(f"{base['provider']}:")
+    secret = bundle(recorder)
+    text = json.dumps(outputs)
+    assert json.loads(text) == outputs
+    assert secret["token"] not in text
+    assert "PRIVATE" not in text
+
+
+@both
+def test_hosts_show_a_certificate_that_the_output_vouches_for(base: dict[str, object]) -> None:
+    """Signed by the authority in the outputs, for the name in the outputs, and for the host's own checks."""
+    recorder, outputs = run(base)
+    secret = bundle(recorder)
+    (name,) = {host["server_name"] for host in outputs["hosts"]}
+    assert name == "prod.osgym.internal"
+    found = x509.load_pem_x509_certificate(secret["certificate"].encode())
+    found.verify_directly_issued_by(x509.load_pem_x509_certificate(outputs["ca"].encode()))
+    assert tls.still_good(secret["certificate"], outputs["ca"], [name], found.not_valid_before_utc)
+    # What a client does with it.
+    ssl.create_default_context(cadata=outputs["ca"])
+
+
+@both
+def test_two_runs_make_two_secrets(base: dict[str, object]) -> None:
+    """Nothing of a secret is fixed in the program; the state keeps the first."""
+    first, second = (bundle(run(base)[0]) for _ in range(2))
+    assert all(first[name] != second[name] for name in first)
+
+
+@both
+def test_the_policy_is_applied_by_the_program_itself(
+    base: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`begin` switches the check on before any resource exists."""
+    seen: list[str] = []
+    monkeypatch.setattr(pulumi.runtime, "register_resource_transform", lambda check: seen.append(check))
+    run(base)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "field"),
+    [
+        ({"replica": "4"}, BadInput, "osgym:replica"),
+        ({"provider": "gcp", "project": "my-project"}, BadInput, "osgym:provider"),
+        ({"budget_usd_per_day": "1"}, CannotMeet, "osgym:budget_usd_per_day"),
+        ({"host_type": "r8i.24xlarge", "replica_ram_gib": "4000"}, BadInput, "osgym:replica_ram_gib"),
+    ],
+)
+def test_a_mistake_ends_before_any_resource(
+    values: dict[str, object], error: type[BadInput | CannotMeet], field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key by its full name; the policy check was not even asked for."""
+    monkeypatch.setattr("osgym_infra.stack.configured", lambda: {**AWS, **values})
+    monkeypatch.setattr("osgym_infra.stack.check_every_resource", lambda: pytest.fail("too late"))
+    with pytest.raises(error) as caught:
+        begin(Provider.AWS)
+    assert caught.value.field == field
+
+
+def test_an_unknown_provider_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`infra/__main__.py` raises what Pulumi prints without a traceback."""
+    monkeypatch.setenv("PULUMI_CONFIG", json.dumps({"osgym:provider": "azure", "aws:region": "x"}))
+    assert configured() == {"provider": "azure"}
+    with pytest.raises(pulumi.RunError, match="osgym:provider: 'azure' does not fit"):
+        runpy.run_path(str(ROOT / "infra" / "__main__.py"))
+
+
+@pytest.mark.parametrize("path", preview.EXAMPLES, ids=lambda path: path.name)
+def test_the_examples_are_right(path: Path) -> None:
+    """Every key of ours is known, and the provider's own region or project is the same."""
+    config = yaml.safe_load(path.read_text())["config"]
+    ours = {name.removeprefix("osgym:"): value for name, value in config.items() if name.startswith("osgym:")}
+    found = parse(ours)
+    if found.provider is Provider.AWS:
+        assert config["aws:region"] == found.region
+    else:
+        assert config["gcp:project"] == found.project
+
+
+def test_the_real_project_names_no_stand_in() -> None:
+    """Stand-ins belong in copies only."""
+    text = (ROOT / "Pulumi.yaml").read_text()
+    project = yaml.safe_load(text)
+    assert project["main"] == "infra/"
+    named = {plugin["name"] for plugin in project.get("plugins", {}).get("providers", [])}
+    assert not named & set(preview.PROVIDERS)
+    assert "stand" not in text
