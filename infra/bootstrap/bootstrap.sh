@@ -454,7 +454,7 @@ start_alone() {
     local data=$OSGYM_DATA name
     # The agent takes any OSGYM_ variable for a setting; it gets the token and its folder, and nothing else.
     for name in $(compgen -v OSGYM_); do unset "$name"; done
-    export OSGYM_DATA_DIR=$data HOME=$data
+    export OSGYM_DATA_DIR=$data HOME=$data USER=$account LOGNAME=$account
     set -a
     # shellcheck source=/dev/null
     . "$etc/secret.env"

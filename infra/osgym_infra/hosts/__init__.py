@@ -1,1 +1,1 @@
-"""Machines that exist already: reached by ssh (or this one, without), brought to serve, looked at, taken down."""
+"""Machines that exist already: brought to serve, looked at, taken down, by ssh or (this one) without."""

@@ -9,8 +9,8 @@ from osgym_infra.hosts.transport import Transport, check
 
 LOOK_S = 60.0
 
-# Prints one flat JSON object of texts. Values are cut to what cannot break it; a certificate's line ends are `|`.
-SCRIPT = f"""
+# Prints one flat JSON object of texts, cut to what cannot break it; a certificate's line ends are `|`.
+SCRIPT = f"""exec 2>/dev/null
 say() {{ printf '"%s": "%s"' "$1" "$(printf '%s' "$2" | tr -cd 'A-Za-z0-9 .:_|/+=-' | head -c 20000)"; }}
 status=$({TARGET}/bootstrap.sh status 2>/dev/null)
 part() {{ printf '%s' "$status" | sed -n "s/.*\\"$1\\": \\"\\{{0,1\\}}\\([a-z0-9:]*\\).*/\\1/p"; }}
@@ -23,7 +23,7 @@ printf ', '; say agent "$(readlink /opt/osgym/current 2>/dev/null)"
 printf ', '; say image_digest "$(part image_digest)"
 printf ', '; say active "$(part active)"
 printf ', '; say serving "$(part serving)"
-printf ', '; say token_digest "$([ -r /etc/osgym/secret.env ] && sha256sum < /etc/osgym/secret.env | cut -c1-64)"
+printf ', '; say token_digest "$(sha256sum < /etc/osgym/secret.env | cut -c1-64)"
 printf ', '; say certificate "$(tr '\\n' '|' < /etc/osgym/tls/cert.pem 2>/dev/null)"
 printf '}}\\n'
 """

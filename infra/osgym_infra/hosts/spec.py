@@ -190,7 +190,7 @@ def read_found(output: str) -> Found:
         return str(data.get(name, ""))[:most]
 
     def flag(name: str) -> bool:
-        return data.get(name) == "true"
+        return bool(data.get(name) == "true")
 
     return Found(
         user_id=int(data["uid"]),

@@ -7,7 +7,6 @@ import base64
 import hashlib
 import logging
 import shlex
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -190,17 +189,23 @@ class SshTransport:
         try:
             channel = transport.open_session(timeout=CONNECT_S)
         except (OSError, EOFError, paramiko.SSHException) as error:
-            raise ConnectionLost(self.name, f"the connection broke: {_reason(error)}", touched=True) from error
+            raise ConnectionLost(
+                self.name, f"the connection broke: {_reason(error)}", touched=True
+            ) from error
         try:
             channel.set_combine_stderr(True)
             channel.exec_command(shlex.join(command.argv))
             if command.stdin is not None:
                 self._send(channel, command)
             return self._receive(channel, command)
-        except (TimeoutError, socket.timeout) as error:
-            raise CommandTimedOut(self.name, f"{command.shown} took longer than {command.timeout_s:g} s") from error
+        except TimeoutError as error:
+            raise CommandTimedOut(
+                self.name, f"{command.shown} took longer than {command.timeout_s:g} s"
+            ) from error
         except (OSError, EOFError, paramiko.SSHException) as error:
-            raise ConnectionLost(self.name, f"the connection broke: {_reason(error)}", touched=True) from error
+            raise ConnectionLost(
+                self.name, f"the connection broke: {_reason(error)}", touched=True
+            ) from error
         finally:
             channel.close()  # the guard on the host sees it, and stops what still runs
 
@@ -272,7 +277,7 @@ class _Command:
         return f"`{' '.join(self.argv[-2:])}`"
 
 
-class _UnknownKey(paramiko.SSHException):
+class _UnknownKey(Exception):
     """No key of that host is known."""
 
     def __init__(self, key: paramiko.PKey) -> None:
@@ -280,7 +285,7 @@ class _UnknownKey(paramiko.SSHException):
         super().__init__("unknown host key")
 
 
-class _Refuse(paramiko.MissingHostKeyPolicy):
+class _Refuse:
     """Never takes a key it does not know, and says which one was shown."""
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:

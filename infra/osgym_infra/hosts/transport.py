@@ -23,7 +23,7 @@ Heard = Callable[[str], None]
 # interrupted or killed, or because the connection broke. A bootstrap never runs on without us.
 GUARD = (
     'exec 3<&0; setsid "$@" </dev/null & p=$!; '
-    "( while read -r _; do :; done <&3; kill -TERM -- -$p; sleep 10; kill -KILL -- -$p ) "
+    "( while read -r _; do :; done <&3; kill -TERM -$p; sleep 10; kill -KILL -$p ) "
     ">/dev/null 2>&1 & g=$!; "
     "exec 3<&-; wait $p; code=$?; kill $g 2>/dev/null; exit $code"
 )

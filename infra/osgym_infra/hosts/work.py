@@ -33,7 +33,7 @@ from osgym_infra.hosts.spec import (
     uploads,
 )
 from osgym_infra.hosts.ssh import SshTransport
-from osgym_infra.hosts.transport import Heard, Transport, check, write
+from osgym_infra.hosts.transport import LOCAL, Heard, Transport, check, write
 
 UPLOAD_S = 7200.0
 DOWN_S = 600.0
@@ -64,6 +64,11 @@ class Worker:
     say: Heard
     now: Callable[[], datetime] = _utc_now
     restart_s: float = RESTART_S
+
+    @property
+    def name(self) -> str:
+        """The host as users know it."""
+        return LOCAL if self.spec.is_local else self.spec.at.name
 
     def transport(self) -> Transport:
         """A connection to the host, not yet made."""

@@ -1,0 +1,128 @@
+"""The inputs of our resources: what is accepted, what a change of each means. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from osgym_infra.hosts import tls
+from osgym_infra.hosts.spec import HostSpec, local_file
+from osgym_infra.hosts.ssh import SshAddress
+from osgym_infra.hosts.transport import LOCAL
+from osgym_infra.hosts.values import UNKNOWN, has_unknown
+
+SECRETS = frozenset({"token", "caKey"})
+"""Inputs (and outputs under the same names) that are encrypted wherever they are kept."""
+
+OUTPUTS = frozenset({"agent", "image", "serving", "certificateEnds", "problem"})
+"""What a host answers, beside its inputs."""
+
+COMPUTED = "bootstrap"
+"""An input that `check` adds: the digest of the bootstrap's files, so that a change of them is a change."""
+
+NEEDED_SETTINGS = frozenset(
+    f"OSGYM_{name}" for name in ("AGENT_URI", "AGENT_SHA256", "IMAGE_URI", "IMAGE_SHA256", "IMAGE_DIGEST")
+)
+
+
+class Change(Enum):
+    """What must be done when an input changes."""
+
+    NEW_HOST = "another host: one is set up, the other taken down"
+    IN_PLACE = "the host is brought to the new state; what is right on it is left alone"
+
+
+INPUTS: Mapping[str, tuple[type, Change]] = {
+    "address": (str, Change.NEW_HOST),
+    "port": (float, Change.IN_PLACE),
+    "user": (str, Change.IN_PLACE),
+    "hostKey": (str, Change.IN_PLACE),
+    "sshKey": (str, Change.IN_PLACE),
+    "settings": (dict, Change.IN_PLACE),
+    "token": (str, Change.IN_PLACE),
+    "caCertificate": (str, Change.IN_PLACE),
+    "caKey": (str, Change.IN_PLACE),
+    COMPUTED: (str, Change.IN_PLACE),
+}
+DEFAULTS: Mapping[str, Any] = {"port": 22.0, "user": "root", "hostKey": "", "sshKey": ""}
+
+
+def problems(values: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong with a host's inputs, by input; values may be `UNKNOWN`. A secret is never quoted."""
+    found = {
+        name: f"there is no such input; there are {', '.join(INPUTS)}" for name in values.keys() - INPUTS
+    }
+    for name, (kind, _) in INPUTS.items():
+        value = values.get(name, DEFAULTS.get(name))
+        if value is None and name != COMPUTED:
+            found[name] = "is missing"
+        elif value is not None and value is not UNKNOWN and not isinstance(value, kind):
+            found[name] = f"is not of type {kind.__name__}"
+    if found or has_unknown(values):
+        return found
+    port = values.get("port", DEFAULTS["port"])
+    if port != int(port) or not 1 <= port <= 65535:
+        found["port"] = f"{port:g} is no TCP port"
+    if not values["address"] or values["address"].startswith("-") or not values["address"].isprintable():
+        found["address"] = "is no name or IP address, and not local"
+    if (key := values.get("hostKey", "")) and not _is_key(key):
+        found["hostKey"] = "is no line like ssh-ed25519 AAAA…"
+    settings = values["settings"]
+    if missing := sorted(name for name in NEEDED_SETTINGS if not settings.get(name)):
+        found["settings"] = f"{', '.join(missing)} is missing"
+    elif not all(isinstance(value, str) for value in settings.values()):
+        found["settings"] = "holds something other than texts"
+    else:
+        for name in ("OSGYM_AGENT_URI", "OSGYM_IMAGE_URI"):
+            path = local_file(settings[name])
+            if path is not None and not path.is_file():
+                found["settings"] = f"{name}: there is no file {path} on this machine"
+    return found
+
+
+def spec_of(values: Mapping[str, Any]) -> HostSpec:
+    """The host that checked inputs describe; nothing in them is unknown."""
+    whole = {**DEFAULTS, **values}
+    at = SshAddress(whole["address"], int(whole["port"]), whole["user"], whole["hostKey"], whole["sshKey"])
+    return HostSpec(
+        at, dict(whole["settings"]), whole["token"], tls.Pair(whole["caCertificate"], whole["caKey"])
+    )
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Change]:
+    """Inputs that differ. Unknown ones do."""
+    return {
+        name: change
+        for name, (_, change) in INPUTS.items()
+        if old.get(name, DEFAULTS.get(name)) != new.get(name, DEFAULTS.get(name))
+    }
+
+
+def drifted(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Outputs of the last look that say that a host is not what its inputs say."""
+    if has_unknown(new.get("settings")):
+        return []
+    found = []
+    if old.get("problem"):
+        found.append("problem")
+    if not old.get("serving", True):
+        found.append("serving")
+    return found
+
+
+def host_id(values: Mapping[str, Any]) -> str:
+    """The resource's id: where the host is."""
+    port = int(values.get("port", DEFAULTS["port"]))
+    address: str = values["address"]
+    return address if address == LOCAL or port == 22 else f"{address}:{port}"
+
+
+def _is_key(line: str) -> bool:
+    parts = line.split()
+    try:
+        return len(parts) >= 2 and bool(base64.b64decode(parts[1], validate=True))
+    except binascii.Error:
+        return False

@@ -1,0 +1,248 @@
+"""The resource provider: hosts that exist already, and the secrets that a fleet of them shares.
+
+`osgym:index:SshHost`: a machine; `osgym:index:FleetSecrets`: a token and a certificate authority, made once.
+A thin shell: what is done to hosts is in `work`, what inputs mean in `inputs`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from pulumi.provider.experimental import provider as api
+from pulumi.provider.experimental.property_value import PropertyValue
+
+from osgym_infra.hosts import inputs, tls
+from osgym_infra.hosts.errors import HostError, Interrupted
+from osgym_infra.hosts.spec import Found, as_outputs, bootstrap_digest
+from osgym_infra.hosts.values import UNKNOWN, Values, has_unknown, plain_all, wrapped
+from osgym_infra.hosts.work import Worker
+
+NAME, VERSION = "osgym", "0.1.0"
+HOST, SECRETS = "osgym:index:SshHost", "osgym:index:FleetSecrets"
+TOKEN_BYTES = 32
+
+T = TypeVar("T")
+Say = Callable[[str, str], Awaitable[None]]
+"""Tells the engine what is being done: URN, line."""
+
+
+class HalfDone(Exception):
+    """A host was changed, but is not what it shall be. The engine keeps it in the state, with the reason.
+
+    Attributes:
+        resource_id: of the host.
+        properties, inputs: as they go into the state.
+        cause: what failed.
+    """
+
+    def __init__(self, resource_id: str, properties: Values, given: Values, cause: HostError) -> None:
+        self.resource_id, self.properties, self.inputs, self.cause = resource_id, properties, given, cause
+        super().__init__(str(cause))
+
+
+class OsgymProvider(api.Provider):
+    """Serves any number of calls at once; `cancel` stops those that are under way.
+
+    Args:
+        files: the bootstrap.
+        say: tells the engine what is being done.
+    """
+
+    def __init__(self, files: Mapping[str, bytes], say: Say) -> None:
+        self._files = files
+        self._say = say
+        self._running: set[asyncio.Task[Any]] = set()
+        self._telling: set[asyncio.Task[None]] = set()
+        self._cancelled = False
+
+    async def get_schema(self, request: api.GetSchemaRequest) -> api.GetSchemaResponse:
+        """Programs name our resources by their tokens; there is no generated SDK."""
+        return api.GetSchemaResponse(schema=json.dumps({"name": NAME, "version": VERSION}))
+
+    async def check(self, request: api.CheckRequest) -> api.CheckResponse:
+        """Refuses what can never work, by input and before anything is done."""
+        values = plain_all(request.new_inputs)
+        if request.type == SECRETS:
+            wrong = dict.fromkeys(values.keys() - {"name", "rotation"}, "there is no such input")
+        else:
+            wrong = inputs.problems(values)
+        failures = [api.CheckFailure(name, reason) for name, reason in sorted(wrong.items())]
+        given = dict(request.new_inputs)
+        if request.type == HOST:
+            given[inputs.COMPUTED] = wrapped(bootstrap_digest(self._files))
+        return api.CheckResponse(given, failures)
+
+    async def diff(self, request: api.DiffRequest) -> api.DiffResponse:
+        """What differs from the state: inputs, and what the last look at the host found."""
+        old, new = plain_all(request.old_state), plain_all(request.new_inputs)
+        if request.type == SECRETS:
+            replaces = [name for name in ("name", "rotation") if old.get(name) != new.get(name)]
+            return api.DiffResponse(bool(replaces), replaces, diffs=replaces)
+        ignored = set(request.ignore_changes)
+        found = {name: kind for name, kind in inputs.changes(old, new).items() if name not in ignored}
+        drifted = inputs.drifted(old, new) + _renewals(old)
+        detailed = {
+            name: api.PropertyDiff(
+                api.PropertyDiffKind.UPDATE_REPLACE
+                if kind is inputs.Change.NEW_HOST
+                else api.PropertyDiffKind.UPDATE,
+                input_diff=True,
+            )
+            for name, kind in found.items()
+        }
+        detailed |= {
+            name: api.PropertyDiff(api.PropertyDiffKind.UPDATE, input_diff=False) for name in drifted
+        }
+        replaces = [name for name, kind in found.items() if kind is inputs.Change.NEW_HOST]
+        return api.DiffResponse(bool(detailed), replaces, diffs=list(detailed), detailed_diff=detailed)
+
+    async def create(self, request: api.CreateRequest) -> api.CreateResponse:
+        """Brings a host up; one that is up already is only looked at, step by step."""
+        if request.type == SECRETS:
+            return self._make_secrets(request)
+        values = plain_all(request.properties)
+        if request.preview:
+            return api.CreateResponse(properties=_previewed(request.properties))
+        resource_id = inputs.host_id(values)
+        properties = await self._bring_up(request.urn, resource_id, request.properties)
+        return api.CreateResponse(resource_id, properties)
+
+    async def update(self, request: api.UpdateRequest) -> api.UpdateResponse:
+        """The same as create: the steps know what is right already."""
+        if request.preview:
+            return api.UpdateResponse(_previewed(request.news))
+        return api.UpdateResponse(await self._bring_up(request.urn, request.resource_id, request.news))
+
+    async def read(self, request: api.ReadRequest) -> api.ReadResponse:
+        """Looks at a host. One that cannot be looked at keeps its place in the state, with the problem."""
+        given = request.inputs or request.properties
+        values = plain_all(given)
+        if request.type == SECRETS or inputs.problems(
+            {k: v for k, v in values.items() if k in inputs.INPUTS}
+        ):
+            return api.ReadResponse(request.resource_id, request.properties, request.inputs)
+        worker = self._worker(request.urn, values)
+        found: Found | None = None
+        try:
+            found = await self._cancellable(worker.name, worker.look())
+            problem = "; ".join(worker.drift(found))
+        except Interrupted:
+            raise
+        except HostError as error:
+            problem = str(error)
+        if problem:
+            self._tell(request.urn, problem)
+        kept = {name: value for name, value in given.items() if name in inputs.INPUTS}
+        return api.ReadResponse(request.resource_id, _outputs(kept, found, problem), request.inputs)
+
+    async def delete(self, request: api.DeleteRequest) -> None:
+        """Takes a host down: nothing of ours is left on it."""
+        if request.type == SECRETS:
+            return
+        worker = self._worker(request.urn, plain_all(request.properties))
+        try:
+            await self._cancellable(worker.name, worker.take_down())
+        except HostError as error:
+            error.problem += (
+                f"\nIt stays in the stack until it is taken down. If the machine is gone for good: "
+                f"pulumi state delete '{request.urn}'"
+            )
+            raise
+
+    async def cancel(self) -> None:
+        """Stops everything that is under way; each call answers with what it left behind."""
+        self._cancelled = True
+        for task in self._running:
+            task.cancel()
+
+    async def _bring_up(self, urn: str, resource_id: str, given: Values) -> dict[str, PropertyValue]:
+        worker = self._worker(urn, plain_all(given))
+        try:
+            return _outputs(given, await self._cancellable(worker.name, worker.bring_up()), "")
+        except HostError as error:
+            if error.touched:
+                raise HalfDone(resource_id, _outputs(given, None, str(error)), given, error) from error
+            raise
+
+    def _worker(self, urn: str, values: Mapping[str, Any]) -> Worker:
+        return Worker(inputs.spec_of(values), self._files, lambda line: self._tell(urn, line))
+
+    def _tell(self, urn: str, line: str) -> None:
+        """Does not wait for the engine: work on a host goes on whether it listens or not."""
+        task = asyncio.ensure_future(self._tell_now(urn, line))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _tell_now(self, urn: str, line: str) -> None:
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(5):
+                await self._say(urn, line)
+
+    async def _cancellable(self, host: str, work: Coroutine[Any, Any, T]) -> T:
+        """Runs work on a host so that `cancel` reaches it, and none begins after that.
+
+        Raises:
+            Interrupted: it was cancelled.
+        """
+        if self._cancelled:
+            work.close()
+            raise Interrupted(host, "interrupted before anything was done")
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not self._cancelled:
+                raise
+            raise Interrupted(host, "interrupted before anything was done") from None
+        finally:
+            self._running.discard(task)
+
+    @staticmethod
+    def _make_secrets(request: api.CreateRequest) -> api.CreateResponse:
+        values = plain_all(request.properties)
+        given = dict(request.properties)
+        if request.preview or has_unknown(values):
+            return api.CreateResponse(properties=given)
+        ca = tls.make_ca(str(values.get("name", "")), datetime.now(UTC))
+        made = {
+            "token": wrapped(secrets.token_urlsafe(TOKEN_BYTES), secret=True),
+            "caKey": wrapped(ca.key, secret=True),
+            "caCertificate": wrapped(ca.certificate),
+        }
+        return api.CreateResponse(f"secrets-{secrets.token_hex(4)}", {**given, **made})
+
+
+def _renewals(old: Mapping[str, Any]) -> list[str]:
+    """Whether the certificate is about to end, by the state."""
+    end = old.get("certificateEnds")
+    if not isinstance(end, str) or not end:
+        return []
+    ends = datetime.fromisoformat(end).replace(tzinfo=UTC)
+    return ["certificateEnds"] if ends - datetime.now(UTC) < tls.RENEW_BEFORE else []
+
+
+def _outputs(given: Values, found: Found | None, problem: str) -> dict[str, PropertyValue]:
+    made = {name: wrapped(value) for name, value in as_outputs(found, problem).items()}
+    return {**_kept(given), **made}
+
+
+def _kept(given: Values) -> dict[str, PropertyValue]:
+    """The inputs as outputs; what is secret is marked again, whoever forgot it."""
+    return {
+        name: PropertyValue(value.value, is_secret=True) if name in inputs.SECRETS else value
+        for name, value in given.items()
+    }
+
+
+def _previewed(given: Values) -> dict[str, PropertyValue]:
+    return {**_kept(given)}
+
+
+__all__ = ["HOST", "NAME", "SECRETS", "UNKNOWN", "VERSION", "HalfDone", "OsgymProvider"]

@@ -1,0 +1,67 @@
+"""Between the engine's property values and ours. Pure.
+
+A value that is not known yet (in a preview) is `UNKNOWN`; what is secret stays so under its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from pulumi.provider.experimental.property_value import Computed, PropertyValue
+
+Values = Mapping[str, PropertyValue]
+
+
+class Unknown(Enum):
+    """The type of `UNKNOWN`."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN = Unknown.UNKNOWN
+
+
+def plain(value: PropertyValue) -> Any:
+    """A property value as Python has it."""
+    match value.value:
+        case Computed():
+            return UNKNOWN
+        case Mapping() as items:
+            return {name: plain(item) for name, item in items.items()}
+        case list() | tuple() as items:
+            return [plain(item) for item in items]
+        case other:
+            return other
+
+
+def plain_all(values: Values) -> dict[str, Any]:
+    """All of them, without what is null."""
+    return {name: plain(value) for name, value in values.items() if value.value is not None}
+
+
+def wrapped(value: Any, *, secret: bool = False) -> PropertyValue:
+    """A Python value as the engine takes it; numbers are floats there."""
+    match value:
+        case bool() | str() | None:
+            return PropertyValue(value, is_secret=secret)
+        case int() | float():
+            return PropertyValue(float(value), is_secret=secret)
+        case Mapping():
+            return PropertyValue({str(k): wrapped(v) for k, v in value.items()}, is_secret=secret)
+        case list() | tuple():
+            return PropertyValue([wrapped(item) for item in value], is_secret=secret)
+    raise TypeError(f"{type(value).__name__} is nothing the engine knows")
+
+
+def has_unknown(value: Any) -> bool:
+    """Whether anything in it is not known yet."""
+    match value:
+        case Unknown():
+            return True
+        case Mapping():
+            return any(map(has_unknown, value.values()))
+        case list() | tuple():
+            return any(map(has_unknown, value))
+    return False
