@@ -19,6 +19,8 @@ HOST_FIELDS = ("MemAvailable", "Shmem", "PageTables", "Slab", "KernelStack", "An
 _SCHEDULER_CLOCK = 2
 _GOLDEN = "/memfd:osgym-ram"
 _LAST_LOOK_S = 0.25
+_RAM_BYTES = 256 << 20
+"""No other mapping without a name is as large as the smallest guest's RAM."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def memory(pid: int) -> Memory:
             words = line.split()
             if not words[0].endswith(":"):
                 named = words[5] if len(words) > 5 else ""
-                kind = "ram" if named.startswith(_GOLDEN) else "code" if _is_code(words[1], named) else ""
+                kind = _kind(words[0], words[1], named)
             elif words[0] == "Pss:":
                 pss += int(words[1])
             elif words[0] == "Rss:" and kind == "ram":
@@ -81,8 +83,14 @@ def memory(pid: int) -> Memory:
     return Memory(own / 1024, pss / 1024, guest_ram / 1024, code / 1024, golden / 1024)
 
 
-def _is_code(rights: str, named: str) -> bool:
-    return not named and "x" in rights
+def _kind(addresses: str, rights: str, named: str) -> str:
+    """Guest RAM (the golden one, or a booted machine's own), translated code, or anything else."""
+    if named:
+        return "ram" if named.startswith(_GOLDEN) else ""
+    if "x" in rights:
+        return "code"
+    begin, end = addresses.split("-")
+    return "ram" if int(end, 16) - int(begin, 16) >= _RAM_BYTES else ""
 
 
 def cpu_s(pid: int) -> float:
