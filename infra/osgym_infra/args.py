@@ -63,6 +63,7 @@ class SshHost:
     port: int = 22
     user: str = "root"
     host_key: str = ""
+    ssh_key: str = ""
     max_replicas: int | None = None
 
 
@@ -219,6 +220,7 @@ HOST_KEYS: dict[str, Reader] = {
     "user": matching(re.compile(r"[a-z_][a-z0-9_-]{0,31}"), "a user's name"),
     "host_key": matching(re.compile(r"(ssh-ed25519|ecdsa-sha2-nistp\d+|ssh-rsa) [A-Za-z0-9+/=]+"),
                           "a line like ssh-ed25519 AAAA…"),
+    "ssh_key": text,
     "max_replicas": integer(1, 10_000, "replicas"),
 }  # fmt: skip
 
@@ -294,7 +296,7 @@ KEYS: dict[str, Key] = {
         read_hosts,
         ...,
         'Machines: ["local"], ["root@10.0.0.5"], or objects with address, port, user, '
-        "host_key, max_replicas.",
+        "host_key, ssh_key, max_replicas.",
         frozenset({Provider.SSH}),
     ),
 }

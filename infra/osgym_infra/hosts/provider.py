@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pulumi.provider.experimental import provider as api
 from pulumi.provider.experimental.property_value import PropertyValue
 
+from osgym_infra.errors import BadInput
 from osgym_infra.hosts import inputs, tls
 from osgym_infra.hosts.errors import HostError, Interrupted
 from osgym_infra.hosts.spec import Found, as_outputs, bootstrap_digest
@@ -67,21 +68,23 @@ class OsgymProvider(api.Provider):
 
     async def check(self, request: api.CheckRequest) -> api.CheckResponse:
         """Refuses what can never work, by input and before anything is done."""
+        if _kind(request.urn) not in (HOST, SECRETS):
+            raise BadInput("type", f"{_kind(request.urn)} is none of ours", f"{HOST}, {SECRETS}")
         values = plain_all(request.new_inputs)
-        if request.type == SECRETS:
+        if _kind(request.urn) == SECRETS:
             wrong = dict.fromkeys(values.keys() - {"name", "rotation"}, "there is no such input")
         else:
             wrong = inputs.problems(values)
         failures = [api.CheckFailure(name, reason) for name, reason in sorted(wrong.items())]
         given = dict(request.new_inputs)
-        if request.type == HOST:
+        if _kind(request.urn) == HOST:
             given[inputs.COMPUTED] = wrapped(bootstrap_digest(self._files))
         return api.CheckResponse(given, failures)
 
     async def diff(self, request: api.DiffRequest) -> api.DiffResponse:
         """What differs from the state: inputs, and what the last look at the host found."""
         old, new = plain_all(request.old_state), plain_all(request.new_inputs)
-        if request.type == SECRETS:
+        if _kind(request.urn) == SECRETS:
             replaces = [name for name in ("name", "rotation") if old.get(name) != new.get(name)]
             return api.DiffResponse(bool(replaces), replaces, diffs=replaces)
         ignored = set(request.ignore_changes)
@@ -104,7 +107,7 @@ class OsgymProvider(api.Provider):
 
     async def create(self, request: api.CreateRequest) -> api.CreateResponse:
         """Brings a host up; one that is up already is only looked at, step by step."""
-        if request.type == SECRETS:
+        if _kind(request.urn) == SECRETS:
             return self._make_secrets(request)
         values = plain_all(request.properties)
         if request.preview:
@@ -123,7 +126,7 @@ class OsgymProvider(api.Provider):
         """Looks at a host. One that cannot be looked at keeps its place in the state, with the problem."""
         given = request.inputs or request.properties
         values = plain_all(given)
-        if request.type == SECRETS or inputs.problems(
+        if _kind(request.urn) == SECRETS or inputs.problems(
             {k: v for k, v in values.items() if k in inputs.INPUTS}
         ):
             return api.ReadResponse(request.resource_id, request.properties, request.inputs)
@@ -143,7 +146,7 @@ class OsgymProvider(api.Provider):
 
     async def delete(self, request: api.DeleteRequest) -> None:
         """Takes a host down: nothing of ours is left on it."""
-        if request.type == SECRETS:
+        if _kind(request.urn) == SECRETS:
             return
         worker = self._worker(request.urn, plain_all(request.properties))
         try:
@@ -217,6 +220,11 @@ class OsgymProvider(api.Provider):
             "caCertificate": wrapped(ca.certificate),
         }
         return api.CreateResponse(f"secrets-{secrets.token_hex(4)}", {**given, **made})
+
+
+def _kind(urn: str) -> str:
+    """The type in a URN, without the types of its parents before it."""
+    return urn.split("::")[2].rpartition("$")[2]
 
 
 def _renewals(old: Mapping[str, Any]) -> list[str]:

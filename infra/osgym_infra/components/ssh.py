@@ -1,0 +1,135 @@
+"""Machines that exist already, as hosts: a secret for all of them, and one resource for each.
+
+The resources are of our own provider (`infra/provider`), which `Pulumi.yaml` names by path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+
+from osgym_infra.args import SshHost
+from osgym_infra.blueprint import HostGroup, slug
+from osgym_infra.boot import environment
+from osgym_infra.components.common import HostsArgs
+from osgym_infra.hosts.spec import TOKEN_FILE
+from osgym_infra.hosts.transport import LOCAL
+from osgym_infra.outputs import HostOutput
+
+LOCAL_DATA = "/var/lib/osgym-fleet"
+"""The data folder on this machine, apart from one that somebody uses here to develop."""
+
+
+class FleetSecrets(pulumi.CustomResource):
+    """A token and a certificate authority, made once; another `rotation` makes new ones.
+
+    Attributes:
+        token, ca_key: encrypted in the state.
+        ca_certificate: PEM.
+    """
+
+    token: pulumi.Output[str]
+    ca_key: pulumi.Output[str]
+    ca_certificate: pulumi.Output[str]
+
+    def __init__(self, name: str, fleet: str, opts: pulumi.ResourceOptions) -> None:
+        made = {"token": None, "caKey": None, "caCertificate": None}
+        hidden = pulumi.ResourceOptions(additional_secret_outputs=["token", "caKey"])
+        super().__init__(
+            "osgym:index:FleetSecrets",
+            name,
+            {"name": fleet, **made},
+            pulumi.ResourceOptions.merge(opts, hidden),
+        )
+        self.token = pulumi.Output.secret(self._output("token"))
+        self.ca_key = pulumi.Output.secret(self._output("caKey"))
+        self.ca_certificate = self._output("caCertificate")
+
+    def _output(self, name: str) -> pulumi.Output[str]:
+        found: pulumi.Output[str] = getattr(self, name)
+        return found
+
+
+class HostResource(pulumi.CustomResource):
+    """One machine. Its inputs: `osgym_infra.hosts.inputs`."""
+
+    def __init__(self, name: str, inputs: Mapping[str, Any], opts: pulumi.ResourceOptions) -> None:
+        hidden = pulumi.ResourceOptions(additional_secret_outputs=["token", "caKey"])
+        super().__init__(
+            "osgym:index:SshHost", name, dict(inputs), pulumi.ResourceOptions.merge(opts, hidden)
+        )
+
+
+class ReplicaHosts(pulumi.ComponentResource):
+    """Hosts that serve replicas.
+
+    Attributes:
+        hosts: one object for each host, as in fleet.json.
+        token_secret: where the token is on each host: a file that only root can read.
+        ca: certificate of the authority that signs the hosts' certificates.
+    """
+
+    hosts: pulumi.Output[list[dict[str, Any]]]
+    token_secret: pulumi.Output[str]
+    ca: pulumi.Output[str]
+
+    def __init__(self, name: str, args: HostsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("osgym:ssh:ReplicaHosts", name, None, opts)
+        self._name, self._args, self._config = name, args, args.blueprint.config
+        protect = pulumi.ResourceOptions(parent=self, protect=self._config.protect)
+        secrets = FleetSecrets(f"{name}-secrets", args.stack, protect)
+        pairs = zip(self._config.hosts, args.blueprint.groups, strict=True)
+        made = [self._host(host, group, secrets) for host, group in pairs]
+        # What is put out is known once all of them serve.
+        self.hosts = pulumi.Output.all(*made).apply(list)
+        self.token_secret = pulumi.Output.from_input(f"file:{TOKEN_FILE}")
+        self.ca = secrets.ca_certificate
+        self.register_outputs({"hosts": self.hosts, "token_secret": self.token_secret, "ca": self.ca})
+
+    def _host(self, host: SshHost, group: HostGroup, secrets: FleetSecrets) -> pulumi.Output[dict[str, Any]]:
+        name = host_name(host)
+        resource = HostResource(
+            f"{self._name}-{name}",
+            {
+                "address": host.address,
+                "port": host.port,
+                "user": host.user,
+                "hostKey": host.host_key,
+                "sshKey": host.ssh_key,
+                "settings": self._settings(host, group),
+                "token": secrets.token,
+                "caCertificate": secrets.ca_certificate,
+                "caKey": secrets.ca_key,
+            },
+            pulumi.ResourceOptions(parent=self, depends_on=[secrets]),
+        )
+        output = HostOutput(
+            id=name,
+            zone="",
+            url=f"https://{_in_url(host)}:{self._config.agent_port}",
+            server_name="",
+            capacity=group.replicas,
+            market=group.market.value,
+            image_digest=self._config.image_digest,
+        )
+        return resource.id.apply(lambda _: output.to_dict())
+
+    def _settings(self, host: SshHost, group: HostGroup) -> dict[str, str]:
+        settings = environment(self._config, group, f"file:{TOKEN_FILE}")
+        if host.address == LOCAL:
+            # A laptop's agent is for that laptop.
+            settings |= {"OSGYM_LISTEN": "127.0.0.1", "OSGYM_DATA": LOCAL_DATA}
+        return settings
+
+
+def host_name(host: SshHost) -> str:
+    """A name for a host that stays the same as long as it is the same machine."""
+    return slug(host.address if host.port == 22 else f"{host.address}-{host.port}")
+
+
+def _in_url(host: SshHost) -> str:
+    if host.address == LOCAL:
+        return "127.0.0.1"
+    return f"[{host.address}]" if ":" in host.address else host.address
