@@ -9,7 +9,6 @@ live in a temporary folder and vanish with it.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -17,6 +16,9 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 PROVIDERS = ("aws", "gcp")
@@ -38,20 +40,22 @@ def copy_project(folder: Path, root: Path = ROOT) -> None:
     Args:
         folder: exists. Configurations (`Pulumi.<stack>.yaml`) go there too.
     """
+    project: dict[str, Any] = yaml.safe_load((root / "Pulumi.yaml").read_text("utf-8"))
     (folder / "infra").symlink_to(root / "infra")
     python = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
-    plugins = []
+    plugins = [
+        {**plugin, "path": str(root / plugin["path"])}
+        for plugin in project.get("plugins", {}).get("providers", [])
+    ]
     for name in PROVIDERS:
         plugin = folder / "stand-ins" / name
         plugin.mkdir(parents=True)
-        # JSON is YAML.
-        (plugin / "PulumiPlugin.yaml").write_text(json.dumps({"runtime": python}), "utf-8")
-        (plugin / "__main__.py").write_text(
-            STARTED.format(path=str(root / "infra/preview"), name=name), "utf-8"
-        )
+        (plugin / "PulumiPlugin.yaml").write_text(yaml.safe_dump({"runtime": python}), "utf-8")
+        program = STARTED.format(path=str(root / "infra" / "preview"), name=name)
+        (plugin / "__main__.py").write_text(program, "utf-8")
         plugins.append({"name": name, "path": str(plugin)})
-    project = {"name": "osgym", "main": "infra/", "runtime": python, "plugins": {"providers": plugins}}
-    (folder / "Pulumi.yaml").write_text(json.dumps(project, indent=2), "utf-8")
+    project |= {"runtime": python, "plugins": {"providers": plugins}}
+    (folder / "Pulumi.yaml").write_text(yaml.safe_dump(project), "utf-8")
 
 
 def environment(folder: Path, base: Mapping[str, str]) -> dict[str, str]:

@@ -8,12 +8,13 @@ import pulumi
 
 from osgym_infra.args import Provider
 from osgym_infra.components.aws import ReplicaHosts
-from osgym_infra.components.common import HostsArgs
+from osgym_infra.components.common import HostsArgs, fleet_name
 from osgym_infra.stack import begin, finish
 
 
 def main() -> dict[str, Any]:
     """The program; returns the stack's outputs."""
     blueprint = begin(Provider.AWS)
-    fleet = ReplicaHosts("fleet", HostsArgs(blueprint, pulumi.get_stack()))
+    stack = pulumi.get_stack()
+    fleet = ReplicaHosts(fleet_name(stack), HostsArgs(blueprint, stack))
     return finish(blueprint, fleet.hosts, fleet.token_secret.apply(lambda name: f"aws:{name}"), fleet.ca)

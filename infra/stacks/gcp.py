@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 
 from osgym_infra.args import Provider
-from osgym_infra.components.common import HostsArgs
+from osgym_infra.components.common import HostsArgs, fleet_name
 from osgym_infra.components.gcp import ReplicaHosts
 from osgym_infra.stack import begin, finish
 
@@ -15,5 +15,6 @@ from osgym_infra.stack import begin, finish
 def main() -> dict[str, Any]:
     """The program; returns the stack's outputs."""
     blueprint = begin(Provider.GCP)
-    fleet = ReplicaHosts("fleet", HostsArgs(blueprint, pulumi.get_stack()))
+    stack = pulumi.get_stack()
+    fleet = ReplicaHosts(fleet_name(stack), HostsArgs(blueprint, stack))
     return finish(blueprint, fleet.hosts, fleet.token_secret.apply(lambda name: f"gcp:{name}"), fleet.ca)

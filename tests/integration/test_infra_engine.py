@@ -32,7 +32,7 @@ BASES: dict[str, dict[str, object]] = {
     "gcp": {**GCP, "host_type": "n2-highmem-80"},
 }
 HOST = {"aws": "Instance", "gcp": "InstanceFromTemplate"}
-SECRET_AT = {"aws": "aws:arn:aws:", "gcp": "gcp:fleet-token"}
+SECRET_AT = {"aws": "aws:arn:aws:", "gcp": "gcp:osgym-test-token"}
 TEMPLATE = {"aws": "LaunchTemplate", "gcp": "InstanceTemplate"}
 
 

@@ -152,7 +152,7 @@ def test_everything_says_who_pays_and_for_which_stack(base: dict[str, object]) -
     tagged = [
         r
         for r in recorder.resources
-        if {"tags", "labels"} & set(r.inputs) and r.inputs.get("tags") != ["osgym-host"]
+        if {"tags", "labels"} & set(r.inputs) and r.inputs.get("tags") != ["fleet-host"]
     ]
     tagged += [
         r for r in recorder.resources if r.typ.endswith((":Secret", ":LaunchTemplate", ":InstanceTemplate"))

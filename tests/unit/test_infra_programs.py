@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import ssl
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.support.fleets import AWS, GCP
 from tests.unit.test_infra_components import Recorder, own_event_loops
 
 from osgym_infra.args import Provider, parse
+from osgym_infra.components.common import fleet_name
 from osgym_infra.errors import BadInput, CannotMeet
 from osgym_infra.hosts import tls
 from osgym_infra.readers import NAMESPACE
@@ -101,8 +103,46 @@ def test_hosts_show_a_certificate_that_the_output_vouches_for(base: dict[str, ob
     found = x509.load_pem_x509_certificate(secret["certificate"].encode())
     found.verify_directly_issued_by(x509.load_pem_x509_certificate(outputs["ca"].encode()))
     assert tls.still_good(secret["certificate"], outputs["ca"], [name], found.not_valid_before_utc)
-    # What a client does with it.
-    ssl.create_default_context(cadata=outputs["ca"])
+
+
+def handshake(secret: dict[str, str], ca: str, name: str, tmp_path: Path) -> None:
+    """A TLS handshake between a host with this secret and a client that expects `name`."""
+    for part in ("certificate", "key"):
+        (tmp_path / part).write_text(secret[part])
+    host = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    host.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
+    to_client, to_host = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = host.wrap_bio(to_host, to_client, server_side=True)
+    client = ssl.create_default_context(cadata=ca).wrap_bio(to_client, to_host, server_hostname=name)
+    waiting = [client, server]
+    for _ in range(8):
+        for side in list(waiting):
+            try:
+                side.do_handshake()
+                waiting.remove(side)
+            except ssl.SSLWantReadError:
+                pass
+    assert not waiting
+
+
+def test_a_client_tells_the_fleets_hosts_from_others(tmp_path: Path) -> None:
+    """By the name in the outputs, whatever the address; another fleet's authority vouches for nobody here."""
+    recorder, outputs = run(AWS)
+    _, others = run(AWS)
+    secret, name = bundle(recorder), outputs["hosts"][0]["server_name"]
+    handshake(secret, outputs["ca"], name, tmp_path)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(secret, outputs["ca"], "other.osgym.internal", tmp_path)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(secret, others["ca"], name, tmp_path)
+
+
+def test_names_of_stacks_stay_apart_and_short() -> None:
+    """What is unique in a whole project carries the stack's name; long ones keep their difference."""
+    assert fleet_name("prod") == "osgym-prod"
+    long = [fleet_name(f"a-stack-with-a-very-long-name-{n}") for n in range(2)]
+    assert long[0] != long[1]
+    assert all(re.fullmatch(r"[a-z][a-z0-9-]{4,28}[a-z0-9]", f"{name}-host") for name in long)
 
 
 @both

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ BOOTSTRAP = Path(__file__).resolve().parents[2] / "bootstrap"
 """Where the bootstrap's files are in the repository, which programs are run from."""
 
 TOKEN_BYTES = 32
+MOST_NAME_CHARS = 24
 
 
 def bootstrap_files(folder: Path = BOOTSTRAP) -> dict[str, bytes]:
@@ -46,7 +48,7 @@ class HostsArgs:
     @property
     def tags(self) -> dict[str, str]:
         """On every resource that can have them: who pays, which stack, who made it."""
-        return {"owner": self.blueprint.config.owner, "stack": self.stack, "project": "osgym"}
+        return {"owner": self.blueprint.config.owner, "stack": slug(self.stack)[:63], "project": "osgym"}
 
     @property
     def server_name(self) -> str:
@@ -83,6 +85,18 @@ def host_output(
         ).to_dict()
 
     return pulumi.Output.all(zone=zone, address=address).apply(made)
+
+
+def fleet_name(stack: str) -> str:
+    """The name of a stack's component, and the beginning of the names of all its resources.
+
+    Some names are not the stack's own but the project's, so two stacks must not have the same; short enough
+    for a Google Cloud service account (30 characters with what follows).
+    """
+    name = f"osgym-{slug(stack)}"
+    if len(name) <= MOST_NAME_CHARS:
+        return name
+    return f"{name[: MOST_NAME_CHARS - 7]}-{hashlib.sha256(stack.encode()).hexdigest()[:6]}"
 
 
 def new_secret(server_name: str) -> pulumi.Output[str]:

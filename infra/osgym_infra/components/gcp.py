@@ -15,7 +15,6 @@ from osgym_infra.price import Market
 DEBIAN = "projects/debian-cloud/global/images/family/debian-12"
 SUBNET = "10.64.0.0/20"
 ROOT_GIB = 30
-TAG = "osgym-host"
 
 
 class ReplicaHosts(pulumi.ComponentResource):
@@ -37,6 +36,8 @@ class ReplicaHosts(pulumi.ComponentResource):
         self._name, self._args, self._config = name, args, args.blueprint.config
         self._child = pulumi.ResourceOptions(parent=self)
         self._kept = pulumi.ResourceOptions(parent=self, protect=self._config.protect)
+        # Rules of another stack in the same network are not for our hosts.
+        self._tag = f"{name}-host"
         self._zone = self._config.zone or f"{self._config.region}-a"
         network, subnet = self._network()
         self._firewall(network)
@@ -104,7 +105,7 @@ class ReplicaHosts(pulumi.ComponentResource):
             direction="INGRESS",
             allows=[gcp.compute.FirewallAllowArgs(protocol="tcp", ports=[str(self._config.agent_port)])],
             source_ranges=list(self._config.allowed_cidrs),
-            target_tags=[TAG],
+            target_tags=[self._tag],
             project=self._config.project,
             opts=self._child,
         )
@@ -184,7 +185,7 @@ class ReplicaHosts(pulumi.ComponentResource):
             ),
             metadata={"block-project-ssh-keys": "true", "enable-oslogin": "TRUE"},
             metadata_startup_script=script,
-            tags=[TAG],
+            tags=[self._tag],
             labels={**self._args.tags, "group": group.name},
             opts=self._child,
         )
