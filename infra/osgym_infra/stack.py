@@ -12,6 +12,7 @@ from osgym_infra import profile as profiles
 from osgym_infra.args import Provider, parse
 from osgym_infra.blueprint import Blueprint, draw
 from osgym_infra.catalogue.load import load
+from osgym_infra.cli.common import age_lines, today
 from osgym_infra.components.common import check_every_resource
 from osgym_infra.errors import BadInput
 from osgym_infra.outputs import fleet_outputs, summary
@@ -38,7 +39,8 @@ def begin(provider: Provider) -> Blueprint:
     catalogue, _ = load().in_usd({})
     blueprint = draw(config, catalogue, profiles.load(config.profile))
     pulumi.log.info(summary(blueprint))
-    for note in blueprint.notes:
+    _, old = age_lines(blueprint.sources, today())
+    for note in (*blueprint.notes, *old):
         pulumi.log.warn(note)
     check_every_resource()
     return blueprint
