@@ -70,11 +70,14 @@ def price_sources(blueprint: Blueprint) -> list[str]:
 
 def summary(blueprint: Blueprint) -> str:
     """What a preview says before anything is created: hosts, what they carry, what they cost."""
-    kinds = ", ".join(
-        f"{group.count} × {group.type} ({group.market.value.replace('_', '-')}, "
-        f"{group.replicas} replicas each, {group.usd_per_hour:.2f} USD/h each)"
-        for group in blueprint.groups
-    )
+    if blueprint.usd_per_day is None:
+        kinds = f"{sum(group.count for group in blueprint.groups)} own machines"
+    else:
+        kinds = ", ".join(
+            f"{group.count} × {group.type} ({group.market.value.replace('_', '-')}, "
+            f"{group.replicas} replicas each, {group.usd_per_hour:.2f} USD/h each)"
+            for group in blueprint.groups
+        )
     lines = [f"{blueprint.config.replicas} replicas on {kinds}; room for {blueprint.capacity}"]
     if blueprint.usd_per_day is not None and blueprint.usd_per_replica_day is not None:
         lines.append(

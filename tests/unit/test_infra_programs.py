@@ -15,13 +15,14 @@ import yaml
 from cryptography import x509
 from infra.preview import preview
 from pulumi.runtime.config import set_all_config
-from tests.support.fleets import AWS, GCP
-from tests.unit.test_infra_components import Recorder, own_event_loops
+from tests.support.fleets import AWS, GCP, SSH
+from tests.unit.test_infra_components import Recorder, blueprint, own_event_loops
 
 from osgym_infra.args import Provider, parse
 from osgym_infra.components.common import fleet_name
 from osgym_infra.errors import BadInput, CannotMeet
 from osgym_infra.hosts import tls
+from osgym_infra.outputs import summary
 from osgym_infra.readers import NAMESPACE
 from osgym_infra.stack import begin, configured
 
@@ -135,6 +136,17 @@ def test_a_client_tells_the_fleets_hosts_from_others(tmp_path: Path) -> None:
         handshake(secret, outputs["ca"], "other.osgym.internal", tmp_path)
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(secret, others["ca"], name, tmp_path)
+
+
+def test_a_preview_says_what_it_costs() -> None:
+    """Hosts, room and price; own machines have no price."""
+    cloud = summary(blueprint({**AWS, "host_type": "r8i.24xlarge", "market": "spot"}))
+    assert re.search(
+        r"1024 replicas on 2 × r8i\.24xlarge \(spot, 512 replicas each, [\d.]+ USD/h each\)", cloud
+    )
+    assert re.search(r"expected: \d+\.\d\d USD a day, 0\.\d{4} USD per replica-day", cloud)
+    own = summary(blueprint(dict(SSH)))
+    assert own == "1024 replicas on 2 own machines; room for 1024"
 
 
 def test_names_of_stacks_stay_apart_and_short() -> None:
