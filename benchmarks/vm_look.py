@@ -101,17 +101,23 @@ def cpu_s(pid: int) -> float:
 
 
 def threads(pid: int) -> dict[str, tuple[float, int]]:
-    """CPU seconds and voluntary switches of each thread by name and number."""
+    """CPU seconds and voluntary switches of each thread by role and number.
+
+    QEMU gives its threads no names: the main loop has the process's number, the others are counted in the
+    order of their start.
+    """
     found = {}
     with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
+        tasks = sorted(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir())
+        for place, task in enumerate(tasks):
             with contextlib.suppress(OSError, AttributeError):
-                name = (task / "comm").read_text().strip()
-                ran_ns = int((task / "schedstat").read_text().split()[0])
+                folder = Path(f"/proc/{pid}/task/{task}")
+                ran_ns = int((folder / "schedstat").read_text().split()[0])
                 switches = re.search(
-                    r"^voluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text(), re.M
+                    r"^voluntary_ctxt_switches:\s+(\d+)", (folder / "status").read_text(), re.M
                 )
-                found[f"{name}/{task.name}"] = (ran_ns / 1e9, int(switches[1])) if switches else (0.0, 0)
+                name = "main loop" if task == pid else f"thread {place}"
+                found[f"{name}/{task}"] = (ran_ns / 1e9, int(switches[1])) if switches else (0.0, 0)
     return found
 
 
