@@ -6,10 +6,10 @@ import asyncio
 import ssl
 import uuid
 import weakref
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from osgym_sdk._background import Background
 from osgym_sdk._batch import Batch, BatchOptions, Policy
@@ -18,6 +18,7 @@ from osgym_sdk._config import Cert, Config, Limits, Timeouts, make_config
 from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import CheckpointNotFound, ConfigError, HostUnreachable, OSGymError, ProtocolError
 from osgym_sdk._fleet import Fleet
+from osgym_sdk._fleet_file import FleetFile, read_fleet
 from osgym_sdk._many import step_many
 from osgym_sdk._observation import AsyncObservation
 from osgym_sdk._options import Actions, Observe, Settle, Task, as_observe, as_settle, as_task
@@ -42,6 +43,21 @@ class ClientSettings(TypedDict, total=False):
     limits: Limits | None
     transport: Callable[[], httpx.AsyncBaseTransport] | None
     proxy: str | None
+    server_names: Mapping[str, str] | None
+
+
+def fleet_settings(fleet: FleetFile, settings: ClientSettings) -> ClientSettings:
+    """A client's settings with what a fleet's file adds; those that are given win.
+
+    Raises:
+        ConfigError: see :meth:`FleetFile.token` and :meth:`FleetFile.context`.
+    """
+    whole: ClientSettings = {"server_names": fleet.server_names, **settings}
+    if "verify" not in settings and (context := fleet.context()) is not None:
+        whole["verify"] = context
+    if settings.get("token") is None:
+        whole["token"] = fleet.token()
+    return whole
 
 
 class EpisodeSettings(TypedDict, total=False):
@@ -109,6 +125,7 @@ class AsyncClient:
         limits: connections per host.
         transport: makes the httpx transport of each connection, in place of our own.
         proxy: URL of a proxy; those of the environment are not used, since hosts are usually close by.
+        server_names: by URL, the name in a host's certificate where that is not its address.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -125,6 +142,7 @@ class AsyncClient:
         limits: Limits | None = None,
         transport: Callable[[], httpx.AsyncBaseTransport] | None = None,
         proxy: str | None = None,
+        server_names: Mapping[str, str] | None = None,
     ) -> None:
         config: Config = make_config(
             hosts,
@@ -135,12 +153,27 @@ class AsyncClient:
             limits=limits,
             transport=transport,
             proxy=proxy,
+            server_names=server_names,
         )
         self._config = config
         self._fleet = Fleet(config)
         self._background = Background()
         self._placer = Placer(config, self._fleet, self._background)
         self._batches: weakref.WeakSet[Batch] = weakref.WeakSet()
+
+    @classmethod
+    def from_fleet(cls, path: str | Path, **settings: Unpack[ClientSettings]) -> Self:
+        """A client of a whole fleet: hosts, certificates and token as ``fleet.json`` names them.
+
+        Args:
+            path: what ``osgym fleet export`` wrote.
+            settings: as for the client itself; they win over the file.
+
+        Raises:
+            ConfigError: the file cannot be read, or the token has to be passed.
+        """
+        fleet = read_fleet(path)
+        return cls(list(fleet.hosts), **fleet_settings(fleet, settings))
 
     async def __aenter__(self) -> Self:
         return self

@@ -63,6 +63,7 @@ class Config:
     limits: Limits = Limits()
     transport: Callable[[], httpx.AsyncBaseTransport] | None = None
     proxy: str | None = None
+    server_names: Mapping[str, str] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.Random, repr=False)
 
@@ -145,6 +146,7 @@ def make_config(
     limits: Limits | None = None,
     transport: Callable[[], httpx.AsyncBaseTransport] | None = None,
     proxy: str | None = None,
+    server_names: Mapping[str, str] | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Config:
     """Arguments first, then ``OSGYM_HOSTS``, ``OSGYM_TOKEN`` and ``OSGYM_CA``.
@@ -163,4 +165,5 @@ def make_config(
         limits=limits or Limits(),
         transport=transport,
         proxy=proxy,
+        server_names=server_names or {},
     )

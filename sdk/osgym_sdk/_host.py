@@ -91,7 +91,10 @@ class HostLink:
         if config.token:
             self._headers["authorization"] = f"Bearer {config.token}"
         timeout = httpx.Timeout(None, connect=config.timeouts.connect_s)
-        self._extensions = {"timeout": timeout.as_dict()}
+        self._extensions: dict[str, Any] = {"timeout": timeout.as_dict()}
+        if name := config.server_names.get(url):
+            # The certificate is of this name, whatever the address; sent to the host, and verified.
+            self._extensions["sni_hostname"] = name
         self._closed = False
 
     async def aclose(self) -> None:

@@ -25,9 +25,11 @@ from osgym_sdk._client import (
     EpisodeSettings,
     RestoreSettings,
     RunSettings,
+    fleet_settings,
 )
 from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import ConfigError, EpisodeLost, OSGymError
+from osgym_sdk._fleet_file import read_fleet
 from osgym_sdk._observation import AsyncObservation, Observation
 from osgym_sdk._options import Actions, Observe, Settle, Task
 from osgym_sdk._placing import Ticket
@@ -274,6 +276,12 @@ class Client:
         self._inner = AsyncClient(hosts, **settings)
         self._portal = Portal()
         _OPEN.add(self)
+
+    @classmethod
+    def from_fleet(cls, path: str | Path, **settings: Unpack[ClientSettings]) -> Self:
+        """See :meth:`AsyncClient.from_fleet`."""
+        fleet = read_fleet(path)
+        return cls(list(fleet.hosts), **fleet_settings(fleet, settings))
 
     def __enter__(self) -> Self:
         return self
