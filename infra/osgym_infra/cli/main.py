@@ -6,6 +6,7 @@ import click
 
 from osgym_infra.cli.calibrate import calibrate
 from osgym_infra.cli.catalogue import catalogue
+from osgym_infra.cli.fleet import fleet
 from osgym_infra.cli.plan import plan
 
 
@@ -15,5 +16,5 @@ def main() -> None:
     """What a fleet of OSGym hosts costs, and which hosts to take."""
 
 
-for _command in (plan, catalogue, calibrate):
+for _command in (plan, catalogue, calibrate, fleet):
     main.add_command(_command)

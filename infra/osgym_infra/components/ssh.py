@@ -90,6 +90,7 @@ class ReplicaHosts(pulumi.ComponentResource):
 
     def _host(self, host: SshHost, group: HostGroup, secrets: FleetSecrets) -> pulumi.Output[dict[str, Any]]:
         name = host_name(host)
+        entry = self._entry(host, group).to_dict()
         resource = HostResource(
             f"{self._name}-{name}",
             {
@@ -99,14 +100,18 @@ class ReplicaHosts(pulumi.ComponentResource):
                 "hostKey": host.host_key,
                 "sshKey": host.ssh_key,
                 "settings": self._settings(host, group),
+                "entry": entry,
                 "token": secrets.token,
                 "caCertificate": secrets.ca_certificate,
                 "caKey": secrets.ca_key,
             },
             pulumi.ResourceOptions(parent=self, depends_on=[secrets]),
         )
-        output = HostOutput(
-            id=name,
+        return resource.id.apply(lambda _: entry)
+
+    def _entry(self, host: SshHost, group: HostGroup) -> HostOutput:
+        return HostOutput(
+            id=host_name(host),
             zone="",
             url=f"https://{_in_url(host)}:{self._config.agent_port}",
             server_name="",
@@ -114,7 +119,6 @@ class ReplicaHosts(pulumi.ComponentResource):
             market=group.market.value,
             image_digest=self._config.image_digest,
         )
-        return resource.id.apply(lambda _: output.to_dict())
 
     def _settings(self, host: SshHost, group: HostGroup) -> dict[str, str]:
         settings = environment(self._config, group, f"file:{TOKEN_FILE}")

@@ -42,12 +42,14 @@ INPUTS: Mapping[str, tuple[type, Change]] = {
     "hostKey": (str, Change.IN_PLACE),
     "sshKey": (str, Change.IN_PLACE),
     "settings": (dict, Change.IN_PLACE),
+    "entry": (dict, Change.IN_PLACE),
     "token": (str, Change.IN_PLACE),
     "caCertificate": (str, Change.IN_PLACE),
     "caKey": (str, Change.IN_PLACE),
     COMPUTED: (str, Change.IN_PLACE),
 }
-DEFAULTS: Mapping[str, Any] = {"port": 22.0, "user": "root", "hostKey": "", "sshKey": ""}
+DEFAULTS: Mapping[str, Any] = {"port": 22.0, "user": "root", "hostKey": "", "sshKey": "", "entry": {}}
+"""`entry` is what stands in fleet.json of this host; nothing on the host depends on it."""
 
 
 def problems(values: Mapping[str, Any]) -> dict[str, str]:
