@@ -126,6 +126,13 @@ class Service:
         async with GuestClient(record.as_replica().guest, token=record.replica.token) as guest:
             return (await guest.execute(argv, timeout_s=timeout_s)).output
 
+    def answers(self, replica_id: str) -> bool:
+        """Whether a replica's guest agent does, within seconds."""
+        try:
+            return "yes" in asyncio.run(self.inside(replica_id, "echo yes", timeout_s=5))
+        except GuestError:
+            return False
+
     def harm(self, replica_id: str, command: str) -> None:
         """Runs a command as root in a replica that may not live to answer."""
         with contextlib.suppress(GuestError):

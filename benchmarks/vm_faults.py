@@ -1,39 +1,51 @@
 """Each fault of a virtual machine, provoked on purpose: what the client sees, how soon the slot is clean.
 
-python -m benchmarks.vm_faults --image small
+    python -m benchmarks.vm_faults --image small
+    python -m benchmarks.vm_faults --accel kvm     # on a host with KVM and such a snapshot
 
-The harm is done under an episode while another one runs beside it. Measured from the harm: `noticed`,
-until the host retires the machine; `clean`, until nothing of it is left and its slot may be used again.
-`client` is what the client's next call raises. Run it as root on the machine itself: harm inside a guest
-goes through its agent, with the token from the host agent's records.
+The harm is done under an episode while another one beside it takes a step every fifth of a second.
+Measured from the harm: `noticed`, until the host retires the machine; `clean`, until nothing of it is left
+and its slot is free; `answered`, until the client's next call is over, and what it says. The last two rows
+are faults that no episode ends by: an agent inside that is started again, a host agent that is. Run it as
+root on the machine itself: harm inside a guest goes through its agent, by the host agent's records.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import contextlib
+import enum
 import json
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
 
-from benchmarks.common import local_service, machine, save, summary
-from osgym_host.guest import GuestClient, GuestError
-from osgym_host.images.store import default_data_dir
-from osgym_host.runtimes.qemu.records import VmRecord
-from osgym_sdk import Client, EpisodeLost, OSGymError
+from benchmarks.common import save, summary
+from benchmarks.vm_common import Service, described, options, vm_service
+from osgym_sdk import Client, Episode, EpisodeLost, OSGymError, Timeouts
 
-FILL = "dd if=/dev/urandom of=/big bs=1M count=300 conv=fsync"
 DISK_MIB = 64
 WAIT_S = 120.0
+NEIGHBOUR_EVERY_S = 0.2
+CALL_AFTER_S = 1.5
+_LATER = "(sleep 1; {}) >/dev/null 2>&1 &"
+"""Harm to the guest agent, which is to answer the command before."""
+_AGENT = "pkill -{} -f [o]sgym_guest"
+_FILL = f"dd if=/dev/urandom of=/big bs=1M count={5 * DISK_MIB} conv=fsync"
+
+
+class When(enum.Enum):
+    """When the client takes its next step."""
+
+    NOTICED = "once the host has noticed"
+    SOON = "soon after the harm, which nothing tells but a call"
+    BACK = "when the guest agent was started again; the episode is meant to go on"
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,7 @@ class Fault:
     name: str
     number: signal.Signals | None = None
     command: str = ""
+    when: When = When.NOTICED
 
 
 FAULTS = (
@@ -52,34 +65,25 @@ FAULTS = (
     Fault("guest kernel panic", command="echo c >/proc/sysrq-trigger"),
     Fault("guest restarts itself", command="reboot -ff"),
     Fault("guest switches itself off", command="poweroff -ff"),
-    Fault(f"guest writes more than its {DISK_MIB} MiB of disk", command=FILL),
-    Fault("guest agent stands still, the client calls", command="pkill -STOP -f osgym_guest"),
+    Fault(f"guest writes more than its {DISK_MIB} MiB of disk", command=_FILL),
+    Fault(
+        "guest agent stands still, the client calls",
+        command=_LATER.format(_AGENT.format("STOP")),
+        when=When.SOON,
+    ),
+    Fault(
+        "guest agent killed, the client calls at once",
+        command=_LATER.format(_AGENT.format("KILL")),
+        when=When.SOON,
+    ),
+    Fault(
+        "guest agent killed, the client calls when it is back",
+        command=_LATER.format(_AGENT.format("KILL")),
+        when=When.BACK,
+    ),
 )
-
-
-def _record(instance: str, replica_id: str) -> VmRecord:
-    """The machine of a replica, as the host agent has written it down."""
-    for path in (default_data_dir() / "run" / instance / "records").glob("v*.json"):
-        record = VmRecord.model_validate_json(path.read_text())
-        if record.replica is not None and record.replica.replica_id == replica_id:
-            return record
-    raise LookupError(f"no machine is {replica_id}")
-
-
-async def _inside(record: VmRecord, command: str) -> None:
-    assert record.replica is not None
-    guest = record.as_replica().guest
-    with contextlib.suppress(GuestError):
-        async with GuestClient(guest, token=record.replica.token) as client:
-            await client.execute(["sudo", "-n", "sh", "-c", command], timeout_s=20)
-
-
-def _harm(fault: Fault, record: VmRecord) -> None:
-    assert record.pid is not None
-    if fault.number is not None:
-        os.kill(record.pid, fault.number)
-    else:
-        asyncio.run(_inside(record, fault.command))
+ANSWERED = "the step's answer"
+AGENT_KILLED = "host agent killed (SIGKILL), started again"
 
 
 class Watch:
@@ -88,98 +92,229 @@ class Watch:
     def __init__(self, url: str, replica_id: str) -> None:
         self._url = url
         self._replica_id = replica_id
-        self._last = httpx.get(f"{url}/v1/events?after=0&wait_s=0").json()["last_id"]
+        self._last = httpx.get(f"{url}/v1/events?after=0&wait_s=0", timeout=30).json()["last_id"]
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
         self.seen: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._thread.start()
 
-    def run(self) -> None:
-        """Until nothing of it is left."""
-        end = time.monotonic() + WAIT_S
-        while "gone" not in self.seen and time.monotonic() < end:
-            answer = httpx.get(f"{self._url}/v1/events?after={self._last}&wait_s=5", timeout=30).json()
+    def _run(self) -> None:
+        while "gone" not in self.seen and not self._ended.is_set():
+            answer = httpx.get(f"{self._url}/v1/events?after={self._last}&wait_s=2", timeout=30).json()
             now = time.monotonic()
             self._last = answer["last_id"]
             for event in answer["events"]:
                 if event.get("replica_id") == self._replica_id:
                     self.seen.setdefault(event["state"], (now, event))
 
+    def wait(self, state: str) -> bool:
+        """Whether the replica came into this state in time."""
+        return until(lambda: state in self.seen)
 
-def provoke(client: Client, url: str, instance: str, fault: Fault) -> dict[str, Any]:
+    def close(self) -> None:
+        """Stop following."""
+        self._ended.set()
+        self._thread.join(WAIT_S)
+
+
+class Neighbour:
+    """Steps in another episode all the time, and how they went."""
+
+    def __init__(self, episode: Episode) -> None:
+        self._episode = episode
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.step_ms: list[float] = []
+        self.error = ""
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.wait(NEIGHBOUR_EVERY_S) and not self.error:
+            began = time.monotonic()
+            try:
+                self._episode.step(f"move({len(self.step_ms) % 50},5)", settle="fast")
+            except OSGymError as error:
+                self.error = f"{type(error).__name__}: {error}"
+            else:
+                self.step_ms.append(1000 * (time.monotonic() - began))
+
+    def close(self) -> dict[str, Any]:
+        """Stop, and say how it went."""
+        enough = len(self.step_ms) + 2  # one of them began after the harm was over
+        until(lambda: len(self.step_ms) >= enough or bool(self.error))
+        self._ended.set()
+        self._thread.join(WAIT_S)
+        told = summary(self.step_ms)
+        well = not self.error and len(self.step_ms) > 0
+        return {"well": well, "error": self.error, "median_ms": told["median"], "max_ms": told["max"]}
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    """Wait for something that another thread sees; whether it came."""
+    end = time.monotonic() + WAIT_S
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def call(episode: Episode) -> str:
+    """Take a step; what the client sees."""
+    try:
+        episode.step("move(7,7)", settle="fast")
+    except EpisodeLost as lost:
+        return f"EpisodeLost, cause {lost.cause}"
+    except OSGymError as error:
+        return f"{type(error).__name__}, {error.code}"
+    return ANSWERED
+
+
+def replica_of(episode: Episode) -> str:
+    """Its desktop."""
+    replica_id = episode.replica_id
+    assert replica_id is not None
+    return replica_id
+
+
+def provoke(client: Client, service: Service, fault: Fault) -> dict[str, Any]:
     """Do one harm and say what came of it."""
-    with client.episode(wait_s=WAIT_S) as neighbour, client.episode(wait_s=WAIT_S) as victim:
-        neighbour.step("move(5,5)")
+    with client.episode(wait_s=WAIT_S) as other, client.episode(wait_s=WAIT_S) as victim:
         victim.step("move(6,6)")
-        replica_id = victim.trajectory.replica_id
-        assert replica_id is not None
-        watch = Watch(url, replica_id)
-        watching = threading.Thread(target=watch.run)
-        watching.start()
-        harming = threading.Thread(target=_harm, args=(fault, _record(instance, replica_id)))
+        replica_id = replica_of(victim)
+        pid = service.record_of(replica_id).pid
+        assert pid is not None
+        watch, neighbour = Watch(service.url, replica_id), Neighbour(other)
+        harming = threading.Thread(target=service.harm, args=(replica_id, fault.command))
         began = time.monotonic()
-        harming.start()
-        seen = "nothing"
-        if "client calls" in fault.name:
-            time.sleep(1.0)
+        if fault.number is not None:
+            os.kill(pid, fault.number)
         else:
-            _until(lambda: "retiring" in watch.seen)
-        try:
-            victim.step("move(7,7)")
-        except EpisodeLost as lost:
-            seen = f"EpisodeLost: {lost.cause}"
-        except OSGymError as error:
-            seen = f"{type(error).__name__}: {error.code}"
-        watching.join(WAIT_S)
-        harming.join(30)
-        unharmed = neighbour.step("move(8,8)").step == 2
+            harming.start()
+        match fault.when:
+            case When.NOTICED:
+                watch.wait("retiring")
+            case When.SOON:
+                harming.join(WAIT_S)
+                time.sleep(CALL_AFTER_S)
+            case When.BACK:
+                harming.join(WAIT_S)
+                time.sleep(CALL_AFTER_S)
+                until(lambda: service.answers(replica_id))
+        seen = call(victim)
+        answered_s = time.monotonic() - began
+        if seen != ANSWERED:
+            watch.wait("gone")
+        watch.close()
+        if harming.ident is not None:
+            harming.join(WAIT_S)
+        beside = neighbour.close()
     times = {state: at - began for state, (at, _) in watch.seen.items()}
     return {
         "fault": fault.name,
         "noticed_s": times.get("retiring"),
         "clean_s": times.get("gone"),
+        "answered_s": answered_s,
         "client": seen,
-        "neighbour_unharmed": unharmed,
+        "as_meant": (fault.when is When.BACK) == (seen == ANSWERED),
+        "neighbour": beside,
         "detail": watch.seen.get("retiring", (0, {}))[1].get("detail", "")[:200],
     }
 
 
-def _until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT_S
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
+def kill_host_agent(args: argparse.Namespace, settings: dict[str, str | int | float]) -> dict[str, Any]:
+    """Kill the host agent under two episodes; both go on with the next one."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    settings = {**settings, "ports": port}
+    with (
+        vm_service(args, settings) as service,
+        Client(service.url, timeouts=Timeouts(retry_s=WAIT_S, step_s=WAIT_S)) as client,
+        client.episode(wait_s=WAIT_S) as other,
+        client.episode(wait_s=WAIT_S) as victim,
+    ):
+        victim.step("move(6,6)")
+        pid = service.record_of(replica_of(victim)).pid
+        neighbour = Neighbour(other)
+        began = time.monotonic()
+        os.kill(service.pid, signal.SIGKILL)
+        seen: list[tuple[str, float]] = []
+        calling = threading.Thread(target=lambda: seen.append((call(victim), time.monotonic() - began)))
+        calling.start()
+        with vm_service(args, {**settings, "instance": service.instance}) as again:
+            listens_s = time.monotonic() - began
+            calling.join(WAIT_S)
+            same = again.record_of(replica_of(victim)).pid == pid
+            beside = neighbour.close()
+            victim.close()
+            other.close()
+    told, answered_s = seen[0] if seen else ("nothing", WAIT_S)
+    return {
+        "fault": AGENT_KILLED,
+        "noticed_s": None,
+        "clean_s": None,
+        "answered_s": answered_s,
+        "listens_s": listens_s,
+        "client": told,
+        "as_meant": told == ANSWERED and same,
+        "neighbour": beside,
+        "detail": f"same QEMU: {same}",
+    }
 
 
-def main() -> None:
-    """Parses the command line and runs."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--image", default="small", help="golden image: full or small")
-    parser.add_argument("--rounds", type=int, default=1, help="how often each (1)")
-    parser.add_argument("--out", type=Path, help="where the raw series goes")
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """As Markdown: medians over the rounds."""
+    lines = [
+        "| fault | noticed s | slot clean s | call over s | the client's next call | neighbour's slowest |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in dict.fromkeys(row["fault"] for row in rows):
+        mine = [row for row in rows if row["fault"] == name]
+        cells = [name]
+        for column in ("noticed_s", "clean_s", "answered_s"):
+            values = [row[column] for row in mine if row[column] is not None]
+            cells.append(f"{summary(values)['median']:.2f}" if values else "–")
+        cells.append("; ".join(sorted({row["client"] for row in mine})))
+        well = all(row["neighbour"]["well"] for row in mine)
+        slowest = max(row["neighbour"]["max_ms"] for row in mine)
+        cells.append(f"unharmed, {slowest:.0f} ms" if well else "HARMED")
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def main() -> int:
+    """Parses the command line and runs; 1 when a fault ended otherwise than it is meant to."""
+    parser = options(__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="how often each (3)")
+    parser.add_argument("--only", default="", help="only faults with this in their name")
     args = parser.parse_args()
-    instance = f"bench-{os.getpid()}"
+    times = 1 if args.quick else args.rounds
+    about = described(args)
+    print(about)
     settings: dict[str, str | int | float] = {
-        "runtime": "qemu", "warm": 1, "parked": 1, "replica_disk_mib": DISK_MIB, "instance": instance
-    }  # fmt: skip
+        "warm": 1,
+        "parked": 1,
+        "cpu_per_replica": 0,
+        "replica_disk_mib": DISK_MIB,
+    }
     rows = []
-    with local_service(args.image, settings) as (url, _), Client(url) as client:
-        for _round in range(args.rounds):
-            for fault in FAULTS:
-                row = provoke(client, url, instance, fault)
-                rows.append(row)
-                print(json.dumps(row), flush=True)
-    print("\n| fault | noticed s | slot clean s | the client's next call | neighbour |")
-    print("|---|---|---|---|---|")
-    for fault in FAULTS:
-        mine = [row for row in rows if row["fault"] == fault.name]
-        told = [summary([row[k] for row in mine if row[k] is not None])["median"] for k in _TIMES]
-        figures = " | ".join(f"{value:.2f}" for value in told)
-        well = "unharmed" if all(row["neighbour_unharmed"] for row in mine) else "HARMED"
-        print(f"| {fault.name} | {figures} | {', '.join(sorted({row['client'] for row in mine}))} | {well} |")
-    result = {"machine": machine(), "image": args.image, "rows": rows}
-    print(f"saved {save('vm_faults', result, args.out)}")
+    chosen = [fault for fault in FAULTS if args.only in fault.name]
+    if chosen:
+        with vm_service(args, settings) as service, Client(service.url) as client:
+            for fault in times * chosen:
+                rows.append(provoke(client, service, fault))
+                print(json.dumps(rows[-1]), flush=True)
+    if args.only in AGENT_KILLED:
+        for _ in range(times):
+            rows.append(kill_host_agent(args, settings))
+            print(json.dumps(rows[-1]), flush=True)
+    print("", *table(rows), sep="\n")
+    right = all(row["as_meant"] and row["neighbour"]["well"] for row in rows)
+    where = save("vm_faults", {"machine": about, "rounds": times, "right": right, "rows": rows}, args.out)
+    print(f"everything as it is meant to be: {right}; raw series in {where}")
+    return 0 if right else 1
 
-
-_TIMES = ("noticed_s", "clean_s")
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
