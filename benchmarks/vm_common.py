@@ -86,6 +86,18 @@ class Service:
         """How many processes wait to become clones."""
         return sum(record.phase is Phase.PARKED for record in self.records())
 
+    def machine_pids(self) -> list[int]:
+        """Processes of QEMU whose disk is in this instance's folder, whatever is written down."""
+        mark = os.fsencode(self.run_folder) + b"/"
+        found = []
+        for entry in os.scandir("/proc"):
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit():
+                    arguments = Path(f"/proc/{entry.name}/cmdline").read_bytes()
+                    if b"-blockdev\0" in arguments and mark in arguments:
+                        found.append(int(entry.name))
+        return found
+
     def record_of(self, replica_id: str) -> VmRecord:
         """The machine that is a replica.
 
