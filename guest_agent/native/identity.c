@@ -9,7 +9,10 @@
  * Descriptor 3 is a listening SOCK_SEQPACKET socket (LISTEN_FDS=1). Callers other than root and UID are
  * sent away. One caller at a time, who stays connected: a clone finds it so. One packet in, one out:
  *   request   struct request below, every text NUL-terminated; anything else is refused whole (EINVAL)
- *   answer    struct answer: errno of each part, 0 for done, -1 for not asked
+ *   answer    struct answer: errno of each part, 0 for done, -1 for not asked, -2 for to be done on GO
+ * Host name and clock are what others wait for: journal and init wake up at once when they change, and would
+ * run before the clone's first answer is out. They are checked and kept, and changed by the packet GO, which
+ * is answered likewise.
  * FOLDER holds `machine-id` and `boot-id`, which are mounted over the files that programs read.
  */
 #define _GNU_SOURCE
@@ -29,6 +32,9 @@
 
 #define LISTEN_FD 3
 #define MAGIC "OSGYMID1"
+#define GO "OSGYMGO1"
+#define NOT_ASKED -1
+#define ON_GO -2
 #define SEED_BYTES 64
 #define MIN_TIME_S 1577836800LL /* 2020-01-01 */
 #define MAX_TIME_S 4102444800LL /* 2100-01-01 */
@@ -52,7 +58,11 @@ struct answer {
 _Static_assert(sizeof(struct request) == 224, "the guest agent packs 224 bytes");
 _Static_assert(sizeof(struct answer) == 28, "the guest agent unpacks 28 bytes");
 
-static int folder = -1;
+/* Opened once, in the template; or what went wrong then, as a negative errno. */
+static int random_fd, machine_id_fd, boot_id_fd;
+
+/* What GO would say now, tried once at the start: errno, or ON_GO when it may be done. */
+static int hostname_answer, clock_answer;
 
 /* Whether `text` ends within `size` and has only lower hexadecimal digits, with dashes where `dashes`. */
 static bool is_hex(const char *text, size_t size, size_t length, bool dashes)
@@ -101,27 +111,25 @@ static int reseed(const uint8_t *seed)
     pool.info.entropy_count = SEED_BYTES * 8;
     pool.info.buf_size = SEED_BYTES;
     memcpy(pool.info.buf, seed, SEED_BYTES);
-    int fd = open("/dev/urandom", O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return errno;
-    int error = ioctl(fd, RNDADDENTROPY, &pool.info) < 0 || ioctl(fd, RNDRESEEDCRNG) < 0 ? errno : 0;
-    close(fd);
+    if (random_fd < 0)
+        return -random_fd;
+    bool done = ioctl(random_fd, RNDADDENTROPY, &pool.info) == 0 && ioctl(random_fd, RNDRESEEDCRNG) == 0;
+    int error = done ? 0 : errno;
     explicit_bzero(&pool, sizeof pool);
     return error;
 }
 
 /* Overwrite a file in place: it is mounted over another one. All ids of a kind are equally long. */
-static int overwrite(const char *name, const char *text)
+static int overwrite(int fd, const char *text)
 {
     char line[64];
-    int length = snprintf(line, sizeof line, "%s\n", text);
-    int fd = openat(folder, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    size_t length = strlen(text);
+    memcpy(line, text, length);
+    line[length++] = '\n';
     if (fd < 0)
-        return errno;
+        return -fd;
     ssize_t written = pwrite(fd, line, length, 0);
-    int error = written == length ? 0 : written < 0 ? errno : EIO;
-    close(fd);
-    return error;
+    return written == (ssize_t)length ? 0 : written < 0 ? errno : EIO;
 }
 
 /* A clock that lags by what a fork takes is let run faster for some minutes: setting it wakes everybody
@@ -149,29 +157,43 @@ static void carry_out(const struct request *r, struct answer *a)
     static const uint8_t nothing[SEED_BYTES];
     if (memcmp(r->seed, nothing, SEED_BYTES) != 0)
         a->seed = reseed(r->seed);
-    if (r->hostname[0] != 0)
-        a->hostname = sethostname(r->hostname, strlen(r->hostname)) < 0 ? errno : 0;
     if (r->machine_id[0] != 0)
-        a->machine_id = overwrite("machine-id", r->machine_id);
+        a->machine_id = overwrite(machine_id_fd, r->machine_id);
     if (r->boot_id[0] != 0)
-        a->boot_id = overwrite("boot-id", r->boot_id);
+        a->boot_id = overwrite(boot_id_fd, r->boot_id);
+    if (r->hostname[0] != 0)
+        a->hostname = hostname_answer;
     if (r->time_ns != 0)
+        a->time = clock_answer;
+}
+
+static void go(const struct request *r, struct answer *a)
+{
+    if (r->hostname[0] != 0 && hostname_answer == ON_GO)
+        a->hostname = sethostname(r->hostname, strlen(r->hostname)) < 0 ? errno : 0;
+    if (r->time_ns != 0 && clock_answer == ON_GO)
         a->time = set_clock(r->time_ns);
 }
 
 /* One packet in, one packet out; false when there is nobody to talk to any more. */
-static bool answer_one(int peer)
+static bool answer_one(int peer, struct request *kept)
 {
     struct request request = {0};
-    struct answer answer = {MAGIC, -1, -1, -1, -1, -1};
+    struct answer answer = {MAGIC, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED};
     ssize_t got = recv(peer, &request, sizeof request, MSG_TRUNC);
     if (got <= 0)
         return got < 0 && errno == EINTR;
-    if (got == (ssize_t)sizeof request && is_valid(&request))
+    if (got == (ssize_t)sizeof request.magic && memcmp(request.magic, GO, sizeof request.magic) == 0) {
+        go(kept, &answer);
+        memset(kept, 0, sizeof *kept);
+    } else if (got == (ssize_t)sizeof request && is_valid(&request)) {
         carry_out(&request, &answer);
-    else
+        explicit_bzero(request.seed, sizeof request.seed);
+        *kept = request;
+    } else {
         answer.seed = answer.hostname = answer.machine_id = answer.boot_id = answer.time = EINVAL;
-    explicit_bzero(&request, sizeof request);
+        explicit_bzero(&request, sizeof request);
+    }
     return send(peer, &answer, sizeof answer, MSG_NOSIGNAL) == (ssize_t)sizeof answer;
 }
 
@@ -184,6 +206,12 @@ static bool may_ask(int peer, uid_t allowed)
     return who.uid == 0 || who.uid == allowed;
 }
 
+static int open_to_write(int folder, const char *name)
+{
+    int fd = openat(folder, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3) {
@@ -191,11 +219,20 @@ int main(int argc, char **argv)
         return 2;
     }
     uid_t allowed = (uid_t)strtoul(argv[1], NULL, 10);
-    folder = open(argv[2], O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int folder = open(argv[2], O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0) {
         perror(argv[2]);
         return 1;
     }
+    random_fd = open_to_write(AT_FDCWD, "/dev/urandom");
+    machine_id_fd = open_to_write(folder, "machine-id");
+    boot_id_fd = open_to_write(folder, "boot-id");
+    close(folder);
+    char name[65] = "";
+    struct timeval nothing = {0};
+    bool may_name = gethostname(name, sizeof name - 1) == 0 && sethostname(name, strlen(name)) == 0;
+    hostname_answer = may_name ? ON_GO : errno;
+    clock_answer = adjtime(&nothing, NULL) == 0 ? ON_GO : errno;
     for (;;) {
         int peer = accept4(LISTEN_FD, NULL, NULL, SOCK_CLOEXEC);
         if (peer < 0) {
@@ -206,8 +243,9 @@ int main(int argc, char **argv)
         }
         struct timeval patience = {.tv_sec = PATIENCE_S};
         setsockopt(peer, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+        struct request kept = {0};
         if (may_ask(peer, allowed))
-            while (answer_one(peer))
+            while (answer_one(peer, &kept))
                 ;
         close(peer);
     }

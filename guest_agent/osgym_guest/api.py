@@ -28,6 +28,7 @@ class Api:
     Args:
         identities: takes new identities, in a virtual machine only.
         set_token: has the server demand another token.
+        on_broken: told what went wrong when an identity was taken in part; the agent must end.
     """
 
     def __init__(
@@ -36,11 +37,13 @@ class Api:
         generation: str,
         identities: Identities | None = None,
         set_token: Callable[[str], None] = lambda token: None,
+        on_broken: Callable[[str], None] = lambda why: None,
     ) -> None:
         self._engine = engine
         self._generation = generation
         self._identities = identities
         self._set_token = set_token
+        self._on_broken = on_broken
         self._started = time.monotonic()
 
     def register(self, router: Router) -> None:
@@ -74,13 +77,13 @@ class Api:
 
     def health(self, request: Request) -> Response:
         """How the agent is."""
-        return Response.json(self._health())
+        return Response.json(self._health(round(time.monotonic() - self._started, 3)))
 
     async def ready(self, request: Request) -> Response:
         """The same, once the desktop is drawn and quiet."""
         body = _fields(request, ("timeout_s",))
         await self._engine.wait_ready(number(body.get("timeout_s", 30.0), "timeout_s", 0, MAX_READY_S))
-        return Response.json(self._health())
+        return Response.json(self._health(round(time.monotonic() - self._started, 3)))
 
     async def step(self, request: Request) -> Response:
         """Act, settle, observe."""
@@ -123,15 +126,25 @@ class Api:
         taken = self._identities.take(request.json_object())
         self._set_token(taken.token)
         self._generation = str(taken.generation)
-        self._engine.set_generation(self._generation)
-        return Response.json({**self._health(), "applied": dict(taken.applied)})
+        # Whole seconds: to write down a fraction takes more code than all the rest of this.
+        health = self._health(int(time.monotonic() - self._started))
+        return Response.json({**health, "applied": dict(taken.applied)}, then=self._settle)
 
-    def _health(self) -> dict[str, Any]:
+    def _settle(self) -> None:
+        """Finish what `identity` has begun. Half another machine is none: the agent ends."""
+        assert self._identities is not None
+        try:
+            self._identities.settle()
+            self._engine.set_generation(self._generation)
+        except (HttpError, OSError) as exc:
+            self._on_broken(str(exc))
+
+    def _health(self, uptime_s: float) -> dict[str, Any]:
         return {
             "status": "ok",
             "version": __version__,
             "generation": self._generation,
-            "uptime_s": round(time.monotonic() - self._started, 3),
+            "uptime_s": uptime_s,
             "desktop_ready": self._engine.is_ready,
             "last_seq": self._engine.last_seq,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # in a virtual machine only: elsewhere it is not imported
 
 CONNECT_EVERY_S = 0.01
 EXIT_BAD_SETTINGS = 2
+EXIT_BROKEN = 4
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def _identities(settings: Settings) -> Identities | None:
 
 
 async def main() -> int:
-    """Serve until SIGTERM (0) or until the X server is gone (3)."""
+    """Serve until SIGTERM (0), until the X server is gone (3) or an identity was taken in part (4)."""
     try:
         settings = Settings.from_environment(os.environ)
         policies = load_policies(settings.settle)
@@ -159,7 +161,12 @@ async def main() -> int:
     )
     router = Router()
     server = Server(router, token=token)
-    api = Api(engine, generation, identities, server.set_token)
+
+    def broken(why: str) -> None:
+        print(f"osgym_guest: half of an identity: {why}", file=sys.stderr)
+        end(EXIT_BROKEN)
+
+    api = Api(engine, generation, identities, server.set_token, broken)
     api.register(router)
     services = osworld.register(router, api, helper_warm_s=settings.helper_warm_s)
     server.listen(_listener(settings))
@@ -168,6 +175,7 @@ async def main() -> int:
         try:
             engine.attach(await _connect(settings, policies))
             await engine.become_ready()
+            gc.freeze()  # collecting garbage writes to every object it looks at: pages that clones share
         except (DisplayGone, DisplayError) as exc:
             print(f"osgym_guest: {exc}", file=sys.stderr)
             end(EXIT_DISPLAY_GONE)

@@ -134,9 +134,9 @@ class Response:
     then: Callable[[], None] | None = None
 
     @staticmethod
-    def json(value: Any, *, status: int = 200) -> Response:
+    def json(value: Any, *, status: int = 200, then: Callable[[], None] | None = None) -> Response:
         """An answer with `value` as JSON."""
-        return Response(status, {"Content-Type": "application/json"}, to_json(value))
+        return Response(status, {"Content-Type": "application/json"}, to_json(value), then=then)
 
     @staticmethod
     def text(value: str, *, status: int = 200) -> Response:

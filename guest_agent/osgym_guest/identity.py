@@ -38,6 +38,8 @@ _MAGIC = b"OSGYMID1"
 _REQUEST = struct.Struct("<8sq64s40s40s64s")
 _ANSWER = struct.Struct("<8s5i")
 _TIMEOUT = struct.pack("@ll", HELPER_TIMEOUT_S, 0)  # struct timeval
+_GO = b"OSGYMGO1"
+_NOT_ASKED, _ON_GO = -1, -2
 _REFUSED = [errno.EINVAL] * len(PARTS)
 _FIELDS = ("generation", "token", "hostname", "machine_id", "boot_id", "seed", "time_ns")
 
@@ -123,6 +125,7 @@ class Identities:
         self._helper = helper
         self._socket: socket.socket | None = None
         self._kept = None if file is None else _map(file)
+        self._settled = True
         self.last = _read(self._kept)
 
     def take(self, body: Mapping[str, Any]) -> Assumed:
@@ -134,7 +137,7 @@ class Identities:
         return self.assume(parse_identity(body))
 
     def assume(self, identity: Identity) -> Assumed:
-        """Become this one; the same again changes nothing. Blocks while the helper does its part.
+        """Become this one, up to `settle`; the same again changes nothing. Blocks while the helper works.
 
         A late request of an older identity cannot come this far: its token is no good any more.
         Numbers are not compared, since a checkpoint may go on at a host that counts lower.
@@ -149,11 +152,38 @@ class Identities:
                 return last
             details = {"generation": last.generation}
             raise HttpError(409, "stale_identity", "this generation has another token", details)
-        applied = self._ask(identity)
-        taken = Assumed(identity.generation, identity.token, {**applied, "token": True})
-        _write(self._kept, taken)
-        self.last = taken
-        return taken
+        errors = self._ask(identity.packet())
+        if errors == _REFUSED:  # the request as a whole
+            raise bad("hostname, machine_id, boot_id or time_ns is malformed")
+        applied = {
+            name: error in (0, _ON_GO)
+            for name, error in zip(PARTS, errors, strict=True)
+            if error != _NOT_ASKED
+        }
+        self.last = Assumed(identity.generation, identity.token, {**applied, "token": True})
+        self._settled = _ON_GO not in errors
+        return self.last
+
+    def settle(self) -> None:
+        """Do what is left of it: the host name and the clock, for which others wait; and keep it.
+
+        For the moment between the answer's way to the host and the next request: journal and init wake up
+        by it, and would run before the answer is out.
+
+        Raises:
+            HttpError: 503; the helper could do it a moment ago. The identity is forgotten.
+        """
+        if self.last is not None:
+            _write(self._kept, self.last)
+        if self._settled:
+            return
+        self._settled = True
+        try:
+            if any(error > 0 for error in self._ask(_GO)):
+                raise HttpError(503, "no_identity_helper", "host name or clock could not be set")
+        except HttpError:
+            _write(self._kept, None)
+            raise
 
     def close(self) -> None:
         """Let go of the helper; it is found again when it is needed."""
@@ -161,9 +191,12 @@ class Identities:
             self._socket.close()
             self._socket = None
 
-    def _ask(self, identity: Identity) -> dict[str, bool]:
-        """Have the helper do its part; the parts that were asked for and whether they were done."""
-        packet = identity.packet()
+    def _ask(self, packet: bytes) -> list[int]:
+        """What the helper says of each part.
+
+        Raises:
+            HttpError: 503 when it does not answer.
+        """
         try:
             try:
                 raw = self._exchange(packet)
@@ -177,9 +210,7 @@ class Identities:
             raise HttpError(503, "no_identity_helper", message) from exc
         if magic != _MAGIC:
             raise HttpError(503, "no_identity_helper", f"{self._helper} is not the helper")
-        if errors == _REFUSED:  # the request as a whole
-            raise bad("hostname, machine_id, boot_id or time_ns is malformed")
-        return {name: error == 0 for name, error in zip(PARTS, errors, strict=True) if error != -1}
+        return errors
 
     def _exchange(self, packet: bytes) -> bytes:
         """Ask on the connection, which is kept: a clone finds it open.
@@ -220,11 +251,13 @@ def _read(kept: mmap.mmap | None) -> Assumed | None:
         return None
 
 
-def _write(kept: mmap.mmap | None, taken: Assumed) -> None:
-    """Keep it, for the agent's own user only.
+def _write(kept: mmap.mmap | None, taken: Assumed | None) -> None:
+    """Keep it, for the agent's own user only; or forget what was kept.
 
     A new file and its rename would be a tenth of all that an emulated clone computes until it answers.
     """
     if kept is not None:
-        last = {"generation": taken.generation, "token": taken.token, "applied": dict(taken.applied)}
+        last = {}
+        if taken is not None:
+            last = {"generation": taken.generation, "token": taken.token, "applied": dict(taken.applied)}
         kept[:] = to_json(last).ljust(FILE_BYTES, b"\0")

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -149,6 +150,8 @@ def test_the_helper_does_what_it_may(helper: Starter) -> None:
     with helper() as running:
         identities = running.identities()
         taken = identities.assume(parse_identity(GOOD))
+        assert running.inside("hostname") == socket.gethostname()  # not before the answer is out
+        identities.settle()
         # Without rights on the whole machine neither its clock nor its random pool can be set.
         assert taken.applied == {
             "seed": False,
@@ -203,7 +206,9 @@ def test_the_helper_refuses_an_identity_as_a_whole(helper: Starter, change: dict
         assert running.inside("hostname") == socket.gethostname()
 
 
-@pytest.mark.parametrize("packet", [b"x", b"OSGYMID1", b"\0" * 224, b"OSGYMID1" + b"\xff" * 216, b"z" * 9000])
+@pytest.mark.parametrize(
+    "packet", [b"x", b"OSGYMID1", b"OSGYMGO1\0", b"\0" * 224, b"OSGYMID1" + b"\xff" * 216, b"z" * 9000]
+)
 def test_the_helper_survives_any_packet(helper: Starter, packet: bytes) -> None:
     """It answers each with a refusal and goes on."""
     with helper() as running:
@@ -234,6 +239,7 @@ def test_the_same_identity_again_changes_nothing(helper: Starter, tmp_path: Path
         kept = tmp_path / "kept"
         identities = running.identities(kept)
         first, second = [identities.assume(parse_identity(GOOD)) for _ in range(2)]
+        identities.settle()
         assert first == second
         assert kept.stat().st_mode & 0o777 == 0o600
         (running.files / "boot-id").write_text(BOOT_ID + "\n")
@@ -249,6 +255,21 @@ def test_the_same_identity_again_changes_nothing(helper: Starter, tmp_path: Path
         assert (restarted.assume(parse_identity({**GOOD, "generation": 3}))).generation == 3
 
 
+def test_half_an_identity_is_forgotten(helper: Starter, tmp_path: Path) -> None:
+    """When the rest cannot be done after all, a restarted agent is who the template was."""
+    with helper() as running:
+        identities = running.identities(tmp_path / "kept")
+        identities.assume(parse_identity(GOOD))
+        identities.settle()
+        identities.assume(parse_identity({**GOOD, "generation": 8}))
+        os.kill(running.process.pid, signal.SIGSTOP)
+        with pytest.raises(HttpError) as caught:
+            identities.settle()
+        os.kill(running.process.pid, signal.SIGCONT)
+        assert caught.value.code == "no_identity_helper"
+        assert running.identities(tmp_path / "kept").last is None
+
+
 def test_without_the_helper_nothing_is_taken(tmp_path: Path) -> None:
     """503, and the agent stays who it was."""
     identities = Identities(tmp_path / "nobody.sock", tmp_path / "kept")
@@ -260,6 +281,6 @@ def test_without_the_helper_nothing_is_taken(tmp_path: Path) -> None:
 
 def test_a_broken_file_is_no_identity(tmp_path: Path) -> None:
     """The agent starts all the same."""
-    for text in ("", "{", "[]", '{"generation": 1}', "\0"):
+    for text in ("", "{", "{}", "[]", '{"generation": 1}', "\0"):
         (tmp_path / "kept").write_text(text)
         assert Identities(tmp_path / "s", tmp_path / "kept").last is None

@@ -68,7 +68,7 @@ READY_TIMEOUT_S = 600.0
 WARMUP_TIMEOUT_S = 900.0
 TRIAL_QUIET_S = 0.3
 _TOKEN_BYTES = 32
-_FORMAT = 2
+_FORMAT = 3
 """To be counted up when a template is booted or warmed up differently, so that snapshots are made anew."""
 _TRIM = "sync; fstrim -v /; sync"
 _FORGET = "sync; echo 3 >/proc/sys/vm/drop_caches"

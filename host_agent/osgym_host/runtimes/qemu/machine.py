@@ -30,9 +30,9 @@ _STATE_FD_NAME = "state"
 _FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s")
 _CAPABILITIES = ("x-ignore-shared", "events")
 _PARAMETERS = {"announce-rounds": 1}
-"""After a migration QEMU has the guest tell its network where it is now, five times in a second. A clone's
-network is new, and each round costs an emulated guest 5 to 10 ms. Not 0: QEMU 7.2 frees the timer then, and
-crashes when the guest resets its card."""
+"""After a migration QEMU tells the network where the guest is now, five times in a second; a clone's network
+is new. Not 0: where the guest takes part in it, QEMU 7.2 frees the timer then, and crashes when the guest
+resets its card."""
 
 
 class MachineFailed(OsgymHostError):
