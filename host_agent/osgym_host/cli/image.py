@@ -60,10 +60,10 @@ def build(
         if dry_run:
             click.echo(json.dumps(baker.plan(request), indent=1))
             return
-        if kind != "rootfs":
-            image_disks.build(store, flavor, kind, progress, refresh=refresh, as_json=as_json)
-            return
         made = baker.bake(request)
+        if kind != "rootfs":
+            image_disks.build(store, made, kind, progress, refresh=refresh, as_json=as_json)
+            return
     except ImageError as exc:
         _fail(exc)
     if as_json:

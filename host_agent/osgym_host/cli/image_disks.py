@@ -16,18 +16,18 @@ from osgym_host.images.disks.definition import VmSource
 from osgym_host.images.disks.manifest import DiskFormat
 from osgym_host.images.disks.store import DiskImage, DiskStore
 from osgym_host.images.progress import Progress
-from osgym_host.images.store import ImageStore, default_data_dir
+from osgym_host.images.store import Image, ImageStore, default_data_dir
 
 _MIB = 1 << 20
 
 
 def build(
-    images: ImageStore, flavor: str, kind: str, progress: Progress, *, refresh: bool, as_json: bool
+    images: ImageStore, image: Image, kind: str, progress: Progress, *, refresh: bool, as_json: bool
 ) -> None:
-    """Make a bootable disk of the flavor's golden image as it is in the store.
+    """Make a bootable disk of a golden image.
 
     Raises:
-        ImageError: There is no such golden image, or making the disk failed.
+        ImageError: Making the disk failed.
     """
     disks = DiskStore(images.data_dir)
     folder = find_images_folder()
@@ -38,12 +38,12 @@ def build(
         progress.note(f"{choice.format}: {choice.reason}")
         kind = choice.format
     baker = DiskBaker(definition, VmSource(folder), images, disks, progress)
-    made = baker.bake(DiskRequest(images.resolve(flavor), DiskFormat(kind), refresh))
+    made = baker.bake(DiskRequest(image, DiskFormat(kind), refresh))
     if as_json:
         click.echo(json.dumps({**row(made, disks), "timings_s": progress.timings}))
     else:
         size = made.manifest.size_bytes // _MIB
-        click.echo(f"{flavor} {made.digest[:16]}  {size} MiB  {made.disk}")
+        click.echo(f"{made.name} {made.digest[:16]}  {size} MiB  {made.disk}")
 
 
 @click.command()

@@ -60,8 +60,9 @@ class Progress:
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[Progress]:
-        """Show it while the block runs."""
+        """Show it while the block runs; a second time it begins anew."""
         self._begin = time.monotonic()
+        self._tasks, self._counts = {}, {}
         if self._display is not Display.BARS:
             yield self
             return
