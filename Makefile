@@ -47,7 +47,7 @@ test: lint       ## everything on the real thing: lint, bake, unit, contract, in
 	@$(VENV)/bin/osgym image build --flavor full
 	@$(VENV)/bin/osgym image build --flavor small --format qcow2
 	@$(VENV)/bin/osgym image snapshot small --accel tcg
-	@$(PY) -m pytest $(ARGS)
+	@VENV=$(VENV) scripts/test.sh $(ARGS)
 
 openapi: setup   ## write the committed OpenAPI description anew
 	@$(PY) -m osgym_host.api.openapi > host_agent/openapi.json
