@@ -246,7 +246,7 @@ class SshTransport:
             self._still_wanted(command)
             channel.status_event.wait(_POLL_S)
         code = channel.exit_status
-        if code < 0 and not channel.exit_status_ready():
+        if code < 0:  # none was sent: the host, or its sshd, ended first
             raise ConnectionLost(self.name, "the connection broke: the host closed it", touched=True)
         return Finished(code, command.found.text)
 

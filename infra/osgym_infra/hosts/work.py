@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from osgym_infra.boot import TARGET, env_file
 from osgym_infra.hosts import tls
@@ -28,6 +29,7 @@ from osgym_infra.hosts.spec import (
     TOKEN_FILE,
     Found,
     HostSpec,
+    Source,
     drift,
     host_settings,
     uploads,
@@ -176,14 +178,11 @@ class Worker:
         doing("files")
         await self._place_files(transport)
         await self._place_secrets(transport, found)
-        for source, path in uploads(spec, found).items():
-            doing(f"upload of the {source.lower()}")
-            self.say(f"uploading {path.name}")
-            if not path.is_file():
-                raise HostError(transport.name, f"{path} (of {source.uri}) is not here to be uploaded")
-            await write(transport, source.remote, path, mode="600", timeout_s=UPLOAD_S)
+        needed = {source.lower(): (source, path) for source, path in uploads(spec, found).items()}
         for name, timeout_s in STEP_TIMEOUTS_S.items():
             doing(name)
+            if name in needed:
+                await self._upload(transport, *needed[name])
             await self._bootstrap(transport, ["up", name], timeout_s, name)
         doing("last look")
         await check(transport, ["rm", "-rf", CACHE])
@@ -191,6 +190,13 @@ class Worker:
         if wrong := self.drift(found):
             raise HostError(transport.name, f"all steps were done, and yet: {'; '.join(wrong)}")
         return found
+
+    async def _upload(self, transport: Transport, source: Source, path: Path) -> None:
+        """Only when its step comes, so that what fails before costs no upload."""
+        self.say(f"uploading {path.name}")
+        if not path.is_file():
+            raise HostError(transport.name, f"{path} (of {source.uri}) is not here to be uploaded")
+        await write(transport, source.remote, path, mode="600", timeout_s=UPLOAD_S)
 
     async def _place_files(self, transport: Transport) -> None:
         for name, data in sorted(self.files.items()):
