@@ -125,7 +125,7 @@ async def _interrupted(machine: SshMachine, engine: Engine) -> None:
 async def _rebooted_in_the_middle(machine: SshMachine, engine: Engine) -> None:
     """The host goes away without a word in the middle of a step, and comes back: all goes on."""
     creating = asyncio.create_task(engine.create())
-    await _until(lambda: "bootstrap.sh up image" in machine.inside(BOOTSTRAPS), creating)
+    await _until(lambda: "-m pip install" in machine.inside("ps -eo args"), creating)
     await asyncio.to_thread(machine.off)
     await asyncio.sleep(1)
     await asyncio.to_thread(machine.boot)

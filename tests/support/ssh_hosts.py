@@ -131,6 +131,8 @@ class SshMachine:
     def install(self, archive: Path) -> None:
         """Unpacks Debian, with host keys of its own and one key that may log in."""
         self.root.mkdir(parents=True)
+        if _memory_will_do(self.root):
+            tool("mount", "-t", "tmpfs", "-o", "size=4g,mode=755", "tmpfs", str(self.root))
         tool("tar", "-xf", str(archive), "-C", str(self.root), "--exclude=./dev/*", timeout_s=120)
         # A container: kernel settings that cannot be changed are passed over by the bootstrap.
         (self.root / ".dockerenv").touch()
@@ -210,6 +212,14 @@ class SshMachine:
         return children[0]
 
 
+def _memory_will_do(folder: Path) -> bool:
+    """Whether a machine may live in memory, which is many times faster: a replica's overlay on it needs
+    extended attributes of users, which tmpfs has since Linux 6.6."""
+    available_kib = int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0])
+    release = tuple(int(part) for part in os.uname().release.split(".")[:2])
+    return release >= (6, 6) and available_kib > 8 * 1024 * 1024 and os.access(folder, os.W_OK)
+
+
 @contextlib.contextmanager
 def ssh_machine(folder: Path, number: int | None = None) -> Iterator[SshMachine]:
     """A machine that runs; it and all of it is gone afterwards."""
@@ -224,4 +234,6 @@ def ssh_machine(folder: Path, number: int | None = None) -> Iterator[SshMachine]
         yield machine
     finally:
         machine.off()
+        if machine.root.is_mount():
+            tool("umount", str(machine.root))
         shutil.rmtree(machine.root, ignore_errors=True)

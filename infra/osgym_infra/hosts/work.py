@@ -194,7 +194,7 @@ class Worker:
     async def _upload(self, transport: Transport, source: Source, path: Path) -> None:
         """Only when its step comes, so that what fails before costs no upload."""
         self.say(f"uploading {path.name}")
-        if not path.is_file():
+        if not await asyncio.to_thread(path.is_file):
             raise HostError(transport.name, f"{path} (of {source.uri}) is not here to be uploaded")
         await write(transport, source.remote, path, mode="600", timeout_s=UPLOAD_S)
 
