@@ -26,6 +26,7 @@ QMP_SOCKET = "qmp.sock"
 SCREEN_SOCKET = "screen.sock"
 """A second QMP server, for screen and input of guests without our agent."""
 _KILL_TIMEOUT_S = 10.0
+_END_NOTICED_S = 1.0
 _STATE_FD_NAME = "state"
 _FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s")
 _CAPABILITIES = ("x-ignore-shared", "events")
@@ -129,6 +130,8 @@ class Machine:
         try:
             return cls(process, await _connect_or_end(process, qmp, timeout_s), argv)
         except QmpError as exc:
+            with contextlib.suppress(TimeoutError):  # its end may be noticed after that of its connection
+                await asyncio.wait_for(process.wait(), _END_NOTICED_S)
             end = process.end
             how = "QEMU ended" if end is not None else str(exc)
             said = end.output if end is not None else process.output_tail()
@@ -265,7 +268,7 @@ class Machine:
     async def _wait_a_little(self) -> None:
         """After its connection is gone, give QEMU the time to say why it ends."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.wait_dead(), 1.0)
+            await asyncio.wait_for(self.wait_dead(), _END_NOTICED_S)
 
     def _failed(self, message: str) -> MachineFailed:
         said = self.end.output if self.end is not None else self.process.output_tail()
