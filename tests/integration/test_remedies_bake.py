@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
@@ -26,7 +27,7 @@ def bake(name: str, root: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", ["libreoffice-timers", "libreoffice-tips", "gimp-quiet"])
+@pytest.mark.parametrize("name", ["libreoffice-timers", "libreoffice-tips", "gimp-quiet", "still-cursor"])
 def test_does_not_apply_without_the_application(name: str, tmp_path: Path) -> None:
     """An image without the application is baked without its remedy, and left untouched."""
     done = bake(name, tmp_path)
@@ -92,3 +93,40 @@ def test_still_desktop_reads_the_image_files(tmp_path: Path) -> None:
     done = bake("still-desktop", tmp_path)
     assert done.returncode == 1
     assert "gtk-cursor-blink=false" in done.stderr
+
+
+def _cursor(delays_ms: list[int]) -> bytes:
+    """An Xcursor file of two nominal sizes with a picture of one pixel for each delay."""
+    pictures = [(size, delay) for size in (24, 32) for delay in delays_ms]
+    head = struct.pack("<4sIII", b"Xcur", 16, 0x10000, len(pictures))
+    table, chunks = b"", b""
+    for number, (size, delay) in enumerate(pictures):
+        table += struct.pack("<III", 0xFFFD0002, size, 16 + 12 * len(pictures) + len(chunks))
+        chunks += struct.pack("<IIIIIIIIII", 36, 0xFFFD0002, size, 1, 1, 1, 0, 0, delay, number)
+    return head + table + chunks
+
+
+def test_animated_cursors_stand_still(tmp_path: Path) -> None:
+    """The first picture of each size is left, others are as they were, and a second bake finds nothing."""
+    cursors = tmp_path / "usr/share/icons/theme/cursors"
+    cursors.mkdir(parents=True)
+    still = _cursor([0])
+    (cursors / "arrow").write_bytes(still)
+    (cursors / "watch").write_bytes(_cursor([30, 30, 30]))
+    (cursors / "wait").symlink_to("watch")
+    assert "1 of 2" in bake("still-cursor", tmp_path).stdout
+    assert (cursors / "arrow").read_bytes() == still
+    watch = (cursors / "watch").read_bytes()
+    sizes = [struct.unpack_from("<III", watch, 16 + 12 * number)[1:] for number in range(2)]
+    assert [size for size, _ in sizes] == [24, 32]
+    assert [struct.unpack_from("<10I", watch, place)[8:] for _, place in sizes] == [(0, 0), (0, 3)]
+    assert "0 of 2" in bake("still-cursor", tmp_path).stdout
+
+
+def test_a_broken_cursor_fails_the_bake(tmp_path: Path) -> None:
+    """A file of another kind is noticed, and left."""
+    cursors = tmp_path / "usr/share/icons/theme/cursors"
+    cursors.mkdir(parents=True)
+    (cursors / "watch").write_bytes(b"GIF89a, not a cursor")
+    assert bake("still-cursor", tmp_path).returncode == 1
+    assert (cursors / "watch").read_bytes() == b"GIF89a, not a cursor"
