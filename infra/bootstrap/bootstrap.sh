@@ -10,6 +10,8 @@
 # Each step prints one line: `osgym: STEP ok|changed|skipped: …`. A failed one names the command, prints its
 # output and ends with code 1; running `up` again goes on from there.
 set -Eeuo pipefail
+# The system's Python, whatever the caller has: what is installed here runs as another account.
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 env_file=${OSGYM_BOOTSTRAP_ENV:-/etc/osgym/bootstrap.env}

@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -47,6 +48,34 @@ umount -l /old
 mkdir -p /run/sshd
 exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root container=test \
   /usr/sbin/sshd -D -e
+"""
+
+
+# This machine, copied on write: what is changed there is gone with it. $3…: folders that are the same there.
+OWN = """
+set -e
+scratch=$1 bootstrap=$2; shift 2
+mount --make-rprivate /
+mount -t tmpfs -o size=5g,mode=755 tmpfs "$scratch"
+mkdir "$scratch/upper" "$scratch/work" "$scratch/root"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$scratch/upper,workdir=$scratch/work" "$scratch/root"
+cd "$scratch/root"
+for path in "$@"; do mkdir -p ".$path"; mount --rbind "$path" ".$path"; done
+mount -t proc proc proc
+mount -t sysfs -o ro sysfs sys
+mount -t tmpfs tmpfs run
+mount --rbind /dev dev
+cat /etc/resolv.conf > etc/resolv.conf
+touch .dockerenv
+printf '#!/bin/sh\\ncase $1 in *w*) exit 1;; esac\\nexec /usr/sbin/sysctl "$@"\\n' > usr/local/sbin/sysctl
+chmod 755 usr/local/sbin/sysctl
+mkdir -p var/lib/osgym-fleet old
+# What replicas write to cannot be an overlay itself.
+mount -t tmpfs tmpfs var/lib/osgym-fleet
+pivot_root . old
+umount -l /old
+"$bootstrap" up packages
+exec unshare -n bash -c 'ip link set lo up; touch /run/ready; exec sleep infinity'
 """
 
 
@@ -210,6 +239,70 @@ class SshMachine:
         assert self.init is not None
         children = Path(f"/proc/{self.init.pid}/task/{self.init.pid}/children").read_text().split()
         return children[0]
+
+
+@dataclass
+class OwnMachine:
+    """This machine, copied on write, with processes and a network of its own.
+
+    Attributes:
+        shared: a folder that is the same in there and here.
+    """
+
+    shared: Path
+    init: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def enter(self) -> list[str]:
+        """What commands are started by to run there, with the environment they get."""
+        children = Path(f"/proc/{self.init.pid}/task/{self.init.pid}/children").read_text().split()
+        return ["nsenter", "-t", children[0], "-m", "-p", "-n", "-u", "-i", "-r", "-w"]
+
+    def inside(self, script: str, timeout_s: float = 60.0) -> str:
+        """What a script prints."""
+        argv = [*self.enter, "bash", "-c", script]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
+        return done.stdout + done.stderr
+
+    def python(self, script: str, *arguments: str, timeout_s: float = 60.0) -> str:
+        """What a script of this environment's Python prints."""
+        argv = [*self.enter, sys.executable, "-c", script, *arguments]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
+        return done.stdout + done.stderr
+
+
+@contextlib.contextmanager
+def own_machine(folder: Path, *shared: Path) -> Iterator[OwnMachine]:
+    """This machine, copied on write; all that is done there is gone afterwards.
+
+    Args:
+        shared: folders that are the same in there, besides this tree and this environment.
+    """
+    scratch, same, log = folder / "scratch", folder / "shared", folder / "log"
+    scratch.mkdir(parents=True)
+    same.mkdir()
+    repository = Path(__file__).resolve().parents[2]
+    tools = [Path(found).parent for name in ("pulumi",) if (found := shutil.which(name))]
+    folders = {repository, Path(sys.prefix), Path(sys.base_prefix), same, *tools, *shared}
+    bootstrap = str(repository / "infra/bootstrap/bootstrap.sh")
+    argv = ["unshare", "-m", "-p", "-u", "-i", "-f", "--kill-child", "bash", "-c", OWN, "own", str(scratch)]
+    with log.open("wb") as out:
+        init = subprocess.Popen(
+            [*argv, bootstrap, *map(str, sorted(folders))],
+            stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+        )  # fmt: skip
+    machine = OwnMachine(same, init, log)
+    try:
+        end = time.monotonic() + 300
+        children = Path(f"/proc/{init.pid}/task/{init.pid}/children")
+        while not any(Path(f"/proc/{pid}/root/run/ready").exists() for pid in children.read_text().split()):
+            assert init.poll() is None and time.monotonic() < end, log.read_text()
+            time.sleep(0.1)
+        yield machine
+    finally:
+        os.killpg(init.pid, signal.SIGKILL)
+        init.wait(30)
 
 
 def _memory_will_do(folder: Path) -> bool:

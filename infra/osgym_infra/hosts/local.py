@@ -13,6 +13,9 @@ from osgym_infra.hosts.errors import CommandTimedOut, HostError, LoginRefused
 from osgym_infra.hosts.output import Collected
 from osgym_infra.hosts.transport import GUARD, LOCAL, Finished, Heard
 
+PASSED = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+"""Of our environment, which holds passphrases and keys of clouds, a command gets these only."""
+
 _STOP_S = 15.0
 _CHUNK = 1 << 18
 
@@ -58,6 +61,7 @@ class LocalTransport:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
+                env=_environment(),
                 start_new_session=True,  # Ctrl-C in a terminal is ours to pass on, in our order
             )
         except OSError as error:
@@ -79,6 +83,12 @@ class LocalTransport:
 
     async def close(self) -> None:
         """Nothing is open."""
+
+
+def _environment() -> dict[str, str]:
+    passed = {name: os.environ[name] for name in PASSED if name in os.environ}
+    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    return {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", **passed}
 
 
 async def _feed(process: asyncio.subprocess.Process, data: bytes | Path) -> None:
