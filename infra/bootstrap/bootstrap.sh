@@ -449,7 +449,13 @@ step_service() {
 }
 
 # Without systemd (a container): the same account and limits, a process of its own, its id in a file.
-running() { [ -s /run/osgym.pid ] && kill -0 "$(cat /run/osgym.pid)" 2>/dev/null; }
+running() {
+  local stat
+  [ -s /run/osgym.pid ] || return 1
+  stat=$(cat "/proc/$(cat /run/osgym.pid)/stat" 2>/dev/null) || return 1
+  # Ended, but nobody has taken note: the first process of many containers never does.
+  [[ "${stat##*) }" != Z* ]]
+}
 start_alone() {
   ulimit -n 1048576 2>/dev/null || ulimit -n "$(ulimit -Hn)"
   (
@@ -470,7 +476,7 @@ stop_alone() {
   local pid i
   pid=$(cat /run/osgym.pid)
   kill -INT "$pid"
-  for ((i = 0; i < 900; i++)); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+  for ((i = 0; i < 900; i++)); do running || break; sleep 0.1; done
   kill -KILL "$pid" 2>/dev/null || true
   rm -f /run/osgym.pid
 }

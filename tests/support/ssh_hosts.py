@@ -75,7 +75,7 @@ mount -t tmpfs tmpfs var/lib/osgym-fleet
 pivot_root . old
 umount -l /old
 "$bootstrap" up packages
-exec unshare -n bash -c 'ip link set lo up; touch /run/ready; exec sleep infinity'
+exec unshare -n bash -c 'ip link set lo up; touch /run/ready; while sleep 1000 & do wait; done'
 """
 
 
