@@ -50,6 +50,7 @@ class Run:
     failures: list[str] = field(default_factory=list)
     curve: list[dict[str, float]] = field(default_factory=list)
     stopped_by: str = ""
+    agent_cpu_s: float = 0.0
 
     def pids(self) -> list[int]:
         """QEMU processes of all replicas."""
@@ -79,6 +80,7 @@ class Run:
 async def lease_all(client: AsyncClient, run: Run) -> None:
     """Leases desktops, a few at a time, until all are there or something stops it."""
     wanted, every = run.args.replicas, run.args.every
+    spent = cpu_s(run.service.pid)
     began = time.monotonic()
     asked = 0
 
@@ -109,6 +111,8 @@ async def lease_all(client: AsyncClient, run: Run) -> None:
     await asyncio.gather(*(worker() for _ in range(run.args.at_once)))
     run.point(time.monotonic() - began, every)
     run.stopped_by = run.stopped_by or "all that were asked for"
+    run.agent_cpu_s = cpu_s(run.service.pid) - spent
+    print(f"the host agent used {run.agent_cpu_s:.1f} CPU-s for that")
 
 
 async def each(run: Run, what: str, work: Any) -> dict[str, Any]:
@@ -229,6 +233,7 @@ async def measure(args: argparse.Namespace, service: Service, before: dict[str, 
         "all_answered_in_time": shots["answered"] == len(run.episodes) and shots["s"] <= WITHIN_S,
         "start_s": run.start_s,
         "start": summary(run.start_s),
+        "agent_cpu_s": run.agent_cpu_s,
         "curve": run.curve,
         "screenshots": shots,
         "idle": still,
@@ -249,6 +254,7 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=4, help="callers at a time (4)")
     parser.add_argument("--every", type=int, default=25, help="a point of the curve every N desktops")
     parser.add_argument("--idle-s", type=float, default=60.0, help="how long idle CPU time is counted (60)")
+    parser.add_argument("--tb-mib", type=int, default=64, help="cache of translated code (64)")
     parser.add_argument("--floor-gib", type=float, default=2.0, help="available memory that is left (2)")
     args = parser.parse_args()
     if args.quick:
@@ -261,6 +267,7 @@ def main() -> None:
         "cpu_per_replica": 0,
         "ram_reserve_mib": int(args.floor_gib * 1024),
         "boot_timeout_s": 120,
+        "tb_mib": args.tb_mib,
     }
     print(json.dumps(facts), "\n", settings, flush=True)
     before = host_mib()

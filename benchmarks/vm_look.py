@@ -100,39 +100,46 @@ def cpu_s(pid: int) -> float:
     return 0.0
 
 
-def threads(pid: int) -> dict[str, tuple[float, int]]:
-    """CPU seconds and voluntary switches of each thread by role and number.
+@dataclass(frozen=True)
+class Thread:
+    """CPU seconds and voluntary switches of a thread so far."""
+
+    role: str
+    ran_s: float
+    switches: int
+
+
+def threads(pid: int) -> dict[int, Thread]:
+    """The threads of a process by their numbers.
 
     QEMU gives its threads no names: the main loop has the process's number, the others are counted in the
     order of their start.
     """
     found = {}
     with contextlib.suppress(OSError):
-        tasks = sorted(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir())
-        for place, task in enumerate(tasks):
+        for place, task in enumerate(sorted(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir())):
             with contextlib.suppress(OSError, AttributeError):
                 folder = Path(f"/proc/{pid}/task/{task}")
                 ran_ns = int((folder / "schedstat").read_text().split()[0])
                 switches = re.search(
                     r"^voluntary_ctxt_switches:\s+(\d+)", (folder / "status").read_text(), re.M
                 )
-                name = "main loop" if task == pid else f"thread {place}"
-                found[f"{name}/{task}"] = (ran_ns / 1e9, int(switches[1])) if switches else (0.0, 0)
+                role = "main loop" if task == pid else f"thread {place}"
+                found[task] = Thread(role, ran_ns / 1e9, int(switches[1]) if switches else 0)
     return found
 
 
 def thread_shares(
-    before: dict[str, tuple[float, int]], after: dict[str, tuple[float, int]], seconds: float
+    before: dict[int, Thread], after: dict[int, Thread], seconds: float
 ) -> dict[str, dict[str, float]]:
-    """Percent of a core and wakeups per second of each thread, by name; only those that ran."""
+    """Percent of a core and wakeups per second of each thread by its role; only those that ran."""
     shares: dict[str, dict[str, float]] = {}
-    for key, (ran, switches) in after.items():
-        ran_before, switches_before = before.get(key, (0.0, 0))
-        if switches == switches_before and ran == ran_before:
-            continue
-        row = shares.setdefault(key.split("/")[0], {"percent": 0.0, "wakeups_per_s": 0.0})
-        row["percent"] += 100 * (ran - ran_before) / seconds
-        row["wakeups_per_s"] += (switches - switches_before) / seconds
+    for task, now in after.items():
+        was = before.get(task, Thread(now.role, 0.0, 0))
+        if now.ran_s > was.ran_s:
+            row = shares.setdefault(was.role, {"percent": 0.0, "wakeups_per_s": 0.0})
+            row["percent"] += 100 * (now.ran_s - was.ran_s) / seconds
+            row["wakeups_per_s"] += (now.switches - was.switches) / seconds
     return shares
 
 
