@@ -183,10 +183,11 @@ def _checked(config: Config) -> Config:
     if config.provider in CLOUD and not config.region:
         default = {Provider.AWS: "us-east-1", Provider.GCP: "us-central1"}[config.provider]
         config = dataclasses.replace(config, region=default)
-    addresses = [(host.address, host.port) for host in config.hosts]
+    # Whatever the port of ssh: two agents cannot serve at one address.
+    addresses = [host.address for host in config.hosts]
     for address in addresses:
         if addresses.count(address) > 1:
-            raise BadInput(full_key("hosts"), f"{address[0]} stands there twice", "each host once")
+            raise BadInput(full_key("hosts"), f"{address} stands there twice", "each host once")
     return config
 
 
