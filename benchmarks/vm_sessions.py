@@ -7,6 +7,7 @@ has: save, and read the file inside the guest.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,10 @@ from osgym_sdk import AsyncEpisode, AsyncObservation
 
 SAVED_WITHIN_S = 180.0
 """Saving for the first time takes an emulated office suite 5 to 20 s, more on a busy machine."""
+CLOSED_S = 15.0
+"""A dialog that took its answer is gone then."""
+DIALOG = "DISPLAY=:0 wmctrl -l | grep -q ' Save'"
+"""Whether a window to save in is open."""
 _READ_ODS = (
     "import re,zipfile;"
     "print(''.join(re.findall('<text:p>(.*?)</text:p>',"
@@ -70,25 +75,34 @@ class Session:
         await episode.step({"op": "key", "keys": ["ctrl", "s"]})
         replica_id = episode.trajectory.replica_id
         assert replica_id is not None
-        await self._until(service, replica_id, "DISPLAY=:0 wmctrl -l | grep -q ' Save'")
-        await episode.step(
-            [
-                {"op": "key", "keys": ["ctrl", "a"]},
-                {"op": "type", "text": self.path},
-                {"op": "wait", "duration_ms": 500},
-                {"op": "key", "keys": ["enter"]},
-            ]
-        )
-        await self._until(service, replica_id, f"test -s {self.path}")
+        end = time.monotonic() + SAVED_WITHIN_S
+        await self._until(service, replica_id, DIALOG, end)
+        # A dialog that is still being built loses keys: then it stays, and is told again.
+        while await self._holds(service, replica_id, DIALOG):
+            await episode.step(
+                [
+                    {"op": "wait", "duration_ms": 500},
+                    {"op": "key", "keys": ["ctrl", "a"]},
+                    {"op": "type", "text": self.path},
+                    {"op": "wait", "duration_ms": 500},
+                ]
+            )
+            await episode.step({"op": "key", "keys": ["enter"]})
+            with contextlib.suppress(TimeoutError):
+                await self._until(service, replica_id, f"! ({DIALOG})", min(end, time.monotonic() + CLOSED_S))
+            if time.monotonic() > end:
+                break
+        await self._until(service, replica_id, f"test -s {self.path}", end)
         return (await service.inside(replica_id, self.read)).strip()
 
-    async def _until(self, service: Service, replica_id: str, condition: str) -> None:
-        end = time.monotonic() + SAVED_WITHIN_S
-        while time.monotonic() < end:
-            if "yes" in await service.inside(replica_id, f"{condition} && echo yes; true"):
-                return
+    async def _until(self, service: Service, replica_id: str, condition: str, end: float) -> None:
+        while not await self._holds(service, replica_id, condition):
+            if time.monotonic() > end:
+                raise TimeoutError(f"{self.name}: not within {SAVED_WITHIN_S:.0f} s: {condition}")
             await asyncio.sleep(0.5)
-        raise TimeoutError(f"{self.name}: not within {SAVED_WITHIN_S:.0f} s: {condition}")
+
+    async def _holds(self, service: Service, replica_id: str, condition: str) -> bool:
+        return "yes" in await service.inside(replica_id, f"{condition} && echo yes; true")
 
 
 CALC = Session(
