@@ -31,6 +31,7 @@ WAIT_S = 60.0
 WITHIN_S = 120.0
 """All must answer a screenshot within the same so many seconds (issue: two minutes)."""
 SAMPLE = 25
+TB_MIB = 64
 CLOSE_AT_ONCE = 8
 GONE_TIMEOUT_S = 240.0
 GONE_LOOK_S = 0.5
@@ -254,7 +255,7 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=4, help="callers at a time (4)")
     parser.add_argument("--every", type=int, default=25, help="a point of the curve every N desktops")
     parser.add_argument("--idle-s", type=float, default=60.0, help="how long idle CPU time is counted (60)")
-    parser.add_argument("--tb-mib", type=int, default=64, help="cache of translated code (64)")
+    parser.add_argument("--tb-mib", type=int, default=TB_MIB, help="cache of translated code, MiB")
     parser.add_argument("--floor-gib", type=float, default=2.0, help="available memory that is left (2)")
     args = parser.parse_args()
     if args.quick:
@@ -278,7 +279,7 @@ def main() -> None:
     finally:
         if service is not None and (left := kill(service.records())):
             print(f"the service left {left} machines; they were killed")
-    name = f"vm_density_{args.image}"
+    name = f"vm_density_{args.image}" + ("" if args.tb_mib == TB_MIB else f"_tb{args.tb_mib}")
     where = save(name, {"machine": facts, "settings": settings, **result}, args.out)
     print(
         f"{result['live']} live desktops, {result['screenshots']['answered']} answered in "
