@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import secrets
@@ -11,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.plain_host import PlainHost, agent_archive, image_archive, make_plain_host, missing
+from tests.support import rehearsal
+from tests.support.plain_host import PlainHost, make_plain_host, missing, remove_plain_host
 
-from osgym_host.images.store import Image, default_data_dir
+from osgym_host.images.store import Image
 from osgym_infra.boot import env_file
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(900)]
@@ -60,17 +60,18 @@ def host(small_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     folder = tmp_path_factory.mktemp("plain")
     made = make_plain_host(folder)
     srv, etc = made.root / "srv", made.root / "etc" / "osgym"
-    agent_archive(srv / "agent.tar")
-    image_archive(default_data_dir(), small_image.digest, "small", srv / "image.tar")
+    agent, image = rehearsal.archives(small_image.digest)
+    shutil.copy(agent.path, srv / "agent.tar")
+    shutil.copy(image.path, srv / "image.tar")
     shutil.copytree(BOOTSTRAP, made.root / "opt" / "bootstrap")
     etc.mkdir()
     (etc / "token").touch(0o600)
     (etc / "token").write_text(TOKEN + "\n")
     settings = {
         "OSGYM_AGENT_URI": "file:///srv/agent.tar",
-        "OSGYM_AGENT_SHA256": _sha256(srv / "agent.tar"),
+        "OSGYM_AGENT_SHA256": agent.sha256,
         "OSGYM_IMAGE_URI": "file:///srv/image.tar",
-        "OSGYM_IMAGE_SHA256": _sha256(srv / "image.tar"),
+        "OSGYM_IMAGE_SHA256": image.sha256,
         "OSGYM_IMAGE_DIGEST": small_image.digest,
         "OSGYM_FLAVOR": "small",
         "OSGYM_MAX": "2",
@@ -80,7 +81,7 @@ def host(small_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     }
     (etc / "bootstrap.env").write_text(env_file(settings))
     yield made
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_plain_host(made)
 
 
 def test_a_plain_host_comes_to_serve_and_goes_again(host: PlainHost, small_image: Image) -> None:
@@ -117,8 +118,3 @@ def test_a_plain_host_comes_to_serve_and_goes_again(host: PlainHost, small_image
     assert parts["metadata"].strip() == "1"
     assert "exit 0" in parts["down"], parts["down"]
     assert parts["left"].strip() == ""
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

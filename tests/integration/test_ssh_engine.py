@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +31,9 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDxMUhWv/6bUWrDs6EYMvYCO2o4ZBIL9M4DpR
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _possible() -> Iterator[None]:
+def _possible() -> None:
     if lacking := missing():
         pytest.skip(f"missing: {lacking}")
-    yield
-    rehearsal.clear()
 
 
 def configuration(image: Image, hosts: list[dict[str, Any] | str], **other: object) -> dict[str, object]:

@@ -47,7 +47,6 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshMachine]:
         pytest.skip(f"missing: {lacking}")
     with ssh_machine(tmp_path_factory.mktemp("machines")) as made:
         yield made
-    rehearsal.clear()
 
 
 async def test_what_cannot_be_right_touches_nothing(machine: SshMachine, small_image: Image) -> None:

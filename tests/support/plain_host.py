@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.ssh_hosts import memory_will_do
+
 # pivot_root, not chroot: a process in a chroot may not make user namespaces, and replicas need them.
 ENTER = """
 set -e
@@ -55,12 +55,21 @@ class PlainHost:
         return subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
+def remove_plain_host(host: PlainHost) -> None:
+    """Removes its folder."""
+    if host.root.is_mount():
+        subprocess.run(["umount", str(host.root)], check=True)
+    shutil.rmtree(host.root, ignore_errors=True)
+
+
 def make_plain_host(folder: Path) -> PlainHost:
     """Installs a minimal Debian into `folder`; about a minute."""
     root = folder / "root"
     argv = ["mmdebstrap", "--variant=minbase", "--include=iproute2", "bookworm", str(folder / "root.tar")]
     subprocess.run(argv, check=True, capture_output=True, timeout=600)
     root.mkdir()
+    if memory_will_do(root):
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5g,mode=755", "tmpfs", str(root)], check=True)
     tar = ["tar", "-xf", str(folder / "root.tar"), "-C", str(root), "--exclude=./dev/*"]
     subprocess.run(tar, check=True, timeout=120)
     (folder / "root.tar").unlink()
@@ -72,35 +81,3 @@ def make_plain_host(folder: Path) -> PlainHost:
         root / ".dockerenv"
     ).touch()  # a container: settings of the kernel that cannot be changed are passed over
     return PlainHost(root)
-
-
-def agent_archive(target: Path) -> None:
-    """The host agent of this tree with all it needs, as wheels in a tar."""
-    wheels = target.parent / "wheels"
-    source = target.parent / "source"
-    for name in ("sdk", "guest_agent", "host_agent"):
-        ignore = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
-        shutil.copytree(ROOT / name, source / name, ignore=ignore)
-    argv = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check"]
-    argv += ["-c", str(ROOT / "constraints.txt"), "-w", str(wheels)]
-    argv += [str(source / name) for name in ("sdk", "guest_agent", "host_agent")]
-    subprocess.run(argv, check=True, capture_output=True, timeout=300)
-    subprocess.run(["tar", "-C", str(wheels), "-cf", str(target), "."], check=True, timeout=60)
-    shutil.rmtree(wheels)
-    shutil.rmtree(source)
-
-
-def image_archive(data_dir: Path, digest: str, flavor: str, target: Path) -> None:
-    """An image of the store as the bootstrap takes it: folders below the data directory, ids as they are."""
-    argv = [
-        "tar",
-        "--numeric-owner",
-        "--xattrs",
-        "--xattrs-include=*",
-        "-C",
-        str(data_dir),
-        "-cf",
-        str(target),
-    ]
-    argv += [f"images/{digest}", f"images/tags/{flavor}"]
-    subprocess.run(argv, check=True, timeout=300)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import shutil
 import tempfile
@@ -23,24 +24,16 @@ from osgym_infra.pack import Packed, pack_agent, pack_image
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "rehearsal-token-0123456789-abcdefghijklmnop"
-_FOLDERS: list[Path] = []
 
 
 @functools.cache
 def archives(digest: str) -> tuple[Packed, Packed]:
-    """Host agent of this tree, and the small image; made when first asked for, gone with `clear`."""
+    """Host agent of this tree, and the small image; made when first asked for, gone with this process."""
     folder = Path(tempfile.mkdtemp(prefix="osgym-rehearsal-"))
-    _FOLDERS.append(folder)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     image = pack_image(default_data_dir(), "small", folder / "image.tar")
     assert image.digest == digest
     return pack_agent(ROOT, folder / "agent.tar"), image
-
-
-def clear() -> None:
-    """Removes the archives."""
-    archives.cache_clear()
-    while _FOLDERS:
-        shutil.rmtree(_FOLDERS.pop(), ignore_errors=True)
 
 
 def settings(image: Image, **other: str) -> dict[str, str]:

@@ -160,7 +160,7 @@ class SshMachine:
     def install(self, archive: Path) -> None:
         """Unpacks Debian, with host keys of its own and one key that may log in."""
         self.root.mkdir(parents=True)
-        if _memory_will_do(self.root):
+        if memory_will_do(self.root):
             tool("mount", "-t", "tmpfs", "-o", "size=4g,mode=755", "tmpfs", str(self.root))
         tool("tar", "-xf", str(archive), "-C", str(self.root), "--exclude=./dev/*", timeout_s=120)
         # A container: kernel settings that cannot be changed are passed over by the bootstrap.
@@ -305,7 +305,7 @@ def own_machine(folder: Path, *shared: Path) -> Iterator[OwnMachine]:
         init.wait(30)
 
 
-def _memory_will_do(folder: Path) -> bool:
+def memory_will_do(folder: Path) -> bool:
     """Whether a machine may live in memory, which is many times faster: a replica's overlay on it needs
     extended attributes of users, which tmpfs has since Linux 6.6."""
     available_kib = int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0])
