@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from benchmarks.common import local_service, machine
 from osgym_host.guest import GuestClient, GuestError
 from osgym_host.images.snapshots import SnapshotStore
@@ -73,6 +75,17 @@ class Service:
         self.pid = pid
         self.instance = instance
         self.run_folder = default_data_dir() / "run" / instance
+
+    def last_event(self) -> int:
+        """Number of the host's newest event."""
+        answer = httpx.get(f"{self.url}/v1/events?after=0&wait_s=0", timeout=30)
+        return int(answer.raise_for_status().json()["last_id"])
+
+    def events(self, after: int) -> list[dict[str, Any]]:
+        """The host's events behind that one."""
+        answer = httpx.get(f"{self.url}/v1/events?after={after}&wait_s=0", timeout=30)
+        found: list[dict[str, Any]] = answer.raise_for_status().json()["events"]
+        return found
 
     def records(self) -> list[VmRecord]:
         """All machines as the host agent has written them down."""

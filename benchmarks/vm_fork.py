@@ -20,7 +20,6 @@ import signal
 import time
 from typing import Any
 
-import httpx
 from PIL import ImageChops
 
 from benchmarks.common import quantile, save, summary
@@ -43,10 +42,11 @@ async def stocked(service: Service, count: int) -> None:
     await asyncio.sleep(QUIET_S)
 
 
-def pause_ms(service: Service) -> float:
-    """How long the parent of the last fork stood still."""
-    events = httpx.get(f"{service.url}/v1/events?after=0&wait_s=0", timeout=30).json()["events"]
-    return float([event for event in events if event["kind"] == "fork"][-1]["pause_ms"])
+def pause_ms(service: Service, parent: AsyncEpisode, after: int) -> float:
+    """How long a parent stood still that was forked after an event."""
+    forks = [event for event in service.events(after) if event["kind"] == "fork"]
+    (mine,) = [event for event in forks if event["episode_id"] == parent.episode_id]
+    return float(mine["pause_ms"])
 
 
 def differing_share(one: AsyncObservation, other: AsyncObservation) -> float:
@@ -61,7 +61,7 @@ async def timed_fork(
     """Forks once; returns the children and what it took."""
     await stocked(service, count)
     before = await parent.observe()
-    held = service.agent()
+    held, last = service.agent(), service.last_event()
     began = time.monotonic()
     children = await parent.fork(count, wait_s=60)
     returned = time.monotonic()
@@ -73,7 +73,7 @@ async def timed_fork(
     firsts = await asyncio.gather(*map(first_frame, children))
     row = {
         "children": count,
-        "pause_ms": pause_ms(service),
+        "pause_ms": pause_ms(service, parent, last),
         "fork_ms": 1000 * (returned - began),
         "first_frame_ms": [ms for ms, _ in firsts],
         "screen_differs": max(differing_share(before, frame) for _, frame in firsts),

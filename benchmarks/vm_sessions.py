@@ -16,7 +16,7 @@ from benchmarks.vm_common import Service
 from osgym_host.tasks.library import load_library
 from osgym_sdk import AsyncEpisode, AsyncObservation
 
-SAVED_WITHIN_S = 180.0
+SAVED_WITHIN_S = 60.0
 """Saving for the first time takes an emulated office suite 5 to 20 s, more on a busy machine."""
 CLOSED_S = 15.0
 """A dialog that took its answer is gone then."""
@@ -98,7 +98,8 @@ class Session:
     async def _until(self, service: Service, replica_id: str, condition: str, end: float) -> None:
         while not await self._holds(service, replica_id, condition):
             if time.monotonic() > end:
-                raise TimeoutError(f"{self.name}: not within {SAVED_WITHIN_S:.0f} s: {condition}")
+                seen = await service.inside(replica_id, "DISPLAY=:0 wmctrl -l; ls -lt ~ ~/*/ | head -30")
+                raise TimeoutError(f"{self.name}: not in time: {condition}\n{seen}")
             await asyncio.sleep(0.5)
 
     async def _holds(self, service: Service, replica_id: str, condition: str) -> bool:
