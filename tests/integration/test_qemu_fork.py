@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -223,12 +224,22 @@ async def test_a_parent_survives_a_branch_that_fails(data_dir: Path, monkeypatch
         assert points_of(data_dir) == []
         assert await parent.run("echo on") == "on\n"
 
-        # Given up in the middle: it is taken all the same, and let go of.
-        taking = asyncio.create_task(lab.runtime.branch(parent.replica))
-        await asyncio.sleep(0.02)
-        taking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await taking
+        # Given up while it is being copied: it is taken all the same, and let go of.
+        copying = asyncio.Event()
+        loop, copy = asyncio.get_running_loop(), MemoryReader.copy
+
+        def say_and_copy(reader: MemoryReader) -> None:
+            loop.call_soon_threadsafe(copying.set)
+            time.sleep(0.2)
+            copy(reader)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryReader, "copy", say_and_copy)
+            taking = asyncio.create_task(lab.runtime.branch(parent.replica))
+            await asyncio.wait_for(copying.wait(), 20)
+            taking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await taking
         async with asyncio.timeout(20):
             while points_of(data_dir):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
