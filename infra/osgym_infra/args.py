@@ -66,6 +66,11 @@ class SshHost:
     ssh_key: str = ""
     max_replicas: int | None = None
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it is this machine."""
+        return self.address == "local"
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -105,6 +110,7 @@ class Config:
     token_secret: str
     protect: bool
     roll: bool
+    rotation: int
     hosts: tuple[SshHost, ...]
 
 
@@ -118,7 +124,7 @@ class Key:
     providers: frozenset[Provider] = frozenset(Provider)
 
 
-EMPTY: dict[str, Any] = {"allowed_cidrs": (), "hosts": (), "project": ""}
+EMPTY: dict[str, Any] = {"hosts": (), "project": ""}
 """What a required key is for a provider that does not have it."""
 
 CLOUD = frozenset({Provider.AWS, Provider.GCP})
@@ -175,6 +181,13 @@ def _checked(config: Config) -> Config:
         missing = "subnet_id" if config.network_id else "network_id"
         raise BadInput(
             full_key(missing), "is missing", "both, for an existing network, or neither, for a new one"
+        )
+    apart = config.provider in CLOUD or any(not host.is_local for host in config.hosts)
+    if apart and not config.allowed_cidrs:
+        raise BadInput(full_key("allowed_cidrs"), "is missing", "the networks your trainers run in")
+    if config.allowed_cidrs and not apart:
+        raise BadInput(
+            full_key("allowed_cidrs"), "means nothing where local is the only host", "leave it out"
         )
     if config.market is Market.DEDICATED and config.provider is not Provider.SSH:
         raise BadInput(
@@ -270,7 +283,10 @@ KEYS: dict[str, Key] = {
     "agent_sha256": Key(HEX, ..., "SHA-256 of that archive; hosts check it."),
     "agent_port": Key(integer(1024, 65535, "as TCP port"), AGENT_PORT, "The host agent's port."),
     "allowed_cidrs": Key(
-        cidrs, ..., "Networks that may reach the agent's port; never the whole internet.", CLOUD
+        cidrs,
+        (),
+        "Networks that may reach the agents' port; never the whole internet. Needed wherever a host is not "
+        "local, whose agent listens on loopback only.",
     ),
     "egress": Key(choice(Egress), Egress.NONE, "none | allowlist | open: what replicas may reach."),
     "egress_allowlist": Key(names, (), "Host names for egress: allowlist."),
@@ -293,6 +309,12 @@ KEYS: dict[str, Key] = {
     ),
     "protect": Key(flag, False, "Refuse to destroy network and secret."),
     "roll": Key(flag, False, "Replace hosts whose template changed; else only new ones get it.", CLOUD),
+    "rotation": Key(
+        integer(0, 1_000_000, ""),
+        0,
+        "Another number: a new token and new certificates, on all hosts in place.",
+        frozenset({Provider.SSH}),
+    ),
     "hosts": Key(
         read_hosts,
         ...,

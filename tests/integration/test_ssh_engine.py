@@ -39,6 +39,8 @@ def _possible() -> None:
 def configuration(image: Image, hosts: list[dict[str, Any] | str], **other: object) -> dict[str, object]:
     """A fleet of own machines."""
     given = rehearsal.settings(image)
+    # The network of `ssh_machine`; an agent of this machine's is on loopback.
+    reached_from = {} if hosts == ["local"] else {"allowed_cidrs": ["198.18.0.0/15"]}
     return {
         "provider": "ssh",
         "owner": "lab",
@@ -52,6 +54,7 @@ def configuration(image: Image, hosts: list[dict[str, Any] | str], **other: obje
         "agent_uri": given["OSGYM_AGENT_URI"],
         "agent_sha256": given["OSGYM_AGENT_SHA256"],
         "max_replicas_per_host": 2,
+        **reached_from,
         **other,
     }
 
@@ -90,10 +93,16 @@ def test_hosts_behind_ssh(small_image: Image, tmp_path: Path) -> None:
         assert fleet["capacity"] == 2
         _drift(stack, machine)
         _interrupt(stack, machine, small_image)
+        fleet, _ = stack.export_fleet()
+        renewed = (tmp_path / "project/token").read_text().strip()
+        assert renewed != token
+        with Client.from_fleet(tmp_path / "project/fleet.json") as client, client.episode() as episode:
+            assert episode.observation.screen == (1920, 1080)
 
         stack.run("destroy", "--yes", "--suppress-progress")
         assert machine.inside(LEFT) == ""
         stack.assert_nowhere_in_clear(token)
+        stack.assert_nowhere_in_clear(renewed)
 
 
 def _drift(stack: OwnStack, machine: SshMachine) -> None:
@@ -107,10 +116,10 @@ def _drift(stack: OwnStack, machine: SshMachine) -> None:
 
 
 def _interrupt(stack: OwnStack, machine: SshMachine, image: Image) -> None:
-    """Ctrl-C in the middle of an update: reported, in the state, and the next up goes on."""
+    """Ctrl-C while hosts get new secrets: reported, in the state, and the next up goes on."""
     # A desktop that cannot start keeps the last step waiting.
     machine.inside("mv /var/lib/osgym/images /var/lib/osgym/away")
-    stack.configure(configuration(image, [reached(machine, max_replicas=1)], replicas=1))
+    stack.configure(configuration(image, [reached(machine, max_replicas=1)], replicas=1, rotation=1))
     process = stack.start("up", "--yes", "--suppress-progress")
     running = lambda: "bootstrap.sh up image" in machine.inside("ps -eo args")  # noqa: E731
     wait_until(lambda: process.poll() is not None or running(), 60, "the step image")

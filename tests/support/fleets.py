@@ -18,5 +18,6 @@ SSH = {
     **COMMON,
     "provider": "ssh",
     "hosts": '["local", "root@10.0.0.5"]',
+    "allowed_cidrs": '["10.0.0.0/8"]',
     "image_uri": "file:///srv/full.tar",
 }

@@ -232,7 +232,7 @@ async def _silent(urn: str, line: str) -> None:
 
 
 async def test_secrets_are_made_once_and_marked() -> None:
-    """In a preview there are none; `rotation` makes others."""
+    """In a preview there are none; another `rotation` makes others, in their place."""
     provider = OsgymProvider({}, _silent)
     urn = f"urn:pulumi:t::osgym::{SECRETS}::fleet-secrets"
     given = {"name": wrapped("lab")}
@@ -243,8 +243,17 @@ async def test_secrets_are_made_once_and_marked() -> None:
     assert len(plain(made["token"])) >= 43
     same = await provider.diff(api.DiffRequest(urn, "id", made, given, []))
     assert same.changes is False
-    rotated = await provider.diff(api.DiffRequest(urn, "id", made, {**given, "rotation": wrapped("2")}, []))
-    assert rotated.replaces == ["rotation"]
+    first = await provider.diff(api.DiffRequest(urn, "id", made, {**given, "rotation": wrapped(0)}, []))
+    assert first.changes is False
+    news = {**given, "rotation": wrapped(2)}
+    rotated = await provider.diff(api.DiffRequest(urn, "id", made, news, []))
+    assert (rotated.changes, rotated.replaces, rotated.diffs) == (True, [], ["rotation"])
+    shown = await provider.update(api.UpdateRequest(urn, "id", made, news, 0, [], True))
+    assert set(shown.properties) == {"name", "rotation"}
+    fresh = (await provider.update(api.UpdateRequest(urn, "id", made, news, 0, [], False))).properties
+    for name in ("token", "caKey", "caCertificate"):
+        assert plain(fresh[name]) != plain(made[name])
+    assert fresh["token"].is_secret and fresh["caKey"].is_secret
 
 
 async def test_state_keeps_secrets_marked_and_sees_what_is_not_right(values: dict[str, Any]) -> None:

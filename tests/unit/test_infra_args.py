@@ -48,6 +48,8 @@ def test_own_machines_are_named_in_several_ways() -> None:
         SshHost("10.0.0.5", user="ops"),
         SshHost("h3", port=2222, max_replicas=50),
     )
+    alone = {name: value for name, value in SSH.items() if name != "allowed_cidrs"}
+    assert parse({**alone, "hosts": ["local"]}).allowed_cidrs == ()
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,9 @@ def test_own_machines_are_named_in_several_ways() -> None:
         (AWS, {"network_id": "vpc-1"}, "subnet_id", "both"),
         (AWS, {"hosts": '["local"]'}, "hosts", "for ssh"),
         (AWS, {"project": "my-project"}, "project", "for gcp"),
+        (AWS, {"rotation": "1"}, "rotation", "for ssh"),
         (SSH, {"market": "spot"}, "market", "for aws, gcp"),
+        (SSH, {"hosts": '["local"]'}, "allowed_cidrs", "leave it out"),
         (SSH, {"hosts": "[]"}, "hosts", "local"),
         (SSH, {"hosts": '["a b"]'}, "hosts[0].address", "a name or an IP address"),
         (SSH, {"hosts": '[{"adress": "h"}]'}, "hosts[0]", "address"),
@@ -101,7 +105,7 @@ def test_what_is_missing_is_named(base: dict[str, object]) -> None:
     """Each required key, one by one."""
     provider = Provider(str(base["provider"]))
     for name, key in KEYS.items():
-        if key.default is ... and provider in key.providers:
+        if (key.default is ... or name == "allowed_cidrs") and provider in key.providers:
             with pytest.raises(BadInput) as refused:
                 parse({k: v for k, v in base.items() if k != name})
             assert refused.value.field == f"osgym:{name}"

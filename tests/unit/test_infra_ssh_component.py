@@ -75,7 +75,9 @@ def test_one_resource_for_each_machine_that_the_provider_takes(tmp_path: Path) -
         assert clear["token"] == TOKEN
     assert hosts["fleet-local"]["settings"]["OSGYM_LISTEN"] == "127.0.0.1"
     assert hosts["fleet-local"]["settings"]["OSGYM_DATA"] == LOCAL_DATA
+    assert hosts["fleet-local"]["settings"]["OSGYM_ALLOWED_CIDRS"] == ""
     assert "OSGYM_LISTEN" not in hosts["fleet-10-0-0-5"]["settings"]
+    assert hosts["fleet-10-0-0-5"]["settings"]["OSGYM_ALLOWED_CIDRS"] == "10.0.0.0/8"
     assert (hosts["fleet-10-0-0-5"]["user"], hosts["fleet-10-0-0-6-2222"]["settings"]["OSGYM_MAX"]) == (
         "ops",
         "3",
@@ -91,7 +93,8 @@ def test_one_resource_for_each_machine_that_the_provider_takes(tmp_path: Path) -
 
 def test_token_and_key_are_secret_inputs_and_no_outputs() -> None:
     """The engine encrypts what is marked; nothing that is put out holds either."""
-    resources, outputs = deploy()
+    resources, outputs = deploy(rotation=3)
+    assert resources["fleet-secrets"]["rotation"] == 3
     for given in resources.values():
         if "address" in given:
             assert given["token"].get(SECRET_MARK) and given["caKey"].get(SECRET_MARK)

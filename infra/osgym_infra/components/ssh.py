@@ -15,7 +15,6 @@ from osgym_infra.blueprint import HostGroup, slug
 from osgym_infra.boot import environment
 from osgym_infra.components.common import HostsArgs
 from osgym_infra.hosts.spec import TOKEN_FILE
-from osgym_infra.hosts.transport import LOCAL
 from osgym_infra.outputs import HostOutput
 
 LOCAL_DATA = "/var/lib/osgym-fleet"
@@ -34,13 +33,13 @@ class FleetSecrets(pulumi.CustomResource):
     ca_key: pulumi.Output[str]
     ca_certificate: pulumi.Output[str]
 
-    def __init__(self, name: str, fleet: str, opts: pulumi.ResourceOptions) -> None:
+    def __init__(self, name: str, fleet: str, rotation: int, opts: pulumi.ResourceOptions) -> None:
         made = {"token": None, "caKey": None, "caCertificate": None}
         hidden = pulumi.ResourceOptions(additional_secret_outputs=["token", "caKey"])
         super().__init__(
             "osgym:index:FleetSecrets",
             name,
-            {"name": fleet, **made},
+            {"name": fleet, "rotation": rotation, **made},
             pulumi.ResourceOptions.merge(opts, hidden),
         )
         self.token = pulumi.Output.secret(self._output("token"))
@@ -79,7 +78,7 @@ class ReplicaHosts(pulumi.ComponentResource):
         super().__init__("osgym:ssh:ReplicaHosts", name, None, opts)
         self._name, self._args, self._config = name, args, args.blueprint.config
         protect = pulumi.ResourceOptions(parent=self, protect=self._config.protect)
-        secrets = FleetSecrets(f"{name}-secrets", args.stack, protect)
+        secrets = FleetSecrets(f"{name}-secrets", args.stack, self._config.rotation, protect)
         pairs = zip(self._config.hosts, args.blueprint.groups, strict=True)
         made = [self._host(host, group, secrets) for host, group in pairs]
         # What is put out is known once all of them serve.
@@ -122,9 +121,9 @@ class ReplicaHosts(pulumi.ComponentResource):
 
     def _settings(self, host: SshHost, group: HostGroup) -> dict[str, str]:
         settings = environment(self._config, group, f"file:{TOKEN_FILE}")
-        if host.address == LOCAL:
-            # A laptop's agent is for that laptop.
-            settings |= {"OSGYM_LISTEN": "127.0.0.1", "OSGYM_DATA": LOCAL_DATA}
+        if host.is_local:
+            # A laptop's agent is for that laptop: where nobody else gets, there is nobody to keep out.
+            settings |= {"OSGYM_LISTEN": "127.0.0.1", "OSGYM_ALLOWED_CIDRS": "", "OSGYM_DATA": LOCAL_DATA}
         return settings
 
 
@@ -134,6 +133,6 @@ def host_name(host: SshHost) -> str:
 
 
 def _in_url(host: SshHost) -> str:
-    if host.address == LOCAL:
+    if host.is_local:
         return "127.0.0.1"
     return f"[{host.address}]" if ":" in host.address else host.address

@@ -85,8 +85,9 @@ class OsgymProvider(api.Provider):
         """What differs from the state: inputs, and what the last look at the host found."""
         old, new = plain_all(request.old_state), plain_all(request.new_inputs)
         if _kind(request.urn) == SECRETS:
-            replaces = [name for name in ("name", "rotation") if old.get(name) != new.get(name)]
-            return api.DiffResponse(bool(replaces), replaces, diffs=replaces)
+            changed = [name for name in ("name", "rotation") if (old.get(name) or 0) != (new.get(name) or 0)]
+            # Made anew in their place: `protect` keeps them from going, not from being renewed.
+            return api.DiffResponse(bool(changed), [], diffs=changed)
         ignored = set(request.ignore_changes)
         found = {name: kind for name, kind in inputs.changes(old, new).items() if name not in ignored}
         drifted = inputs.drifted(old, new) + _renewals(old)
@@ -108,7 +109,8 @@ class OsgymProvider(api.Provider):
     async def create(self, request: api.CreateRequest) -> api.CreateResponse:
         """Brings a host up; one that is up already is only looked at, step by step."""
         if _kind(request.urn) == SECRETS:
-            return self._make_secrets(request)
+            made = _new_secrets(request.properties, request.preview)
+            return api.CreateResponse("" if request.preview else f"secrets-{secrets.token_hex(4)}", made)
         values = plain_all(request.properties)
         if request.preview:
             return api.CreateResponse(properties=_previewed(request.properties))
@@ -118,6 +120,8 @@ class OsgymProvider(api.Provider):
 
     async def update(self, request: api.UpdateRequest) -> api.UpdateResponse:
         """The same as create: the steps know what is right already."""
+        if _kind(request.urn) == SECRETS:
+            return api.UpdateResponse(_new_secrets(request.news, request.preview))
         if request.preview:
             return api.UpdateResponse(_previewed(request.news))
         return api.UpdateResponse(await self._bring_up(request.urn, request.resource_id, request.news))
@@ -207,19 +211,19 @@ class OsgymProvider(api.Provider):
         finally:
             self._running.discard(task)
 
-    @staticmethod
-    def _make_secrets(request: api.CreateRequest) -> api.CreateResponse:
-        values = plain_all(request.properties)
-        given = dict(request.properties)
-        if request.preview or has_unknown(values):
-            return api.CreateResponse(properties=given)
-        ca = tls.make_ca(str(values.get("name", "")), datetime.now(UTC))
-        made = {
-            "token": wrapped(secrets.token_urlsafe(TOKEN_BYTES), secret=True),
-            "caKey": wrapped(ca.key, secret=True),
-            "caCertificate": wrapped(ca.certificate),
-        }
-        return api.CreateResponse(f"secrets-{secrets.token_hex(4)}", {**given, **made})
+
+def _new_secrets(given: Values, preview: bool) -> dict[str, PropertyValue]:
+    """A fleet's secrets with its inputs; in a preview there are none yet."""
+    values = plain_all(given)
+    if preview or has_unknown(values):
+        return dict(given)
+    ca = tls.make_ca(str(values.get("name", "")), datetime.now(UTC))
+    made = {
+        "token": wrapped(secrets.token_urlsafe(TOKEN_BYTES), secret=True),
+        "caKey": wrapped(ca.key, secret=True),
+        "caCertificate": wrapped(ca.certificate),
+    }
+    return {**given, **made}
 
 
 def _kind(urn: str) -> str:
