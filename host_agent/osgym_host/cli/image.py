@@ -73,6 +73,21 @@ def build(
         click.echo(f"{flavor} {made.digest[:16]}  {manifest.size_bytes // _MIB} MiB  {made.rootfs.parent}")
 
 
+@image.command()
+@click.option("--flavor", default="full", show_default=True, help="Which image: full or small.")
+@click.option("--lock", "lock_path", type=click.Path(path_type=Path), help="Exact package versions.")
+@click.option("--vm", is_flag=True, help="With its bootable disk and snapshots.")
+def definition(flavor: str, lock_path: Path | None, vm: bool) -> None:
+    """Print the digest of what an image is made from: while it is the same, no bake is needed."""
+    try:
+        lock = Lock.read(lock_path) if lock_path else None
+        baker = Baker(Source(find_images_folder()), ImageStore(default_data_dir()), Progress(Display.NONE))
+        found = baker.definition(Request(flavor, lock))
+        click.echo(image_disks.definition(found) if vm else found)
+    except ImageError as exc:
+        _fail(exc)
+
+
 @image.command("ls")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def list_images(as_json: bool) -> None:

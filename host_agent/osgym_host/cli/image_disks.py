@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 
@@ -9,8 +10,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from osgym_host.images.definition import Source, find_images_folder
-from osgym_host.images.disks.bake import DiskBaker, DiskRequest
+from osgym_host.images.definition import Source, find_images_folder, tree_hash
+from osgym_host.images.disks.bake import BUILDER_VERSION, DiskBaker, DiskRequest
 from osgym_host.images.disks.cow import can_reflink, choose
 from osgym_host.images.disks.definition import VmSource
 from osgym_host.images.disks.manifest import DiskFormat
@@ -44,6 +45,17 @@ def build(
     else:
         size = made.manifest.size_bytes // _MIB
         click.echo(f"{made.name} {made.digest[:16]}  {size} MiB  {made.disk}")
+
+
+def definition(image: str) -> str:
+    """Digest of everything that a disk and its snapshots are made from.
+
+    Args:
+        image: The digest of the golden image's definition.
+    """
+    folder = find_images_folder()
+    parts = [image, VmSource(folder).key(), tree_hash([folder / "warmups"]), str(BUILDER_VERSION)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 @click.command()

@@ -84,20 +84,38 @@ class Baker:
             guest = wheels.find_guest_folder(self._source.folder)
             base = self._base(request, idmap)
             desktop = self._desktop(request, base, idmap)
-            key = _hash(request.flavor, desktop.digest, self._source.guest_key(), wheels.guest_key(guest))
+            key = self._image_key(request, desktop, guest)
             found = self._baked(request.flavor, key, idmap)
-            if found is None:
+            if found is not None:
+                self._progress.note("nothing changed: the image is there already")
+            else:
                 found = self._finish(request.flavor, _Parts(desktop, guest, key, idmap, begin_s))
             self._store.tag(request.flavor, found.digest)
             self._bases.prune(request.flavor, keep=base)
             self._desktops.prune(request.flavor, keep=desktop)
             return found
 
+    def definition(self, request: Request) -> str:
+        """Digest of everything that an image is made from and that is known before a bake.
+
+        Two bakes of one definition may differ when there is no lock: Debian's packages of another day.
+
+        Raises:
+            DefinitionError: There is no such flavor, or the guest agent's source is not there.
+        """
+        self._source.definition.flavor(request.flavor)
+        guest = wheels.guest_key(wheels.find_guest_folder(self._source.folder))
+        own = (self._base_key(request), self._source.desktop_key(), self._source.guest_key())
+        return _hash(request.flavor, *own, guest)
+
     def plan(self, request: Request) -> dict[str, object]:
         """What `bake` would do, without doing it."""
         definition = self._source.definition
-        base = None if request.refresh else self._bases.find(self._base_key(request), current_idmap())
-        desktop = base and self._desktops.find(self._desktop_key(request, base), current_idmap())
+        idmap = current_idmap()
+        base = None if request.refresh else self._bases.find(self._base_key(request), idmap)
+        desktop = base and self._desktops.find(self._desktop_key(request, base), idmap)
+        guest = wheels.find_guest_folder(self._source.folder)
+        found = desktop and self._baked(request.flavor, self._image_key(request, desktop, guest), idmap)
         return {
             "flavor": request.flavor,
             "suite": definition.suite,
@@ -109,6 +127,7 @@ class Baker:
             "store": str(self._store.folder),
             "package_part": "kept" if base else "to be baked",
             "desktop_part": "kept" if desktop else "to be baked",
+            "image": found.digest if found else None,
         }
 
     def _base_key(self, request: Request) -> str:
@@ -116,6 +135,9 @@ class Baker:
 
     def _desktop_key(self, request: Request, base: CachedTree) -> str:
         return _hash(request.flavor, base.digest, self._source.desktop_key())[:16]
+
+    def _image_key(self, request: Request, desktop: CachedTree, guest: Path) -> str:
+        return _hash(request.flavor, desktop.digest, self._source.guest_key(), wheels.guest_key(guest))
 
     def _base(self, request: Request, idmap: IdMap) -> CachedTree:
         """The package part: the kept one, or a new one."""
@@ -196,7 +218,6 @@ class Baker:
         for image in self._store.all():
             same = image.flavor == flavor and image.manifest.definition_key == key
             if same and image.manifest.uid_base == idmap.uid_base:
-                self._progress.note("nothing changed: the image is there already")
                 return image
         return None
 
