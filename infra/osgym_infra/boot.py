@@ -17,6 +17,10 @@ MOST_USER_DATA_BYTES = 16384
 """What EC2 takes as user data, before base64 (EC2 user guide, "Run commands at launch")."""
 
 TARGET = "/usr/local/lib/osgym-bootstrap"
+DATA = "/var/lib/osgym"
+"""Where hosts keep images and what replicas write (bootstrap.sh, `OSGYM_DATA`)."""
+LOCAL_DATA = "/var/lib/osgym-fleet"
+"""The same on this machine, apart from what somebody uses here to develop."""
 
 
 def environment(config: Config, group: HostGroup, token_source: str) -> dict[str, str]:

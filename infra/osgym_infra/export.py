@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from osgym_infra.errors import OsgymInfraError
-from osgym_infra.outputs import SCHEMA_VERSION
+from osgym_infra.outputs import REMOVES, SCHEMA_VERSION
 
 HOST, SECRETS = "osgym:index:SshHost", "osgym:index:FleetSecrets"
 _SECRET_MARK = "4dabf18193072939515e22adb298388d"  # noqa: S105
@@ -46,7 +46,7 @@ def export(state: Mapping[str, Any], outputs: Mapping[str, Any]) -> Export:
     """
     resources: list[Mapping[str, Any]] = state.get("deployment", {}).get("resources") or []
     own = [one for one in resources if one.get("type") == HOST]
-    fleet = dict(outputs)
+    fleet = {name: value for name, value in outputs.items() if name != REMOVES}
     left_out: dict[str, str] = {}
     token = ""
     if own:

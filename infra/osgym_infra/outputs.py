@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from osgym_infra.blueprint import Blueprint
+from osgym_infra.boot import DATA, LOCAL_DATA
 from osgym_infra.model import Runtime
 
 SCHEMA_VERSION = 1
+REMOVES = "destroy_removes"
+"""An output for people; it does not get into fleet.json."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,20 @@ def fleet_outputs(blueprint: Blueprint, stack: str, hosts: Any, token_secret: An
     }
 
 
+def destroy_removes(blueprint: Blueprint) -> list[str]:
+    """What `pulumi destroy` takes from own machines, for the preview and for the stack's outputs: a destroy
+    runs no program and asks no provider before it begins, but it shows the outputs that it will drop."""
+    away = sum(not host.is_local for host in blueprint.config.hosts)
+    places = [(f"{away} hosts behind ssh", DATA)] if away else []
+    if away < len(blueprint.config.hosts):
+        places.append(("this machine", LOCAL_DATA))
+    return [
+        f"{where}: everything below {data} (images, checkpoints, trajectories, what replicas wrote), "
+        "/opt/osgym, /etc/osgym, /usr/local/lib/osgym, the account osgym. Packages stay"
+        for where, data in places
+    ]
+
+
 def price_sources(blueprint: Blueprint) -> list[str]:
     """Where the prices are from, and of when."""
     return [f"{s.title} ({s.as_of or 'undated'})" for s in blueprint.sources]
@@ -86,6 +103,7 @@ def summary(blueprint: Blueprint) -> str:
         )
     if blueprint.config.runtime is Runtime.QEMU and any(group.nested for group in blueprint.groups):
         lines.append("nested virtualisation is switched on where the type is not metal")
+    lines += [f"destroy will remove from {line}" for line in destroy_removes(blueprint)]
     return "\n".join(lines)
 
 

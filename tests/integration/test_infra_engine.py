@@ -213,7 +213,10 @@ def test_a_resource_that_breaks_the_policy_fails_the_preview(stack: Stack) -> No
     (stack.folder / "infra").mkdir()
     (stack.folder / "infra" / "__main__.py").write_text(OPEN)
     printed = stack.run("preview", ok=False)
-    assert "port 22 is open to 0.0.0.0/0" in printed
+    assert "SecurityGroup open: port 22 is open to 0.0.0.0/0" in printed
+    assert "Traceback" not in printed
+    assert "port 22" in stack.run("up", "--yes", "--skip-preview", ok=False)
+    assert [r for r in stack.resources() if r["type"].startswith("aws:")] == []
 
 
 def test_the_examples_can_be_previewed_without_an_account() -> None:

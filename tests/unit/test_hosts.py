@@ -294,7 +294,8 @@ def test_an_export_names_those_that_serve() -> None:
     away = _resource("c", serving=False, problem="cannot be reached")
     secrets = {"type": SECRETS, "outputs": {"token": token, "caCertificate": "PEM"}}
     state = {"deployment": {"resources": [secrets, _resource("a"), half, away]}}
-    found = export(state, {})
+    found = export(state, {"destroy_removes": ["everything"]})
+    assert "destroy_removes" not in found.fleet
     assert [host["id"] for host in found.fleet["hosts"]] == ["a"]
     assert found.left_out == {"b": "step agent failed", "c": "cannot be reached"}
     assert (found.fleet["capacity"], found.fleet["ca"], found.token) == (2, "PEM", TOKEN)

@@ -146,7 +146,12 @@ def test_a_preview_says_what_it_costs() -> None:
     )
     assert re.search(r"expected: \d+\.\d\d USD a day, 0\.\d{4} USD per replica-day", cloud)
     own = summary(blueprint(dict(SSH)))
-    assert own == "1024 replicas on 2 own machines; room for 1024"
+    first, *rest = own.splitlines()
+    assert first == "1024 replicas on 2 own machines; room for 1024"
+    assert [line.split(" (")[0] for line in rest] == [
+        "destroy will remove from 1 hosts behind ssh: everything below /var/lib/osgym",
+        "destroy will remove from this machine: everything below /var/lib/osgym-fleet",
+    ]
 
 
 def test_names_of_stacks_stay_apart_and_short() -> None:

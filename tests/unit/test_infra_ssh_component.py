@@ -12,8 +12,9 @@ from pulumi.runtime import mocks as pulumi_mocks
 from tests.support.fleets import SSH
 from tests.unit.test_infra_components import blueprint, own_event_loops
 
+from osgym_infra.boot import LOCAL_DATA
 from osgym_infra.components.common import HostsArgs
-from osgym_infra.components.ssh import LOCAL_DATA, ReplicaHosts
+from osgym_infra.components.ssh import ReplicaHosts
 from osgym_infra.hosts import inputs
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has been deprecated:DeprecationWarning")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import secrets
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 import pulumi
@@ -17,13 +19,15 @@ import pulumi
 from osgym_infra.blueprint import Blueprint, HostGroup, slug
 from osgym_infra.hosts import tls
 from osgym_infra.outputs import HostOutput
-from osgym_infra.policy import enforce
+from osgym_infra.policy import PolicyViolated, enforce
 
 BOOTSTRAP = Path(__file__).resolve().parents[2] / "bootstrap"
 """Where the bootstrap's files are in the repository, which programs are run from."""
 
 TOKEN_BYTES = 32
 MOST_NAME_CHARS = 24
+MESSAGE_WAS_SHOWN = 32
+"""A program's exit code that tells Pulumi to add no message (`pulumi-language-python-exec`)."""
 
 
 def bootstrap_files(folder: Path = BOOTSTRAP) -> dict[str, bytes]:
@@ -128,9 +132,23 @@ def check_every_resource() -> None:
     """Makes each preview fail on a resource that breaks the policy. Call once, before any resource."""
 
     def check(args: pulumi.ResourceTransformArgs) -> None:
-        enforce(args.type_, args.name, known(dict(args.props)))
+        try:
+            enforce(args.type_, args.name, known(dict(args.props)))
+        except PolicyViolated as error:
+            refuse(str(error))
 
     pulumi.runtime.register_resource_transform(check)
+
+
+def refuse(sentence: str) -> NoReturn:
+    """Ends the program with a message and without the resource that is being made.
+
+    Raising would show the engine's traceback through three processes: what is raised in a transform comes
+    back to the program as the failure of a call.
+    """
+    pulumi.log.error(f"policy: {sentence}")  # synchronous without a resource
+    sys.stdout.flush()
+    os._exit(MESSAGE_WAS_SHOWN)
 
 
 def known(value: Any) -> Any:

@@ -12,13 +12,10 @@ import pulumi
 
 from osgym_infra.args import SshHost
 from osgym_infra.blueprint import HostGroup, slug
-from osgym_infra.boot import environment
+from osgym_infra.boot import LOCAL_DATA, environment
 from osgym_infra.components.common import HostsArgs
 from osgym_infra.hosts.spec import TOKEN_FILE
 from osgym_infra.outputs import HostOutput
-
-LOCAL_DATA = "/var/lib/osgym-fleet"
-"""The data folder on this machine, apart from one that somebody uses here to develop."""
 
 
 class FleetSecrets(pulumi.CustomResource):
