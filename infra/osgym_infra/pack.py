@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,8 +15,21 @@ from pathlib import Path
 from osgym_infra.errors import OsgymInfraError
 
 DISTRIBUTIONS = ("sdk", "guest_agent", "host_agent")
+CONSTRAINTS = "constraints.txt"
+PRODUCTS = ("build", "*.egg-info", "__pycache__", "*.pyc", "*.so", "osgym-identity")
+"""What a build leaves in a distribution's folder."""
 BUILD_S = 900
 PACK_S = 3600
+
+SAME_WHEELS = {"SOURCE_DATE_EPOCH": "315619200", "CFLAGS": "-g0", "LDFLAGS": "-Wl,--build-id=none"}
+"""So that the same source makes the same wheels: a date that zip can hold, and no paths of this machine."""
+SAME_TAR = ("--sort=name",)
+NOBODYS_TAR = ("--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX")
+EXACT_TAR = (
+    "--numeric-owner", "--xattrs", "--xattrs-include=*", "--format=posix",
+    # Without these two it would hold when each file was last read, and the number of tar's process.
+    "--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime",
+)  # fmt: skip
 
 
 class PackFailed(OsgymInfraError):
@@ -34,6 +48,28 @@ class Packed:
     sha256: str
     digest: str = ""
 
+    def named_by_content(self, name: str) -> Packed:
+        """The same archive under a name that no other content has."""
+        path = self.path.replace(self.path.with_name(f"{name}-{self.sha256[:16]}.tar"))
+        return Packed(path, self.sha256, self.digest)
+
+
+def agent_definition(root: Path) -> str:
+    """Digest of everything that the agent's archive is made from, except what an index answers.
+
+    Args:
+        root: of the repository.
+    """
+    total = hashlib.sha256(f"{sys.version_info[:2]} {SAME_WHEELS}\n".encode())
+    paths = [root / CONSTRAINTS] if (root / CONSTRAINTS).exists() else []
+    for part in DISTRIBUTIONS:
+        paths += sorted(path for path in (root / part).rglob("*") if path.is_file())
+    for path in paths:
+        place = path.relative_to(root)
+        if not any(Path(name).match(pattern) for name in place.parts for pattern in PRODUCTS):
+            total.update(f"{place} {sha256_of(path)}\n".encode())
+    return total.hexdigest()
+
 
 def pack_agent(root: Path, target: Path) -> Packed:
     """The host agent as wheels in a tar: hosts install from it, and ask no index.
@@ -49,14 +85,14 @@ def pack_agent(root: Path, target: Path) -> Packed:
         folder = Path(name)
         for part in DISTRIBUTIONS:
             # A copy, since building leaves things behind.
-            ignore = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+            ignore = shutil.ignore_patterns(*PRODUCTS)
             shutil.copytree(root / part, folder / "source" / part, ignore=ignore)
         argv = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check"]
-        if (root / "constraints.txt").exists():
-            argv += ["-c", str(root / "constraints.txt")]
+        if (root / CONSTRAINTS).exists():
+            argv += ["-c", str(root / CONSTRAINTS)]
         argv += ["-w", str(folder / "wheels"), *(str(folder / "source" / part) for part in DISTRIBUTIONS)]
         _run(argv, BUILD_S)
-        _tar(target, ["-C", str(folder / "wheels"), "."])
+        _tar(target, [*NOBODYS_TAR, "-C", str(folder / "wheels"), "."])
     return Packed(target, sha256_of(target))
 
 
@@ -81,8 +117,7 @@ def pack_image(data_dir: Path, name: str, target: Path, *, machines: bool = Fals
         for tag in snapshots:
             members += [f"snapshots/{_tagged(data_dir, 'snapshots', tag.name)}", f"snapshots/tags/{tag.name}"]
     target.parent.mkdir(parents=True, exist_ok=True)
-    options = ["--numeric-owner", "--xattrs", "--xattrs-include=*", "-C", str(data_dir)]
-    _tar(target, [*options, *dict.fromkeys(members)])
+    _tar(target, [*EXACT_TAR, "-C", str(data_dir), *dict.fromkeys(members)])
     return Packed(target, sha256_of(target), digest)
 
 
@@ -118,7 +153,7 @@ def _tagged(data_dir: Path, kind: str, name: str) -> str:
 def _tar(target: Path, arguments: list[str]) -> None:
     unfinished = target.with_name(f".{target.name}.part")
     try:
-        _run(["tar", "-cf", str(unfinished), *arguments], PACK_S)
+        _run(["tar", "-cf", str(unfinished), *SAME_TAR, *arguments], PACK_S)
         unfinished.replace(target)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -126,7 +161,10 @@ def _tar(target: Path, arguments: list[str]) -> None:
 
 def _run(argv: list[str], timeout_s: float) -> None:
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
+        done = subprocess.run(
+            argv, env={**os.environ, **SAME_WHEELS}, capture_output=True, text=True, timeout=timeout_s,
+            check=False,
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PackFailed(f"{argv[0]}: {error}") from error
     if done.returncode != 0:

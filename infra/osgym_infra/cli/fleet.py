@@ -15,7 +15,7 @@ import click
 from osgym_infra.cli.common import exits
 from osgym_infra.errors import BadInput, OsgymInfraError
 from osgym_infra.export import export as make_export
-from osgym_infra.pack import config_lines, pack_agent, pack_image
+from osgym_infra.pack import Packed, config_lines, pack_agent, pack_image
 
 ROOT = Path(__file__).resolve().parents[3]
 ENGINE_S = 120
@@ -36,13 +36,31 @@ def fleet() -> None:
     "--data-dir", type=click.Path(path_type=Path, exists=True), envvar="OSGYM_DATA_DIR",
     default="/var/lib/osgym", show_default=True, help="The store.",
 )  # fmt: skip
+@click.option(
+    "--only",
+    type=click.Choice(["agent", "image"]),
+    help="One of both; printed as JSON, named by its content.",
+)
 @exits
-def pack(out: Path, image: str, vm: bool, data_dir: Path) -> None:
+def pack(out: Path, image: str, vm: bool, data_dir: Path, only: str | None) -> None:
     """Pack host agent and golden image, and print the configuration that names them."""
+    if only == "agent":
+        _print_packed(pack_agent(ROOT, out / "agent.tar").named_by_content("agent"))
+        return
+    if only == "image":
+        packed = pack_image(data_dir, image, out / f"{image}.tar", machines=vm)
+        _print_packed(packed.named_by_content(image))
+        return
     agent = pack_agent(ROOT, out / "agent.tar")
     packed = pack_image(data_dir, image, out / f"{image}.tar", machines=vm)
     click.echo("# file:// means this machine; upload both and change the URIs for hosts in a cloud.")
     click.echo(config_lines(agent, packed, image), nl=False)
+
+
+def _print_packed(made: Packed) -> None:
+    """One line, the last on stdout."""
+    found = {"path": str(made.path.resolve()), "sha256": made.sha256, "digest": made.digest}
+    click.echo(json.dumps({**found, "size_bytes": made.path.stat().st_size}))
 
 
 @fleet.command()

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from osgym_infra.hosts.errors import CommandTimedOut, HostError, LoginRefused
@@ -21,12 +22,20 @@ _CHUNK = 1 << 18
 
 
 class LocalTransport:
-    """Runs commands here, as root: through `sudo -n` where we are somebody else."""
+    """Runs commands here, as root: through `sudo -n` where we are somebody else.
+
+    Args:
+        variables: what commands have in their environment besides `PASSED`.
+        root: whether they need to be root's.
+    """
 
     name = LOCAL
 
-    def __init__(self) -> None:
-        self._prefix = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    def __init__(self, variables: Mapping[str, str] | None = None, *, root: bool = True) -> None:
+        self._variables = {**_environment(), **(variables or {})}
+        self._prefix = [] if os.geteuid() == 0 or not root else ["sudo", "-n"]
+        if self._prefix and variables:
+            self._prefix.append(f"--preserve-env={','.join(variables)}")
 
     async def connect(self) -> None:
         """Checks that we may become root.
@@ -61,7 +70,7 @@ class LocalTransport:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                env=_environment(),
+                env=self._variables,
                 start_new_session=True,  # Ctrl-C in a terminal is ours to pass on, in our order
             )
         except OSError as error:

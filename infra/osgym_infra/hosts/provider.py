@@ -1,6 +1,7 @@
 """The resource provider: hosts that exist already, and the secrets that a fleet of them shares.
 
-`osgym:index:SshHost`: a machine; `osgym:index:FleetSecrets`: a token and a certificate authority, made once.
+`osgym:index:SshHost`: a machine; `osgym:index:FleetSecrets`: a token and a certificate authority, made once;
+`osgym:index:ImageArchive`, `osgym:index:AgentArchive`: what hosts fetch (`osgym_infra.archives`).
 A thin shell: what is done to hosts is in `work`, what inputs mean in `inputs`.
 """
 
@@ -17,10 +18,13 @@ from typing import Any, TypeVar
 from pulumi.provider.experimental import provider as api
 from pulumi.provider.experimental.property_value import PropertyValue
 
+from osgym_infra.archives import inputs as archives
+from osgym_infra.archives import resource as archive
 from osgym_infra.errors import BadInput
 from osgym_infra.hosts import inputs, tls
 from osgym_infra.hosts.errors import HostError, Interrupted
 from osgym_infra.hosts.spec import Found, as_outputs, bootstrap_digest
+from osgym_infra.hosts.transport import LOCAL, Heard
 from osgym_infra.hosts.values import UNKNOWN, Values, has_unknown, plain_all, wrapped
 from osgym_infra.hosts.work import Worker
 
@@ -68,8 +72,10 @@ class OsgymProvider(api.Provider):
 
     async def check(self, request: api.CheckRequest) -> api.CheckResponse:
         """Refuses what can never work, by input and before anything is done."""
-        if _kind(request.urn) not in (HOST, SECRETS):
-            raise BadInput("type", f"{_kind(request.urn)} is none of ours", f"{HOST}, {SECRETS}")
+        if (kind := _kind(request.urn)) in archives.INPUTS:
+            return await archive.check(kind, request)
+        if kind not in (HOST, SECRETS):
+            raise BadInput("type", f"{kind} is none of ours", ", ".join((HOST, SECRETS, *archives.INPUTS)))
         values = plain_all(request.new_inputs)
         if _kind(request.urn) == SECRETS:
             wrong = dict.fromkeys(values.keys() - {"name", "rotation"}, "there is no such input")
@@ -83,6 +89,8 @@ class OsgymProvider(api.Provider):
 
     async def diff(self, request: api.DiffRequest) -> api.DiffResponse:
         """What differs from the state: inputs, and what the last look at the host found."""
+        if _kind(request.urn) in archives.INPUTS:
+            return archive.diff(request)
         old, new = plain_all(request.old_state), plain_all(request.new_inputs)
         if _kind(request.urn) == SECRETS:
             changed = [name for name in ("name", "rotation") if (old.get(name) or 0) != (new.get(name) or 0)]
@@ -120,6 +128,8 @@ class OsgymProvider(api.Provider):
 
     async def update(self, request: api.UpdateRequest) -> api.UpdateResponse:
         """The same as create: the steps know what is right already."""
+        if (kind := _kind(request.urn)) in archives.INPUTS:
+            return await archive.update(kind, request, self._made_here, self._sayer(request.urn))
         if _kind(request.urn) == SECRETS:
             return api.UpdateResponse(_new_secrets(request.news, request.preview))
         if request.preview:
@@ -128,6 +138,8 @@ class OsgymProvider(api.Provider):
 
     async def read(self, request: api.ReadRequest) -> api.ReadResponse:
         """Looks at a host. One that cannot be looked at keeps its place in the state, with the problem."""
+        if _kind(request.urn) in archives.INPUTS:
+            return archive.read(request)
         given = request.inputs or request.properties
         values = plain_all(given)
         if _kind(request.urn) == SECRETS or inputs.problems(
@@ -150,6 +162,9 @@ class OsgymProvider(api.Provider):
 
     async def delete(self, request: api.DeleteRequest) -> None:
         """Takes a host down: nothing of ours is left on it."""
+        if _kind(request.urn) in archives.INPUTS:
+            archive.delete(request)
+            return
         if _kind(request.urn) == SECRETS:
             return
         worker = self._worker(request.urn, plain_all(request.properties))
@@ -178,7 +193,13 @@ class OsgymProvider(api.Provider):
             raise
 
     def _worker(self, urn: str, values: Mapping[str, Any]) -> Worker:
-        return Worker(inputs.spec_of(values), self._files, lambda line: self._tell(urn, line))
+        return Worker(inputs.spec_of(values), self._files, self._sayer(urn))
+
+    def _sayer(self, urn: str) -> Heard:
+        return lambda line: self._tell(urn, line)
+
+    async def _made_here(self, work: Coroutine[Any, Any, T]) -> T:
+        return await self._cancellable(LOCAL, work)
 
     def _tell(self, urn: str, line: str) -> None:
         """Does not wait for the engine: work on a host goes on whether it listens or not."""

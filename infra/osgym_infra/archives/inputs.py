@@ -1,0 +1,57 @@
+"""The inputs of archives: what is accepted, what a change of each means. Pure but for a look at a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+IMAGE, AGENT = "osgym:index:ImageArchive", "osgym:index:AgentArchive"
+
+INPUTS: Mapping[str, Mapping[str, type]] = {
+    IMAGE: {"folder": str, "flavor": str, "lock": str, "machines": bool},
+    AGENT: {"folder": str},
+}
+"""By resource. `folder`: absolute, where the archive is kept. `flavor`: of the golden image. `lock`: a file
+of exact package versions; empty: those of the day. `machines`: with bootable disk and snapshots."""
+
+DEFINITION = "definition"
+"""An input that `check` adds: the digest of what the archive is made from. While it is the same, nothing is
+made anew."""
+
+OUTPUTS = ("archive", "sha256", "size", "digest")
+"""The file, its SHA-256, its size in bytes; of an image its digest in the store, too."""
+
+
+def problems(kind: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong with an archive's inputs, by input."""
+    known = INPUTS[kind]
+    found = {name: f"there is no such input; there are {', '.join(known)}" for name in values.keys() - known}
+    for name, of_type in known.items():
+        if not isinstance(values.get(name, of_type()), of_type):
+            found[name] = f"is not of type {of_type.__name__}"
+    if "folder" not in found and not Path(values.get("folder", "")).is_absolute():
+        found["folder"] = "is no absolute path"
+    if kind == IMAGE and not values.get("flavor"):
+        found.setdefault("flavor", "is missing")
+    return found
+
+
+def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Why the archive has to be made anew: the definition, or that it is not there any more.
+
+    Another folder alone is no reason: it is for the next one.
+    """
+    found = [DEFINITION] if old.get(DEFINITION) != new.get(DEFINITION) else []
+    return found if intact(old) else [*found, "archive"]
+
+
+def intact(state: Mapping[str, Any]) -> bool:
+    """Whether the archive of a state is still there, as long as it was."""
+    path = Path(state.get("archive", ""))
+    return path.is_file() and path.stat().st_size == state.get("size")
+
+
+def archive_id(kind: str, values: Mapping[str, Any]) -> str:
+    """The resource's id."""
+    return "agent" if kind == AGENT else f"image-{values['flavor']}"

@@ -1,0 +1,135 @@
+"""Makes archives with the commands that people use, too: `osgym image` and `osgym fleet pack`.
+
+A command of its own can be stopped at any moment, and cleans up after itself. Those of images run as root,
+since the files of an image belong to users of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from osgym_infra.archives.inputs import AGENT
+from osgym_infra.hosts.errors import CommandFailed, HostError, Interrupted
+from osgym_infra.hosts.local import LocalTransport
+from osgym_infra.hosts.transport import LOCAL, Heard
+from osgym_infra.pack import agent_definition
+
+ROOT = Path(__file__).resolve().parents[3]
+OSGYM = str(Path(sys.executable).with_name("osgym"))
+PACK = [sys.executable, "-m", "osgym_infra", "fleet", "pack"]
+DEFINITION_S = 60.0
+BAKE_S = 7200.0
+SNAPSHOT_S = 3600.0
+PACK_S = 3600.0
+
+PASSED = ("OSGYM_", "PIP_")
+"""Of our environment, commands get what begins like this, but for the token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An archive.
+
+    Attributes:
+        size: bytes.
+        digest: of the image in it; empty for an agent.
+    """
+
+    archive: Path
+    sha256: str
+    size: int
+    digest: str
+
+
+async def definition(kind: str, values: Mapping[str, Any]) -> str:
+    """Digest of what the archive is made from; nothing is made.
+
+    Raises:
+        CommandFailed: no image is defined like that.
+    """
+    if kind == AGENT:
+        return await asyncio.to_thread(agent_definition, ROOT)
+    argv = ["image", "definition", "--flavor", values["flavor"], *_lock(values)]
+    output = await _run([OSGYM, *argv, *_vm(values)], DEFINITION_S, root=False)
+    return output.split()[-1]
+
+
+async def make(kind: str, values: Mapping[str, Any], say: Heard) -> Made:
+    """Bakes, unless the store has an image of this definition, and packs.
+
+    Raises:
+        HostError: which command failed, with the end of its output; a bake that did not end leaves nothing.
+        Interrupted: this task was cancelled; the same holds.
+    """
+    folder = Path(values["folder"])
+    step = "pack"
+    try:
+        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        if kind == AGENT:
+            say("packing the host agent")
+            return _made(await _run([*PACK, "--only", "agent", "--out", str(folder)], PACK_S, root=False))
+        step = "bake"
+        await _bake(values, say)
+        step = "pack"
+        say(f"packing the image {values['flavor']}")
+        argv = [*PACK, "--only", "image", "--image", values["flavor"], *_vm(values), "--out", str(folder)]
+        return _made(await _run(argv, PACK_S))
+    except asyncio.CancelledError:
+        raise Interrupted(LOCAL, f"interrupted in step {step}; nothing is left of it") from None
+    except HostError as error:
+        error.step = step
+        raise
+    except OSError as error:
+        raise HostError(LOCAL, f"{folder}: {error.strerror}", step) from error
+
+
+async def _bake(values: Mapping[str, Any], say: Heard) -> None:
+    """The image, and for virtual machines its disk and a snapshot of that; each only if it is missing."""
+    flavor = values["flavor"]
+    build = [OSGYM, "image", "build", "--flavor", flavor, *_lock(values)]
+    # Every host can use qcow2, whatever its file system.
+    await _run([*build, *(["--format", "qcow2"] if values.get("machines") else [])], BAKE_S, say)
+    if values.get("machines"):
+        await _run([OSGYM, "image", "snapshot", flavor], SNAPSHOT_S, say)
+
+
+async def _run(argv: list[str], timeout_s: float, say: Heard | None = None, *, root: bool = True) -> str:
+    transport = LocalTransport(environment(os.environ), root=root)
+    await transport.connect()
+    done = await transport.run(argv, timeout_s=timeout_s, heard=say)
+    if done.exit_code != 0:
+        shown = shlex.join([Path(argv[0]).name, *argv[1:]])
+        raise CommandFailed(LOCAL, shown, done.exit_code, done.output)
+    return done.output
+
+
+def environment(ours: Mapping[str, str]) -> dict[str, str]:
+    """What commands get of our environment, besides what every command here gets.
+
+    The store is root's, whoever we are: hosts use the same numbers of users.
+    """
+    passed = {
+        name: value for name, value in ours.items() if name.startswith(PASSED) and name != "OSGYM_TOKEN"
+    }
+    return {"OSGYM_DATA_DIR": "/var/lib/osgym", **passed}
+
+
+def _made(output: str) -> Made:
+    found = json.loads(output.strip().splitlines()[-1])
+    return Made(Path(found["path"]), found["sha256"], found["size_bytes"], found["digest"])
+
+
+def _lock(values: Mapping[str, Any]) -> list[str]:
+    return ["--lock", values["lock"]] if values.get("lock") else []
+
+
+def _vm(values: Mapping[str, Any]) -> list[str]:
+    return ["--vm"] if values.get("machines") else []

@@ -1,0 +1,84 @@
+"""Archives as resources of our provider. Thin: what they are is in `inputs`, how they are made in `make`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from pulumi.provider.experimental import provider as api
+from pulumi.provider.experimental.property_value import PropertyValue
+
+from osgym_infra.archives import inputs, make
+from osgym_infra.archives.inputs import DEFINITION
+from osgym_infra.hosts.errors import CommandFailed, HostError
+from osgym_infra.hosts.transport import Heard
+from osgym_infra.hosts.values import Values, plain_all, wrapped
+
+Run = Callable[[Coroutine[Any, Any, make.Made]], Awaitable[make.Made]]
+"""Runs what makes an archive so that the engine can cancel it."""
+
+
+async def check(kind: str, request: api.CheckRequest) -> api.CheckResponse:
+    """Adds the definition's digest: a preview shows a change when it changed."""
+    values = plain_all(request.new_inputs)
+    wrong = inputs.problems(kind, values)
+    given = dict(request.new_inputs)
+    if not wrong:
+        try:
+            given[DEFINITION] = wrapped(await make.definition(kind, values))
+        except CommandFailed as error:
+            wrong["flavor"] = f"(osgym:image_name, osgym:image_lock): {error.output}"
+        except (HostError, OSError) as error:
+            wrong[DEFINITION] = str(error)
+    return api.CheckResponse(given, [api.CheckFailure(name, why) for name, why in sorted(wrong.items())])
+
+
+def diff(request: api.DiffRequest) -> api.DiffResponse:
+    """Always in place: two archives may well be the same file."""
+    found = inputs.changed(plain_all(request.old_state), plain_all(request.new_inputs))
+    update = api.PropertyDiffKind.UPDATE
+    detailed = {name: api.PropertyDiff(update, input_diff=name == DEFINITION) for name in found}
+    return api.DiffResponse(bool(found), [], diffs=found, detailed_diff=detailed)
+
+
+async def create(kind: str, request: api.CreateRequest, run: Run, say: Heard) -> api.CreateResponse:
+    """Makes the archive; in a preview nothing, and nothing of it is known."""
+    if request.preview:
+        return api.CreateResponse(properties=dict(request.properties))
+    values = plain_all(request.properties)
+    made = await run(make.make(kind, values, say))
+    return api.CreateResponse(inputs.archive_id(kind, values), _outputs(request.properties, made))
+
+
+async def update(kind: str, request: api.UpdateRequest, run: Run, say: Heard) -> api.UpdateResponse:
+    """Makes another archive; the former goes when there is one."""
+    if request.preview:
+        return api.UpdateResponse(dict(request.news))
+    made = await run(make.make(kind, plain_all(request.news), say))
+    former = plain_all(request.olds)
+    if former.get("archive") != str(made.archive):
+        _remove(former)
+    return api.UpdateResponse(_outputs(request.news, made))
+
+
+def read(request: api.ReadRequest) -> api.ReadResponse:
+    """Whether it is still there; one that is not is made anew by the next `pulumi up`."""
+    if not inputs.intact(plain_all(request.properties)):
+        return api.ReadResponse("", {}, {})
+    return api.ReadResponse(request.resource_id, request.properties, request.inputs)
+
+
+def delete(request: api.DeleteRequest) -> None:
+    """Removes the archive, never the image in the store."""
+    _remove(plain_all(request.properties))
+
+
+def _remove(state: Mapping[str, Any]) -> None:
+    if path := state.get("archive"):
+        Path(path).unlink(missing_ok=True)
+
+
+def _outputs(given: Values, made: make.Made) -> dict[str, PropertyValue]:
+    found = {"archive": str(made.archive), "sha256": made.sha256, "size": made.size, "digest": made.digest}
+    return {**given, **{name: wrapped(found[name]) for name in inputs.OUTPUTS}}
