@@ -96,8 +96,11 @@ class Config:
     image_digest: str
     image_uri: str
     image_sha256: str
+    image_lock: str
     agent_uri: str
     agent_sha256: str
+    archives: str
+    bucket: str
     agent_port: int
     allowed_cidrs: tuple[str, ...]
     egress: Egress
@@ -112,6 +115,16 @@ class Config:
     roll: bool
     rotation: int
     hosts: tuple[SshHost, ...]
+
+    @property
+    def makes_image(self) -> bool:
+        """Whether the golden image is baked and packed by `pulumi up`."""
+        return not self.image_uri
+
+    @property
+    def makes_agent(self) -> bool:
+        """Whether the host agent is packed by `pulumi up`."""
+        return not self.agent_uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +206,7 @@ def _checked(config: Config) -> Config:
         raise BadInput(
             full_key("market"), "dedicated hosts are rented elsewhere", "spot | on-demand, or provider: ssh"
         )
+    _check_archives(config)
     if config.provider in CLOUD and not config.region:
         default = {Provider.AWS: "us-east-1", Provider.GCP: "us-central1"}[config.provider]
         config = dataclasses.replace(config, region=default)
@@ -202,6 +216,32 @@ def _checked(config: Config) -> Config:
         if addresses.count(address) > 1:
             raise BadInput(full_key("hosts"), f"{address} stands there twice", "each host once")
     return config
+
+
+def _check_archives(config: Config) -> None:
+    """What hosts fetch is either named whole, or made here."""
+    for name in ("image_sha256", "image_digest", "agent_sha256"):
+        uri = f"{name.partition('_')[0]}_uri"
+        named = bool(getattr(config, uri))
+        if named and not getattr(config, name):
+            raise BadInput(
+                full_key(name), f"is missing beside {uri}", f"both, or neither: without {uri} it is made here"
+            )
+        if not named and getattr(config, name):
+            raise BadInput(
+                full_key(name),
+                f"means nothing without {uri}",
+                f"both, or neither: without {uri} it is made here",
+            )
+    if config.image_lock and not config.makes_image:
+        raise BadInput(full_key("image_lock"), "means nothing with image_uri", "one of both")
+    for name in ("archives", "bucket"):
+        if getattr(config, name) and not config.makes_image and not config.makes_agent:
+            raise BadInput(
+                full_key(name),
+                "means nothing with image_uri and agent_uri",
+                "without one of these, or not at all",
+            )
 
 
 def read_hosts(name: str, value: object) -> tuple[SshHost, ...]:
@@ -276,11 +316,25 @@ KEYS: dict[str, Key] = {
     "image_name": Key(
         matching(NAME, "full, small, or an import's name"), "full", "Which golden image the agent serves."
     ),
-    "image_digest": Key(HEX, ..., "Digest of the golden image."),
-    "image_uri": Key(URI, ..., "Where hosts fetch it: an archive of folders of the image store."),
-    "image_sha256": Key(HEX, ..., "SHA-256 of that archive; hosts check it."),
-    "agent_uri": Key(URI, ..., "Where hosts fetch the host agent: an archive of its wheels."),
-    "agent_sha256": Key(HEX, ..., "SHA-256 of that archive; hosts check it."),
+    "image_uri": Key(
+        URI,
+        "",
+        "Where hosts fetch it, packed by osgym fleet pack; default: it is baked, packed and put there.",
+    ),
+    "image_sha256": Key(HEX, "", "With image_uri: SHA-256 of that archive; hosts check it."),
+    "image_digest": Key(HEX, "", "With image_uri: digest of the golden image in it."),
+    "image_lock": Key(text, "", "Exact package versions to bake: a file of osgym image lock."),
+    "agent_uri": Key(
+        URI, "", "Where hosts fetch the host agent, packed by osgym fleet pack; default: that of this tree."
+    ),
+    "agent_sha256": Key(HEX, "", "With agent_uri: SHA-256 of that archive; hosts check it."),
+    "archives": Key(text, "", "Folder for what is packed here; default: out/fleet/<stack> of the project."),
+    "bucket": Key(
+        matching(re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"), "a bucket's name"),
+        "",
+        "An existing bucket for what is packed here; default: a new one, private.",
+        CLOUD,
+    ),
     "agent_port": Key(integer(1024, 65535, "as TCP port"), AGENT_PORT, "The host agent's port."),
     "allowed_cidrs": Key(
         cidrs,

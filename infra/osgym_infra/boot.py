@@ -9,7 +9,8 @@ import shlex
 import tarfile
 from collections.abc import Mapping
 
-from osgym_infra.args import Config
+from osgym_infra.archives.fetched import Fetched
+from osgym_infra.args import CLOUD, Config
 from osgym_infra.blueprint import HostGroup
 from osgym_infra.errors import BadInput
 
@@ -23,7 +24,7 @@ LOCAL_DATA = "/var/lib/osgym-fleet"
 """The same on this machine, apart from what somebody uses here to develop."""
 
 
-def environment(config: Config, group: HostGroup, token_source: str) -> dict[str, str]:
+def environment(config: Config, group: HostGroup, token_source: str, fetched: Fetched) -> dict[str, str]:
     """The settings in /etc/osgym/bootstrap.env; none of them is a secret.
 
     Args:
@@ -39,11 +40,13 @@ def environment(config: Config, group: HostGroup, token_source: str) -> dict[str
         "OSGYM_ALLOWED_CIDRS": " ".join(config.allowed_cidrs),
         "OSGYM_DEVICES": "auto" if group.nvme or group.volume_gib else "none",
         "OSGYM_TOKEN_SOURCE": token_source,
-        "OSGYM_AGENT_URI": config.agent_uri,
-        "OSGYM_AGENT_SHA256": config.agent_sha256,
-        "OSGYM_IMAGE_URI": config.image_uri,
-        "OSGYM_IMAGE_SHA256": config.image_sha256,
-        "OSGYM_IMAGE_DIGEST": config.image_digest,
+        # Of every market: machines on demand are maintained and stopped too.
+        "OSGYM_NOTICES": config.provider.value if config.provider in CLOUD else "off",
+        "OSGYM_AGENT_URI": fetched.agent_uri,
+        "OSGYM_AGENT_SHA256": fetched.agent_sha256,
+        "OSGYM_IMAGE_URI": fetched.image_uri,
+        "OSGYM_IMAGE_SHA256": fetched.image_sha256,
+        "OSGYM_IMAGE_DIGEST": fetched.image_digest,
     }
 
 

@@ -175,8 +175,11 @@ class ReplicaHosts(pulumi.ComponentResource):
         statements: list[dict[str, Any]] = [
             {"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": self.token_secret}
         ]
-        if self._args.buckets:
-            objects = [f"arn:aws:s3:::{bucket}/*" for bucket in self._args.buckets]
+        buckets: list[pulumi.Input[str]] = [*self._args.buckets]
+        if self._args.made_bucket is not None:
+            buckets.append(self._args.made_bucket)
+        if buckets:
+            objects = [pulumi.Output.concat("arn:aws:s3:::", bucket, "/*") for bucket in buckets]
             statements.append({"Effect": "Allow", "Action": "s3:GetObject", "Resource": objects})
         aws.iam.RolePolicy(
             f"{self._name}-host",
@@ -212,8 +215,10 @@ class ReplicaHosts(pulumi.ComponentResource):
         profile: pulumi.Input[str],
         image: pulumi.Input[str],
     ) -> aws.ec2.LaunchTemplate:
-        script = self.token_secret.apply(
-            lambda arn: user_data(self._args.files, environment(self._config, group, f"aws:{arn}"))
+        script = pulumi.Output.all(self.token_secret, self._args.fetched).apply(
+            lambda found: user_data(
+                self._args.files, environment(self._config, group, f"aws:{found[0]}", found[1])
+            )
         )
         spot = aws.ec2.LaunchTemplateInstanceMarketOptionsArgs(
             market_type="spot",

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pulumi
 
+from osgym_infra.archives.fetched import Fetched
 from osgym_infra.blueprint import Blueprint, HostGroup, slug
 from osgym_infra.hosts import tls
 from osgym_infra.outputs import HostOutput
@@ -43,11 +44,15 @@ class HostsArgs:
         blueprint: which hosts, from the checked configuration.
         stack: the stack's name; part of names and tags.
         files: the bootstrap.
+        made: what hosts fetch, when the stack makes it; None: what the configuration names.
+        made_bucket: a bucket of the stack that hosts have to be allowed to read.
     """
 
     blueprint: Blueprint
     stack: str
     files: Mapping[str, bytes] = field(default_factory=bootstrap_files)
+    made: pulumi.Output[Fetched] | None = None
+    made_bucket: pulumi.Output[str] | None = None
 
     @property
     def tags(self) -> dict[str, str]:
@@ -60,11 +65,17 @@ class HostsArgs:
         return f"{slug(self.stack)}.osgym.internal"
 
     @property
+    def fetched(self) -> pulumi.Output[Fetched]:
+        """What hosts fetch."""
+        return self.made or pulumi.Output.from_input(Fetched.named_in(self.blueprint.config))
+
+    @property
     def buckets(self) -> tuple[str, ...]:
-        """Buckets that hosts read from."""
+        """Buckets that hosts read from, but for `made_bucket`."""
         config = self.blueprint.config
         uris = [urlsplit(uri) for uri in (config.image_uri, config.agent_uri)]
-        return tuple(sorted({uri.netloc for uri in uris if uri.scheme in ("s3", "gs")}))
+        named = {uri.netloc for uri in uris if uri.scheme in ("s3", "gs")}
+        return tuple(sorted(named | {config.bucket} - {""}))
 
 
 def host_output(
@@ -85,10 +96,10 @@ def host_output(
             server_name=server_name,
             capacity=group.replicas,
             market=group.market.value,
-            image_digest=config.image_digest,
+            image_digest=found["fetched"].image_digest,
         ).to_dict()
 
-    return pulumi.Output.all(zone=zone, address=address).apply(made)
+    return pulumi.Output.all(zone=zone, address=address, fetched=args.fetched).apply(made)
 
 
 def fleet_name(stack: str) -> str:

@@ -50,15 +50,18 @@ class ReplicaHosts(pulumi.ComponentResource):
         )
         member = account.email.apply(lambda email: f"serviceAccount:{email}")
         self.token_secret, self.ca, grants = self._secret(member)
+        buckets: dict[str, pulumi.Input[str]] = {bucket: bucket for bucket in args.buckets}
+        if args.made_bucket is not None:
+            buckets["archives"] = args.made_bucket
         grants += [
             gcp.storage.BucketIAMMember(
-                f"{name}-{bucket}",
+                f"{name}-{part}",
                 bucket=bucket,
                 role="roles/storage.objectViewer",
                 member=member,
                 opts=self._child,
             )
-            for bucket in args.buckets
+            for part, bucket in buckets.items()
         ]
         templates = {
             group.name: self._template(group, network, subnet, account.email)
@@ -157,8 +160,10 @@ class ReplicaHosts(pulumi.ComponentResource):
         subnet: pulumi.Input[str],
         account: pulumi.Input[str],
     ) -> gcp.compute.InstanceTemplate:
-        script = self.token_secret.apply(
-            lambda name: user_data(self._args.files, environment(self._config, group, f"gcp:{name}"))
+        script = pulumi.Output.all(self.token_secret, self._args.fetched).apply(
+            lambda found: user_data(
+                self._args.files, environment(self._config, group, f"gcp:{found[0]}", found[1])
+            )
         )
         features = gcp.compute.InstanceTemplateAdvancedMachineFeaturesArgs(enable_nested_virtualization=True)
         return gcp.compute.InstanceTemplate(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pulumi
 
+from osgym_infra.archives.fetched import Fetched
 from osgym_infra.args import SshHost
 from osgym_infra.blueprint import HostGroup, slug
 from osgym_infra.boot import LOCAL_DATA, environment
@@ -86,7 +87,7 @@ class ReplicaHosts(pulumi.ComponentResource):
 
     def _host(self, host: SshHost, group: HostGroup, secrets: FleetSecrets) -> pulumi.Output[dict[str, Any]]:
         name = host_name(host)
-        entry = self._entry(host, group).to_dict()
+        entry = self._args.fetched.apply(lambda found: self._entry(host, group, found).to_dict())
         resource = HostResource(
             f"{self._name}-{name}",
             {
@@ -95,7 +96,7 @@ class ReplicaHosts(pulumi.ComponentResource):
                 "user": host.user,
                 "hostKey": host.host_key,
                 "sshKey": host.ssh_key,
-                "settings": self._settings(host, group),
+                "settings": self._args.fetched.apply(lambda found: self._settings(host, group, found)),
                 "entry": entry,
                 "token": secrets.token,
                 "caCertificate": secrets.ca_certificate,
@@ -103,9 +104,9 @@ class ReplicaHosts(pulumi.ComponentResource):
             },
             pulumi.ResourceOptions(parent=self, depends_on=[secrets]),
         )
-        return resource.id.apply(lambda _: entry)
+        return pulumi.Output.all(resource.id, entry).apply(lambda known: dict(known[1]))
 
-    def _entry(self, host: SshHost, group: HostGroup) -> HostOutput:
+    def _entry(self, host: SshHost, group: HostGroup, fetched: Fetched) -> HostOutput:
         return HostOutput(
             id=host_name(host),
             zone="",
@@ -113,11 +114,11 @@ class ReplicaHosts(pulumi.ComponentResource):
             server_name="",
             capacity=group.replicas,
             market=group.market.value,
-            image_digest=self._config.image_digest,
+            image_digest=fetched.image_digest,
         )
 
-    def _settings(self, host: SshHost, group: HostGroup) -> dict[str, str]:
-        settings = environment(self._config, group, f"file:{TOKEN_FILE}")
+    def _settings(self, host: SshHost, group: HostGroup, fetched: Fetched) -> dict[str, str]:
+        settings = environment(self._config, group, f"file:{TOKEN_FILE}", fetched)
         if host.is_local:
             # A laptop's agent is for that laptop: where nobody else gets, there is nobody to keep out.
             settings |= {"OSGYM_LISTEN": "127.0.0.1", "OSGYM_ALLOWED_CIDRS": "", "OSGYM_DATA": LOCAL_DATA}

@@ -1,0 +1,101 @@
+"""What hosts fetch, as a stack's own: baked and packed on this machine, put where hosts can fetch it.
+
+Each provider has a `GoldenImage` that says where that is; this one is for own machines, which are sent files
+of this machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+
+from osgym_infra.archives.fetched import Fetched
+from osgym_infra.archives.inputs import AGENT, IMAGE
+from osgym_infra.blueprint import slug
+from osgym_infra.components.common import HostsArgs
+from osgym_infra.model import Runtime
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Archive(pulumi.CustomResource):
+    """A file that our provider makes. Its inputs: `osgym_infra.archives.inputs`.
+
+    Attributes:
+        archive: path of the file; its name holds a part of its SHA-256.
+        digest: of the golden image in it.
+    """
+
+    archive: pulumi.Output[str]
+    sha256: pulumi.Output[str]
+    digest: pulumi.Output[str]
+
+    def __init__(
+        self, kind: str, name: str, given: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        made = {"archive": None, "sha256": None, "digest": None}
+        super().__init__(kind, name, {**given, **made}, opts)
+
+
+class GoldenImage(pulumi.ComponentResource):
+    """Image and agent that the configuration does not name: made once for each definition of them.
+
+    Attributes:
+        fetched: what hosts fetch; known once it is there.
+        bucket: that this component made, and that hosts have to be allowed to read.
+    """
+
+    fetched: pulumi.Output[Fetched]
+    bucket: pulumi.Output[str] | None = None
+
+    def __init__(self, name: str, args: HostsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("osgym:index:GoldenImage", name, None, opts)
+        self._name, self._args, self._config = name, args, args.blueprint.config
+        folder = str(ROOT / (self._config.archives or f"out/fleet/{slug(args.stack)}"))
+        parts: dict[str, pulumi.Input[str]] = dataclasses.asdict(Fetched.named_in(self._config))
+        self._prepare()
+        if self._config.makes_image:
+            image = self._archive("image", IMAGE, {"folder": folder, **self._image_inputs()})
+            parts |= {"image_uri": self._uri("image", image), "image_sha256": image.sha256}
+            parts["image_digest"] = image.digest
+        if self._config.makes_agent:
+            agent = self._archive("agent", AGENT, {"folder": folder})
+            parts |= {"agent_uri": self._uri("agent", agent), "agent_sha256": agent.sha256}
+        self.fetched = pulumi.Output.all(**parts).apply(lambda found: Fetched(**found))
+        self.register_outputs(parts)
+
+    def feed(self, args: HostsArgs) -> HostsArgs:
+        """The arguments of hosts that fetch what this made."""
+        return dataclasses.replace(args, made=self.fetched, made_bucket=self.bucket)
+
+    def _prepare(self) -> None:
+        """Makes the place for archives, if there has to be one."""
+
+    def _uri(self, part: str, archive: Archive) -> pulumi.Output[str]:
+        """Where hosts fetch it; on its way there it may be uploaded."""
+        return archive.archive.apply(lambda path: Path(path).as_uri())
+
+    def _archive(self, part: str, kind: str, given: Mapping[str, Any]) -> Archive:
+        return Archive(kind, f"{self._name}-{part}", given, pulumi.ResourceOptions(parent=self))
+
+    def _image_inputs(self) -> dict[str, Any]:
+        lock = self._config.image_lock
+        return {
+            "flavor": self._config.image_name,
+            "lock": str(ROOT / lock) if lock else "",
+            "machines": self._config.runtime is Runtime.QEMU,
+        }
+
+    def _key(self, archive: Archive) -> pulumi.Output[str]:
+        """The archive's name in a bucket, which other stacks may use, too."""
+        return archive.archive.apply(lambda path: f"osgym/{slug(self._args.stack)}/{Path(path).name}")
+
+
+def fed(kind: type[GoldenImage], name: str, args: HostsArgs) -> HostsArgs:
+    """The arguments of hosts, after what they fetch was made if the configuration does not name it."""
+    config = args.blueprint.config
+    return kind(name, args).feed(args) if config.makes_image or config.makes_agent else args

@@ -1,0 +1,47 @@
+"""Image and agent in a bucket at AWS."""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_aws as aws
+
+from osgym_infra.components import golden
+
+
+class GoldenImage(golden.GoldenImage):
+    """Uploads to a private bucket of its own, or to that of the configuration."""
+
+    def _prepare(self) -> None:
+        self._needs: list[pulumi.Resource] = []
+        self._place: pulumi.Input[str] = self._config.bucket
+        if self._config.bucket:
+            return
+        made = aws.s3.Bucket(
+            f"{self._name}-archives",
+            # What is in it can be made again.
+            force_destroy=True,
+            tags=self._args.tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        closed = aws.s3.BucketPublicAccessBlock(
+            f"{self._name}-archives",
+            bucket=made.id,
+            block_public_acls=True,
+            block_public_policy=True,
+            ignore_public_acls=True,
+            restrict_public_buckets=True,
+            opts=pulumi.ResourceOptions(parent=made),
+        )
+        self._needs, self._place, self.bucket = [closed], made.id, made.id
+
+    def _uri(self, part: str, archive: golden.Archive) -> pulumi.Output[str]:
+        stored = aws.s3.BucketObjectv2(
+            f"{self._name}-{part}",
+            bucket=self._place,
+            key=self._key(archive),
+            source=archive.archive.apply(pulumi.FileAsset),
+            server_side_encryption="AES256",
+            tags=self._args.tags,
+            opts=pulumi.ResourceOptions(parent=archive, depends_on=self._needs),
+        )
+        return pulumi.Output.concat("s3://", stored.bucket, "/", stored.key)
