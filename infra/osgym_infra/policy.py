@@ -112,6 +112,12 @@ def _bucket(properties: Props) -> list[str]:
     return found
 
 
+def _object(properties: Props) -> list[str]:
+    acl = properties.get("acl")
+    found = [f"the object is public ({acl})"] if acl in PUBLIC_ACLS else []
+    return found if "serverSideEncryption" in properties else [*found, "the object is not encrypted"]
+
+
 def _public_access(properties: Props) -> list[str]:
     wanted = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
     return [f"{name} is not set" for name in wanted if not properties.get(name)]
@@ -186,6 +192,7 @@ RULES: Iterable[tuple[str, Callable[[Props], list[str]]]] = (
     (r"aws:ec2/instance:Instance", _instance),
     (r"aws:ebs/volume:Volume", _volume),
     (r"aws:s3/bucket\w*:Bucket(V2|AclV2|Acl)?", _bucket),
+    (r"aws:s3/bucketObject(v2)?:BucketObject(v2)?", _object),
     (r"aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock", _public_access),
     (r"gcp:compute/firewall:Firewall", _firewall),
     (r"gcp:storage/bucket:Bucket", _bucket),

@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Mapping
 
+from pulumi import FileAsset
 from pulumi.provider.experimental import provider, server
 from pulumi.provider.experimental.property_value import Computed, PropertyValue
 from pulumi.runtime.rpc import UNKNOWN
@@ -22,10 +23,12 @@ REPLACING = {
     "aws:ec2/securityGroup:SecurityGroup": {"vpcId", "name", "description"},
     "aws:ec2/instance:Instance": {"launchTemplate", "subnetId", "ami"},
     "aws:secretsmanager/secretVersion:SecretVersion": {"secretId", "secretString"},
+    "aws:s3/bucketObjectv2:BucketObjectv2": {"bucket", "key"},
     "gcp:compute/network:Network": {"name", "project"},
     "gcp:compute/subnetwork:Subnetwork": {"network", "ipCidrRange", "region"},
     "gcp:compute/instanceFromTemplate:InstanceFromTemplate": {"sourceInstanceTemplate", "zone", "project"},
     "gcp:secretmanager/secretVersion:SecretVersion": {"secret", "secretData"},
+    "gcp:storage/bucketObject:BucketObject": {"bucket", "name", "source"},
 }
 """Properties that the real providers cannot change in place. Instance templates: all but the labels."""
 
@@ -184,6 +187,8 @@ def _plain(value: object) -> object:
         return {key: _plain(item) for key, item in value.items() if not key.startswith("__")}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, FileAsset):
+        return value.path
     return value
 
 
