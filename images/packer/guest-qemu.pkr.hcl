@@ -82,7 +82,7 @@ variable "boot_timeout_s" {
 
 locals {
   restrict = var.network ? "off" : "on"
-  # Firmware, CPUs and kernels know these; `host` is KVM's only.
+  # Applications need SSE4.2, which QEMU's default does not have.
   cpu  = var.accelerator == "kvm" ? "host" : "Nehalem"
   uefi = var.uefi == "" ? [] : [["-bios", var.uefi]]
 }
@@ -108,6 +108,7 @@ source "qemu" "guest" {
 
   qemuargs = concat([
     ["-nodefaults"],
+    ["-display", "none"],
     ["-vnc", "none"],
     ["-cpu", local.cpu],
     ["-netdev", "user,id=user.0,restrict=${local.restrict},hostfwd=tcp:127.0.0.1:${var.port}-:5000"],
