@@ -116,7 +116,9 @@ class OsgymProvider(api.Provider):
 
     async def create(self, request: api.CreateRequest) -> api.CreateResponse:
         """Brings a host up; one that is up already is only looked at, step by step."""
-        if _kind(request.urn) == SECRETS:
+        if (kind := _kind(request.urn)) in archives.INPUTS:
+            return await archive.create(kind, request, self._made_here, self._sayer(request.urn))
+        if kind == SECRETS:
             made = _new_secrets(request.properties, request.preview)
             return api.CreateResponse("" if request.preview else f"secrets-{secrets.token_hex(4)}", made)
         values = plain_all(request.properties)

@@ -1,0 +1,358 @@
+"""Image and agent that a stack makes itself: components under Pulumi's mocks, the resource without a bake."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+from pulumi.provider.experimental import provider as api
+from pulumi.runtime import mocks as pulumi_mocks
+from tests.support.fleets import AWS, GCP, SSH
+from tests.unit import test_infra_components as cloud
+
+from osgym_host.images.definition import find_images_folder
+from osgym_infra import policy
+from osgym_infra.archives import make
+from osgym_infra.archives.inputs import AGENT, IMAGE, changed, problems
+from osgym_infra.components.common import HostsArgs, bootstrap_files
+from osgym_infra.components.golden import fed
+from osgym_infra.errors import BadInput
+from osgym_infra.hosts import inputs as host_inputs
+from osgym_infra.hosts.errors import CommandFailed, Interrupted
+from osgym_infra.hosts.provider import OsgymProvider
+from osgym_infra.hosts.values import plain_all, wrapped
+from osgym_infra.pack import DISTRIBUTIONS, PackFailed, agent_definition, pack_image
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*has been deprecated:DeprecationWarning")
+
+NAMED = ("image_uri", "image_sha256", "image_digest", "agent_uri", "agent_sha256")
+NONE_NAMED = [{k: v for k, v in base.items() if k not in NAMED} for base in (AWS, GCP, SSH)]
+every = pytest.mark.parametrize("base", NONE_NAMED, ids=["aws", "gcp", "ssh"])
+clouds = pytest.mark.parametrize("base", NONE_NAMED[:2], ids=["aws", "gcp"])
+MADE = {IMAGE: ("/made/full-12.tar", "12" * 32, "ab" * 32), AGENT: ("/made/agent-34.tar", "34" * 32, "")}
+
+
+class Recorder(cloud.Recorder):
+    """Answers like our provider, too."""
+
+    def new_resource(self, args: pulumi_mocks.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
+        """An archive has been made."""
+        found, made = super().new_resource(args)
+        if args.typ in MADE:
+            archive, sha256, digest = MADE[args.typ]
+            made |= {"archive": archive, "sha256": sha256, "digest": digest, "size": 5}
+        if args.typ.endswith(":FleetSecrets"):
+            made |= {"token": "t", "caKey": "k", "caCertificate": "c"}
+        return found, made
+
+
+def deploy(values: dict[str, object]) -> tuple[Recorder, list[dict[str, Any]]]:
+    """What the program's components make, and the hosts as they are put out."""
+    recorder, plan = Recorder(), cloud.blueprint(values)
+    hosts: list[dict[str, Any]] = []
+
+    @pulumi.runtime.test
+    def program() -> pulumi.Output[Any]:
+        if plan.config.provider == "aws":
+            from osgym_infra.components.aws import ReplicaHosts
+            from osgym_infra.components.golden_aws import GoldenImage
+        elif plan.config.provider == "gcp":
+            from osgym_infra.components.gcp import ReplicaHosts  # type: ignore[assignment]
+            from osgym_infra.components.golden_gcp import GoldenImage  # type: ignore[assignment]
+        else:
+            from osgym_infra.components.golden import GoldenImage  # type: ignore[assignment]
+            from osgym_infra.components.ssh import ReplicaHosts  # type: ignore[assignment]
+        made = ReplicaHosts("fleet", fed(GoldenImage, "fleet", HostsArgs(plan, "test")))
+        return made.hosts.apply(hosts.extend)
+
+    with cloud.own_event_loops():
+        pulumi.runtime.set_mocks(recorder, preview=False)
+        program()
+    return recorder, hosts
+
+
+def settings(recorder: Recorder) -> str:
+    """What the first host is told."""
+    if hosts := recorder.of("SshHost"):
+        return "\n".join(f"{name}={value}" for name, value in hosts[0]["settings"].items())
+    return cloud.script(recorder)
+
+
+@every
+def test_hosts_fetch_what_the_stack_made(base: dict[str, object]) -> None:
+    """Image and agent by their digests, from where this provider's hosts can fetch them."""
+    recorder, hosts = deploy(base)
+    # A bucket's id is its name.
+    place = {"aws": "s3://fleet-archives-id/osgym/test", "gcp": "gs://fleet-archives-id/osgym/test"}
+    start = place.get(str(base["provider"]), "file:///made")
+    told = settings(recorder)
+    for line in (
+        f"OSGYM_IMAGE_URI={start}/full-12.tar",
+        f"OSGYM_IMAGE_SHA256={'12' * 32}",
+        f"OSGYM_IMAGE_DIGEST={'ab' * 32}",
+        f"OSGYM_AGENT_URI={start}/agent-34.tar",
+        f"OSGYM_AGENT_SHA256={'34' * 32}",
+    ):
+        assert line in told
+    assert {host["image_digest"] for host in hosts} == {"ab" * 32}
+    image = recorder.one("ImageArchive")
+    assert (image["flavor"], image["lock"], image["machines"]) == ("full", "", True)
+    assert problems(IMAGE, {k: v for k, v in image.items() if v is not None}) == {}
+    agent = recorder.one("AgentArchive")
+    assert agent["folder"] == image["folder"] == str(make.ROOT / "out/fleet/test")
+
+
+@clouds
+def test_the_bucket_of_the_stack_is_private_and_hosts_may_read_it(base: dict[str, object]) -> None:
+    """No public access, encrypted objects with the archives' content; the hosts' role names the bucket."""
+    recorder, _ = deploy(base)
+    for resource in recorder.resources:
+        assert policy.violations(resource.typ, resource.inputs) == [], resource.name
+    bucket = recorder.one("Bucket")
+    if base["provider"] == "aws":
+        wall = recorder.one("BucketPublicAccessBlock")
+        assert (wall["bucket"], wall["blockPublicPolicy"]) == ("fleet-archives-id", True)
+        stored = recorder.of("BucketObjectv2")
+        assert {one["serverSideEncryption"] for one in stored} == {"AES256"}
+        assert "arn:aws:s3:::fleet-archives-id/*" in recorder.one("RolePolicy")["policy"]
+        assert bucket["tags"]["owner"] == "lab"
+    else:
+        assert bucket["publicAccessPrevention"] == "enforced"
+        assert bucket["uniformBucketLevelAccess"] is True
+        stored = recorder.of("BucketObject")
+        grant = recorder.one("BucketIAMMember")
+        assert (grant["bucket"], grant["role"]) == ("fleet-archives-id", "roles/storage.objectViewer")
+        assert bucket["labels"]["owner"] == "lab"
+    assert sorted(one["source"].path for one in stored) == ["/made/agent-34.tar", "/made/full-12.tar"]
+
+
+@clouds
+def test_an_existing_bucket_is_used(base: dict[str, object]) -> None:
+    """Then none is made, and hosts may read that one."""
+    recorder, _ = deploy({**base, "bucket": "the-labs"})
+    assert not recorder.of("Bucket")
+    assert "://the-labs/osgym/test/full-12.tar" in settings(recorder)
+    rights = [*recorder.of("RolePolicy"), *recorder.of("BucketIAMMember")]
+    assert "the-labs" in json.dumps(rights)
+
+
+@every
+def test_what_is_named_is_not_made(base: dict[str, object]) -> None:
+    """An image of the configuration beside an agent of this tree; with both named nothing is made at all."""
+    whole = {"aws": AWS, "gcp": GCP, "ssh": SSH}[str(base["provider"])]
+    image = {name: whole[name] for name in NAMED if name.startswith("image")}
+    recorder, hosts = deploy({**base, **image})
+    assert not recorder.of("ImageArchive")
+    assert len(recorder.of("AgentArchive")) == 1
+    assert f"OSGYM_IMAGE_URI={image['image_uri']}" in settings(recorder)
+    assert hosts[0]["image_digest"] == image["image_digest"]
+    recorder, _ = deploy(whole)
+    assert not recorder.of("GoldenImage")
+    assert not recorder.of("AgentArchive")
+    assert not recorder.of("Bucket")
+
+
+def test_hosts_take_the_settings(tmp_path: Path) -> None:
+    """What own machines are told of archives made here passes the check of their resource."""
+    for name in ("full-12.tar", "agent-34.tar"):
+        (tmp_path / name).touch()
+    recorder, _ = deploy({**NONE_NAMED[2], "runtime": "local", "archives": "kept", "image_lock": "/l"})
+    assert recorder.one("ImageArchive")["folder"] == str(make.ROOT / "kept")
+    assert recorder.one("ImageArchive")["lock"] == "/l"
+    assert recorder.one("ImageArchive")["machines"] is False
+    told = dict(recorder.of("SshHost")[0]["settings"])
+    assert {name for name, value in told.items() if value} >= host_inputs.NEEDED_SETTINGS
+
+
+# The resource itself.
+
+
+def urn(kind: str) -> str:
+    """Of an archive in a component."""
+    return f"urn:pulumi:t::osgym::osgym:index:GoldenImage${kind}::fleet-part"
+
+
+def provider() -> OsgymProvider:
+    """Ours; nobody listens to what it says."""
+
+    async def say(_: str, line: str) -> None:
+        pass
+
+    return OsgymProvider(bootstrap_files(), say)
+
+
+async def checked(kind: str, values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The inputs after the check, and what is wrong with them."""
+    given = {name: wrapped(value) for name, value in values.items()}
+    answer = await provider().check(api.CheckRequest(urn(kind), {}, given, b""))
+    return plain_all(answer.inputs or {}), {f.property: f.reason for f in answer.failures or []}
+
+
+async def difference(kind: str, old: dict[str, Any], new: dict[str, Any]) -> api.DiffResponse:
+    """Between a state and inputs."""
+    before, after = ({k: wrapped(v) for k, v in values.items()} for values in (old, new))
+    return await provider().diff(api.DiffRequest(urn(kind), "x", before, after, []))
+
+
+async def test_a_preview_shows_a_change_of_the_definition_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The digest of what the image is made from is an input; nothing is baked or packed to find out."""
+    given = {"folder": str(tmp_path / "out"), "flavor": "small", "machines": False}
+    first, wrong = await checked(IMAGE, given)
+    assert wrong == {}
+    (tmp_path / "small.tar").write_bytes(b"12345")
+    state = {**first, "archive": str(tmp_path / "small.tar"), "size": 5, "sha256": "x", "digest": "y"}
+    assert not (await difference(IMAGE, state, first)).changes
+
+    vm, _ = await checked(IMAGE, {**given, "machines": True})
+    assert vm["definition"] != first["definition"]
+    folder = Path(shutil.copytree(find_images_folder(), tmp_path / "images"))
+    monkeypatch.setenv("OSGYM_IMAGES_DIR", str(folder))
+    monkeypatch.setenv("OSGYM_GUEST_DIR", str(make.ROOT / "guest_agent"))
+    assert (await checked(IMAGE, given))[0] == first
+    (folder / "provision" / "guest" / "99-more").write_text("true\n")
+    second, _ = await checked(IMAGE, given)
+    diff = await difference(IMAGE, state, second)
+    assert (diff.changes, diff.diffs, diff.replaces) == (True, ["definition"], [])
+
+    properties = {name: wrapped(value) for name, value in second.items()}
+    preview = await provider().create(api.CreateRequest(urn(IMAGE), properties, 0, True))
+    assert plain_all(preview.properties) == second
+    old = {name: wrapped(value) for name, value in state.items()}
+    request = api.UpdateRequest(urn(IMAGE), "x", old, properties, 0, [], True)
+    assert plain_all((await provider().update(request)).properties) == second
+    assert not (tmp_path / "out").exists()
+
+
+async def test_wrong_inputs_of_an_archive_are_named(tmp_path: Path) -> None:
+    """A flavor that nobody defined by the configuration's key, and what there is."""
+    _, wrong = await checked(IMAGE, {"folder": str(tmp_path), "flavor": "tiny"})
+    assert "osgym:image_name" in wrong["flavor"]
+    assert "there are: full, small" in wrong["flavor"]
+    _, wrong = await checked(IMAGE, {"folder": str(tmp_path), "flavor": "small", "lock": "/nowhere"})
+    assert "/nowhere cannot be read" in wrong["flavor"]
+    assert set(problems(IMAGE, {"folder": "out", "flavour": "full"})) == {"folder", "flavour", "flavor"}
+    assert set(problems(AGENT, {"folder": 5.0})) == {"folder"}
+
+
+async def test_an_archive_that_is_gone_is_made_anew(tmp_path: Path) -> None:
+    """Refresh drops it from the state; without one, the next `up` notices just so. Delete needs no file."""
+    path = tmp_path / "agent-12.tar"
+    path.write_bytes(b"12345")
+    state = {"folder": str(tmp_path), "definition": "d", "archive": str(path), "size": 5, "sha256": "s"}
+    properties = {name: wrapped(value) for name, value in state.items()}
+    request = api.ReadRequest(urn(AGENT), "agent", properties, properties)
+    assert (await provider().read(request)).resource_id == "agent"
+    assert changed(state, {**state, "folder": "/elsewhere"}) == []
+    path.write_bytes(b"1234")
+    assert (await provider().read(request)).resource_id == ""
+    assert changed(state, state) == ["archive"]
+    await provider().delete(api.DeleteRequest(urn(AGENT), "agent", properties, 0))
+    assert not path.exists()
+    await provider().delete(api.DeleteRequest(urn(AGENT), "agent", properties, 0))
+
+
+PACK = """import json, pathlib, sys, time
+folder = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
+def made():
+    path = folder / "agent-%s.tar"
+    path.write_text("packed")
+    print(json.dumps({"path": str(path), "sha256": "s", "digest": "", "size_bytes": 6}))
+%s
+"""
+
+
+async def test_the_former_archive_goes_when_there_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same file stays; another takes its place; a command that fails says so and leaves the former."""
+    script = tmp_path / "pack.py"
+    monkeypatch.setattr(make, "PACK", [sys.executable, str(script)])
+    folder = tmp_path / "kept"
+    given = {name: wrapped(v) for name, v in {"folder": str(folder), "definition": "d"}.items()}
+    script.write_text(PACK % ("1", "made()"))
+    made = await provider().create(api.CreateRequest(urn(AGENT), given, 0, False))
+    assert made.resource_id == "agent"
+    state = made.properties
+    assert plain_all(state)["size"] == 6
+    for content, files in (("1", ["agent-1.tar"]), ("2", ["agent-2.tar"])):
+        script.write_text(PACK % (content, "made()"))
+        request = api.UpdateRequest(urn(AGENT), "agent", state, given, 0, [], False)
+        state = (await provider().update(request)).properties
+        assert [path.name for path in folder.iterdir()] == files
+    script.write_text(PACK % ("3", 'sys.exit("no space left")'))
+    with pytest.raises(CommandFailed, match=r"(?s)step pack: .*--only agent.*no space left"):
+        await provider().update(api.UpdateRequest(urn(AGENT), "agent", state, given, 0, [], False))
+    assert [path.name for path in folder.iterdir()] == ["agent-2.tar"]
+    stopped = provider()
+    await stopped.cancel()
+    with pytest.raises(Interrupted):
+        await stopped.create(api.CreateRequest(urn(AGENT), given, 0, False))
+
+
+def test_the_agents_definition_is_its_source(tmp_path: Path) -> None:
+    """What a build leaves does not count; every other file does."""
+    for part in DISTRIBUTIONS:
+        (tmp_path / part / "src").mkdir(parents=True)
+        (tmp_path / part / "src" / "a.py").write_text("a")
+    first = agent_definition(tmp_path)
+    for product in ("sdk/build/x", "sdk/src/__pycache__/a.pyc", "sdk/x.egg-info/y", "sdk/src/z.so"):
+        (tmp_path / product).parent.mkdir(exist_ok=True)
+        (tmp_path / product).write_text("b")
+    assert agent_definition(tmp_path) == first
+    (tmp_path / "constraints.txt").write_text("c")
+    second = agent_definition(tmp_path)
+    (tmp_path / "guest_agent" / "src" / "a.py").write_text("b")
+    assert len({first, second, agent_definition(tmp_path)}) == 3
+
+
+def test_the_same_image_makes_the_same_archive(tmp_path: Path) -> None:
+    """Whenever it was last read, and in whatever order its files lie on the disk."""
+    made = []
+    for order in (("a", "b"), ("b", "a")):
+        data = tmp_path / order[0]
+        image = data / "images" / ("cd" * 32)
+        image.mkdir(parents=True)
+        (data / "images" / "tags").mkdir()
+        (data / "images" / "tags" / "small").write_text("cd" * 32)
+        for name in (*order, "manifest.json"):
+            (image / name).write_text(name)
+        for path in sorted(data.rglob("*"), reverse=True):
+            shutil.copystat(find_images_folder(), path)
+        made.append(pack_image(data, "small", tmp_path / f"{order[0]}.tar"))
+    assert made[0].sha256 == made[1].sha256
+    named = made[0].named_by_content("small")
+    assert named.path.name == f"small-{named.sha256[:16]}.tar"
+    assert named.path.is_file()
+    assert not made[0].path.exists()
+    with pytest.raises(PackFailed, match="osgym image build"):
+        pack_image(data, "full", tmp_path / "full.tar")
+
+
+@pytest.mark.parametrize(
+    ("named", "change", "field"),
+    [
+        (("image_uri", "image_digest"), {}, "image_sha256"),
+        (("image_uri", "image_sha256"), {}, "image_digest"),
+        (("image_sha256",), {}, "image_sha256"),
+        (("agent_uri",), {}, "agent_sha256"),
+        (("agent_sha256",), {}, "agent_sha256"),
+        (NAMED[:3], {"image_lock": "lock"}, "image_lock"),
+        (NAMED, {"archives": "out"}, "archives"),
+        (NAMED, {"bucket": "mine"}, "bucket"),
+    ],
+)
+def test_half_a_name_is_refused_by_its_key(
+    named: tuple[str, ...], change: dict[str, object], field: str
+) -> None:
+    """What hosts fetch is named whole or not at all."""
+    values = {**NONE_NAMED[0], **{name: AWS[name] for name in named}, **change}
+    with pytest.raises(BadInput) as refused:
+        cloud.blueprint(values)
+    assert refused.value.field == f"osgym:{field}"
