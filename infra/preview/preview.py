@@ -3,8 +3,8 @@
     python infra/preview/preview.py [Pulumi.<stack>.yaml …]
 
 Default: the examples. The real program and the real SDKs run in a copy of the project, in which stand-ins
-(`stand_in.py`) take the places of the cloud providers. Needs the `pulumi` CLI on PATH; state and passphrase
-live in a temporary folder and vanish with it.
+(`stand_in.py`) take the places of the cloud providers; our own provider touches no host in a preview.
+Needs the `pulumi` CLI on PATH; state and passphrase live in a temporary folder and vanish with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 PROVIDERS = ("aws", "gcp")
-EXAMPLES = tuple(ROOT / f"Pulumi.example-{name}.yaml" for name in PROVIDERS)
+EXAMPLES = tuple(ROOT / f"Pulumi.example-{name}.yaml" for name in (*PROVIDERS, "ssh"))
 TIMEOUT_S = 900
 STARTED = """import sys
 from importlib.metadata import version

@@ -227,3 +227,6 @@ def test_the_examples_can_be_previewed_without_an_account() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for text in ("Pulumi.example-aws.yaml", "Pulumi.example-gcp.yaml", "USD per replica-day", "to create"):
         assert text in done.stdout
+    own = done.stdout.partition("Pulumi.example-ssh.yaml")[2]
+    for text in ("8 replicas on 1 own machines", "destroy will remove from this machine", "to create"):
+        assert text in own

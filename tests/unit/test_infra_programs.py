@@ -214,10 +214,13 @@ def test_the_examples_are_right(path: Path) -> None:
     config = yaml.safe_load(path.read_text())["config"]
     ours = {name.removeprefix("osgym:"): value for name, value in config.items() if name.startswith("osgym:")}
     found = parse(ours)
-    if found.provider is Provider.AWS:
-        assert config["aws:region"] == found.region
-    else:
-        assert config["gcp:project"] == found.project
+    match found.provider:
+        case Provider.AWS:
+            assert config["aws:region"] == found.region
+        case Provider.GCP:
+            assert config["gcp:project"] == found.project
+        case Provider.SSH:
+            assert set(config) == {f"osgym:{name}" for name in ours}
 
 
 def test_the_real_project_names_no_stand_in() -> None:
