@@ -6,6 +6,7 @@ import asyncio
 import importlib.metadata
 import logging
 import os
+from collections.abc import Sequence
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
@@ -19,6 +20,7 @@ from osgym_host.core.plan import PoolSpec
 from osgym_host.episodes.branching import Branching
 from osgym_host.episodes.checkpoints import Checkpoints
 from osgym_host.episodes.creating import Creator
+from osgym_host.episodes.draining import Draining
 from osgym_host.episodes.host import HostView, Identity, load_probe
 from osgym_host.episodes.journal import EpisodeJournal
 from osgym_host.episodes.metrics import EpisodeMetrics
@@ -29,6 +31,8 @@ from osgym_host.episodes.service import EpisodeService
 from osgym_host.episodes.shelf import Shelf
 from osgym_host.episodes.survival import Survival
 from osgym_host.machinery import ImageRef, check_image, clear_other_leftovers, make_runtime, replica_ram_mib
+from osgym_host.notices.sources import METADATA_URL, Source, sources_of
+from osgym_host.notices.watch import Watch
 from osgym_host.replicas.branches import Branches
 from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.journal import Journal, host_id
@@ -79,6 +83,14 @@ class HostAgent:
             metrics=metrics,
             limits=_limits(settings),
         )
+        self.drain = Draining(
+            pool=self.pool,
+            episodes=self.episodes,
+            events=self.events,
+            recorder=self._recorder,
+            margin_s=settings.drain_margin_s,
+        )
+        self._watch = Watch(_notice_sources(settings), self.drain.tell)
         self._branches = Branches(self.pool)
         creator = Creator(
             service=self.episodes,
@@ -117,13 +129,16 @@ class HostAgent:
             recorder=self._recorder,
             runtime=self.runtime,
         )
-        self.view = HostView(self._identity(), self.pool, self.episodes, self.events)
+        self.view = HostView(
+            self._identity(), self.pool, self.episodes, self.events, self.drain, self._watch.state
+        )
         self.backend = Backend(
             episodes=self.episodes,
             creator=creator,
             checkpoints=self._checkpoints,
             requests=self._requests,
             host=self.view,
+            drain=self.drain,
             recorder=self._recorder,
             metrics=metrics,
             registry=self.registry,
@@ -193,6 +208,8 @@ class HostAgent:
             self.events.add("leftovers", replicas=gone, adopted=adopted)
         self.pool.start()
         self.episodes.start()
+        self.drain.start()
+        self._watch.start()
         return report
 
     def _check_capabilities(self) -> None:
@@ -207,7 +224,8 @@ class HostAgent:
 
     def begin_stop(self) -> None:
         """Lets long waits go, so that the server can finish its connections."""
-        self.view.draining = True
+        self.view.stopping = True
+        self.drain.stop()
         self.events.add("stopping")
         self.events.close()
         self.pool.stop_handing_out()
@@ -219,6 +237,8 @@ class HostAgent:
             ReplicaDestroyFailed: Something is left; all else was removed.
         """
         self.begin_stop()
+        await self._watch.close()
+        await self.drain.close()
         await self.episodes.close()
         await self._checkpoints.close()
         if not await self.pool.close(self.settings.stop_timeout_s):
@@ -265,6 +285,11 @@ def _budget(settings: Settings, ram_mib: int) -> Budget:
         cpu_per_replica=settings.cpu_per_replica,
         disk_reserve_mib=settings.disk_reserve_mib,
     )
+
+
+def _notice_sources(settings: Settings) -> Sequence[Source]:
+    """The cloud's metadata service is elsewhere in tests only."""
+    return sources_of(settings.notices, os.environ.get("OSGYM_TEST_METADATA", METADATA_URL))
 
 
 def _limits(settings: Settings) -> Limits:

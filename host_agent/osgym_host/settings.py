@@ -72,6 +72,11 @@ def _allowed(value: object) -> object:
     return entries
 
 
+def _notices(value: object) -> object:
+    """Takes the `off` of YAML, which is false there, for the word."""
+    return "off" if value is False else value
+
+
 def _screen(value: object) -> object:
     if isinstance(value, str):
         return value.lower().split("x")
@@ -237,6 +242,18 @@ class Settings(BaseModel):
     )
     allow_private_addresses: bool = Field(
         default=False, description="Tasks may download from addresses that are not public."
+    )
+    notices: Annotated[str, BeforeValidator(_notices)] = Field(
+        default="off",
+        pattern=r"^(off|aws|gcp|file:/.+)$",
+        description="Where it is told that this host will be taken away. aws, gcp: the cloud's metadata "
+        'service; file:/PATH: a file that appears, empty or with `{"deadline": Unix time}`.',
+    )
+    drain_margin_s: float = Field(
+        default=5,
+        ge=0,
+        le=3600,
+        description="How long before the host is taken away the episodes that are still open end.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="What is logged."

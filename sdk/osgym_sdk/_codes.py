@@ -28,7 +28,8 @@ class ErrorCode(StrEnum):
     UNKNOWN_CHECKPOINT = "unknown_checkpoint"  # 404: never was here, deleted, or its time was over
     UNSUPPORTED = "unsupported"  # 501: this host's runtime cannot do that; the message says which can
     BRANCH_FAILED = "branch_failed"  # 503: a fork or checkpoint failed; the episode goes on unharmed
-    SHUTTING_DOWN = "shutting_down"  # 503: the host takes no new episodes
+    DRAINING = "draining"  # 503: the host will be taken away; it takes no new episodes
+    SHUTTING_DOWN = "shutting_down"  # 503: the host agent stops; it takes no new episodes
     TIMEOUT = "timeout"  # 504: the guest did not answer within the step's deadline
     INTERNAL = "internal"  # 500: a fault of the host
 

@@ -209,6 +209,7 @@ _BY_CODE: dict[str, type[OSGymError]] = {
     ErrorCode.SETUP_FAILED: SetupFailed,
     ErrorCode.EVALUATOR_ERROR: EvaluatorError,
     ErrorCode.NO_CAPACITY: NoCapacity,
+    ErrorCode.DRAINING: NoCapacity,
     ErrorCode.SHUTTING_DOWN: NoCapacity,
     ErrorCode.UNKNOWN_CHECKPOINT: CheckpointNotFound,
     ErrorCode.UNSUPPORTED: Unsupported,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from osgym_sdk._config import Config, ssl_context
 from osgym_sdk._exceptions import AuthError, HostUnreachable, OSGymError, ProtocolError
@@ -47,10 +47,20 @@ class HostView:
     @property
     def believed_free(self) -> int:
         """How many replicas should be ready for us."""
-        if self.state is None or self.state.draining:
+        if self.state is None or self.draining:
             return 0
         capacity = self.state.capacity
         return capacity.ready - capacity.waiting - self.placed
+
+    @property
+    def draining(self) -> bool:
+        """Whether it takes no new episodes, as far as is known."""
+        return self.state is not None and self.state.draining
+
+    def mark_draining(self) -> None:
+        """It said so; holds until its state is read again."""
+        if self.state is not None:
+            self.state = replace(self.state, draining=True)
 
     def mark_up(self) -> None:
         self.failures = 0
@@ -71,6 +81,13 @@ def choose(views: Iterable[HostView], rng: random.Random) -> HostView | None:
         return (rank, used / max(1, capacity.max_replicas), rng.random())
 
     return min(views, key=cost, default=None)
+
+
+def _sample(views: Sequence[HostView], rng: random.Random) -> list[HostView]:
+    """Some that take episodes, and one that did not when it was last asked: it may again."""
+    serving = [view for view in views if not view.draining]
+    draining = [view for view in views if view.draining]
+    return rng.sample(serving, min(_SAMPLE, len(serving))) + rng.sample(draining, min(1, len(draining)))
 
 
 class Fleet:
@@ -106,19 +123,22 @@ class Fleet:
         view.mark_up()
 
     async def pick(self, exclude: Collection[str] = ()) -> HostView:
-        """The best host to place one episode on.
+        """The best host to place one episode on; one that drains only where there is no other.
 
         Raises:
-            HostUnreachable: none that is not in ``exclude`` can be reached.
+            HostUnreachable: none that is not in ``exclude`` can be used.
             AuthError: none of them takes our token.
         """
         now = self._config.clock()
         asked = [v for v in self.views if v.link.url not in exclude and v.down_until_s <= now]
         if len(asked) > _SAMPLE:
-            asked = self._config.rng.sample(asked, _SAMPLE)
+            asked = _sample(asked, self._config.rng)
         if len(asked) > 1 or (asked and asked[0].failures):
             await asyncio.gather(*(self.refresh(view) for view in asked))
-        best = choose([v for v in asked if v.down_until_s <= now], self._config.rng)
+        up = [v for v in asked if v.down_until_s <= now]
+        # Where all drain, the refusal of one says more than we could; it is not asked for twice.
+        serving = [v for v in up if not v.draining] or ([] if exclude else up)
+        best = choose(serving, self._config.rng)
         if best is None:
             raise self._nothing_left(exclude)
         return best

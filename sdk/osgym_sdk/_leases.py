@@ -90,6 +90,9 @@ class LeaseKeeper:
             self._missed(exc)
             return
         self._answered_s = self._config.clock()
+        for lease in renewed.renewed:
+            if lease in self._sessions:
+                self._sessions[lease].told(renewed.notice)
         for lost in renewed.lost:
             session = self._sessions.pop(lost.lease, None)
             if session is not None:

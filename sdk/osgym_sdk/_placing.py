@@ -27,6 +27,7 @@ from osgym_sdk.wire import (
     CreateAnswer,
     CreateRequest,
     EpisodeState,
+    ErrorCode,
     Message,
     ObserveRequest,
     Record,
@@ -42,6 +43,7 @@ _SLICE_S = 5.0
 _READY_SLICE_S = 1.0
 """The same where one should be ready, so that a state which has just become old costs little."""
 _UNDO_S = 10.0
+_CLOSED = (ErrorCode.DRAINING, ErrorCode.SHUTTING_DOWN)
 _ROUND_BACKOFF = Backoff(first_s=0.25, factor=1.6, most_s=2.0)
 
 
@@ -121,9 +123,11 @@ class Placer:
                 return await self._create(view, replace(request, request_id=request_id, wait_s=wait_s))
             except NoCapacity as exc:
                 full = exc
-                if clock() >= end_s:
-                    raise
                 tried.add(view.link.url)
+                if exc.code in _CLOSED:  # at once, so there may be time for another
+                    view.mark_draining()
+                elif clock() >= end_s:
+                    raise
             except AuthError as exc:
                 if len(self._fleet.views) == 1:
                     raise

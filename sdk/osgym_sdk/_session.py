@@ -17,7 +17,7 @@ from osgym_sdk._exceptions import (
 from osgym_sdk._fleet import Fleet
 from osgym_sdk._host import Answer, Pool
 from osgym_sdk._placing import Placed
-from osgym_sdk.wire import LEASE_HEADER, Message, Record, StepAnswer, WireFormatError
+from osgym_sdk.wire import LEASE_HEADER, Message, Notice, Record, StepAnswer, WireFormatError
 
 _LOG = logging.getLogger("osgym.sdk")
 
@@ -29,6 +29,7 @@ class Session:
         self.placed = placed
         self.lease_ttl_s = lease_ttl_s
         self.lost: EpisodeLost | None = None
+        self.notice: Notice | None = None
         self._config = config
         self._fleet = fleet
         self._scopes: set[asyncio.Timeout] = set()
@@ -44,6 +45,13 @@ class Session:
     @property
     def host(self) -> str:
         return self.placed.view.link.url
+
+    def told(self, notice: Notice | None) -> None:
+        """Takes what the host last said about being taken away."""
+        if notice is not None and self.notice is None:
+            _LOG.warning("episode %s: %s will be taken away (%s)", self.episode_id, self.host, notice.kind)
+            self.placed.view.mark_draining()
+        self.notice = notice
 
     def mark_lost(self, error: EpisodeLost) -> None:
         """Ends the episode at once."""
@@ -130,6 +138,7 @@ class Session:
             raise self.protocol_error(exc) from exc
         if step.observation is None:
             raise self.protocol_error("no observation")
+        self.told(step.notice)
         return step, record.blob
 
     def protocol_error(self, what: object) -> ProtocolError:

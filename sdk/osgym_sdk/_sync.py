@@ -34,7 +34,7 @@ from osgym_sdk._observation import AsyncObservation, Observation
 from osgym_sdk._options import Actions, Observe, Settle, Task
 from osgym_sdk._placing import Ticket
 from osgym_sdk._records import Evaluation, Result, Trajectory
-from osgym_sdk.wire import CheckpointInfo, Done, HostState
+from osgym_sdk.wire import CheckpointInfo, Done, HostState, Notice
 
 T = TypeVar("T")
 _JOIN_S = 15.0
@@ -166,6 +166,11 @@ class Episode:
     def lost(self) -> EpisodeLost | None:
         """Set as soon as it is known that the replica, its host or the lease is gone."""
         return self._inner.lost
+
+    @property
+    def notice(self) -> Notice | None:
+        """See :attr:`AsyncEpisode.notice`."""
+        return self._inner.notice
 
     @property
     def trajectory(self) -> Trajectory:

@@ -8,7 +8,7 @@ from osgym_sdk._parts import EpisodeOptions
 from osgym_sdk._placing import Ticket
 from osgym_sdk._records import Trajectory
 from osgym_sdk._session import Session
-from osgym_sdk.wire import Done
+from osgym_sdk.wire import Done, Notice
 
 
 class EpisodeView:
@@ -66,6 +66,14 @@ class EpisodeView:
     def lost(self) -> EpisodeLost | None:
         """Set as soon as it is known that the replica, its host or the lease is gone."""
         return self._session.lost if self._session else None
+
+    @property
+    def notice(self) -> Notice | None:
+        """Set when the host said that it will be taken away: come to an end before ``notice.deadline``.
+
+        Learned with each answer, and while nothing is asked with each renewal of the lease.
+        """
+        return self._session.notice if self._session else None
 
     @property
     def ticket(self) -> Ticket:

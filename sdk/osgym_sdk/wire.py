@@ -37,6 +37,7 @@ from osgym_sdk._framing import (
     decode_record,
     encode_record,
 )
+from osgym_sdk._notices import Notice
 
 __all__ = [
     "LEASE_HEADER",
@@ -70,6 +71,7 @@ __all__ = [
     "ImageFormat",
     "LostLease",
     "Message",
+    "Notice",
     "Observation",
     "ObserveOptions",
     "ObserveRequest",
@@ -253,6 +255,7 @@ class StepAnswer(Message):
     timing_ms: Mapping[str, float] = field(default_factory=dict)
     index: int | None = field(default=None, metadata=OMIT)
     error: ErrorInfo | None = field(default=None, metadata=OMIT)
+    notice: Notice | None = field(default=None, metadata=OMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +312,7 @@ class LostLease(Message):
 class RenewAnswer(Message):
     renewed: tuple[str, ...] = ()
     lost: tuple[LostLease, ...] = ()
+    notice: Notice | None = field(default=None, metadata=OMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +355,10 @@ class HostState(Message):
     draining: bool = False
     branching: bool = False
     """Whether episodes can be forked and checkpointed here."""
+    notice: Notice | None = field(default=None, metadata=OMIT)
+    """Why it drains."""
+    notices: str = "off"
+    """Whether notices are watched for: ``off``, ``watching`` or ``failing``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,3 +377,4 @@ class EpisodeState(Message):
     termination_reason: str | None = None
     error: ErrorInfo | None = None
     parent: ParentInfo | None = None
+    notice: Notice | None = field(default=None, metadata=OMIT)

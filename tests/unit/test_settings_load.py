@@ -39,6 +39,8 @@ def test_the_later_source_wins(tmp_path: Path) -> None:
         (None, {}, {"tls_cert": "x"}, "go together"),
         (None, {}, {"host": "0.0.0.0"}, "refusing to listen on 0.0.0.0"),
         (None, {}, {"allowed_ips": "10.0.0.300"}, "allowed_ips"),
+        (None, {}, {"notices": "azure"}, "notices"),
+        ("notices: true\n", {}, {}, "notices"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -51,6 +53,14 @@ def test_what_is_wrong_is_named(
         path.write_text(file)
     with pytest.raises(SettingsError, match=said.replace("?", r"\?")):
         load(path, environment, flags)
+
+
+def test_notices_are_named(tmp_path: Path) -> None:
+    """`off` in YAML is false there, and means the word."""
+    file = tmp_path / "config.yaml"
+    file.write_text("notices: off\n")
+    assert load(file, {}, {}).notices == "off"
+    assert load(file, {"OSGYM_NOTICES": "file:/run/x", "OSGYM_DRAIN_MARGIN_S": "2"}, {}).drain_margin_s == 2
 
 
 def test_off_loopback_needs_a_token_or_addresses() -> None:

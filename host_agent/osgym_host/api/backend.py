@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from osgym_host.api.security import AccessPolicy
 from osgym_host.episodes.checkpoints import Checkpoints
 from osgym_host.episodes.creating import Creator
+from osgym_host.episodes.draining import Draining
 from osgym_host.episodes.host import HostView
 from osgym_host.episodes.metrics import EpisodeMetrics
 from osgym_host.episodes.recorder import Recorder
@@ -33,6 +34,7 @@ class Backend:
     checkpoints: Checkpoints
     requests: Requests
     host: HostView
+    drain: Draining
     recorder: Recorder
     metrics: EpisodeMetrics
     registry: CollectorRegistry

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 OSGYM_PATHS = frozenset(("/reset", "/step", "/shutdown", "/screenshot"))
 _BY_STATUS = {401: "unauthorized", 403: "forbidden", 404: "not_found"}
+_RETRY_AFTER_S = {"draining": 30}
+"""When a refused client may ask here again; it had better ask another host at once."""
 CLIENT_CLOSED = 499
 """Nobody reads it; it marks the access log."""
 
@@ -52,7 +54,10 @@ def install(app: FastAPI) -> None:
 
 async def _episode_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, EpisodeError)
-    return error_answer(request.url.path, error.status, error.code, error.message, error.details)
+    answer = error_answer(request.url.path, error.status, error.code, error.message, error.details)
+    if error.status == 503 and error.code in _RETRY_AFTER_S:
+        answer.headers["Retry-After"] = str(_RETRY_AFTER_S[error.code])
+    return answer
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

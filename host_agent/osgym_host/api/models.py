@@ -119,6 +119,12 @@ class RenewBody(_Body):
     leases: list[Lease] = Field(max_length=65536)
 
 
+class DrainBody(_Body):
+    """`POST /v1/drain`."""
+
+    deadline_s: float | None = Field(default=None, ge=0, le=10**6)
+
+
 class ResetBody(BaseModel):
     """`POST /reset` of the OSGym API; `timeout` is an idle time to live in seconds."""
 

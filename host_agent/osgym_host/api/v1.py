@@ -33,6 +33,7 @@ def make_router(backend: Backend) -> APIRouter:
     router.include_router(_episode_routes(backend))
     router.include_router(branching.make_router(backend))
     router.include_router(_host_routes(backend))
+    router.include_router(_drain_routes(backend))
     return router
 
 
@@ -122,7 +123,7 @@ def _lease_routes(backend: Backend) -> APIRouter:
                 renewed.append(lease)
             except EpisodeError as error:
                 lost.append({"lease": lease, "error": _error(error)})
-        return JSONResponse({"renewed": renewed, "lost": lost})
+        return JSONResponse({"renewed": renewed, "lost": lost, **_noticed(backend)})
 
     return router
 
@@ -144,7 +145,14 @@ async def _step(backend: Backend, episode_id: str, body: models.StepBody) -> tup
     host_ms = (time.perf_counter() - began) * 1000
     backend.metrics.host_s.observe((host_ms - outcome.guest_ms) / 1000)
     outcome.meta["timing_ms"] = {"host": round(host_ms, 3), "guest": round(outcome.guest_ms, 3)}
+    outcome.meta.update(_noticed(backend))
     return outcome.meta, outcome.image
+
+
+def _noticed(backend: Backend) -> dict[str, Any]:
+    """What tells a client that this host will be taken away; nothing while it serves."""
+    notice = backend.drain.notice
+    return {} if notice is None else {"notice": notice.to_dict()}
 
 
 async def _indexed(backend: Backend, index: int, item: models.BatchItem) -> Part:
@@ -166,6 +174,7 @@ def _frame(backend: Backend, episode_id: str, frame: Frame, began: float) -> Res
         "observation": observation,
         "step": episode.step_no,
         "timing_ms": {"host": round(host_ms, 3)},
+        **_noticed(backend),
     }
     return RecordResponse(meta, frame.image)
 
@@ -184,7 +193,7 @@ def _episode_routes(backend: Backend) -> APIRouter:
     @router.get("/episodes/{episode_id}", responses=json_answer(wire.EpisodeState))
     async def state(episode_id: str) -> Response:
         """Tells where the episode is, also after its end."""
-        return JSONResponse(episodes.find(episode_id).state().to_dict())
+        return JSONResponse({**episodes.find(episode_id).state().to_dict(), **_noticed(backend)})
 
     @router.get("/episodes/{episode_id}/trajectory", responses=record_answer(wire.StepAnswer))
     async def trajectory(episode_id: str) -> Response:
@@ -235,7 +244,7 @@ def _host_routes(backend: Backend) -> APIRouter:
     @router.get("/health")
     async def health() -> dict[str, Any]:
         """Tells that the service answers. Needs no token."""
-        return {"status": "ok", "version": host.identity.version, "draining": host.draining}
+        return host.health()
 
     @router.get("/host", responses=json_answer(wire.HostState))
     async def state() -> Response:
@@ -264,5 +273,28 @@ def _host_routes(backend: Backend) -> APIRouter:
     ) -> dict[str, Any]:
         """Returns events newer than `after`; waits up to `wait_s` for the first."""
         return await host.events(after, wait_s)
+
+    return router
+
+
+def _drain_routes(backend: Backend) -> APIRouter:
+    """Emptying the host."""
+    router = APIRouter(tags=["host"], responses=ERRORS)
+    host = backend.host
+
+    @router.post("/drain", responses=json_answer(wire.HostState))
+    async def drain(body: models.DrainBody) -> Response:
+        """Empties the host: no new episodes; those still open end shortly before `deadline_s` are over.
+
+        Without `deadline_s` they end when their clients end them. Asking again replaces the deadline.
+        """
+        backend.drain.ask(body.deadline_s)
+        return JSONResponse(host.state().to_dict())
+
+    @router.delete("/drain", responses=json_answer(wire.HostState))
+    async def undrain() -> Response:
+        """Takes `POST /v1/drain` back. Refused while somebody else takes the host away. Idempotent."""
+        backend.drain.undo()
+        return JSONResponse(host.state().to_dict())
 
     return router

@@ -16,6 +16,7 @@ COMMANDS = {
     "clean": "Stop the host agent and remove what it left.",
     "demo": "Run every task by its oracle on real desktops and show a table.",
     "doctor": "Say what this machine can run, and how to get what is missing.",
+    "drain": "Empty a running host agent: no new episodes.",
     "image": "Bake, list, inspect and remove golden images.",
     "openapi": "Print the OpenAPI description of the HTTP API.",
     "ps": "List the replicas of a running host agent.",

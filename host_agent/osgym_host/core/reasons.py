@@ -21,6 +21,7 @@ class Reason(StrEnum):
     SURPLUS = "surplus"
     SHUTDOWN = "shutdown"
     HOST_RESTARTED = "host_restarted"
+    HOST_GOING = "host_going"
     CREATE_FAILED = "create_failed"
     NO_RESOURCES = "no_resources"
     BOOT_FAILED = "boot_failed"
@@ -96,6 +97,8 @@ def consequence(reason: Reason) -> Consequence:
             return _lost(
                 Recovery.DISCARD, "The host agent was restarted, and the replica is gone.", "host_lost"
             )
+        case Reason.HOST_GOING:
+            return _lost(Recovery.DISCARD, "The host is taken away.", "host_lost")
         case Reason.CREATE_FAILED:
             return _lost(Recovery.BACK_OFF, "The replica could not be created.")
         case Reason.NO_RESOURCES:

@@ -58,7 +58,7 @@ class Creator:
 
         Raises:
             EpisodeError: `task_invalid`, `task_unsupported`, `setup_failed`, `no_capacity`,
-                `shutting_down`, or `episode_lost` when replicas kept dying.
+                `draining`, `shutting_down`, or `episode_lost` when replicas kept dying.
         """
         began = time.perf_counter()
         task = read_task(wish.task)

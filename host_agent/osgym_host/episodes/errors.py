@@ -7,7 +7,7 @@ from typing import Any
 
 from osgym_host.core.reasons import Reason, consequence
 from osgym_host.errors import OsgymHostError
-from osgym_host.replicas.asking import NoCapacity, PoolStopping
+from osgym_host.replicas.asking import NoCapacity, PoolDraining, PoolStopping
 
 
 class EpisodeError(OsgymHostError):
@@ -83,5 +83,7 @@ def no_capacity(error: NoCapacity) -> EpisodeError:
 
 
 def shutting_down(error: PoolStopping) -> EpisodeError:
-    """The service is stopping."""
+    """The service is stopping, or the host will be taken away."""
+    if isinstance(error, PoolDraining):
+        return EpisodeError("draining", 503, str(error), {"notice": error.notice.to_dict()})
     return EpisodeError("shutting_down", 503, str(error))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from osgym_host.core.states import ReplicaState
+from osgym_host.episodes.draining import Draining
 from osgym_host.episodes.errors import EpisodeError
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.guest import GuestError, GuestFrame
@@ -35,13 +37,37 @@ class Identity:
 class HostView:
     """Reads the state of the host. Changes nothing."""
 
-    def __init__(self, identity: Identity, pool: Pool, episodes: EpisodeService, events: EventLog) -> None:
-        """Keeps what it reads from."""
+    def __init__(
+        self,
+        identity: Identity,
+        pool: Pool,
+        episodes: EpisodeService,
+        events: EventLog,
+        drain: Draining,
+        watched: Callable[[], str],
+    ) -> None:
+        """Keeps what it reads from; `watched` says whether notices are watched for."""
         self._events = events
         self.identity = identity
-        self.draining = False
+        self.stopping = False
+        self._drain = drain
+        self._watched = watched
         self._pool = pool
         self._episodes = episodes
+
+    @property
+    def draining(self) -> bool:
+        """Whether it takes no new episodes: it stops, or will be taken away."""
+        return self.stopping or self._drain.notice is not None
+
+    def health(self) -> dict[str, Any]:
+        """Returns the answer of `GET /v1/health`, which strangers may read."""
+        return {
+            "status": "ok",
+            "version": self.identity.version,
+            "draining": self.draining,
+            "notices": self._watched(),
+        }
 
     def state(self) -> HostState:
         """Returns the answer of `GET /v1/host`."""
@@ -69,6 +95,8 @@ class HostView:
             ),
             draining=self.draining,
             branching=self._pool.runtime.capabilities().branching,
+            notice=self._drain.notice,
+            notices=self._watched(),
         )
 
     def pool(self) -> dict[str, Any]:

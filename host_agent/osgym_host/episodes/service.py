@@ -68,10 +68,15 @@ class EpisodeService:
         if self._reaper is not None:
             self._reaper.cancel()
             await asyncio.gather(self._reaper, return_exceptions=True)
+        self.end_all(Reason.SHUTDOWN)
+
+    def end_all(self, reason: Reason) -> int:
+        """Takes every episode from its client, who is told so also after a restart; returns how many."""
         ended = list(self._active.values())
         for episode in ended:
-            self.end(episode, Reason.SHUTDOWN)
-        self._journal.lost(lost_of(episode, Reason.SHUTDOWN) for episode in ended)
+            self.end(episode, reason)
+        self._journal.lost(lost_of(episode, reason) for episode in ended)
+        return len(ended)
 
     # Finding -----------------------------------------------------------------------------------
 

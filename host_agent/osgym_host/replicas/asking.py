@@ -10,6 +10,7 @@ from osgym_host.core.plan import Blocked
 from osgym_host.core.reasons import Reason
 from osgym_host.errors import OsgymHostError
 from osgym_host.replicas.manager import ReplicaManager, Revoked
+from osgym_sdk.wire import Notice
 
 HAND_OVER_S = 0.1
 """What a hand-over may take even for one who does not want to wait."""
@@ -36,9 +37,18 @@ class NoCapacity(OsgymHostError):
 class PoolStopping(OsgymHostError):
     """The host agent is stopping; it hands out no replicas."""
 
-    def __init__(self) -> None:
-        """Takes nothing: it is always the same."""
-        super().__init__("The host agent is stopping.")
+    def __init__(self, text: str = "The host agent is stopping.") -> None:
+        """Takes another reason for the same."""
+        super().__init__(text)
+
+
+class PoolDraining(PoolStopping):
+    """The host will be taken away; it hands out no replicas unless that is taken back."""
+
+    def __init__(self, notice: Notice) -> None:
+        """Keeps what was told."""
+        super().__init__("This host will be taken away; it takes no new episodes.")
+        self.notice = notice
 
 
 class NotMade(OsgymHostError):

@@ -68,7 +68,7 @@ class Pool:
         self._asking = 0
         self._backoff = Backoff()
         self._kick = asyncio.Event()
-        self._stopping = False
+        self._refusal: Callable[[], PoolStopping] | None = None
         self._background: list[asyncio.Task[None]] = []
         self._peaks: deque[float] = deque(maxlen=128)
         self.blocked = Blocked.NOTHING
@@ -97,7 +97,7 @@ class Pool:
             leased=counts[ReplicaState.LEASED] + len(own),
             retiring=counts[ReplicaState.RETIRING],
             waiting=len(self._waiters) + self._asking,
-            stopping=self._stopping,
+            stopping=self._refusal is not None,
         )
 
     @property
@@ -115,12 +115,17 @@ class Pool:
         ]
         self._kick.set()
 
-    def stop_handing_out(self) -> None:
-        """Refuses everyone who waits or comes, with `PoolStopping`. Idempotent."""
-        self._stopping = True
+    def stop_handing_out(self, refusal: Callable[[], PoolStopping] = PoolStopping) -> None:
+        """Refuses everyone who waits or comes, with what `refusal` makes, until `resume`. Idempotent."""
+        self._refusal = refusal
         while self._waiters:
-            self._waiters.popleft().fail(PoolStopping())
-        self.rooms.refuse_all()
+            self._waiters.popleft().fail(refusal())
+        self.rooms.refuse_all(refusal)
+
+    def resume(self) -> None:
+        """Hands out again."""
+        self._refusal = None
+        self._kick.set()
 
     async def close(self, timeout_s: float) -> bool:
         """Retires every replica and waits for their end; returns whether all are gone in time.
@@ -150,8 +155,8 @@ class Pool:
             NoCapacity: None was free within `wait_s`.
             PoolStopping: The service is stopping.
         """
-        if self._stopping:
-            raise PoolStopping
+        if self._refusal is not None:
+            raise self._refusal()
         waiter = Waiter(lease_id, revoked, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
         self._match()
@@ -195,10 +200,8 @@ class Pool:
             elif given:
                 waiter.answer.set_result(manager)
             elif not waiter.answer.done():
-                if self._stopping:
-                    waiter.fail(PoolStopping())
-                elif waiter.own:
-                    waiter.fail(_not_made(manager))
+                if waiter.own or self._refusal is not None:
+                    waiter.fail(self._why_none(manager))
                 else:
                     self._waiters.appendleft(waiter)
                     self._match()
@@ -221,8 +224,8 @@ class Pool:
             NoCapacity: There was none within `wait_s`.
             PoolStopping: The service is stopping.
         """
-        if self._stopping:
-            raise PoolStopping
+        if self._refusal is not None:
+            raise self._refusal()
         return await self.rooms.ask(count, wait_s)
 
     def start_own(
@@ -239,8 +242,8 @@ class Pool:
         The waiter's answer is the leased manager, or `NotMade`, or `PoolStopping`. Who gives it up
         retires the manager. Failures do not slow the pool down.
         """
-        if self._stopping:
-            raise PoolStopping
+        if self._refusal is not None:
+            raise self._refusal()
         if room is not None:
             self.rooms.take(room)
         generation = self._journal.next_generation() if record is None else record.generation
@@ -281,7 +284,7 @@ class Pool:
             self._note_retirement(manager, manager.reason)
             waiter = self._own.pop(manager.replica_id, None)
             if waiter is not None:
-                waiter.fail(PoolStopping() if self._stopping else _not_made(manager))
+                waiter.fail(self._why_none(manager))
         self._events.add(
             "replica",
             replica_id=manager.replica_id,
@@ -391,6 +394,7 @@ class Pool:
             log.error("a replica manager failed", exc_info=task.exception())
         self._kick.set()
 
-
-def _not_made(manager: ReplicaManager) -> NotMade:
-    return NotMade(manager.replica_id, manager.reason or Reason.INTERNAL, manager.detail)
+    def _why_none(self, manager: ReplicaManager) -> PoolStopping | NotMade:
+        if self._refusal is not None:
+            return self._refusal()
+        return NotMade(manager.replica_id, manager.reason or Reason.INTERNAL, manager.detail)

@@ -84,9 +84,9 @@ class Rooms:
                 free -= room.count
         return free, self._asked[0].count - free if self._asked else 0
 
-    def refuse_all(self) -> None:
-        """Tells everyone who waits that the service is stopping."""
+    def refuse_all(self, refusal: Callable[[], PoolStopping]) -> None:
+        """Tells everyone who waits that there will be none."""
         while self._asked:
             room = self._asked.popleft()
             if not room.granted.done():
-                room.granted.set_exception(PoolStopping())
+                room.granted.set_exception(refusal())

@@ -1,0 +1,48 @@
+"""`osgym drain`: empties a running host agent before it is updated, restarted or switched off."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import click
+
+from osgym_host.cli.client import call, get, url_option
+
+LOOK_S = 0.5
+
+
+@click.command()
+@url_option
+@click.option("--deadline-s", type=click.FloatRange(min=0), help="After so many seconds no episode is open.")
+@click.option("--wait", is_flag=True, help="Return when no episode is open.")
+@click.option("--stop", is_flag=True, help="Take it back: new episodes again.")
+def drain(url: str, deadline_s: float | None, wait: bool, stop: bool) -> None:
+    """Empty a running host agent: no new episodes; those that are open learn of it and come to their end.
+
+    Without --deadline-s that is when their clients end them. A restarted host agent serves again.
+    """
+    if stop:
+        if wait or deadline_s is not None:
+            raise click.UsageError("--stop goes with neither --wait nor --deadline-s")
+        state = call(url, "DELETE", "/v1/drain", timeout_s=20).json()
+    else:
+        body = json.dumps({"deadline_s": deadline_s}).encode()
+        headers = {"Content-Type": "application/json"}
+        state = call(url, "POST", "/v1/drain", content=[body], headers=headers, timeout_s=20).json()
+    while wait and state["capacity"]["leased"]:
+        time.sleep(LOOK_S)
+        state = get(url, "/v1/host").json()
+    click.echo(_told(state))
+
+
+def _told(state: dict[str, Any]) -> str:
+    leased = state["capacity"]["leased"]
+    if not state["draining"]:
+        return f"serving, {leased} replicas in use"
+    notice = state.get("notice") or {"kind": "stopping", "deadline": None}
+    until = ""
+    if notice["deadline"] is not None:
+        until = f", {max(0.0, notice['deadline'] - time.time()):.0f} s left"
+    return f"draining ({notice['kind']}{until}), {leased} replicas in use"

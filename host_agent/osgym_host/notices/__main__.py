@@ -1,0 +1,105 @@
+"""Watches a cloud's metadata service, and writes what it says into a file for the host agent.
+
+    python -m osgym_host.notices aws|gcp PATH
+
+For hosts where the agent's own account must not reach the metadata service, because a guest that broke
+out into that account would get the host's role with it: this process has an account of its own. The file
+is there while there is a notice; `PATH.failing` is there while the service does not answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from osgym_host.core.draining import Drain
+from osgym_host.notices.sources import FAILING, METADATA_URL, sources_of
+from osgym_host.notices.watch import Watch
+from osgym_sdk.wire import Notice
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+
+
+class NoticeWriter:
+    """Keeps the file as the sources say, once all of them have spoken."""
+
+    def __init__(self, path: Path, sources: int) -> None:
+        """Writes nothing yet: what a former process wrote holds until the sources have spoken."""
+        self._path = path
+        self._sources = sources
+        self._heard: set[str] = set()
+        self._drain = Drain()
+
+    def tell(self, source: str, notice: Notice | None) -> None:
+        """A source says what it knows."""
+        self._heard.add(source)
+        self._drain = self._drain.told(source, notice)
+        found = self._drain.notice
+        if found is not None:
+            _place(self._path, json.dumps(found.to_dict()))
+        elif len(self._heard) == self._sources:
+            self._path.unlink(missing_ok=True)
+
+    def failing(self, why: str) -> None:
+        """Says, or says no more, that a source does not answer."""
+        path = Path(f"{self._path}{FAILING}")
+        if why:
+            _place(path, why[:500])
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _place(path: Path, text: str) -> None:
+    """Writes a file that is there as a whole or not at all; leaves one alone that is right."""
+    with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
+        if path.read_text(encoding="utf-8") == text:
+            return
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.chmod(0o644)
+    temporary.replace(path)
+
+
+async def watch(setting: str, path: Path, url: str) -> None:
+    """Watches until SIGTERM or SIGINT.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    sources = sources_of(setting, url)
+    writer = NoticeWriter(path, len(sources))
+    watched = Watch(sources, writer.tell)
+    stop = asyncio.Event()
+    for sig in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(sig, stop.set)
+    watched.start()
+    try:
+        while not stop.is_set():
+            writer.failing(next((w.why for w in watched.watchers if w.why), ""))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await stop.wait()
+    finally:
+        await watched.close()
+
+
+def main() -> None:
+    """Runs as a process."""
+    if len(sys.argv) != 3 or sys.argv[1] not in ("aws", "gcp"):
+        sys.exit(__doc__)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    url = os.environ.get("OSGYM_TEST_METADATA", METADATA_URL)
+    asyncio.run(watch(sys.argv[1], Path(sys.argv[2]), url))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Asking the sources of notices for as long as the service runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from osgym_host.notices.parse import SourceFailed
+from osgym_host.notices.sources import Source
+from osgym_sdk.wire import Notice
+
+log = logging.getLogger(__name__)
+
+MOST_PAUSE_S = 15.0
+"""Of a source that fails: a notice may give two minutes only."""
+
+Tell = Callable[[str, Notice | None], None]
+
+
+class Watcher:
+    """Asks one source over and over; tells what it says. A source that fails changes nothing.
+
+    Attributes:
+        failures: Looks that failed since the last one that did not.
+        why: What failed last, empty while nothing fails.
+    """
+
+    def __init__(self, source: Source, tell: Tell) -> None:
+        """`tell` gets the source's name and what it says, after each look that did not fail."""
+        self._source = source
+        self._tell = tell
+        self.failures = 0
+        self.why = ""
+
+    async def run(self) -> None:
+        """Goes on until it is cancelled."""
+        try:
+            while True:
+                pause_s = await self.look()
+                await asyncio.sleep(pause_s)
+        finally:
+            await self._source.aclose()
+
+    async def look(self) -> float:
+        """Asks once; returns for how long to pause then (s)."""
+        source = self._source
+        try:
+            async with asyncio.timeout(source.limit_s):
+                notice = await source.look()
+            self._tell(source.name, notice)
+        except (SourceFailed, TimeoutError) as error:
+            return self._failed(str(error) or f"no answer within {source.limit_s:g} s")
+        except Exception as error:  # whatever it is, the service goes on, and so does the watch
+            log.exception("a fault of ours in asking for notices")
+            return self._failed(type(error).__name__)
+        if self.failures:
+            log.warning("notices from %s are watched for again", source.name)
+        self.failures, self.why = 0, ""
+        return source.pause_s
+
+    def _failed(self, why: str) -> float:
+        self.failures += 1
+        self.why = why
+        if self.failures & (self.failures - 1) == 0:  # the 1st, 2nd, 4th, 8th …
+            log.warning(
+                "notices from %s cannot be had (failure %d): %s", self._source.name, self.failures, why
+            )
+        return min(MOST_PAUSE_S, 2.0 ** min(self.failures - 1, 10))
+
+
+class Watch:
+    """All sources of a host."""
+
+    def __init__(self, sources: Sequence[Source], tell: Tell) -> None:
+        """Asks nothing before `start`."""
+        self.watchers = [Watcher(source, tell) for source in sources]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begins to ask."""
+        self._tasks = [asyncio.create_task(w.run(), name="notices") for w in self.watchers]
+
+    async def close(self) -> None:
+        """Stops asking. Idempotent."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def state(self) -> str:
+        """Says whether notices are watched for: `off`, `watching` or `failing`."""
+        if not self.watchers:
+            return "off"
+        return "failing" if any(watcher.failures for watcher in self.watchers) else "watching"
