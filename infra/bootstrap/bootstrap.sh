@@ -22,7 +22,7 @@ if [ -f "$env_file" ]; then set -a; . "$env_file"; set +a; fi
 : "${OSGYM_MAX:=64}" "${OSGYM_FLAVOR:=full}" "${OSGYM_POLICY:=none}" "${OSGYM_POLICY_ALLOW:=}"
 : "${OSGYM_ALLOWED_CIDRS:=}" "${OSGYM_DEVICES:=none}" "${OSGYM_TOKEN_SOURCE:=file:/etc/osgym/token}"
 : "${OSGYM_AGENT_URI:=}" "${OSGYM_AGENT_SHA256:=}" "${OSGYM_IMAGE_URI:=}" "${OSGYM_IMAGE_SHA256:=}"
-: "${OSGYM_IMAGE_DIGEST:=}" "${OSGYM_HEALTH_TIMEOUT_S:=180}"
+: "${OSGYM_IMAGE_DIGEST:=}" "${OSGYM_HEALTH_TIMEOUT_S:=180}" "${OSGYM_NOTICES:=off}"
 
 readonly etc=/etc/osgym opt=/opt/osgym lib=/usr/local/lib/osgym account=osgym
 readonly units=/etc/systemd/system sysctl_file=/etc/sysctl.d/60-osgym.conf
@@ -299,7 +299,7 @@ step_firewall() {
   fi
   local changed=ok
   # What runs as the agent's account, replicas included, never reaches a cloud's metadata service: that
-  # would hand a guest the host's role. The bootstrap itself runs as root.
+  # would hand a guest the host's role. The bootstrap itself runs as root, osgym-notices as a user of its own.
   if place "$etc/firewall.nft" <<NFT
 table inet osgym
 delete table inet osgym
@@ -341,6 +341,54 @@ UNIT
   say "firewall $changed"
 }
 
+# Where the agent learns that this host will be taken away. A cloud's metadata service is out of its reach, and
+# must be (see the firewall): a process with an account of its own asks it and leaves a file.
+readonly notice=/run/osgym-notices/notice
+notices_of_agent() {
+  case $OSGYM_NOTICES in
+    aws | gcp) echo "file:$notice" ;;
+    *) echo "$OSGYM_NOTICES" ;;
+  esac
+}
+
+# These two say by their exit code whether anything changed.
+remove_notices() {
+  [ -e "$units/osgym-notices.service" ] || return 1
+  systemctl disable -q --now osgym-notices.service 2>/dev/null || true
+  rm -f "$units/osgym-notices.service"
+}
+write_notices() {
+  if [ "$OSGYM_NOTICES" != aws ] && [ "$OSGYM_NOTICES" != gcp ]; then
+    remove_notices
+    return
+  fi
+  place "$units/osgym-notices.service" <<UNIT
+[Unit]
+Description=Asks the cloud whether this host will be taken away, for OSGym
+After=network-online.target
+Wants=network-online.target
+StartLimitIntervalSec=0
+[Service]
+DynamicUser=yes
+RuntimeDirectory=osgym-notices
+ExecStart=$opt/current/bin/python -m osgym_host.notices $OSGYM_NOTICES $notice
+Restart=always
+RestartSec=2
+# The metadata service, and nothing else.
+IPAddressDeny=any
+IPAddressAllow=169.254.169.254
+CapabilityBoundingSet=
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=yes
+PrivateDevices=yes
+RestrictAddressFamilies=AF_INET AF_UNIX
+MemoryMax=128M
+[Install]
+WantedBy=multi-user.target
+UNIT
+}
+
 write_config() {
   place "$etc/agent.yaml" <<CONF
 host: $OSGYM_LISTEN
@@ -350,6 +398,7 @@ runtime: $OSGYM_HOST_RUNTIME
 image: $OSGYM_FLAVOR
 max_replicas: $OSGYM_MAX
 egress: $OSGYM_POLICY
+notices: "$(notices_of_agent)"
 ${OSGYM_POLICY_ALLOW:+egress_allow: [$OSGYM_POLICY_ALLOW]}
 $([ ! -f "$tls/cert.pem" ] || printf 'tls_cert: %s\ntls_key: %s\n' "$tls/cert.pem" "$tls/key.pem")
 CONF
@@ -432,12 +481,17 @@ step_service() {
   if has_systemd; then
     write_unit && changed=changed
     write_watchdog && changed=changed
+    write_notices && changed=changed
     systemctl is-active -q osgym.service || changed=changed
     if [ "$changed" = changed ]; then
       quietly systemctl daemon-reload
       quietly systemctl enable osgym.service osgym-watchdog.timer
       quietly systemctl restart osgym.service
       quietly systemctl start osgym-watchdog.timer
+      if [ -e "$units/osgym-notices.service" ]; then
+        quietly systemctl enable osgym-notices.service
+        quietly systemctl restart osgym-notices.service
+      fi
     fi
   else
     running || changed=changed
@@ -523,6 +577,7 @@ status() {
 down() {
   step=down
   if has_systemd; then
+    remove_notices || true
     systemctl disable -q --now osgym-watchdog.timer osgym.service osgym-firewall.service 2>/dev/null || true
     rm -f "$units"/osgym.service "$units"/osgym-watchdog.{service,timer} "$units/osgym-firewall.service" /run/osgym-watchdog
     quietly systemctl daemon-reload

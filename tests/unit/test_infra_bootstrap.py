@@ -257,3 +257,45 @@ def test_every_kernel_limit_has_its_reason() -> None:
     for above, line in itertools.pairwise(block):
         name = line.split(" ")[0]
         assert line.startswith("#") or above.startswith("#") or above.split(".")[0] == name.split(".")[0]
+
+
+def _functions(*names: str) -> str:
+    """Functions of the bootstrap, as they stand there."""
+    text = (FOLDER / "bootstrap.sh").read_text()
+    found = {name: text.split(f"\n{name}() {{\n", 1)[1].split("\n}\n", 1)[0] for name in names}
+    return "".join(f"{name}() {{\n{body}\n}}\n" for name, body in found.items())
+
+
+def _notices(tmp_path: Path, notices: str) -> tuple[str, str, str]:
+    """What the bootstrap makes of the setting: the agent's, whether something changed, the unit."""
+    script = _functions("place", "notices_of_agent", "remove_notices", "write_notices")
+    script += "notices_of_agent; if write_notices; then echo changed; else echo ok; fi"
+    environment = {**os.environ, "OSGYM_NOTICES": notices, "units": str(tmp_path), "opt": "/opt/osgym"}
+    done = subprocess.run(
+        ["bash", "-eu", "-c", script],
+        env={**environment, "notice": "/run/osgym-notices/notice"},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    unit = tmp_path / "osgym-notices.service"
+    agent, changed = done.stdout.split()
+    return agent, changed, unit.read_text() if unit.exists() else ""
+
+
+def test_the_cloud_is_asked_by_a_process_of_its_own(tmp_path: Path) -> None:
+    """The agent's account never reaches the metadata service, nor does a guest that broke out into it: the
+    process that does runs as somebody else, and reaches nothing besides."""
+    assert _notices(tmp_path, "off") == ("off", "ok", "")
+    agent, changed, unit = _notices(tmp_path, "aws")
+    assert (agent, changed) == ("file:/run/osgym-notices/notice", "changed")
+    assert (
+        "ExecStart=/opt/osgym/current/bin/python -m osgym_host.notices aws /run/osgym-notices/notice" in unit
+    )
+    assert "\nDynamicUser=yes\n" in unit
+    assert "\nUser=" not in unit
+    assert "\nIPAddressDeny=any\nIPAddressAllow=169.254.169.254\n" in unit
+    assert _notices(tmp_path, "aws")[1] == "ok"
+    assert _notices(tmp_path, "gcp")[1] == "changed"
+    assert _notices(tmp_path, "file:/run/osgym/drain") == ("file:/run/osgym/drain", "changed", "")
+    rules = (FOLDER / "bootstrap.sh").read_text().split("chain output {")[1].split("}\n  chain forward")[0]
+    assert "meta skuid $account ip daddr { 169.254.0.0/16," in rules
+    assert "accept" not in rules.replace("policy accept;", "")
