@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pulumi.provider.experimental import provider as api
 from pulumi.provider.experimental.property_value import Computed, PropertyValue
+from pulumi.runtime.rpc import UNKNOWN as UNKNOWN_TEXT
 
 from osgym_infra.export import NothingToExport, export
 from osgym_infra.hosts import inputs, tls
@@ -90,6 +91,9 @@ def test_what_is_not_known_yet_is_not_judged(values: dict[str, Any]) -> None:
     raw = {name: wrapped(value) for name, value in values.items()} | {"token": PropertyValue(Computed())}
     assert inputs.problems(plain_all(raw)) == {}
     assert list(inputs.changes(values, plain_all(raw))) == ["token"]
+    # As the SDK hands it on from the engine; what is known is judged nevertheless.
+    raw |= {"settings": PropertyValue(UNKNOWN_TEXT), "port": wrapped(0)}
+    assert inputs.problems(plain_all(raw)) == {"port": "0 is no TCP port"}
 
 
 def test_only_another_address_is_another_host(values: dict[str, Any]) -> None:

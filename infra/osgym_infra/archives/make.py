@@ -83,7 +83,7 @@ async def make(kind: str, values: Mapping[str, Any], say: Heard) -> Made:
         argv = [*PACK, "--only", "image", "--image", values["flavor"], *_vm(values), "--out", str(folder)]
         return _made(await _run(argv, PACK_S))
     except asyncio.CancelledError:
-        raise Interrupted(LOCAL, f"interrupted in step {step}; nothing is left of it") from None
+        raise Interrupted(LOCAL, "interrupted; nothing is left of it", step) from None
     except HostError as error:
         error.step = step
         raise

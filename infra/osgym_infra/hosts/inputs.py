@@ -63,7 +63,7 @@ def problems(values: Mapping[str, Any]) -> dict[str, str]:
             found[name] = "is missing"
         elif value is not None and value is not UNKNOWN and not isinstance(value, kind):
             found[name] = f"is not of type {kind.__name__}"
-    if found or has_unknown(values):
+    if found or has_unknown([values["address"], values.get("port"), values.get("hostKey")]):
         return found
     port = values.get("port", DEFAULTS["port"])
     if port != int(port) or not 1 <= port <= 65535:
@@ -72,17 +72,24 @@ def problems(values: Mapping[str, Any]) -> dict[str, str]:
         found["address"] = "is no name or IP address, and not local"
     if (key := values.get("hostKey", "")) and not _is_key(key):
         found["hostKey"] = "is no line like ssh-ed25519 AAAA…"
-    settings = values["settings"]
-    if missing := sorted(name for name in NEEDED_SETTINGS if not settings.get(name)):
-        found["settings"] = f"{', '.join(missing)} is missing"
-    elif not all(isinstance(value, str) for value in settings.values()):
-        found["settings"] = "holds something other than texts"
-    else:
-        for name in ("OSGYM_AGENT_URI", "OSGYM_IMAGE_URI"):
-            path = local_file(settings[name])
-            if path is not None and not path.is_file():
-                found["settings"] = f"{name}: there is no file {path} on this machine"
+    if wrong := _wrong_settings(values["settings"]):
+        found["settings"] = wrong
     return found
+
+
+def _wrong_settings(settings: Any) -> str:
+    """What is wrong with the bootstrap's settings; those that are not known yet are not judged."""
+    if has_unknown(settings):
+        return ""
+    if missing := sorted(name for name in NEEDED_SETTINGS if not settings.get(name)):
+        return f"{', '.join(missing)} is missing"
+    if not all(isinstance(value, str) for value in settings.values()):
+        return "holds something other than texts"
+    for name in ("OSGYM_AGENT_URI", "OSGYM_IMAGE_URI"):
+        path = local_file(settings[name])
+        if path is not None and not path.is_file():
+            return f"{name}: there is no file {path} on this machine"
+    return ""
 
 
 def spec_of(values: Mapping[str, Any]) -> HostSpec:

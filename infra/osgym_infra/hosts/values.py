@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 from pulumi.provider.experimental.property_value import Computed, PropertyValue
+from pulumi.runtime.rpc import UNKNOWN as UNKNOWN_TEXT
 
 Values = Mapping[str, PropertyValue]
 
@@ -27,6 +28,9 @@ def plain(value: PropertyValue) -> Any:
     """A property value as Python has it."""
     match value.value:
         case Computed():
+            return UNKNOWN
+        # The SDK (3.272) hands on the text that stands for it between processes.
+        case str() as text if text == UNKNOWN_TEXT:
             return UNKNOWN
         case Mapping() as items:
             return {name: plain(item) for name, item in items.items()}
