@@ -3,6 +3,7 @@
 #
 #   bootstrap.sh up [STEP…]      all steps, or some; safe to run again: what is right is left alone
 #   bootstrap.sh status          JSON: what is installed and whether it serves
+#   bootstrap.sh drain [OPTION…] no new episodes (`osgym drain`: --deadline-s N, --wait; --stop takes it back)
 #   bootstrap.sh down [--purge]  stops and removes everything that `up` made; --purge: images and data too
 #
 # Settings come from /etc/osgym/bootstrap.env (OSGYM_BOOTSTRAP_ENV), which holds no secret; the token is read
@@ -574,6 +575,14 @@ status() {
     "$(readlink "$opt/current" 2>/dev/null || true)" "$image" "$active" "$serving" "$OSGYM_PORT" "$OSGYM_MAX"
 }
 
+# The token goes through the environment, which nobody but root can see.
+drain() {
+  local token
+  token=$(sed -n 's/^OSGYM_TOKEN=//p' "$etc/secret.env")
+  [ ! -f "$tls/ca.pem" ] || export OSGYM_CA=$tls/ca.pem
+  OSGYM_TOKEN=$token exec "$opt/current/bin/osgym" drain --url "$(url)" "$@"
+}
+
 down() {
   step=down
   if has_systemd; then
@@ -607,7 +616,7 @@ main() {
   local command=${1:-}
   [ $# -gt 0 ] && shift
   case $command in
-    up | down) [ "$(id -u)" = 0 ] || die "root is needed" ;;
+    up | down | drain) [ "$(id -u)" = 0 ] || die "root is needed" ;;
   esac
   case $command in
     up)
@@ -621,13 +630,14 @@ main() {
       done
       ;;
     status) status ;;
+    drain) drain "$@" ;;
     down)
       exec 9> /run/osgym-bootstrap.lock
       flock -w 600 9 || die "another bootstrap runs"
       down "$@"
       ;;
     *)
-      sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 2
       ;;
   esac
