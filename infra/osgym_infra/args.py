@@ -37,6 +37,8 @@ from osgym_infra.readers import (
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 DIGEST = re.compile(r"(sha256:)?[0-9a-f]{64}")
 AGENT_PORT = 20000
+AUTO = "auto"
+"""A host image that is looked up: the newest of the account's own that images/packer made."""
 
 
 class Provider(StrEnum):
@@ -345,7 +347,11 @@ KEYS: dict[str, Key] = {
     "egress": Key(choice(Egress), Egress.NONE, "none | allowlist | open: what replicas may reach."),
     "egress_allowlist": Key(names, (), "Host names for egress: allowlist."),
     "host_image": Key(
-        text, "", "A baked host image (AMI id or image name); default: plain Debian 12.", CLOUD
+        text,
+        "",
+        "A baked host image (AMI id or image name); auto: the newest of yours made by images/packer, if any; "
+        "default: plain Debian 12.",
+        CLOUD,
     ),
     "network_id": Key(text, "", "An existing VPC or network, with subnet_id.", CLOUD),
     "subnet_id": Key(text, "", "An existing subnet, with network_id.", CLOUD),

@@ -132,6 +132,31 @@ def test_the_bucket_of_the_stack_is_private_and_hosts_may_read_it(base: dict[str
 
 
 @clouds
+@pytest.mark.parametrize("own", [True, False], ids=["own", "none"])
+def test_a_host_image_of_packers_is_found(
+    base: dict[str, object], own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest of the account's own by its tag, and plain Debian as long as there is none."""
+    asked: list[dict[str, Any]] = []
+
+    def call(_: object, args: pulumi_mocks.MockCallArgs) -> dict[str, Any]:
+        asked.append(args.args)
+        links = {"new": "2026-02-01T00:00:00", "old": "2026-01-01T00:00:00"} if own else {}
+        images = [{"selfLink": name, "creationTimestamp": made} for name, made in links.items()]
+        return {"id": "ami-debian", "ids": [*links], "images": images, **args.args}
+
+    monkeypatch.setattr(Recorder, "call", call)
+    recorder, _ = deploy({**base, "host_image": "auto"})
+    if base["provider"] == "aws":
+        found = recorder.of("LaunchTemplate")[0]["imageId"]
+        assert asked[-1]["owners"] == ["self"]
+    else:
+        found = recorder.of("InstanceTemplate")[0]["disks"][0]["sourceImage"]
+    assert "osgym-digest" in json.dumps(asked)
+    assert (found == "new") if own else ("debian" in found)
+
+
+@clouds
 def test_an_existing_bucket_is_used(base: dict[str, object]) -> None:
     """Then none is made, and hosts may read that one."""
     recorder, _ = deploy({**base, "bucket": "the-labs"})

@@ -7,9 +7,10 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
+from osgym_infra.args import AUTO
 from osgym_infra.blueprint import HostGroup, host_names
 from osgym_infra.boot import ec2_user_data, environment, user_data
-from osgym_infra.components.common import HostsArgs, authority_of, host_output, new_secret
+from osgym_infra.components.common import HOST_IMAGE_TAG, HostsArgs, authority_of, host_output, new_secret
 from osgym_infra.price import Market
 
 DEBIAN_OWNER = "136693071363"
@@ -194,7 +195,7 @@ class ReplicaHosts(pulumi.ComponentResource):
         return arn
 
     def _image(self) -> pulumi.Input[str]:
-        if self._config.host_image:
+        if self._config.host_image not in ("", AUTO):
             return self._config.host_image
         found = aws.ec2.get_ami_output(
             owners=[DEBIAN_OWNER],
@@ -206,7 +207,18 @@ class ReplicaHosts(pulumi.ComponentResource):
             opts=pulumi.InvokeOutputOptions(parent=self),
         )
         image: pulumi.Output[str] = found.id
-        return image
+        if self._config.host_image != AUTO:
+            return image
+        own = aws.ec2.get_ami_ids_output(
+            owners=["self"],
+            filters=[
+                aws.ec2.GetAmiIdsFilterArgs(name="tag-key", values=[HOST_IMAGE_TAG]),
+                aws.ec2.GetAmiIdsFilterArgs(name="state", values=["available"]),
+            ],
+            sort_ascending=False,
+            opts=pulumi.InvokeOutputOptions(parent=self),
+        )
+        return pulumi.Output.all(own.ids, image).apply(lambda known: str([*(known[0] or []), known[1]][0]))
 
     def _template(
         self,

@@ -25,6 +25,9 @@ from osgym_infra.policy import PolicyViolated, enforce
 BOOTSTRAP = Path(__file__).resolve().parents[2] / "bootstrap"
 """Where the bootstrap's files are in the repository, which programs are run from."""
 
+HOST_IMAGE_TAG = "osgym-digest"
+"""What host images made by images/packer carry, as a tag or label."""
+
 TOKEN_BYTES = 32
 MOST_NAME_CHARS = 24
 MESSAGE_WAS_SHOWN = 32

@@ -7,9 +7,10 @@ from typing import Any
 import pulumi
 import pulumi_gcp as gcp
 
+from osgym_infra.args import AUTO
 from osgym_infra.blueprint import HostGroup, host_names
 from osgym_infra.boot import environment, user_data
-from osgym_infra.components.common import HostsArgs, authority_of, host_output, new_secret
+from osgym_infra.components.common import HOST_IMAGE_TAG, HostsArgs, authority_of, host_output, new_secret
 from osgym_infra.price import Market
 
 DEBIAN = "projects/debian-cloud/global/images/family/debian-12"
@@ -38,6 +39,7 @@ class ReplicaHosts(pulumi.ComponentResource):
         self._kept = pulumi.ResourceOptions(parent=self, protect=self._config.protect)
         # Rules of another stack in the same network are not for our hosts.
         self._tag = f"{name}-host"
+        self._image = self._host_image()
         self._zone = self._config.zone or f"{self._config.region}-a"
         network, subnet = self._network()
         self._firewall(network)
@@ -195,12 +197,28 @@ class ReplicaHosts(pulumi.ComponentResource):
             opts=self._child,
         )
 
+    def _host_image(self) -> pulumi.Input[str]:
+        if self._config.host_image != AUTO:
+            return self._config.host_image or DEBIAN
+        own = gcp.compute.get_images_output(
+            filter=f"labels.{HOST_IMAGE_TAG}:*",
+            project=self._config.project,
+            opts=pulumi.InvokeOutputOptions(parent=self),
+        )
+
+        def newest(images: Any) -> str:
+            found = sorted(images or [], key=lambda image: str(image.creation_timestamp))
+            return str(found[-1].self_link) if found else DEBIAN
+
+        image: pulumi.Output[str] = own.images.apply(newest)
+        return image
+
     def _disks(self, group: HostGroup) -> list[gcp.compute.InstanceTemplateDiskArgs]:
         disks = [
             gcp.compute.InstanceTemplateDiskArgs(
                 boot=True,
                 auto_delete=True,
-                source_image=self._config.host_image or DEBIAN,
+                source_image=self._image,
                 disk_type="pd-balanced",
                 disk_size_gb=ROOT_GIB,
                 labels=self._args.tags,
