@@ -256,8 +256,13 @@ step_image() {
   if [ ! "$OSGYM_IMAGE_URI" ] || [ ! "$OSGYM_IMAGE_SHA256" ] || [ ! "$OSGYM_IMAGE_DIGEST" ]; then
     die "OSGYM_IMAGE_URI, OSGYM_IMAGE_SHA256 and OSGYM_IMAGE_DIGEST are needed"
   fi
-  local digest=${OSGYM_IMAGE_DIGEST#sha256:} work
-  if [ -f "$OSGYM_DATA/images/$digest/manifest.json" ]; then say "image ok"; return; fi
+  local digest=${OSGYM_IMAGE_DIGEST#sha256:} archive=${OSGYM_IMAGE_SHA256#sha256:} work
+  # For virtual machines a new archive may hold another disk or snapshot of the same image.
+  if [ -f "$OSGYM_DATA/images/$digest/manifest.json" ] &&
+    { [ "$OSGYM_HOST_RUNTIME" != qemu ] || [ "$(cat "$etc/.image" 2>/dev/null)" = "$archive" ]; }; then
+    say "image ok"
+    return
+  fi
   rm -rf "$OSGYM_DATA"/.image-*
   work=$(mktemp -d "$OSGYM_DATA/.image-XXXXXX")
   python3 "$here/fetch.py" file "$OSGYM_IMAGE_URI" "$work/image.tar" "$OSGYM_IMAGE_SHA256" || die "see above"
@@ -283,6 +288,7 @@ CHECK
     find "$OSGYM_DATA/$kind" -mindepth 1 -maxdepth 2 ! -name rootfs -user root -exec chown "$account:$account" {} +
   done
   rm -rf "$work"
+  echo "$archive" > "$etc/.image"
   touch "$etc/.restart"
   say "image changed: ${digest:0:12}"
 }

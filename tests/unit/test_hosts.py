@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 import time
@@ -130,6 +131,10 @@ def test_what_is_here_is_uploaded_only_where_it_is_needed(values: dict[str, Any]
     assert list(uploads(spec, nothing)) == [Source.IMAGE]
     assert uploads(spec, has) == {}
     assert host_settings(spec)["OSGYM_IMAGE_URI"] == "file:///var/cache/osgym/image.tar"
+    machines = {**values["settings"], "OSGYM_HOST_RUNTIME": "qemu"}
+    spec = inputs.spec_of({**values, "settings": machines})
+    assert list(uploads(spec, has)) == [Source.IMAGE]  # perhaps with another disk of that image
+    assert uploads(spec, dataclasses.replace(has, image_archive="cd" * 32)) == {}
     here = inputs.spec_of({**values, "address": "local"})
     assert uploads(here, nothing) == {}
     assert host_settings(here)["OSGYM_IMAGE_URI"] == values["settings"]["OSGYM_IMAGE_URI"]

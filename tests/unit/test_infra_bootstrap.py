@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -299,3 +300,42 @@ def test_the_cloud_is_asked_by_a_process_of_its_own(tmp_path: Path) -> None:
     rules = (FOLDER / "bootstrap.sh").read_text().split("chain output {")[1].split("}\n  chain forward")[0]
     assert "meta skuid $account ip daddr { 169.254.0.0/16," in rules
     assert "accept" not in rules.replace("policy accept;", "")
+
+
+def _image(tmp_path: Path, digest: str, disk: str, runtime: str) -> tuple[str, list[str]]:
+    """What the step says of an archive with an image and a disk of it, and the disks on the host then."""
+    store, (etc, data) = tmp_path / f"of-{disk}", (tmp_path / "etc", tmp_path / "data")
+    for folder in (store / "images" / digest, store / "disks" / disk, store / "disks" / "tags", etc, data):
+        folder.mkdir(parents=True, exist_ok=True)
+    (store / "images" / digest / "manifest.json").write_text(json.dumps({"digest": digest}))
+    (store / "disks" / "tags" / "small").write_text(disk)
+    archive = tmp_path / f"{disk}.tar"
+    if not archive.exists():
+        subprocess.run(["tar", "-cf", str(archive), "-C", str(store), "images", "disks"], check=True)
+    script = 'say() { echo "osgym: $*"; }; die() { say "$*"; exit 1; }\n'
+    script += _functions("quietly", "step_image") + "step_image"
+    done = subprocess.run(
+        ["bash", "-eu", "-c", script],
+        env={
+            **os.environ, "here": str(FOLDER), "etc": str(etc), "account": pwd.getpwuid(os.getuid()).pw_name,
+            "OSGYM_DATA": str(data), "OSGYM_HOST_RUNTIME": runtime, "OSGYM_IMAGE_DIGEST": digest,
+            "OSGYM_IMAGE_URI": archive.as_uri(),
+            "OSGYM_IMAGE_SHA256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+        },
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    found = sorted(path.name for path in (data / "disks").iterdir() if path.name != "tags")
+    assert runtime != "qemu" or (data / "disks" / "tags" / "small").read_text() == disk
+    return done.stdout, found
+
+
+def test_another_disk_of_the_same_image_is_fetched(tmp_path: Path) -> None:
+    """An archive for virtual machines changes without its image; for namespaces the image says it all."""
+    digest = "ab" * 32
+    assert _image(tmp_path, digest, "d1", "qemu") == ("osgym: image changed: abababababab\n", ["d1"])
+    assert _image(tmp_path, digest, "d1", "qemu") == ("osgym: image ok\n", ["d1"])
+    assert _image(tmp_path, digest, "d2", "local") == ("osgym: image ok\n", ["d1"])
+    assert _image(tmp_path, digest, "d2", "qemu") == (
+        "osgym: image changed: abababababab\n",
+        ["d1", "d2"],
+    )

@@ -26,7 +26,6 @@ from osgym_infra.hosts import inputs as host_inputs
 from osgym_infra.hosts.errors import CommandFailed, Interrupted
 from osgym_infra.hosts.provider import OsgymProvider
 from osgym_infra.hosts.values import plain_all, wrapped
-from osgym_infra.pack import DISTRIBUTIONS, PackFailed, agent_definition, pack_image
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has been deprecated:DeprecationWarning")
 
@@ -319,45 +318,6 @@ async def test_the_former_archive_goes_when_there_is_another(
     await stopped.cancel()
     with pytest.raises(Interrupted):
         await stopped.create(api.CreateRequest(urn(AGENT), given, 0, False))
-
-
-def test_the_agents_definition_is_its_source(tmp_path: Path) -> None:
-    """What a build leaves does not count; every other file does."""
-    for part in DISTRIBUTIONS:
-        (tmp_path / part / "src").mkdir(parents=True)
-        (tmp_path / part / "src" / "a.py").write_text("a")
-    first = agent_definition(tmp_path)
-    for product in ("sdk/build/x", "sdk/src/__pycache__/a.pyc", "sdk/x.egg-info/y", "sdk/src/z.so"):
-        (tmp_path / product).parent.mkdir(exist_ok=True)
-        (tmp_path / product).write_text("b")
-    assert agent_definition(tmp_path) == first
-    (tmp_path / "constraints.txt").write_text("c")
-    second = agent_definition(tmp_path)
-    (tmp_path / "guest_agent" / "src" / "a.py").write_text("b")
-    assert len({first, second, agent_definition(tmp_path)}) == 3
-
-
-def test_the_same_image_makes_the_same_archive(tmp_path: Path) -> None:
-    """Whenever it was last read, and in whatever order its files lie on the disk."""
-    made = []
-    for order in (("a", "b"), ("b", "a")):
-        data = tmp_path / order[0]
-        image = data / "images" / ("cd" * 32)
-        image.mkdir(parents=True)
-        (data / "images" / "tags").mkdir()
-        (data / "images" / "tags" / "small").write_text("cd" * 32)
-        for name in (*order, "manifest.json"):
-            (image / name).write_text(name)
-        for path in sorted(data.rglob("*"), reverse=True):
-            shutil.copystat(find_images_folder(), path)
-        made.append(pack_image(data, "small", tmp_path / f"{order[0]}.tar"))
-    assert made[0].sha256 == made[1].sha256
-    named = made[0].named_by_content("small")
-    assert named.path.name == f"small-{named.sha256[:16]}.tar"
-    assert named.path.is_file()
-    assert not made[0].path.exists()
-    with pytest.raises(PackFailed, match="osgym image build"):
-        pack_image(data, "full", tmp_path / "full.tar")
 
 
 @pytest.mark.parametrize(

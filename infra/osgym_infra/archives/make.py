@@ -25,7 +25,7 @@ from osgym_infra.pack import agent_definition
 ROOT = Path(__file__).resolve().parents[3]
 OSGYM = str(Path(sys.executable).with_name("osgym"))
 PACK = [sys.executable, "-m", "osgym_infra", "fleet", "pack"]
-DEFINITION_S = 60.0
+LOOK_S = 60.0
 BAKE_S = 7200.0
 SNAPSHOT_S = 3600.0
 PACK_S = 3600.0
@@ -58,7 +58,7 @@ async def definition(kind: str, values: Mapping[str, Any]) -> str:
     if kind == AGENT:
         return await asyncio.to_thread(agent_definition, ROOT)
     argv = ["image", "definition", "--flavor", values["flavor"], *_lock(values)]
-    output = await _run([OSGYM, *argv, *_vm(values)], DEFINITION_S, root=False)
+    output = await _run([OSGYM, *argv, *_vm(values)], LOOK_S, root=False)
     return output.split()[-1]
 
 
@@ -99,6 +99,16 @@ async def _bake(values: Mapping[str, Any], say: Heard) -> None:
     await _run([*build, *(["--format", "qcow2"] if values.get("machines") else [])], BAKE_S, say)
     if values.get("machines"):
         await _run([OSGYM, "image", "snapshot", flavor], SNAPSHOT_S, say)
+        listed = await _run([OSGYM, "image", "snapshots", "--json"], LOOK_S)
+        if emulated(listed, flavor):
+            say(f"warning: {flavor} was frozen without KVM: hosts will emulate it, too, many times slower")
+
+
+def emulated(listed: str, flavor: str) -> bool:
+    """Whether one of an image's snapshots, as `osgym image snapshots --json` lists them, needs no KVM."""
+    rows = json.loads(listed.strip().splitlines()[-1])
+    own = [row for row in rows if row["tagged"] and row["reference"].startswith(f"{flavor}@")]
+    return any(row["accel"] == "tcg" for row in own)
 
 
 async def _run(argv: list[str], timeout_s: float, say: Heard | None = None, *, root: bool = True) -> str:

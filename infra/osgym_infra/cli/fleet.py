@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,7 @@ def fleet() -> None:
 @exits
 def pack(out: Path, image: str, vm: bool, data_dir: Path, only: str | None) -> None:
     """Pack host agent and golden image, and print the configuration that names them."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that it cleans up
     if only == "agent":
         _print_packed(pack_agent(ROOT, out / "agent.tar").named_by_content("agent"))
         return

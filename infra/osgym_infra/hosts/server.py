@@ -26,6 +26,9 @@ from osgym_infra.components.common import bootstrap_files
 from osgym_infra.errors import OsgymInfraError
 from osgym_infra.hosts.provider import VERSION, HalfDone, OsgymProvider
 
+WARNING = "warning: "
+"""A line that begins so stays on the screen."""
+
 Call = Callable[[Any, Any], Awaitable[Any]]
 
 
@@ -84,9 +87,13 @@ async def serve(engine_address: str, arguments: list[str]) -> None:
         engine = engine_pb2_grpc.EngineStub(channel)
 
         async def say(urn: str, line: str) -> None:
+            warns = line.startswith(WARNING)
+            severity = engine_pb2.WARNING if warns else engine_pb2.INFO
             # Ephemeral: the line is replaced by the next one, as the resource's progress.
             await engine.Log(
-                engine_pb2.LogRequest(severity=engine_pb2.INFO, message=line, urn=urn, ephemeral=True)
+                engine_pb2.LogRequest(
+                    severity=severity, message=line.removeprefix(WARNING), urn=urn, ephemeral=not warns
+                )
             )
 
         server = grpc.aio.server(options=_GRPC_CHANNEL_OPTIONS)

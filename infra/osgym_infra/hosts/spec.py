@@ -70,6 +70,16 @@ class HostSpec:
     def image_digest(self) -> str:
         return self.settings["OSGYM_IMAGE_DIGEST"].removeprefix("sha256:")
 
+    @property
+    def image_archive(self) -> str:
+        """SHA-256 of the archive that the image comes in."""
+        return self.settings["OSGYM_IMAGE_SHA256"].removeprefix("sha256:")
+
+    @property
+    def has_machines(self) -> bool:
+        """Whether that archive holds disks and snapshots beside the image, which change without it."""
+        return self.settings.get("OSGYM_HOST_RUNTIME") == "qemu"
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -81,6 +91,7 @@ class Found:
         token_digest: of the agent's token, `digest_of`.
         certificate: PEM, empty: none.
         serving: the agent answers.
+        image_archive: SHA-256 of the archive that the image came in.
     """
 
     user_id: int
@@ -93,6 +104,7 @@ class Found:
     certificate: str = ""
     active: bool = False
     serving: bool = False
+    image_archive: str = ""
 
     @property
     def unfit(self) -> str:
@@ -140,7 +152,8 @@ def uploads(spec: HostSpec, found: Found) -> dict[Source, Path]:
     """Files of this machine that the host needs and does not have: `file://` means here, not there."""
     needed = {
         Source.AGENT: found.agent != spec.agent,
-        Source.IMAGE: found.image_digest != spec.image_digest,
+        Source.IMAGE: found.image_digest != spec.image_digest
+        or (spec.has_machines and found.image_archive != spec.image_archive),
     }
     files = {source: local_file(spec.settings[source.uri]) for source in Source}
     return {
@@ -199,6 +212,7 @@ def read_found(output: str) -> Found:
         machine=text("machine"),
         agent=text("agent"),
         image_digest=text("image_digest").removeprefix("sha256:"),
+        image_archive=text("image_archive"),
         token_digest=text("token_digest"),
         certificate=text("certificate", 20_000).replace("|", "\n"),
         active=flag("active"),
