@@ -427,6 +427,7 @@ Group=$account
 EnvironmentFile=$etc/secret.env
 Environment=OSGYM_DATA_DIR=$OSGYM_DATA
 ExecStart=$opt/current/bin/osgym serve --config $etc/agent.yaml
+ExecStop=-+$lib/going-down
 Restart=on-failure
 RestartSec=2
 # Ctrl-C's way out removes every desktop first.
@@ -448,6 +449,16 @@ ReadWritePaths=$OSGYM_DATA
 [Install]
 WantedBy=multi-user.target
 UNIT
+}
+
+# Google Cloud tells a spot machine by beginning to shut it down, 30 s before it cuts it off.
+write_going_down() {
+  place "$lib/going-down" 755 <<DOWN
+#!/bin/sh
+# When the whole machine goes down, open episodes get their end first; a restart of the agent is not held up.
+[ "\$(systemctl is-system-running)" = stopping ] || exit 0
+exec timeout 25 $here/bootstrap.sh drain --deadline-s 20 --wait
+DOWN
 }
 
 # An agent that runs but does not answer three times in a row is started anew.
@@ -487,6 +498,7 @@ step_service() {
   if [ -e "$etc/.restart" ] || [ "$(cat "$etc/.agent" 2>/dev/null)" != "$(readlink "$opt/current")" ]; then changed=changed; fi
   if has_systemd; then
     write_unit && changed=changed
+    write_going_down || true
     write_watchdog && changed=changed
     write_notices && changed=changed
     systemctl is-active -q osgym.service || changed=changed

@@ -49,7 +49,7 @@ class Session:
     def told(self, notice: Notice | None) -> None:
         """Takes what the host last said about being taken away."""
         if notice is not None and self.notice is None:
-            _LOG.warning("episode %s: %s will be taken away (%s)", self.episode_id, self.host, notice.kind)
+            _LOG.info("episode %s: %s will be taken away (%s)", self.episode_id, self.host, notice.kind)
             self.placed.view.mark_draining()
         self.notice = notice
 

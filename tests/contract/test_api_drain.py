@@ -70,6 +70,8 @@ async def test_an_operator_empties_a_host_and_takes_it_back(service: Service) ->
     forked = await service.http.post(f"/v1/episodes/{episode['episode_id']}/fork", json=fork)
     assert (forked.status_code, forked.json()["code"]) == (503, "draining")
     assert await told(service, episode, 3) == [{"kind": "operator", "deadline": None}] * 5
+    assert (await service.http.post("/v1/drain")).json()["notice"] == {"kind": "operator", "deadline": None}
+    assert "osgym_draining 1.0" in (await service.http.get("/metrics")).text
     health = (await service.http.get("/v1/health")).json()
     assert (health["status"], health["draining"], health["notices"]) == ("ok", True, "off")
 

@@ -35,6 +35,7 @@ section status; $b status
 pool=http://127.0.0.1:20071/v1/pool
 section pool; sed 's/^/Authorization: Bearer /' /etc/osgym/token | curl -s -H @- $pool; echo
 section stranger; curl -s -o /dev/null -w '%{{http_code}}' $pool; echo
+section drain; $b drain --wait 2>&1; $b drain --stop 2>&1; echo "exit $?"
 section user; ps -o user= -p "$(cat /run/osgym.pid)"
 section leaks
 for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline | grep -q "$(cat /etc/osgym/token)" && echo "$p"; done
@@ -112,6 +113,8 @@ def test_a_plain_host_comes_to_serve_and_goes_again(host: PlainHost, small_image
     assert (status["image_digest"], status["max_replicas"]) == (small_image.digest, 2)
     assert json.loads(parts["pool"])["ready"] >= 1
     assert parts["stranger"].strip() == "401"
+    assert parts["drain"].splitlines()[0].startswith("draining (operator), 0 ")
+    assert parts["drain"].splitlines()[1:] == ["serving, 0 replicas in use", "exit 0"]
     assert parts["user"].strip() == "osgym"
     assert sorted(parts["leaks"].split()) == ["/etc/osgym/secret.env", "/etc/osgym/token"]
     assert parts["modes"].split()[:2] == ["600", "root"]

@@ -339,3 +339,23 @@ def test_another_disk_of_the_same_image_is_fetched(tmp_path: Path) -> None:
         "osgym: image changed: abababababab\n",
         ["d1", "d2"],
     )
+
+
+def test_a_machine_that_goes_down_drains_first(tmp_path: Path) -> None:
+    """Only then: a restart of the agent alone is not held up."""
+    for name, text in (
+        ("systemctl", "#!/bin/sh\ncat state\n"),
+        ("bootstrap.sh", '#!/bin/sh\necho "$@" > drained\n'),
+    ):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "lib": str(tmp_path), "here": str(tmp_path)}
+    script = _functions("place", "write_going_down") + "write_going_down"
+    subprocess.run(["bash", "-eu", "-c", script], env=environment, timeout=60, check=True)
+    for state, drained in (("running", False), ("degraded", False), ("stopping", True)):
+        (tmp_path / "state").write_text(state + "\n")
+        subprocess.run([tmp_path / "going-down"], env=environment, cwd=tmp_path, timeout=60, check=True)
+        assert (tmp_path / "drained").exists() is drained
+    assert (tmp_path / "drained").read_text() == "drain --deadline-s 20 --wait\n"
+    unit = (FOLDER / "bootstrap.sh").read_text()
+    assert "\nExecStop=-+$lib/going-down\n" in unit

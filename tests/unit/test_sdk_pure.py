@@ -23,7 +23,7 @@ from osgym_sdk import (
     wire,
 )
 from osgym_sdk._config import Config, make_config, parse_hosts
-from osgym_sdk._fleet import HostView, choose
+from osgym_sdk._fleet import HostView, _sample, choose
 from osgym_sdk._host import HostLink
 from osgym_sdk._options import as_actions, as_observe, as_settle, as_task
 from osgym_sdk._retry import Backoff, Deadline, next_delay
@@ -137,6 +137,18 @@ def test_the_least_loaded_host_is_chosen() -> None:
     drains = _view("http://c", ready=10, leased=0, draining=True)
     assert choose([busy, drains], rng) is busy
     assert choose([], rng) is None
+
+
+def test_a_sample_of_many_hosts_is_of_those_that_serve() -> None:
+    """Eight that take episodes, and one of those that drained, which may have come back."""
+    serving = [_view(f"http://s{i}", ready=1, leased=0) for i in range(20)]
+    drains = [_view(f"http://d{i}", ready=1, leased=0, draining=True) for i in range(20)]
+    found = _sample([*drains, *serving], random.Random(2))
+    assert [view.draining for view in found] == [False] * 8 + [True]
+    assert [view.draining for view in _sample(drains, random.Random(2))] == [True]
+    assert drains[0].believed_free == 0
+    serving[0].mark_draining()
+    assert serving[0].draining
 
 
 def test_equal_hosts_share_by_chance() -> None:

@@ -38,6 +38,7 @@ class HostCollector(Collector):
         for name, text, value in (
             ("osgym_waiting_clients", "Clients that wait for a replica.", host.capacity.waiting),
             ("osgym_max_replicas", "Replicas that could exist now.", host.capacity.max_replicas),
+            ("osgym_draining", "Whether no new episodes are taken.", float(host.draining)),
             ("osgym_ram_available_mib", "Available memory of the host.", host.load.ram_available_mib),
         ):
             gauge = GaugeMetricFamily(name, text)

@@ -283,12 +283,12 @@ def _drain_routes(backend: Backend) -> APIRouter:
     host = backend.host
 
     @router.post("/drain", responses=json_answer(wire.HostState))
-    async def drain(body: models.DrainBody) -> Response:
+    async def drain(body: models.DrainBody | None = None) -> Response:
         """Empties the host: no new episodes; those still open end shortly before `deadline_s` are over.
 
         Without `deadline_s` they end when their clients end them. Asking again replaces the deadline.
         """
-        backend.drain.ask(body.deadline_s)
+        backend.drain.ask(None if body is None else body.deadline_s)
         return JSONResponse(host.state().to_dict())
 
     @router.delete("/drain", responses=json_answer(wire.HostState))
