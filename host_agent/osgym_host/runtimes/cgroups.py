@@ -193,9 +193,13 @@ class CgroupGroup:
                 with contextlib.suppress(FileNotFoundError):
                     (folder / name).write_text(value)
             return
+        with_swap = folder / "memory.memsw.limit_in_bytes"  # only there when swap is accounted
+        # It may never be the lower one of the two: raising begins with it, lowering ends with it.
+        with contextlib.suppress(OSError):
+            with_swap.write_text(str(limit))
         (folder / "memory.limit_in_bytes").write_text(str(limit))
-        with contextlib.suppress(OSError):  # only there when swap is accounted
-            (folder / "memory.memsw.limit_in_bytes").write_text(str(limit))
+        with contextlib.suppress(OSError):
+            with_swap.write_text(str(limit))
 
     def _read_int(self, controller: str, name: str) -> int | None:
         folder = self._folders.get(controller)
