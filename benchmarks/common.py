@@ -127,8 +127,15 @@ def save(name: str, result: Mapping[str, Any], path: Path | None = None) -> Path
     """Writes a result with its raw series as JSON and returns where."""
     target = path or RESULTS / f"{name}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(
-        json.dumps({"benchmark": name, "argv": [Path(sys.argv[0]).name, *sys.argv[1:]], **result}, indent=1)
-        + "\n"
-    )
+    run = {"benchmark": name, "argv": [Path(sys.argv[0]).name, *_without_place(sys.argv[1:])]}
+    target.write_text(json.dumps({**run, **result}, indent=1) + "\n")
     return target
+
+
+def _without_place(arguments: Sequence[str]) -> list[str]:
+    """A command line without `--out FILE`: where a series was put says nothing of it."""
+    found = list(arguments)
+    if "--out" in found:
+        at = found.index("--out")
+        del found[at : at + 2]
+    return found
