@@ -21,6 +21,8 @@ import yaml
 from infra.preview import preview
 from tests.support.fleets import AWS, GCP
 
+from osgym_host.images.store import Image, ImageStore, default_data_dir
+
 pytestmark = [
     pytest.mark.skipif(shutil.which("pulumi") is None, reason="the pulumi CLI is not on PATH"),
     pytest.mark.timeout(900),
@@ -175,6 +177,49 @@ def test_a_fleet_comes_up_stays_is_rolled_and_goes(stack: Stack, provider: str) 
     assert [r for r in stack.resources() if not r["type"].startswith("pulumi:")] == []
 
 
+NAMED = ("image_uri", "image_sha256", "image_digest", "agent_uri", "agent_sha256")
+
+
+@pytest.mark.desktop
+def test_what_hosts_fetch_is_made_once(
+    stack: Stack, small_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing in a preview; baked or found, packed and uploaded by the first up, nothing by the second; a
+    change of the definition is seen in a preview; destroy removes the archives, and no image."""
+    base = {name: value for name, value in BASES["aws"].items() if name not in NAMED}
+    kept = tmp_path / "archives"
+    stack.configure({**base, "image_name": "small", "runtime": "local", "archives": str(kept)})
+    planned = stack.steps()["create"]
+    assert (planned["ImageArchive"], planned["AgentArchive"], planned["BucketObjectv2"]) == (1, 1, 2)
+    assert not kept.exists()
+
+    stack.run("up", "--yes", "--skip-preview")
+    names = {path.name for path in kept.iterdir()}
+    assert sorted(name.partition("-")[0] for name in names) == ["agent", "small"]
+    stored = [r["inputs"] for r in stack.resources() if r["type"].endswith(":BucketObjectv2")]
+    assert {one["key"] for one in stored} == {f"osgym/test/{name}" for name in names}
+    (image,) = [r["outputs"] for r in stack.resources() if r["type"].endswith(":ImageArchive")]
+    assert {host["image_digest"] for host in stack.outputs()["hosts"]} == {image["digest"]}
+
+    stack.run("up", "--yes", "--skip-preview", "--expect-no-changes")
+    assert {path.name for path in kept.iterdir()} == names
+    with monkeypatch.context() as other:
+        other.setenv("OSGYM_IMAGES_DIR", str(_changed_definition(tmp_path)))
+        other.setenv("OSGYM_GUEST_DIR", str(preview.ROOT / "guest_agent"))
+        assert stack.steps()["update"]["ImageArchive"] == 1
+
+    stack.run("destroy", "--yes", "--skip-preview")
+    assert list(kept.iterdir()) == []
+    assert ImageStore(default_data_dir()).resolve(image["digest"])
+
+
+def _changed_definition(folder: Path) -> Path:
+    """The images' definition of this tree with one more script."""
+    made = Path(shutil.copytree(preview.ROOT / "images", folder / "images"))
+    (made / "provision" / "guest" / "99-more").write_text("true\n")
+    return made
+
+
 WRONG: list[tuple[dict[str, object], str]] = [
     ({"replica": 5}, "osgym:replica: there is no such key. Did you mean replicas?"),
     ({"provider": "azure"}, "osgym:provider: 'azure' does not fit. aws | gcp | ssh"),
@@ -183,6 +228,7 @@ WRONG: list[tuple[dict[str, object], str]] = [
     ({"host_type": "m7i.large"}, "osgym:host_type"),
     ({"region": "mars-north-1"}, "osgym:region: the catalogue has no prices for 'mars-north-1'"),
     ({"allowed_cidrs": '["0.0.0.0/0"]'}, "osgym:allowed_cidrs"),
+    ({"bucket": "mine"}, "osgym:bucket: means nothing with image_uri and agent_uri"),
 ]
 
 

@@ -142,3 +142,14 @@ def test_tag_of_a_removed_image_says_how_to_get_it(store: ImageStore) -> None:
     with pytest.raises(ImageNotFound) as caught:
         store.resolve("full")
     assert caught.value.hint == "osgym image build --flavor full"
+
+
+def test_a_tag_that_is_right_is_left_alone(store: ImageStore) -> None:
+    """With its time, so that what is packed of the store stays the same."""
+    store.tag("small", "ab" * 32)
+    before = (store.tags / "small").stat()
+    store.tag("small", "ab" * 32)
+    assert (store.tags / "small").stat().st_ino == before.st_ino
+    store.tag("small", "cd" * 32)
+    assert store.tagged() == {"small": "cd" * 32}
+    assert [path.name for path in store.tags.iterdir()] == ["small"]

@@ -35,6 +35,7 @@ from osgym_host.images.store import (
     remove_tree,
     replace_file,
     workspace_in,
+    write_tag,
 )
 
 SNAPSHOT_MANIFEST_VERSION = 1
@@ -201,7 +202,7 @@ class SnapshotStore:
         Raises:
             ValueError: It is not of the form `<disk image>@<name>`.
         """
-        replace_file(self.tags / full_reference(reference), digest + "\n")
+        write_tag(self.tags / full_reference(reference), digest)
 
     def remove(self, snapshot: Snapshot) -> None:
         """Remove a snapshot and the tags that name it; it disappears in one rename.

@@ -101,7 +101,7 @@ class ImageStore:
 
     def tag(self, flavor: str, digest: str) -> None:
         """Let the flavor's tag name this digest from now on, atomically."""
-        replace_file(self.tags / flavor, digest + "\n")
+        write_tag(self.tags / flavor, digest)
 
     def remove(self, image: Image) -> None:
         """Remove an image and the tags that name it; it disappears in one rename."""
@@ -186,6 +186,17 @@ def replace_file(path: Path, text: str) -> None:
     fsync_folder(path.parent)
 
 
+def write_tag(path: Path, digest: str) -> None:
+    """Let a tag name a digest, atomically. One that does already is left alone, with the time of its file:
+    what is packed of a store is the same as long as the store is."""
+    try:
+        if path.read_text() == f"{digest}\n":
+            return
+    except FileNotFoundError:
+        pass
+    replace_file(path, f"{digest}\n")
+
+
 def fsync_folder(path: Path) -> None:
     """Make the names in a folder durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -243,4 +254,12 @@ def _in_use(folder: Path) -> bool:
     return False
 
 
-__all__ = ["Image", "ImageStore", "default_data_dir", "fsync_folder", "remove_tree", "replace_file"]
+__all__ = [
+    "Image",
+    "ImageStore",
+    "default_data_dir",
+    "fsync_folder",
+    "remove_tree",
+    "replace_file",
+    "write_tag",
+]

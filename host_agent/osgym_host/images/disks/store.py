@@ -20,6 +20,7 @@ from osgym_host.images.store import (
     remove_tree,
     replace_file,
     workspace_in,
+    write_tag,
 )
 
 KERNEL, INITRD, MANIFEST = "vmlinuz", "initrd.img", "manifest.json"
@@ -105,7 +106,7 @@ class DiskStore:
 
     def tag(self, name: str, digest: str) -> None:
         """Let this name stand for this digest from now on, atomically."""
-        replace_file(self.tags / name, digest + "\n")
+        write_tag(self.tags / name, digest)
 
     def remove(self, disk: DiskImage) -> None:
         """Remove a disk image and the tags that name it; it disappears in one rename.
