@@ -160,8 +160,8 @@ class ReplicaHosts(pulumi.ComponentResource):
             f"{self._name}-token",
             secret_id=secret.id,
             secret_string=new_secret(self._args.server_name),
-            # The program makes a new one whenever it runs; the first stays.
-            opts=pulumi.ResourceOptions(parent=secret, ignore_changes=["secretString"]),
+            # The program makes a new one whenever it runs; the first stays until it is replaced on purpose.
+            opts=pulumi.ResourceOptions(parent=secret, protect=False, ignore_changes=["secretString"]),
         )
         return secret.arn, authority_of(version.secret_string), [version]
 
