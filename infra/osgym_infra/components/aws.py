@@ -161,7 +161,7 @@ class ReplicaHosts(pulumi.ComponentResource):
             secret_id=secret.id,
             secret_string=new_secret(self._args.server_name),
             # The program makes a new one whenever it runs; the first stays until it is replaced on purpose.
-            opts=pulumi.ResourceOptions(parent=secret, protect=False, ignore_changes=["secretString"]),
+            opts=pulumi.ResourceOptions(parent=secret, ignore_changes=["secretString"]),
         )
         return secret.arn, authority_of(version.secret_string), [version]
 

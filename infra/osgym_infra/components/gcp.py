@@ -138,7 +138,7 @@ class ReplicaHosts(pulumi.ComponentResource):
             secret=secret.id,
             secret_data=new_secret(self._args.server_name),
             # The program makes a new one whenever it runs; the first stays until it is replaced on purpose.
-            opts=pulumi.ResourceOptions(parent=secret, protect=False, ignore_changes=["secretData"]),
+            opts=pulumi.ResourceOptions(parent=secret, ignore_changes=["secretData"]),
         )
         grant = self._reader(secret.id, member)
         name: pulumi.Output[str] = secret.id.apply(lambda found: f"{found}/versions/latest")
