@@ -65,7 +65,12 @@ class StandIn(provider.Provider):
         )
 
     async def check(self, request: provider.CheckRequest) -> provider.CheckResponse:
-        return provider.CheckResponse(request.new_inputs, [])
+        """Files become their paths: later the engine sends their digests only, which the SDK cannot read."""
+        inputs = {
+            name: value.with_value(value.value.path) if isinstance(value.value, FileAsset) else value
+            for name, value in request.new_inputs.items()
+        }
+        return provider.CheckResponse(inputs, [])
 
     async def diff(self, request: provider.DiffRequest) -> provider.DiffResponse:
         """Compares the inputs with the former ones; some properties cannot be changed in place."""
@@ -187,8 +192,6 @@ def _plain(value: object) -> object:
         return {key: _plain(item) for key, item in value.items() if not key.startswith("__")}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, FileAsset):
-        return value.path
     return value
 
 
