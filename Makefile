@@ -50,7 +50,7 @@ test: lint       ## everything on the real thing: lint, bake, unit, contract, in
 	@VENV=$(VENV) scripts/test.sh $(ARGS)
 
 openapi: setup   ## write the committed OpenAPI description anew
-	@$(PY) -m osgym_host.api.openapi > host_agent/openapi.json
+	@$(PY) -m osgym_host openapi > host_agent/openapi.json
 
 constraints: setup-test  ## pin what this environment holds, for development and CI
 	@{ echo '# Versions for development and CI, written by `make constraints`.'; \
