@@ -1,8 +1,9 @@
 """Control groups of replicas: version 2 first, version 1 controllers besides, mixed hosts included.
 
 Only groups made here are ever touched: each instance has one group `osgym-<instance>` below the host
-agent's own group of a hierarchy, each replica one below that. Where nothing can be made, there are
-no caps, and `CgroupTree.enforces` says so.
+agent's own group of a hierarchy, each replica one below that. Where the own group is a service's that was
+delegated, the host agent moves into a group `agent` below it, since version 2 caps only beside no process.
+Where nothing can be made, there are no caps, and `CgroupTree.enforces` says so.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from osgym_host.runtimes.cgroup_leaf import LEAF, step_aside
 
 _CONTROLLERS = ("memory", "cpu", "pids")
 _CPU_PERIOD_US = 100_000
@@ -378,13 +381,16 @@ def _open_v2(hierarchy: Hierarchy, name: str) -> dict[str, Path]:
     """Make the group below our own, else (as root) at the top, where processes may stay beside it."""
     error = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     best: dict[str, Path] | None = None
-    for parent in dict.fromkeys((hierarchy.own, hierarchy.mount)):
+    own = hierarchy.own.parent if hierarchy.own.name == LEAF else hierarchy.own
+    for parent in dict.fromkeys((own, hierarchy.mount)):
         folder = parent / name
         try:
             folder.mkdir(exist_ok=True)
         except OSError as exc:
             error = exc
             continue
+        if os.geteuid() != 0 and parent == hierarchy.own:
+            step_aside(parent, frozenset(_CONTROLLERS))
         enabled = _enable(parent) & _enable(folder)
         made = {"": folder, **dict.fromkeys(enabled, folder)}
         if best is None:

@@ -1,0 +1,51 @@
+"""Making room in a delegated control group of version 2: the host agent moves into a leaf of it.
+
+Version 2 lets no group that has processes pass controllers on ("no internal processes", cgroups(7)). A
+service that systemd delegates (`Delegate=yes`) starts in the very group whose children it wants to cap.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+LEAF = "agent"
+"""Where the host agent and its helpers live then, beside the groups of the replicas."""
+_TRIES = 10
+
+
+def step_aside(own: Path, wanted: frozenset[str]) -> None:
+    """Moves all processes of our group one group below, after which it can pass controllers on.
+
+    Nothing is moved unless all of them are ours and one of the wanted controllers is there; what cannot be
+    moved stays, and then nothing is capped.
+    """
+    with contextlib.suppress(OSError):
+        pids = _pids_of(own)
+        there = frozenset((own / "cgroup.controllers").read_text().split())
+        if not there & wanted or not all(_is_ours(pid) for pid in pids):
+            return
+        leaf = own / LEAF
+        leaf.mkdir(exist_ok=True)
+        for _ in range(_TRIES):  # a process may be started meanwhile
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    (leaf / "cgroup.procs").write_text(str(pid))
+            pids = _pids_of(own)
+            if not pids:
+                return
+
+
+def _pids_of(group: Path) -> list[int]:
+    return [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
+
+
+def _is_ours(pid: int) -> bool:
+    """Whether a process is this one or descends from it; also when it is gone."""
+    while pid > 1 and pid != os.getpid():
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+    return pid == os.getpid()
