@@ -117,7 +117,10 @@ def pack_image(data_dir: Path, name: str, target: Path, *, machines: bool = Fals
         for tag in snapshots:
             members += [f"snapshots/{_tagged(data_dir, 'snapshots', tag.name)}", f"snapshots/tags/{tag.name}"]
     target.parent.mkdir(parents=True, exist_ok=True)
-    _tar(target, [*EXACT_TAR, "-C", str(data_dir), *dict.fromkeys(members)])
+    # Most of a frozen machine's RAM file is holes. With them no two archives are quite the same: tar puts its
+    # process number into the names of such files.
+    sparse = ["--sparse"] if machines else []
+    _tar(target, [*EXACT_TAR, *sparse, "-C", str(data_dir), *dict.fromkeys(members)])
     return Packed(target, sha256_of(target), digest)
 
 

@@ -72,7 +72,8 @@ async def make(kind: str, values: Mapping[str, Any], say: Heard) -> Made:
     folder = Path(values["folder"])
     step = "pack"
     try:
-        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        # A frozen machine's secret is in its archive, and the image's password file.
+        await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
         if kind == AGENT:
             say("packing the host agent")
             return _made(await _run([*PACK, "--only", "agent", "--out", str(folder)], PACK_S, root=False))
