@@ -247,7 +247,8 @@ class Settings(BaseModel):
         default="off",
         pattern=r"^(off|aws|gcp|file:/.+)$",
         description="Where it is told that this host will be taken away. aws, gcp: the cloud's metadata "
-        'service; file:/PATH: a file that appears, empty or with `{"deadline": Unix time}`.',
+        "service; file:/PATH: a file that appears in a folder that exists, empty or with "
+        '`{"deadline": Unix time}`.',
     )
     drain_margin_s: float = Field(
         default=5,

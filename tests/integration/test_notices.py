@@ -107,6 +107,7 @@ def test_the_process_beside_the_agent(metadata: Metadata, tmp_path: Path) -> Non
         notice = Notice.from_dict(json.loads(path.read_text()))
         assert notice.kind == "preempted"
         assert path.stat().st_mode & 0o777 == 0o644
+        wait_until(lambda: not failing.exists(), 5, "it says that it knows now")
         metadata.set(broken="")
         wait_until(failing.exists, 10, "it says that it fails")
         assert Notice.from_dict(json.loads(path.read_text())) == notice, "what was told holds"

@@ -97,7 +97,7 @@ def test_no_text_breaks_a_parser(text: str) -> None:
 
 
 async def test_a_file_is_read_within_bounds(tmp_path: Path) -> None:
-    """Absent, there, too long, a folder, a pipe that nobody writes to, and what its writer lacks."""
+    """Absent, there, too long, a folder, a pipe nobody writes to, what its writer lacks, and no writer."""
     path = tmp_path / "drain"
     source = NoticeFile(path)
     assert await source.look() is None
@@ -117,6 +117,8 @@ async def test_a_file_is_read_within_bounds(tmp_path: Path) -> None:
     (tmp_path / "drain.failing").write_text("no route\n")
     with pytest.raises(SourceFailed, match="no route"):
         await source.look()
+    with pytest.raises(SourceFailed, match="folder"):
+        await NoticeFile(tmp_path / "gone" / "notice").look()
 
 
 def test_the_earliest_deadline_counts_and_each_source_takes_back_its_own() -> None:

@@ -4,7 +4,8 @@
 
 For hosts where the agent's own account must not reach the metadata service, because a guest that broke
 out into that account would get the host's role with it: this process has an account of its own. The file
-is there while there is a notice; `PATH.failing` is there while the service does not answer.
+is there while there is a notice; `PATH.failing` is there until the service first answers, and while it
+does not any more.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ class NoticeWriter:
         self._heard: set[str] = set()
         self._drain = Drain()
 
+    @property
+    def heard_all(self) -> bool:
+        """Whether all sources have spoken."""
+        return len(self._heard) == self._sources
+
     def tell(self, source: str, notice: Notice | None) -> None:
         """A source says what it knows."""
         self._heard.add(source)
@@ -45,11 +51,11 @@ class NoticeWriter:
         found = self._drain.notice
         if found is not None:
             _place(self._path, json.dumps(found.to_dict()))
-        elif len(self._heard) == self._sources:
+        elif self.heard_all:
             self._path.unlink(missing_ok=True)
 
     def failing(self, why: str) -> None:
-        """Says, or says no more, that a source does not answer."""
+        """Says, or says no more, that a source does not answer, or has not yet."""
         path = Path(f"{self._path}{FAILING}")
         if why:
             _place(path, why[:500])
@@ -83,7 +89,8 @@ async def watch(setting: str, path: Path, url: str) -> None:
     watched.start()
     try:
         while not stop.is_set():
-            writer.failing(next((w.why for w in watched.watchers if w.why), ""))
+            silent = "" if writer.heard_all else "nothing was said yet"
+            writer.failing(next((w.why for w in watched.watchers if w.why), silent))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await stop.wait()

@@ -221,6 +221,9 @@ class NoticeFile(Source):
         failing = await asyncio.to_thread(_read, Path(f"{self._path}{FAILING}"))
         if failing is not None:
             raise SourceFailed(f"whoever writes {self._path}: {parse.shown(failing)}")
+        # The watcher's folder goes with the watcher; that it is gone takes no notice back.
+        if not await asyncio.to_thread(self._path.parent.is_dir):
+            raise SourceFailed(f"the folder of {self._path} is not there")
         return None
 
 
