@@ -22,6 +22,9 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from osgym_infra.boot import MOST_USER_DATA_BYTES, ec2_user_data, user_data
+from osgym_infra.components.common import bootstrap_files
+
 FOLDER = Path(__file__).resolve().parents[2] / "infra" / "bootstrap"
 DATA = b"golden image" * 1000
 SHA256 = hashlib.sha256(DATA).hexdigest()
@@ -359,3 +362,28 @@ def test_a_machine_that_goes_down_drains_first(tmp_path: Path) -> None:
     assert (tmp_path / "drained").read_text() == "drain --deadline-s 20 --wait\n"
     unit = (FOLDER / "bootstrap.sh").read_text()
     assert "\nExecStop=-+$lib/going-down\n" in unit
+
+
+def test_there_is_room_for_settings_in_what_ec2_takes() -> None:
+    """The bootstrap as it stands, with long names and 40 allowed domains that compress badly: EC2 takes
+    16 KiB. The second number is passed before a fleet fails: then the bootstrap has to become shorter."""
+    digests = [hashlib.sha256(bytes([number])).hexdigest() for number in range(8)]
+    settings = {
+        "OSGYM_AGENT_SHA256": digests[0],
+        "OSGYM_AGENT_URI": f"s3://{digests[1][:63]}/fleets/production/agent-{digests[0]}.tar",
+        "OSGYM_ALLOWED_CIDRS": " ".join(
+            f"10.{number * 37 % 256}.{number * 101 % 256}.0/24" for number in range(16)
+        ),
+        "OSGYM_DEVICES": "auto",
+        "OSGYM_IMAGE_DIGEST": f"sha256:{digests[2]}",
+        "OSGYM_IMAGE_SHA256": digests[3],
+        "OSGYM_IMAGE_URI": f"s3://{digests[1][:63]}/fleets/production/image-{digests[2]}.tar.zst",
+        "OSGYM_NOTICES": "aws",
+        "OSGYM_POLICY": "allowlist",
+        "OSGYM_POLICY_ALLOW": ", ".join(f"*.{digests[n % 8][n : n + 12]}.example.org" for n in range(40)),
+        "OSGYM_TOKEN_SOURCE": f"aws:arn:aws:secretsmanager:ap-southeast-3:123456789012:secret:{digests[4]}",
+    }
+    packed = base64.b64decode(ec2_user_data(user_data(bootstrap_files(), settings)))
+    assert len(packed) <= MOST_USER_DATA_BYTES == 16384
+    bare = base64.b64decode(ec2_user_data(user_data(bootstrap_files(), {})))
+    assert len(bare) <= 14800
