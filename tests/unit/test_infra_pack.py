@@ -85,3 +85,30 @@ def test_a_snapshot_that_is_emulated_is_noticed() -> None:
         {"tagged": True, "reference": "small@desktop", "accel": "tcg"},
     ]
     assert [make.emulated(f"{json.dumps(rows)}\n", name) for name in ("full", "small")] == [False, True]
+
+
+def test_a_frozen_machine_is_packed_without_the_holes_of_its_memory(tmp_path: Path) -> None:
+    """Image, disk and snapshots by their tags; a disk that two of them share lies there once."""
+    data, digest = tmp_path / "store", "cd" * 32
+    for kind, tag in (("images", "small"), ("disks", "small"), ("snapshots", "small@desktop")):
+        (data / kind / digest).mkdir(parents=True)
+        (data / kind / digest / "manifest.json").touch()
+        (data / kind / "tags").mkdir()
+        (data / kind / "tags" / tag).write_text(digest)
+    (data / "disks" / digest / "disk.qcow2").write_bytes(bytes(range(256)) * 4096)
+    (data / "snapshots" / digest / "base.qcow2").hardlink_to(data / "disks" / digest / "disk.qcow2")
+    ram = data / "snapshots" / digest / "ram"
+    with ram.open("wb") as file:
+        file.seek(32 << 20)
+        file.write(b"memory")
+    packed = pack_image(data, "small", tmp_path / "small.tar", machines=True)
+    assert packed.digest == digest
+    assert packed.path.stat().st_size < 2 << 20
+    (tmp_path / "host").mkdir()
+    subprocess.run(["tar", "-xf", str(packed.path), "-C", str(tmp_path / "host")], check=True)
+    there = tmp_path / "host" / "snapshots" / digest / "ram"
+    assert there.read_bytes() == ram.read_bytes()
+    assert there.stat().st_blocks * 512 < 1 << 20
+    shutil.rmtree(data / "snapshots")
+    with pytest.raises(PackFailed, match="osgym image snapshot small"):
+        pack_image(data, "small", tmp_path / "small.tar", machines=True)
