@@ -342,7 +342,7 @@ WantedBy=multi-user.target
 UNIT
   then
     quietly systemctl daemon-reload
-    quietly systemctl enable osgym-firewall.service
+    quietly systemctl enable --now osgym-firewall.service
     changed=changed
   fi
   say "firewall $changed"
@@ -374,10 +374,14 @@ write_notices() {
 Description=Asks the cloud whether this host will be taken away, for OSGym
 After=network-online.target
 Wants=network-online.target
+Before=osgym.service
 StartLimitIntervalSec=0
 [Service]
+Type=exec
 DynamicUser=yes
+# A folder that goes with the process; the agent keeps to what it last read there (see osgym_host.notices).
 RuntimeDirectory=osgym-notices
+ExecStartPre=/bin/sh -c 'echo starting > $notice.failing'
 ExecStart=$opt/current/bin/python -m osgym_host.notices $OSGYM_NOTICES $notice
 Restart=always
 RestartSec=2
@@ -417,6 +421,8 @@ write_unit() {
 Description=OSGym host agent
 After=network-online.target osgym-firewall.service
 Wants=network-online.target
+# Without its rules a guest that broke out would reach the metadata service: rather no agent.
+Requires=osgym-firewall.service
 RequiresMountsFor=$OSGYM_DATA
 StartLimitIntervalSec=600
 StartLimitBurst=10
@@ -444,7 +450,8 @@ Delegate=yes
 OOMScoreAdjust=-500
 OOMPolicy=continue
 ProtectHome=yes
-ProtectClock=yes
+# Nothing here that implies NoNewPrivileges (ProtectClock, PrivateDevices, SystemCallFilter…): newuidmap, which
+# gives replicas their ids, is setuid.
 ReadWritePaths=$OSGYM_DATA
 [Install]
 WantedBy=multi-user.target
@@ -466,9 +473,10 @@ write_watchdog() {
   local changed=1
   place "$lib/watchdog" 755 <<WATCH && changed=0
 #!/bin/sh
+# try-restart: one that is just being stopped does not answer either, and is to stay so.
 count=\$(cat /run/osgym-watchdog 2>/dev/null || echo 0)
 if curl -fsS -m 10 -o /dev/null $([ ! -f "$tls/cert.pem" ] || echo "--cacert $tls/ca.pem") $(url)/v1/health; then count=0; else count=\$((count + 1)); fi
-if [ "\$count" -ge 3 ]; then count=0; systemctl restart osgym.service; fi
+if [ "\$count" -ge 3 ]; then count=0; systemctl try-restart osgym.service; fi
 echo "\$count" > /run/osgym-watchdog
 WATCH
   place "$units/osgym-watchdog.service" <<UNIT && changed=0
@@ -504,13 +512,15 @@ step_service() {
     systemctl is-active -q osgym.service || changed=changed
     if [ "$changed" = changed ]; then
       quietly systemctl daemon-reload
-      quietly systemctl enable osgym.service osgym-watchdog.timer
-      quietly systemctl restart osgym.service
-      quietly systemctl start osgym-watchdog.timer
       if [ -e "$units/osgym-notices.service" ]; then
         quietly systemctl enable osgym-notices.service
         quietly systemctl restart osgym-notices.service
       fi
+      quietly systemctl enable osgym.service osgym-watchdog.timer
+      # One that failed too often is not started for ten minutes; what was wrong may be right by now.
+      systemctl reset-failed osgym.service 2>/dev/null || true
+      quietly systemctl restart osgym.service
+      quietly systemctl start osgym-watchdog.timer
     fi
   else
     running || changed=changed
@@ -606,8 +616,10 @@ down() {
   if has_systemd; then
     remove_notices || true
     systemctl disable -q --now osgym-watchdog.timer osgym.service osgym-firewall.service 2>/dev/null || true
+    systemctl stop -q osgym-watchdog.service 2>/dev/null || true
     rm -f "$units"/osgym.service "$units"/osgym-watchdog.{service,timer} "$units/osgym-firewall.service" /run/osgym-watchdog
     quietly systemctl daemon-reload
+    systemctl reset-failed 'osgym*' 2>/dev/null || true
   else
     stop_alone
     rm -f /var/log/osgym.log
@@ -620,7 +632,7 @@ down() {
       sed -i '/^LABEL=osgym-data /d' /etc/fstab
       rmdir "$OSGYM_DATA"
     elif [ -e "$OSGYM_DATA/.osgym-bootstrap" ]; then
-      find "$OSGYM_DATA" -mindepth 1 -delete
+      find "$OSGYM_DATA" -xdev -mindepth 1 -delete
       rmdir "$OSGYM_DATA" 2>/dev/null || true # a disk of somebody's own is mounted there
     fi
   fi

@@ -24,9 +24,11 @@ from osgym_host.images.store import default_data_dir
 
 PACKAGES = (
     "openssh-server,sudo,iproute2,"
-    "python3-venv,uidmap,ca-certificates,curl,tar,xz-utils,zstd,nftables,xfsprogs,procps"
+    "python3-venv,uidmap,ca-certificates,curl,tar,xz-utils,zstd,nftables,xfsprogs,procps,"
+    "systemd,systemd-sysv,dbus"
 )
-"""sshd, and what the bootstrap would install: its own rehearsal installs them from Debian."""
+"""sshd, what the bootstrap would install (its own rehearsal installs that from Debian), and systemd, which
+does not run here (see `systemd_host`)."""
 
 SUITE = "bookworm"
 START_S = 30.0

@@ -26,7 +26,7 @@ from osgym_sdk.wire import Notice
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 1.0
+LOOK_S = 0.25
 
 
 class NoticeWriter:
