@@ -473,16 +473,15 @@ write_watchdog() {
   local changed=1
   place "$lib/watchdog" 755 <<WATCH && changed=0
 #!/bin/sh
-# try-restart: one that is just being stopped does not answer either, and is to stay so.
+# One that was stopped, or just is being, does not answer either, and is to stay so.
 count=\$(cat /run/osgym-watchdog 2>/dev/null || echo 0)
-if curl -fsS -m 10 -o /dev/null $([ ! -f "$tls/cert.pem" ] || echo "--cacert $tls/ca.pem") $(url)/v1/health; then count=0; else count=\$((count + 1)); fi
+if ! systemctl is-active -q osgym.service || curl -fsS -m 10 -o /dev/null $([ ! -f "$tls/cert.pem" ] || echo "--cacert $tls/ca.pem") $(url)/v1/health; then count=0; else count=\$((count + 1)); fi
 if [ "\$count" -ge 3 ]; then count=0; systemctl try-restart osgym.service; fi
 echo "\$count" > /run/osgym-watchdog
 WATCH
   place "$units/osgym-watchdog.service" <<UNIT && changed=0
 [Unit]
 Description=Does the OSGym host agent answer?
-Requisite=osgym.service
 [Service]
 Type=oneshot
 ExecStart=$lib/watchdog

@@ -48,6 +48,7 @@ http.server.ThreadingHTTPServer(("169.254.169.254", 80), Handler).serve_forever(
 SHORT = {
     # An empty setting forgets the former ones of its kind.
     "osgym-watchdog.timer": "[Timer]\nOnActiveSec=\nOnActiveSec=1\nOnUnitActiveSec=1\nAccuracySec=100ms\n",
+    "osgym-watchdog.service": "[Unit]\nStartLimitIntervalSec=0\n",
     "osgym.service": "[Service]\nTimeoutStopSec=30\n",
 }
 
