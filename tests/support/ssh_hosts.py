@@ -173,7 +173,7 @@ class SshMachine:
         sysctl.chmod(0o755)
         self.new_host_key()
         folder = self.root / "root" / ".ssh"
-        folder.mkdir(mode=0o700)
+        folder.mkdir(mode=0o700, exist_ok=True)
         (folder / "authorized_keys").write_text(self.key_file.with_suffix(".pub").read_text())
         config = "PasswordAuthentication no\nUsePAM no\nHostKey /etc/ssh/ssh_host_ed25519_key\nUseDNS no\n"
         (self.root / "etc/ssh/sshd_config").write_text(config)
