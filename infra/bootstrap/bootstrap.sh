@@ -415,7 +415,23 @@ $([ ! -f "$tls/cert.pem" ] || printf 'tls_cert: %s\ntls_key: %s\n' "$tls/cert.pe
 CONF
 }
 
+# Machines outlive an agent that was killed, and the next one goes on with them (other desktops end with it).
+# systemd starts nothing in a group that passes controllers on, as the agent's then does (219/CGROUP): the agent
+# passes them on again, and caps the machines anew.
+write_make_room() {
+  place "$lib/make-room" 755 <<'ROOM'
+#!/bin/sh
+group=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)
+group=${group%/.control}
+for folder in "$group"/osgym-* "$group"; do
+  [ ! -e "$folder/cgroup.subtree_control" ] || echo '-memory -cpu -pids' > "$folder/cgroup.subtree_control"
+done
+ROOM
+}
+
 write_unit() {
+  local kill_mode=mixed
+  [ "$OSGYM_HOST_RUNTIME" != qemu ] || kill_mode=process
   place "$units/osgym.service" <<UNIT
 [Unit]
 Description=OSGym host agent
@@ -432,13 +448,14 @@ Group=$account
 # The token: read by systemd as root; the account cannot read the file.
 EnvironmentFile=$etc/secret.env
 Environment=OSGYM_DATA_DIR=$OSGYM_DATA
+ExecStopPost=-+$lib/make-room
 ExecStart=$opt/current/bin/osgym serve --config $etc/agent.yaml
 ExecStop=-+$lib/going-down
 Restart=on-failure
 RestartSec=2
 # Ctrl-C's way out removes every desktop first.
 KillSignal=SIGINT
-KillMode=mixed
+KillMode=$kill_mode
 TimeoutStopSec=90
 # A socket and some files for each replica; the default is 1024.
 LimitNOFILE=1048576
@@ -506,6 +523,7 @@ step_service() {
   if has_systemd; then
     write_unit && changed=changed
     write_going_down || true
+    write_make_room || true
     write_watchdog && changed=changed
     write_notices && changed=changed
     systemctl is-active -q osgym.service || changed=changed
@@ -636,7 +654,11 @@ down() {
     fi
   fi
   rm -rf "$opt" "$lib" "$etc"
-  if getent passwd "$account" >/dev/null; then quietly userdel "$account"; fi
+  if getent passwd "$account" >/dev/null; then
+    # Machines of an agent that did not end in order.
+    pkill -KILL -u "$account" || true
+    quietly userdel "$account"
+  fi
   for file in /etc/subuid /etc/subgid; do [ ! -f "$file" ] || sed -i "/^$account:/d" "$file"; done
   say "down ok${1:+ (purged)}"
 }

@@ -364,6 +364,30 @@ def test_a_machine_that_goes_down_drains_first(tmp_path: Path) -> None:
     assert "\nExecStop=-+$lib/going-down\n" in unit
 
 
+@pytest.mark.parametrize(("runtime", "mode"), [("local", "mixed"), ("qemu", "process")])
+def test_machines_outlive_an_agent_that_was_killed(tmp_path: Path, runtime: str, mode: str) -> None:
+    """systemd kills the agent's helpers and namespaces with it, but no virtual machines; and a group that
+    passes controllers on no longer does when the next agent is started in it."""
+    group = tmp_path / "service"
+    for folder in (group / "osgym-main-0123abcd" / "r1", group / "agent"):
+        folder.mkdir(parents=True)
+    controls = [folder / "cgroup.subtree_control" for folder in (group, group / "osgym-main-0123abcd")]
+    for control in controls:
+        control.touch()
+    names = ("units", "lib", "etc", "opt", "account", "here", "OSGYM_DATA")
+    environment = {**os.environ, **dict.fromkeys(names, str(tmp_path)), "OSGYM_HOST_RUNTIME": runtime}
+    script = _functions("place", "write_make_room", "write_unit") + "write_make_room; write_unit"
+    subprocess.run(["bash", "-eu", "-c", script], env=environment, timeout=60, check=True)
+    unit = (tmp_path / "osgym.service").read_text()
+    assert f"\nKillMode={mode}\n" in unit
+    assert f"\nExecStopPost=-+{tmp_path}/make-room\n" in unit
+    room = (tmp_path / "make-room").read_text()
+    own = "/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)"
+    assert own in room
+    subprocess.run(["sh", "-eu", "-c", room.replace(own, f"{group}/.control")], timeout=60, check=True)
+    assert [control.read_text() for control in controls] == ["-memory -cpu -pids\n"] * 2
+
+
 def test_there_is_room_for_settings_in_what_ec2_takes() -> None:
     """The bootstrap as it stands, with long names and 40 allowed domains that compress badly: EC2 takes
     16 KiB. The second number is passed before a fleet fails: then the bootstrap has to become shorter."""

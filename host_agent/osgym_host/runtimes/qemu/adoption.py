@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 
 from osgym_host.runtimes.base import ImageLike, ReplicaSpec
+from osgym_host.runtimes.cgroups import Caps
 from osgym_host.runtimes.qemu.records import ReplicaFacts, VmRecord
 from osgym_host.runtimes.qemu.vms import Vm, VmYard
 
@@ -25,11 +27,23 @@ async def find_replicas(yard: VmYard) -> dict[str, Vm]:
 
     async def adopt(record: VmRecord) -> Vm | None:
         async with slots:
-            return await yard.adopt(record)
+            vm = await yard.adopt(record)
+        if vm is not None:
+            await _cap(vm)
+        return vm
 
     records = [record for record in yard.records.read_all() if record.adoptable]
     found = await asyncio.gather(*map(adopt, records))
     return {facts_of(vm).replica_id: vm for vm in found if vm is not None}
+
+
+async def _cap(vm: Vm) -> None:
+    """Cap a machine as it was: under systemd its group loses the caps before the next host agent starts."""
+    facts = facts_of(vm)
+    if vm.group is not None:
+        caps = Caps(ram_mib=facts.ram_mib, cpus=facts.cpus, pids=facts.pids)
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(vm.group.set_caps, caps)
 
 
 def facts_of(vm: Vm) -> ReplicaFacts:
