@@ -95,7 +95,7 @@ class Hierarchy:
 
 def hierarchies() -> list[Hierarchy]:
     """Those below /sys/fs/cgroup; not version 1's `cpuset`, whose new groups take no process."""
-    groups = {}
+    groups: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
         groups |= dict.fromkeys(names.split(","), path)
