@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 
 import pulumi
 
 from osgym_infra.args import KEYS, Provider
 from osgym_infra.errors import OsgymInfraError
 from osgym_infra.stack import configured
+
+
+def leave(_signal: int, _frame: object) -> None:
+    """Ends the program without a word: the engine, which interrupts it after a failure, has said all."""
+    os._exit(1)
 
 
 def main() -> None:
@@ -23,4 +30,5 @@ def main() -> None:
         raise pulumi.RunError(str(error)) from None
 
 
+signal.signal(signal.SIGINT, leave)
 main()

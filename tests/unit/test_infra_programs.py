@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import signal
 import ssl
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,8 @@ def test_an_unknown_provider_is_one_sentence(monkeypatch: pytest.MonkeyPatch) ->
     """`infra/__main__.py` raises what Pulumi prints without a traceback."""
     monkeypatch.setenv("PULUMI_CONFIG", json.dumps({"osgym:provider": "azure", "aws:region": "x"}))
     assert configured() == {"provider": "azure"}
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(signal, "signal", lambda *_handler: before)  # of this process
     with pytest.raises(pulumi.RunError, match="osgym:provider: 'azure' does not fit"):
         runpy.run_path(str(ROOT / "infra" / "__main__.py"))
 
