@@ -179,7 +179,7 @@ def measured(project: Project, name: str, *arguments: str) -> dict[str, Any]:
         wall_s = time.monotonic() - began
     text = done.stdout + done.stderr
     counts = re.findall(r"^    [-+~]*\s*(\d+) (\w+)$", text, re.MULTILINE)
-    said = {line.strip(" *")[:160] for line in text.splitlines() if SAID.match(line.strip())}
+    said = {line.strip(" \t*")[:160] for line in text.splitlines() if SAID.match(line.strip())}
     result = {
         "run": name,
         "exit_code": done.returncode,
@@ -187,7 +187,7 @@ def measured(project: Project, name: str, *arguments: str) -> dict[str, Any]:
         "resources": {what: int(number) for number, what in counts},
         "hosts": project.states(),
         "failures": sorted(said),
-        "traceback": "Traceback" in text,
+        "traceback": text[text.index("Traceback") :][:3000] if "Traceback" in text else "",
         "peak_connected": noted.peak("connected"),
         "provider": {key: noted.peak(key) for key in ("threads", "rss_mib", "cpu_s")},
         "samples": noted.samples,

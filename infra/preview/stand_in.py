@@ -89,9 +89,8 @@ class StandIn(provider.Provider):
 
     async def create(self, request: provider.CreateRequest) -> provider.CreateResponse:
         properties = _made(_kind(request), request.name, request.properties, known=not request.preview)
-        data = json.dumps(_plain(request.properties), sort_keys=True, default=str)
-        number = hashlib.sha256(data.encode()).hexdigest()[:8]
-        return provider.CreateResponse("" if request.preview else f"{request.name}-{number}", properties)
+        made_id = f"{request.name}-{_number(request.properties)}"
+        return provider.CreateResponse("" if request.preview else made_id, properties)
 
     async def update(self, request: provider.UpdateRequest) -> provider.UpdateResponse:
         properties = _made(_kind(request), request.name, request.news, known=not request.preview)
@@ -132,6 +131,9 @@ def _made(kind: str, name: str, inputs: Props, known: bool) -> Props:
     added: Props = {
         key: LATER if not known else PropertyValue(value) for key, value in _added(kind, name).items()
     }
+    if kind == "gcp:compute/instanceTemplate:InstanceTemplate" and known:
+        link = f"projects/stand-in/global/instanceTemplates/{name}?uniqueId={_number(inputs)}"
+        added["selfLinkUnique"] = PropertyValue(link)
     if kind == "gcp:compute/instanceFromTemplate:InstanceFromTemplate":
         config = PropertyValue({"natIp": PropertyValue(_address("203.0.113", name))})
         interface = PropertyValue({"accessConfigs": PropertyValue([config])})
@@ -151,7 +153,7 @@ def _added(kind: str, name: str) -> dict[str, str | float]:
         case "LaunchTemplate":
             return {"latestVersion": 1.0, "arn": _arn(name)}
         case "InstanceTemplate":
-            return {"selfLinkUnique": f"projects/stand-in/global/instanceTemplates/{name}"}
+            return {"selfLinkUnique": ""}
         case "Account":
             return {"email": f"{name}@stand-in.iam.gserviceaccount.com"}
         case "Role" | "InstanceProfile":
@@ -160,6 +162,12 @@ def _added(kind: str, name: str) -> dict[str, str | float]:
             return {"networkInterfaces": ""}
         case _:
             return {"arn": _arn(name)} if kind.startswith("aws:") else {}
+
+
+def _number(inputs: Props) -> str:
+    """Another one for other inputs."""
+    data = json.dumps(_plain(inputs), sort_keys=True, default=str)
+    return hashlib.sha256(data.encode()).hexdigest()[:8]
 
 
 def _sendable(value: PropertyValue) -> PropertyValue:
