@@ -7,6 +7,7 @@ off and on again. The kernel is this machine's: its settings cannot be changed f
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -21,6 +22,8 @@ GROUPS = Path("/sys/fs/cgroup")
 SETTINGS = "srv/sysctl"
 """Folder below the root, of files that stand for settings of the kernel in there: as in /proc/sys."""
 START_S = 60.0
+INSTANCES = 16
+"""Of inotify, that systemd and what it starts here need at least."""
 
 # pivot_root, not chroot: a process in a chroot may not make user namespaces, and replicas need them.
 # $1: the root; then groups of control, as `where kind options`.
@@ -123,7 +126,17 @@ def missing() -> str:
         return lacking
     if not any(h.kind == "cgroup2" or "name=systemd" in h.options for h in hierarchies()):
         return "control groups of version 2, or systemd's of version 1"
-    return ""
+    return "" if _watches_left() else "instances of inotify (fs.inotify.max_user_instances: all are in use)"
+
+
+def _watches_left() -> bool:
+    """Whether root may have more instances of inotify: without, systemd ends at once and says nothing."""
+    libc = ctypes.CDLL(None)
+    found = [libc.inotify_init1(os.O_CLOEXEC) for _ in range(INSTANCES)]
+    for fd in found:
+        if fd >= 0:
+            os.close(fd)
+    return min(found) >= 0
 
 
 @dataclass
