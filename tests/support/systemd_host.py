@@ -136,7 +136,7 @@ def _watches_left() -> bool:
     for fd in found:
         if fd >= 0:
             os.close(fd)
-    return min(found) >= 0
+    return all(fd >= 0 for fd in found)
 
 
 @dataclass
