@@ -70,6 +70,8 @@ def environment(folder: Path, base: Mapping[str, str]) -> dict[str, str]:
         "PULUMI_CONFIG_PASSPHRASE": "only for this preview",
         "PULUMI_SKIP_UPDATE_CHECK": "1",
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "1",
+        # The CLI asks for a keyring; where there is no session it would start a bus daemon, which stays.
+        "DBUS_SESSION_BUS_ADDRESS": "disabled:",
         # The generated SDKs warn about names of their own.
         "PYTHONWARNINGS": "ignore",
         "PYTHONDONTWRITEBYTECODE": "1",
