@@ -154,6 +154,8 @@ class Project:
             "PULUMI_BACKEND_URL": f"file://{self.folder / 'state'}",
             "PULUMI_CONFIG_PASSPHRASE": "only for this run",
             "PULUMI_SKIP_UPDATE_CHECK": "1",
+            # The CLI asks for a keyring; where there is no session it would start a bus daemon, which stays.
+            "DBUS_SESSION_BUS_ADDRESS": "disabled:",
         }
         return subprocess.run(
             ["pulumi", *arguments, *chosen, "--non-interactive", "--cwd", str(self.folder)],
