@@ -285,7 +285,7 @@ def test_hosts_may_read_one_secret_and_their_buckets_only() -> None:
         },
     ]
     google, _ = deploy({**GCP, "agent_uri": "gs://wheels/agent.tar"})
-    assert [b["bucket"] for b in google.of("BucketIAMMember")] == ["golden", "wheels"]
+    assert sorted(b["bucket"] for b in google.of("BucketIAMMember")) == ["golden", "wheels"]
     assert google.one("SecretIamMember")["role"] == "roles/secretmanager.secretAccessor"
 
 
