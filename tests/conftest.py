@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
@@ -21,6 +22,10 @@ from osgym_host.images.errors import ImageError
 from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.images.store import Image, ImageStore, default_data_dir
 from osgym_sdk import AsyncClient, AsyncEpisode
+
+# How long an example takes says something of the machine, not of the code.
+settings.register_profile("osgym", deadline=None)
+settings.load_profile("osgym")
 
 
 def pytest_configure() -> None:
