@@ -295,7 +295,7 @@ def main() -> int:
         }  # fmt: skip
         with local_service(options.flavor, settings) as (url, pid):
             rows += asyncio.run(measure(url, pid, count, options))
-    chosen = {k: str(v) if isinstance(v, Path) else v for k, v in vars(options).items()}
+    chosen = {k: str(v) if isinstance(v, Path) else v for k, v in vars(options).items() if k != "out"}
     result = {
         "machine": described,
         "runtime": extra.get("runtime", "local"),

@@ -199,7 +199,7 @@ def main() -> int:
     print(f"{result['solved']} of {result['episodes']} episodes earned 1; {len(result['failures'])} failures")
     for failure in result["failures"][:10]:
         print(f"  {failure}")
-    chosen = {k: str(v) if isinstance(v, Path) else v for k, v in vars(options).items()}
+    chosen = {k: str(v) if isinstance(v, Path) else v for k, v in vars(options).items() if k != "out"}
     where = save(
         "soak", {"machine": described, "options": chosen, "table": rows, "left": left, **result}, options.out
     )

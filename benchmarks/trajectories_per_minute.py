@@ -138,7 +138,7 @@ def main() -> int:
             value = f"median {value['median']:.0f}, p95 {value['p95']:.0f} (n={value['n']})"
         print(f"  {name:28} {value}")
     name = f"trajectories_per_minute_{options.flavor}"
-    chosen = {k: str(v) if isinstance(v, Path) else v for k, v in vars(options).items()}
+    chosen = {k: str(v) if isinstance(v, Path) else v for k, v in vars(options).items() if k != "out"}
     where = save(name, {"machine": described, "options": chosen, "rates": rates, **result}, options.out)
     print(f"raw series: {where}")
     if options.hosts and "127.0.0.1" not in options.hosts:
