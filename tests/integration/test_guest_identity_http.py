@@ -73,6 +73,7 @@ def test_token_and_generation_change_at_once_and_stay(screen: Desktop, helper: P
 
     now = Guest(screen.home / "agent.sock", "second")
     assert now.json("POST", "/v1/identity", IDENTITY)["applied"] == answer["applied"]
+    now.json("GET", "/v1/health")  # served only when all that follows the answer is done
     assert screen.agent is not None
     screen.agent.send_signal(signal.SIGKILL)
     screen.agent.wait(timeout=10)
