@@ -1,4 +1,4 @@
-"""A policy for benchmarks: each task of the library by its oracle, with a think time before each step."""
+"""A policy for benchmarks: each task of the repository by its oracle, with a think time before each step."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from osgym_host.tasks.library import LibraryTask, load_library
+from osgym_host.tasks.shipped import ShippedTask, load_shipped
 
 
 class OraclePolicy:
     """Solves the tasks it was made from."""
 
-    def __init__(self, tasks: list[LibraryTask], think_s: float = 0.0) -> None:
+    def __init__(self, tasks: list[ShippedTask], think_s: float = 0.0) -> None:
         self._by_id = {task.task["id"]: task for task in tasks}
         self._think_s = think_s
 
@@ -24,18 +24,18 @@ class OraclePolicy:
         return list(self._by_id[task["id"]].oracle[step])
 
 
-def choose(flavor: str, only: tuple[str, ...]) -> list[LibraryTask]:
+def choose(flavor: str, only: tuple[str, ...]) -> list[ShippedTask]:
     """The tasks of a flavor whose name contains one of ``only`` (all if empty).
 
     Raises:
         SystemExit: none does.
     """
-    tasks = [t for t in load_library(flavor=flavor) if not only or any(o in t.name for o in only)]
+    tasks = [t for t in load_shipped(flavor=flavor) if not only or any(o in t.name for o in only)]
     if not tasks:
         raise SystemExit("no task matches")
     return tasks
 
 
-def rounds(tasks: list[LibraryTask]) -> Iterator[dict[str, Any]]:
+def rounds(tasks: list[ShippedTask]) -> Iterator[dict[str, Any]]:
     """The task files, round and round."""
     return (task.task for task in itertools.cycle(tasks))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.vm_common import Service
-from osgym_host.tasks.library import load_library
+from osgym_host.tasks.shipped import load_shipped
 from osgym_sdk import AsyncEpisode, AsyncObservation
 
 SAVED_WITHIN_S = 60.0
@@ -35,7 +35,7 @@ class Session:
 
     Attributes:
         name: For people.
-        task: Task file of the library that opens the application; empty when it is open already.
+        task: Task of `tasks/` that opens the application; empty when it is open already.
         place: Where to click before typing.
         settled: Keys that end the typing before it is saved.
         path: What it is saved as.
@@ -51,7 +51,7 @@ class Session:
 
     def begin_with(self) -> dict[str, Any] | None:
         """The task of an episode, None for none."""
-        found = [known.task for known in load_library() if known.name == self.task]
+        found = [known.task for known in load_shipped() if known.name == self.task]
         return dict(found[0]) if found else None
 
     async def begin(self, episode: AsyncEpisode, text: str) -> None:

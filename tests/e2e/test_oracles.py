@@ -12,10 +12,10 @@ from live import HostProcess, running_host
 
 from osgym_host.images.errors import ImageError
 from osgym_host.images.store import ImageStore, default_data_dir
-from osgym_host.tasks.library import LibraryTask, load_library
+from osgym_host.tasks.shipped import ShippedTask, load_shipped
 from osgym_sdk import AsyncClient, Result
 
-TASKS = load_library()
+TASKS = load_shipped()
 SMALL = [task for task in TASKS if task.flavor == "small"]
 FULL = [task for task in TASKS if task.flavor == "full"]
 WAYS = ("oracle", "near", "nothing")
@@ -25,7 +25,7 @@ DONE = [{"op": "done"}]
 class Scripted:
     """Plays the way that a task is marked with."""
 
-    def __init__(self, tasks: list[LibraryTask]) -> None:
+    def __init__(self, tasks: list[ShippedTask]) -> None:
         self.by_id = {task.task["id"]: task for task in tasks}
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -39,7 +39,7 @@ class Scripted:
         return list(steps[step])
 
 
-async def play(url: str, tasks: list[LibraryTask]) -> list[Result]:
+async def play(url: str, tasks: list[ShippedTask]) -> list[Result]:
     """All ways of all tasks, two desktops at a time."""
     scripted = Scripted(tasks)
     async with AsyncClient(url) as client, asyncio.timeout(900):

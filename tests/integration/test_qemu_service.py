@@ -10,13 +10,13 @@ import pytest
 from live import osgym, running_host, start_host
 
 from osgym_host.images.snapshots import Snapshot
-from osgym_host.tasks.library import load_library
+from osgym_host.tasks.shipped import load_shipped
 from osgym_sdk import Client, EpisodeLost
 
 pytestmark = pytest.mark.desktop
 
 MACHINES = ("runtime=qemu", "parked=1", "ram_reserve_mib=256")
-TASK = next(entry for entry in load_library() if entry.task["id"] == "multiply")
+TASK = next(entry for entry in load_shipped() if entry.task["id"] == "multiply")
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from osgym_host.demo.service import ServiceFailed, local_service
 from osgym_host.images.errors import ImageNotFound
 from osgym_host.images.store import ImageStore
 from osgym_host.settings import default_data_dir
-from osgym_host.tasks.library import load_library
+from osgym_host.tasks.shipped import load_shipped
 from osgym_sdk import AsyncClient
 
 SCREEN = (1920, 1080)
@@ -60,14 +60,14 @@ def demo(
     \b
     Exit codes: 0 every oracle earned 1.0 - 1 not every one did, or something failed - 130 Ctrl-C.
     """
-    library = [t for t in load_library(tasks, flavor=flavor) if not only or any(o in t.name for o in only)]
-    if not library:
+    chosen = [t for t in load_shipped(tasks, flavor=flavor) if not only or any(o in t.name for o in only)]
+    if not chosen:
         raise click.ClickException("no task matches")
     if hosts is None:
         _bake_if_missing(flavor)
     folder = out / f"demo-{datetime.now():%Y%m%d-%H%M%S}"
     folder.mkdir(parents=True)
-    plays = make_plays(library, folder, seed, SCREEN)
+    plays = make_plays(chosen, folder, seed, SCREEN)
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     try:
         with _view(console, plays) as changed:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from osgym_host.tasks.library import LibraryTask
+from osgym_host.tasks.shipped import ShippedTask
 
 RANDOM_STEPS = 8
 _KEYS = (["enter"], ["escape"], ["tab"], ["down"], ["up"], ["ctrl", "a"], ["delete"], ["alt", "f"])
@@ -32,7 +32,7 @@ class Play:
         first, last: files of the first and the newest frame.
     """
 
-    task: LibraryTask
+    task: ShippedTask
     policy: PolicyName
     folder: Path
     steps: list[list[dict[str, Any]]]
@@ -47,7 +47,7 @@ class Play:
     last: Path | None = None
 
 
-def make_plays(tasks: list[LibraryTask], out: Path, seed: int, screen: tuple[int, int]) -> list[Play]:
+def make_plays(tasks: list[ShippedTask], out: Path, seed: int, screen: tuple[int, int]) -> list[Play]:
     """Every task twice: by its oracle and by chance."""
     plays = []
     for task in tasks:

@@ -29,7 +29,7 @@ MAX_EVENTS = 256
 _CLOSE_TIMEOUT_S = 2.0
 _RETRY_S = 0.005
 
-_QUIET = logging.getLogger(f"{__name__}.library")
+_QUIET = logging.getLogger(f"{__name__}.protocol")
 _QUIET.setLevel(logging.CRITICAL + 1)  # a QEMU that ends is an event for us, not an error of the library
 
 

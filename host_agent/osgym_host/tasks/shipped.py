@@ -17,7 +17,7 @@ Steps = tuple[tuple[dict[str, Any], ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class LibraryTask:
+class ShippedTask:
     """One task with its ways to act.
 
     Attributes:
@@ -47,7 +47,7 @@ def default_folder() -> Path:
     return folder
 
 
-def load_task(path: Path) -> LibraryTask:
+def load_task(path: Path) -> ShippedTask:
     """Read a task file and its oracle.
 
     Files named by ``upload_file`` and ``local_path`` (relative to the folder above the application's)
@@ -67,7 +67,7 @@ def load_task(path: Path) -> LibraryTask:
                     data = (root / local).read_bytes()
                     file["data_base64"] = base64.b64encode(data).decode()
     extras = task.get("osgym", {})
-    return LibraryTask(
+    return ShippedTask(
         name=f"{path.parent.name}/{path.stem}",
         task=task,
         flavor=extras.get("flavor", "full"),
@@ -84,7 +84,7 @@ def _steps(value: list[list[dict[str, Any]]]) -> Steps:
     return tuple(tuple(step) for step in value)
 
 
-def load_library(folder: Path | None = None, *, flavor: str = "full") -> list[LibraryTask]:
+def load_shipped(folder: Path | None = None, *, flavor: str = "full") -> list[ShippedTask]:
     """All tasks of a folder that an image of this flavor can run, by name.
 
     Args:

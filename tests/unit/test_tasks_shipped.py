@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from osgym_host.tasks.interface import parse_task
-from osgym_host.tasks.library import LibraryTask, default_folder, load_library, load_task
+from osgym_host.tasks.shipped import ShippedTask, default_folder, load_shipped, load_task
 
-TASKS = load_library()
+TASKS = load_shipped()
 POINTER = {"click", "move", "drag", "scroll", "button_down", "button_up"}
 OPS = POINTER | {"type", "key", "hold", "key_down", "key_up", "wait", "done", "fail"}
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_task_and_oracle_are_whole(task: LibraryTask) -> None:
+def test_task_and_oracle_are_whole(task: ShippedTask) -> None:
     """Each task is supported, carries its files, and ends by the policy's word in every way."""
     parsed = parse_task(task.task)
     assert parsed.instruction
@@ -39,7 +39,7 @@ def test_readme_lists_every_task() -> None:
 
 def test_small_tasks_are_a_part_of_all() -> None:
     """A small image gets only tasks that it can run."""
-    small = load_library(flavor="small")
+    small = load_shipped(flavor="small")
     assert small == [task for task in TASKS if task.flavor == "small"]
     assert 0 < len(small) < len(TASKS)
 
