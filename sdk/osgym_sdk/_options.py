@@ -50,8 +50,10 @@ def as_task(task: Task | None) -> dict[str, Any] | None:
     path = Path(task)
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
-        raise ConfigError(f"task file {path}: {exc}") from exc
+    except OSError as exc:
+        raise ConfigError(f"task file {path}: {exc.strerror or exc}") from exc
+    except ValueError as exc:
+        raise ConfigError(f"task file {path}: not JSON: {exc}") from exc
     if not isinstance(loaded, dict):
         raise ConfigError(f"task file {path}: not a JSON object")
     return loaded

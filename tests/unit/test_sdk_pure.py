@@ -82,10 +82,10 @@ def test_tasks_settle_and_observe_in_their_forms(tmp_path: Any) -> None:
     path = tmp_path / "t.json"
     path.write_text('{"id": "x"}')
     assert as_task(path) == as_task(str(path)) == {"id": "x"}
-    path.write_text("[]")
-    for bad in (path, tmp_path / "none.json"):
-        with pytest.raises(ConfigError):
-            as_task(bad)
+    for text, said in (("[]", "not a JSON object"), ("vm\n", "not JSON"), (None, "No such file")):
+        path.unlink() if text is None else path.write_text(text)
+        with pytest.raises(ConfigError, match=rf"t\.json: {said}"):
+            as_task(path)
     assert as_settle("fast") == wire.SettleOptions(SettlePolicy.FAST)
     assert as_settle({"policy": "fixed", "pause_ms": 5}) == wire.SettleOptions(
         SettlePolicy.FIXED, pause_ms=5.0
