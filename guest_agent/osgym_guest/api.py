@@ -134,8 +134,9 @@ class Api:
         """Finish what `identity` has begun. Half another machine is none: the agent ends."""
         assert self._identities is not None
         try:
-            self._identities.settle()
+            # First: an agent that is killed in between must not count from 0 as the new one.
             self._engine.set_generation(self._generation)
+            self._identities.settle()
         except (HttpError, OSError) as exc:
             self._on_broken(str(exc))
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from osgym_guest._native import Display, DisplayGone, now_ns
+from osgym_guest.count import CountFile
 from osgym_guest.http import HttpError
 from osgym_guest.images import ImagingMissing
 from osgym_guest.options import ObserveOptions, SettleOptions
@@ -46,6 +47,9 @@ class Engine:
         expect: kinds of windows (``dock``, ``desktop``) that belong to a drawn desktop.
         state_file: where the last sequence number survives a restart of the agent.
         generation: of the replica; a state file of another one does not count.
+
+    Raises:
+        OSError: the state file cannot be written.
     """
 
     def __init__(
@@ -58,7 +62,7 @@ class Engine:
     ) -> None:
         self._on_gone = on_gone
         self._expect = expect
-        self._state_file = state_file
+        self._count = CountFile(state_file) if state_file is not None else None
         self._generation = generation
         self._worker = ThreadPoolExecutor(1, "display")
         self._lock = asyncio.Lock()
@@ -70,7 +74,7 @@ class Engine:
         self._current: tuple[int, asyncio.Task[Answer]] | None = None
         self._watch: Watch | None = None
         self._final_waits = False
-        self.last_seq = self._restore_seq()
+        self.last_seq = self._count.number(generation) if self._count is not None else 0
 
     # ---- the display ----
 
@@ -111,6 +115,8 @@ class Engine:
         self._worker.shutdown(wait=True)
         if self._screen is not None:
             self._screen.display.close()
+        if self._count is not None:
+            self._count.close()
 
     @asynccontextmanager
     async def _exclusive(self) -> AsyncIterator[Screen]:
@@ -158,8 +164,8 @@ class Engine:
     def set_generation(self, generation: str) -> None:
         """Count on as the replica of another generation."""
         self._generation = generation
-        if self._state_file is not None and self.last_seq > 0:
-            self._state_file.write_text(f"{generation} {self.last_seq}")
+        if self._count is not None and self.last_seq > 0:
+            self._count.keep(generation, self.last_seq)
 
     # ---- readiness ----
 
@@ -325,14 +331,8 @@ class Engine:
         """From here on the step counts as done, whatever happens."""
         self._answer = None
         self.last_seq = seq
-        if self._state_file is not None:
-            self._state_file.write_text(f"{self._generation} {seq}")
-
-    def _restore_seq(self) -> int:
-        if self._state_file is None or not self._state_file.exists():
-            return 0
-        generation, _, number = self._state_file.read_text().rpartition(" ")
-        return int(number) if generation == self._generation and number.isdigit() else 0
+        if self._count is not None:
+            self._count.keep(self._generation, seq)
 
 
 def settle_meta(policy: str, settled: Settled) -> dict[str, Any]:
