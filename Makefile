@@ -5,7 +5,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help demo test lint image image-small snapshot preview setup setup-vm setup-test constraints openapi clean
+.PHONY: help demo test lint image image-small snapshot preview setup setup-vm setup-test constraints openapi dist clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -35,7 +35,7 @@ snapshot: setup-vm ## a virtual machine of the full image, booted once and froze
 
 preview: setup   ## what a fleet would create and cost, without an account (needs the pulumi CLI; CONFIG=…)
 	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt -e 'infra[fleet]'
-	@$(PY) infra/preview/preview.py $(CONFIG)
+	@$(PY) -m osgym_infra.preview.run $(CONFIG)
 
 lint: setup-test ## ruff, mypy, import rules
 	@$(VENV)/bin/ruff check .
@@ -56,5 +56,8 @@ constraints: setup-test  ## pin what this environment holds, for development and
 	@{ echo '# Versions for development and CI, written by `make constraints`.'; \
 	   $(PY) -m pip freeze --exclude-editable | grep -v ' @ '; } > constraints.tmp && mv constraints.tmp constraints.txt
 
+dist: setup      ## the wheels of all distributions in dist/; the same source gives the same bytes
+	@$(PY) scripts/dist.py dist
+
 clean:           ## remove what this tree built (not the images)
-	@rm -rf $(VENV) out build */build */*.egg-info
+	@rm -rf $(VENV) out dist build */build */*.egg-info

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -76,6 +77,42 @@ def _wait_for_url(process: subprocess.Popen[bytes], log: Any, timeout_s: float) 
     raise ServiceFailed(f"osgym serve did not listen within {timeout_s} s:\n{text[-2000:]}")
 
 
+def argument_parser(description: str | None, *, image: str = "", flavor: str = "") -> argparse.ArgumentParser:
+    """Return a parser with what many of them take.
+
+    Args:
+        image: default of `--image`; without one there is no such option.
+        flavor: the same of `--flavor`, for benchmarks that run the tasks of an image.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    if image:
+        parser.add_argument("--image", default=image, help=f"golden image: full or small ({image})")
+    if flavor:
+        what = f"image and tasks ({flavor})"
+        parser.add_argument("--flavor", choices=["small", "full"], default=flavor, help=what)
+        only = "only tasks with this in their name"
+        parser.add_argument("--only", action="append", default=[], help=only)
+    parser.add_argument("--out", type=Path, help="where the raw series goes")
+    return parser
+
+
+def leak_rows(series: Sequence[Mapping[str, float]], slack: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Compare the last of a series with the first: what is there at the end that was not before."""
+    before, after = series[0], series[-1]
+    return [
+        {
+            "what": name,
+            "before": before[name],
+            "after": after[name],
+            "slack": most,
+            "leak": after[name] - before[name] > most,
+        }
+        for name, most in slack.items()
+    ]
+
+
 def meminfo_mib() -> dict[str, float]:
     """Returns `/proc/meminfo` in MiB."""
     rows = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
@@ -128,8 +165,22 @@ def save(name: str, result: Mapping[str, Any], path: Path | None = None) -> Path
     target = path or RESULTS / f"{name}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     run = {"benchmark": name, "argv": [Path(sys.argv[0]).name, *_without_place(sys.argv[1:])]}
-    target.write_text(json.dumps({**run, **result}, indent=1) + "\n")
+    target.write_text(dumps({**run, **result}) + "\n")
     return target
+
+
+def dumps(value: Any, margin: str = "") -> str:
+    """Return JSON with one line for each series of numbers and each row of a table."""
+    inner = f"{margin} "
+    match value:
+        case dict() if any(isinstance(part, dict | list) for part in value.values()):
+            lines = [f"{inner}{json.dumps(name)}: {dumps(part, inner)}" for name, part in value.items()]
+            return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
+        case list() if any(isinstance(part, dict | list) for part in value):
+            lines = [inner + json.dumps(part) for part in value]
+            return "[\n" + ",\n".join(lines) + f"\n{margin}]"
+        case _:
+            return json.dumps(value)
 
 
 def _without_place(arguments: Sequence[str]) -> list[str]:

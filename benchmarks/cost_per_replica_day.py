@@ -16,35 +16,37 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import machine, save
-from osgym_infra import profile as profiles
+from benchmarks.common import argument_parser, machine, save
+from osgym_infra.catalogue.ages import ages
 from osgym_infra.catalogue.load import load
-from osgym_infra.catalogue.rows import Catalogue, ages
+from osgym_infra.catalogue.rows import Catalogue
+from osgym_infra.cost.model import Rules
+from osgym_infra.cost.planner import FleetPlan, MixedFleet, PlanRequest, plan_fleet
+from osgym_infra.cost.price import CostAssumptions, Market, per_thousand_trajectories
 from osgym_infra.errors import CannotMeet
-from osgym_infra.fleet import Answer, MixedFleet, Question, answer
-from osgym_infra.model import Rules, Runtime
-from osgym_infra.price import Market, Terms, per_thousand_trajectories
-from osgym_infra.profile import Bound, Parameter, Profile
+from osgym_infra.workloads import profile as profiles
+from osgym_infra.workloads.profile import Bound, Parameter, Profile
+from osgym_protocol.runtimes import RuntimeName
 
 GOAL_USD = 0.10
-"""What issue 10 wants at 1,024 replicas on at least one spot or dedicated choice."""
+"""The goal: USD per replica-day at 1,024 replicas on at least one spot or dedicated choice."""
 
 
-def plan(options: argparse.Namespace, measured: Profile, catalogue: Catalogue, bound: Bound) -> Answer:
+def plan(options: argparse.Namespace, measured: Profile, catalogue: Catalogue, bound: Bound) -> FleetPlan:
     """One plan over everything, at one end of the intervals."""
     replica = measured.replica(bound)
     if options.think_s is not None:
         replica = replace(replica, think_s=options.think_s)
-    question = Question(
+    request = PlanRequest(
         replicas=options.replicas,
         replica=replica,
-        runtime=Runtime(options.runtime) if options.runtime else measured.runtime,
+        runtime=RuntimeName(options.runtime) if options.runtime else measured.runtime,
         rules=Rules(max_replicas=options.max_replicas_per_host),
-        terms=Terms(egress_to_internet=options.egress == "internet"),
+        terms=CostAssumptions(egress_to_internet=options.egress == "internet"),
         spot_low=bound is Bound.OPTIMISTIC,
         allow_unknown_kvm=options.allow_unknown_kvm,
     )
-    return answer(question, catalogue, [measured.source()])
+    return plan_fleet(request, catalogue, [measured.source()])
 
 
 def trajectory_s(options: argparse.Namespace, measured: Profile, bound: Bound) -> float:
@@ -57,11 +59,11 @@ def trajectory_s(options: argparse.Namespace, measured: Profile, bound: Bound) -
 
 
 def row(
-    fleet: MixedFleet, answers: dict[Bound, Answer], options: argparse.Namespace, measured: Profile
+    fleet: MixedFleet, answers: dict[Bound, FleetPlan], options: argparse.Namespace, measured: Profile
 ) -> dict[str, Any]:
     """A line of the table: the costly figure, its interval, hosts, and what binds on each type."""
 
-    def same(found: Answer) -> MixedFleet:
+    def same(found: FleetPlan) -> MixedFleet:
         key = (fleet.provider, fleet.region, fleet.market)
         return next(f for f in found.fleets if (f.provider, f.region, f.market) == key)
 
@@ -112,20 +114,17 @@ def show(rows: list[dict[str, Any]], references: list[dict[str, Any]], options: 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.cost_per_replica_day",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--replicas", type=int, default=1024, help="replicas at the same time (1024)")
     parser.add_argument("--profile", default=profiles.DEFAULT, help=f"a profile ({profiles.DEFAULT})")
-    parser.add_argument("--runtime", choices=[r.value for r in Runtime], help="default: that of the profile")
+    parser.add_argument(
+        "--runtime", choices=[r.value for r in RuntimeName], help="default: that of the profile"
+    )
     parser.add_argument("--think-s", type=float, help="another pace of the policy than the measured one")
     parser.add_argument("--egress", choices=["region", "internet"], default="region")
     parser.add_argument("--max-replicas-per-host", type=int, default=Rules().max_replicas)
     parser.add_argument("--allow-unknown-kvm", action="store_true")
     parser.add_argument("--catalogue", type=Path, help="your own rows")
-    parser.add_argument("--out", type=Path, help="where the figures go")
     return parser.parse_args()
 
 
@@ -147,10 +146,10 @@ def main() -> int:
     ]
     today = datetime.now(UTC).date()
     as_of = [str(age) for age in ages(worst.sources, today)]
-    print(f"{options.replicas} replicas of {measured.workload} ({worst.question.runtime}), measured "
+    print(f"{options.replicas} replicas of {measured.workload} ({worst.request.runtime}), measured "
           f"{measured.measured_on} on {measured.machine}\n")  # fmt: skip
     show(rows, references, options)
-    notes = [*measured.mismatch(worst.question.runtime), *left_out, *worst.notes]
+    notes = [*measured.mismatch(worst.request.runtime), *left_out, *worst.notes]
     print("\n" + "\n".join([*notes, *as_of]))
     flexible = [r for r in rows if r["market"] != Market.ON_DEMAND.value]
     best = min((r["usd_per_replica_day"]["pessimistic"] for r in flexible), default=float("inf"))
@@ -159,7 +158,7 @@ def main() -> int:
         "machine": machine(),
         "replicas": options.replicas,
         "profile": measured.workload,
-        "runtime": worst.question.runtime.value,
+        "runtime": worst.request.runtime.value,
         "parameters": {p.value: [m.value, m.low, m.high] for p, m in measured.parameters.items()},
         "rows": rows,
         "references": references,

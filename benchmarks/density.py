@@ -7,13 +7,11 @@ Memory is what the host really lost (MemAvailable before minus now), beside the 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import time
-from pathlib import Path
 from typing import Any
 
-from benchmarks.common import local_service, machine, meminfo_mib, quantile, save, summary
+from benchmarks.common import argument_parser, local_service, machine, meminfo_mib, quantile, save, summary
 from osgym_sdk import AsyncClient, AsyncEpisode, NoCapacity, OSGymError
 
 
@@ -84,16 +82,12 @@ async def _measure(url: str, every: int, before_mib: float, wait_s: float) -> di
 
 def main() -> None:
     """Parses the command line and runs."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__, image="full")
     parser.add_argument("--budget-gib", type=float, default=16.0, help="memory that replicas may use (16)")
-    parser.add_argument("--image", default="full", help="golden image: full or small")
     parser.add_argument("--every", type=int, default=10, help="a point of the curve every N replicas")
     parser.add_argument(
         "--wait-s", type=float, default=30.0, help="how long to wait before it counts as refused"
     )
-    parser.add_argument("--out", type=Path, help="where the raw series goes")
     args = parser.parse_args()
     before = meminfo_mib()["MemAvailable"]
     reserve = int(before - args.budget_gib * 1024)

@@ -103,7 +103,7 @@ LEFT = ("etc/osgym", "opt/osgym", "var/lib/osgym-many", "var/cache/osgym", "usr/
 
 
 def bootstrap(work_s: float) -> str:
-    """The stand-in, for hosts that would work for so long."""
+    """A fake bootstrap, for hosts that would work for so long."""
     text = BOOTSTRAP
     for name, share in WORK.items():
         text = text.replace(f"@{name}@", f"{share * work_s:g}")

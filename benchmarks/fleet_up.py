@@ -31,7 +31,7 @@ from typing import Any
 import yaml
 
 from benchmarks import fleet_hosts
-from benchmarks.common import ROOT, machine, save
+from benchmarks.common import ROOT, argument_parser, machine, save
 from benchmarks.fleet_hosts import PORT, Host
 
 EVERY_S = 0.5
@@ -46,7 +46,7 @@ from osgym_infra.hosts import server
 server.bootstrap_files = lambda: {{"bootstrap.sh": Path({path!r}).read_bytes(), "fetch.py": b""}}
 server.main(sys.argv[1:])
 """
-"""The real provider, with the stand-in for the bootstrap."""
+"""The real provider, with a fake bootstrap."""
 SAID = re.compile(r"(error: |\* )host root@")
 """How the engine's report says what went wrong on a host: not there, or half configured."""
 ON = "--continue-on-error"
@@ -258,13 +258,10 @@ def life(folder: Path, made: list[Host], login: Path, options: argparse.Namespac
 
 def main() -> int:
     """Returns the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--hosts", type=int, default=200)
     parser.add_argument("--work-s", type=float, default=30.0, help="How long a host would work by itself.")
     parser.add_argument("--upload-mib", type=float, default=5.0, help="Sent to each host, both archives.")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if lacking := fleet_hosts.missing():
         print(f"fleet_up: missing: {lacking}", file=sys.stderr)

@@ -8,7 +8,6 @@ the Debian packages xvfb openbox xterm x11-utils. Prints a table; --out writes t
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import http.client
 import json
@@ -25,11 +24,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from osgym_guest.protocol import LISTEN_FD, unpack_record
+from benchmarks.common import argument_parser, save
+from osgym_protocol.guest_api import LISTEN_FD
+from osgym_protocol.records import decode_record
 
 SCREEN = (1920, 1080)
 FRAME_BYTES = SCREEN[0] * SCREEN[1] * 4
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Agent:
@@ -65,8 +65,8 @@ class Agent:
         began = time.perf_counter()
         data = self.call("POST", "/v1/step", {"seq": self.seq, "actions": list(actions), **options})
         rtt_ms = (time.perf_counter() - began) * 1e3
-        meta, image = unpack_record(data)
-        return {**meta, "rtt_ms": rtt_ms, "bytes": len(image)}
+        record = decode_record(data)
+        return {**record.meta, "rtt_ms": rtt_ms, "bytes": len(record.blob)}
 
     def close(self) -> None:
         """End it."""
@@ -207,9 +207,7 @@ def measure_full_frames(env: dict[str, str], count: int) -> list[dict[str, float
 
 def main() -> None:
     """Measure and print."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--out", type=Path, help="write the raw series here")
+    parser = argument_parser(__doc__)
     parser.add_argument("--count", type=int, default=40, help="steps of each kind")
     parser.add_argument("--starts", type=int, default=10)
     parser.add_argument("--idle-s", type=float, default=20.0)
@@ -233,8 +231,7 @@ def main() -> None:
             agent.close()
     report(result)
     if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(result, indent=1))
+        save("guest_agent", result, args.out)
 
 
 def report(result: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.common import local_service, machine, meminfo_mib, save, summary
+from benchmarks.common import argument_parser, local_service, machine, meminfo_mib, save, summary
 from benchmarks.oracles import OraclePolicy, choose, rounds
 from osgym_sdk import AsyncClient, AsyncEpisode
 
@@ -260,21 +260,14 @@ async def measure(url: str, pid: int, replicas: int, options: argparse.Namespace
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.load_curve",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--flavor", choices=["small", "full"], default="full", help="image and tasks (full)")
+    parser = argument_parser(__doc__, flavor="full")
     parser.add_argument("--replicas", default="1,2,4,8", help="counts, separated by commas (1,2,4,8)")
     parser.add_argument("--think-s", type=float, default=2.0, help="the policy's time before a step (2)")
     parser.add_argument("--seconds", type=float, default=45.0, help="new tasks begin for so long (45)")
     parser.add_argument("--idle-s", type=float, default=15.0, help="length of an idle window (15)")
     parser.add_argument("--calm-s", type=float, default=5.0, help="pause between set-up and idle window (5)")
-    parser.add_argument("--only", action="append", default=[], help="only tasks with this in their name")
     parser.add_argument("--host-memory", action="store_true", help="record what MemAvailable lost, too")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a host setting")
-    parser.add_argument("--out", type=Path, help="where the raw series goes")
     return parser.parse_args()
 
 

@@ -22,12 +22,13 @@ from typing import Any
 import openpyxl
 
 from benchmarks.common import machine, save, summary
-from osgym_host.guest import GuestClient
+from osgym_host.guest_client import GuestClient
 from osgym_host.images.store import ImageStore
 from osgym_host.runtimes.base import ImageLike, Replica, ReplicaSpec, Runtime
 from osgym_host.runtimes.local.runtime import LocalRuntime
 from osgym_host.settings import default_data_dir
-from osgym_sdk.wire import ImageFormat, ObserveOptions
+from osgym_protocol.codes import ImageFormat
+from osgym_protocol.options import ObserveOptions
 
 POLL_S = 0.05
 DEADLINE_S = 60.0

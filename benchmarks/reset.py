@@ -5,11 +5,9 @@ python -m benchmarks.reset --image full --resets 30
 
 from __future__ import annotations
 
-import argparse
 import time
-from pathlib import Path
 
-from benchmarks.common import local_service, machine, save, summary
+from benchmarks.common import argument_parser, local_service, machine, save, summary
 from osgym_sdk import Client, HostState
 
 
@@ -25,12 +23,8 @@ def _wait_ready(client: Client, count: int, timeout_s: float = 60.0) -> None:
 
 def main() -> None:
     """Parses the command line and runs."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--image", default="full", help="golden image: full or small")
+    parser = argument_parser(__doc__, image="full")
     parser.add_argument("--resets", type=int, default=30, help="how many (30)")
-    parser.add_argument("--out", type=Path, help="where the raw series goes")
     args = parser.parse_args()
     series: list[float] = []
     with local_service(args.image, {"warm": 2}) as (url, _), Client(url) as client:

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import local_service, machine, save
+from benchmarks.common import argument_parser, leak_rows, local_service, machine, save
 from benchmarks.oracles import OraclePolicy, choose, rounds
 from osgym_host.images.store import default_data_dir
 from osgym_sdk import AsyncClient, HostState
@@ -35,7 +35,7 @@ SLACK = {
     "agent_tree_pss_mib": 96,
     "disk_mib": 16,
 }
-"""How much more than at the beginning is no leak: none of what is counted in pieces."""
+"""How much more than at the beginning is not counted as a leak: none of what is counted in pieces."""
 WARM_UP = 40
 QUIET_S = 60.0
 
@@ -152,34 +152,11 @@ def _portions(episodes: int) -> list[int]:
     return [first, *([100] * (rest // 100)), *([rest % 100] if rest % 100 else [])]
 
 
-def _judge(series: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    first, last = series[0], series[-1]
-    return [
-        {
-            "what": name,
-            "before": first[name],
-            "after": last[name],
-            "slack": slack,
-            "leak": last[name] - first[name] > slack,
-        }
-        for name, slack in SLACK.items()
-    ]
-
-
 def main() -> int:
     """Runs the soak; 1 on a leak or a failure."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.soak",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = argument_parser(__doc__, flavor="small")
     parser.add_argument("--episodes", type=int, default=1000, help="after and with a warm-up of 40 (1000)")
     parser.add_argument("--replicas", type=int, default=4, help="at the same time (4)")
-    parser.add_argument(
-        "--flavor", choices=["small", "full"], default="small", help="image and tasks (small)"
-    )
-    parser.add_argument("--only", action="append", default=[], help="only tasks with this in their name")
-    parser.add_argument("--out", type=Path, help="where the JSON goes; default benchmarks/results/")
     options = parser.parse_args()
     described, instance = machine(), f"soak-{os.getpid()}"
     settings = {
@@ -190,7 +167,7 @@ def main() -> int:
     }
     with local_service(options.flavor, settings) as (url, pid):
         result = asyncio.run(_soak(url, pid, instance, options))
-    rows = _judge(result["series"])
+    rows = leak_rows(result["series"], SLACK)
     left = [str(p) for p in (default_data_dir() / "run" / instance / "replicas").glob("*")]
     print(f"\n{'':20}{'before':>10}{'after':>10}{'slack':>8}")
     for row in rows:

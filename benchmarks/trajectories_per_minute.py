@@ -21,28 +21,19 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import local_service, machine, meminfo_mib, save, summary
+from benchmarks.common import argument_parser, local_service, machine, meminfo_mib, save, summary
 from benchmarks.oracles import OraclePolicy, choose, rounds
 from osgym_sdk import AsyncClient, OSGymError, Result
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.trajectories_per_minute",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = argument_parser(__doc__, flavor="small")
     parser.add_argument("--hosts", help="URLs of running host agents, separated by commas")
-    parser.add_argument(
-        "--flavor", choices=["small", "full"], default="small", help="image and tasks (small)"
-    )
     parser.add_argument("--replicas", type=int, default=4, help="trajectories at the same time (4)")
     parser.add_argument("--minutes", type=float, default=1.0, help="start trajectories for so long (1)")
     parser.add_argument("--episodes", type=int, help="instead of --minutes: so many trajectories")
     parser.add_argument("--think-s", type=float, default=0.0, help="time of the policy before each step (0)")
     parser.add_argument("--settle", choices=["exact", "fast"], default="exact", help="settle policy (exact)")
-    parser.add_argument("--only", action="append", default=[], help="only tasks with this in their name")
-    parser.add_argument("--out", type=Path, help="where the JSON goes; default benchmarks/results/")
     return parser.parse_args()
 
 

@@ -12,11 +12,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_host.guest import GuestClient, GuestError
+from osgym_host.addresses import TcpAddress
+from osgym_host.guest_client import GuestClient, GuestError
 from osgym_host.images.disks.store import DiskImage
-from osgym_host.runtimes.base import TcpAddress
-from osgym_host.runtimes.qemu.argv import Disk, Kernel, Launch, Ram, Shape, UserNet, to_argv
-from osgym_host.runtimes.qemu.qmp import Qmp
+from osgym_host.runtimes.qemu.machine import Disk, Kernel, Launch, Qmp, Ram, Shape, UserNet, to_argv
 
 READY_TIMEOUT_S = 600.0
 SAVE_TIMEOUT_S = 120.0

@@ -14,12 +14,12 @@ from typing import Any
 
 import httpx
 
-from benchmarks.common import local_service, machine
-from osgym_host.guest import GuestClient, GuestError
+from benchmarks.common import argument_parser, local_service, machine
+from osgym_host.guest_client import GuestClient, GuestError
 from osgym_host.images.snapshots import SnapshotStore
 from osgym_host.images.store import default_data_dir
 from osgym_host.runtimes.processes import pss_mib
-from osgym_host.runtimes.qemu.records import Phase, VmRecord
+from osgym_host.runtimes.qemu.machine import VmPhase, VmRecord
 
 START_S = 180.0
 
@@ -28,16 +28,12 @@ def options(
     description: str | None, *, image: str = "small", snapshot: str = "desktop"
 ) -> argparse.ArgumentParser:
     """A parser with what all of them take."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--image", default=image, help=f"golden image: full or small ({image})")
+    parser = argument_parser(description, image=image)
     parser.add_argument("--snapshot", default=snapshot, help=f"which frozen moment of it ({snapshot})")
     parser.add_argument(
         "--accel", choices=["auto", "tcg", "kvm"], default="auto", help="what runs guest code"
     )
     parser.add_argument("--quick", action="store_true", help="a try: few repetitions")
-    parser.add_argument("--out", type=Path, help="where the raw series goes")
     return parser
 
 
@@ -97,18 +93,18 @@ class Service:
 
     def parked(self) -> int:
         """How many processes wait to become clones."""
-        return sum(record.phase is Phase.PARKED for record in self.records())
+        return sum(record.phase is VmPhase.PARKED for record in self.records())
 
     def machine_pids(self) -> list[int]:
         """Processes of QEMU whose disk is in this instance's folder, whatever is written down."""
         mark = os.fsencode(self.run_folder) + b"/"
         found = []
-        for entry in os.scandir("/proc"):
+        for held in os.scandir("/proc"):
             with contextlib.suppress(OSError):
-                if entry.name.isdigit():
-                    arguments = Path(f"/proc/{entry.name}/cmdline").read_bytes()
+                if held.name.isdigit():
+                    arguments = Path(f"/proc/{held.name}/cmdline").read_bytes()
                     if b"-blockdev\0" in arguments and mark in arguments:
-                        found.append(int(entry.name))
+                        found.append(int(held.name))
         return found
 
     def record_of(self, replica_id: str) -> VmRecord:

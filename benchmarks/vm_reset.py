@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import meminfo_mib, quantile, save, summary
+from benchmarks.common import leak_rows, meminfo_mib, quantile, save, summary
 from benchmarks.vm_common import Service, described, options, vm_service
 from osgym_sdk import AsyncClient, HostState
 
@@ -39,8 +39,8 @@ SLACK = {
     "agent_pss_mib": 24,
     "shared_memory_mib": 16,
 }
-"""How much more than at the beginning is no leak. Files: each machine has a handful, and how many depends on
-how often it was frozen. Shared memory is the host's: run it alone."""
+"""How much more than at the beginning is not counted as a leak. Files: each machine has a handful, and how
+many depends on how often it was frozen. Shared memory is the host's: run it alone."""
 
 
 def busy_s() -> tuple[float, float]:
@@ -169,21 +169,6 @@ async def leaks(client: AsyncClient, service: Service, workers: int, count: int)
         done += some
 
 
-def judge(series: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is there at the end that was not at the beginning."""
-    first, last = series[0], series[-1]
-    return [
-        {
-            "what": name,
-            "before": first[name],
-            "after": last[name],
-            "slack": slack,
-            "leak": last[name] - first[name] > slack,
-        }
-        for name, slack in SLACK.items()
-    ]
-
-
 async def work(service: Service, args: argparse.Namespace) -> dict[str, Any]:
     """All of it on one host agent."""
     each = 12 if args.quick else args.each
@@ -207,7 +192,7 @@ def main() -> int:
     with vm_service(args, settings) as service:
         result = asyncio.run(work(service, args))
     left = [str(pid) for pid in service.machine_pids()]
-    rows = judge(result["series"])
+    rows = leak_rows(result["series"], SLACK)
     print(f"\n{'':20}{'before':>10}{'after':>10}{'slack':>8}")
     for row in rows:
         mark = "  LEAK" if row["leak"] else ""

@@ -24,14 +24,10 @@ from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.images.store import default_data_dir
 from osgym_host.runtimes.base import ReplicaSpec, Screen
 from osgym_host.runtimes.processes import pss_mib
-from osgym_host.runtimes.qemu.launcher import Launcher
-from osgym_host.runtimes.qemu.network.base import Network
-from osgym_host.runtimes.qemu.network.tap import TapNetwork
-from osgym_host.runtimes.qemu.network.user import UserNetwork
-from osgym_host.runtimes.qemu.parked import StockOptions
-from osgym_host.runtimes.qemu.replica import QemuReplica
-from osgym_host.runtimes.qemu.runner.container import ContainerLauncher
-from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
+from osgym_host.runtimes.qemu.cloning import ParkedPoolOptions, QemuReplica
+from osgym_host.runtimes.qemu.machine import Launcher
+from osgym_host.runtimes.qemu.network import Network, TapNetwork, UserNetwork
+from osgym_host.runtimes.qemu.runner import ContainerLauncher, ProcessLauncher
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
 
 WAYS = (("process", "user"), ("process", "tap"), ("container", "user"), ("container", "tap"))
@@ -48,8 +44,8 @@ def _runtime(way: tuple[str, str], snapshot: Snapshot, folder: Path, parked: int
         return ContainerLauncher(mark) if runner == "container" else ProcessLauncher(run, tree=tree)
 
     connected: Network = TapNetwork(mark) if network == "tap" else UserNetwork(forwards=runner == "container")
-    stock = QemuOptions(stock=StockOptions(target=parked))
-    return QemuRuntime(folder, instance, launcher, connected, stock, snapshot)
+    options = QemuOptions(parked=ParkedPoolOptions(target=parked))
+    return QemuRuntime(folder, instance, launcher, connected, options, snapshot)
 
 
 def _shim(pid: int) -> int | None:

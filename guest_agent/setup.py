@@ -1,13 +1,20 @@
 """Builds the native core by CPython's limited API: one wheel serves every Python from 3.10 on."""
 
+import hashlib
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 SOURCES = ["module.c", "x11.c", "frame.c", "png.c", "procs.c", "settle.c"]
 CFLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-g0"]
+LDFLAGS = ["-Wl,-s", "-Wl,--build-id=none"]
+
+SOURCE_DIGESTS = "native.sha256"
+"""File of the wheel with the digests of what its compiled parts are made from: a host that bakes images can
+tell from it, without this folder, whether an image has this guest agent."""
 
 
 class LimitedApiWheel(bdist_wheel):
@@ -17,6 +24,19 @@ class LimitedApiWheel(bdist_wheel):
         """Set the lowest version that the wheel is for."""
         super().finalize_options()
         self.py_limited_api = "cp310"
+
+
+class WithSourceDigests(build_py):
+    """Writes `native.sha256`, in the form of sha256sum, into the wheel."""
+
+    def run(self) -> None:
+        """Build everything."""
+        super().run()
+        if self.editable_mode:
+            return
+        sources = [Path("pyproject.toml"), Path("setup.py"), *sorted(Path("native").iterdir())]
+        lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path}\n" for path in sources]
+        (Path(self.build_lib) / "osgym_guest" / SOURCE_DIGESTS).write_text("".join(lines))
 
 
 class WithHelper(build_ext):
@@ -34,12 +54,12 @@ class WithHelper(build_ext):
             objects,
             "osgym-identity",
             output_dir=str(folder),
-            extra_postargs=["-Wl,-s,-z,now"],
+            extra_postargs=[*LDFLAGS, "-Wl,-z,now"],
         )
 
 
 setup(
-    cmdclass={"bdist_wheel": LimitedApiWheel, "build_ext": WithHelper},
+    cmdclass={"bdist_wheel": LimitedApiWheel, "build_ext": WithHelper, "build_py": WithSourceDigests},
     ext_modules=[
         Extension(
             "osgym_guest._native",
@@ -47,7 +67,7 @@ setup(
             depends=["native/og.h"],
             libraries=["xcb", "xcb-damage", "xcb-xtest", "xcb-xfixes", "xcb-shm", "isal"],
             extra_compile_args=["-O3", *CFLAGS],
-            extra_link_args=["-Wl,-s"],
+            extra_link_args=LDFLAGS,
             py_limited_api=True,
         )
     ],

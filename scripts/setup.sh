@@ -61,13 +61,13 @@ python=${PYTHON:-python3}
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 # The stamp holds what the environment was made from, so that an unchanged tree costs nothing.
 stamp="$venv/.osgym-$purpose"
-inputs=(pyproject.toml */pyproject.toml guest_agent/setup.py guest_agent/native/* constraints.txt)
+inputs=(pyproject.toml */pyproject.toml */_version.py guest_agent/setup.py guest_agent/native/* constraints.txt)
 present=()
 for input in "${inputs[@]}"; do [ -f "$input" ] && present+=("$input"); done
 wanted=$(cat "${present[@]}" | sha256sum)
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
   echo "setup: installing the Python packages into $venv"
-  targets=(-e sdk -e guest_agent -e host_agent -e infra)
+  targets=(-e protocol -e sdk -e guest_agent -e host_agent -e infra)
   [ "$purpose" = test ] && targets+=(-e '.[dev]' -e 'infra[aws,gcp,plot,fleet]')
   "$venv/bin/python" -m pip install -q --disable-pip-version-check -c constraints.txt "${targets[@]}"
   # OSWorld's own clients, to test against: without their dependencies, which are gigabytes.

@@ -6,22 +6,17 @@ import contextlib
 import os
 import shutil
 import signal
-import sys
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
-
-sys.path.insert(0, str(Path(__file__).parent / "support"))
-
-from live import HostProcess, osgym, running_host, wait_until
 
 from osgym_host.images.disks.store import DiskImage, DiskStore
 from osgym_host.images.errors import ImageError
 from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.images.store import Image, ImageStore, default_data_dir
 from osgym_sdk import AsyncClient, AsyncEpisode
+from tests.support.host_process import HostProcess, osgym, running_host, wait_until
 
 # How long an example takes says something of the machine, not of the code.
 settings.register_profile("osgym", deadline=None)

@@ -16,6 +16,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common import dumps
 from benchmarks.settle.live import FIXED_PAUSES_MS, HOGS_PER_CORE, Verdict, load, run_application
 from benchmarks.settle.report import HEADER, markdown, plot, row
 from benchmarks.settle.rules import Trace, decide, oracle_ms, premature, read_rule, read_traces
@@ -92,10 +93,9 @@ def save(options: argparse.Namespace, verdicts: list[Verdict], failures: list[di
 
 
 def write(path: Path, head: dict[str, Any], verdicts: list[Verdict]) -> None:
-    """One document, one verdict on a line."""
+    """Save a run: one document, one verdict on a line."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ",\n".join(json.dumps(dataclasses.asdict(verdict)) for verdict in verdicts)
-    path.write_text(json.dumps(head)[:-1] + f', "verdicts": [\n{lines}\n]}}\n')
+    path.write_text(dumps({**head, "verdicts": [dataclasses.asdict(verdict) for verdict in verdicts]}) + "\n")
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Verdict]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 RUNNING_MS = 0.0
@@ -63,12 +63,20 @@ class Rule:
     horizons: Mapping[str, float] = field(default_factory=dict)
 
 
+NOT_REPLAYED = ("turn_ms", "burner_quiet_ms")
+"""Parameters of the loop itself, and of what no trace has."""
+
+
 def read_rule(settings: Mapping[str, Any], policy: str) -> Rule:
-    """A policy from the guest agent's `settle.json`."""
+    """A policy from the guest agent's `settle.json`.
+
+    Raises:
+        TypeError: it has a parameter that is not followed here.
+    """
     values = settings["policies"][policy]
-    known = {item.name for item in fields(Rule)} & set(values)
+    given = {name: value for name, value in values.items() if name not in NOT_REPLAYED}
     horizons = {name[:15]: float(ms) for name, ms in settings["horizons"].get(policy, {}).items()}
-    return Rule(**{name: values[name] for name in known}, horizons=horizons)
+    return Rule(**given, horizons=horizons)
 
 
 def read_traces(lines: Iterable[str], app: str = "") -> Iterator[Trace]:

@@ -253,24 +253,37 @@ static int read_horizons(PyObject *list, og_horizon *horizons, int capacity) {
     return (int)count;
 }
 
+/* The numbers of a rule, all of them and no others. */
+static bool read_numbers(PyObject *given, og_settle_rule *rule) {
+    Py_ssize_t count = 0;
+#define READ(name)                                                            \
+    {                                                                         \
+        PyObject *value = PyDict_GetItemString(given, #name);                 \
+        if (!value) PyErr_SetString(PyExc_KeyError, #name);                   \
+        else rule->name = PyFloat_AsDouble(value);                            \
+        if (PyErr_Occurred()) return false;                                   \
+        count++;                                                              \
+    }
+    OG_RULE_NUMBERS(READ)
+#undef READ
+    if (PyDict_Size(given) == count) return true;
+    PyErr_SetString(PyExc_ValueError, "a settle rule has numbers that nobody reads");
+    return false;
+}
+
 static PyObject *Display_settle(PyObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"since_ns", "max_ms", "pause_ms", "idle_ms", "cpu_share", "horizon_ms",
-                            "change_horizon_ms", "damage_quiet_ms", "burner_quiet_ms", "turn_ms",
-                            "check_threads", "horizons", "trace_path", NULL};
+    static char *names[] = {"since_ns", "numbers", "horizons", "trace_path", NULL};
     enum { MAX_HORIZONS = 64 };
     og_horizon horizons[MAX_HORIZONS];
     og_settle_rule rule = {0};
     unsigned long long since;
-    int check;
-    PyObject *list;
+    PyObject *numbers, *list;
     const char *path;
     DISPLAY_OR_RETURN(self);
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KdddddddddpO!z", names, &since, &rule.max_ms, &rule.pause_ms,
-                                     &rule.idle_ms, &rule.cpu_share, &rule.horizon_ms, &rule.change_horizon_ms,
-                                     &rule.damage_quiet_ms, &rule.burner_quiet_ms, &rule.turn_ms, &check,
-                                     &PyList_Type, &list, &path))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KO!O!z", names, &since, &PyDict_Type, &numbers, &PyList_Type,
+                                     &list, &path) ||
+        !read_numbers(numbers, &rule))
         return NULL;
-    rule.check_threads = check;
     rule.horizons = horizons;
     rule.horizon_count = read_horizons(list, horizons, MAX_HORIZONS);
     if (rule.horizon_count < 0) return NULL;

@@ -221,17 +221,23 @@ int og_capture(og_display *d);
 
 typedef struct { char name[16]; double horizon_ms; } og_horizon;
 
+/* Every number of a rule, by the name that it has in Python: a new one is a line here and its use in settle.c. */
+#define OG_RULE_NUMBERS(X)                                                                       \
+    X(max_ms)                                                                                    \
+    X(pause_ms)          /* >= 0: a fixed pause, no rule */                                      \
+    X(idle_ms)           /* nobody at work for so long */                                        \
+    X(cpu_share)         /* and a group used less than this share of that time */                \
+    X(horizon_ms)        /* nobody wakes by itself before this, counted from the action */       \
+    X(change_horizon_ms) /* nor before this, counted from the last change; 0: off */             \
+    X(damage_quiet_ms)   /* no change for so long; 0: off */                                     \
+    X(burner_quiet_ms)   /* the same, while somebody burns the processor all the time */         \
+    X(turn_ms)                                                                                   \
+    X(check_threads)     /* not 0: nobody's thread may be running */
+
 typedef struct {
-    double max_ms;
-    double pause_ms;            /* >= 0: a fixed pause, no rule */
-    double idle_ms;             /* nobody at work for so long */
-    double cpu_share;           /* and a group used less than this share of that time */
-    double horizon_ms;          /* nobody wakes by itself before this, counted from the action */
-    double change_horizon_ms;   /* nor before this, counted from the last change; 0: off */
-    double damage_quiet_ms;     /* no change for so long; 0: off */
-    double burner_quiet_ms;     /* the same, while somebody burns the processor all the time */
-    double turn_ms;
-    bool check_threads;
+#define OG_RULE_FIELD(name) double name;
+    OG_RULE_NUMBERS(OG_RULE_FIELD)
+#undef OG_RULE_FIELD
     const og_horizon *horizons; /* by process name, instead of horizon_ms */
     int horizon_count;
     FILE *trace;

@@ -1,3 +1,3 @@
 """The service inside every OSGym replica."""
 
-__version__ = "0.1.0"
+from osgym_protocol.version import __version__ as __version__

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from osgym_guest import __version__
-from osgym_guest.engine import Answer, Engine
-from osgym_guest.http import HttpError, Request, Response, Router
-from osgym_guest.options import ObserveOptions, bad, number, parse_observe, parse_settle
-from osgym_guest.protocol import MAX_DURATION_MS, RECORD_TYPE, pack_record
-from osgym_guest.protocol.actions import InvalidAction, parse_actions
+from osgym_guest.engine import CheckedStep, Engine
+from osgym_guest.http import HttpError, Request, Response, Router, bad
+from osgym_protocol.actions import InvalidAction, parse_actions
+from osgym_protocol.codec import WireFormatError, known_fields
+from osgym_protocol.codes import GuestErrorCode
+from osgym_protocol.guest_api import number, sequence_number
+from osgym_protocol.ledger import StepRefused
+from osgym_protocol.limits import (
+    DEFAULT_FINAL_MS,
+    DEFAULT_READY_S,
+    MAX_DURATION_MS,
+    MAX_READY_S,
+    MAX_STEP_BODY_BYTES,
+)
+from osgym_protocol.observation import ObservedFrame
+from osgym_protocol.options import ObserveOptions, parse_observe, parse_settle
+from osgym_protocol.records import RECORDS_TYPE
 
 if TYPE_CHECKING:  # in a virtual machine only: elsewhere it is not imported
     from osgym_guest.identity import Identities
 
-MAX_STEP_BODY = 1 << 20
 MAX_IDENTITY_BODY = 16 * 1024
-MAX_READY_S = 600.0
 SLACK_S = 30.0
 
 
 class Api:
-    """Endpoints under /v1, and what the OSWorld endpoints need of the desktop (`Desktop`).
+    """Endpoints under /v1.
 
     Args:
         identities: takes new identities, in a virtual machine only.
@@ -51,27 +63,12 @@ class Api:
         longest_s = 2 * MAX_DURATION_MS / 1000 + SLACK_S
         router.add("GET", "/v1/health", self.health)
         router.add("POST", "/v1/ready", self.ready, deadline_s=MAX_READY_S + SLACK_S)
-        router.add("POST", "/v1/step", self.step, max_body=MAX_STEP_BODY, deadline_s=longest_s)
+        router.add("POST", "/v1/step", self.step, max_body=MAX_STEP_BODY_BYTES, deadline_s=longest_s)
         router.add("POST", "/v1/observe", self.observe, deadline_s=longest_s)
         router.add("POST", "/v1/final", self.final, deadline_s=longest_s)
         router.add("POST", "/v1/release", self.release, deadline_s=longest_s)
         if self._identities is not None:
             router.add("POST", "/v1/identity", self.identity, max_body=MAX_IDENTITY_BODY)
-
-    # ---- Desktop ----
-
-    async def screenshot_png(self) -> bytes:
-        """The screen now, with the cursor drawn in, as a PNG file."""
-        return (await self._engine.observe(ObserveOptions())).image
-
-    def screen_size(self) -> tuple[int, int]:
-        """Width and height in pixels."""
-        return self._engine.screen.display.size()
-
-    async def cursor_position(self) -> tuple[int, int]:
-        """Where the pointer is, in pixels."""
-        x, y, _ = await self._engine.use(lambda screen: screen.display.pointer())
-        return x, y
 
     # ---- endpoints ----
 
@@ -81,40 +78,45 @@ class Api:
 
     async def ready(self, request: Request) -> Response:
         """The same, once the desktop is drawn and quiet."""
-        body = _fields(request, ("timeout_s",))
-        await self._engine.wait_ready(number(body.get("timeout_s", 30.0), "timeout_s", 0, MAX_READY_S))
+        with _refusing():
+            body = known_fields(request.json_object(), ("timeout_s",), request.path)
+            timeout_s = number(body.get("timeout_s", DEFAULT_READY_S), "timeout_s", 0, MAX_READY_S)
+        await self._engine.wait_ready(timeout_s)
         return Response.json(self._health(round(time.monotonic() - self._started, 3)))
 
     async def step(self, request: Request) -> Response:
-        """Act, settle, observe."""
-        body = _fields(request, ("seq", "actions", "settle", "observe"))
-        seq = _seq(body)
-
-        async def run() -> Answer:
-            screen_size = self.screen_size()
-            settle = parse_settle(body.get("settle"))
-            observe = parse_observe(body.get("observe"), screen_size)
-            raw = body.get("actions", [])
-            try:
-                actions = parse_actions(raw, screen_size)
-            except InvalidAction as exc:
-                raise HttpError(400, "invalid_action", exc.message, {"index": exc.index}) from exc
-            return await self._engine.act(seq, actions, raw, settle, observe)
-
-        return _record(await self._engine.step(seq, run))
+        """Act, settle, observe; a number that was done already gets its answer again."""
+        with _refusing():
+            body = known_fields(request.json_object(), ("seq", "actions", "settle", "observe"), request.path)
+            seq = sequence_number(body.get("seq"))
+            known = self._engine.steps.find(seq)
+            if known is None:
+                screen_size = self._engine.screen_size()
+                settle = parse_settle(body.get("settle"))
+                observe = parse_observe(body.get("observe"))
+                observe.check_region(screen_size)
+                actions = parse_actions(body.get("actions", []), screen_size)
+        if known is not None:
+            return _record((await asyncio.shield(known)).replayed())
+        step = self._engine.step(CheckedStep(seq, actions, settle, observe))
+        return _record(await asyncio.shield(step))
 
     async def observe(self, request: Request) -> Response:
         """A frame as the screen is now."""
-        body = _fields(request, ("observe",))
-        options = parse_observe(body.get("observe"), self.screen_size())
+        with _refusing():
+            body = known_fields(request.json_object(), ("observe",), request.path)
+            options = self._look(body)
         return _record(await self._engine.observe(options))
 
     async def final(self, request: Request) -> Response:
         """The frame after a step, once it is final."""
-        body = _fields(request, ("seq", "timeout_ms", "observe"))
-        options = parse_observe(body.get("observe"), self.screen_size())
-        timeout_ms = number(body.get("timeout_ms", 3000), "timeout_ms", 0, MAX_DURATION_MS)
-        return _record(await self._engine.final(_seq(body), timeout_ms, options))
+        with _refusing():
+            body = known_fields(request.json_object(), ("seq", "timeout_ms", "observe"), request.path)
+            options = self._look(body)
+            timeout_ms = number(body.get("timeout_ms", DEFAULT_FINAL_MS), "timeout_ms", 0, MAX_DURATION_MS)
+            seq = sequence_number(body.get("seq"))
+            self._engine.steps.require_last(seq)
+        return _record(await self._engine.final(seq, timeout_ms, options))
 
     async def release(self, request: Request) -> Response:
         """Let go of every held key and button."""
@@ -130,8 +132,13 @@ class Api:
         health = self._health(int(time.monotonic() - self._started))
         return Response.json({**health, "applied": dict(taken.applied)}, then=self._settle)
 
+    def _look(self, body: Mapping[str, Any]) -> ObserveOptions:
+        options = parse_observe(body.get("observe"))
+        options.check_region(self._engine.screen_size())
+        return options
+
     def _settle(self) -> None:
-        """Finish what `identity` has begun. Half another machine is none: the agent ends."""
+        """Finish what `identity` has begun. On failure the agent ends, since half an identity is unusable."""
         assert self._identities is not None
         try:
             # First: an agent that is killed in between must not count from 0 as the new one.
@@ -147,24 +154,22 @@ class Api:
             "generation": self._generation,
             "uptime_s": uptime_s,
             "desktop_ready": self._engine.is_ready,
-            "last_seq": self._engine.last_seq,
+            "last_seq": self._engine.steps.last_seq,
         }
 
 
-def _fields(request: Request, known: tuple[str, ...]) -> dict[str, Any]:
-    body = request.json_object()
-    for key in body:
-        if key not in known:
-            raise bad(f"{request.path} has no field {key!r}")
-    return body
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Answer 400 to what the protocol's parsers do not accept, 409 to what the ledger does not."""
+    try:
+        yield
+    except InvalidAction as exc:
+        raise HttpError(400, GuestErrorCode.INVALID_ACTION, exc.message, {"index": exc.index}) from exc
+    except WireFormatError as exc:
+        raise bad(str(exc)) from exc
+    except StepRefused as exc:
+        raise HttpError(409, exc.code, exc.message, exc.details) from exc
 
 
-def _seq(body: dict[str, Any]) -> int:
-    seq = body.get("seq")
-    if isinstance(seq, bool) or not isinstance(seq, int) or seq < 1:
-        raise bad("seq must be a whole number from 1")
-    return seq
-
-
-def _record(answer: Answer) -> Response:
-    return Response(200, {"Content-Type": RECORD_TYPE}, pack_record(answer.meta, answer.image))
+def _record(frame: ObservedFrame) -> Response:
+    return Response(200, {"Content-Type": RECORDS_TYPE}, list(frame.record()))

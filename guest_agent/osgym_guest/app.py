@@ -18,10 +18,10 @@ from osgym_guest._native import Display, DisplayError, DisplayGone
 from osgym_guest.api import Api
 from osgym_guest.engine import Engine, open_screen
 from osgym_guest.http import Router
-from osgym_guest.policy import Policies, load_policies
-from osgym_guest.protocol import DEFAULT_PORT, EXIT_DISPLAY_GONE, LISTEN_FD
-from osgym_guest.screen import Screen
+from osgym_guest.screen import ScreenController
 from osgym_guest.server import BACKLOG, Server
+from osgym_guest.settle import Policies, load_policies
+from osgym_protocol.guest_api import DEFAULT_PORT, EXIT_DISPLAY_GONE, LISTEN_FD
 
 if TYPE_CHECKING:  # in a virtual machine only: elsewhere it is not imported
     from osgym_guest.identity import Identities
@@ -32,7 +32,7 @@ EXIT_BROKEN = 4
 
 
 @dataclass(frozen=True)
-class Settings:
+class AgentSettings:
     """What the environment says.
 
     Attributes:
@@ -65,7 +65,7 @@ class Settings:
     helper_warm_s: float
 
     @staticmethod
-    def from_environment(env: Mapping[str, str]) -> Settings:
+    def from_environment(env: Mapping[str, str]) -> AgentSettings:
         """Read the settings.
 
         Raises:
@@ -77,7 +77,7 @@ class Settings:
             raise ValueError(f"OSGYM_EXPECT knows dock and desktop, not {sorted(expect)}")
         state = env.get("OSGYM_STATE_DIR") or env.get("XDG_RUNTIME_DIR")
         settle = env.get("OSGYM_SETTLE")
-        return Settings(
+        return AgentSettings(
             listen=(host, int(port)),
             inherited=env.get("LISTEN_FDS") == "1",
             token=env.get("OSGYM_TOKEN", ""),
@@ -93,7 +93,7 @@ class Settings:
         )
 
 
-def _listener(settings: Settings) -> socket.socket:
+def _listener(settings: AgentSettings) -> socket.socket:
     """The socket to serve: the inherited one, or one of our own."""
     if settings.inherited:
         return socket.socket(fileno=LISTEN_FD)
@@ -101,7 +101,7 @@ def _listener(settings: Settings) -> socket.socket:
     return socket.create_server(settings.listen, family=family, backlog=BACKLOG)
 
 
-async def _connect(settings: Settings, policies: Policies) -> Screen:
+async def _connect(settings: AgentSettings, policies: Policies) -> ScreenController:
     """Open the display as soon as its X server is up.
 
     Raises:
@@ -111,8 +111,8 @@ async def _connect(settings: Settings, policies: Policies) -> Screen:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + settings.display_wait_s
 
-    def make(display: Display) -> Screen:
-        return Screen(display, policies, settings.settle_trace)
+    def make(display: Display) -> ScreenController:
+        return ScreenController(display, policies, settings.settle_trace)
 
     while True:
         try:
@@ -123,7 +123,7 @@ async def _connect(settings: Settings, policies: Policies) -> Screen:
             await asyncio.sleep(CONNECT_EVERY_S)
 
 
-def _identities(settings: Settings) -> Identities | None:
+def _identities(settings: AgentSettings) -> Identities | None:
     """What takes new identities, where there is somebody who can carry them out."""
     if settings.identity_socket is None:
         return None
@@ -136,7 +136,7 @@ def _identities(settings: Settings) -> Identities | None:
 async def main() -> int:
     """Serve until SIGTERM (0), until the X server is gone (3) or an identity was taken in part (4)."""
     try:
-        settings = Settings.from_environment(os.environ)
+        settings = AgentSettings.from_environment(os.environ)
         policies = load_policies(settings.settle)
     except ValueError as exc:
         print(f"osgym_guest: {exc}", file=sys.stderr)
@@ -168,7 +168,7 @@ async def main() -> int:
 
     api = Api(engine, generation, identities, server.set_token, broken)
     api.register(router)
-    services = osworld.register(router, api, helper_warm_s=settings.helper_warm_s)
+    services = osworld.register(router, engine, helper_warm_s=settings.helper_warm_s)
     server.listen(_listener(settings))
 
     async def bring_up() -> None:

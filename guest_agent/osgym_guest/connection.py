@@ -13,11 +13,9 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import Protocol
 
-from osgym_guest.forms import split_query
 from osgym_guest.http import Body, HttpError, Request, Response, Route
-from osgym_guest.wire import (
+from osgym_guest.http1 import (
     CONTINUE,
     END_OF_HEAD,
     MAX_HEADER_BYTES,
@@ -28,6 +26,8 @@ from osgym_guest.wire import (
     parse_head,
     unsent,
 )
+from osgym_guest.urlencoded import split_query
+from osgym_protocol.codes import GuestErrorCode
 
 IDLE_TIMEOUT_S = 600.0
 READ_TIMEOUT_S = 60.0
@@ -37,7 +37,7 @@ DRAIN_CHUNKS, DRAIN_TIMEOUT_S = 64, 0.5
 _MAX_BUFFERS = 64
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """What a connection waits for."""
 
     HEAD = "a request"
@@ -48,32 +48,27 @@ class Phase(Enum):
     CLOSED = "nothing"
 
 
-HEAD, BODY, RUN, WRITE, DRAIN, CLOSED = Phase
+HEAD, BODY, RUN, WRITE, DRAIN, CLOSED = ConnectionPhase
 
 
-class Service(Protocol):
-    """What a connection is served by."""
-
-    def route(self, method: str, path: str, headers: Mapping[str, str]) -> Route:
-        """The endpoint of a request, if its sender may use it.
-
-        Raises:
-            HttpError: there is none, or the sender may not.
-        """
-        ...
-
-    def ended(self, connection: Connection) -> None:
-        """The connection is closed, and no handler runs for it."""
-        ...
+FindRoute = Callable[[str, str, Mapping[str, str]], Route]
+"""From method, path and headers to the endpoint, if the sender may use it; raises `HttpError`."""
 
 
 class Connection:
     """A connection: its socket, which it owns, and how far it is."""
 
-    def __init__(self, service: Service, fd: int) -> None:
-        """Args: fd: the socket, non-blocking."""
-        self._service = service
+    def __init__(self, fd: int, find_route: FindRoute, on_ended: Callable[[Connection], None]) -> None:
+        """Take over a socket.
+
+        Args:
+            fd: the socket, non-blocking.
+            find_route: says what serves a request.
+            on_ended: called when the connection is closed, and no handler runs for it.
+        """
         self._fd = fd
+        self._find_route = find_route
+        self._on_ended = on_ended
         self._loop = asyncio.get_running_loop()
         self._phase = HEAD
         self._received = b""
@@ -113,7 +108,7 @@ class Connection:
             self._timer.cancel()
         self._out = []
         if self._task is None:
-            self._service.ended(self)
+            self._on_ended(self)
 
     def abort(self) -> asyncio.Task[None] | None:
         """Close it and cancel its handler, whose task is returned."""
@@ -178,7 +173,7 @@ class Connection:
                     break
                 self._keep_alive, self._unread = False, True
                 message = f"headers end within {MAX_HEADER_BYTES} bytes"
-                self._answer(HttpError(431, "headers_too_large", message).response())
+                self._answer(HttpError(431, GuestErrorCode.HEADERS_TOO_LARGE, message).response())
                 break
             head, self._received = self._received[:end], self._received[end + len(END_OF_HEAD) :]
             self._head_began = False
@@ -203,7 +198,7 @@ class Connection:
             last = headers.get("connection", "").lower() == "close"
             self._keep_alive = not last and not may_have_body(headers)
             path, query = split_query(target)
-            route = self._service.route(method, path, headers)
+            route = self._find_route(method, path, headers)
             length = body_length(headers, route.max_body)
         except HttpError as exc:
             self._answer(exc.response())
@@ -239,7 +234,7 @@ class Connection:
             body = self._incoming.body()
         except OSError as exc:  # no room for it
             self._keep_alive = False
-            self._answer(HttpError(500, "internal", f"{type(exc).__name__}: {exc}").response())
+            self._answer(HttpError(500, GuestErrorCode.INTERNAL, f"{type(exc).__name__}: {exc}").response())
             return
         complete, self._incoming, self._complete = self._complete, None, None
         complete(body)
@@ -264,7 +259,7 @@ class Connection:
         except asyncio.CancelledError:
             if not self._late:
                 raise
-            answer = HttpError(504, "deadline", f"no answer within {deadline_s:g} s").response()
+            answer = HttpError(504, GuestErrorCode.DEADLINE, f"no answer within {deadline_s:g} s").response()
         except Exception as exc:  # noqa: BLE001  # as in `_run`
             answer = _failure(exc)
         finally:
@@ -272,7 +267,7 @@ class Connection:
             if self._phase is CLOSED:
                 if self._timer is not None:
                     self._timer.cancel()
-                self._service.ended(self)
+                self._on_ended(self)
         if self._phase is RUN:
             self._answer(answer)
             self._advance()
@@ -284,7 +279,7 @@ class Connection:
             try:
                 self._file = os.open(response.file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError as exc:
-                error = HttpError(404, "no_such_file", f"{response.file}: {exc.strerror}")
+                error = HttpError(404, GuestErrorCode.NO_SUCH_FILE, f"{response.file}: {exc.strerror}")
                 self._answer(error.response())
                 return
             parts, length = [], os.fstat(self._file).st_size
@@ -376,4 +371,4 @@ def _failure(exc: Exception) -> Response:
     if isinstance(exc, HttpError):
         return exc.response()
     traceback.print_exception(exc, file=sys.stderr)
-    return HttpError(500, "internal", f"{type(exc).__name__}: {exc}").response()
+    return HttpError(500, GuestErrorCode.INTERNAL, f"{type(exc).__name__}: {exc}").response()

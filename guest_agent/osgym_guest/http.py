@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from osgym_guest.forms import Form, parse_multipart, parse_urlencoded
+from osgym_guest.urlencoded import Form, parse_multipart, parse_urlencoded
+from osgym_protocol.codes import GuestErrorCode
 
 Body = bytes | mmap.mmap
 
@@ -39,7 +40,9 @@ class HttpError(Exception):
         details: more, as JSON.
     """
 
-    def __init__(self, status: int, code: str, message: str, details: Mapping[str, Any] | None = None):
+    def __init__(
+        self, status: int, code: GuestErrorCode, message: str, details: Mapping[str, Any] | None = None
+    ):
         super().__init__(f"{status} {code}: {message}")
         self.status = status
         self.code = code
@@ -50,6 +53,11 @@ class HttpError(Exception):
         """The error as the JSON answer that all clients of the agent know."""
         body = {"code": self.code, "message": self.message, "details": self.details}
         return Response.json(body, status=self.status)
+
+
+def bad(message: str) -> HttpError:
+    """Return the 400 for a malformed request."""
+    return HttpError(400, GuestErrorCode.BAD_REQUEST, message)
 
 
 @dataclass(frozen=True)
@@ -80,9 +88,9 @@ class Request:
             text = str(self.body, "utf-8").strip(_SPACE)
             value, end = _scan(text, 0)
         except (ValueError, StopIteration) as exc:
-            raise HttpError(400, "bad_json", f"the body is not JSON: {exc}") from exc
+            raise HttpError(400, GuestErrorCode.BAD_JSON, f"the body is not JSON: {exc}") from exc
         if end != len(text):
-            raise HttpError(400, "bad_json", "the body is not JSON: something follows its end")
+            raise HttpError(400, GuestErrorCode.BAD_JSON, "the body is not JSON: something follows its end")
         return value
 
     def json_object(self) -> dict[str, Any]:
@@ -95,14 +103,14 @@ class Request:
             return {}
         value = self.json()
         if not isinstance(value, dict):
-            raise HttpError(400, "bad_json", "the body must be a JSON object")
+            raise HttpError(400, GuestErrorCode.BAD_JSON, "the body must be a JSON object")
         return value
 
     def form(self) -> Form:
         """The fields and files of an urlencoded or multipart form.
 
         Raises:
-            HttpError: 400 ``bad_form`` when the body is no well-formed form.
+            HttpError: 400 ``bad_form`` when the body is not a well-formed form.
         """
         content_type = self.headers.get("content-type", "")
         try:
@@ -111,8 +119,10 @@ class Request:
             if content_type.lower().startswith("application/x-www-form-urlencoded"):
                 return Form(parse_urlencoded(bytes(self.body).decode("utf-8")), {})
         except ValueError as exc:
-            raise HttpError(400, "bad_form", str(exc)) from exc
-        raise HttpError(400, "bad_form", "the body must be a form", {"content_type": content_type})
+            raise HttpError(400, GuestErrorCode.BAD_FORM, str(exc)) from exc
+        raise HttpError(
+            400, GuestErrorCode.BAD_FORM, "the body must be a form", {"content_type": content_type}
+        )
 
 
 @dataclass(frozen=True)
@@ -204,9 +214,11 @@ class Router:
         """
         methods = self._routes.get(path)
         if methods is None:
-            raise HttpError(404, "not_found", f"there is no {path}")
+            raise HttpError(404, GuestErrorCode.NOT_FOUND, f"there is no {path}")
         route = methods.get(method)
         if route is None:
             allowed = sorted(methods)
-            raise HttpError(405, "method_not_allowed", f"{path} takes {allowed}", {"allowed": allowed})
+            raise HttpError(
+                405, GuestErrorCode.METHOD_NOT_ALLOWED, f"{path} takes {allowed}", {"allowed": allowed}
+            )
         return route

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osgym_guest.http import HttpError, to_json
-from osgym_guest.options import bad
+from osgym_guest.http import HttpError, bad, to_json
+from osgym_protocol.codes import GuestErrorCode
 
 SEED_BYTES = 64
 MAX_GENERATION = 2**53
@@ -45,7 +45,7 @@ _FIELDS = ("generation", "token", "hostname", "machine_id", "boot_id", "seed", "
 
 
 @dataclass(frozen=True)
-class Identity:
+class GuestIdentity:
     """What the host says; every part but generation and token may be left out (empty, 0)."""
 
     generation: int
@@ -62,7 +62,7 @@ class Identity:
         return _REQUEST.pack(_MAGIC, self.time_ns, *texts, self.seed)
 
 
-def parse_identity(body: Mapping[str, Any]) -> Identity:
+def parse_identity(body: Mapping[str, Any]) -> GuestIdentity:
     """Read the request's body.
 
     Raises:
@@ -86,7 +86,7 @@ def parse_identity(body: Mapping[str, Any]) -> Identity:
         raise bad("seed must be base64") from exc
     if len(seed) not in (0, SEED_BYTES):
         raise bad(f"seed must be {SEED_BYTES} bytes")
-    return Identity(
+    return GuestIdentity(
         generation=generation,
         token=token,
         hostname=_text(body, "hostname", 63),
@@ -105,7 +105,7 @@ def _text(body: Mapping[str, Any], name: str, most: int) -> str:
 
 
 @dataclass(frozen=True)
-class Assumed:
+class AssumedIdentity:
     """The identity that was taken last."""
 
     generation: int
@@ -128,7 +128,7 @@ class Identities:
         self._settled = True
         self.last = _read(self._kept)
 
-    def take(self, body: Mapping[str, Any]) -> Assumed:
+    def take(self, body: Mapping[str, Any]) -> AssumedIdentity:
         """Become what the body of a request says.
 
         Raises:
@@ -136,10 +136,10 @@ class Identities:
         """
         return self.assume(parse_identity(body))
 
-    def assume(self, identity: Identity) -> Assumed:
+    def assume(self, identity: GuestIdentity) -> AssumedIdentity:
         """Become this one, up to `settle`; the same again changes nothing. Blocks while the helper works.
 
-        A late request of an older identity cannot come this far: its token is no good any more.
+        A late request of an older identity cannot come this far: its token is no longer accepted.
         Numbers are not compared, since a checkpoint may go on at a host that counts lower.
 
         Raises:
@@ -151,7 +151,7 @@ class Identities:
             if identity.token == last.token:
                 return last
             details = {"generation": last.generation}
-            raise HttpError(409, "stale_identity", "this generation has another token", details)
+            raise HttpError(409, GuestErrorCode.STALE_IDENTITY, "this generation has another token", details)
         errors = self._ask(identity.packet())
         if errors == _REFUSED:  # the request as a whole
             raise bad("hostname, machine_id, boot_id or time_ns is malformed")
@@ -160,7 +160,7 @@ class Identities:
             for name, error in zip(PARTS, errors, strict=True)
             if error != _NOT_ASKED
         }
-        self.last = Assumed(identity.generation, identity.token, {**applied, "token": True})
+        self.last = AssumedIdentity(identity.generation, identity.token, {**applied, "token": True})
         self._settled = _ON_GO not in errors
         return self.last
 
@@ -180,7 +180,7 @@ class Identities:
         self._settled = True
         try:
             if any(error > 0 for error in self._ask(_GO)):
-                raise HttpError(503, "no_identity_helper", "host name or clock could not be set")
+                raise HttpError(503, GuestErrorCode.NO_IDENTITY_HELPER, "host name or clock could not be set")
         except HttpError:
             _write(self._kept, None)
             raise
@@ -207,16 +207,16 @@ class Identities:
         except (OSError, struct.error) as exc:
             self.close()
             message = f"{self._helper}: {type(exc).__name__}: {exc}"
-            raise HttpError(503, "no_identity_helper", message) from exc
+            raise HttpError(503, GuestErrorCode.NO_IDENTITY_HELPER, message) from exc
         if magic != _MAGIC:
-            raise HttpError(503, "no_identity_helper", f"{self._helper} is not the helper")
+            raise HttpError(503, GuestErrorCode.NO_IDENTITY_HELPER, f"{self._helper} is not the helper")
         return errors
 
     def _exchange(self, packet: bytes) -> bytes:
         """Ask on the connection, which is kept: a clone finds it open.
 
         Raises:
-            OSError: there is none, or no answer in time.
+            OSError: the helper does not run, or did not answer in time.
         """
         if self._socket is None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -242,16 +242,20 @@ def _map(file: Path) -> mmap.mmap:
     return kept
 
 
-def _read(kept: mmap.mmap | None) -> Assumed | None:
-    """The identity of before the agent's restart; what cannot be read is none."""
+def _read(kept: mmap.mmap | None) -> AssumedIdentity | None:
+    """The identity of before the agent's restart; None when it cannot be read."""
     try:
         last = json.loads(kept[:].rstrip(b"\0")) if kept is not None else None
-        return Assumed(int(last["generation"]), str(last["token"]), dict(last["applied"])) if last else None
+        return (
+            AssumedIdentity(int(last["generation"]), str(last["token"]), dict(last["applied"]))
+            if last
+            else None
+        )
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def _write(kept: mmap.mmap | None, taken: Assumed | None) -> None:
+def _write(kept: mmap.mmap | None, taken: AssumedIdentity | None) -> None:
     """Keep it, for the agent's own user only; or forget what was kept.
 
     A new file and its rename would be a tenth of all that an emulated clone computes until it answers.

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from osgym_guest._native import Display
 from osgym_guest.keyboard import SHIFT, Keyboard
-from osgym_guest.protocol import actions as act
+from osgym_protocol import actions as act
+from osgym_protocol.codes import assert_never
 
 WHEEL_UP, WHEEL_DOWN, WHEEL_LEFT, WHEEL_RIGHT = 4, 5, 6, 7
 DRAG_START_PX = 12
@@ -43,30 +44,35 @@ class Input:
             KeyboardError: a symbol cannot be typed on this keyboard.
             DisplayGone: the X server is gone.
         """
-        if isinstance(action, act.Click):
-            self._click(action)
-        elif isinstance(action, act.Move):
-            self._display.motion(*action.at)
-        elif isinstance(action, act.Drag):
-            self._drag(action)
-        elif isinstance(action, act.Scroll):
-            self._scroll(action)
-        elif isinstance(action, act.Type):
-            self.keyboard.type_text(action.text)
-        elif isinstance(action, act.Key):
-            for _ in range(action.repeat):
-                self._release_chord(self._press_chord(action.keysyms))
-        elif isinstance(action, act.Hold):
-            pressed = self._press_chord(action.keysyms)
-            self._display.sync()
-            self.stopping.wait(action.duration_ms / 1000)
-            self._release_chord(pressed)
-        elif isinstance(action, act.KeyState):
-            self._key_state(action)
-        elif isinstance(action, act.ButtonState):
-            self._button_state(action)
-        elif isinstance(action, act.Wait):
-            self.stopping.wait(action.duration_ms / 1000)
+        match action:
+            case act.Click():
+                self._click(action)
+            case act.Move():
+                self._display.motion(*action.at)
+            case act.Drag():
+                self._drag(action)
+            case act.Scroll():
+                self._scroll(action)
+            case act.Type():
+                self.keyboard.type_text(action.text)
+            case act.Key():
+                for _ in range(action.repeat):
+                    self._release_chord(self._press_chord(action.keysyms))
+            case act.Hold():
+                pressed = self._press_chord(action.keysyms)
+                self._display.sync()
+                self.stopping.wait(action.duration_ms / 1000)
+                self._release_chord(pressed)
+            case act.KeyState():
+                self._key_state(action)
+            case act.ButtonState():
+                self._button_state(action)
+            case act.Wait():
+                self.stopping.wait(action.duration_ms / 1000)
+            case act.Screenshot():
+                pass
+            case _:
+                assert_never(action)
         self._display.sync()
 
     def release(self) -> dict[str, list[int]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from osgym_guest._native import Display
-from osgym_guest.protocol.keysyms import KEYSYMS, char_keysym
+from osgym_protocol.keysyms import KEYSYMS, char_keysym
 
 SHIFT, CAPS_LOCK = KEYSYMS["Shift_L"], KEYSYMS["Caps_Lock"]
 LOCK_MASK = 2

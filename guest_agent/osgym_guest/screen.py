@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from osgym_guest import images
 from osgym_guest._native import Display, now_ns
 from osgym_guest.input import Input
 from osgym_guest.keyboard import KeyboardError
-from osgym_guest.options import ObserveOptions, SettleOptions
-from osgym_guest.policy import Policies, Rule, Settled, settle, with_options
-from osgym_guest.protocol import ActionResult, GuestErrorCode
-from osgym_guest.protocol.actions import Action, Screenshot, Wait
+from osgym_guest.settle import Policies, SettleOutcome, SettleRule, settle, with_options
+from osgym_protocol.actions import Action, Screenshot, Wait, op_of
+from osgym_protocol.codes import GuestErrorCode, ImageFormat, SettlePolicy, assert_never
+from osgym_protocol.limits import DEFAULT_IMAGE_QUALITY, DEFAULT_SETTLE_MAX_MS
+from osgym_protocol.observation import ActionResult, ErrorInfo, FrameInfo
+from osgym_protocol.options import ObserveOptions, SettleOptions
 
 DRAIN_MS = 1000.0
 BETWEEN_MS = 1000.0
 QUIET_TURN_MS = 10.0
 
 
-@dataclass(frozen=True)
-class Frame:
-    """A captured frame: its meta and the encoded image."""
+class ImagingMissing(RuntimeError):
+    """An encoding or size was asked for that needs Pillow, and it is not installed."""
 
-    meta: dict[str, Any]
+
+@dataclass(frozen=True)
+class CapturedFrame:
+    """A captured frame: what is said of it, and the encoded image."""
+
+    info: FrameInfo
     image: bytes
     taken_ns: int
     capture_ms: float
@@ -32,16 +35,16 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Done:
+class ActionsOutcome:
     """What a list of actions came to."""
 
     results: list[ActionResult]
     failed_index: int | None
-    settled: Settled
+    settled: SettleOutcome
     input_ms: float
 
 
-class Screen:
+class ScreenController:
     """Act, settle and observe on one display. Blocking; callers run it on one thread at a time.
 
     Args:
@@ -64,14 +67,14 @@ class Screen:
         self.input.stopping.set()
         self.display.cancel()
 
-    def act(self, actions: list[Action], raw: list[Mapping[str, Any]], options: SettleOptions) -> Done:
+    def act(self, actions: list[Action], options: SettleOptions) -> ActionsOutcome:
         """Do the actions up to the first that fails, then settle."""
         began = now_ns()
         self.display.begin()
         results: list[ActionResult] = []
         failed: int | None = None
         unsettled = False
-        for index, (action, source) in enumerate(zip(actions, raw)):  # noqa: B905 - parsed from it
+        for index, action in enumerate(actions):
             if self.input.stopping.is_set():
                 break
             if unsettled and not isinstance(action, (Wait, Screenshot)):
@@ -79,21 +82,25 @@ class Screen:
             try:
                 self.input.perform(action)
             except KeyboardError as exc:
-                error = {"code": GuestErrorCode.INVALID_ACTION.value, "message": str(exc)}
-                results.append({"ok": False, "op": source["op"], "error": error})  # type: ignore[typeddict-item] # literal keys
+                error = ErrorInfo(GuestErrorCode.INVALID_ACTION, str(exc))
+                results.append(ActionResult(False, op_of(action), error))
                 failed = index
                 break
             unsettled = not isinstance(action, (Wait, Screenshot))
-            results.append({"ok": True, "op": source["op"]})
+            results.append(ActionResult(True, op_of(action)))
         ended = now_ns()
         rule = self._rule(options)
         if self.input.stopping.is_set():
             rule = replace(rule, max_ms=0.0, pause_ms=-1.0)
         settled = settle(self.display, rule, ended, self._trace)
-        return Done(results, failed, settled, (ended - began) / 1e6)
+        return ActionsOutcome(results, failed, settled, (ended - began) / 1e6)
 
-    def observe(self, options: ObserveOptions) -> Frame:
-        """Capture the screen and encode what was asked for."""
+    def observe(self, options: ObserveOptions) -> CapturedFrame:
+        """Capture the screen and encode what was asked for.
+
+        Raises:
+            ImagingMissing: Pillow is needed and absent.
+        """
         start = now_ns()
         self.display.capture()
         taken = now_ns()
@@ -102,41 +109,42 @@ class Screen:
         captured = now_ns()
         width, height = self.display.size()
         image = b""
-        if not unchanged and options.format != "none":
-            image, width, height = images.encode(self.display, options)
+        if not unchanged and options.format is not ImageFormat.NONE:
+            image, width, height = _encode(self.display, options)
         encoded = now_ns()
-        meta = {
-            "hash": digest,
-            "format": options.format,
-            "width": width,
-            "height": height,
-            "screen": list(self.display.size()),
-            "unchanged": unchanged,
-            "t_ms": round((taken - self._started_ns) / 1e6, 3),
-        }
-        return Frame(meta, image, taken, (captured - start) / 1e6, (encoded - captured) / 1e6)
+        info = FrameInfo(
+            hash=digest,
+            format=options.format,
+            width=width,
+            height=height,
+            screen=self.display.size(),
+            unchanged=unchanged,
+            t_ms=round((taken - self._started_ns) / 1e6, 3),
+        )
+        return CapturedFrame(info, image, taken, (captured - start) / 1e6, (encoded - captured) / 1e6)
 
-    def wait_final(self, max_ms: float) -> Settled:
+    def wait_final(self, max_ms: float) -> SettleOutcome:
         """Settle by the rule for final frames, from now on."""
         self.display.begin()
         return settle(self.display, self._limited("final", max_ms), now_ns(), self._trace)
 
-    def wait_quiet(self, max_ms: float) -> Settled:
+    def wait_quiet(self, max_ms: float) -> SettleOutcome:
         """Settle by the exact rule, from now on, looking less often: nobody counts these milliseconds."""
         self.display.begin()
         rule = self._limited("exact", max_ms)
         return settle(self.display, replace(rule, turn_ms=max(rule.turn_ms, QUIET_TURN_MS)), now_ns())
 
-    def _rule(self, options: SettleOptions) -> Rule:
-        name = "exact" if options.policy == "fixed" else options.policy
+    def _rule(self, options: SettleOptions) -> SettleRule:
+        is_fixed = options.policy is SettlePolicy.FIXED
+        name = SettlePolicy.EXACT if is_fixed else options.policy
         return with_options(
-            self._policies.rules[name],
+            self._policies.rules[name.value],
             quiet_ms=options.quiet_ms,
-            max_ms=options.max_ms,
-            pause_ms=options.pause_ms,
+            max_ms=DEFAULT_SETTLE_MAX_MS if options.max_ms is None else options.max_ms,
+            pause_ms=options.pause_ms if is_fixed else None,
         )
 
-    def _limited(self, name: str, max_ms: float) -> Rule:
+    def _limited(self, name: str, max_ms: float) -> SettleRule:
         return with_options(self._policies.rules[name], quiet_ms=None, max_ms=max_ms, pause_ms=None)
 
     def _between(self) -> None:
@@ -147,3 +155,41 @@ class Screen:
         """Within an action: the same, with a tighter bound."""
         self.display.sync()
         settle(self.display, self._limited("between", DRAIN_MS), now_ns())
+
+
+def _encode(display: Display, options: ObserveOptions) -> tuple[bytes, int, int]:
+    """The last captured frame as an image file, its width and height.
+
+    Raises:
+        ImagingMissing: Pillow is needed and absent.
+    """
+    screen = display.size()
+    x, y, width, height = options.region or (0, 0, *screen)
+    size = options.size or (width, height)
+    if options.format is ImageFormat.PNG and size == (width, height):
+        whole = (width, height) == screen
+        return (display.png() if whole else display.png(x, y, width, height)), width, height
+    try:
+        from PIL import Image
+    except ImportError as exc:
+        raise ImagingMissing(f"{options.format} of size {size} needs Pillow") from exc
+    from io import BytesIO
+
+    pixels = display.pixels(x, y, width, height)
+    image = Image.frombuffer("RGB", (width, height), pixels, "raw", "BGRX", 0, 1)
+    if size != (width, height):
+        image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
+    out = BytesIO()
+    quality = DEFAULT_IMAGE_QUALITY if options.quality is None else options.quality
+    match options.format:
+        case ImageFormat.PNG:
+            image.save(out, "PNG", compress_level=1)
+        case ImageFormat.JPEG:
+            image.save(out, "JPEG", quality=quality)
+        case ImageFormat.WEBP:
+            image.save(out, "WEBP", quality=quality, method=2)
+        case ImageFormat.NONE:
+            raise ValueError("no image was asked for")
+        case _:
+            assert_never(options.format)
+    return out.getvalue(), size[0], size[1]

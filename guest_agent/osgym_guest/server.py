@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 from osgym_guest.connection import Connection
 from osgym_guest.http import HttpError, Route, Router
+from osgym_protocol.codes import GuestErrorCode
 
 MAX_CONNECTIONS = 64
 BACKLOG = 128
@@ -64,8 +65,8 @@ class Server:
         tasks = [task for connection in list(self._connections) if (task := connection.abort()) is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def route(self, method: str, path: str, headers: Mapping[str, str]) -> Route:
-        """The endpoint of a request, if its sender may use it (for `Connection`).
+    def _find_route(self, method: str, path: str, headers: Mapping[str, str]) -> Route:
+        """The endpoint of a request, if its sender may use it.
 
         Raises:
             HttpError: 401 without the token, 404 and 405 as `Router.find` says.
@@ -73,12 +74,8 @@ class Server:
         if self._authorization:
             given = headers.get("authorization", "").encode()
             if not _compare_digest(given, self._authorization):
-                raise HttpError(401, "unauthorized", "a bearer token is required")
+                raise HttpError(401, GuestErrorCode.UNAUTHORIZED, "a bearer token is required")
         return self._router.find(method, path)
-
-    def ended(self, connection: Connection) -> None:
-        """Forget a connection (for `Connection`)."""
-        self._connections.discard(connection)
 
     def _accept_on(self, listener: socket.socket) -> None:
         if listener in self._listeners:
@@ -98,9 +95,11 @@ class Server:
             os.close(fd)
             return
         os.set_blocking(fd, False)
-        connection = Connection(self, fd)
+        connection = Connection(fd, self._find_route, self._connections.discard)
         self._connections.add(connection)
         if len(self._connections) > self._max_connections:
-            connection.refuse(HttpError(503, "too_many_connections", "too many open connections"))
+            connection.refuse(
+                HttpError(503, GuestErrorCode.TOO_MANY_CONNECTIONS, "too many open connections")
+            )
         else:
             connection.on_readable()

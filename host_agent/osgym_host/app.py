@@ -7,6 +7,7 @@ import importlib.metadata
 import logging
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
@@ -17,29 +18,31 @@ from osgym_host.api.metrics import HostCollector
 from osgym_host.api.security import AccessPolicy
 from osgym_host.core.admission import Budget
 from osgym_host.core.plan import PoolSpec
-from osgym_host.episodes.branching import Branching
+from osgym_host.episodes.checkpoint_store import CheckpointStore
 from osgym_host.episodes.checkpoints import Checkpoints
-from osgym_host.episodes.creating import Creator
-from osgym_host.episodes.draining import Draining
-from osgym_host.episodes.host import HostView, Identity, load_probe
+from osgym_host.episodes.create_request import EpisodeLimits, TaskResources
+from osgym_host.episodes.creator import EpisodeCreator
+from osgym_host.episodes.draining import DrainController
+from osgym_host.episodes.forks import EpisodeForks
+from osgym_host.episodes.host_status import HostIdentity, HostStatus, load_probe
 from osgym_host.episodes.journal import EpisodeJournal
 from osgym_host.episodes.metrics import EpisodeMetrics
-from osgym_host.episodes.opening import Limits, TaskParts
-from osgym_host.episodes.recorder import Recorder, RecordMode
-from osgym_host.episodes.requests import Requests
+from osgym_host.episodes.recorder import RecordMode, TrajectoryRecorder
+from osgym_host.episodes.recovery import EpisodeRecovery
+from osgym_host.episodes.requests import RequestRegistry
 from osgym_host.episodes.service import EpisodeService
-from osgym_host.episodes.shelf import Shelf
-from osgym_host.episodes.survival import Survival
-from osgym_host.machinery import ImageRef, check_image, clear_other_leftovers, make_runtime, replica_ram_mib
-from osgym_host.notices.sources import METADATA_URL, Source, sources_of
-from osgym_host.notices.watch import Watch
-from osgym_host.replicas.branches import Branches
+from osgym_host.notices.sources import METADATA_URL, NoticeSource, sources_of
+from osgym_host.notices.watch import NoticeWatch
+from osgym_host.replicas.brancher import ReplicaBrancher
 from osgym_host.replicas.events import EventLog
-from osgym_host.replicas.journal import Journal, host_id
+from osgym_host.replicas.journal import ReplicaJournal, host_id
 from osgym_host.replicas.manager import Deadlines
-from osgym_host.replicas.meter import MeterOptions
 from osgym_host.replicas.pool import Pool
+from osgym_host.replicas.replica_set import ReplicaSet
+from osgym_host.replicas.usage_monitor import UsageOptions
+from osgym_host.runtime_factory import clear_other_leftovers, make_runtime, runtime_kind
 from osgym_host.runtimes import base
+from osgym_host.runtimes.kind import ImageRef
 from osgym_host.settings import Settings
 from osgym_host.tasks.interface import DownloadCache, Sandbox, TaskPolicy
 
@@ -52,7 +55,7 @@ class HostAgent:
     """All parts of one host agent, made from settings; `start` and `stop` are its life."""
 
     def __init__(self, settings: Settings, image: ImageRef, runtime: base.Runtime | None = None) -> None:
-        """Makes the parts. Nothing runs yet, nothing is written but the name of the host.
+        """Make the parts. Nothing runs yet, nothing is written but the name of the host.
 
         Raises:
             OSError: The data directory cannot be written.
@@ -62,76 +65,32 @@ class HostAgent:
         self._checks_host = runtime is None
         self.runtime = runtime or make_runtime(settings, image)
         self.events = EventLog()
-        state_dir = settings.data_dir / "state" / settings.instance
-        self._episode_journal = EpisodeJournal(state_dir / "episodes")
-        self._journal = Journal(state_dir / "journal.jsonl")
         self.registry = CollectorRegistry()
-        metrics = EpisodeMetrics(self.registry)
-        policy = _task_policy(settings)
         self._sandbox = Sandbox()
-        self._recorder = Recorder(
-            settings.data_dir / "trajectories", RecordMode(settings.trajectory), settings.trajectory_max_mib
-        )
         self._screen = image.screen or base.Screen(*settings.screen)
         self._size_px = (self._screen.width_px, self._screen.height_px)
-        self._ram_mib = replica_ram_mib(settings, image)
+        self._ram_mib = runtime_kind(settings.runtime).replica_ram_mib(settings, image)
+        state_dir = settings.data_dir / "state" / settings.instance
+        self._journal = ReplicaJournal(state_dir / "journal.jsonl")
         self.pool = self._make_pool()
-        self.episodes = EpisodeService(
-            events=self.events,
-            recorder=self._recorder,
-            journal=self._episode_journal,
-            metrics=metrics,
-            limits=_limits(settings),
-        )
-        self.drain = Draining(
-            pool=self.pool,
-            episodes=self.episodes,
-            events=self.events,
-            recorder=self._recorder,
-            margin_s=settings.drain_margin_s,
-        )
-        self._watch = Watch(_notice_sources(settings), self.drain.tell)
-        self._branches = Branches(self.pool)
-        creator = Creator(
-            service=self.episodes,
-            pool=self.pool,
-            journal=self._episode_journal,
-            tasks=TaskParts(
-                policy, DownloadCache(settings.data_dir / "cache" / "downloads", policy), self._sandbox
-            ),
-            metrics=metrics,
-            screen=self._size_px,
-            limits=_limits(settings),
+        self.episodes = self._make_service(state_dir)
+        self.drain = DrainController(pool=self.pool, episodes=self.episodes, margin_s=settings.drain_margin_s)
+        self._watch = NoticeWatch(_notice_sources(settings), self.drain.update)
+        self._brancher = ReplicaBrancher(self.pool)
+        creator = EpisodeCreator(
+            service=self.episodes, pool=self.pool, tasks=self._task_resources(), screen=self._size_px
         )
         self._checkpoints = Checkpoints(
-            service=self.episodes,
-            creator=creator,
-            branches=self._branches,
-            shelf=Shelf(state_dir / "checkpoints"),
-            metrics=metrics,
-            events=self.events,
+            creator,
+            self._brancher,
+            CheckpointStore(state_dir / "checkpoints"),
             image_digest=image.image.digest,
             max_mib=settings.checkpoints_max_mib,
         )
-        branching = Branching(
-            service=self.episodes,
-            creator=creator,
-            branches=self._branches,
-            metrics=metrics,
-            events=self.events,
-        )
-        self._requests = Requests(self.episodes, creator, branching, self._checkpoints)
-        self._survival = Survival(
-            service=self.episodes,
-            creator=creator,
-            branches=self._branches,
-            journal=self._episode_journal,
-            recorder=self._recorder,
-            runtime=self.runtime,
-        )
-        self.view = HostView(
-            self._identity(), self.pool, self.episodes, self.events, self.drain, self._watch.state
-        )
+        forks = EpisodeForks(creator, self._brancher)
+        self._requests = RequestRegistry(creator, forks, self._checkpoints)
+        self._recovery = EpisodeRecovery(creator, self._brancher, self.runtime)
+        self.view = HostStatus(self._identity(), self.pool, self.episodes, self.drain, self._watch.state)
         self.backend = Backend(
             episodes=self.episodes,
             creator=creator,
@@ -139,8 +98,6 @@ class HostAgent:
             requests=self._requests,
             host=self.view,
             drain=self.drain,
-            recorder=self._recorder,
-            metrics=metrics,
             registry=self.registry,
             access=_access(settings),
             osgym=OsgymOptions(settings.osgym_max_steps, settings.osgym_wait_s),
@@ -151,20 +108,36 @@ class HostAgent:
 
     def _make_pool(self) -> Pool:
         settings = self.settings
+        deadlines = Deadlines(boot_s=settings.boot_timeout_s)
         return Pool(
-            runtime=self.runtime,
-            journal=self._journal,
+            replicas=ReplicaSet(self.runtime, self._journal, deadlines, self._make_spec),
             events=self.events,
             spec=PoolSpec(settings.warm, settings.max_starting or _cores()),
             budget=_budget(settings, self._ram_mib),
-            deadlines=Deadlines(boot_s=settings.boot_timeout_s),
-            make_spec=self._make_spec,
             probe=lambda: load_probe(settings.data_dir),
-            meter_options=MeterOptions(disk_cap_mib=settings.replica_disk_mib or None),
+            usage_options=UsageOptions(disk_cap_mib=settings.replica_disk_mib or None),
         )
 
-    def _identity(self) -> Identity:
-        return Identity(
+    def _make_service(self, state_dir: Path) -> EpisodeService:
+        settings = self.settings
+        mode = RecordMode(settings.trajectory)
+        return EpisodeService(
+            events=self.events,
+            recorder=TrajectoryRecorder(
+                settings.data_dir / "trajectories", mode, settings.trajectory_max_mib
+            ),
+            journal=EpisodeJournal(state_dir / "episodes"),
+            metrics=EpisodeMetrics(self.registry),
+            limits=_limits(settings),
+        )
+
+    def _task_resources(self) -> TaskResources:
+        policy = _task_policy(self.settings)
+        cache = DownloadCache(self.settings.data_dir / "cache" / "downloads", policy)
+        return TaskResources(policy, cache, self._sandbox)
+
+    def _identity(self) -> HostIdentity:
+        return HostIdentity(
             host_id=host_id(self.settings.data_dir),
             version=importlib.metadata.version("osgym-host"),
             runtime=self.runtime.name,
@@ -174,21 +147,21 @@ class HostAgent:
         )
 
     async def start(self) -> base.StartReport:
-        """Takes the data directory, clears a killed predecessor's leftovers, begins to fill the pool.
+        """Take the data directory, clear a killed predecessor's leftovers, begin to fill the pool.
 
         Raises:
             RuntimeFault: The runtime cannot run here, or another agent uses the directory.
             OSError: The data directory cannot be written.
         """
         if self._checks_host:
-            await check_image(self.settings, self.image)
+            await runtime_kind(self.settings.runtime).check_image(self.settings, self.image)
             await clear_other_leftovers(self.settings)
         report = await self.runtime.start()
         try:
             self._check_capabilities()
             self._journal.open()
-            self._recorder.start()
-            survivors = await self._survival.recover(report.adoptable)
+            self.episodes.recorder.start()
+            survivors = await self._recovery.recover(report.adoptable)
             self._requests.remember(survivors)
             self._checkpoints.start(report.points)
         except BaseException:
@@ -196,11 +169,11 @@ class HostAgent:
             raise
         for note in self.runtime.capabilities().notes:
             log.warning("runtime %s: %s", self.runtime.name, note)
-        adopted = [manager.replica_id for manager in self.pool.managers()]
+        adopted = [manager.replica_id for manager in self.pool.replicas.managers()]
         gone = [name for name in self._journal.leftovers if name not in adopted]
         if self._journal.leftovers or report.reaped_replicas:
             log.warning(
-                "a former host agent was killed: %d replicas and %d processes of it were removed, %d go on",
+                "a previous host agent was killed: %d replicas and %d processes of it were removed, %d go on",
                 max(report.reaped_replicas, len(gone)),
                 report.reaped_processes,
                 len(adopted),
@@ -213,7 +186,7 @@ class HostAgent:
         return report
 
     def _check_capabilities(self) -> None:
-        """Refuses what the runtime cannot do, instead of failing for each replica."""
+        """Refuse what the runtime cannot do, instead of failing for each replica."""
         allowed = self.runtime.capabilities().egress
         if base.Egress(self.settings.egress) not in allowed:
             names = ", ".join(sorted(e.value for e in allowed))
@@ -223,15 +196,15 @@ class HostAgent:
             )
 
     def begin_stop(self) -> None:
-        """Lets long waits go, so that the server can finish its connections."""
+        """End long waits, so that the server can finish its connections."""
         self.view.stopping = True
         self.drain.stop()
         self.events.add("stopping")
         self.events.close()
-        self.pool.stop_handing_out()
+        self.pool.stop_leasing()
 
     async def stop(self) -> None:
-        """Ends every episode and replica; afterwards no process, mount or file of them is left.
+        """End every episode and replica; afterwards no process, mount or file of them is left.
 
         Raises:
             ReplicaDestroyFailed: Something is left; all else was removed.
@@ -243,7 +216,7 @@ class HostAgent:
         await self._checkpoints.close()
         if not await self.pool.close(self.settings.stop_timeout_s):
             log.error("some replicas did not end within %g s", self.settings.stop_timeout_s)
-        await self._branches.settle()
+        await self._brancher.settle()
         try:
             async with asyncio.timeout(RUNTIME_STOP_S):
                 await self.runtime.stop()
@@ -251,12 +224,12 @@ class HostAgent:
             log.exception("the runtime did not stop within %g s", RUNTIME_STOP_S)
         finally:
             await self._sandbox.aclose()
-            await asyncio.to_thread(self._recorder.close)
+            await asyncio.to_thread(self.episodes.recorder.close)
             self._journal.close()
-            self._episode_journal.clear()
+            self.episodes.journal.clear()
 
     def app(self) -> FastAPI:
-        """Returns the application; the agent's life is not tied to it."""
+        """Return the application; the agent's life is not tied to it."""
         return make_app(self.backend)
 
     def _make_spec(self, replica_id: str, generation: int) -> base.ReplicaSpec:
@@ -287,13 +260,13 @@ def _budget(settings: Settings, ram_mib: int) -> Budget:
     )
 
 
-def _notice_sources(settings: Settings) -> Sequence[Source]:
+def _notice_sources(settings: Settings) -> Sequence[NoticeSource]:
     """The cloud's metadata service is elsewhere in tests only."""
     return sources_of(settings.notices, os.environ.get("OSGYM_TEST_METADATA", METADATA_URL))
 
 
-def _limits(settings: Settings) -> Limits:
-    return Limits(
+def _limits(settings: Settings) -> EpisodeLimits:
+    return EpisodeLimits(
         max_wait_s=settings.wait_max_s,
         max_lease_ttl_s=settings.lease_ttl_max_s,
         setup_s=settings.setup_timeout_s,

@@ -16,13 +16,13 @@ class AlreadyRunning(OsgymHostError):
 
 
 def pid_path(data_dir: Path, instance: str) -> Path:
-    """Returns where the number stands."""
+    """Return where the number stands."""
     return data_dir / "state" / instance / "pid"
 
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Holds the file for this process.
+    """Hold the file for this process.
 
     Raises:
         AlreadyRunning: Another process holds it.
@@ -47,7 +47,7 @@ def held(path: Path) -> Iterator[None]:
 
 
 def holder(path: Path) -> int | None:
-    """Returns the process that holds the file now, None when none does.
+    """Return the process that holds the file now, None when none does.
 
     Raises:
         OSError: The file cannot be read.

@@ -1,13 +1,15 @@
 """Every setting of the host agent: read once, checked, documented.
 
 Sources, the later one wins: defaults, the file (`config.yaml`), the environment (`OSGYM_*`), the
-command line. An unknown key is an error that names it and what was probably meant.
+command line. An unknown key is an error that names it and what was probably meant; of the environment,
+which other tools share, only a name that looks like a misspelt setting is one.
 """
 
 from __future__ import annotations
 
 import difflib
 import ipaddress
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,10 +26,16 @@ from pydantic import (
     model_validator,
 )
 
+from osgym_host.core.egress import parse_allowlist
 from osgym_host.errors import OsgymHostError
-from osgym_host.runtimes.qemu.network.policy import parse_allowlist
+from osgym_host.runtime_registry import RuntimeSetting
+from osgym_protocol.limits import MAX_LEASE_TTL_S, MAX_WAIT_S
+
+log = logging.getLogger(__name__)
 
 PREFIX = "OSGYM_"
+MISSPELT = 0.75
+"""Likeness to a setting (`difflib`'s ratio) from which an unknown variable is taken for a misspelt one."""
 FOREIGN_PREFIXES = ("OSGYM_TEST_", "OSGYM_BENCH_", "OSGYM_DEMO_", "OSGYM_SETTLE", "OSGYM_SERVICE_")
 """Variables of other parts of the project, and of orchestrators; they are not settings of the service."""
 FOREIGN = frozenset(
@@ -45,7 +53,7 @@ FOREIGN = frozenset(
     )
 )
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class SettingsError(OsgymHostError):
@@ -53,19 +61,19 @@ class SettingsError(OsgymHostError):
 
 
 def default_data_dir() -> Path:
-    """Returns `/var/lib/osgym` for root, `~/.cache/osgym` otherwise."""
+    """Return `/var/lib/osgym` for root, `~/.cache/osgym` otherwise."""
     return Path("/var/lib/osgym") if os.geteuid() == 0 else Path.home() / ".cache" / "osgym"
 
 
 def _list(value: object) -> object:
-    """Takes `a,b` (the environment) for a list."""
+    """Take `a,b` (the environment) for a list."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return [value] if isinstance(value, int) else value
 
 
 def _allowed(value: object) -> object:
-    """Refuses an entry that no rule can be made of, where it is written and not where it is used."""
+    """Refuse an entry that no rule can be made of, where it is written and not where it is used."""
     entries = _list(value)
     if isinstance(entries, list):
         parse_allowlist(str(entry) for entry in entries)
@@ -73,7 +81,7 @@ def _allowed(value: object) -> object:
 
 
 def _notices(value: object) -> object:
-    """Takes the `off` of YAML, which is false there, for the word."""
+    """Take the `off` of YAML, which is false there, for the text."""
     return "off" if value is False else value
 
 
@@ -103,7 +111,7 @@ class Settings(BaseModel):
     token: SecretStr | None = Field(
         default=None, description="Bearer token that every caller of the API v1 needs."
     )
-    allowed_ips: Annotated[list[Network], BeforeValidator(_list)] = Field(
+    allowed_ips: Annotated[list[IpNetwork], BeforeValidator(_list)] = Field(
         default=[], description="Addresses and networks (CIDR) that may use the OSGym API without a token."
     )
     tls_cert: Path | None = Field(default=None, description="Certificate chain (PEM): serve HTTPS.")
@@ -118,7 +126,7 @@ class Settings(BaseModel):
         pattern=r"^[A-Za-z0-9_-]{1,32}$",
         description="Name of this host agent below data_dir/run; two agents on one machine need two names.",
     )
-    runtime: Literal["local", "qemu"] = Field(
+    runtime: RuntimeSetting = Field(
         default="local",
         description="How replicas run: as namespaces of this machine's kernel, or as virtual machines.",
     )
@@ -129,7 +137,7 @@ class Settings(BaseModel):
     snapshot: str = Field(
         default="desktop",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-        description="qemu: which frozen moment of the image is cloned (`osgym image snapshot --name`).",
+        description="qemu: which snapshot of the image is cloned (`osgym image snapshot --name`).",
     )
     accel: Literal["auto", "kvm", "tcg"] = Field(
         default="auto",
@@ -213,11 +221,15 @@ class Settings(BaseModel):
     cpu_per_replica: float = Field(
         default=0.02,
         ge=0,
-        description="Share of a core a replica is counted with in admission. 0: CPU is no bound.",
+        description="Share of a core a replica is counted with in admission. 0: CPU is not bounded.",
     )
     boot_timeout_s: Seconds = Field(default=60, description="From the clone's start to a drawn desktop.")
-    lease_ttl_max_s: Seconds = Field(default=3600, description="Longest time to live a client may ask for.")
-    wait_max_s: Seconds = Field(default=600, description="Longest time a create may wait for a replica.")
+    lease_ttl_max_s: Seconds = Field(
+        default=MAX_LEASE_TTL_S, description="Longest time to live a client may ask for."
+    )
+    wait_max_s: Seconds = Field(
+        default=MAX_WAIT_S, description="Longest time a create may wait for a replica."
+    )
     setup_timeout_s: Seconds = Field(default=300, description="All setup steps of a task together.")
     evaluate_timeout_s: Seconds = Field(default=300, description="The whole check of a task.")
     stop_timeout_s: Seconds = Field(default=30, description="From Ctrl-C to the end of the process.")
@@ -288,7 +300,7 @@ def load(
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Reads the settings from all sources.
+    """Read the settings from all sources.
 
     Args:
         file: A YAML file; None: no file.
@@ -296,7 +308,8 @@ def load(
         flags: What the command line set; None values do not count.
 
     Raises:
-        SettingsError: A key is unknown, a value is wrong, or the file cannot be read.
+        SettingsError: A key is unknown (a variable: misspelt), a value is wrong, or the file cannot be
+            read.
     """
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
@@ -307,6 +320,9 @@ def load(
     ):
         for key, value in found.items():
             if key not in Settings.model_fields:
+                if source == "environment" and not _similar(key, MISSPELT):
+                    log.warning("%s is not a setting of the host agent: ignored", PREFIX + key.upper())
+                    continue
                 raise SettingsError(f"unknown setting {_shown(source, key)}{_near(key)} ({source})")
             values[key] = value
             origin[key] = source
@@ -342,8 +358,12 @@ def _shown(source: str, key: str) -> str:
     return PREFIX + key.upper() if source == "environment" else key
 
 
+def _similar(key: str, cutoff: float) -> list[str]:
+    return difflib.get_close_matches(key, list(Settings.model_fields), n=3, cutoff=cutoff)
+
+
 def _near(key: str) -> str:
-    near = difflib.get_close_matches(key, list(Settings.model_fields), n=3, cutoff=0.6)
+    near = _similar(key, 0.6)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
@@ -358,7 +378,7 @@ def _explain(error: ValidationError, origin: Mapping[str, str]) -> str:
 
 
 def table() -> str:
-    """Returns the documentation of all settings as a Markdown table (`host_agent/SETTINGS.md`)."""
+    """Return the documentation of all settings as a Markdown table (`host_agent/SETTINGS.md`)."""
     rows = ["| setting | variable | default | what |", "|---|---|---|---|"]
     for name, field in Settings.model_fields.items():
         default = "" if field.default_factory is not None else _plain(field.default)

@@ -142,7 +142,7 @@ def archive(files: Path | None, programs: Mapping[str, Path], home: str, uid: in
                 info.size = len(data)
                 tar.addfile(info, io.BytesIO(data))
             else:
-                raise ProvisionFailed(f"{path} is no file, folder or link")
+                raise ProvisionFailed(f"{path} is not a file, folder or link")
 
         if files:
             for path in sorted(files.rglob("*")):
@@ -181,7 +181,7 @@ def provision(settings: Mapping[str, str]) -> None:
     scripts = [Path(name) for name in json.loads(settings["OSGYM_PROVISION"])]
     files = Path(settings["OSGYM_FILES"]) if settings["OSGYM_FILES"] else None
     if files and not files.is_dir():
-        raise ProvisionFailed(f"files: {files} is no folder")
+        raise ProvisionFailed(f"files: {files} is not a folder")
     definition = tomllib.loads((IMAGES / "golden.toml").read_text(encoding="utf-8"))
     programs = {
         f"{BAKE_FOLDER}/scripts/{number:02}-{path.name}": path

@@ -182,7 +182,7 @@ step_storage() {
     target=$(blkid -L osgym-data || true)
     if [ -z "$target" ]; then
       for disk in "${disks[@]}"; do
-        [ -b "$disk" ] || die "$disk is no block device"
+        [ -b "$disk" ] || die "$disk is not a block device"
         [ -z "$(blkid -p -o value -s TYPE "$disk" 2>/dev/null)" ] || die "$disk is not empty; it was left alone"
       done
       target=${disks[0]}

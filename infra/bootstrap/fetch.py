@@ -139,7 +139,7 @@ def opened(uri):
 
 
 def fetch_file(uri, path, sha256):
-    """Downloads to `path`, atomically, and only what has that SHA-256; to a `file://` it makes a link."""
+    """Download to `path`, atomically, and only what has that SHA-256; to a `file://` make a link."""
     digest = hashlib.sha256()
     target = Path(path).absolute()
     parts = urllib.parse.urlsplit(uri)
@@ -189,7 +189,7 @@ def secret_text(source):
 
 
 def fetch_secret(source, path):
-    """Writes the token as an environment file of systemd, for root only.
+    """Write the token as an environment file of systemd, for root only.
 
     The secret is the token itself, or JSON with `token` and perhaps `ca`, `certificate` and `key`, which are
     written to `tls/{ca,cert,key}.pem` beside.
@@ -209,7 +209,7 @@ def fetch_secret(source, path):
 
 
 def place(path, text):
-    """Writes a file of mode 0600, unless it holds that already; owner and mode of one that does stay."""
+    """Write a file of mode 0600, unless it holds that already; owner and mode of one that does stay."""
     if path.is_file() and path.read_text(encoding="utf-8") == text:
         return
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".secret-")  # mode 0600
@@ -219,7 +219,7 @@ def place(path, text):
 
 
 def main(arguments):
-    """Returns the exit code."""
+    """Return the exit code."""
     try:
         if arguments[:1] == ["file"] and len(arguments) == 4:
             fetch_file(*arguments[1:])

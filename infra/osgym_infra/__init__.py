@@ -3,5 +3,3 @@
 `model`, `queueing`, `price` and `plan` are the cost model: pure functions over frozen dataclasses, without
 input or output. `catalogue` holds what providers offer, `profile` what was measured of a workload.
 """
-
-__version__ = "0.1.0"

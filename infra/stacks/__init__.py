@@ -1,1 +1,1 @@
-"""The programs, one for each provider; `infra/__main__.py` chooses by the key `osgym:provider`."""
+"""The programs that `pulumi up` runs; `infra/__main__.py` starts the one of a fleet."""

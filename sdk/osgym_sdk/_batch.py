@@ -15,7 +15,7 @@ from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import InvalidAction, OSGymError
 from osgym_sdk._options import Actions
 from osgym_sdk._progress import OnProgress, Progress
-from osgym_sdk._records import Failure, Result, Trajectory, termination_of
+from osgym_sdk._results import Failure, Result, Trajectory, termination_of
 from osgym_sdk.wire import ErrorClass, TerminationReason
 
 _LOG = logging.getLogger("osgym.sdk")
@@ -47,7 +47,7 @@ class PolicyRunner:
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="osgym-policy")
 
     async def begin(self, task: Any) -> PolicyFunction:
-        """The function that acts in one episode."""
+        """Return the function that acts in one episode."""
         policy = self._policy
         reset = getattr(policy, "reset", None)
         if reset is not None:
@@ -64,7 +64,7 @@ class PolicyRunner:
         return call
 
     def close(self) -> None:
-        """Lets the threads end; one that still runs a policy is not waited for."""
+        """Let the threads end; one that still runs a policy is not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _invoke(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -89,7 +89,7 @@ class BatchOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
+class _Ending:
     """How the acting ended."""
 
     reason: str
@@ -98,7 +98,7 @@ class _End:
 
 
 @dataclass(slots=True)
-class _Tally:
+class _Counts:
     finished: int = 0
     failed: int = 0
     running: int = 0
@@ -134,7 +134,7 @@ class Batch:
         self._options = options
         self._open = open_episode
         self._clock = clock
-        self._tally = _Tally()
+        self._counts = _Counts()
         self._started_s = 0.0
         self._used = False
         self._runner = PolicyRunner(policy, options.concurrency)
@@ -142,7 +142,7 @@ class Batch:
         self._workers: list[asyncio.Task[None]] = []
 
     async def aclose(self) -> None:
-        """Stops all episodes of the batch and waits until they have let go. Idempotent."""
+        """Stop all episodes of the batch and wait until their leases are given back. Idempotent."""
         workers, self._workers = self._workers, []
         for worker in workers:
             worker.cancel()
@@ -176,7 +176,7 @@ class Batch:
                 elif isinstance(item, BaseException):
                     raise item
                 else:
-                    self._tally.add(item)
+                    self._counts.add(item)
                     self._report()
                     yield item
         finally:
@@ -188,12 +188,12 @@ class Batch:
             while True:
                 async with pulling:
                     index, task = await anext(source)
-                self._tally.running += 1
+                self._counts.running += 1
                 self._report()
                 try:
                     result = await self._one(index, task)
                 finally:
-                    self._tally.running -= 1
+                    self._counts.running -= 1
                 await results.put(result)
         except StopAsyncIteration:
             await results.put(None)
@@ -228,8 +228,8 @@ class Batch:
             note=end.note,
         )
 
-    async def _attempt(self, task: Any) -> tuple[Trajectory, _End]:
-        """One episode. Everything that can go wrong in it comes back as a failure."""
+    async def _attempt(self, task: Any) -> tuple[Trajectory, _Ending]:
+        """Run one episode. Everything that can go wrong in it comes back as a failure."""
         trajectory = Trajectory(None)
         limit_s = self._options.episode_timeout_s
         try:
@@ -242,17 +242,19 @@ class Batch:
                         return trajectory, end
                     evaluation = await episode.evaluate()
                     if evaluation.failure is not None:
-                        return trajectory, _End(evaluation.termination_reason, evaluation.failure)
+                        return trajectory, _Ending(evaluation.termination_reason, evaluation.failure)
                     return trajectory, end
         except TimeoutError as exc:
             if isinstance(exc, OSGymError):
-                return trajectory, _End(termination_of(exc), Failure.of(exc))
+                return trajectory, _Ending(termination_of(exc), Failure.of(exc))
             text = f"the episode took longer than {limit_s} s"
-            return trajectory, _End(TerminationReason.DEADLINE, Failure("deadline", text, ErrorClass.INFRA))
+            return trajectory, _Ending(
+                TerminationReason.DEADLINE, Failure("deadline", text, ErrorClass.INFRA)
+            )
         except OSGymError as exc:
-            return trajectory, _End(termination_of(exc), Failure.of(exc))
+            return trajectory, _Ending(termination_of(exc), Failure.of(exc))
 
-    async def _play(self, episode: AsyncEpisode, task: Any) -> _End:
+    async def _play(self, episode: AsyncEpisode, task: Any) -> _Ending:
         try:
             act = await self._runner.begin(task)
         except Exception as exc:  # noqa: BLE001 - the user's code: its fault is data here
@@ -264,37 +266,37 @@ class Batch:
             except Exception as exc:  # noqa: BLE001 - the same
                 return _policy_failed(exc)
             if actions is None:
-                return _End(TerminationReason.POLICY_STOPPED)
+                return _Ending(TerminationReason.POLICY_STOPPED)
             try:
                 obs = await episode.step(actions)
             except InvalidAction as exc:
-                return _End(TerminationReason.INVALID_ACTION, note=exc.message)
+                return _Ending(TerminationReason.INVALID_ACTION, note=exc.message)
             if obs.done is not None:
-                return _End(TerminationReason(obs.done.value))
-        return _End(TerminationReason.MAX_STEPS)
+                return _Ending(TerminationReason(obs.done.value))
+        return _Ending(TerminationReason.MAX_STEPS)
 
     def _report(self) -> None:
         if self._options.on_progress is None:
             return
-        tally = self._tally
+        counts = self._counts
         self._options.on_progress(
             Progress(
-                finished=tally.finished,
-                failed=tally.failed,
-                running=tally.running,
+                finished=counts.finished,
+                failed=counts.failed,
+                running=counts.running,
                 total=self._total,
-                mean_reward=tally.reward_sum / tally.rewards if tally.rewards else None,
-                steps=tally.steps,
+                mean_reward=counts.reward_sum / counts.rewards if counts.rewards else None,
+                steps=counts.steps,
                 elapsed_s=self._clock() - self._started_s,
             )
         )
 
 
-def _policy_failed(exc: Exception) -> _End:
+def _policy_failed(exc: Exception) -> _Ending:
     _LOG.warning("the policy raised %s", type(exc).__name__, exc_info=exc)
     text = f"{type(exc).__name__}: {exc}"
     failure = Failure("policy_error", text, ErrorClass.MODEL, {}, exc)
-    return _End(TerminationReason.POLICY_ERROR, failure)
+    return _Ending(TerminationReason.POLICY_ERROR, failure)
 
 
 async def _numbered(tasks: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[tuple[int, Any]]:

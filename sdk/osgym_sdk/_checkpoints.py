@@ -7,54 +7,52 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from osgym_sdk._config import Config
-from osgym_sdk._exceptions import CheckpointNotFound, ConfigError, HostUnreachable, ProtocolError
-from osgym_sdk.wire import CheckpointInfo, CheckpointList, WireFormatError
-
-if TYPE_CHECKING:
-    from osgym_sdk._host import HostLink
+from osgym_sdk._exceptions import CheckpointNotFound, ConfigError, HostUnreachable
+from osgym_sdk._host import HostCall, HostLink
+from osgym_sdk.wire import CheckpointInfo, CheckpointList
 
 _CHUNK_BYTES = 1024 * 1024
 
 
-class AsyncCheckpoint:
-    """Made by :meth:`AsyncEpisode.checkpoint`, listed by :meth:`AsyncClient.checkpoints`.
+class CheckpointHandle:
+    """One checkpoint: ``info`` has its id, episode and step, whether and how long it is kept, its size."""
 
-    ``info`` has its id, its episode and step, whether and how long it is kept, and its size.
-    """
-
-    def __init__(self, info: CheckpointInfo, link: HostLink, config: Config) -> None:
+    def __init__(self, info: CheckpointInfo, host: str) -> None:
         self.info = info
-        self._link = link
-        self._config = config
+        self.host = host
+        """URL of the host that has it."""
 
     @property
     def checkpoint_id(self) -> str:
         return self.info.checkpoint_id
 
-    @property
-    def host(self) -> str:
-        """URL of the host that has it."""
-        return self._link.url
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.checkpoint_id} step={self.info.step} on {self.host}>"
+
+
+class AsyncCheckpoint(CheckpointHandle):
+    """Made by :meth:`AsyncEpisode.checkpoint`, listed by :meth:`AsyncClient.checkpoints`."""
+
+    def __init__(self, info: CheckpointInfo, link: HostLink, control_s: float) -> None:
+        super().__init__(info, link.url)
+        self._link = link
+        self._control_s = control_s
 
     async def delete(self) -> None:
-        """Deletes it; episodes that were restored from it live on. Idempotent."""
+        """Delete it; episodes that were restored from it are not affected. Idempotent."""
+        path = f"/v1/checkpoints/{self.checkpoint_id}"
         with contextlib.suppress(CheckpointNotFound):
-            await self._link.call(
-                "DELETE",
-                f"/v1/checkpoints/{self.checkpoint_id}",
-                timeout_s=self._config.timeouts.control_s,
-            )
+            await self._link.call(HostCall(method="DELETE", path=path, timeout_s=self._control_s))
 
     async def export(self, path: str | Path, *, timeout_s: float = 600.0) -> Path:
-        """Writes it to a file that :meth:`AsyncClient.import_checkpoint` takes; only a kept one.
+        """Write it to a file that :meth:`AsyncClient.import_checkpoint` takes; only a kept one.
 
         The file is there as a whole or not at all.
 
         Raises:
-            CheckpointNotFound, BadRequest: it is gone, or not a kept one.
+            CheckpointNotFound: it was deleted or ran out.
+            BadRequest: it was made without ``keep``.
             HostUnreachable: the connection broke.
             OSError: the file cannot be written.
         """
@@ -69,7 +67,8 @@ class AsyncCheckpoint:
         return target
 
     async def _download(self, part: Path) -> None:
-        async with self._link.download(f"/v1/checkpoints/{self.checkpoint_id}/export") as (length, chunks):
+        path = f"/v1/checkpoints/{self.checkpoint_id}/export"
+        async with self._link.stream("GET", path) as (length, chunks):
             with part.open("wb", buffering=_CHUNK_BYTES) as file:
                 size = 0
                 async for chunk in chunks:
@@ -78,30 +77,23 @@ class AsyncCheckpoint:
         if size != length:
             raise HostUnreachable("the export was cut short", host=self.host)
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.checkpoint_id} step={self.info.step} on {self.host}>"
 
-
-async def listed(link: HostLink, config: Config) -> list[AsyncCheckpoint]:
-    """The checkpoints of one host.
+async def list_checkpoints(link: HostLink, timeout_s: float) -> list[AsyncCheckpoint]:
+    """Return the checkpoints of one host.
 
     Raises:
-        OSGymError: it cannot be reached, or is no host of this version.
+        OSGymError: The host cannot be reached, or speaks another version.
     """
-    answer = await link.call("GET", "/v1/checkpoints", timeout_s=config.timeouts.control_s)
-    try:
-        found = CheckpointList.from_dict(answer.json())
-    except WireFormatError as exc:
-        raise ProtocolError(str(exc), host=link.url) from exc
-    return [AsyncCheckpoint(info, link, config) for info in found.checkpoints]
+    answer = await link.call(HostCall(method="GET", path="/v1/checkpoints", timeout_s=timeout_s))
+    return [AsyncCheckpoint(info, link, timeout_s) for info in answer.message(CheckpointList).checkpoints]
 
 
-async def sent(link: HostLink, config: Config, path: Path, timeout_s: float) -> AsyncCheckpoint:
-    """Sends a file to a host and gives what became of it.
+async def send_checkpoint(link: HostLink, path: Path, timeout_s: float, control_s: float) -> AsyncCheckpoint:
+    """Send a file to a host and return what became of it.
 
     Raises:
-        ConfigError: the file cannot be read.
-        OSGymError: the host refused it, or the connection broke.
+        ConfigError: The file cannot be read.
+        OSGymError: The host refused it, or the connection broke.
     """
     try:
         with path.open("rb") as file:
@@ -116,7 +108,4 @@ async def sent(link: HostLink, config: Config, path: Path, timeout_s: float) -> 
         if isinstance(exc, TimeoutError):
             raise
         raise ConfigError(f"{path} cannot be read: {exc}") from exc
-    try:
-        return AsyncCheckpoint(CheckpointInfo.from_dict(answer.json()), link, config)
-    except WireFormatError as exc:
-        raise ProtocolError(str(exc), host=link.url) from exc
+    return AsyncCheckpoint(answer.message(CheckpointInfo), link, control_s)

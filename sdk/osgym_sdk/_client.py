@@ -3,51 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import uuid
 import weakref
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import Any, Self, Unpack
 
-from osgym_sdk._background import Background
+from osgym_protocol.limits import DEFAULT_LEASE_TTL_S, DEFAULT_WAIT_S
+from osgym_sdk._background import BackgroundTasks
 from osgym_sdk._batch import Batch, BatchOptions, Policy
-from osgym_sdk._checkpoints import AsyncCheckpoint, listed, sent
-from osgym_sdk._config import Cert, Config, Limits, Timeouts, make_config
-from osgym_sdk._episode import AsyncEpisode
+from osgym_sdk._batch_step import step_many
+from osgym_sdk._checkpoints import AsyncCheckpoint, CheckpointHandle, list_checkpoints, send_checkpoint
+from osgym_sdk._config import ClientSettings, make_config
+from osgym_sdk._episode import AsyncEpisode, AsyncObservation
 from osgym_sdk._exceptions import CheckpointNotFound, ConfigError, HostUnreachable, OSGymError, ProtocolError
 from osgym_sdk._fleet import Fleet
 from osgym_sdk._fleet_file import FleetFile, read_fleet
-from osgym_sdk._many import step_many
-from osgym_sdk._observation import AsyncObservation
 from osgym_sdk._options import Actions, Observe, Settle, Task, as_observe, as_settle, as_task
-from osgym_sdk._parts import EpisodeOptions
-from osgym_sdk._placing import Placer, Ticket
 from osgym_sdk._progress import OnProgress, ProgressLine
+from osgym_sdk._scheduler import Scheduler
+from osgym_sdk._types import EpisodeOptions, Ticket
 from osgym_sdk.wire import CreateRequest, HostState
-
-if TYPE_CHECKING:
-    import httpx
 
 _DRAIN_S = 10.0
 
 
-class ClientSettings(TypedDict, total=False):
-    """Arguments of :class:`AsyncClient` and :class:`Client`."""
-
-    token: str | None
-    verify: bool | str | Path | ssl.SSLContext
-    cert: Cert | None
-    timeouts: Timeouts | None
-    limits: Limits | None
-    transport: Callable[[], httpx.AsyncBaseTransport] | None
-    proxy: str | None
-    server_names: Mapping[str, str] | None
-
-
 def fleet_settings(fleet: FleetFile, settings: ClientSettings) -> ClientSettings:
-    """A client's settings with what a fleet's file adds; those that are given win.
+    """Return a client's settings with what a fleet's file adds; those that are given win.
 
     Raises:
         ConfigError: see :meth:`FleetFile.token` and :meth:`FleetFile.context`.
@@ -58,55 +41,6 @@ def fleet_settings(fleet: FleetFile, settings: ClientSettings) -> ClientSettings
     if settings.get("token") is None:
         whole["token"] = fleet.token()
     return whole
-
-
-class EpisodeSettings(TypedDict, total=False):
-    """Arguments of ``episode``."""
-
-    wait_s: float
-    lease_ttl_s: float
-    max_steps: int | None
-    settle: Settle | None
-    observe: Observe | None
-    keep_frames: bool
-    reuse_frames: bool
-
-
-class RestoreSettings(TypedDict, total=False):
-    """Arguments of ``restore``."""
-
-    wait_s: float
-    lease_ttl_s: float
-    max_steps: int | None
-    settle: Settle | None
-    observe: Observe | None
-    keep_frames: bool
-    reuse_frames: bool
-
-
-class AttachSettings(TypedDict, total=False):
-    """Arguments of ``attach``."""
-
-    observe: Observe | None
-    keep_frames: bool
-    reuse_frames: bool
-
-
-class RunSettings(TypedDict, total=False):
-    """Arguments of ``run``."""
-
-    concurrency: int
-    max_steps: int
-    evaluate: bool
-    retries: int
-    episode_timeout_s: float | None
-    on_progress: OnProgress | None
-    progress: bool
-    wait_s: float
-    lease_ttl_s: float
-    settle: Settle | None
-    observe: Observe | None
-    keep_frames: bool
 
 
 class AsyncClient:
@@ -131,39 +65,17 @@ class AsyncClient:
         ConfigError: a setting is wrong.
     """
 
-    def __init__(
-        self,
-        hosts: str | Sequence[str] | None = None,
-        *,
-        token: str | None = None,
-        verify: bool | str | Path | ssl.SSLContext = True,
-        cert: Cert | None = None,
-        timeouts: Timeouts | None = None,
-        limits: Limits | None = None,
-        transport: Callable[[], httpx.AsyncBaseTransport] | None = None,
-        proxy: str | None = None,
-        server_names: Mapping[str, str] | None = None,
-    ) -> None:
-        config: Config = make_config(
-            hosts,
-            token=token,
-            verify=verify,
-            cert=cert,
-            timeouts=timeouts,
-            limits=limits,
-            transport=transport,
-            proxy=proxy,
-            server_names=server_names,
-        )
+    def __init__(self, hosts: str | Sequence[str] | None = None, **settings: Unpack[ClientSettings]) -> None:
+        config = make_config(hosts, **settings)
         self._config = config
         self._fleet = Fleet(config)
-        self._background = Background()
-        self._placer = Placer(config, self._fleet, self._background)
+        self._scheduler = Scheduler(config, self._fleet, BackgroundTasks())
+        self._adapt_policy: Callable[[Policy], Policy] = lambda policy: policy
         self._batches: weakref.WeakSet[Batch] = weakref.WeakSet()
 
     @classmethod
     def from_fleet(cls, path: str | Path, **settings: Unpack[ClientSettings]) -> Self:
-        """A client of a whole fleet: hosts, certificates and token as ``fleet.json`` names them.
+        """Return a client of a whole fleet: hosts, certificates and token as ``fleet.json`` names them.
 
         Args:
             path: what ``osgym fleet export`` wrote.
@@ -184,11 +96,11 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stops batches, gives back what is leased, closes all connections. Idempotent."""
+        """Stop batches, give back what is leased, close all connections. Idempotent."""
         for batch in list(self._batches):
             await batch.aclose()
-        await self._background.drain(_DRAIN_S)
-        await self._placer.aclose()
+        await self._scheduler.background.drain(_DRAIN_S)
+        await self._scheduler.aclose()
         await self._fleet.aclose()
 
     @property
@@ -196,33 +108,33 @@ class AsyncClient:
         return self._config.hosts
 
     async def host_states(self) -> dict[str, HostState | OSGymError]:
-        """The state of every host now, or the error why it cannot be had."""
+        """Return the state of every host now, or the error why it cannot be had."""
         states: dict[str, HostState | OSGymError] = {}
-        for view in self._fleet.views:
+        for host in self._fleet.hosts:
             try:
-                states[view.link.url] = await self._fleet.read_state(view)
+                states[host.link.url] = await self._fleet.read_state(host)
             except OSGymError as exc:
-                states[view.link.url] = exc
+                states[host.link.url] = exc
         return states
 
     def episode(
         self,
         task: Task | None = None,
         *,
-        wait_s: float = 60.0,
-        lease_ttl_s: float = 60.0,
+        wait_s: float = DEFAULT_WAIT_S,
+        lease_ttl_s: float = DEFAULT_LEASE_TTL_S,
         max_steps: int | None = None,
         settle: Settle | None = None,
         observe: Observe | None = None,
         keep_frames: bool = False,
         reuse_frames: bool = True,
     ) -> AsyncEpisode:
-        """An episode on the least-loaded host; nothing is leased before ``async with``.
+        """Return an episode on the least-loaded host; nothing is leased before ``async with``.
 
         Args:
             task: a task in OSWorld's format, or the path of its file; None: a clean desktop.
             wait_s: how long to wait for a replica.
-            lease_ttl_s: how long the host keeps the replica when we fall silent.
+            lease_ttl_s: how long the host keeps the replica without hearing from us.
             max_steps: the host ends the episode after so many steps.
             settle: how steps wait for the screen, ``"exact"`` by default.
             observe: which image steps give, full-size PNG by default.
@@ -245,7 +157,7 @@ class AsyncClient:
             settle=as_settle(settle),
         )
         options = EpisodeOptions(request, _task_id(loaded), keep_frames, reuse_frames)
-        return AsyncEpisode(self._config, self._fleet, self._placer, self._background, options)
+        return AsyncEpisode(self._scheduler, options)
 
     def attach(
         self,
@@ -255,7 +167,7 @@ class AsyncClient:
         keep_frames: bool = False,
         reuse_frames: bool = True,
     ) -> AsyncEpisode:
-        """Goes on with an episode that another client or process began; use it with ``async with``.
+        """Go on with an episode that another client or process began; use it with ``async with``.
 
         The lease is the affinity, not a connection. ``observe`` is the default of this client's steps.
         """
@@ -263,23 +175,23 @@ class AsyncClient:
             ticket.episode_id, lease_ttl_s=ticket.lease_ttl_s, observe=as_observe(observe)
         )
         options = EpisodeOptions(request, None, keep_frames, reuse_frames, ticket)
-        return AsyncEpisode(self._config, self._fleet, self._placer, self._background, options)
+        return AsyncEpisode(self._scheduler, options)
 
     async def restore(
         self,
-        checkpoint: AsyncCheckpoint | str,
+        checkpoint: CheckpointHandle | str,
         *,
-        wait_s: float = 60.0,
-        lease_ttl_s: float = 60.0,
+        wait_s: float = DEFAULT_WAIT_S,
+        lease_ttl_s: float = DEFAULT_LEASE_TTL_S,
         max_steps: int | None = None,
         settle: Settle | None = None,
         observe: Observe | None = None,
         keep_frames: bool = False,
         reuse_frames: bool = True,
     ) -> AsyncEpisode:
-        """An episode that goes on from a checkpoint, on the host that has it; close it as any other.
+        """Return an episode that goes on from a checkpoint, on the host that has it; close it as any other.
 
-        Task, steps and screen are those of that moment. It works any number of times.
+        Task, steps and screen are those of the checkpoint. It works any number of times.
 
         Args:
             checkpoint: one of :meth:`AsyncEpisode.checkpoint` or :meth:`checkpoints`, or its id, which
@@ -302,20 +214,19 @@ class AsyncClient:
             checkpoint=found.checkpoint_id,
         )
         options = EpisodeOptions(request, found.info.task_id, keep_frames, reuse_frames, host=found.host)
-        episode = AsyncEpisode(self._config, self._fleet, self._placer, self._background, options)
+        episode = AsyncEpisode(self._scheduler, options)
         await episode.start()
         return episode
 
     async def checkpoints(self) -> list[AsyncCheckpoint]:
-        """The checkpoints of all hosts that can be reached.
+        """Return the checkpoints of all hosts that can be reached.
 
         Raises:
             HostUnreachable: none can be.
         """
-        links = [view.link for view in self._fleet.views]
-        answers = await asyncio.gather(
-            *(listed(link, self._config) for link in links), return_exceptions=True
-        )
+        control_s = self._config.timeouts.control_s
+        asked = (list_checkpoints(host.link, control_s) for host in self._fleet.hosts)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
         found: list[AsyncCheckpoint] = []
         reached = 0
         for answer in answers:
@@ -331,20 +242,20 @@ class AsyncClient:
     async def import_checkpoint(
         self, path: str | Path, *, host: str | None = None, timeout_s: float = 600.0
     ) -> AsyncCheckpoint:
-        """Takes in a file of :meth:`AsyncCheckpoint.export`, on a host with the same golden snapshot.
+        """Take in a file of :meth:`AsyncCheckpoint.export`, on a host with the same golden snapshot.
 
         Args:
             host: URL of the host; may be left out where there is only one.
 
         Raises:
             ConfigError: the file cannot be read, or it is unclear which host is meant.
-            BadRequest: it is no checkpoint, or one of another golden snapshot.
+            BadRequest: it is not a checkpoint, or one of another golden snapshot.
             NoCapacity: the checkpoints of that host use all that they may.
         """
         if host is None and len(self.hosts) != 1:
             raise ConfigError("say which host is to take the checkpoint in")
-        link = self._placer.view_of(self.hosts[0] if host is None else host).link
-        return await sent(link, self._config, Path(path), timeout_s)
+        link = self._scheduler.host_at(self.hosts[0] if host is None else host).link
+        return await send_checkpoint(link, Path(path), timeout_s, self._config.timeouts.control_s)
 
     async def _find(self, checkpoint_id: str) -> AsyncCheckpoint:
         for found in await self.checkpoints():
@@ -360,7 +271,7 @@ class AsyncClient:
         observe: Observe | None = None,
         timeout_s: float | None = None,
     ) -> AsyncIterator[tuple[AsyncEpisode, AsyncObservation | OSGymError]]:
-        """Steps many episodes, one request per host, and gives each answer as soon as it is there.
+        """Step many episodes, one request per host, and yield each answer as soon as it is there.
 
         Each episode is answered once, with its observation or with its error; an error of one does not
         touch the others. Leave the loop early and the rest is cleared up by each episode's next step.
@@ -380,14 +291,14 @@ class AsyncClient:
         on_progress: OnProgress | None = None,
         progress: bool = False,
         wait_s: float = 600.0,
-        lease_ttl_s: float = 60.0,
+        lease_ttl_s: float = DEFAULT_LEASE_TTL_S,
         settle: Settle | None = None,
         observe: Observe | None = None,
         keep_frames: bool = False,
     ) -> Batch:
-        """Runs the policy on every task and gives a :class:`Result` for each, as they finish.
+        """Run the policy on every task and yield a :class:`Result` for each, as they finish.
 
-        What goes wrong in an episode is told in its result (``failure``, with ``reward`` None) and does
+        What goes wrong in an episode is in its result (``failure``, with ``reward`` None) and does
         not stop the others. An action that the host refuses ends the acting, and the desktop is scored
         as it stands (``termination_reason`` ``invalid_action``, ``note`` says why).
 
@@ -422,7 +333,7 @@ class AsyncClient:
             )
 
         options = BatchOptions(concurrency, max_steps, evaluate, retries, episode_timeout_s, on_progress)
-        batch = Batch(tasks, policy, options, open_episode, self._config.clock)
+        batch = Batch(tasks, self._adapt_policy(policy), options, open_episode, self._config.clock)
         self._batches.add(batch)
         return batch
 

@@ -1,4 +1,4 @@
-"""What a client is told: hosts, token, TLS, deadlines, limits. Read once, when it is made."""
+"""The settings of a client: hosts, token, TLS, deadlines, limits. Read once, when it is made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from urllib.parse import urlsplit
 
 from osgym_sdk._exceptions import ConfigError
@@ -51,8 +51,21 @@ class Limits:
     keepalive_s: float = 60.0
 
 
+class ClientSettings(TypedDict, total=False):
+    """Arguments of :class:`AsyncClient` and :class:`Client`."""
+
+    token: str | None
+    verify: Verify
+    cert: Cert | None
+    timeouts: Timeouts | None
+    limits: Limits | None
+    transport: Callable[[], httpx.AsyncBaseTransport] | None
+    proxy: str | None
+    server_names: Mapping[str, str] | None
+
+
 @dataclass(frozen=True, slots=True)
-class Config:
+class ClientConfig:
     """The settings of one client; made by :func:`make_config`."""
 
     hosts: tuple[str, ...]
@@ -71,12 +84,12 @@ class Config:
 def parse_hosts(
     hosts: str | Sequence[str] | None, environ: Mapping[str, str] = os.environ
 ) -> tuple[str, ...]:
-    """Host URLs from an argument, else ``OSGYM_HOSTS`` (comma separated), else this machine's port 20000.
+    """Return host URLs from an argument, else ``OSGYM_HOSTS`` (comma separated), else port 20000 here.
 
     ``desk1`` and ``desk1:20000`` are short for ``http://desk1:20000``.
 
     Raises:
-        ConfigError: one of them is no http or https URL of a host, or one is named twice.
+        ConfigError: one of them is not an http or https URL of a host, or one is named twice.
     """
     if hosts is None:
         hosts = environ.get("OSGYM_HOSTS") or DEFAULT_HOST
@@ -108,7 +121,7 @@ def _host_url(text: str) -> str:
 
 
 def ssl_context(verify: Verify, cert: Cert | None) -> ssl.SSLContext:
-    """The one TLS context that all connections of a client share.
+    """Return the one TLS context that all connections of a client share.
 
     Raises:
         ConfigError: the CA or certificate file cannot be read.
@@ -139,31 +152,16 @@ def ssl_context(verify: Verify, cert: Cert | None) -> ssl.SSLContext:
 def make_config(
     hosts: str | Sequence[str] | None = None,
     *,
-    token: str | None = None,
-    verify: Verify = True,
-    cert: Cert | None = None,
-    timeouts: Timeouts | None = None,
-    limits: Limits | None = None,
-    transport: Callable[[], httpx.AsyncBaseTransport] | None = None,
-    proxy: str | None = None,
-    server_names: Mapping[str, str] | None = None,
     environ: Mapping[str, str] = os.environ,
-) -> Config:
-    """Arguments first, then ``OSGYM_HOSTS``, ``OSGYM_TOKEN`` and ``OSGYM_CA``.
+    **settings: Unpack[ClientSettings],
+) -> ClientConfig:
+    """Return the settings: arguments first, then ``OSGYM_HOSTS``, ``OSGYM_TOKEN`` and ``OSGYM_CA``.
 
     Raises:
-        ConfigError: a setting is wrong.
+        ConfigError: A setting is wrong.
     """
-    if verify is True and environ.get("OSGYM_CA"):
-        verify = environ["OSGYM_CA"]
-    return Config(
-        hosts=parse_hosts(hosts, environ),
-        token=token or environ.get("OSGYM_TOKEN") or None,
-        verify=verify,
-        cert=cert,
-        timeouts=timeouts or Timeouts(),
-        limits=limits or Limits(),
-        transport=transport,
-        proxy=proxy,
-        server_names=server_names or {},
-    )
+    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    if given.get("verify", True) is True and environ.get("OSGYM_CA"):
+        given["verify"] = environ["OSGYM_CA"]
+    given["token"] = given.get("token") or environ.get("OSGYM_TOKEN") or None
+    return ClientConfig(parse_hosts(hosts, environ), **given)

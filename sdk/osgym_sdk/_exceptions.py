@@ -30,31 +30,6 @@ from typing import Any
 
 from osgym_sdk.wire import ErrorClass, ErrorCode, ErrorInfo
 
-__all__ = [
-    "AuthError",
-    "BadRequest",
-    "BranchFailed",
-    "CheckpointNotFound",
-    "ConfigError",
-    "EpisodeEnded",
-    "EpisodeError",
-    "EpisodeLost",
-    "EvaluatorError",
-    "HostError",
-    "HostUnreachable",
-    "InvalidAction",
-    "NoCapacity",
-    "OSGymError",
-    "ProtocolError",
-    "SetupFailed",
-    "StaleObservation",
-    "TaskError",
-    "TaskUnsupported",
-    "Timeout",
-    "Unsupported",
-    "error_from_wire",
-]
-
 
 class OSGymError(Exception):
     """Root of all errors of the SDK.
@@ -222,7 +197,7 @@ _BY_CODE: dict[str, type[OSGymError]] = {
 def error_from_wire(
     info: ErrorInfo, *, status: int = 0, host: str | None = None, episode_id: str | None = None
 ) -> OSGymError:
-    """The exception for an error answer; an unknown code is judged by its HTTP status."""
+    """Return the exception for an error answer; an unknown code is judged by its HTTP status."""
     kind = _BY_CODE.get(info.code)
     if kind is None:
         kind = AuthError if status in (401, 403) else HostError

@@ -8,22 +8,22 @@ import random
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from osgym_sdk._config import Config, ssl_context
-from osgym_sdk._exceptions import AuthError, HostUnreachable, OSGymError, ProtocolError
-from osgym_sdk._host import HostLink
-from osgym_sdk._retry import Backoff
-from osgym_sdk.wire import HostState, WireFormatError
+from osgym_sdk._config import ClientConfig, ssl_context
+from osgym_sdk._exceptions import AuthError, HostUnreachable, OSGymError
+from osgym_sdk._host import HostCall, HostLink
+from osgym_sdk._retry import RetryBackoff
+from osgym_sdk.wire import HostState
 
 _LOG = logging.getLogger("osgym.sdk")
 _STATE_MAX_AGE_S = 1.0
 _STATE_TIMEOUT_S = 3.0
 _SAMPLE = 8
 """Beyond so many hosts only a random sample of them is asked: power of d choices."""
-_DOWN_BACKOFF = Backoff(first_s=1.0, factor=2.0, most_s=30.0)
+_DOWN_BACKOFF = RetryBackoff(first_s=1.0, factor=2.0, most_s=30.0)
 
 
 @dataclass(slots=True)
-class HostView:
+class FleetHost:
     """What the client knows of one host. Of its own doing, the state knows only what came before it."""
 
     link: HostLink
@@ -58,7 +58,7 @@ class HostView:
         return self.state is not None and self.state.draining
 
     def mark_draining(self) -> None:
-        """It said so; holds until its state is read again."""
+        """Note that it takes no new episodes, until its state is read again."""
         if self.state is not None:
             self.state = replace(self.state, draining=True)
 
@@ -68,73 +68,73 @@ class HostView:
         self.down_cause = None
 
 
-def choose(views: Iterable[HostView], rng: random.Random) -> HostView | None:
-    """The host with a free replica and the smallest share in use; ties by chance. Pure but for ``rng``."""
+def choose(hosts: Iterable[FleetHost], rng: random.Random) -> FleetHost | None:
+    """Return the host with a free replica and the smallest share in use; ties by chance."""
 
-    def cost(view: HostView) -> tuple[int, float, float]:
-        state = view.state
+    def cost(host: FleetHost) -> tuple[int, float, float]:
+        state = host.state
         if state is None:
-            return (1, float(view.placed), rng.random())
+            return (1, float(host.placed), rng.random())
         capacity = state.capacity
-        used = capacity.leased + capacity.waiting + view.placed
-        rank = 3 if state.draining else (0 if view.believed_free > 0 else 2)
+        used = capacity.leased + capacity.waiting + host.placed
+        rank = 3 if state.draining else (0 if host.believed_free > 0 else 2)
         return (rank, used / max(1, capacity.max_replicas), rng.random())
 
-    return min(views, key=cost, default=None)
+    return min(hosts, key=cost, default=None)
 
 
-def _sample(views: Sequence[HostView], rng: random.Random) -> list[HostView]:
-    """Some that take episodes, and one that did not when it was last asked: it may again."""
-    serving = [view for view in views if not view.draining]
-    draining = [view for view in views if view.draining]
+def _sample(hosts: Sequence[FleetHost], rng: random.Random) -> list[FleetHost]:
+    """Return some that take episodes, and one that did not when it was last asked: it may again."""
+    serving = [host for host in hosts if not host.draining]
+    draining = [host for host in hosts if host.draining]
     return rng.sample(serving, min(_SAMPLE, len(serving))) + rng.sample(draining, min(1, len(draining)))
 
 
 class Fleet:
     """The hosts of one client."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: ClientConfig) -> None:
         self._config = config
         needs_tls = any(url.startswith("https:") for url in config.hosts) and config.transport is None
         context = ssl_context(config.verify, config.cert) if needs_tls else None
-        self.views = [HostView(HostLink(url, config, context)) for url in config.hosts]
+        self.hosts = [FleetHost(HostLink(url, config, context)) for url in config.hosts]
         self.ever_reached = False
 
     async def aclose(self) -> None:
-        """Closes all connections to all hosts."""
-        for view in self.views:
-            await view.link.aclose()
+        """Close all connections to all hosts."""
+        for host in self.hosts:
+            await host.link.aclose()
 
-    def mark_down(self, view: HostView, cause: OSGymError) -> None:
-        """Leaves the host out for a while that grows with each failure."""
-        delay = _DOWN_BACKOFF.delay_s(view.failures, self._config.rng)
-        if view.failures == 0:
-            _LOG.warning("host %s is down: %s", view.link.url, cause)
-        view.failures += 1
-        view.down_until_s = self._config.clock() + delay
-        view.down_cause = cause
-        view.state = None
+    def mark_down(self, host: FleetHost, cause: OSGymError) -> None:
+        """Leave the host out for a while that grows with each failure."""
+        delay = _DOWN_BACKOFF.delay_s(host.failures, self._config.rng)
+        if host.failures == 0:
+            _LOG.warning("host %s is down: %s", host.link.url, cause)
+        host.failures += 1
+        host.down_until_s = self._config.clock() + delay
+        host.down_cause = cause
+        host.state = None
 
-    def mark_up(self, view: HostView) -> None:
-        """The host answered."""
+    def mark_up(self, host: FleetHost) -> None:
+        """Note that the host answered."""
         self.ever_reached = True
-        if view.failures:
-            _LOG.warning("host %s is back", view.link.url)
-        view.mark_up()
+        if host.failures:
+            _LOG.warning("host %s is back", host.link.url)
+        host.mark_up()
 
-    async def pick(self, exclude: Collection[str] = ()) -> HostView:
-        """The best host to place one episode on; one that drains only where there is no other.
+    async def pick(self, exclude: Collection[str] = ()) -> FleetHost:
+        """Return the best host to place one episode on; one that drains only where there is no other.
 
         Raises:
             HostUnreachable: none that is not in ``exclude`` can be used.
             AuthError: none of them takes our token.
         """
         now = self._config.clock()
-        asked = [v for v in self.views if v.link.url not in exclude and v.down_until_s <= now]
+        asked = [v for v in self.hosts if v.link.url not in exclude and v.down_until_s <= now]
         if len(asked) > _SAMPLE:
             asked = _sample(asked, self._config.rng)
         if len(asked) > 1 or (asked and asked[0].failures):
-            await asyncio.gather(*(self.refresh(view) for view in asked))
+            await asyncio.gather(*(self.refresh(host) for host in asked))
         up = [v for v in asked if v.down_until_s <= now]
         # Where all drain, the refusal of one says more than we could; it is not asked for twice.
         serving = [v for v in up if not v.draining] or ([] if exclude else up)
@@ -143,37 +143,33 @@ class Fleet:
             raise self._nothing_left(exclude)
         return best
 
-    async def refresh(self, view: HostView, max_age_s: float = _STATE_MAX_AGE_S) -> None:
-        """Reads the host's state unless it is fresh; marks the host down when that fails."""
-        async with view.reading:
-            if self._config.clock() - view.state_at_s < max_age_s and view.state is not None:
+    async def refresh(self, host: FleetHost, max_age_s: float = _STATE_MAX_AGE_S) -> None:
+        """Read the host's state unless it is fresh; mark the host down when that fails."""
+        async with host.reading:
+            if self._config.clock() - host.state_at_s < max_age_s and host.state is not None:
                 return
-            created = view.created
+            created = host.created
             try:
-                view.state = await self.read_state(view)
-            except (OSGymError, WireFormatError) as exc:
-                cause = exc if isinstance(exc, OSGymError) else ProtocolError(str(exc), host=view.link.url)
-                self.mark_down(view, cause)
+                host.state = await self.read_state(host)
+            except OSGymError as exc:
+                self.mark_down(host, exc)
                 return
-            view.created_at_state = created
-            view.state_at_s = self._config.clock()
-            self.mark_up(view)
+            host.created_at_state = created
+            host.state_at_s = self._config.clock()
+            self.mark_up(host)
 
-    async def read_state(self, view: HostView) -> HostState:
-        """``GET /v1/host``.
+    async def read_state(self, host: FleetHost) -> HostState:
+        """Ask the host for its state.
 
         Raises:
             OSGymError: the host does not answer, or not as v1.
         """
-        answer = await view.link.call("GET", "/v1/host", timeout_s=_STATE_TIMEOUT_S, retry_s=0.3)
-        try:
-            return HostState.from_dict(answer.json())
-        except WireFormatError as exc:
-            raise ProtocolError(str(exc), host=view.link.url) from exc
+        call = HostCall(method="GET", path="/v1/host", timeout_s=_STATE_TIMEOUT_S, retry_s=0.3)
+        return (await host.link.call(call)).message(HostState)
 
     def _nothing_left(self, exclude: Collection[str]) -> OSGymError:
-        causes = [v.down_cause for v in self.views if v.down_cause is not None and v.link.url not in exclude]
-        return _summary(causes, len(self.views))
+        causes = [v.down_cause for v in self.hosts if v.down_cause is not None and v.link.url not in exclude]
+        return _summary(causes, len(self.hosts))
 
 
 def _summary(causes: Sequence[OSGymError], hosts: int) -> OSGymError:

@@ -35,23 +35,23 @@ class FleetFile:
     token_source: str
 
     def context(self) -> ssl.SSLContext | None:
-        """A TLS context that trusts the fleet's authority only; None where there is none.
+        """Return a TLS context that trusts the fleet's authority only; None where there is none.
 
         Raises:
-            ConfigError: ``ca`` is no certificate.
+            ConfigError: ``ca`` is not a certificate.
         """
         if not self.ca:
             return None
         try:
             return ssl.create_default_context(cadata=self.ca)
         except (ssl.SSLError, ValueError) as exc:
-            raise ConfigError(f"{self.path}: ca is no certificate: {exc}") from exc
+            raise ConfigError(f"{self.path}: ca is not a certificate: {exc}") from exc
 
     def token(self, environ: Mapping[str, str] = os.environ) -> str | None:
-        """``OSGYM_TOKEN``, or what the file that ``token_secret`` names holds; None where none is needed.
+        """Return ``OSGYM_TOKEN``, or what is in the file of ``token_secret``; None where none is needed.
 
         Raises:
-            ConfigError: it is elsewhere, or cannot be read.
+            ConfigError: the token is kept elsewhere, or its file cannot be read.
         """
         if token := environ.get("OSGYM_TOKEN"):
             return token
@@ -75,7 +75,7 @@ class FleetFile:
 
 
 def read_fleet(path: str | Path) -> FleetFile:
-    """Reads and checks a ``fleet.json``.
+    """Read and check a ``fleet.json``.
 
     Raises:
         ConfigError: it cannot be read, is of a later version, or names no host.
@@ -95,7 +95,7 @@ def read_fleet(path: str | Path) -> FleetFile:
     urls = [_text(host, "url", path) for host in hosts]
     names = {url: name for url, host in zip(urls, hosts, strict=True) if (name := host.get("server_name"))}
     if not all(isinstance(name, str) for name in names.values()):
-        raise ConfigError(f"{path}: a server_name is no text")
+        raise ConfigError(f"{path}: a server_name is not a text")
     return FleetFile(
         path, tuple(urls), names, str(found.get("ca") or ""), str(found.get("token_secret") or "")
     )

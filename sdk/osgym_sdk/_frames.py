@@ -10,46 +10,46 @@ from osgym_sdk.wire import FrameInfo, ObserveOptions
 
 
 @dataclass(frozen=True, slots=True)
-class _Last:
+class _CachedFrame:
     options: ObserveOptions
     hash: str
     data: bytes
 
 
-class Frames:
+class FrameCache:
     """What image to ask for, and which one the client has already."""
 
     def __init__(self, default: ObserveOptions | None, reuse: bool) -> None:
         self._default = default
         self._reuse = reuse
-        self._last: _Last | None = None
+        self._last: _CachedFrame | None = None
 
     def options(self, observe: Observe | None) -> ObserveOptions:
-        """The options of a call, the episode's by default."""
+        """Return the options of a call, the episode's by default."""
         return as_observe(observe) or self._default or ObserveOptions()
 
     def unless_hash(self, options: ObserveOptions) -> ObserveOptions:
-        """The options, saying which frame we have already."""
+        """Return the options, saying which frame we have already."""
         last = self._last
         if last is None or options.unless_hash is not None or last.options != options:
             return options
         return dataclasses.replace(options, unless_hash=last.hash)
 
     def image(self, frame: FrameInfo, blob: bytes, options: ObserveOptions) -> bytes:
-        """The image of an answer: what came, or the last one where the frame is the same."""
+        """Return the image of an answer: what came, or the last one where the frame is the same."""
         last = self._last
         if frame.unchanged and not blob and last is not None and last.hash == frame.hash:
             blob = last.data
         if blob and self._reuse:
-            self._last = _Last(dataclasses.replace(options, unless_hash=None), frame.hash, blob)
+            self._last = _CachedFrame(dataclasses.replace(options, unless_hash=None), frame.hash, blob)
         return blob
 
-    def copy(self) -> Frames:
-        """The same for a child: it begins with the same screen."""
-        made = Frames(self._default, self._reuse)
+    def copy(self) -> FrameCache:
+        """Return the same for a child, which begins with the same screen."""
+        made = FrameCache(self._default, self._reuse)
         made._last = self._last
         return made
 
     def forget(self) -> None:
-        """Lets the image go."""
+        """Drop the image."""
         self._last = None

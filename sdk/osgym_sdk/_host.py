@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import functools
 import json
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, assert_never
 
 import httpx
 
-from osgym_sdk._config import Config, ssl_context
+from osgym_sdk._config import ClientConfig, ssl_context
+from osgym_sdk._connection_pool import ConnectionPool
 from osgym_sdk._exceptions import HostUnreachable, OSGymError, ProtocolError, Timeout, error_from_wire
-from osgym_sdk._lanes import Lanes
-from osgym_sdk._retry import Backoff, Deadline, next_delay
+from osgym_sdk._http1 import Http1Connection
+from osgym_sdk._retry import Deadline, RetryBackoff, next_delay
 from osgym_sdk.wire import (
+    LEASE_HEADER,
     MAX_BLOB_BYTES,
     MAX_META_BYTES,
     ErrorInfo,
@@ -34,55 +37,78 @@ from osgym_sdk.wire import (
 _MAX_ANSWER_BYTES = MAX_BLOB_BYTES + MAX_META_BYTES + 8
 _GATEWAY = (502, 503, 504)
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_BACKOFF = Backoff()
+_BACKOFF = RetryBackoff()
+
+M = TypeVar("M", bound=Message)
+
+_url = functools.lru_cache(maxsize=4096)(httpx.URL)
 
 
-class _Broken(Exception):
-    """The connection or the answer was broken, so the call may be sent again."""
-
-    def __init__(self, error: OSGymError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-class Pool(enum.Enum):
+class ConnectionKind(enum.Enum):
     """Which connections a call uses."""
 
     CONTROL = "control"
     LONG = "long"
     HEARTBEAT = "heartbeat"
+    UPLOAD = "upload"
+    """Files, which httpx sends piece by piece."""
 
 
-@dataclass(slots=True)
-class Answer:
-    """What came back: the body, and how long the last attempt was on the way (seconds)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCall:
+    """One request, and how long to try it. Every call may be repeated, so it is while connections break."""
 
-    status: int
+    method: str
+    path: str
+    timeout_s: float
+    """Deadline of the whole call."""
+    body: Message | None = None
+    retry_s: float | None = None
+    """How long a broken connection is tried again; ``Timeouts.retry_s`` by default."""
+    kind: ConnectionKind = ConnectionKind.CONTROL
+    lease: str | None = None
+    """Sent in a header, for calls without a body."""
+    episode_id: str | None = None
+    """For errors."""
+    record: bool = False
+    """Whether the answer is a record, not JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostAnswer:
+    """What a host answered. ``transfer_s`` is how long the last attempt was on the way."""
+
+    host: str
+    call: HostCall
     body: bytes
     transfer_s: float
     record: Record | None = None
-    """The body as one record, where one was asked for."""
 
-    def json(self) -> Any:
-        """The body as JSON.
+    @property
+    def blob(self) -> bytes:
+        """The image of a record."""
+        return self.record.blob if self.record is not None else b""
+
+    def message(self, kind: type[M]) -> M:
+        """Return the JSON, or the meta of the record, as a message.
 
         Raises:
-            ProtocolError: it is none.
+            ProtocolError: The answer is not a message of this type.
         """
         try:
-            return json.loads(self.body)
+            return kind.from_dict(json.loads(self.body) if self.record is None else self.record.meta)
         except ValueError as exc:
-            raise ProtocolError(f"bad JSON: {exc}") from exc
+            raise ProtocolError(str(exc), host=self.host, episode_id=self.call.episode_id) from exc
 
 
 class HostLink:
     """All connections of one client to one host."""
 
-    def __init__(self, url: str, config: Config, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, url: str, config: ClientConfig, context: ssl.SSLContext | None = None) -> None:
         self.url = url
         self._config = config
         self._context = context
-        self._lanes: dict[Pool, Lanes] = {}
+        self._pools: dict[ConnectionKind, ConnectionPool] = {}
         self._headers = {
             "accept-encoding": "identity",
             "content-type": "application/json",
@@ -98,133 +124,109 @@ class HostLink:
         self._closed = False
 
     async def aclose(self) -> None:
-        """Closes all connections. Idempotent."""
+        """Close all connections. Idempotent."""
         self._closed = True
-        for lanes in self._lanes.values():
-            await lanes.aclose()
+        for pool in self._pools.values():
+            await pool.aclose()
 
-    async def call(
-        self,
-        method: str,
-        path: str,
-        body: Message | Mapping[str, Any] | None = None,
-        *,
-        timeout_s: float,
-        pool: Pool = Pool.CONTROL,
-        headers: Mapping[str, str] | None = None,
-        retry_s: float | None = None,
-        episode_id: str | None = None,
-        want_record: bool = False,
-    ) -> Answer:
-        """Sends one call and gives its answer, repeating it while the connection is what fails.
+    async def call(self, call: HostCall) -> HostAnswer:
+        """Send a call and return its answer, repeating it while the connection is what fails.
 
         Raises:
-            Timeout: no answer within ``timeout_s``.
-            HostUnreachable: the connection kept failing for ``retry_s``.
-            ProtocolError: the answer kept being broken for ``retry_s``.
-            OSGymError: the host answered with an error; the subclass says which.
+            Timeout: No answer came within ``timeout_s``.
+            HostUnreachable: The connection kept failing for ``retry_s``.
+            ProtocolError: The record kept being broken for ``retry_s``.
+            OSGymError: The host answered with an error; the subclass says which.
         """
-        clock, rng = self._config.clock, self._config.rng
-        end = Deadline.after(timeout_s, clock())
-        give_up = Deadline.after(self._config.timeouts.retry_s if retry_s is None else retry_s, clock())
-        content = _encode(body)
+        config, clock = self._config, self._config.clock
+        now_s = clock()
+        end = Deadline.after(call.timeout_s, now_s)
+        give_up = Deadline.after(config.timeouts.retry_s if call.retry_s is None else call.retry_s, now_s)
+        headers = None if call.lease is None else {LEASE_HEADER: call.lease}
+        content = b"" if call.body is None else _encode(call.body.to_dict())
         attempt = 0
         maybe_sent = False
         while True:
+            pool = self._pool(call.kind)
+            error: HostUnreachable | ProtocolError
             try:
                 async with asyncio.timeout(end.left_s(clock())):
-                    answer = await self._once(method, path, content, headers, pool, episode_id)
-                    if want_record:
-                        answer.record = _decode(answer.body, self.url, episode_id)
-                    return answer
+                    request = self._request(call.method, call.path, content, headers)
+                    body, transfer_s = await self._send(pool, request, call.episode_id)
+                record = decode_record(body) if call.record else None
+                return HostAnswer(self.url, call, body, transfer_s, record)
+            except HostUnreachable as exc:
+                error = exc
+                error.maybe_sent = maybe_sent = maybe_sent or not isinstance(exc.__cause__, _NEVER_SENT)
+            except WireFormatError as exc:
+                error = ProtocolError(f"bad record: {exc}", host=self.url, episode_id=call.episode_id)
+                maybe_sent = True
+            except Timeout:
+                raise  # the host's own
             except TimeoutError as exc:
-                raise self._timeout(method, path, timeout_s, episode_id) from exc
-            except _Broken as exc:
-                maybe_sent = maybe_sent or not isinstance(exc.__cause__, _NEVER_SENT)
-                delay = next_delay(attempt, _BACKOFF, rng, clock(), end, give_up)
-                if delay is None:
-                    if isinstance(exc.error, HostUnreachable):
-                        exc.error.maybe_sent = maybe_sent
-                    raise exc.error from exc
+                raise self._timeout(call.method, call.path, call.timeout_s, call.episode_id) from exc
+            delay = next_delay(attempt, _BACKOFF, config.rng, clock(), end, give_up)
+            if delay is None:
+                raise error
             attempt += 1
             await asyncio.sleep(delay)
 
     @asynccontextmanager
-    async def stream(self, path: str, body: Message) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A POST whose answer is read piece by piece. Deadlines are the caller's; no retries.
+    async def stream(
+        self, method: str, path: str, body: Message | None = None
+    ) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
+        """Read an answer piece by piece, with its length (-1: unknown).
+
+        Deadlines are the caller's; there are no retries.
 
         Raises:
-            HostUnreachable: the connection failed.
-            OSGymError: the host answered with an error.
+            HostUnreachable: The connection failed.
+            OSGymError: The host answered with an error.
         """
-        request = self._request("POST", path, _encode(body), None)
+        content = b"" if body is None else _encode(body.to_dict())
+        pool = self._pool(ConnectionKind.LONG)
         try:
-            async with self._pool(Pool.LONG).send(request) as response:
-                if response.status_code >= 400:
-                    raise self._error(response.status_code, await _read(response), None)
-                yield response.aiter_raw()
-        except _Broken as exc:
-            raise exc.error from exc
-        except (httpx.HTTPError, httpx.StreamError) as exc:
-            raise HostUnreachable(_reason(exc), host=self.url) from exc
-
-    @asynccontextmanager
-    async def download(self, path: str) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
-        """A GET whose answer is read piece by piece, with its length. Deadlines are the caller's.
-
-        Raises:
-            HostUnreachable: the connection failed.
-            OSGymError: the host answered with an error.
-        """
-        try:
-            async with self._pool(Pool.LONG).send(self._request("GET", path, None, None)) as response:
+            async with pool.send(self._request(method, path, content)) as response:
                 if response.status_code >= 400:
                     raise self._error(response.status_code, await _read(response), None)
                 yield int(response.headers.get("content-length", -1)), response.aiter_raw()
-        except _Broken as exc:
-            raise exc.error from exc
         except (httpx.HTTPError, httpx.StreamError) as exc:
             raise HostUnreachable(_reason(exc), host=self.url) from exc
 
-    async def upload(self, path: str, length: int, pieces: AsyncIterator[bytes], timeout_s: float) -> Answer:
-        """A POST whose body is sent piece by piece; no retries.
+    async def upload(
+        self, path: str, length: int, pieces: AsyncIterator[bytes], timeout_s: float
+    ) -> HostAnswer:
+        """Send a body piece by piece; no retries.
 
         Raises:
-            Timeout: no answer within ``timeout_s``.
-            HostUnreachable: the connection failed.
-            OSGymError: the host answered with an error.
+            Timeout: No answer came within ``timeout_s``.
+            HostUnreachable: The connection failed.
+            OSGymError: The host answered with an error.
         """
         headers = {"content-type": "application/octet-stream", "content-length": str(length)}
+        call = HostCall(method="POST", path=path, timeout_s=timeout_s, kind=ConnectionKind.UPLOAD)
+        request = self._request(call.method, path, pieces, headers)
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._once("POST", path, pieces, headers, Pool.LONG, None)
+                return HostAnswer(self.url, call, *await self._send(self._pool(call.kind), request, None))
+        except Timeout:
+            raise  # the host's own
         except TimeoutError as exc:
-            raise self._timeout("POST", path, timeout_s, None) from exc
-        except _Broken as exc:
-            raise exc.error from exc
+            raise self._timeout(call.method, path, timeout_s, None) from exc
 
-    async def _once(
-        self,
-        method: str,
-        path: str,
-        content: bytes | AsyncIterator[bytes] | None,
-        headers: Mapping[str, str] | None,
-        pool: Pool,
-        episode_id: str | None,
-    ) -> Answer:
-        clock = self._config.clock
-        lanes = self._pool(pool)
-        request = self._request(method, path, content, headers)
-        started = clock()
+    async def _send(
+        self, pool: ConnectionPool, request: httpx.Request, episode_id: str | None
+    ) -> tuple[bytes, float]:
+        """Send once; return the body, and the seconds until its last byte."""
+        started_s = self._config.clock()
         try:
-            async with lanes.send(request) as response:
+            async with pool.send(request) as response:
                 data = await _read(response)
-                status = response.status_code
         except (httpx.HTTPError, httpx.StreamError) as exc:
-            raise _Broken(HostUnreachable(_reason(exc), host=self.url, episode_id=episode_id)) from exc
-        if status >= 400:
-            raise self._error(status, data, episode_id)
-        return Answer(status, data, clock() - started)
+            raise HostUnreachable(_reason(exc), host=self.url, episode_id=episode_id) from exc
+        if response.status_code >= 400:
+            raise self._error(response.status_code, data, episode_id)
+        return data, self._config.clock() - started_s
 
     def _error(self, status: int, data: bytes, episode_id: str | None) -> OSGymError:
         try:
@@ -232,7 +234,7 @@ class HostLink:
         except ValueError:
             text = f"HTTP {status}: {data[:200].decode(errors='replace')}"
             if status in _GATEWAY:
-                raise _Broken(HostUnreachable(text, host=self.url, episode_id=episode_id)) from None
+                return HostUnreachable(text, host=self.url, episode_id=episode_id)
             info = ErrorInfo(f"http_{status}", text)
         return error_from_wire(info, status=status, host=self.url, episode_id=episode_id)
 
@@ -244,39 +246,48 @@ class HostLink:
         self,
         method: str,
         path: str,
-        content: bytes | AsyncIterator[bytes] | None,
-        headers: Mapping[str, str] | None,
+        content: bytes | AsyncIterator[bytes],
+        headers: Mapping[str, str] | None = None,
     ) -> httpx.Request:
         return httpx.Request(
             method,
-            self.url + path,
+            _url(self.url + path),
             content=content,
             headers={**self._headers, **headers} if headers else self._headers,
             extensions=self._extensions,
         )
 
-    def _pool(self, pool: Pool) -> Lanes:
+    def _pool(self, kind: ConnectionKind) -> ConnectionPool:
         if self._closed:
             raise HostUnreachable("the client is closed", host=self.url)
-        lanes = self._lanes.get(pool)
-        if lanes is None:
-            limits = self._config.limits
-            limit = {
-                Pool.CONTROL: limits.control,
-                Pool.LONG: limits.long,
-                Pool.HEARTBEAT: limits.heartbeat,
-            }[pool]
-            lanes = self._lanes[pool] = Lanes(self._transport, limit, limits.keepalive_s, self._config.clock)
-        for other in self._lanes.values():
+        pool = self._pools.get(kind)
+        if pool is None:
+            config, limits = self._config, self._config.limits
+            match kind:
+                case ConnectionKind.CONTROL:
+                    limit = limits.control
+                case ConnectionKind.LONG:
+                    limit = limits.long
+                case ConnectionKind.HEARTBEAT:
+                    limit = limits.heartbeat
+                case ConnectionKind.UPLOAD:
+                    limit = limits.control
+                case _:
+                    assert_never(kind)
+            make = functools.partial(self._transport, kind)
+            pool = self._pools[kind] = ConnectionPool(make, limit, limits.keepalive_s, config.clock)
+        for other in self._pools.values():
             other.close_stale()
-        return lanes
+        return pool
 
-    def _transport(self) -> httpx.AsyncBaseTransport:
+    def _transport(self, kind: ConnectionKind) -> httpx.AsyncBaseTransport:
         config = self._config
         if config.transport is not None:
             return config.transport()
         if self._context is None and self.url.startswith("https:"):
             self._context = ssl_context(config.verify, config.cert)
+        if config.proxy is None and kind is not ConnectionKind.UPLOAD:
+            return Http1Connection(self._context)
         return httpx.AsyncHTTPTransport(
             verify=self._context if self._context is not None else False,
             trust_env=False,
@@ -287,17 +298,8 @@ class HostLink:
         )
 
 
-def _decode(body: bytes, host: str, episode_id: str | None) -> Record:
-    try:
-        return decode_record(body)
-    except WireFormatError as exc:
-        raise _Broken(ProtocolError(f"bad record: {exc}", host=host, episode_id=episode_id)) from exc
-
-
-def _encode(body: Message | Mapping[str, Any] | None) -> bytes | None:
-    if body is None:
-        return None
-    plain = body.to_dict() if isinstance(body, Message) else body
+def _encode(plain: Mapping[str, Any]) -> bytes:
+    """Return compact JSON; text that is no UTF-8 (lone surrogates) is escaped."""
     try:
         return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     except UnicodeEncodeError:
@@ -305,7 +307,7 @@ def _encode(body: Message | Mapping[str, Any] | None) -> bytes | None:
 
 
 async def _read(response: httpx.Response) -> bytes:
-    """The whole body, refusing one that is longer than any answer may be."""
+    """Return the whole body, refusing one that is longer than any answer may be."""
     chunks = []
     size = 0
     async for chunk in response.aiter_raw():

@@ -4,26 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from osgym_sdk._config import Config
-from osgym_sdk._exceptions import EpisodeLost, OSGymError, ProtocolError
-from osgym_sdk._host import HostLink, Pool
-from osgym_sdk.wire import RenewAnswer, RenewRequest, WireFormatError
-
-if TYPE_CHECKING:
-    from osgym_sdk._session import Session
+from osgym_sdk._config import ClientConfig
+from osgym_sdk._exceptions import EpisodeLost, OSGymError
+from osgym_sdk._host import ConnectionKind, HostCall, HostLink
+from osgym_sdk.wire import Notice, RenewAnswer, RenewRequest
 
 _LOG = logging.getLogger("osgym.sdk")
 
 
-class LeaseKeeper:
-    """Renews while there are episodes; tells a session when its lease is lost."""
+class LeasedEpisode(Protocol):
+    """What the keeper knows of an episode."""
 
-    def __init__(self, link: HostLink, config: Config) -> None:
+    lease_ttl_s: float
+
+    @property
+    def lease(self) -> str: ...
+
+    @property
+    def episode_id(self) -> str: ...
+
+    def update_notice(self, notice: Notice | None) -> None:
+        """Take what the host last said about being taken away."""
+
+    def mark_lost(self, error: EpisodeLost) -> None:
+        """End the episode at once."""
+
+    async def delete(self) -> None:
+        """Give the replica back."""
+
+
+class LeaseKeeper:
+    """Renews leases while there are episodes, and marks those as lost whose lease is gone."""
+
+    def __init__(self, link: HostLink, config: ClientConfig) -> None:
         self._link = link
         self._config = config
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, LeasedEpisode] = {}
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._answered_s = 0.0
@@ -33,20 +51,20 @@ class LeaseKeeper:
         """How many leases are held here."""
         return len(self._sessions)
 
-    def add(self, session: Session) -> None:
-        """Starts to renew this episode's lease."""
+    def add(self, session: LeasedEpisode) -> None:
+        """Start to renew this episode's lease."""
         self._sessions[session.lease] = session
         self._wake.set()
         if self._task is None or self._task.done():
             self._answered_s = self._config.clock()
             self._task = asyncio.create_task(self._run(), name=f"osgym-leases {self._link.url}")
 
-    def remove(self, session: Session) -> None:
-        """Stops to renew it."""
+    def remove(self, session: LeasedEpisode) -> None:
+        """Stop renewing it."""
         self._sessions.pop(session.lease, None)
 
     async def aclose(self) -> None:
-        """Stops renewing and gives back what is still held. Idempotent."""
+        """Stop renewing and give back what is still held. Idempotent."""
         sessions, self._sessions = list(self._sessions.values()), {}
         await asyncio.gather(*(session.delete() for session in sessions))
         task, self._task = self._task, None
@@ -73,26 +91,23 @@ class LeaseKeeper:
         leases = tuple(self._sessions)
         if not leases:
             return
+        call = HostCall(
+            method="POST",
+            path="/v1/leases/renew",
+            body=RenewRequest(leases),
+            timeout_s=max(interval_s, 1.0),
+            retry_s=interval_s / 2,
+            kind=ConnectionKind.HEARTBEAT,
+        )
         try:
-            answer = await self._link.call(
-                "POST",
-                "/v1/leases/renew",
-                RenewRequest(leases),
-                timeout_s=max(interval_s, 1.0),
-                retry_s=interval_s / 2,
-                pool=Pool.HEARTBEAT,
-            )
-            renewed = RenewAnswer.from_dict(answer.json())
-        except WireFormatError as exc:
-            self._missed(ProtocolError(str(exc), host=self._link.url))
-            return
+            renewed = (await self._link.call(call)).message(RenewAnswer)
         except OSGymError as exc:
-            self._missed(exc)
+            self._mark_unrenewed_lost(exc)
             return
         self._answered_s = self._config.clock()
         for lease in renewed.renewed:
             if lease in self._sessions:
-                self._sessions[lease].told(renewed.notice)
+                self._sessions[lease].update_notice(renewed.notice)
         for lost in renewed.lost:
             session = self._sessions.pop(lost.lease, None)
             if session is not None:
@@ -106,8 +121,8 @@ class LeaseKeeper:
                     )
                 )
 
-    def _missed(self, error: OSGymError) -> None:
-        """The host did not answer: after a lease's whole life the lease is gone, whatever happened."""
+    def _mark_unrenewed_lost(self, error: OSGymError) -> None:
+        """Mark as lost what a host that does not answer had for longer than the life of its lease."""
         silent_s = self._config.clock() - self._answered_s
         _LOG.info("leases on %s not renewed for %.1f s: %s", self._link.url, silent_s, error)
         for lease, session in list(self._sessions.items()):

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from osgym_sdk import wire
-from osgym_sdk.wire import ActionResult, Done, ImageFormat, PreviousFrame, SettleInfo
+from osgym_sdk.wire import ActionResult, Done, ImageFormat, PreviousFrame, SettleInfo, StepAnswer
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-    from osgym_sdk._episode import AsyncEpisode
 
 _MIME = {ImageFormat.PNG: "image/png", ImageFormat.JPEG: "image/jpeg", ImageFormat.WEBP: "image/webp"}
 
@@ -43,7 +41,7 @@ class Timing:
     def split(
         cls, total_ms: float, transfer_ms: float, host: Mapping[str, float], guest: Mapping[str, float]
     ) -> Timing:
-        """From nested measurements (each includes the next) to parts that sum up.
+        """Turn nested measurements (each includes the next) to parts that sum up.
 
         Args:
             total_ms: the whole call in the client.
@@ -64,30 +62,62 @@ class Timing:
         )
 
 
-class Observation:
+class AnsweredStep:
+    """What the host's answer to a step says of it, while an episode runs and in its trajectory."""
+
+    __slots__ = ()
+
+    answer: StepAnswer
+    """The whole message of the host; what follows reads from it."""
+
+    @property
+    def meta(self) -> wire.Observation:
+        """What came with the image."""
+        assert self.answer.observation is not None
+        return self.answer.observation
+
+    @property
+    def step(self) -> int:
+        """How many steps the episode has made."""
+        return self.answer.step
+
+    @property
+    def done(self) -> Done | None:
+        """Why this was the last step; None while the episode goes on."""
+        return self.answer.done
+
+    @property
+    def settle(self) -> SettleInfo | None:
+        """How long the screen was waited for, and why the wait ended."""
+        return self.meta.settle
+
+    @property
+    def results(self) -> tuple[ActionResult, ...]:
+        """One for each action that was tried; the list stops at the first that failed."""
+        return self.meta.results
+
+    @property
+    def failed_index(self) -> int | None:
+        """Index of the action that failed; None when all were done."""
+        return self.meta.failed_index
+
+
+class Observation(AnsweredStep):
     """One frame of an episode and what led to it. The image is decoded when first asked for."""
 
-    def __init__(
-        self,
-        meta: wire.Observation,
-        data: bytes,
-        *,
-        step: int = 0,
-        actions: tuple[Mapping[str, Any], ...] = (),
-        done: Done | None = None,
-        timing: Timing | None = None,
-    ) -> None:
-        self.meta = meta
+    def __init__(self, answer: StepAnswer, data: bytes, timing: Timing | None = None) -> None:
+        if answer.observation is None:
+            raise ValueError("an answer without an observation")
+        self.answer = answer
         self.data = data
         """The image as it was sent; the last frame's where ``unchanged``; empty with format ``none``."""
-        self.step = step
-        """How many steps the episode has made."""
-        self.actions = actions
-        """What was really executed, in pixels: internal actions."""
-        self.done = done
-        """Why this was the last step; None while the episode goes on."""
         self.timing = timing
         self._image: Image | None = None
+
+    @property
+    def actions(self) -> tuple[Mapping[str, Any], ...]:
+        """What was really executed, in pixels: internal actions."""
+        return self.answer.actions
 
     @property
     def image(self) -> Image:
@@ -157,24 +187,9 @@ class Observation:
         return self.meta.seq
 
     @property
-    def settle(self) -> SettleInfo | None:
-        """How long the screen was waited for, and why the wait ended."""
-        return self.meta.settle
-
-    @property
     def previous(self) -> PreviousFrame | None:
         """What became of the frame before after it had been answered."""
         return self.meta.previous
-
-    @property
-    def results(self) -> tuple[ActionResult, ...]:
-        """One for each action that was tried; the list stops at the first that failed."""
-        return self.meta.results
-
-    @property
-    def failed_index(self) -> int | None:
-        """Index of the action that failed; None when all were done."""
-        return self.meta.failed_index
 
     @property
     def is_final(self) -> bool | None:
@@ -185,20 +200,3 @@ class Observation:
         settle = f", settle={self.settle.reason.value} {self.settle.wait_ms:.0f} ms" if self.settle else ""
         done = f", done={self.done.value}" if self.done else ""
         return f"<{type(self).__name__} step={self.step} {self.size[0]}x{self.size[1]}{settle}{done}>"
-
-
-class AsyncObservation(Observation):
-    """An observation of an :class:`AsyncEpisode`."""
-
-    episode: AsyncEpisode | None = None
-
-    async def final(self, timeout_s: float = 3.0) -> AsyncObservation:
-        """The frame of this step when the screen has come to rest, or when the time is up (``is_final``).
-
-        Raises:
-            StaleObservation: a later step has acted already.
-            OSGymError: as for a step.
-        """
-        if self.episode is None:
-            raise ValueError("this observation belongs to no episode")
-        return await self.episode.final(self, timeout_s=timeout_s)

@@ -19,7 +19,7 @@ Observe = ObserveOptions | ImageFormat | str | Mapping[str, Any]
 
 
 def as_actions(actions: Actions) -> tuple[Action, ...]:
-    """One action or several as a tuple.
+    """Return one action or several as a tuple.
 
     Raises:
         InvalidAction: something else than text or an object is in it.
@@ -38,7 +38,7 @@ def as_actions(actions: Actions) -> tuple[Action, ...]:
 
 
 def as_task(task: Task | None) -> dict[str, Any] | None:
-    """A task as an object; a path is read.
+    """Return a task as an object; a path is read.
 
     Raises:
         ConfigError: the file cannot be read or holds no JSON object.
@@ -60,10 +60,10 @@ def as_task(task: Task | None) -> dict[str, Any] | None:
 
 
 def as_settle(settle: Settle | None) -> SettleOptions | None:
-    """Options from ``"fast"``, a policy, an object, or options.
+    """Return options from ``"fast"``, a policy, an object, or options.
 
     Raises:
-        ConfigError: they are not understood.
+        ConfigError: the value is none of these.
     """
     if settle is None or isinstance(settle, SettleOptions):
         return settle
@@ -76,10 +76,10 @@ def as_settle(settle: Settle | None) -> SettleOptions | None:
 
 
 def as_observe(observe: Observe | None) -> ObserveOptions | None:
-    """Options from ``"jpeg"``, a format, an object, or options.
+    """Return options from ``"jpeg"``, a format, an object, or options.
 
     Raises:
-        ConfigError: they are not understood.
+        ConfigError: the value is none of these.
     """
     if observe is None or isinstance(observe, ObserveOptions):
         return observe

@@ -10,7 +10,7 @@ from typing import TextIO
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A batch at one moment. ``mean_reward`` is over the episodes that have a reward."""
+    """How far a batch is. ``mean_reward`` is over the episodes that have a reward."""
 
     finished: int
     failed: int

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class RetryBackoff:
     """Exponential delays with full jitter (each is drawn between half and the whole of its ceiling)."""
 
     first_s: float = 0.05
@@ -15,7 +15,7 @@ class Backoff:
     most_s: float = 2.0
 
     def delay_s(self, attempt: int, rng: random.Random) -> float:
-        """Seconds to wait after attempt number ``attempt`` (from 0) has failed."""
+        """Return seconds to wait after attempt number ``attempt`` (from 0) has failed."""
         ceiling = min(self.most_s, self.first_s * self.factor ** min(attempt, 30))
         return ceiling * rng.uniform(0.5, 1.0)
 
@@ -35,8 +35,8 @@ class Deadline:
 
 
 def next_delay(
-    attempt: int, backoff: Backoff, rng: random.Random, now_s: float, *deadlines: Deadline
+    attempt: int, backoff: RetryBackoff, rng: random.Random, now_s: float, *deadlines: Deadline
 ) -> float | None:
-    """How long to wait before the next attempt; None when it could not start before a deadline."""
+    """Return how long to wait before the next attempt; None when it could not start before a deadline."""
     delay = backoff.delay_s(attempt, rng)
     return delay if all(now_s + delay < deadline.at_s for deadline in deadlines) else None

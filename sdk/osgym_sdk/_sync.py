@@ -9,33 +9,27 @@ import asyncio
 import atexit
 import concurrent.futures
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from osgym_sdk._batch import Policy, PolicyObject
-from osgym_sdk._checkpoints import AsyncCheckpoint
-from osgym_sdk._client import (
-    AsyncClient,
-    AttachSettings,
-    ClientSettings,
-    EpisodeSettings,
-    RestoreSettings,
-    RunSettings,
-    fleet_settings,
-)
-from osgym_sdk._episode import AsyncEpisode
-from osgym_sdk._exceptions import ConfigError, EpisodeLost, OSGymError
+from osgym_sdk._checkpoints import AsyncCheckpoint, CheckpointHandle
+from osgym_sdk._client import AsyncClient, fleet_settings
+from osgym_sdk._config import ClientSettings
+from osgym_sdk._episode import AsyncEpisode, AsyncObservation
+from osgym_sdk._episode_info import EpisodeInfo
+from osgym_sdk._exceptions import ConfigError, OSGymError
 from osgym_sdk._fleet_file import read_fleet
-from osgym_sdk._observation import AsyncObservation, Observation
-from osgym_sdk._options import Actions, Observe, Settle, Task
-from osgym_sdk._placing import Ticket
-from osgym_sdk._records import Evaluation, Result, Trajectory
-from osgym_sdk.wire import CheckpointInfo, Done, HostState, Notice
+from osgym_sdk._observation import Observation
+from osgym_sdk._options import Actions, Observe, Settle
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 _JOIN_S = 15.0
 
@@ -54,7 +48,7 @@ class Portal:
         return not self._loop.is_closed()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs ``work`` to its end. An interrupt here cancels it there, and waits until it has let go.
+        """Run ``work`` to its end. An interrupt here cancels it there, and waits until it has let go.
 
         Raises:
             ConfigError: the client is closed, or belongs to the process before a fork.
@@ -75,7 +69,7 @@ class Portal:
             raise
 
     def close(self) -> None:
-        """Stops the loop and its thread. Idempotent."""
+        """Stop the loop and its thread. Idempotent."""
         if not self.open or os.getpid() != self._pid:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -97,31 +91,49 @@ class Portal:
 class SyncObservation(Observation):
     """An observation of an :class:`Episode`."""
 
-    _inner: AsyncObservation
-    _portal: Portal
-
-    @classmethod
-    def wrap(cls, inner: AsyncObservation, portal: Portal) -> SyncObservation:
-        obs = cls(
-            inner.meta,
-            inner.data,
-            step=inner.step,
-            actions=inner.actions,
-            done=inner.done,
-            timing=inner.timing,
-        )
-        obs._inner, obs._portal = inner, portal
-        return obs
+    def __init__(self, inner: AsyncObservation, portal: Portal) -> None:
+        super().__init__(inner.answer, inner.data, inner.timing)
+        self._inner = inner
+        self._portal = portal
 
     def final(self, timeout_s: float = 3.0) -> SyncObservation:
-        """The frame of this step when the screen has come to rest; see :meth:`AsyncObservation.final`."""
-        return SyncObservation.wrap(self._portal.call(self._inner.final(timeout_s)), self._portal)
+        """Return the frame of this step when the screen has come to rest; see :class:`AsyncObservation`."""
+        return SyncObservation(self._portal.call(self._inner.final(timeout_s)), self._portal)
 
 
-class Episode:
+def _calls(
+    method: Callable[Concatenate[Any, P], T], convert: Callable[[T, Portal], R]
+) -> Callable[Concatenate[Any, P], R]:
+    """Return a method with the arguments and the docstring of one of the asynchronous client's.
+
+    Args:
+        method: the method of ``self._inner`` to call.
+        convert: from what it gives to what a caller without ``await`` can use.
+    """
+
+    @functools.wraps(method, assigned=("__name__", "__qualname__", "__doc__"))
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return convert(method(self._inner, *args, **kwargs), self._portal)
+
+    return call
+
+
+def _waits(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]], convert: Callable[[T, Portal], R]
+) -> Callable[Concatenate[Any, P], R]:
+    """Return the same for a coroutine function, which is waited for."""
+    return _calls(method, lambda work, portal: convert(portal.call(work), portal))
+
+
+def _same(value: T, portal: Portal) -> T:
+    return value
+
+
+class Episode(EpisodeInfo):
     """Made by :meth:`Client.episode`; use it with ``with``. The same as :class:`AsyncEpisode`, waiting."""
 
     def __init__(self, inner: AsyncEpisode, portal: Portal) -> None:
+        super().__init__(inner._record)
         self._inner = inner
         self._portal = portal
 
@@ -135,139 +147,47 @@ class Episode:
         self.close()
 
     @property
-    def episode_id(self) -> str:
-        return self._inner.episode_id
-
-    @property
-    def replica_id(self) -> str:
-        return self._inner.replica_id
-
-    @property
-    def generation(self) -> int:
-        """New for every clone: proof that this desktop was nobody's before."""
-        return self._inner.generation
-
-    @property
-    def host(self) -> str:
-        """URL of the host that runs the replica."""
-        return self._inner.host
-
-    @property
     def observation(self) -> SyncObservation:
         """The newest observation; the first desktop after start."""
-        return SyncObservation.wrap(self._inner.observation, self._portal)
+        return SyncObservation(self._inner.observation, self._portal)
 
-    @property
-    def done(self) -> Done | None:
-        """Why the last step was the last; None while the episode goes on."""
-        return self._inner.done
-
-    @property
-    def lost(self) -> EpisodeLost | None:
-        """Set as soon as it is known that the replica, its host or the lease is gone."""
-        return self._inner.lost
-
-    @property
-    def notice(self) -> Notice | None:
-        """See :attr:`AsyncEpisode.notice`."""
-        return self._inner.notice
-
-    @property
-    def trajectory(self) -> Trajectory:
-        return self._inner.trajectory
-
-    @property
-    def ticket(self) -> Ticket:
-        """See :attr:`AsyncEpisode.ticket`."""
-        return self._inner.ticket
-
-    def detach(self) -> Ticket:
-        """See :meth:`AsyncEpisode.detach`."""
-        return self._inner.detach()
-
-    def start(self) -> None:
-        """Leases a replica and sets the task up; done by ``with``."""
-        self._portal.call(self._inner.start())
-
-    def step(
-        self,
-        actions: Actions,
-        *,
-        settle: Settle | None = None,
-        observe: Observe | None = None,
-        timeout_s: float | None = None,
-    ) -> SyncObservation:
-        """See :meth:`AsyncEpisode.step`."""
-        work = self._inner.step(actions, settle=settle, observe=observe, timeout_s=timeout_s)
-        return SyncObservation.wrap(self._portal.call(work), self._portal)
-
-    def observe(self, observe: Observe | None = None) -> SyncObservation:
-        """See :meth:`AsyncEpisode.observe`."""
-        return SyncObservation.wrap(self._portal.call(self._inner.observe(observe)), self._portal)
-
-    def evaluate(self, *, timeout_s: float | None = None) -> Evaluation:
-        """See :meth:`AsyncEpisode.evaluate`."""
-        return self._portal.call(self._inner.evaluate(timeout_s=timeout_s))
-
-    def fork(
-        self,
-        count: int = 1,
-        *,
-        lease_ttl_s: float | None = None,
-        max_steps: int | None = None,
-        wait_s: float = 10.0,
-        timeout_s: float | None = None,
-    ) -> list[Episode]:
-        """See :meth:`AsyncEpisode.fork`."""
-        work = self._inner.fork(
-            count, lease_ttl_s=lease_ttl_s, max_steps=max_steps, wait_s=wait_s, timeout_s=timeout_s
-        )
-        return [Episode(child, self._portal) for child in self._portal.call(work)]
-
-    def checkpoint(
-        self, *, keep: bool = False, ttl_s: float | None = None, timeout_s: float | None = None
-    ) -> Checkpoint:
-        """See :meth:`AsyncEpisode.checkpoint`."""
-        work = self._inner.checkpoint(keep=keep, ttl_s=ttl_s, timeout_s=timeout_s)
-        return Checkpoint(self._portal.call(work), self._portal)
+    start = _waits(AsyncEpisode.start, _same)
+    step = _waits(AsyncEpisode.step, SyncObservation)
+    observe = _waits(AsyncEpisode.observe, SyncObservation)
+    evaluate = _waits(AsyncEpisode.evaluate, _same)
+    detach = _calls(AsyncEpisode.detach, _same)
+    fork = _waits(AsyncEpisode.fork, lambda children, portal: [Episode(child, portal) for child in children])
+    checkpoint = _waits(AsyncEpisode.checkpoint, lambda made, portal: Checkpoint(made, portal))
 
     def close(self) -> None:
-        """Gives the replica back. Idempotent."""
+        """Give the replica back. Idempotent."""
         if self._portal.open:
             self._portal.call(self._inner.close())
 
 
-class Checkpoint:
+class Checkpoint(CheckpointHandle):
     """Made by :meth:`Episode.checkpoint`. The same as :class:`AsyncCheckpoint`, waiting."""
 
     def __init__(self, inner: AsyncCheckpoint, portal: Portal) -> None:
+        super().__init__(inner.info, inner.host)
         self._inner = inner
         self._portal = portal
 
-    @property
-    def info(self) -> CheckpointInfo:
-        """Id, episode and step, whether and how long it is kept, size."""
-        return self._inner.info
+    delete = _waits(AsyncCheckpoint.delete, _same)
+    export = _waits(AsyncCheckpoint.export, _same)
 
-    @property
-    def checkpoint_id(self) -> str:
-        return self._inner.checkpoint_id
 
-    @property
-    def host(self) -> str:
-        """URL of the host that has it."""
-        return self._inner.host
-
-    def delete(self) -> None:
-        """See :meth:`AsyncCheckpoint.delete`."""
-        self._portal.call(self._inner.delete())
-
-    def export(self, path: str | Path, *, timeout_s: float = 600.0) -> Path:
-        """See :meth:`AsyncCheckpoint.export`."""
-        return self._portal.call(self._inner.export(path, timeout_s=timeout_s))
-
-    def __repr__(self) -> str:
-        return repr(self._inner).replace(type(self._inner).__name__, type(self).__name__)
+def _drain(items: AsyncIterator[T], portal: Portal) -> Iterator[T]:
+    """Yield what comes out of an asynchronous iterator, waiting for it here."""
+    try:
+        while True:
+            try:
+                yield portal.call(_next(items))
+            except StopAsyncIteration:
+                return
+    finally:
+        if portal.open:
+            portal.call(_close(items))
 
 
 class Client:
@@ -279,7 +199,8 @@ class Client:
 
     def __init__(self, hosts: str | Sequence[str] | None = None, **settings: Unpack[ClientSettings]) -> None:
         self._inner = AsyncClient(hosts, **settings)
-        self._portal = Portal()
+        self._portal = portal = Portal()
+        self._inner._adapt_policy = lambda policy: _SyncPolicy(policy, portal)
         _OPEN.add(self)
 
     @classmethod
@@ -297,7 +218,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends background work, connections and the thread. Idempotent."""
+        """End background work, connections and the thread. Idempotent."""
         _OPEN.discard(self)
         if self._portal.open:
             with contextlib.suppress(ConfigError):
@@ -308,34 +229,15 @@ class Client:
     def hosts(self) -> tuple[str, ...]:
         return self._inner.hosts
 
-    def host_states(self) -> dict[str, HostState | OSGymError]:
-        """See :meth:`AsyncClient.host_states`."""
-        return self._portal.call(self._inner.host_states())
-
-    def episode(self, task: Task | None = None, **options: Unpack[EpisodeSettings]) -> Episode:
-        """An episode; arguments as for :meth:`AsyncClient.episode`."""
-        return Episode(self._inner.episode(task, **options), self._portal)
-
-    def attach(self, ticket: Ticket, **options: Unpack[AttachSettings]) -> Episode:
-        """See :meth:`AsyncClient.attach`."""
-        return Episode(self._inner.attach(ticket, **options), self._portal)
-
-    def restore(self, checkpoint: Checkpoint | str, **options: Unpack[RestoreSettings]) -> Episode:
-        """See :meth:`AsyncClient.restore`."""
-        inner = checkpoint if isinstance(checkpoint, str) else checkpoint._inner
-        return Episode(self._portal.call(self._inner.restore(inner, **options)), self._portal)
-
-    def checkpoints(self) -> list[Checkpoint]:
-        """See :meth:`AsyncClient.checkpoints`."""
-        found = self._portal.call(self._inner.checkpoints())
-        return [Checkpoint(one, self._portal) for one in found]
-
-    def import_checkpoint(
-        self, path: str | Path, *, host: str | None = None, timeout_s: float = 600.0
-    ) -> Checkpoint:
-        """See :meth:`AsyncClient.import_checkpoint`."""
-        work = self._inner.import_checkpoint(path, host=host, timeout_s=timeout_s)
-        return Checkpoint(self._portal.call(work), self._portal)
+    host_states = _waits(AsyncClient.host_states, _same)
+    episode = _calls(AsyncClient.episode, Episode)
+    attach = _calls(AsyncClient.attach, Episode)
+    restore = _waits(AsyncClient.restore, Episode)
+    checkpoints = _waits(
+        AsyncClient.checkpoints, lambda found, portal: [Checkpoint(one, portal) for one in found]
+    )
+    import_checkpoint = _waits(AsyncClient.import_checkpoint, Checkpoint)
+    run = _calls(AsyncClient.run, lambda batch, portal: _drain(aiter(batch), portal))
 
     def step_many(
         self,
@@ -350,32 +252,11 @@ class Client:
         outer = {id(episode._inner): episode for episode, _ in listed}
         inner = [(episode._inner, actions) for episode, actions in listed]
         answers = self._inner.step_many(inner, settle=settle, observe=observe, timeout_s=timeout_s)
-        for episode, outcome in self._drain(answers):
+        for episode, outcome in _drain(answers, self._portal):
             if isinstance(outcome, AsyncObservation):
-                yield outer[id(episode)], SyncObservation.wrap(outcome, self._portal)
+                yield outer[id(episode)], SyncObservation(outcome, self._portal)
             else:
                 yield outer[id(episode)], outcome
-
-    def run(self, tasks: Iterable[Any], policy: Policy, **options: Unpack[RunSettings]) -> Iterator[Result]:
-        """Results as they finish; arguments as for :meth:`AsyncClient.run`.
-
-        The policy is called in threads of its own, several at a time, and sees observations whose
-        ``final()`` waits. Leaving the loop stops the rest.
-        """
-        batch = self._inner.run(tasks, _SyncPolicy(policy, self._portal), **options)
-        yield from self._drain(aiter(batch))
-
-    def _drain(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """What comes out of an asynchronous iterator, waited for here."""
-        try:
-            while True:
-                try:
-                    yield self._portal.call(_next(items))
-                except StopAsyncIteration:
-                    return
-        finally:
-            if self._portal.open:
-                self._portal.call(_close(items))
 
 
 class _SyncPolicy:
@@ -393,7 +274,7 @@ class _SyncPolicy:
     def act(self, obs: AsyncObservation, task: Any, step: int) -> Any:
         policy = self._policy
         act = policy.act if isinstance(policy, PolicyObject) else policy
-        return act(SyncObservation.wrap(obs, self._portal), task, step)
+        return act(SyncObservation(obs, self._portal), task, step)
 
 
 async def _next(items: AsyncIterator[T]) -> T:

@@ -10,14 +10,14 @@ from typing import Any
 
 import httpx
 import pytest
-from stand_in import TASK, Service, record, running_service, until
+from tests.support.fake_runtime import TASK, Service, record, running_service, until
 
 from osgym_sdk import wire
 
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    """A service with one warm stand-in and room for eight."""
+    """A service with one warm fake replica and room for eight."""
     async with running_service(tmp_path, warm=1, max_replicas=8) as running:
         yield running
 
@@ -108,7 +108,7 @@ async def test_children_go_on_where_the_parent_is_and_diverge(service: Service) 
         )
         assert state.parent == wire.ParentInfo(parent["episode_id"], 1)
         assert state.task_id == "say-yes"
-    ttls = {e.lease_ttl_s for e in service.agent.episodes.active()}
+    ttls = {e.lease.ttl_s for e in service.agent.episodes.active()}
     assert ttls == {33}
 
 
@@ -242,7 +242,7 @@ async def test_undoing_a_fork_in_its_middle_frees_everything(service: Service) -
     assert error(await forking) == (409, "cancelled")
     service.runtime.create_gate.set()
     await until(lambda: not service.runtime.points.states and service.agent.pool.view().leased == 1)
-    assert service.agent.pool.rooms.held == 0
+    assert service.agent.pool.reservations.held == 0
     assert record(await service.step(parent, 1, "wait()")).meta["step"] == 1
 
 
@@ -322,7 +322,7 @@ async def test_a_parent_that_dies_under_a_fork_is_a_typed_loss(service: Service)
     guest.die()
     assert error(await forking) == (410, "episode_lost")
     assert error(await step) == (410, "episode_lost")
-    assert service.agent.pool.rooms.held == 0
+    assert service.agent.pool.reservations.held == 0
 
 
 # Checkpoints ------------------------------------------------------------------------------------------

@@ -11,19 +11,19 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import CliRunner
-from stand_in import TASK, Served, Service, record, running_service, until
+from tests.support.fake_runtime import TASK, Served, Service, record, running_service, until
 
 from osgym_host.cli.drain import drain as drain_command
-from osgym_host.episodes.draining import Draining
+from osgym_host.episodes.draining import DrainController
+from osgym_protocol.host_api import Notice
 from osgym_sdk import wire
-from osgym_sdk.wire import Notice
 
 MARGIN_S = 0.1
 
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    """A service with two warm stand-ins."""
+    """A service with two warm fake replicas."""
     async with running_service(tmp_path, warm=2, max_replicas=4, drain_margin_s=MARGIN_S) as running:
         yield running
 
@@ -116,7 +116,7 @@ async def test_what_is_open_at_the_deadline_ends_as_lost(service: Service) -> No
     await until(lambda: any(one.agent.commands for one in service.runtime.alive.values()))
 
     deadline = time.time() + 0.4
-    service.agent.drain.tell("aws", Notice("terminate", deadline))
+    service.agent.drain.update("aws", Notice("terminate", deadline))
     async with asyncio.timeout(5):
         lost, being_made = await step, await setup
     assert deadline - MARGIN_S <= time.time() < deadline
@@ -134,7 +134,7 @@ async def test_what_is_open_at_the_deadline_ends_as_lost(service: Service) -> No
 
     kept = await service.http.delete("/v1/drain")
     assert (kept.status_code, kept.json()["code"]) == (409, "draining")
-    service.agent.drain.tell("aws", None)
+    service.agent.drain.update("aws", None)
     await service.create()
 
 
@@ -153,26 +153,24 @@ async def test_the_wall_clock_decides(service: Service) -> None:
     """By another clock, which jumps as clocks that are set do: nothing before its time, all after it."""
     now = 1000.0
     agent = service.agent
-    drain = Draining(
+    drain = DrainController(
         pool=agent.pool,
         episodes=agent.episodes,
-        events=agent.events,
-        recorder=agent._recorder,
         margin_s=5,
         clock=lambda: now,
     )
     drain.start()
     await service.create()
-    drain.tell("gcp", Notice("preempted", 1030.0))
+    drain.update("gcp", Notice("preempted", 1030.0))
     now = 1024.9
-    drain.tell("operator", Notice("operator", 2000.0))
+    drain.update("operator", Notice("operator", 2000.0))
     await asyncio.sleep(0.02)
     assert len(agent.episodes.active()) == 1
     now = 1025.0
     await until(lambda: not agent.episodes.active())
     await drain.close()
-    drain.tell("gcp", None)
-    drain.tell("operator", None)
+    drain.update("gcp", None)
+    drain.update("operator", None)
     assert (await refusal(service)).status_code == 503, "one that is closed changes nothing"
     agent.pool.resume()
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import requests
 from PIL import Image
-from stand_in import TASK, Served
+from tests.support.fake_runtime import TASK, Served
 
 
 @pytest.fixture

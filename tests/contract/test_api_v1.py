@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-import stand_in_guest
-from stand_in import TASK, Served, Service, record, running_service, until
-from stand_in_guest import PNG
+from tests.support import fake_guest
+from tests.support.fake_guest import PNG
+from tests.support.fake_runtime import TASK, Served, Service, record, running_service, until
 
 from osgym_host.core.reasons import Reason
 from osgym_host.runtimes import base
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    """A service with one warm stand-in."""
+    """A service with one warm fake replica."""
     async with running_service(tmp_path, warm=1, max_replicas=4) as running:
         yield running
 
@@ -120,6 +120,37 @@ async def test_the_same_step_twice_at_once_acts_once(service: Service) -> None:
     agent.step_gate.set()
     assert [answer.status_code for answer in await asyncio.gather(*both)] == [200, 200]
     assert len(agent.acted) == 1
+
+
+async def test_a_step_that_no_guest_would_take_is_the_clients_fault(service: Service) -> None:
+    """Thirty long texts are refused with the bound, use up no number, and cost nobody an episode."""
+    episode = await service.create()
+    answer = await service.step(episode, 1, *[{"op": "type", "text": "x" * 80_000}] * 30)
+    assert error(answer) == (400, "invalid_action")
+    assert "1048576" in answer.json()["message"]
+    fits = [{"op": "type", "text": "ü" * 80_000}] * 6
+    assert record(await service.step(episode, 1, *fits)).meta["step"] == 1
+    assert len(service.guest_of(episode).agent.acted) == 6
+
+
+@pytest.mark.parametrize("code", ["answer_lost", "unauthorized", "body_too_large", "transaction_failed"])
+async def test_what_is_between_host_and_guest_is_not_the_clients_fault(service: Service, code: str) -> None:
+    """The episode is lost with its cause; the client is not told that its request was bad."""
+    episode = await service.create()
+    service.guest_of(episode).agent.refuses = code
+    answer = await service.step(episode, 1, "click(1,2)")
+    assert error(answer) == (410, "episode_lost")
+    assert answer.json()["details"]["cause"] == "guest_protocol"
+
+
+async def test_a_busy_guest_is_asked_again(service: Service) -> None:
+    """It did nothing: the number is still free, and the episode goes on."""
+    episode = await service.create()
+    agent = service.guest_of(episode).agent
+    agent.refuses = "busy"
+    assert error(await service.step(episode, 1, "click(1,2)")) == (504, "timeout")
+    agent.refuses = ""
+    assert record(await service.step(episode, 1, "click(1,2)")).meta["step"] == 1
 
 
 @pytest.mark.parametrize(
@@ -258,7 +289,7 @@ async def test_what_cannot_be_passed_on_loses_the_replica_only(
         return len(encoded).to_bytes(4, "big") + len(blob).to_bytes(4, "big") + encoded + blob
 
     with monkeypatch.context() as patch:
-        patch.setattr(stand_in_guest, "encode_record", hostile)
+        patch.setattr(fake_guest, "encode_record", hostile)
         patch.setattr(agent, "frame", marked)
         answer = await service.step(episode, 1, "wait()")
     assert error(answer) == (410, "episode_lost")
@@ -436,7 +467,7 @@ async def test_the_host_shows_itself(service: Service) -> None:
     """Host, replicas, screenshot, events, metrics, health."""
     episode = await service.create()
     host = wire.HostState.from_dict((await service.http.get("/v1/host")).json())
-    assert (host.runtime, host.capacity.leased, host.image.flavor) == ("stand-in", 1, "small")
+    assert (host.runtime, host.capacity.leased, host.image.flavor) == ("fake", 1, "small")
     (row,) = [
         r for r in (await service.http.get("/v1/replicas")).json() if r["episode_id"] == episode["episode_id"]
     ]

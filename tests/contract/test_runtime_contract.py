@@ -18,13 +18,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from runtime_kits import Kit, LocalKit, QemuKit, contract_spec, threads_of
-from runtime_probe import build_python_image
+from tests.support import ROOT
+from tests.support.runtime_kits import Kit, LocalKit, QemuKit, contract_spec, threads_of
+from tests.support.runtime_probe import build_python_image
 
-from osgym_host.guest import GuestError
+from osgym_host.addresses import TcpAddress
+from osgym_host.guest_client import GuestError
 from osgym_host.runtimes import base
 from osgym_host.runtimes.base import ExitReason, Replica, ReplicaSpec, Runtime
-from osgym_host.runtimes.qemu.replica import QemuReplica
+from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
 
 DEADLINE_S = 30.0
 OWN_COMMAND = Path("/proc/self/cmdline").read_text()
@@ -593,10 +595,9 @@ async def test_a_child_goes_on_from_its_parents_moment(runtime: Runtime, kit: Ki
 
 _AGENT = """
 import asyncio, json, os, signal, sys
-sys.path.insert(0, {support!r})
 from dataclasses import replace
 from pathlib import Path
-from runtime_kits import QemuKit, contract_spec
+from tests.support.runtime_kits import QemuKit, contract_spec
 from osgym_host.images.snapshots import SnapshotStore
 from osgym_host.images.store import default_data_dir
 
@@ -620,7 +621,7 @@ asyncio.run(main())
 async def test_replicas_outlive_a_killed_host_agent(kit: Kit, tmp_path: Path, spec: ReplicaSpec) -> None:
     """The next one finds them, carries on the one it adopts, and takes all others away."""
     runtime = kit.make(tmp_path)
-    unknown = base.ReplicaRecord("r9", 1, kit.image.digest, 1, base.TcpAddress("127.0.0.1", 1))
+    unknown = base.ReplicaRecord("r9", 1, kit.image.digest, 1, TcpAddress("127.0.0.1", 1))
     if not isinstance(kit, QemuKit):
         await runtime.start()
         assert not runtime.capabilities().adoption
@@ -628,10 +629,9 @@ async def test_replicas_outlive_a_killed_host_agent(kit: Kit, tmp_path: Path, sp
             await runtime.adopt(unknown)
         await runtime.stop()
         return
-    support = str(Path(__file__).parents[1] / "support")
-    code = _AGENT.format(support=support, digest=kit.image.digest, data_dir=str(tmp_path))
+    code = _AGENT.format(digest=kit.image.digest, data_dir=str(tmp_path))
     agent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, cwd=ROOT
     )
     said, _ = await asyncio.wait_for(agent.communicate(), 60)
     assert agent.returncode == -signal.SIGKILL

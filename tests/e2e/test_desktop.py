@@ -10,8 +10,8 @@ import sys
 from typing import Any
 
 import pytest
-from live import HostProcess, osgym, wait_until
 from PIL import ImageChops
+from tests.support.host_process import HostProcess, osgym, wait_until
 
 from osgym_sdk import AsyncClient, AsyncEpisode, Client, EpisodeLost, InvalidAction, Result
 

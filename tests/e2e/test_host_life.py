@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live import HostProcess, running_host, start_host, wait_until
+from tests.support.host_process import HostProcess, running_host, start_host, wait_until
 
 from osgym_host.images.store import Image
 from osgym_sdk import AsyncClient, Client, EpisodeLost, NoCapacity, OSGymError, Timeouts

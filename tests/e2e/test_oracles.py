@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from live import HostProcess, running_host
+from tests.support.host_process import HostProcess, running_host
 
 from osgym_host.images.errors import ImageError
 from osgym_host.images.store import ImageStore, default_data_dir

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live import OSGYM, osgym, wait_until
 from PIL import Image as Pillow
+from tests.support.host_process import OSGYM, osgym, wait_until
 
 from osgym_host.images.store import Image, default_data_dir
 

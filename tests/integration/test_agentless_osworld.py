@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from osworld_replica import replica
+from tests.support.osworld_replica import replica
 
-from osgym_host.guest import GuestClient, GuestRefused
+from osgym_host.addresses import GuestAddress, UnixAddress
+from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.images.store import Image
-from osgym_host.runtimes.base import GuestAddress, UnixAddress
-from osgym_host.runtimes.qemu.agentless import AgentlessGuest, Facts, ScreenSource
+from osgym_host.runtimes.qemu.agentless import AgentlessGuest, MachineFacts, ScreenSource
 from osgym_host.runtimes.qemu.agentless import osworld as adapter
 from osgym_host.runtimes.qemu.agentless.frames import decode
-from osgym_host.runtimes.qemu.agentless.serve import Answer, Request, UnixServer
+from osgym_host.runtimes.qemu.agentless.serve import HttpRequest, ServedResponse, UnixServer
 
 TEXT = 'typed <by> "OSWorld\'s" server: 100% & more'
 NOTE = "/home/user/note.txt"
@@ -25,7 +25,7 @@ NOTE = "/home/user/note.txt"
 @asynccontextmanager
 async def served(address: GuestAddress, folder: Path) -> AsyncIterator[GuestClient]:
     """A client of what stands for a guest agent in front of the server at this address."""
-    facts = Facts(generation=3, qmp=None, pid=None, server=address, screen=ScreenSource.SERVER)
+    facts = MachineFacts(generation=3, qmp=None, pid=None, server=address, screen=ScreenSource.SERVER)
     guest = await AgentlessGuest.open(facts, folder / "guest.sock")
     try:
         async with GuestClient(guest.address) as client:
@@ -68,10 +68,10 @@ async def test_a_task_is_set_up_done_and_read_back_through_osworlds_server(
 
 
 @asynccontextmanager
-async def stand_in(folder: Path, answers: dict[str, Answer]) -> AsyncIterator[UnixAddress]:
+async def stand_in(folder: Path, answers: dict[str, ServedResponse]) -> AsyncIterator[UnixAddress]:
     """A server that answers as it is told, whatever it is asked."""
 
-    async def answer(request: Request) -> Answer:
+    async def answer(request: HttpRequest) -> ServedResponse:
         return answers[request.path]
 
     server = UnixServer(answer)
@@ -85,7 +85,7 @@ async def stand_in(folder: Path, answers: dict[str, Answer]) -> AsyncIterator[Un
 @pytest.mark.parametrize("picture", [b"", b"GIF89a", b"\x89PNG\r\n\x1a\n" + b"x" * 100])
 async def test_what_is_no_picture_is_no_screen(tmp_path: Path, picture: bytes) -> None:
     """The guest decides what it sends; it ends as an error of its own, not of ours."""
-    answers = {"/screenshot": Answer(200, "image/png", (picture,))}
+    answers = {"/screenshot": ServedResponse(200, "image/png", (picture,))}
     async with stand_in(tmp_path, answers) as address, served(address, tmp_path) as guest:
         with pytest.raises(GuestRefused) as caught:
             await guest.observe()
@@ -95,7 +95,7 @@ async def test_what_is_no_picture_is_no_screen(tmp_path: Path, picture: bytes) -
 async def test_an_answer_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However large a file is, the host takes so much of it and no more."""
     monkeypatch.setattr(adapter, "MAX_ANSWER_BYTES", 1000)
-    answers = {"/file": Answer(200, "application/octet-stream", (bytes(1001),))}
+    answers = {"/file": ServedResponse(200, "application/octet-stream", (bytes(1001),))}
     async with stand_in(tmp_path, answers) as address, served(address, tmp_path) as guest:
         with pytest.raises(GuestRefused) as caught:
             await guest.file("/dev/zero")

@@ -1,12 +1,12 @@
-"""`osgym checkpoint` against a running service (over stand-ins)."""
+"""`osgym checkpoint` against a running service (over fake replicas)."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from live import osgym
-from stand_in import TASK, Served
+from tests.support.fake_runtime import TASK, Served
+from tests.support.host_process import osgym
 
 from osgym_sdk import Client
 
@@ -41,7 +41,7 @@ def test_list_export_import_remove(tmp_path: Path) -> None:
         file.write_bytes(b"nonsense")
         broken = osgym("checkpoint", "import", str(file), **env)
         assert broken.returncode == 1
-        assert "this is no checkpoint" in broken.stderr
+        assert "this is not a checkpoint" in broken.stderr
         again = osgym("checkpoint", "rm", kept, **env)
         assert again.returncode == 1
         assert "no such checkpoint" in again.stderr

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from osgym_host.doctor import examination, machine, virtual
-from osgym_host.doctor.result import Context, Result, Status
+from osgym_host.doctor import examination, machine
+from osgym_host.doctor.result import DoctorContext, Finding, Status
+from osgym_host.runtimes.qemu import doctor as virtual
 
 
 def run_doctor(*args: str, data_dir: Path) -> subprocess.CompletedProcess[str]:
@@ -61,8 +62,8 @@ def test_a_machine_that_cannot_run_it_is_exit_code_1(tmp_path: Path) -> None:
     assert "OSGYM_DATA_DIR" in row["remedy"]
 
 
-def context(tmp_path: Path, replicas: int = 4) -> Context:
-    return Context(data_dir=tmp_path, replicas=replicas, kernel=None, deep=True)
+def context(tmp_path: Path, replicas: int = 4) -> DoctorContext:
+    return DoctorContext(data_dir=tmp_path, replicas=replicas, kernel=None, deep=True)
 
 
 async def test_limits_are_held_against_the_number_of_replicas(tmp_path: Path) -> None:
@@ -76,10 +77,10 @@ async def test_limits_are_held_against_the_number_of_replicas(tmp_path: Path) ->
 async def test_a_broken_check_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A check that raises or hangs becomes a row; a needed one then counts as missing."""
 
-    async def raises(_context: Context) -> list[Result]:
+    async def raises(_context: DoctorContext) -> list[Finding]:
         raise OSError("broken")
 
-    async def hangs(_context: Context) -> list[Result]:
+    async def hangs(_context: DoctorContext) -> list[Finding]:
         await asyncio.sleep(1000)
         return []
 
@@ -105,15 +106,15 @@ async def test_a_boot_is_judged_by_its_last_line(tmp_path: Path) -> None:
     """The known line is success; silence costs the deadline and no more; nothing is left running."""
     kernel = tmp_path / "kernel"
     good = program(tmp_path / "good", "echo Linux version; echo '... Unable to mount root fs on'; sleep 1000")
-    assert (await virtual.boot(good, kernel, "kvm", 10)).reached
+    assert (await virtual.boot_kernel(good, kernel, "kvm", 10)).reached
     hangs = program(tmp_path / "hangs", f"echo $$ > {tmp_path}/pid; echo SeaBIOS; exec sleep 1000")
     began = time.monotonic()
-    boot = await virtual.boot(hangs, kernel, "kvm", 0.5)
+    boot = await virtual.boot_kernel(hangs, kernel, "kvm", 0.5)
     assert time.monotonic() - began < 5
     assert (boot.reached, boot.last_line) == (False, "SeaBIOS")
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
     flood = program(tmp_path / "flood", "yes")
-    assert not (await virtual.boot(flood, kernel, "kvm", 10)).reached
+    assert not (await virtual.boot_kernel(flood, kernel, "kvm", 10)).reached
 
 
 async def test_a_kernel_boots_without_kvm(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ async def test_a_kernel_boots_without_kvm(tmp_path: Path) -> None:
     qemu = shutil.which("qemu-system-x86_64")
     if kernel is None or qemu is None:
         pytest.skip("needs qemu-system-x86_64 and a kernel in /boot")
-    boot = await virtual.boot(qemu, kernel, "tcg", 60)
+    boot = await virtual.boot_kernel(qemu, kernel, "tcg", 60)
     assert boot.reached, boot.last_line
 
 

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from pulumi.provider.experimental import provider as api
 from tests.integration.test_image_bake import OSGYM
-from tests.support.live import wait_until
+from tests.support.host_process import wait_until
 
-from osgym_host.images.store import Image, default_data_dir, remove_tree
+from osgym_host.images.content_store import remove_tree
+from osgym_host.images.store import Image, default_data_dir
 from osgym_infra.archives.inputs import IMAGE
-from osgym_infra.components.common import bootstrap_files
+from osgym_infra.fleet.bootstrap import bootstrap_files
 from osgym_infra.hosts.errors import Interrupted
 from osgym_infra.hosts.provider import OsgymProvider
 from osgym_infra.hosts.values import plain_all, wrapped

@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Iterator
 
 import pytest
-from guest_rig import Desktop, GuestFault, desktop
 from PIL import Image, ImageChops
+from tests.support.guest_rig import Desktop, GuestFault, desktop
 
 from osgym_guest._native import Display
 

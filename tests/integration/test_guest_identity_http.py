@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guest_rig import Desktop, Guest, GuestFault, desktop, until_serving
+from tests.support.guest_rig import Desktop, Guest, GuestFault, desktop, until_serving
 
 import osgym_guest
 

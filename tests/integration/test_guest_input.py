@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from guest_rig import Desktop, GuestFault, desktop, until
+from tests.support.guest_rig import Desktop, GuestFault, desktop, until
 
 WINDOW = (100, 100)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from guest_rig import Desktop, GuestFault, desktop, until
+from tests.support.guest_rig import Desktop, GuestFault, desktop, until
 
 KEY = {"op": "key", "keys": ["space"]}
 
@@ -121,7 +121,7 @@ def test_who_burns_the_processor_for_ever_is_not_waited_for(screen: Desktop) -> 
 def test_a_launched_application_is_waited_for_before_it_has_a_window(screen: Desktop) -> None:
     """A process that the action started counts, also while it only loads."""
     load = "python3 -c 'sum(range(9000000))'; xterm -geometry 20x5+800+500 &"
-    react(screen, f"(setsid sh -c \"{load}\" >/dev/null 2>&1 < /dev/null &)")
+    react(screen, f'(setsid sh -c "{load}" >/dev/null 2>&1 < /dev/null &)')
     meta, _ = screen.guest.step(KEY, settle={"max_ms": 30_000})
     assert meta["settle"]["reason"] == "quiet"
     assert meta["settle"]["last_change_ms"] > 150

@@ -9,10 +9,20 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from guest_rig import Desktop, Guest, GuestFault, desktop, until, until_serving
+from tests.support.guest_rig import Desktop, Guest, GuestFault, desktop, until, until_serving
+
+from osgym_guest import engine
+from osgym_guest._native import Display
+from osgym_guest.screen import ScreenController
+from osgym_guest.settle import load_policies
+from osgym_protocol import limits
+from osgym_protocol.actions import check_encoded_size
+from osgym_protocol.codes import ImageFormat, SettlePolicy
+from osgym_protocol.options import ObserveOptions, SettleOptions
 
 
 @pytest.fixture
@@ -43,6 +53,18 @@ def test_a_number_that_is_none_is_refused(screen: Desktop, seq: Any) -> None:
     with pytest.raises(GuestFault) as caught:
         screen.guest.record("/v1/step", {"seq": seq, "actions": []})
     assert (caught.value.status, caught.value.code) == (400, "bad_request")
+
+
+def test_the_largest_step_that_the_host_sends_is_read(screen: Desktop) -> None:
+    """A body with all the actions that the bound allows is judged by its actions, and goes on from there."""
+    text = {"op": "type", "text": "x" * (limits.MAX_TEXT_CHARS - 100)}
+    raw = [*[text] * (limits.MAX_STEP_ACTIONS_BYTES // limits.MAX_TEXT_CHARS), {"op": "no such thing"}]
+    check_encoded_size(raw)
+    with pytest.raises(GuestFault) as caught:
+        screen.guest.record("/v1/step", {"seq": 1, "actions": raw})
+    fault = caught.value
+    assert (fault.status, fault.code, fault.details) == (400, "invalid_action", {"index": len(raw) - 1})
+    screen.guest.step()
 
 
 def test_other_numbers_are_refused(screen: Desktop) -> None:
@@ -196,3 +218,30 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     with desktop(tmp_path, size=(640, 480), wm=False, agent=False) as screen:
         screen.start_agent(OSGYM_EXPECT="curtains")
         assert screen.agent is not None and screen.agent.wait(5) == 2
+
+
+class _SlowQueue(SimpleQueue[Any]):
+    """A queue whose reader has run with what was put before the writer goes on."""
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        super().put(item, block, timeout)
+        if item is not None:
+            time.sleep(0.2)
+
+
+async def test_a_step_may_begin_before_the_event_loop_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number is noted before the display's thread can take it."""
+    monkeypatch.setattr(engine, "SimpleQueue", _SlowQueue)
+    with desktop(tmp_path, size=(640, 480), wm=False, agent=False) as screen:
+        state = engine.Engine(on_gone=lambda: None)
+        state.attach(ScreenController(Display(screen.display), load_policies(None)))
+        settle = SettleOptions(SettlePolicy.FIXED, pause_ms=0)
+        try:
+            for seq in (1, 2):
+                request = engine.CheckedStep(seq, [], settle, ObserveOptions(ImageFormat.NONE))
+                assert (await state.step(request)).observation.seq == seq
+                assert state.steps.find(seq) is not None
+        finally:
+            state.close()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from guest_rig import Desktop, desktop, until
+from tests.support.guest_rig import Desktop, desktop, until
 
 # no line begins with a space: an editor would carry the indentation on
 ASCII = "".join(chr(code) for code in range(0x21, 0x7F)) + " "
 TEXTS = {
-    "ascii": ASCII * 2 + "<tag attr=\"x\">a && b || c</tag>\nsecond line\tafter tab\n",
+    "ascii": ASCII * 2 + '<tag attr="x">a && b || c</tag>\nsecond line\tafter tab\n',
     "german": "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich. «ÄÖÜ» „ß“ €\n",
     "cyrillic": "Съешь же ещё этих мягких французских булок, да выпей чаю. ЭЮЯ ЪЫЬ\n",
     "cjk": "天地玄黃宇宙洪荒日月盈昃辰宿列張寒來暑往秋收冬藏 いろはにほへと 한국어\n",
@@ -54,4 +54,3 @@ def test_an_editor_gets_exactly_the_text(screen: Desktop, argv: list[str], name:
     saved = file.read_text(encoding="utf-8")
     # editors end the last line of a file themselves
     assert saved.rstrip("\n") == TEXTS[name].rstrip("\n")
-

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from osgym_host.images.definition import find_images_folder
+from osgym_host.images.content_store import remove_tree
 from osgym_host.images.idmap import current_idmap
-from osgym_host.images.namespaces import Inside, operate
-from osgym_host.images.store import Image, ImageStore, default_data_dir, remove_tree
+from osgym_host.images.namespaces import NamespaceSpec, operate
+from osgym_host.images.store import Image, ImageStore, default_data_dir
 from osgym_host.images.tree import KEPT_FROM_S
-from osgym_host.images.wheels import find_guest_folder
+from osgym_host.images.wheels import find_guest_agent
 
 pytestmark = pytest.mark.desktop
 
@@ -102,7 +102,7 @@ def test_new_guest_agent_is_baked_alone(small_image: Image, private: Private, tm
     del small_image
     _lend_parts(private.store)
     guest = tmp_path / "guest_agent"
-    source = find_guest_folder(find_images_folder())
+    source = _guest_source()
     shutil.copytree(
         source, guest, ignore=shutil.ignore_patterns("build", "*.so", "__pycache__", "*.egg-info")
     )
@@ -130,7 +130,7 @@ def test_guest_agent_that_does_not_import_is_no_image(
     del small_image
     _lend_parts(private.store)
     guest = tmp_path / "guest_agent"
-    source = find_guest_folder(find_images_folder())
+    source = _guest_source()
     shutil.copytree(
         source, guest, ignore=shutil.ignore_patterns("build", "*.so", "__pycache__", "*.egg-info")
     )
@@ -197,10 +197,10 @@ def _baked(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return row
 
 
-def _copy_guest(target: Path) -> None:
-    source = find_guest_folder(find_images_folder())
-    products = shutil.ignore_patterns("build", "*.so", "__pycache__", "*.egg-info")
-    shutil.copytree(source, target, ignore=products)
+def _guest_source() -> Path:
+    source = find_guest_agent().source
+    assert source is not None, "these tests need the source of the guest agent"
+    return source
 
 
 def _lend_parts(store: ImageStore) -> None:
@@ -220,9 +220,9 @@ def _lend_parts(store: ImageStore) -> None:
             else:
                 os.chown(folder, idmap.uid_base, idmap.gid_base)
             below = os.path.relpath(record.parent / "rootfs", folder)
-            operate(Inside(folder, idmap), "make", paths=["none"])
-            operate(Inside(folder, idmap), "flatten", base=below, layer="none", target="rootfs")
-            operate(Inside(folder, idmap), "remove", path="none")
+            operate(NamespaceSpec(folder, idmap), "make", paths=["none"])
+            operate(NamespaceSpec(folder, idmap), "flatten", base=below, layer="none", target="rootfs")
+            operate(NamespaceSpec(folder, idmap), "remove", path="none")
 
 
 def _wait_for_mmdebstrap(store: ImageStore, baking: subprocess.Popen[bytes]) -> None:

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from osgym_host.images.content_store import open_folder
 from osgym_host.images.errors import ImageError
 from osgym_host.images.idmap import IdMap, current_idmap
-from osgym_host.images.namespaces import Inside, Overlay, call, operate, running
-from osgym_host.images.store import ImageStore, open_folder
+from osgym_host.images.namespaces import NamespaceSpec, Overlay, call, operate, running
+from osgym_host.images.store import ImageStore
 
 pytestmark = pytest.mark.desktop
 
@@ -39,27 +40,27 @@ def folder(tmp_path: Path, idmap: IdMap) -> Iterator[Path]:
 
 def test_root_inside_is_nobody_outside(folder: Path, idmap: IdMap) -> None:
     """A file that root inside makes belongs to the first mapped id outside."""
-    assert call(Inside(folder, idmap), ["id", "-u"]).strip() == "0"
-    call(Inside(folder, idmap), ["touch", "made"])
+    assert call(NamespaceSpec(folder, idmap), ["id", "-u"]).strip() == "0"
+    call(NamespaceSpec(folder, idmap), ["touch", "made"])
     assert (folder / "made").stat().st_uid == idmap.uid_base
 
 
 def test_network_is_closed_unless_asked_for(folder: Path, idmap: IdMap) -> None:
     """Inside there is no interface but loopback."""
-    lines = call(Inside(folder, idmap), ["cat", "/proc/net/dev"]).splitlines()[2:]
+    lines = call(NamespaceSpec(folder, idmap), ["cat", "/proc/net/dev"]).splitlines()[2:]
     assert [line.split(":")[0].strip() for line in lines] == ["lo"]
 
 
 def test_failure_carries_the_output(folder: Path, idmap: IdMap) -> None:
     """The error says how the program ended and what it wrote."""
     with pytest.raises(ImageError, match=r"ended with 3: .*why"):
-        call(Inside(folder, idmap), ["sh", "-c", "echo why >&2; exit 3"])
+        call(NamespaceSpec(folder, idmap), ["sh", "-c", "echo why >&2; exit 3"])
 
 
 def test_deadline_ends_all_that_was_started(folder: Path, idmap: IdMap) -> None:
     """A program that takes too long is killed with its children, and the caller learns so."""
     with pytest.raises(ImageError, match="longer than"):
-        call(Inside(folder, idmap), ["sh", "-c", "sleep 1234.5 & sleep 1234.5"], timeout_s=0.5)
+        call(NamespaceSpec(folder, idmap), ["sh", "-c", "sleep 1234.5 & sleep 1234.5"], timeout_s=0.5)
     assert not _alive("1234.5")
 
 
@@ -68,8 +69,9 @@ def test_killed_caller_leaves_no_process(folder: Path, idmap: IdMap) -> None:
     code = (
         "import sys; from pathlib import Path\n"
         "from osgym_host.images.idmap import current_idmap\n"
-        "from osgym_host.images.namespaces import Inside, call\n"
-        "call(Inside(Path(sys.argv[1]), current_idmap()), ['sh', '-c', 'sleep 4321.5 & sleep 4321.5'])\n"
+        "from osgym_host.images.namespaces import NamespaceSpec, call\n"
+        "inside = NamespaceSpec(Path(sys.argv[1]), current_idmap())\n"
+        "call(inside, ['sh', '-c', 'sleep 4321.5 & sleep 4321.5'])\n"
     )
     caller = subprocess.Popen([sys.executable, "-c", code, str(folder)])
     try:
@@ -82,20 +84,20 @@ def test_killed_caller_leaves_no_process(folder: Path, idmap: IdMap) -> None:
 
 def test_operations_see_the_overlay(folder: Path, idmap: IdMap) -> None:
     """A file below is seen through the overlay and deleted only in the layer above."""
-    operate(Inside(folder, idmap), "make", paths=["low", "upper", "work", "merged"])
-    call(Inside(folder, idmap), ["touch", "low/file"])
-    inside = Inside(folder, idmap, overlay=Overlay("low", "upper", "work", "merged"))
+    operate(NamespaceSpec(folder, idmap), "make", paths=["low", "upper", "work", "merged"])
+    call(NamespaceSpec(folder, idmap), ["touch", "low/file"])
+    inside = NamespaceSpec(folder, idmap, overlay=Overlay("low", "upper", "work", "merged"))
     assert call(inside, ["ls", "merged"]).split() == ["file"]
     call(inside, ["rm", "merged/file"])
     assert call(inside, ["ls", "merged"]).split() == []
     assert (folder / "low" / "file").exists()
-    operate(Inside(folder, idmap), "flatten", base="low", layer="upper", target="flat")
+    operate(NamespaceSpec(folder, idmap), "flatten", base="low", layer="upper", target="flat")
     assert list((folder / "flat").iterdir()) == []
 
 
 def test_stdin_reaches_the_program(folder: Path, idmap: IdMap) -> None:
     """A stream, as a tar archive is one, goes in through a pipe."""
-    with running(Inside(folder, idmap), ["tee", "copy"], stdin=subprocess.PIPE, stdout=-3) as process:
+    with running(NamespaceSpec(folder, idmap), ["tee", "copy"], stdin=subprocess.PIPE, stdout=-3) as process:
         process.communicate(b"x" * 100_000, timeout=20)
     assert (folder / "copy").stat().st_size == 100_000
 

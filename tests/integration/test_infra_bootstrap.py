@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support import rehearsal
-from tests.support.plain_host import PlainHost, make_plain_host, missing, remove_plain_host
+from tests.support import host_fixtures
+from tests.support.namespace_host import NamespaceHost, make_namespace_host, missing, remove_namespace_host
 
 from osgym_host.images.store import Image
-from osgym_infra.boot import env_file
+from osgym_infra.fleet.boot import env_file
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(900)]
 
@@ -54,14 +54,14 @@ section end
 
 
 @pytest.fixture(scope="module")
-def host(small_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainHost]:
+def host(small_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NamespaceHost]:
     """A plain Debian with the bootstrap, its settings, and what it fetches beside it."""
     if lacking := missing():
         pytest.skip(f"missing: {lacking}")
     folder = tmp_path_factory.mktemp("plain")
-    made = make_plain_host(folder)
+    made = make_namespace_host(folder)
     srv, etc = made.root / "srv", made.root / "etc" / "osgym"
-    agent, image = rehearsal.archives(small_image.digest)
+    agent, image = host_fixtures.archives(small_image.digest)
     shutil.copy(agent.path, srv / "agent.tar")
     shutil.copy(image.path, srv / "image.tar")
     shutil.copytree(BOOTSTRAP, made.root / "opt" / "bootstrap")
@@ -82,10 +82,10 @@ def host(small_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     }
     (etc / "bootstrap.env").write_text(env_file(settings))
     yield made
-    remove_plain_host(made)
+    remove_namespace_host(made)
 
 
-def test_a_plain_host_comes_to_serve_and_goes_again(host: PlainHost, small_image: Image) -> None:
+def test_a_plain_host_comes_to_serve_and_goes_again(host: NamespaceHost, small_image: Image) -> None:
     """Packages, then all steps: a broken download stops it by name, the next run goes on, a third changes
     nothing, desktops are ready, no secret shows, and taking it down leaves nothing."""
     packages = host.run("/opt/bootstrap/bootstrap.sh up packages", 400, network=True)

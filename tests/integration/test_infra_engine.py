@@ -1,4 +1,4 @@
-"""The programs of AWS and Google Cloud under the real engine, with stand-ins for the providers.
+"""The programs of AWS and Google Cloud under the real engine, with fakes for the providers.
 
 Skips without the `pulumi` CLI on PATH. State and passphrase lie in the test's folder.
 """
@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 import yaml
-from infra.preview import preview
-from tests.support.fleets import AWS, GCP
+from tests.support.fleet_configs import AWS, GCP
 
 from osgym_host.images.store import Image, ImageStore, default_data_dir
+from osgym_infra.preview import run as preview
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("pulumi") is None, reason="the pulumi CLI is not on PATH"),
@@ -106,7 +106,7 @@ class Stack:
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Stack:
-    """An empty stack of our programs, with stand-ins."""
+    """An empty stack of our programs, with fakes."""
     preview.copy_project(tmp_path)
     made = Stack(tmp_path)
     made.configure({})

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support import rehearsal
+from tests.support import host_fixtures
 from tests.support.systemd_host import SystemdHost, missing, remove
 
 from osgym_host.images.store import Image
-from osgym_infra.boot import TARGET, env_file
+from osgym_infra.fleet.boot import TARGET, env_file
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(600)]
 
@@ -59,10 +59,10 @@ def settings_of_kernel() -> dict[str, str]:
     return dict(re.findall(r"^([a-z][\w.-]+) = (\d+)$", text, re.MULTILINE))
 
 
-def stand_in_for_settings(host: SystemdHost) -> None:
+def fake_settings(host: SystemdHost) -> None:
     """They have half of what the bootstrap wants, from the next start on."""
     for name, value in settings_of_kernel().items():
-        host.stand_in_for(name, str(int(value) // 2))
+        host.fake_setting(name, str(int(value) // 2))
 
 
 @pytest.fixture(scope="module")
@@ -93,14 +93,14 @@ def host(small_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def prepare(made: SystemdHost, image: Image) -> None:
     """What a cloud gives a machine: the bootstrap, its settings, archives, a metadata service."""
     srv, etc = made.root / "srv", made.root / "etc"
-    agent, packed = rehearsal.archives(image.digest)
+    agent, packed = host_fixtures.archives(image.digest)
     shutil.copy(agent.path, srv / "agent.tar")
     shutil.copy(packed.path, srv / "image.tar")
     shutil.copytree(BOOTSTRAP, made.root / TARGET[1:])
     (etc / "osgym").mkdir()
     (etc / "osgym/token").touch(0o600)
     (etc / "osgym/token").write_text(TOKEN + "\n")
-    given = rehearsal.settings(image) | {
+    given = host_fixtures.settings(image) | {
         "OSGYM_AGENT_URI": "file:///srv/agent.tar",
         "OSGYM_IMAGE_URI": "file:///srv/image.tar",
         "OSGYM_PORT": "20072",
@@ -113,7 +113,7 @@ def prepare(made: SystemdHost, image: Image) -> None:
     wanted = etc / "systemd/system/multi-user.target.wants"
     wanted.mkdir(exist_ok=True)
     (wanted / "metadata.service").symlink_to("/etc/systemd/system/metadata.service")
-    stand_in_for_settings(made)
+    fake_settings(made)
 
 
 def show(host: SystemdHost, unit: str, *names: str) -> dict[str, str]:
@@ -259,7 +259,7 @@ def test_a_reboot_ends_episodes_in_order_and_the_agent_comes_back(host: SystemdH
     body = json.dumps({"request_id": "r", "lease_ttl_s": 120})
     auth = f"-H 'Authorization: Bearer {TOKEN}' -H 'Content-Type: application/json'"
     host.inside(f"curl -fsS -m 60 {auth} -d '{body}' -o /dev/null {URL}/v1/episodes")
-    stand_in_for_settings(host)
+    fake_settings(host)
     host.inside("systemctl reboot")
     assert host.ended(60) == signal.SIGHUP
     assert host.boot() == "running"

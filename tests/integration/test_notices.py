@@ -18,59 +18,60 @@ from pathlib import Path
 
 import httpx
 import pytest
-from live import HostProcess, start_host, wait_until
-from metadata import Metadata, serving_metadata
-from stand_in import Served, until
+from tests.support import ROOT
+from tests.support.fake_metadata import FakeMetadata, serving_metadata
+from tests.support.fake_runtime import Served, until
+from tests.support.host_process import HostProcess, start_host, wait_until
 
 from osgym_host.notices.parse import SourceFailed
 from osgym_host.notices.sources import sources_of
+from osgym_protocol.records import RecordDecoder
 from osgym_sdk import AsyncClient, EpisodeLost, NoCapacity, Notice
-from osgym_sdk.wire import RecordDecoder
 
-HOST = str(Path(__file__).parents[1] / "support" / "stand_in_host.py")
+HOST = (sys.executable, "-m", "tests.support.fake_runtime_host")
 LEFT_S = 6.0
 MARGIN_S = 2.0
 
 
 @pytest.fixture
-def metadata() -> Iterator[Metadata]:
+def metadata() -> Iterator[FakeMetadata]:
     """The services of both clouds."""
     with serving_metadata() as running:
         yield running
 
 
-async def test_aws_is_asked_by_imdsv2(metadata: Metadata, caplog: pytest.LogCaptureFixture) -> None:
+async def test_aws_is_asked_by_imdsv2(metadata: FakeMetadata, caplog: pytest.LogCaptureFixture) -> None:
     """One token for many questions until it runs out; nothing, a recommendation, a notice, faults."""
     (source,) = sources_of("aws", metadata.url)
     try:
-        assert await source.look() is None
+        assert await source.poll() is None
         metadata.set(rebalance='{"noticeTime": "2020-10-27T08:22:00Z"}')
-        assert [await source.look() for _ in range(2)] == [None, None]
+        assert [await source.poll() for _ in range(2)] == [None, None]
         assert metadata.asked.count("PUT /latest/api/token") == 1
         said = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
         assert ["recommends" in text for text in said] == [True], "logged once, and no notice"
         metadata.tokens.clear()
         metadata.set(spot='{"action": "stop", "time": "2017-09-18T08:22:00Z"}')
-        assert await source.look() == Notice("stop", 1505722920.0)
+        assert await source.poll() == Notice("stop", 1505722920.0)
         assert metadata.asked.count("PUT /latest/api/token") == 2
         for fault in ({"spot": "x" * 5000}, {"spot": "<html>"}, {"broken": ""}):
             metadata.set(**fault)
             with pytest.raises(SourceFailed):
-                await source.look()
+                await source.poll()
         metadata.set(broken=None, spot=None)
-        assert await source.look() is None
+        assert await source.poll() is None
     finally:
         await source.aclose()
 
 
-async def test_google_is_asked_to_say_when_it_changes(metadata: Metadata) -> None:
+async def test_google_is_asked_to_say_when_it_changes(metadata: FakeMetadata) -> None:
     """The first answer comes at once, the next with the change; a machine that moves by itself is no
     notice; the deadline stays what it was."""
     preempted, maintenance = sources_of("gcp", metadata.url)
     try:
-        assert [await preempted.look(), await maintenance.look()] == [None, None]
-        waiting = asyncio.create_task(preempted.look())
-        moving = asyncio.create_task(maintenance.look())
+        assert [await preempted.poll(), await maintenance.poll()] == [None, None]
+        waiting = asyncio.create_task(preempted.poll())
+        moving = asyncio.create_task(maintenance.poll())
         await asyncio.sleep(0.2)
         assert not waiting.done(), "the service waits, we do not ask again"
         metadata.set(preempted="TRUE", maintenance="MIGRATE_ON_HOST_MAINTENANCE")
@@ -81,15 +82,15 @@ async def test_google_is_asked_to_say_when_it_changes(metadata: Metadata) -> Non
         assert (notice.kind, notice.deadline) == ("preempted", pytest.approx(time.time() + 30, abs=3))
         metadata.set(broken="")
         with pytest.raises(SourceFailed, match="503"):
-            await preempted.look()
+            await preempted.poll()
         metadata.set(broken=None)
-        assert await preempted.look() == notice
+        assert await preempted.poll() == notice
     finally:
         await preempted.aclose()
         await maintenance.aclose()
 
 
-def test_the_process_beside_the_agent(metadata: Metadata, tmp_path: Path) -> None:
+def test_the_process_beside_the_agent(metadata: FakeMetadata, tmp_path: Path) -> None:
     """It leaves a file while there is a notice, and another while it knows nothing; SIGTERM ends it."""
     path = tmp_path / "notice"
     failing = tmp_path / "notice.failing"
@@ -156,8 +157,8 @@ async def _ready(http: httpx.AsyncClient, urls: tuple[str, ...]) -> None:
 
 
 @contextlib.contextmanager
-def host_process(name: str, notices: str, metadata: Metadata, tmp_path: Path) -> Iterator[HostProcess]:
-    """`osgym serve` over stand-ins that are processes, told of notices."""
+def host_process(name: str, notices: str, metadata: FakeMetadata, tmp_path: Path) -> Iterator[HostProcess]:
+    """`osgym serve` over fake replicas that are processes, told of notices."""
     data_dir = Path(tempfile.mkdtemp(prefix="osgym-"))  # short: unix sockets are in it
     own = ("ram_reserve_mib=0", "replica_ram_mib=64", "disk_reserve_mib=0", f"drain_margin_s={MARGIN_S}")
     host = start_host(
@@ -166,7 +167,8 @@ def host_process(name: str, notices: str, metadata: Metadata, tmp_path: Path) ->
         log_dir=tmp_path,
         settings=(*own, f"notices={notices}"),
         data_dir=data_dir,
-        command=(sys.executable, HOST),
+        command=HOST,
+        cwd=ROOT,
         env={"OSGYM_TEST_METADATA": metadata.url},
     )
     try:
@@ -176,7 +178,7 @@ def host_process(name: str, notices: str, metadata: Metadata, tmp_path: Path) ->
         shutil.rmtree(data_dir)
 
 
-async def test_a_spot_host_is_taken_away(metadata: Metadata, tmp_path: Path) -> None:
+async def test_a_spot_host_is_taken_away(metadata: FakeMetadata, tmp_path: Path) -> None:
     """Two hosts and a trainer: the notice reaches the running episode, the next one lands elsewhere, what is
     open at the end ends typed and in time, and the service waits to be switched off."""
     with (

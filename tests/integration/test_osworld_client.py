@@ -18,7 +18,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from osworld_replica import served_replica
+from tests.support.osworld_replica import served_replica
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(300)]
 

@@ -20,7 +20,7 @@ import pytest
 
 from osgym_guest import osworld
 from osgym_guest.http import Router
-from osgym_guest.osworld.session import Session
+from osgym_guest.osworld.session import DesktopSession
 from osgym_guest.server import Server
 
 PNG = b"\x89PNG\r\n\x1a\n...."
@@ -78,7 +78,7 @@ async def call(tmp_path: Path, home: Path) -> AsyncIterator[Call]:
     """POST (or GET) to a served agent: ``await call("/execute", {"command": …})``."""
     env = {"HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "DISPLAY": ":47123", "WHERE": "here"}
     router = Router()
-    context = osworld.register(router, StillDesktop(), Session(env, home))
+    context = osworld.register(router, StillDesktop(), DesktopSession(env, home))
     server = Server(router)
     path = tmp_path / "agent.sock"
     listener = socket.socket(socket.AF_UNIX)

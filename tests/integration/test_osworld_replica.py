@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 import requests
-from osworld_replica import served_replica
+from tests.support.osworld_replica import served_replica
 
 from osgym_guest.osworld.a11y.render import NAMESPACES
 

@@ -12,8 +12,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from by_hand import BOOT_TIMEOUT_S, TOKEN, started
-from live import osgym
+from tests.support.booted_disk import BOOT_TIMEOUT_S, TOKEN, boot_disk
+from tests.support.host_process import osgym
 
 from osgym_host.images.disks.manifest import Firmware, GuestKind
 from osgym_host.images.disks.store import DiskImage, DiskStore
@@ -44,7 +44,7 @@ def _build(base: DiskImage, folder: Path) -> subprocess.CompletedProcess[str]:
     """Runs Packer, under emulation, on a machine without network."""
     (folder / "files/etc").mkdir(parents=True)
     (folder / "files/home/user").mkdir(parents=True)
-    (folder / "files/etc/team.conf").write_text("rehearsed")
+    (folder / "files/etc/team.conf").write_text("customised")
     (folder / "files/home/user/notes.txt").write_text("ours")
     (folder / "team-setup").write_text(SCRIPT)
     (folder / "token").write_text(secrets.token_hex(16))
@@ -96,10 +96,10 @@ async def test_a_teams_disk_is_built_taken_in_and_answers(small_disk: DiskImage,
 
     (tmp_path / "machine").mkdir()
     token = ["-fw_cfg", f"name=opt/io.systemd.credentials/osgym.token,string={TOKEN}"]
-    async with started(disk, tmp_path / "machine", *token) as machine:
+    async with boot_disk(disk, tmp_path / "machine", *token) as machine:
         health = await machine.guest.ready(timeout_s=120)
         assert health.desktop_ready
-        assert await machine.shell("cat /etc/team.made") == "user rehearsed"
+        assert await machine.shell("cat /etc/team.made") == "user customised"
         assert await machine.shell("stat -c %U /etc/team.conf ~/notes.txt /home/user") == "root\nuser\nuser"
         assert await machine.shell("dpkg-query -W team-tools") == "team-tools\t1"
         assert await machine.shell(LEFT) == ""

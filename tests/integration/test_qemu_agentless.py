@@ -15,18 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live import osgym
-from plain_guest import Missing, plain_guest
+from tests.support.agentless_guest import Missing, agentless_disk
+from tests.support.host_process import osgym
 
-from osgym_host.guest import GuestClient, GuestFrame, GuestRefused
+from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.images.store import default_data_dir
 from osgym_host.runtimes.base import BranchPoint, Replica, ReplicaSpec, Screen
 from osgym_host.runtimes.qemu.agentless.frames import Frame, decode
+from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
 from osgym_host.runtimes.qemu.network.user import UserNetwork
-from osgym_host.runtimes.qemu.parked import StockOptions
 from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
+from osgym_protocol.observation import ObservedFrame
 
 SCREEN = (1280, 800)
 INSTANCE = f"agentless-{os.getpid()}"
@@ -49,7 +50,7 @@ pytestmark = [needs_qemu, pytest.mark.timeout(300)]
 def snapshot() -> Iterator[Snapshot]:
     """The guest's disk, imported and frozen as users do it."""
     try:
-        disk = plain_guest(default_data_dir())
+        disk = agentless_disk(default_data_dir())
     except Missing as missing:
         pytest.skip(f"missing: {missing}")
     with tempfile.TemporaryDirectory(prefix="osgym-agentless-") as folder:
@@ -73,18 +74,18 @@ class Desktop:
         self.guest = guest
         self.seq = 0
 
-    async def step(self, *actions: dict[str, Any], **options: Any) -> GuestFrame:
+    async def step(self, *actions: dict[str, Any], **options: Any) -> ObservedFrame:
         """One step; a refused one uses up no number."""
         done = await self.guest.step(self.seq + 1, actions, timeout_s=60, **options)
         self.seq += 1
         assert all(result.ok for result in done.observation.results)
         return done
 
-    async def click(self, *at: tuple[int, int]) -> GuestFrame:
+    async def click(self, *at: tuple[int, int]) -> ObservedFrame:
         """Click here, and there, in one step."""
         return await self.step(*({"op": "click", "x": x, "y": y} for x, y in at))
 
-    async def command(self, line: str) -> GuestFrame:
+    async def command(self, line: str) -> ObservedFrame:
         """Type a line into the terminal."""
         return await self.step(
             {"op": "click", "x": TERMINAL[0], "y": TERMINAL[1]},
@@ -121,7 +122,7 @@ async def started(snapshot: Snapshot) -> AsyncIterator[Lab]:
         INSTANCE,
         lambda tree: ProcessLauncher(folder, tree=tree),
         UserNetwork(forwards=False),
-        QemuOptions(stock=StockOptions(target=0)),
+        QemuOptions(parked=ParkedPoolOptions(target=0)),
         snapshot,
     )
     await runtime.start()
@@ -141,17 +142,17 @@ async def lab(snapshot: Snapshot) -> AsyncIterator[Lab]:
         yield lab
 
 
-def picture(frame: GuestFrame) -> Frame:
+def picture(frame: ObservedFrame) -> Frame:
     return decode(frame.image)
 
 
-def pixel(frame: GuestFrame, at: tuple[int, int]) -> tuple[int, int, int]:
+def pixel(frame: ObservedFrame, at: tuple[int, int]) -> tuple[int, int, int]:
     found = picture(frame).image().getpixel(at)
     assert isinstance(found, tuple)
     return found[0], found[1], found[2]
 
 
-def part(frame: GuestFrame, region: tuple[int, int, int, int]) -> bytes:
+def part(frame: ObservedFrame, region: tuple[int, int, int, int]) -> bytes:
     x, y, width, height = region
     return picture(frame).image().crop((x, y, x + width, y + height)).tobytes()
 

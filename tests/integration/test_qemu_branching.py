@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live import HostProcess, start_host
+from tests.support.host_process import HostProcess, start_host
 
 from osgym_host.images.snapshots import Snapshot
 from osgym_sdk import Client, Episode, Timeouts

@@ -15,21 +15,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from runtime_kits import QemuKit, contract_spec
+from tests.support.runtime_kits import QemuKit, contract_spec
 
-from osgym_host.guest import GuestClient, GuestError
+from osgym_host.guest_client import GuestClient, GuestError
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import ExitInfo, ExitReason
-from osgym_host.runtimes.qemu.argv import BASE_NODE, DISK_FILE_NODE, DISK_NODE
-from osgym_host.runtimes.qemu.parked import StockOptions
-from osgym_host.runtimes.qemu.replica import QemuReplica
+from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
+from osgym_host.runtimes.qemu.cloning.vm_manager import ManagedVm, VmOptions
+from osgym_host.runtimes.qemu.health.rules import HealthOptions
+from osgym_host.runtimes.qemu.machine.argv import BASE_NODE, DISK_FILE_NODE, DISK_NODE
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
-from osgym_host.runtimes.qemu.vms import Vm, VmOptions
-from osgym_host.runtimes.qemu.watch import WatchOptions
 
 NOTICED_S = 8.0
 SILENT_S = 20.0
-EAGER = WatchOptions(idle_probe_s=2.0, probe_timeout_s=1.0, hang_s=3.0)
+EAGER = HealthOptions(idle_probe_s=2.0, probe_timeout_s=1.0, hang_s=3.0)
 DISK_MIB = 64
 
 
@@ -59,11 +59,11 @@ async def _pair(runtime: QemuRuntime, kit: QemuKit, ram_mib: int | None = None) 
 
 @contextlib.asynccontextmanager
 async def running(
-    kit: QemuKit, data_dir: Path, disk_mib: int | None = None, watch: WatchOptions | None = None
+    kit: QemuKit, data_dir: Path, disk_mib: int | None = None, health: HealthOptions | None = None
 ) -> AsyncIterator[QemuRuntime]:
     """A runtime; afterwards nothing of it is left."""
     options = QemuOptions(
-        vms=VmOptions(disk_mib=disk_mib), stock=StockOptions(target=1), watch=watch or WatchOptions()
+        vms=VmOptions(disk_mib=disk_mib), parked=ParkedPoolOptions(target=1), health=health or HealthOptions()
     )
     runtime = kit.make(data_dir, options)
     await runtime.start()
@@ -172,7 +172,7 @@ async def test_a_disk_that_fails(pair: Pair) -> None:
 
 async def test_a_guest_agent_that_stands_still(kit: QemuKit, tmp_path: Path) -> None:
     """The guest's kernel goes on, but nothing answers: noticed by asking, after a while."""
-    async with running(kit, tmp_path, watch=EAGER) as runtime:
+    async with running(kit, tmp_path, health=EAGER) as runtime:
         pair = await _pair(runtime, kit)
         info = await _dies(pair, lambda: pair.inside("pkill -STOP -f osgym_guest"), SILENT_S)
         assert (info.reason, "not answered" in info.detail) == (ExitReason.HUNG, True)
@@ -208,11 +208,11 @@ async def test_the_hosts_disk_is_full(kit: QemuKit, tmp_path: Path) -> None:
         await _mount("umount", str(run))
 
 
-async def _parked(runtime: QemuRuntime) -> Vm:
-    """A machine in stock."""
+async def _parked(runtime: QemuRuntime) -> ManagedVm:
+    """Return a parked machine."""
     async with asyncio.timeout(10):
         while True:
-            if parked := runtime._stocks.parked():
+            if parked := runtime._require().resumer.pools.parked():
                 return parked[0]
             await asyncio.sleep(0.02)
 

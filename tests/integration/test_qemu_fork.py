@@ -15,17 +15,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.support import ROOT
 
-from osgym_host.guest import GuestClient
+from osgym_host.guest_client import GuestClient
 from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.runtimes.base import BranchPoint, PointFailed, PointNotFound, Replica, ReplicaSpec, Screen
+from osgym_host.runtimes.qemu.branching.paused_state import MemoryReader
+from osgym_host.runtimes.qemu.branching.ram_delta import RamDeltaError
+from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_host.runtimes.qemu.cloning.vm_manager import VmOptions
 from osgym_host.runtimes.qemu.network.user import UserNetwork
-from osgym_host.runtimes.qemu.parked import StockOptions
-from osgym_host.runtimes.qemu.pause import MemoryReader
-from osgym_host.runtimes.qemu.ram_delta import RamDeltaError
 from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
-from osgym_host.runtimes.qemu.vms import VmOptions
 
 INSTANCE = f"fork-{os.getpid()}"
 TEXT = "never saved"
@@ -41,7 +42,7 @@ def make_runtime(data_dir: Path, snapshot: Snapshot, parked: int, *, native: boo
         UserNetwork(forwards=False),
         QemuOptions(
             vms=VmOptions(native=data_dir / "native" if native else None),
-            stock=StockOptions(target=parked),
+            parked=ParkedPoolOptions(target=parked),
             identity_timeout_s=60,
         ),
         snapshot,
@@ -259,8 +260,7 @@ async def test_a_parent_survives_a_branch_that_fails(data_dir: Path, monkeypatch
 DOOMED = """
 import asyncio, sys
 from pathlib import Path
-sys.path[:0] = sys.argv[3:]
-import test_qemu_fork as fork
+from tests.integration import test_qemu_fork as fork
 fork.INSTANCE = sys.argv[2]
 async def main():
     async with fork.laboratory(Path(sys.argv[1])) as lab:
@@ -281,8 +281,8 @@ async def test_checkpoints_outlive_everything(
     data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Taken, then machine and host agent killed; restored here and, carried there, elsewhere."""
-    argv = [sys.executable, "-c", DOOMED, str(data_dir), INSTANCE, str(Path(__file__).parent), *sys.path]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as doomed:  # noqa: ASYNC220
+    argv = [sys.executable, "-c", DOOMED, str(data_dir), INSTANCE]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as doomed:  # noqa: ASYNC220
         assert doomed.stdout is not None
         line = await asyncio.to_thread(doomed.stdout.readline)
         point_id, pause, _unit, pid = line.split()

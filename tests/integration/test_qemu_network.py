@@ -14,18 +14,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from network_rig import PORT, Guest, World, forwarding, guest, world
-from runtime_kits import QemuKit, contract_spec
+from tests.support import ROOT
+from tests.support.network_rig import PORT, Guest, World, forwarding, guest, world
+from tests.support.runtime_kits import QemuKit, contract_spec
 
+from osgym_host.addresses import TcpAddress
+from osgym_host.core.egress import parse_allowlist
 from osgym_host.images.snapshots import Snapshot
-from osgym_host.runtimes.base import Egress, RuntimeUnsupported, TcpAddress
+from osgym_host.runtimes.base import Egress, RuntimeUnsupported
+from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
 from osgym_host.runtimes.qemu.network import namespaces
 from osgym_host.runtimes.qemu.network.base import Attachment
-from osgym_host.runtimes.qemu.network.policy import parse_allowlist
-from osgym_host.runtimes.qemu.network.resolver import Names
+from osgym_host.runtimes.qemu.network.resolver import NameLookup
 from osgym_host.runtimes.qemu.network.tap import TapNetwork, table_name
 from osgym_host.runtimes.qemu.network.user import UserNetwork
-from osgym_host.runtimes.qemu.parked import StockOptions
 from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
 
@@ -46,7 +48,7 @@ KNOWN = {
 def make_network() -> TapNetwork:
     """A network of this test's instance, whose names are known."""
     allowed = parse_allowlist(["203.0.113.128/25", "10.77.77.0/24", "*.example.org"])
-    return TapNetwork(MARK, allowlist=allowed, names=Names(lambda name: KNOWN.get(name, [])))
+    return TapNetwork(MARK, allowlist=allowed, names=NameLookup(lambda name: KNOWN.get(name, [])))
 
 
 def left() -> list[str]:
@@ -370,7 +372,7 @@ class TapKit(QemuKit):
             "contract",
             lambda tree: ProcessLauncher(folder, tree=tree),
             make_network(),
-            options or QemuOptions(stock=StockOptions(target=0)),
+            options or QemuOptions(parked=ParkedPoolOptions(target=0)),
             self.image,
         )
 
@@ -397,7 +399,7 @@ async def test_a_restricted_guest_reaches_nothing(
 ) -> None:
     """With user-mode networking neither the host, another machine, the internet nor metadata answers."""
     kit = QemuKit(small_snapshot)
-    runtime = kit.make(tmp_path, QemuOptions(stock=StockOptions(target=0)))
+    runtime = kit.make(tmp_path, QemuOptions(parked=ParkedPoolOptions(target=0)))
     await runtime.start()
     try:
         replica = await runtime.create(contract_spec(kit))
@@ -438,13 +440,12 @@ async def test_a_guest_with_a_tap_reaches_what_its_policy_says(
 
 _AGENT = """
 import asyncio, os, signal, sys
-sys.path[:0] = {folders!r}
 from pathlib import Path
-import test_qemu_network
+from tests.integration import test_qemu_network
 test_qemu_network.MARK = {mark!r}
 from osgym_host.images.snapshots import SnapshotStore
 from osgym_host.images.store import default_data_dir
-from runtime_kits import contract_spec
+from tests.support.runtime_kits import contract_spec
 
 async def main():
     kit = test_qemu_network.TapKit(SnapshotStore(default_data_dir()).resolve({digest!r}))
@@ -461,10 +462,10 @@ asyncio.run(main())
 async def test_a_machine_with_a_tap_outlives_its_agent(small_snapshot: Snapshot, tmp_path: Path) -> None:
     """The next host agent reaches it at the same address, and takes everything away in the end."""
     kit = TapKit(small_snapshot)
-    here = Path(__file__).parent
-    folders = [str(here), str(here.parent / "support")]
-    code = _AGENT.format(folders=folders, mark=MARK, digest=small_snapshot.digest, data_dir=str(tmp_path))
-    agent = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+    code = _AGENT.format(mark=MARK, digest=small_snapshot.digest, data_dir=str(tmp_path))
+    agent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, cwd=ROOT
+    )
     said, _ = await asyncio.wait_for(agent.communicate(), 60)
     assert agent.returncode == -9
     runtime = kit.make(tmp_path)

@@ -13,23 +13,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from docker_daemon import docker_daemon
-from runtime_kits import QemuKit, contract_spec
+from tests.support import ROOT
+from tests.support.docker_daemon import docker_daemon
+from tests.support.runtime_kits import QemuKit, contract_spec
 
-from osgym_host.guest import GuestClient
+from osgym_host.addresses import TcpAddress
+from osgym_host.guest_client import GuestClient
 from osgym_host.images.snapshots import Snapshot
-from osgym_host.runtimes.base import ExitReason, RuntimeUnsupported, TcpAddress
+from osgym_host.runtimes.base import ExitReason, RuntimeUnsupported
 from osgym_host.runtimes.cgroups import Caps, instance_group_name, open_tree
 from osgym_host.runtimes.processes import ProcessIdentity
-from osgym_host.runtimes.qemu.launcher import Launcher, LaunchFailed, LaunchRequest
+from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
+from osgym_host.runtimes.qemu.machine.launcher import Launcher, LaunchFailed, LaunchRequest
 from osgym_host.runtimes.qemu.network.user import UserNetwork
-from osgym_host.runtimes.qemu.parked import StockOptions
-from osgym_host.runtimes.qemu.replica import QemuReplica
 from osgym_host.runtimes.qemu.runner import users
 from osgym_host.runtimes.qemu.runner.container import ContainerLauncher
-from osgym_host.runtimes.qemu.runner.daemon import Daemon
-from osgym_host.runtimes.qemu.runner.image import build_runner_image, find_runner_image
+from osgym_host.runtimes.qemu.runner.daemon import DockerDaemon
 from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
+from osgym_host.runtimes.qemu.runner.runner_image import build_runner_image, find_runner_image
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, who gives up its rights")
@@ -86,7 +88,7 @@ def runner_image(daemon_url: str, tmp_path_factory: pytest.TempPathFactory) -> s
     """The runner image, built when the daemon has none."""
 
     async def build() -> str:
-        daemon = Daemon(daemon_url)
+        daemon = DockerDaemon(daemon_url)
         try:
             await daemon.open()
             image, _ = await build_runner_image(daemon, tmp_path_factory.mktemp("runner"))
@@ -100,11 +102,11 @@ def runner_image(daemon_url: str, tmp_path_factory: pytest.TempPathFactory) -> s
 @pytest.fixture
 async def containers(daemon_url: str, runner_image: str) -> AsyncIterator[ContainerLauncher]:
     """A launcher of containers; afterwards no container of ours is left."""
-    launcher = ContainerLauncher(MARK, Daemon(daemon_url))
+    launcher = ContainerLauncher(MARK, DockerDaemon(daemon_url))
     await launcher.prepare()
     yield launcher
     await launcher.close()
-    after = ContainerLauncher(MARK, Daemon(daemon_url))
+    after = ContainerLauncher(MARK, DockerDaemon(daemon_url))
     await after.prepare()
     left = await after.find()
     await after.reap()
@@ -261,7 +263,7 @@ async def test_a_program_that_is_not_there_is_an_error(open_tmp: Path) -> None:
 
 async def test_the_runner_image_is_found_again(daemon_url: str, runner_image: str, tmp_path: Path) -> None:
     """Nothing is built when nothing changed; the image says which QEMU it has."""
-    daemon = Daemon(daemon_url)
+    daemon = DockerDaemon(daemon_url)
     try:
         await daemon.open()
         image, built = await build_runner_image(daemon, tmp_path)
@@ -269,7 +271,7 @@ async def test_the_runner_image_is_found_again(daemon_url: str, runner_image: st
         assert await find_runner_image(daemon) == image
     finally:
         await daemon.close()
-    launcher = ContainerLauncher(MARK, Daemon(daemon_url), qemu_version="1.0")
+    launcher = ContainerLauncher(MARK, DockerDaemon(daemon_url), qemu_version="1.0")
     with pytest.raises(RuntimeUnsupported, match="osgym image runner --refresh"):
         await launcher.prepare()
     await launcher.close()
@@ -325,7 +327,7 @@ async def test_containers_of_a_killed_agent_are_adopted_or_reaped(
     containers: ContainerLauncher, daemon_url: str, tmp_path: Path
 ) -> None:
     """They are found by their labels; those of another instance are not ours to touch."""
-    other = ContainerLauncher(f"{MARK}-other", Daemon(daemon_url))
+    other = ContainerLauncher(f"{MARK}-other", DockerDaemon(daemon_url))
     await other.prepare()
     processes = []
     for launcher, name in ((containers, "kept"), (containers, "lost"), (other, "theirs")):
@@ -333,7 +335,7 @@ async def test_containers_of_a_killed_agent_are_adopted_or_reaped(
         request = LaunchRequest(name, SLEEP, folder=tmp_path / name)
         processes.append(await launcher.launch(request))
     kept, lost, theirs = processes
-    successor = ContainerLauncher(MARK, Daemon(daemon_url))
+    successor = ContainerLauncher(MARK, DockerDaemon(daemon_url))
     await successor.prepare()
     try:
         assert {entry.name for entry in await successor.find()} == {"kept", "lost"}
@@ -352,12 +354,11 @@ async def test_containers_of_a_killed_agent_are_adopted_or_reaped(
 
 
 async def test_without_a_daemon_the_reason_is_said(tmp_path: Path) -> None:
-    """No daemon, or one elsewhere, is unsupported with a remedy; health says what is wrong."""
+    """No daemon, or one elsewhere, is unsupported with a remedy."""
     for url, said in ((f"unix://{tmp_path}/none.sock", "systemctl start docker"), ("tcp://[::1]:1", "unix")):
-        launcher = ContainerLauncher(MARK, Daemon(url))
+        launcher = ContainerLauncher(MARK, DockerDaemon(url))
         with pytest.raises(RuntimeUnsupported, match=said):
             await launcher.prepare()
-        assert not (await launcher.health()).ok
         await launcher.close()
 
 
@@ -375,9 +376,9 @@ class ContainerKit(QemuKit):
         return QemuRuntime(
             data_dir,
             "contract",
-            lambda tree: ContainerLauncher(self.mark, Daemon(self.daemon_url)),
+            lambda tree: ContainerLauncher(self.mark, DockerDaemon(self.daemon_url)),
             UserNetwork(forwards=True),
-            options or QemuOptions(stock=StockOptions(target=self.parked)),
+            options or QemuOptions(parked=ParkedPoolOptions(target=self.parked)),
             self.image,
         )
 
@@ -436,12 +437,11 @@ async def test_the_guest_port_is_loopback_only(kit: ContainerKit, tmp_path: Path
 
 _AGENT = """
 import asyncio, os, signal, sys
-sys.path[:0] = {folders!r}
 from pathlib import Path
 from osgym_host.images.snapshots import SnapshotStore
 from osgym_host.images.store import default_data_dir
-from runtime_kits import QemuKit, contract_spec
-from test_qemu_runner import ContainerKit
+from tests.support.runtime_kits import QemuKit, contract_spec
+from tests.integration.test_qemu_runner import ContainerKit
 
 async def main():
     snapshot = SnapshotStore(default_data_dir()).resolve({digest!r})
@@ -458,15 +458,15 @@ asyncio.run(main())
 
 async def killed_agent(kit: ContainerKit, data_dir: Path, *, containers: bool) -> int:
     """Let a host agent make a replica and die; return the replica's process."""
-    here = Path(__file__).parent
     code = _AGENT.format(
-        folders=[str(here), str(here.parent / "support")],
         digest=kit.image.digest,
         mark=kit.mark,
         url=kit.daemon_url if containers else "",
         data_dir=str(data_dir),
     )
-    agent = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+    agent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, cwd=ROOT
+    )
     said, _ = await asyncio.wait_for(agent.communicate(), 60)
     assert agent.returncode == -9
     return int(said)
@@ -512,7 +512,7 @@ async def test_an_agent_may_change_how_it_runs_machines(
             await gone(pid)
         finally:
             await runtime.stop()
-        after = ContainerLauncher(mark, Daemon(kit.daemon_url))
+        after = ContainerLauncher(mark, DockerDaemon(kit.daemon_url))
         await after.prepare()
         assert await after.find() == []
         await after.close()

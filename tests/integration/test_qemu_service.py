@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from live import osgym, running_host, start_host
+from tests.support.host_process import osgym, running_host, start_host
 
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.tasks.shipped import load_shipped

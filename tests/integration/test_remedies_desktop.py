@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from osgym_host.guest import GuestClient
+from osgym_host.guest_client import GuestClient
 from osgym_host.images.errors import ImageError
 from osgym_host.images.store import Image, ImageStore, default_data_dir
 from osgym_host.runtimes.base import ReplicaSpec

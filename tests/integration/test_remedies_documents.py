@@ -15,7 +15,7 @@ from benchmarks.settle.live import PANEL_HEIGHT_PX
 from benchmarks.settle.truth import Box, difference
 from PIL import Image as PilImage
 
-from osgym_host.guest import GuestClient
+from osgym_host.guest_client import GuestClient
 from osgym_host.images.errors import ImageError
 from osgym_host.images.store import Image, ImageStore, default_data_dir
 from osgym_host.runtimes.base import ReplicaSpec

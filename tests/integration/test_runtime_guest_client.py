@@ -5,8 +5,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,9 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from osgym_host.guest import (
-    MAX_JSON_BYTES,
-    CommandResult,
+from osgym_host.addresses import TcpAddress, UnixAddress
+from osgym_host.guest_client import (
     GuestClient,
     GuestError,
     GuestProtocolError,
@@ -24,9 +26,11 @@ from osgym_host.guest import (
     GuestTimeout,
     GuestUnreachable,
 )
-from osgym_host.guest_http import MAX_CONNECTIONS, GuestAnswerTooLarge
-from osgym_host.runtimes.base import TcpAddress, UnixAddress
-from osgym_sdk.wire import ObserveOptions, encode_record
+from osgym_host.guest_client.answers import CommandResult
+from osgym_host.guest_client.client import MAX_JSON_BYTES
+from osgym_host.guest_client.http import MAX_CONNECTIONS, GuestAnswerTooLarge
+from osgym_protocol.options import ObserveOptions
+from osgym_protocol.records import encode_record
 
 Handler = Callable[[bytes, bytes, asyncio.StreamWriter], Awaitable[bool]]
 
@@ -251,6 +255,55 @@ async def test_a_guest_that_trickles_or_hangs_meets_the_deadline(path: Path) -> 
         assert timeout.value.delivered
 
 
+@pytest.mark.parametrize(
+    ("head", "piece"),
+    [
+        (b"Transfer-Encoding: chunked\r\n", b"1\r\nx\r\n"),
+        (b"Content-Length: 60000000\r\n", b"x"),
+        (b"Connection: close\r\n", b"x"),
+    ],
+    ids=["chunks of one byte", "a length", "to the end"],
+)
+async def test_a_guest_that_sends_without_a_pause_starves_nobody(
+    path: Path, head: bytes, piece: bytes
+) -> None:
+    """However fast bytes come, the deadline fires and other tasks go on."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+
+    def flood() -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n")
+            for _ in range(100_000 if len(piece) > 1 else 900):
+                connection.sendall(piece * (65536 // len(piece)))
+
+    gaps: list[float] = []
+
+    async def tick() -> None:
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(0.001)
+            gaps.append(time.monotonic() - last)
+            last = time.monotonic()
+
+    thread = threading.Thread(target=flood, daemon=True)
+    thread.start()
+    ticking = asyncio.create_task(tick())
+    began = time.monotonic()
+    with contextlib.suppress(GuestError):
+        async with GuestClient(UnixAddress(path)) as guest:
+            await guest.file("/x", max_bytes=60_000_000, timeout_s=1)
+    assert time.monotonic() - began < 10
+    assert len(gaps) > 5
+    assert max(gaps) < 2
+    ticking.cancel()
+    listener.close()
+    await asyncio.to_thread(thread.join, 20)
+
+
 async def test_nobody_there_is_not_delivered(path: Path) -> None:
     """Without a listener, and behind a queue that nobody serves, nothing was delivered."""
     async with GuestClient(UnixAddress(path)) as guest:
@@ -304,7 +357,7 @@ async def test_a_refusal_is_typed(path: Path, answer: bytes, code: str, message:
 
 async def test_an_upload_survives_any_content(path: Path) -> None:
     """Path and bytes travel in a form that the guest's own parser takes apart again."""
-    from osgym_guest.forms import parse_multipart
+    from osgym_guest.urlencoded import parse_multipart
 
     data = bytes(range(256)) * 1000 + b"\r\n--boundary--\r\n"
     received = []

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from runtime_probe import build_python_image, run_inside
+from tests.support.runtime_probe import build_python_image, run_inside
 
 from osgym_host.images.idmap import current_idmap
 from osgym_host.runtimes import cgroups
@@ -373,7 +373,7 @@ USER_RANGE = "231072-296607"
 AS_USER = """
 import asyncio, json, sys
 from pathlib import Path
-from runtime_probe import build_python_image, run_inside
+from tests.support.runtime_probe import build_python_image, run_inside
 from osgym_host.runtimes.base import ReplicaSpec
 from osgym_host.runtimes.local.runtime import LocalRuntime
 
@@ -441,9 +441,11 @@ def user_python(user: str, home: Path) -> Path:
     argv = [candidate, "-m", "venv", "--without-pip", str(home / "venv")]
     subprocess.run(argv, check=True, capture_output=True, cwd="/")
     root = Path(__file__).parents[2]
-    for package in ("host_agent/osgym_host", "sdk/osgym_sdk"):
+    for package in ("host_agent/osgym_host", "protocol/osgym_protocol"):
         shutil.copytree(root / package, home / "src" / Path(package).name)
-    shutil.copy(root / "tests/support/runtime_probe.py", home / "src")
+    support = home / "src/tests/support"
+    support.mkdir(parents=True)
+    shutil.copy(root / "tests/support/runtime_probe.py", support)
     site = next((home / "venv/lib").glob("python3*")) / "site-packages"
     (site / "osgym.pth").write_text(f"{home}/src\n")
     return home / "venv/bin/python"

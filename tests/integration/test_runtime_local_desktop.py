@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from osgym_host.guest import GuestClient, GuestError, GuestUnreachable
+from osgym_host.guest_client import GuestClient, GuestError, GuestUnreachable
 from osgym_host.images.store import Image
 from osgym_host.runtimes.base import ExitReason, ReplicaSpec, Screen
 from osgym_host.runtimes.local.runtime import LocalRuntime

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import v1_host
-from v1_host import Running, V1Host, serving
+from tests.support import fake_v1_host
+from tests.support.fake_v1_host import FakeV1Host, Running, serving
 
 from osgym_sdk import AsyncClient, Client, EpisodeLost, Progress, Result, Timeouts
 
@@ -23,7 +23,7 @@ QUICK = Timeouts(connect_s=2.0, control_s=3.0, step_s=5.0, setup_s=5.0, evaluate
 @pytest.fixture
 def running() -> Iterator[Running]:
     """A host with four replicas."""
-    with serving(V1Host()) as started:
+    with serving(FakeV1Host()) as started:
         yield started
 
 
@@ -186,9 +186,9 @@ def test_the_sync_client(running: Running) -> None:
     with Client(running.url) as client:
         with client.episode({"id": "t"}) as episode:
             obs = episode.step("click(1,1)")
-            assert obs.image.size == v1_host.SCREEN
+            assert obs.image.size == fake_v1_host.SCREEN
             assert obs.final().is_final
-            assert episode.observe().size == v1_host.SCREEN
+            assert episode.observe().size == fake_v1_host.SCREEN
             assert episode.evaluate().reward == 1.0
             assert len(episode.trajectory.steps) == 1
 
@@ -283,7 +283,7 @@ async def test_tls_with_a_private_ca(tmp_path: Path) -> None:
     argv += ["-keyout", str(key), "-out", str(cert), "-days", "2", "-subj", "/CN=osgym-test"]
     argv += ["-addext", "subjectAltName=IP:127.0.0.1"]
     await asyncio.to_thread(subprocess.run, argv, check=True, capture_output=True, timeout=60)
-    with serving(V1Host(), ssl_certfile=str(cert), ssl_keyfile=str(key)) as running:
+    with serving(FakeV1Host(), ssl_certfile=str(cert), ssl_keyfile=str(key)) as running:
         for verify in (str(cert), False):
             async with AsyncClient(running.url, verify=verify) as client, client.episode() as episode:
                 assert (await episode.step("x")).step == 1

@@ -1,4 +1,4 @@
-"""Forks and checkpoints through the SDK, against the real service over stand-ins, by real HTTP."""
+"""Forks and checkpoints through the SDK, against the real service over fake replicas, by real HTTP."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stand_in import TASK, Served
+from tests.support.fake_runtime import TASK, Served
 
 from osgym_sdk import (
     AsyncClient,

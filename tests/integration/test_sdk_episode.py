@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-import v1_host
-from v1_host import Running, V1Host, serving
+from starlette.responses import JSONResponse
+from tests.support import fake_v1_host
+from tests.support.fake_v1_host import FakeV1Host, Running, serving
 
 from osgym_sdk import (
     AsyncClient,
@@ -28,6 +30,7 @@ from osgym_sdk import (
     Timeout,
     Timeouts,
 )
+from osgym_sdk.wire import StepAnswer
 
 QUICK = Timeouts(connect_s=2.0, control_s=3.0, step_s=5.0, setup_s=5.0, evaluate_s=5.0, retry_s=1.0)
 
@@ -35,7 +38,7 @@ QUICK = Timeouts(connect_s=2.0, control_s=3.0, step_s=5.0, setup_s=5.0, evaluate
 @pytest.fixture
 def running() -> Iterator[Running]:
     """A host with four replicas."""
-    with serving(V1Host()) as started:
+    with serving(FakeV1Host()) as started:
         yield started
 
 
@@ -51,7 +54,7 @@ async def test_an_episode_from_lease_to_score(running: Running) -> None:
     host = running.host
     async with AsyncClient(running.url) as client:
         async with client.episode({"id": "t1"}, keep_frames=True, max_steps=9) as episode:
-            assert episode.observation.image.size == v1_host.SCREEN
+            assert episode.observation.image.size == fake_v1_host.SCREEN
             obs = await episode.step("click(1,2)")
             obs = await episode.step([{"op": "key", "keys": ["a"]}, "type(é)"])
             assert obs.image.getpixel((0, 0)) == (2, 10, 20)
@@ -69,16 +72,18 @@ async def test_an_episode_from_lease_to_score(running: Running) -> None:
     assert trajectory.task_id == "t1"
     assert [s.step for s in trajectory.steps] == [1, 2]
     assert trajectory.steps[0].final is False and trajectory.steps[0].changed_after_ms == 40.0
-    assert trajectory.steps[1].data == v1_host.frame(2) and trajectory.first_data == v1_host.frame(0)
+    assert trajectory.steps[1].data == fake_v1_host.frame(2) and trajectory.first_data == fake_v1_host.frame(
+        0
+    )
     assert trajectory.evaluation is evaluation
     assert trajectory.reset_ms["client"] >= 0
 
 
 @pytest.mark.parametrize(
-    "fault", [v1_host.drop_after, v1_host.drop_before, v1_host.truncated, v1_host.garbage]
+    "fault", [fake_v1_host.drop_after, fake_v1_host.drop_before, fake_v1_host.truncated, fake_v1_host.garbage]
 )
 async def test_a_broken_answer_is_asked_for_again_and_acts_once(
-    running: Running, fault: v1_host.Fault
+    running: Running, fault: fake_v1_host.Fault
 ) -> None:
     """Whatever breaks on the way, the step is done exactly once and its answer arrives."""
     async with AsyncClient(running.url, timeouts=QUICK) as client, client.episode() as episode:
@@ -93,7 +98,7 @@ async def test_a_broken_answer_is_asked_for_again_and_acts_once(
 async def test_an_answer_that_stays_broken_is_a_protocol_error(running: Running) -> None:
     """Retries end; the error says that the host does not speak v1."""
     async with AsyncClient(running.url, timeouts=QUICK) as client, client.episode() as episode:
-        running.host.faults.extend([("/step", v1_host.garbage)] * 50)
+        running.host.faults.extend([("/step", fake_v1_host.garbage)] * 50)
         with pytest.raises(ProtocolError):
             await episode.step("x")
         running.host.faults.clear()
@@ -119,7 +124,7 @@ async def test_a_step_past_its_deadline_is_cleared_up_by_the_next(running: Runni
 async def test_a_cancelled_step_that_never_arrived_is_forgotten(running: Running) -> None:
     """Cancelling before the host acted leaves the episode usable and the action undone."""
     async with AsyncClient(running.url, timeouts=QUICK) as client, client.episode() as episode:
-        running.host.faults.append(("/step", v1_host.never))
+        running.host.faults.append(("/step", fake_v1_host.never))
         task = asyncio.create_task(episode.step("lost"))
         await until(lambda: not running.host.faults)
         task.cancel()
@@ -185,7 +190,7 @@ async def test_an_episode_goes_on_in_another_client(running: Running) -> None:
             await episode.step("not mine any more")
     assert len(running.host.live()) == 1
     async with AsyncClient(running.url) as client, client.attach(ticket) as episode:
-        assert episode.observation.size == v1_host.SCREEN
+        assert episode.observation.size == fake_v1_host.SCREEN
         assert (await episode.step("two")).seq == 2
         assert running.host.live()[0].acted == ["one", "two"]
     assert running.host.live() == []
@@ -295,7 +300,7 @@ async def test_cancelling_a_create_leaks_no_lease(running: Running) -> None:
 
 async def test_a_create_whose_answer_was_lost_is_not_made_twice(running: Running) -> None:
     """The request id makes the repetition give the same episode."""
-    running.host.faults.append(("/v1/episodes", v1_host.drop_after))
+    running.host.faults.append(("/v1/episodes", fake_v1_host.drop_after))
     async with AsyncClient(running.url, timeouts=QUICK) as client, client.episode():
         assert len(running.host.episodes) == 1
 
@@ -337,7 +342,7 @@ async def test_an_evaluator_error_is_no_reward(running: Running) -> None:
 
 async def test_the_token_is_needed() -> None:
     """Without the token every call is an AuthError, with it all is well."""
-    with serving(V1Host(token="s3cret")) as running:
+    with serving(FakeV1Host(token="s3cret")) as running:
         async with AsyncClient(running.url, token="wrong") as client:
             with pytest.raises(AuthError):
                 await client.episode().start()
@@ -352,16 +357,42 @@ async def test_nobody_there_fails_soon_and_says_so() -> None:
             await asyncio.wait_for(client.episode(wait_s=60).start(), 10)
 
 
+async def test_the_hosts_own_timeout_keeps_its_code(running: Running) -> None:
+    """A step whose guest did not answer in time is not taken for a deadline of the client."""
+
+    async def too_slow(scope: Any, receive: Any, send: Any, serve: Any) -> None:
+        body = {"code": "timeout", "message": "the guest did not answer", "details": {}}
+        await JSONResponse(body, 504)(scope, receive, send)
+
+    async with AsyncClient(running.url) as client, client.episode() as episode:
+        running.host.faults.append(("/step", too_slow))
+        with pytest.raises(Timeout) as caught:
+            await episode.step("a")
+        assert (caught.value.code, caught.value.message) == ("timeout", "the guest did not answer")
+
+
+async def test_the_whole_answer_reaches_the_user(running: Running) -> None:
+    """Observation and trajectory keep the host's message, so that a new field of it needs no code here."""
+    async with AsyncClient(running.url) as client, client.episode() as episode:
+        obs = await episode.step("a")
+        assert isinstance(obs.answer, StepAnswer) and obs.meta is obs.answer.observation
+        (step,) = episode.trajectory.steps
+        assert step.answer is obs.answer
+        assert (step.step, step.executed, step.frame) == (1, ({"op": "click"},), obs.meta.frame)
+        assert (step.results, step.settle, step.done) == (obs.results, obs.settle, None)
+        assert (step.failed_index, step.replayed) == (None, False)
+
+
 async def test_a_proxys_error_page_is_retried(running: Running) -> None:
     """What a gateway in between says is not taken for the host's word."""
     async with AsyncClient(running.url, timeouts=QUICK) as client, client.episode() as episode:
-        running.host.faults.append(("/step", v1_host.bad_gateway))
+        running.host.faults.append(("/step", fake_v1_host.bad_gateway))
         assert (await episode.step("x")).step == 1
 
 
 async def test_placement_goes_to_the_least_loaded_and_around_the_dead() -> None:
     """Episodes spread by capacity; a host that is down is left out, and named in host_states."""
-    with serving(V1Host(replicas=6)) as big, serving(V1Host(replicas=2)) as small:
+    with serving(FakeV1Host(replicas=6)) as big, serving(FakeV1Host(replicas=2)) as small:
         hosts = [big.url, small.url, "http://127.0.0.1:9"]
         async with AsyncClient(hosts, timeouts=QUICK) as client:
             states = await client.host_states()
@@ -384,7 +415,7 @@ async def test_placement_goes_to_the_least_loaded_and_around_the_dead() -> None:
 
 async def test_a_host_that_comes_back_is_used_again() -> None:
     """Down is not for ever."""
-    with serving(V1Host()) as first:
+    with serving(FakeV1Host()) as first:
         port = int(first.url.rsplit(":", 1)[1])
         async with AsyncClient(first.url, timeouts=QUICK) as client:
             async with client.episode():
@@ -392,14 +423,14 @@ async def test_a_host_that_comes_back_is_used_again() -> None:
             first.stop()
             with pytest.raises(HostUnreachable):
                 await client.episode(wait_s=0.2).start()
-            with serving(V1Host(), port=port):
+            with serving(FakeV1Host(), port=port):
                 async with client.episode(wait_s=20) as episode:
                     assert (await episode.step("x")).step == 1
 
 
 async def test_hundreds_of_long_steps_block_nobody() -> None:
     """200 steps run at once; meanwhile a control call and renewals are answered."""
-    with serving(V1Host(replicas=200), backlog=1024) as running:
+    with serving(FakeV1Host(replicas=200), backlog=1024) as running:
         async with AsyncClient(running.url) as client:
             episodes = [client.episode(lease_ttl_s=6) for _ in range(200)]
             await asyncio.gather(*(episode.start() for episode in episodes))

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from stand_in import TASK, Served
-from v1_host import V1Host, serving
+from tests.support.fake_runtime import TASK, Served
+from tests.support.fake_v1_host import FakeV1Host, serving
 
 import osgym_sdk
 from osgym_sdk import Limits, Timeouts
-from osgym_sdk._client import ClientSettings
+from osgym_sdk._config import ClientSettings
 
 README = Path(__file__).parents[2] / "sdk" / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
@@ -31,7 +31,7 @@ def test_the_readmes_code_runs(index: int, tmp_path: Path) -> None:
             assert served.agent.pool.view().leased == 0
             assert served.runtime.points.taken == 2
         return
-    with serving(V1Host()) as running:
+    with serving(FakeV1Host()) as running:
         _run("TASK = {}\n" + BLOCKS[index], running.url, tmp_path)
         assert running.host.episodes
         assert running.host.live() == []

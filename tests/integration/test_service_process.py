@@ -17,8 +17,8 @@ from pathlib import Path
 import httpx
 import pytest
 import requests
-from live import HostProcess, osgym, running_host, start_host, wait_until
 from PIL import Image as Picture
+from tests.support.host_process import HostProcess, osgym, running_host, start_host, wait_until
 
 from osgym_host.images.store import Image, default_data_dir
 from osgym_sdk import Client, EpisodeLost

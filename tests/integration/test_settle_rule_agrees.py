@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.settle.rules import decide, read_rule, read_traces
-from guest_rig import Desktop, desktop
+from tests.support.guest_rig import Desktop, desktop
 
 SETTINGS = Path(__file__).resolve().parents[2] / "guest_agent/osgym_guest/data/settle.json"
 TURN_MS = 8.0

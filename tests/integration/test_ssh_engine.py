@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support import rehearsal
-from tests.support.live import wait_until
+from tests.support import host_fixtures
+from tests.support.host_process import wait_until
 from tests.support.pulumi_stack import OwnStack
 from tests.support.ssh_hosts import SshMachine, missing, own_machine, ssh_machine
 
@@ -38,7 +38,7 @@ def _possible() -> None:
 
 def configuration(image: Image, hosts: list[dict[str, Any] | str], **other: object) -> dict[str, object]:
     """A fleet of own machines."""
-    given = rehearsal.settings(image)
+    given = host_fixtures.settings(image)
     # The network of `ssh_machine`; an agent of this machine's is on loopback.
     reached_from = {} if hosts == ["local"] else {"allowed_cidrs": ["198.18.0.0/15"]}
     return {
@@ -141,7 +141,7 @@ def _interrupt(stack: OwnStack, machine: SshMachine, image: Image) -> None:
 
 def test_this_machine(small_image: Image, tmp_path: Path) -> None:
     """`local`: from `pulumi up` to an episode and back, on a copy of this machine that is thrown away."""
-    agent, image = rehearsal.archives(small_image.digest)
+    agent, image = host_fixtures.archives(small_image.digest)
     with own_machine(tmp_path / "own", agent.path.parent, image.path.parent) as machine:
         stack = OwnStack(machine.shared / "project", machine.enter)
         stack.make()

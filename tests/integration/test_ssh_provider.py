@@ -10,22 +10,22 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support import rehearsal
-from tests.support.live import wait_until
-from tests.support.rehearsal import TOKEN, Engine
+from tests.support import host_fixtures
+from tests.support.host_fixtures import TOKEN, FakeEngine
+from tests.support.host_process import wait_until
 from tests.support.ssh_hosts import SshMachine, missing, ssh_machine
 
 from osgym_host.images.store import Image
 from osgym_infra.hosts.errors import (
     CommandFailed,
+    FleetHostUnreachable,
     HostKeyMismatch,
-    HostUnreachable,
     Interrupted,
     LoginRefused,
 )
-from osgym_infra.hosts.provider import HalfDone
-from osgym_infra.hosts.spec import Found
-from osgym_infra.hosts.work import Worker
+from osgym_infra.hosts.provider import PartialFailure
+from osgym_infra.hosts.spec import ObservedHost
+from osgym_infra.hosts.worker import Worker
 from osgym_sdk import AsyncClient
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(600)]
@@ -51,20 +51,20 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshMachine]:
 
 async def test_what_cannot_be_right_touches_nothing(machine: SshMachine, small_image: Image) -> None:
     """No server, another key, a login that is refused: each by name, and the machine is as it was."""
-    given = rehearsal.settings(small_image)
+    given = host_fixtures.settings(small_image)
     shown = machine.host_key
     cases: list[tuple[dict[str, object], type[Exception], str]] = [
-        ({"port": 9}, HostUnreachable, f"root@{machine.address}:9: cannot be reached"),
+        ({"port": 9}, FleetHostUnreachable, f"root@{machine.address}:9: cannot be reached"),
         ({"hostKey": OTHER_HOST_KEY}, HostKeyMismatch, "another host key|host_key in osgym:hosts"),
         ({"user": "nobody"}, LoginRefused, "does not let us in"),
     ]
     for change, kind, says in cases:
-        engine = Engine(machine, given, **change)
+        engine = FakeEngine(machine, given, **change)
         with pytest.raises(kind, match=says) as caught:
             await engine.create()
         assert TOKEN not in str(caught.value)
     with pytest.raises(HostKeyMismatch, match=shown.replace("+", "\\+").replace("/", "\\/")):
-        await Engine(machine, given, hostKey=OTHER_HOST_KEY).create()
+        await FakeEngine(machine, given, hostKey=OTHER_HOST_KEY).create()
     assert machine.inside(LEFT) == ""
 
 
@@ -76,10 +76,10 @@ async def test_the_life_of_a_host(machine: SshMachine, small_image: Image, tmp_p
 
     One test, since each stage begins where the one before left the machine.
     """
-    engine = Engine(machine, rehearsal.settings(small_image))
+    engine = FakeEngine(machine, host_fixtures.settings(small_image))
     await _out_of_disk(machine, engine)
     await _interrupted(machine, engine)
-    engine = Engine(machine, rehearsal.settings(small_image))
+    engine = FakeEngine(machine, host_fixtures.settings(small_image))
     await _rebooted_in_the_middle(machine, engine)
     await _serves(machine, engine, tmp_path)
     await _nothing_to_do(engine)
@@ -91,10 +91,10 @@ async def test_the_life_of_a_host(machine: SshMachine, small_image: Image, tmp_p
     await engine.delete()  # what is gone is gone
 
 
-async def _out_of_disk(machine: SshMachine, engine: Engine) -> None:
+async def _out_of_disk(machine: SshMachine, engine: FakeEngine) -> None:
     """The step, the command and its output are named; the state keeps the host."""
     machine.inside("mount -t tmpfs -o size=8m tmpfs /opt")
-    with pytest.raises(HalfDone) as caught:
+    with pytest.raises(PartialFailure) as caught:
         await engine.create()
     cause = caught.value.cause
     assert isinstance(cause, CommandFailed)
@@ -106,12 +106,12 @@ async def _out_of_disk(machine: SshMachine, engine: Engine) -> None:
     machine.inside("umount /opt")
 
 
-async def _interrupted(machine: SshMachine, engine: Engine) -> None:
+async def _interrupted(machine: SshMachine, engine: FakeEngine) -> None:
     """Nothing runs on, on the host; it is reported as half configured."""
     creating = asyncio.create_task(engine.create())
     await _until(lambda: "-m pip install" in machine.inside("ps -eo args"), creating)
     await engine.provider.cancel()
-    with pytest.raises(HalfDone, match="interrupted in step agent; it is half configured") as caught:
+    with pytest.raises(PartialFailure, match="interrupted in step agent; it is half configured") as caught:
         await creating
     assert isinstance(caught.value.cause, Interrupted)
     await asyncio.to_thread(
@@ -121,7 +121,7 @@ async def _interrupted(machine: SshMachine, engine: Engine) -> None:
         await engine.create()
 
 
-async def _rebooted_in_the_middle(machine: SshMachine, engine: Engine) -> None:
+async def _rebooted_in_the_middle(machine: SshMachine, engine: FakeEngine) -> None:
     """The host goes away without a word in the middle of a step, and comes back: all goes on."""
     creating = asyncio.create_task(engine.create())
     await _until(lambda: "-m pip install" in machine.inside("ps -eo args"), creating)
@@ -135,7 +135,7 @@ async def _rebooted_in_the_middle(machine: SshMachine, engine: Engine) -> None:
     assert engine.outputs["image"] == engine.given["settings"]["OSGYM_IMAGE_DIGEST"]
 
 
-async def _serves(machine: SshMachine, engine: Engine, folder: Path) -> None:
+async def _serves(machine: SshMachine, engine: FakeEngine, folder: Path) -> None:
     """HTTPS by the fleet's authority, to those with the token; a client of the fleet steps a desktop."""
     url = f"https://{machine.address}:20000"
     (folder / "token").write_text(TOKEN)
@@ -164,7 +164,7 @@ async def _serves(machine: SshMachine, engine: Engine, folder: Path) -> None:
     assert engine.state["caKey"].is_secret
 
 
-async def _nothing_to_do(engine: Engine) -> None:
+async def _nothing_to_do(engine: FakeEngine) -> None:
     """A second look finds no difference, and bringing it up again changes nothing."""
     assert (await engine.diff()).changes is False
     engine.lines.clear()
@@ -173,7 +173,7 @@ async def _nothing_to_do(engine: Engine) -> None:
     assert not [line for line in engine.lines if "changed" in line or "uploading" in line]
 
 
-async def _drifts(machine: SshMachine, engine: Engine) -> None:
+async def _drifts(machine: SshMachine, engine: FakeEngine) -> None:
     """Somebody stops the agent and takes the token away: refresh says so, update puts it right."""
     machine.inside(
         "kill -KILL $(cat /run/osgym.pid); echo OSGYM_TOKEN=somebody-elses-token > /etc/osgym/secret.env"
@@ -191,7 +191,7 @@ async def _drifts(machine: SshMachine, engine: Engine) -> None:
     assert engine.outputs["problem"] == ""
 
 
-async def _changes(machine: SshMachine, engine: Engine) -> None:
+async def _changes(machine: SshMachine, engine: FakeEngine) -> None:
     """Another number of replicas is an update in place; another address is another host."""
     engine.given["settings"] = {**engine.given["settings"], "OSGYM_MAX": "1"}
     diff = await engine.diff()
@@ -200,12 +200,12 @@ async def _changes(machine: SshMachine, engine: Engine) -> None:
     await engine.update()
     assert "max_replicas: 1" in machine.inside("cat /etc/osgym/agent.yaml")
     assert (await engine.diff()).changes is False
-    elsewhere = Engine(machine, engine.given["settings"], address="198.51.100.7")
+    elsewhere = FakeEngine(machine, engine.given["settings"], address="198.51.100.7")
     elsewhere.state, elsewhere.resource_id = engine.state, engine.resource_id
     assert (await elsewhere.diff()).replaces == ["address"]
 
 
-async def _another_key(machine: SshMachine, engine: Engine) -> None:
+async def _another_key(machine: SshMachine, engine: FakeEngine) -> None:
     """After a reboot it shows another key: nothing is sent to it until that key is configured."""
     machine.new_host_key()
     machine.off()
@@ -234,7 +234,7 @@ async def _until(condition: object, task: asyncio.Task[None]) -> None:
 
 def test_a_look_never_trusts_what_it_sees() -> None:
     """Drift is judged by digests only; a host that lies about itself is merely not right."""
-    assert Found(0, "debian", "12", "x86_64").unfit == ""
-    assert "known" in Found(0, "alpine", "3", "x86_64").unfit
-    assert "x86_64 is needed" in Found(0, "debian", "12", "aarch64").unfit
+    assert ObservedHost(0, "debian", "12", "x86_64").unfit == ""
+    assert "known" in ObservedHost(0, "alpine", "3", "x86_64").unfit
+    assert "x86_64 is needed" in ObservedHost(0, "debian", "12", "aarch64").unfit
     assert Worker.__doc__

@@ -1,5 +1,5 @@
 """A host agent is really killed under its clients: episodes go on where their replicas live, act once,
-and are a typed loss where they do not. The replicas are stand-ins, each a process of its own."""
+and are a typed loss where they do not. The replicas are fakes, each a process of its own."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from typing import Any
 
 import httpx
 import pytest
-from live import HostProcess, start_host, wait_until
-from stand_in import TASK
+from tests.support import ROOT
+from tests.support.fake_runtime import TASK
+from tests.support.host_process import HostProcess, start_host, wait_until
 
+from osgym_protocol.host_api import LEASE_HEADER
+from osgym_protocol.records import RecordDecoder, decode_record
 from osgym_sdk import AsyncClient, EpisodeLost, ParentInfo, Timeouts
-from osgym_sdk.wire import LEASE_HEADER, RecordDecoder, decode_record
 
-HOST = str(Path(__file__).parents[1] / "support" / "stand_in_host.py")
+HOST = (sys.executable, "-m", "tests.support.fake_runtime_host")
 PATIENT = Timeouts(retry_s=20.0)
 
 
@@ -47,7 +49,8 @@ class Life:
             log_dir=self.tmp_path,
             settings=settings,
             data_dir=self.data_dir,
-            command=(sys.executable, HOST),
+            command=HOST,
+            cwd=ROOT,
             wait=False,
         )
         self.port = self.host.port
@@ -110,18 +113,29 @@ async def test_an_episode_goes_on_under_the_next_host_agent(life: Life, client: 
     async with client.episode(TASK, max_steps=9, lease_ttl_s=30) as episode:
         await episode.step("click(1,1)")
         generation = episode.generation
+        trajectories = life.data_dir / "trajectories"
+        async with asyncio.timeout(10):
+            # It is written behind the answer, by a process that tells nobody.
+            while not any("\n" in path.read_text() for path in trajectories.glob("*/steps.jsonl")):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         life.kill()
+        (written,) = trajectories.glob("*/steps.jsonl")
+        written.write_text(written.read_text().splitlines(keepends=True)[0])  # killed before the step's line
         life.start()
         obs = await episode.step("click(2,2)")
         assert (obs.step, obs.seq) == (2, 2)
-        state = await life.guest(episode.replica_id, "/stand-in/state")
+        state = await life.guest(episode.replica_id, "/test/state")
         assert [a["x"] for a in state["acted"]] == [1, 2]
         assert state["commands"] == [["prepare"]]
         assert (await episode.evaluate()).reward == 1.0
+        async with asyncio.timeout(10):
+            # A score's line is written behind the answer, and not filled in after a kill.
+            while written.read_text().count("\n") < 4:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         life.kill()
         life.start()
         assert (await episode.evaluate()).reward == 1.0  # the same, not another check
-        state = await life.guest(episode.replica_id, "/stand-in/state")
+        state = await life.guest(episode.replica_id, "/test/state")
         assert state["commands"] == [["prepare"], ["answer"]]
         async with httpx.AsyncClient(base_url=episode.host) as http:
             (row,) = (await http.get("/v1/replicas")).json()
@@ -136,18 +150,18 @@ async def test_a_step_in_flight_acts_once(life: Life, client: AsyncClient) -> No
     """The agent dies while the guest acts: the step is sent again by its number, and acts no second time."""
     async with client.episode(lease_ttl_s=30) as episode:
         await episode.step("click(1,1)")
-        await life.guest(episode.replica_id, "/stand-in/close-gate")
+        await life.guest(episode.replica_id, "/test/close-gate")
         step = asyncio.create_task(episode.step("click(2,2)"))
         progress = life.episodes / episode.episode_id / "progress.jsonl"
         await asyncio.to_thread(wait_until, lambda: b'"x":2' in progress.read_bytes(), 5, "accepted")
         await asyncio.sleep(0.2)
         life.kill()
-        await life.guest(episode.replica_id, "/stand-in/open-gate")
+        await life.guest(episode.replica_id, "/test/open-gate")
         life.start()
         obs = await step
         assert (obs.seq, obs.step, obs.meta.replayed) == (2, 2, True)
         assert (await episode.step("click(3,3)")).step == 3
-        state = await life.guest(episode.replica_id, "/stand-in/state")
+        state = await life.guest(episode.replica_id, "/test/state")
         assert [a["x"] for a in state["acted"]] == [1, 2, 3]
         async with httpx.AsyncClient(base_url=episode.host) as http:
             answer = await http.get(f"/v1/episodes/{episode.episode_id}/trajectory")
@@ -174,7 +188,7 @@ async def test_a_step_that_never_reached_the_guest_is_done_before_the_next(
             body = {"lease": episode.lease, "seq": 3, "actions": ["click(3,3)"]}
             answer = await http.post(f"{path}/step", json=body)
             assert decode_record(answer.content).meta["step"] == 3
-        state = await life.guest(episode.replica_id, "/stand-in/state")
+        state = await life.guest(episode.replica_id, "/test/state")
         assert [a["x"] for a in state["acted"]] == [1, 2, 3]
 
 

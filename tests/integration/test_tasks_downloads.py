@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from osgym_host.tasks.context import TaskPolicy
 from osgym_host.tasks.downloads import DownloadCache, cache_name, refusal, safe_name
 from osgym_host.tasks.errors import DeadlineExceeded, DownloadFailed, RefusedByPolicy
+from osgym_host.tasks.policy import TaskPolicy
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

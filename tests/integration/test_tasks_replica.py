@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from live import HostProcess
+from tests.support.host_process import HostProcess
 
 from osgym_sdk import AsyncClient, Evaluation, SetupFailed, TaskError, TaskUnsupported
 

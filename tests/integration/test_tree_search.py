@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from examples.tree_search import GIVEN, PAIRS, compare, table
-from live import HostProcess, start_host
+from tests.support.host_process import HostProcess, start_host
 
 from osgym_host.images.snapshots import Snapshot
 

@@ -15,10 +15,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from by_hand import TOKEN, started
-from live import osgym
+from tests.support.booted_disk import TOKEN, boot_disk
+from tests.support.host_process import osgym
 
-from osgym_host.guest import GuestClient, GuestError
+from osgym_host.guest_client import GuestClient, GuestError
 from osgym_host.images.disks.store import DiskImage
 
 OVMF = Path("/usr/share/OVMF/OVMF_CODE_4M.fd")
@@ -68,7 +68,7 @@ async def test_it_starts_by_bios_and_ends_with_its_display(small_disk: DiskImage
         f"type=11,value=io.systemd.credential:osgym.token={TOKEN},"
         "value=io.systemd.credential:osgym.screen=1024x768",
     ]
-    async with started(small_disk, tmp_path, *smbios) as machine:
+    async with boot_disk(small_disk, tmp_path, *smbios) as machine:
         await machine.guest.ready(timeout_s=120)
         assert await machine.guest.screen_size() == (1024, 768)
         assert await machine.shell("systemctl is-system-running --wait") == "running"
@@ -100,7 +100,7 @@ async def test_it_starts_by_uefi(small_disk: DiskImage, tmp_path: Path) -> None:
         "-fw_cfg",
         f"name=opt/io.systemd.credentials/osgym.token,string={TOKEN}",
     ]
-    async with started(small_disk, tmp_path, *firmware) as machine:
+    async with boot_disk(small_disk, tmp_path, *firmware) as machine:
         assert await machine.shell("test -d /sys/firmware/efi && echo uefi") == "uefi"
         async with GuestClient(machine.address, token="wrong") as stranger:
             with pytest.raises(GuestError, match="401"):

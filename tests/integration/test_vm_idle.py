@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from runtime_kits import QemuKit, contract_spec
+from tests.support.runtime_kits import QemuKit, contract_spec
 
-from osgym_host.guest import GuestClient
+from osgym_host.guest_client import GuestClient
 from osgym_host.images.snapshots import Snapshot
-from osgym_host.runtimes.qemu.replica import QemuReplica
+from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
 
 SETTLE_S = 15.0
 WINDOW_S = 30.0

@@ -18,7 +18,8 @@ from typing import Any
 
 from PIL import Image
 
-from osgym_guest.protocol import LISTEN_FD, unpack_record
+from osgym_protocol.guest_api import LISTEN_FD
+from osgym_protocol.records import decode_record
 
 
 class GuestFault(Exception):
@@ -78,7 +79,8 @@ class Guest:
 
     def record(self, target: str, body: Any) -> tuple[dict[str, Any], bytes]:
         """Meta and image of a record."""
-        return unpack_record(self.call("POST", target, body))
+        record = decode_record(self.call("POST", target, body))
+        return record.meta, record.blob
 
     def step(self, *actions: Mapping[str, Any], **options: Any) -> tuple[dict[str, Any], bytes]:
         """The next step."""

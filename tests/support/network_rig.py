@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_host.runtimes.qemu.argv import GATEWAY_IP, GUEST_IP, MAC
+from osgym_host.runtimes.qemu.machine.argv import GATEWAY_IP, GUEST_IP, MAC
 from osgym_host.runtimes.qemu.network.namespaces import NETNS_FOLDER, inside, run_tool
 
 PORT = 8099

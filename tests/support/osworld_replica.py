@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from osgym_host.guest import GuestClient
+from osgym_host.addresses import UnixAddress
+from osgym_host.guest_client import GuestClient
 from osgym_host.images.errors import ImageNotFound
 from osgym_host.images.store import Image, ImageStore, default_data_dir
-from osgym_host.runtimes.base import ReplicaSpec, UnixAddress
+from osgym_host.runtimes.base import ReplicaSpec
 from osgym_host.runtimes.local.runtime import LocalRuntime
 
 CHUNK = 64 * 1024

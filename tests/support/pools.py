@@ -1,4 +1,4 @@
-"""A started pool over stand-ins, and the check that nothing is left of it."""
+"""A started pool over fake replicas, and the check that nothing is left of it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from stand_in import StandInImage, StandInRuntime
-
 from osgym_host.core.admission import Budget
 from osgym_host.core.backoff import BackoffPolicy
 from osgym_host.core.plan import PoolSpec
 from osgym_host.core.reasons import Reason
 from osgym_host.replicas.events import EventLog
-from osgym_host.replicas.journal import Journal
+from osgym_host.replicas.journal import ReplicaJournal
 from osgym_host.replicas.manager import Deadlines
-from osgym_host.replicas.meter import MeterOptions
 from osgym_host.replicas.pool import Pool
+from osgym_host.replicas.replica_set import ReplicaSet
+from osgym_host.replicas.usage_monitor import UsageOptions
 from osgym_host.runtimes import base
+from tests.support.fake_runtime import FakeImage, FakeRuntime
 
 QUICK = BackoffPolicy(base_s=0.02, max_s=0.1, open_after=3)
 
@@ -28,21 +28,23 @@ def nobody(reason: Reason, detail: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def pool_of(tmp_path: Path, **more: Any) -> AsyncIterator[tuple[Pool, StandInRuntime]]:
+async def pool_of(tmp_path: Path, **more: Any) -> AsyncIterator[tuple[Pool, FakeRuntime]]:
     """A started pool; asserts that nothing is left of it."""
-    runtime = StandInRuntime(tmp_path / "r")
-    journal = Journal(tmp_path / "journal.jsonl")
+    runtime = FakeRuntime(tmp_path / "r")
+    journal = ReplicaJournal(tmp_path / "journal.jsonl")
     journal.open()
     pool = Pool(
-        runtime=runtime,
-        journal=journal,
+        replicas=ReplicaSet(
+            runtime,
+            journal,
+            Deadlines(create_s=more.pop("create_s", 2), boot_s=more.pop("boot_s", 2), destroy_s=2),
+            lambda replica_id, generation: base.ReplicaSpec(replica_id, generation, FakeImage()),
+        ),
         events=EventLog(),
         spec=PoolSpec(more.pop("warm", 1), more.pop("max_starting", 4), QUICK),
         budget=Budget(more.pop("max_replicas", 8), 0, 64, 0.0, 0, 1),
-        deadlines=Deadlines(create_s=more.pop("create_s", 2), boot_s=more.pop("boot_s", 2), destroy_s=2),
-        make_spec=lambda replica_id, generation: base.ReplicaSpec(replica_id, generation, StandInImage()),
         probe=lambda: (10_000.0, 4, runtime.disk_free_mib),
-        meter_options=MeterOptions(more.pop("interval_s", 0.02), more.pop("disk_cap_mib", None)),
+        usage_options=UsageOptions(more.pop("interval_s", 0.02), more.pop("disk_cap_mib", None)),
     )
     pool.start()
     try:
@@ -53,7 +55,7 @@ async def pool_of(tmp_path: Path, **more: Any) -> AsyncIterator[tuple[Pool, Stan
     assert runtime.destroyed >= runtime.made
     assert not runtime.alive
     assert not list((tmp_path / "r").glob("*"))
-    reopened = Journal(tmp_path / "journal.jsonl")
+    reopened = ReplicaJournal(tmp_path / "journal.jsonl")
     reopened.open()
     assert reopened.leftovers == ()
     reopened.close()

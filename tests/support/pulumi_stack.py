@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from infra.preview import preview
 
-ROOT = Path(__file__).resolve().parents[2]
+from osgym_infra.preview import run as preview
+from tests.support import ROOT
+
 CALL_S = 400
 STACK = "test"
 

@@ -11,19 +11,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from runtime_probe import run_inside as run_in_probe
-
-from osgym_host.guest import GuestClient, GuestRefused
+from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import ExitReason, ImageLike, Replica, ReplicaSpec, Runtime, Screen
 from osgym_host.runtimes.cgroups import instance_group_name
 from osgym_host.runtimes.local.probe_image import ProbeImage
 from osgym_host.runtimes.local.runtime import LocalRuntime
-from osgym_host.runtimes.qemu.golden import golden_of
+from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_host.runtimes.qemu.golden.snapshot import golden_snapshot
 from osgym_host.runtimes.qemu.network.user import UserNetwork
-from osgym_host.runtimes.qemu.parked import StockOptions
 from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
+from tests.support.runtime_probe import run_inside as run_in_probe
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,7 @@ class LocalKit:
         return {name: told.get(variable, "") for name, variable in names.items()}
 
     async def run_inside(self, replica: Replica, code: str, **values: object) -> Any:
-        return await run_in_probe(replica, code, **values)
+        return await run_in_probe(replica, code, **values)  # type: ignore[arg-type]  # a name is no timeout
 
 
 _WRAPPER = """\
@@ -174,7 +173,7 @@ class QemuKit:
             "contract",
             lambda tree: ProcessLauncher(folder, tree=tree),
             UserNetwork(forwards=False),
-            options or QemuOptions(stock=StockOptions(target=self.parked)),
+            options or QemuOptions(parked=ParkedPoolOptions(target=self.parked)),
             self.image,
         )
 
@@ -199,7 +198,7 @@ class QemuKit:
     def broken_image(self, folder: Path) -> ImageLike:
         state = folder / "broken.state"
         state.write_bytes(self.image.state.read_bytes()[:5000])
-        return replace(golden_of(self.image), digest="none", state=state)
+        return replace(golden_snapshot(self.image), digest="none", state=state)
 
     async def knows(self, replica: Replica) -> dict[str, str]:
         async with GuestClient(replica.guest, token="wrong") as stranger:

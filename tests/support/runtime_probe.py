@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from osgym_host.guest_http import HttpClient
+from osgym_host.guest_client.http import HttpClient
 from osgym_host.images.idmap import IdMap
 from osgym_host.runtimes.base import Replica
 from osgym_host.runtimes.local.probe_image import ProbeImage, build_probe_image
@@ -64,7 +64,7 @@ def build_python_image(
         rootfs,
         session or _SESSION.format(python=PYTHON),
         programs=[PYTHON, *Path(PYTHON_LIB).glob("lib-dynload/_ctypes.*.so"), *programs],
-        trees={PYTHON_LIB: PYTHON_LIB},
+        trees={Path(PYTHON_LIB): PYTHON_LIB},
         idmap=idmap,
     )
 

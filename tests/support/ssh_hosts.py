@@ -21,14 +21,15 @@ from pathlib import Path
 
 from osgym_host.images.apt import apt_options, apt_sources
 from osgym_host.images.store import default_data_dir
+from tests.support import ROOT
 
 PACKAGES = (
     "openssh-server,sudo,iproute2,"
     "python3-venv,uidmap,ca-certificates,curl,tar,xz-utils,zstd,nftables,xfsprogs,procps,"
     "systemd,systemd-sysv,dbus"
 )
-"""sshd, what the bootstrap would install (its own rehearsal installs that from Debian), and systemd, which
-does not run here (see `systemd_host`)."""
+"""sshd, what the bootstrap would install (`test_infra_bootstrap` installs that from Debian), and systemd,
+which does not run here (see `systemd_host`)."""
 
 SUITE = "bookworm"
 START_S = 30.0
@@ -105,7 +106,7 @@ def tool(*argv: str, timeout_s: float = 60.0) -> str:
 def base_archive() -> Path:
     """A plain Debian as an archive; made when the store's cache has none of today's definition."""
     key = hashlib.sha256(f"{SUITE} {PACKAGES}".encode()).hexdigest()[:16]
-    folder = default_data_dir() / "cache" / "rehearsal"
+    folder = default_data_dir() / "cache" / "test-hosts"
     archive = folder / f"{key}.tar"
     if archive.exists():
         return archive
@@ -284,10 +285,9 @@ def own_machine(folder: Path, *shared: Path) -> Iterator[OwnMachine]:
     scratch, same, log = folder / "scratch", folder / "shared", folder / "log"
     scratch.mkdir(parents=True)
     same.mkdir()
-    repository = Path(__file__).resolve().parents[2]
     tools = [Path(found).parent for name in ("pulumi",) if (found := shutil.which(name))]
-    folders = {repository, Path(sys.prefix), Path(sys.base_prefix), same, *tools, *shared}
-    bootstrap = str(repository / "infra/bootstrap/bootstrap.sh")
+    folders = {ROOT, Path(sys.prefix), Path(sys.base_prefix), same, *tools, *shared}
+    bootstrap = str(ROOT / "infra/bootstrap/bootstrap.sh")
     argv = ["unshare", "-m", "-p", "-u", "-i", "-f", "--kill-child", "bash", "-c", OWN, "own", str(scratch)]
     with log.open("wb") as out:
         init = subprocess.Popen(

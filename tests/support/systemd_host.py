@@ -46,7 +46,7 @@ ln -s /proc/self/fd dev/fd
 for name in null zero full random urandom tty fuse net/tun; do
   [ ! -e "/dev/$name" ] || { touch "dev/$name"; mount --bind "/dev/$name" "dev/$name"; }
 done
-# Settings of the kernel are this machine's: read only, but for those of a network and those that stand-ins
+# Settings of the kernel are this machine's: read only, but for those of a network and those that fakes
 # are there for.
 mkdir -p srv/proc
 # Stays: replicas may have a /proc of their own only where one is that nothing hides parts of.
@@ -169,7 +169,7 @@ class SystemdHost:
         (units / "default.target").symlink_to("/lib/systemd/system/multi-user.target")
         (self.root / SETTINGS).mkdir(parents=True)
 
-    def stand_in_for(self, setting: str, value: str) -> None:
+    def fake_setting(self, setting: str, value: str) -> None:
         """Lets a setting of the kernel be a file from the next start on."""
         path = self.root / SETTINGS / setting.replace(".", "/")
         path.parent.mkdir(parents=True, exist_ok=True)

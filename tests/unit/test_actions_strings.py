@@ -8,13 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osgym_host.actions import BadAction, Ending, parse_actions
-from osgym_host.actions.internal import FIELDS
+from osgym_host.actions import ENDINGS, BadAction, parse_actions
+from osgym_host.episodes.episode_state import EpisodeProgress
+from osgym_protocol.actions import Op
+from osgym_protocol.codes import Done
+
+SCREEN = (100_001, 100_001)
+OPS = [*(op.value for op in Op), *ENDINGS]
 
 
 def parse(*given_actions: Any) -> list[dict[str, Any]]:
     """All internal actions of a step."""
-    return list(parse_actions(given_actions).actions)
+    return list(parse_actions(given_actions, SCREEN).actions)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +110,7 @@ def test_no_text_crashes_the_parser(text: str) -> None:
     """Either actions or a BadAction."""
     for form in (text, f"type({text})", f"click({text})", f"<|action_start|>{text}<|action_end|>"):
         try:
-            assert parse_actions([form]).actions
+            assert parse_actions([form], SCREEN).actions
         except BadAction as error:
             assert error.index is not None
 
@@ -132,7 +137,7 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
     max_leaves=8,
 )
-names = st.sampled_from([*FIELDS, "CLICK", "SCROLL", "TYPING", "HOTKEY", "x"])
+names = st.sampled_from([*OPS, "CLICK", "SCROLL", "TYPING", "HOTKEY", "x"])
 fields = st.sampled_from(
     ["x", "y", "keys", "key", "path", "text", "dx", "dy", "button", "parameters", "count"]
 )
@@ -143,7 +148,7 @@ def test_no_dictionary_crashes_the_parser(values: dict[str, Any], name: str, tag
     """Any JSON object is an action or a BadAction."""
     try:
         for action in parse({tag: name, **values}):
-            assert action["op"] in FIELDS
+            assert action["op"] in OPS
     except BadAction:
         pass
 
@@ -215,8 +220,9 @@ def test_dictionaries_that_are_refused(bad: Any) -> None:
 
 def test_the_end_is_kept_from_the_guest() -> None:
     """`finish()` in a list ends the episode after the actions before it."""
-    parsed = parse_actions(["click(1,2) & finish()"])
-    assert parsed.ending is Ending.DONE
-    assert [a["op"] for a in parsed.for_guest] == ["click"]
+    parsed = parse_actions(["click(1,2) & finish()"], SCREEN)
+    assert parsed.ending is Done.DONE
+    progress = EpisodeProgress(1, 1, parsed.ending, 0, parsed.actions)
+    assert [a["op"] for a in progress.for_guest()] == ["click"]
     with pytest.raises(BadAction):
-        parse_actions(["finish()", "click(1,2)"])
+        parse_actions(["finish()", "click(1,2)"], SCREEN)

@@ -12,39 +12,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from osgym_guest.protocol.actions import Click, Drag, Hold, Key, KeyState, Scroll, Type, parse_actions
-from osgym_guest.protocol.keysyms import KEYSYMS, key_keysym
 from osgym_host.runtimes.qemu.agentless import frames, plan
 from osgym_host.runtimes.qemu.agentless.display import ABS_RANGE, axis_value, reports, to_qmp
 from osgym_host.runtimes.qemu.agentless.frames import BadFrame, Frame
-from osgym_host.runtimes.qemu.agentless.keys import Stroke, Untypable, stroke, strokes_of
+from osgym_host.runtimes.qemu.agentless.keys import Keystroke, Untypable, stroke, strokes_of
 from osgym_host.runtimes.qemu.agentless.plan import (
     ButtonEvent,
-    Drain,
+    DrainInput,
     Event,
+    InputOp,
     KeyEvent,
-    Op,
     Pause,
     Planner,
     PointerEvent,
-    Unsupported,
+    UnsupportedInput,
     plan_all,
 )
 from osgym_host.runtimes.qemu.agentless.remote import MAX_PROGRAM_CHARS, programs
-from osgym_host.runtimes.qemu.agentless.settle import EXACT, Judge
-from osgym_host.runtimes.qemu.agentless.vcpu import Work
-from osgym_sdk.wire import ImageFormat
+from osgym_host.runtimes.qemu.agentless.settle import EXACT, QuietJudge
+from osgym_host.runtimes.qemu.agentless.vcpu import VcpuWork
+from osgym_protocol.actions import Click, Drag, Hold, Key, KeyState, Scroll, Type, parse_actions
+from osgym_protocol.codes import ImageFormat
+from osgym_protocol.keysyms import KEYSYMS, key_keysym
 
 SCREEN = (1280, 800)
 QUEUE = 16
 """Bytes that the queue of an emulated PS/2 keyboard holds (PS2_QUEUE_SIZE of QEMU)."""
 
 
-def planned(*actions: dict[str, object]) -> list[Op]:
+def planned(*actions: dict[str, object]) -> list[InputOp]:
     return [op for ops in plan_all(Planner(), parse_actions(list(actions), SCREEN)) for op in ops]
 
 
-def typed(ops: Sequence[Op]) -> str:
+def typed(ops: Sequence[InputOp]) -> str:
     """What a guest with a US keyboard makes of key events."""
     shifted = {"1": "!", "2": "@", "9": "(", "minus": "_", "grave_accent": "~", "comma": "<", "slash": "?"}
     plain = {"spc": " ", "minus": "-", "grave_accent": "`", "comma": ",", "slash": "/", "ret": "\n"}
@@ -75,7 +75,7 @@ def test_a_text_is_typed_as_it_is() -> None:
 def test_what_a_us_keyboard_lacks_is_refused_before_anything_is_done(text: str) -> None:
     """The error names the character and the action."""
     actions = parse_actions([{"op": "key", "keys": ["a"]}, {"op": "type", "text": "ok " + text}], SCREEN)
-    with pytest.raises(Unsupported, match=r"U\+") as caught:
+    with pytest.raises(UnsupportedInput, match=r"U\+") as caught:
         plan_all(Planner(), actions)
     assert caught.value.index == 1
 
@@ -111,9 +111,9 @@ def test_no_part_of_a_text_overflows_the_keyboards_queue(text: str) -> None:
     """Between two waits for the guest no more bytes are sent than its queue holds; nothing stays pressed."""
     down: list[str] = []
     for events, then in plan.batches(plan.type_text(text)):
-        strokes = [Stroke(event.qcode) for event in events if isinstance(event, KeyEvent) and event.down]
+        strokes = [Keystroke(event.qcode) for event in events if isinstance(event, KeyEvent) and event.down]
         assert sum(5 if s.qcode in ("delete",) else 3 for s in strokes) <= QUEUE
-        assert isinstance(then, Drain)
+        assert isinstance(then, DrainInput)
         for event in events:
             assert isinstance(event, KeyEvent)
             down.append(event.qcode) if event.down else down.remove(event.qcode)
@@ -136,7 +136,7 @@ def test_a_held_key_is_not_pressed_twice_and_is_released_once() -> None:
     assert [op.down for op in ops if isinstance(op, KeyEvent) and op.qcode == "shift"] == [True]
     assert (list(planner.held.keys), planner.held.buttons) == ([KEYSYMS["Shift_L"]], [1])
     assert planner.release() == [
-        KeyEvent("shift", False), ButtonEvent("left", False), Drain(pointer=True)
+        KeyEvent("shift", False), ButtonEvent("left", False), DrainInput(pointer=True)
     ]  # fmt: skip
     assert planner.release() == []
 
@@ -145,7 +145,7 @@ def test_a_refused_list_leaves_the_planner_as_it_was() -> None:
     """Nothing was done, so nothing is held."""
     planner = Planner()
     actions = [{"op": "key_down", "key": "ctrl"}, {"op": "click", "button": "back"}]
-    with pytest.raises(Unsupported, match="side") as caught:
+    with pytest.raises(UnsupportedInput, match="side") as caught:
         plan_all(planner, parse_actions(actions, SCREEN))
     assert (caught.value.index, planner.held.keys) == (1, {})
 
@@ -153,7 +153,7 @@ def test_a_refused_list_leaves_the_planner_as_it_was() -> None:
 @pytest.mark.parametrize("action", [{"op": "scroll", "dx": 1}, {"op": "click", "button": "forward"}])
 def test_what_the_tablet_lacks_is_refused(action: dict[str, object]) -> None:
     """It has three buttons and one wheel."""
-    with pytest.raises(Unsupported, match="without an agent"):
+    with pytest.raises(UnsupportedInput, match="without an agent"):
         planned(action)
 
 
@@ -161,16 +161,16 @@ def test_a_drag_begins_with_a_small_move_and_goes_through_every_point() -> None:
     """Each point is waited for: positions that the guest has not fetched would be merged."""
     ops = planned({"op": "drag", "path": [[0, 0], [100, 0], [100, 50]]})
     assert ops == [
-        PointerEvent(0, 0), Drain(True), ButtonEvent("left", True), Drain(True),
-        PointerEvent(12, 0), Drain(True), PointerEvent(100, 0), Drain(True),
-        PointerEvent(100, 50), Drain(True), ButtonEvent("left", False), Drain(True),
+        PointerEvent(0, 0), DrainInput(True), ButtonEvent("left", True), DrainInput(True),
+        PointerEvent(12, 0), DrainInput(True), PointerEvent(100, 0), DrainInput(True),
+        PointerEvent(100, 50), DrainInput(True), ButtonEvent("left", False), DrainInput(True),
     ]  # fmt: skip
 
 
 def test_scrolling_turns_the_wheel_with_the_modifiers_held() -> None:
     """Down is positive."""
     ops = planned({"op": "scroll", "x": 5, "y": 6, "dy": 2, "modifiers": ["ctrl"]})
-    names = [getattr(op, "button", getattr(op, "qcode", "")) for op in ops if not isinstance(op, Drain)]
+    names = [getattr(op, "button", getattr(op, "qcode", "")) for op in ops if not isinstance(op, DrainInput)]
     assert names == ["", "ctrl", "wheel-down", "wheel-down", "wheel-down", "wheel-down", "ctrl"]
 
 
@@ -281,7 +281,7 @@ def test_frames_are_compared() -> None:
     assert frames.difference(one, one) is None
     assert frames.difference(one, changed) == (10, 20, 2, 16)
     assert frames.difference(one, Frame(1, 1, b"abc")) == (0, 0, 1, 1)
-    kept = frames.Packed.of(one)
+    kept = frames.PackedFrame.of(one)
     assert (kept.difference(one), kept.difference(changed)) == (None, (10, 20, 2, 16))
     assert len(kept.data) < len(one.rgb) / 10
     assert frames.is_caret((10, 20, 2, 16))
@@ -291,13 +291,13 @@ def test_frames_are_compared() -> None:
     assert not frames.is_blank(changed)
 
 
-def judged(looks: list[tuple[float, int, Frame | None]], before: Frame) -> tuple[float | None, Judge]:
+def judged(looks: list[tuple[float, int, Frame | None]], before: Frame) -> tuple[float | None, QuietJudge]:
     """When a judge is content: (time, CPU milliseconds so far, the screen if it is looked at)."""
-    judge = Judge(EXACT, 0.0, before)
+    judge = QuietJudge(EXACT, 0.0, before)
     for at, cpu_ms, frame in looks:
-        judge.saw_work(at, Work(cpu_ms * 1_000_000, running=False))
+        judge.add_work(at, VcpuWork(cpu_ms * 1_000_000, running=False))
         if frame is not None:
-            judge.saw_frame(at, frame)
+            judge.add_frame(at, frame)
             if judge.is_settled(at):
                 return at, judge
     return None, judge

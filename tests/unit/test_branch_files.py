@@ -23,13 +23,13 @@ import pytest
 from osgym_host.images.disks.manifest import DiskFormat, GuestKind
 from osgym_host.images.snapshots import SnapshotManifest
 from osgym_host.runtimes.base import PointFailed, PointNotFound
-from osgym_host.runtimes.qemu.argv import Shape
-from osgym_host.runtimes.qemu.delta_file import DeltaFileError, read_file, write_file
-from osgym_host.runtimes.qemu.host import shape_fields
-from osgym_host.runtimes.qemu.point_files import export_point, import_point
-from osgym_host.runtimes.qemu.points import CheckpointStore, Point, PointManifest
-from osgym_host.runtimes.qemu.qcow2 import Qcow2Error, parse_header, read_header, without_names
-from osgym_host.runtimes.qemu.ram_pages import PAGE, Extents, PageBuffer, RamDelta
+from osgym_host.runtimes.qemu.branching.delta_file import DeltaFileError, read_file, write_file
+from osgym_host.runtimes.qemu.branching.kept_points import KeptPointStore, PointData, PointManifest
+from osgym_host.runtimes.qemu.branching.point_archive import export_point, import_point
+from osgym_host.runtimes.qemu.branching.qcow2 import Qcow2Error, parse_header, without_names
+from osgym_host.runtimes.qemu.branching.ram_pages import PAGE, Extents, PageBuffer, RamDelta
+from osgym_host.runtimes.qemu.machine.argv import Shape
+from osgym_host.runtimes.qemu.machine.host_checks import shape_fields
 
 RAM_MIB = 16
 RAM_BYTES = RAM_MIB << 20
@@ -157,7 +157,7 @@ def test_a_backing_file_is_wiped_from_the_header(tmp_path: Path) -> None:
     assert "backing-filename" not in info
     assert info["virtual-size"] == DISK_BYTES
     subprocess.run(["qemu-img", "check", "-q", str(disk)], check=True)
-    assert not read_header(disk).backing
+    assert not parse_header(disk.read_bytes(), disk.stat().st_size).backing
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_unusual_disks_are_refused(tmp_path: Path, options: tuple[str, ...]) -> 
     """A data file elsewhere, features that we never use, an old version."""
     disk = make_disk(tmp_path / "disk.qcow2", *(option.format(folder=tmp_path) for option in options))
     with pytest.raises(Qcow2Error):
-        read_header(disk)
+        parse_header(disk.read_bytes(), disk.stat().st_size)
 
 
 def test_broken_headers_are_refused(tmp_path: Path) -> None:
@@ -238,9 +238,9 @@ def make_snapshot(data_dir: Path, digest: str = DIGEST) -> None:
     (folder / "secret").write_text("frozen")
 
 
-def make_point(data_dir: Path, workers: ThreadPoolExecutor, **changes: Any) -> Point:
+def make_point(data_dir: Path, workers: ThreadPoolExecutor, **changes: Any) -> PointData:
     """A kept point in a store."""
-    store = CheckpointStore(data_dir)
+    store = KeptPointStore(data_dir)
     fields: dict[str, Any] = {
         "point_id": "p-1",
         "image_digest": DIGEST,
@@ -263,7 +263,7 @@ def make_point(data_dir: Path, workers: ThreadPoolExecutor, **changes: Any) -> P
 
 def test_checkpoints_are_found_again(tmp_path: Path, workers: ThreadPoolExecutor) -> None:
     """What was published is there whole, secrets unreadable to others; the half written is removed."""
-    store = CheckpointStore(tmp_path)
+    store = KeptPointStore(tmp_path)
     assert store.all() == []
     point = make_point(tmp_path, workers)
     make_point(tmp_path, workers, point_id="p-0", created_at=0.5)
@@ -297,14 +297,14 @@ def exported(tmp_path: Path, workers: ThreadPoolExecutor) -> Path:
     make_snapshot(tmp_path / "there")
     point = make_point(tmp_path / "here", workers)
     target = tmp_path / "point.tar"
-    export_point(CheckpointStore(tmp_path / "here"), point.info.point_id, target)
+    export_point(KeptPointStore(tmp_path / "here"), point.info.point_id, target)
     return target
 
 
-def take_in(exported: Path) -> Point:
+def take_in(exported: Path) -> PointData:
     """Import it where the snapshot is."""
     there = exported.parent / "there"
-    return import_point(CheckpointStore(there), there, exported)
+    return import_point(KeptPointStore(there), there, exported)
 
 
 def test_a_point_travels(exported: Path, workers: ThreadPoolExecutor) -> None:
@@ -328,7 +328,7 @@ def test_a_point_travels(exported: Path, workers: ThreadPoolExecutor) -> None:
     delta = read_file(point.folder / "ram.delta", RAM_BYTES, workers)
     assert bytes(delta.packed()) == b"p" * 2 * PAGE
     with pytest.raises(PointFailed, match="already"):
-        export_point(CheckpointStore(exported.parent / "here"), "p-1", exported)
+        export_point(KeptPointStore(exported.parent / "here"), "p-1", exported)
 
 
 def test_another_snapshot_is_named(tmp_path: Path, exported: Path) -> None:
@@ -336,7 +336,7 @@ def test_another_snapshot_is_named(tmp_path: Path, exported: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     make_snapshot(elsewhere, "e" * 64)
     with pytest.raises(PointFailed, match=r"dddddddddddd.*eeeeeeeeeeee"):
-        import_point(CheckpointStore(elsewhere), elsewhere, exported)
+        import_point(KeptPointStore(elsewhere), elsewhere, exported)
     assert list((elsewhere / "checkpoints").iterdir()) == []
 
 
@@ -359,7 +359,7 @@ def test_no_byte_of_an_export_can_be_changed(exported: Path) -> None:
     assert refused > len(places) // 2
 
 
-def contents(point: Point) -> dict[str, bytes]:
+def contents(point: PointData) -> dict[str, bytes]:
     """The files of a point but for its manifest, which has its new id."""
     files = {path.name: path.read_bytes() for path in point.folder.iterdir()}
     return {name: data for name, data in files.items() if name != "manifest.json"}
@@ -446,7 +446,7 @@ def test_names_in_the_disk_are_wiped(exported: Path, tmp_path: Path) -> None:
     )
     disk = take_in(packed).layers[0]
     assert str(secret).encode() not in disk.read_bytes()
-    assert not read_header(disk).backing
+    assert not parse_header(disk.read_bytes(), disk.stat().st_size).backing
 
 
 def test_a_small_disk_is_noticed_before(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -459,7 +459,7 @@ def test_a_small_disk_is_noticed_before(exported: Path, monkeypatch: pytest.Monk
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     """An empty file, zeros, another archive, no file."""
-    store = CheckpointStore(tmp_path)
+    store = KeptPointStore(tmp_path)
     for name, data in (("empty", b""), ("zeros", bytes(4096)), ("text", os.urandom(2000))):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(PointFailed):

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from osgym_host.core.admission import Admission, Budget, Limit, Load, admit, replica_ram_estimate
+from osgym_host.core.admission import Admission, Budget, Limit, MeasuredLoad, admit, replica_ram_estimate
 from osgym_host.core.backoff import Backoff, BackoffPolicy, Circuit
 from osgym_host.core.plan import Blocked, PoolSpec, PoolView, plan
 
@@ -116,22 +116,24 @@ def test_before_a_measurement_the_cap_counts_afterwards_what_was_measured() -> N
 def test_admission_charges_what_is_starting_and_what_may_still_grow() -> None:
     """10 GiB, 1 GiB reserved, replicas of 400 MiB: those at 100 have 300 to grow."""
     budget = Budget(max_replicas=1000, ram_reserve_mib=1024, ram_cap_mib=2048, cpu_per_replica=0)
-    load = Load(10240, 2, 1e6, peaks_mib=[400.0] * 4, now_mib=[400.0, 100.0, 100.0, 100.0], existing=4)
+    load = MeasuredLoad(
+        10240, 2, 1e6, peaks_mib=[400.0] * 4, now_mib=[400.0, 100.0, 100.0, 100.0], existing=4
+    )
     assert admit(budget, load) == Admission((10240 - 1024 - 900) // 400, Limit.RAM, 400.0)
-    more = Load(10240, 2, 1e6, peaks_mib=[400.0] * 4, now_mib=[400.0] * 4, pending=5, existing=9)
+    more = MeasuredLoad(10240, 2, 1e6, peaks_mib=[400.0] * 4, now_mib=[400.0] * 4, pending=5, existing=9)
     assert admit(budget, more).room == (10240 - 1024) // 400 - 5
 
 
 @pytest.mark.parametrize(
     ("load", "limit"),
     [
-        (Load(1e6, 64, 1e6, existing=98), Limit.MAX_REPLICAS),
-        (Load(3000, 2, 1e6), Limit.RAM),
-        (Load(1e6, 1, 1e6), Limit.CPU),
-        (Load(1e6, 2, 2100), Limit.DISK),
+        (MeasuredLoad(1e6, 64, 1e6, existing=98), Limit.MAX_REPLICAS),
+        (MeasuredLoad(3000, 2, 1e6), Limit.RAM),
+        (MeasuredLoad(1e6, 1, 1e6), Limit.CPU),
+        (MeasuredLoad(1e6, 2, 2100), Limit.DISK),
     ],
 )
-def test_the_tightest_bound_is_named(load: Load, limit: Limit) -> None:
+def test_the_tightest_bound_is_named(load: MeasuredLoad, limit: Limit) -> None:
     """What an operator has to add more of."""
     budget = Budget(max_replicas=100, ram_reserve_mib=1024, ram_cap_mib=1000, cpu_per_replica=0.05)
     assert admit(budget, load).limit is limit
@@ -140,7 +142,7 @@ def test_the_tightest_bound_is_named(load: Load, limit: Limit) -> None:
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.integers(0, 100), st.integers(0, 100))
 def test_room_is_never_negative(ram: float, disk: float, pending: int, existing: int) -> None:
     """Over-commitment means none, not a minus."""
-    assert admit(Budget(10), Load(ram, 2, disk, pending=pending, existing=existing)).room >= 0
+    assert admit(Budget(10), MeasuredLoad(ram, 2, disk, pending=pending, existing=existing)).room >= 0
 
 
 class PoolLife(RuleBasedStateMachine):
@@ -162,7 +164,7 @@ class PoolLife(RuleBasedStateMachine):
         while self.waiting and self.ready:
             self.waiting, self.ready, self.leased = self.waiting - 1, self.ready - 1, self.leased + 1
         view = self.view()
-        load = Load(1e6, 4, 1e6, pending=self.starting, existing=view.existing)
+        load = MeasuredLoad(1e6, 4, 1e6, pending=self.starting, existing=view.existing)
         todo = plan(self.SPEC, view, admit(self.BUDGET, load), self.backoff, self.now)
         self.starting += todo.start
         self.ready -= todo.give_up

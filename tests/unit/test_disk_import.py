@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from osgym_host.images.disks.boot import HEAD_BYTES, boot_ways, read_head
-from osgym_host.images.disks.imports import ImportRequest, examine, take_in
+from osgym_host.images.disks.imports import ImportRequest, examine, import_disk
 from osgym_host.images.disks.manifest import DiskFormat, Firmware, GuestKind, Hardware
 from osgym_host.images.disks.store import DiskStore
 from osgym_host.images.errors import ImageError
@@ -130,7 +130,7 @@ def test_a_vmdk_with_parts_elsewhere_is_refused(tmp_path: Path) -> None:
     )
     store = DiskStore(tmp_path / "data")
     with pytest.raises(ImageError, match="refers to other files"):
-        take_in(ImportRequest(child, "child", GuestKind.NONE, Firmware.BIOS, (800, 600)), store)
+        import_disk(ImportRequest(child, "child", GuestKind.NONE, Firmware.BIOS, (800, 600)), store)
     assert store.all() == []
 
 
@@ -146,13 +146,13 @@ def test_disks_are_taken_in_whatever_their_format(tmp_path: Path, kind: str) -> 
     store = DiskStore(tmp_path / "data")
     told: list[tuple[int, int]] = []
     request = ImportRequest(source, "mine", GuestKind.NONE, None, (800, 600), Hardware(disk_bus="sata"))
-    made = take_in(request, store, lambda done, total: told.append((done, total)))
+    made = import_disk(request, store, lambda done, total: told.append((done, total)))
     assert (made.manifest.firmware, made.manifest.guest) == (Firmware.BIOS, GuestKind.NONE)
     assert made.manifest.hardware == Hardware(disk_bus="sata")
     assert read_head(made.disk, made.manifest.format) == head
     assert told
     assert told[-1][0] <= told[-1][1]
-    again = take_in(request, store)
+    again = import_disk(request, store)
     assert (again.digest, len(store.all())) == (made.digest, 1)
     assert store.resolve("mine").digest == made.digest
 
@@ -162,7 +162,7 @@ def test_firmware_that_does_not_show_must_be_said(tmp_path: Path) -> None:
     source = raw_disk(tmp_path / "a.raw", bytes(mbr(kinds=(0x83,))))
     store = DiskStore(tmp_path / "data")
     with pytest.raises(ImageError, match="firmware") as caught:
-        take_in(ImportRequest(source, "mine", GuestKind.NONE, None, (800, 600)), store)
+        import_disk(ImportRequest(source, "mine", GuestKind.NONE, None, (800, 600)), store)
     assert "--firmware" in caught.value.hint
-    made = take_in(ImportRequest(source, "mine", GuestKind.NONE, Firmware.UEFI, (800, 600)), store)
+    made = import_disk(ImportRequest(source, "mine", GuestKind.NONE, Firmware.UEFI, (800, 600)), store)
     assert made.manifest.firmware is Firmware.UEFI

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from osgym_host.cli.main import main as osgym
-from osgym_infra.args import KEYS, Key, Provider, parse
+from osgym_infra.config.keys import KEYS, parse
+from osgym_infra.config.providers import ConfigKey, Provider
 
 ROOT = Path(__file__).resolve().parents[2]
 DOC = ROOT / "docs" / "fleet.md"
@@ -52,7 +53,7 @@ def commands() -> list[list[str]]:
     return found
 
 
-def key_table(keys: dict[str, Key]) -> str:
+def key_table(keys: dict[str, ConfigKey]) -> str:
     """The table of all keys as it stands in the document."""
     rows = ["| key | default | for | meaning |", "|---|---|---|---|"]
     for name, key in keys.items():

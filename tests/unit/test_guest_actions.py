@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osgym_guest.protocol.actions import (
-    MAX_SCROLL_CLICKS,
+from osgym_protocol.actions import (
     ButtonState,
     Click,
     Drag,
@@ -25,7 +24,8 @@ from osgym_guest.protocol.actions import (
     parse_action,
     parse_actions,
 )
-from osgym_guest.protocol.keysyms import KEYSYMS, char_keysym, key_keysym
+from osgym_protocol.keysyms import KEYSYMS, char_keysym, key_keysym
+from osgym_protocol.limits import MAX_SCROLL_CLICKS
 
 SCREEN = (1920, 1080)
 CTRL, SHIFT, RETURN = KEYSYMS["Control_L"], KEYSYMS["Shift_L"], KEYSYMS["Return"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
-from osgym_host.guest_answers import json_object, refusal
-from osgym_host.guest_http import GuestProtocolError, HttpAnswer
+from osgym_host.guest_client.answers import frame, json_object, refusal
+from osgym_host.guest_client.http import GuestProtocolError, HttpResponse
 
 
 @pytest.mark.parametrize(
@@ -15,17 +17,29 @@ from osgym_host.guest_http import GuestProtocolError, HttpAnswer
 def test_what_is_no_plain_object_is_refused(body: bytes) -> None:
     """Never another error than its own."""
     with pytest.raises(GuestProtocolError):
-        json_object(HttpAnswer(200, {}, body))
+        json_object(HttpResponse(200, {}, body))
 
 
 def test_half_a_surrogate_pair_is_replaced() -> None:
     """A file name that is not UTF-8 must not lose the replica; whole pairs are kept."""
     body = b'{"\\udcff": "\\ud83d\\ude00", "b": "\\u00fc"}'
-    assert json_object(HttpAnswer(200, {}, body)) == {"?": "\N{GRINNING FACE}", "b": "ü"}
+    assert json_object(HttpResponse(200, {}, body)) == {"?": "\N{GRINNING FACE}", "b": "ü"}
 
 
 def test_the_details_of_an_endless_error_are_left_out() -> None:
     """They would be kept with the episode and sent to its client."""
     body = b'{"code": "c", "message": "m", "details": {"x": "%s"}}'
-    assert refusal(HttpAnswer(400, {}, body % b"short")).details == {"x": "short"}
-    assert refusal(HttpAnswer(400, {}, body % (b"x" * 100_000))).details == {}
+    assert refusal(HttpResponse(400, {}, body % b"short")).details == {"x": "short"}
+    assert refusal(HttpResponse(400, {}, body % (b"x" * 100_000))).details == {}
+
+
+@pytest.mark.parametrize("timing", ['{"total": 1e999}', '{"total": NaN}', '{"\\udcff": 1}'])
+def test_an_observation_that_could_not_be_passed_on_is_refused(timing: str) -> None:
+    """Where it is read, not where the host's own answer is written."""
+    meta = (
+        '{"frame": {"hash": "h", "format": "none", "width": 1, "height": 1, "screen": [1, 1], '
+        f'"unchanged": false}}, "timing_ms": {timing}}}'
+    ).encode()
+    body = struct.pack(">II", len(meta), 0) + meta
+    with pytest.raises(GuestProtocolError):
+        frame("/v1/step", HttpResponse(200, {}, body))

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osgym_guest import connection
-from osgym_guest.forms import parse_multipart, parse_urlencoded, split_query
 from osgym_guest.http import HttpError, Request, Response, Router
-from osgym_guest.protocol import pack_record, unpack_record
+from osgym_guest.http1 import MAX_HEADER_BYTES, SPOOL_BYTES
 from osgym_guest.server import Server
-from osgym_guest.wire import MAX_HEADER_BYTES, SPOOL_BYTES
+from osgym_guest.urlencoded import parse_multipart, parse_urlencoded, split_query
+from osgym_protocol.records import Record, decode_record, encode_record
 
 THEN: list[str] = []
 """What handlers note."""
@@ -295,7 +295,7 @@ def test_urls_are_decoded() -> None:
 
 def test_records_come_back_as_they_were() -> None:
     """Meta and blob survive; a cut record is refused."""
-    data = b"".join(pack_record({"a": "ü"}, b"png"))
-    assert unpack_record(data) == ({"a": "ü"}, b"png")
-    with pytest.raises(ValueError, match="lengths"):
-        unpack_record(data[:-1])
+    data = encode_record({"a": "ü"}, b"png")
+    assert decode_record(data) == Record({"a": "ü"}, b"png")
+    with pytest.raises(ValueError, match="record of 21 bytes"):
+        decode_record(data[:-1])

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from osgym_guest.keyboard import LEVELS, MAX_POOL_CODES, Keyboard, choose_pool
-from osgym_guest.protocol.keysyms import KEYSYMS, char_keysym
+from osgym_protocol.keysyms import KEYSYMS, char_keysym
 
 FIRST = 8
 SHIFT_CODE, LOCK_CODE = 50, 66

@@ -9,26 +9,29 @@ from typing import Any
 
 import pytest
 
-from osgym_guest.app import Settings
-from osgym_guest.http import HttpError
-from osgym_guest.options import ObserveOptions, SettleOptions, parse_observe, parse_settle
-from osgym_guest.policy import load_policies, with_options
+from osgym_guest.app import AgentSettings
+from osgym_guest.settle import load_policies, with_options
+from osgym_protocol.codec import WireFormatError
+from osgym_protocol.codes import ImageFormat, SettlePolicy
+from osgym_protocol.options import ObserveOptions, SettleOptions, parse_observe, parse_settle
 
 SCREEN = (1920, 1080)
 
 
 def test_defaults() -> None:
-    """Nothing said means exact, five seconds, a PNG of the whole screen."""
-    assert parse_settle(None) == SettleOptions("exact", None, 5000.0, None)
-    assert parse_observe({}, SCREEN) == ObserveOptions("png", 85, None, None, None)
+    """Nothing said means exact, and a PNG of the whole screen."""
+    assert parse_settle(None) == SettleOptions() == SettleOptions(SettlePolicy.EXACT)
+    assert parse_observe({}) == ObserveOptions() == ObserveOptions(ImageFormat.PNG)
 
 
 def test_everything_said() -> None:
     """Every field arrives."""
-    assert parse_settle({"policy": "fixed", "pause_ms": 7}) == SettleOptions("fixed", None, 5000.0, 7.0)
-    assert parse_settle({"policy": "fast", "quiet_ms": 9, "max_ms": 10}) == SettleOptions("fast", 9.0, 10.0)
+    fixed = SettleOptions(SettlePolicy.FIXED, pause_ms=7.0)
+    assert parse_settle({"policy": "fixed", "pause_ms": 7, "max_ms": None}) == fixed
+    fast = SettleOptions(SettlePolicy.FAST, 9.0, 10.0)
+    assert parse_settle({"policy": "fast", "quiet_ms": 9, "max_ms": 10}) == fast
     raw = {"format": "webp", "quality": 5, "size": [9, 8], "region": [1, 2, 3, 4], "unless_hash": "ab"}
-    assert parse_observe(raw, SCREEN) == ObserveOptions("webp", 5, (9, 8), (1, 2, 3, 4), "ab")
+    assert parse_observe(raw) == ObserveOptions(ImageFormat.WEBP, 5, (9, 8), (1, 2, 3, 4), "ab")
 
 
 @pytest.mark.parametrize(
@@ -44,10 +47,9 @@ def test_everything_said() -> None:
     ],
 )
 def test_settle_that_makes_no_sense(raw: Any) -> None:
-    """It is a 400."""
-    with pytest.raises(HttpError) as caught:
+    """It is refused."""
+    with pytest.raises(WireFormatError, match=r"settle|SettleOptions"):
         parse_settle(raw)
-    assert caught.value.status == 400
 
 
 @pytest.mark.parametrize(
@@ -66,10 +68,9 @@ def test_settle_that_makes_no_sense(raw: Any) -> None:
     ],
 )
 def test_observe_that_makes_no_sense(raw: Any) -> None:
-    """It is a 400."""
-    with pytest.raises(HttpError) as caught:
-        parse_observe(raw, SCREEN)
-    assert caught.value.status == 400
+    """It is refused."""
+    with pytest.raises(WireFormatError, match=r"observe|ObserveOptions"):
+        parse_observe(raw).check_region(SCREEN)
 
 
 def test_an_image_can_change_the_policies(tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_a_request_changes_a_rule_for_itself() -> None:
 
 def test_settings_come_from_the_environment() -> None:
     """Every setting, and the refusal of one that makes no sense."""
-    settings = Settings.from_environment(
+    settings = AgentSettings.from_environment(
         {
             "OSGYM_LISTEN": "0.0.0.0:6000",
             "LISTEN_FDS": "1",
@@ -112,7 +113,7 @@ def test_settings_come_from_the_environment() -> None:
     assert settings.expect == {"dock", "desktop"}
     assert settings.state_file == Path("/run/x/osgym-guest.seq")
     assert settings.helper_warm_s == math.inf
-    assert Settings.from_environment({}).helper_warm_s == 60
-    assert Settings.from_environment({}).listen == ("127.0.0.1", 5000)
+    assert AgentSettings.from_environment({}).helper_warm_s == 60
+    assert AgentSettings.from_environment({}).listen == ("127.0.0.1", 5000)
     with pytest.raises(ValueError, match="OSGYM_EXPECT"):
-        Settings.from_environment({"OSGYM_EXPECT": "clock"})
+        AgentSettings.from_environment({"OSGYM_EXPECT": "clock"})

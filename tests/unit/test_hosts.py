@@ -19,13 +19,21 @@ from pulumi.provider.experimental import provider as api
 from pulumi.provider.experimental.property_value import Computed, PropertyValue
 from pulumi.runtime.rpc import UNKNOWN as UNKNOWN_TEXT
 
-from osgym_infra.export import NothingToExport, export
+from osgym_infra.fleet.export import NothingToExport, export
 from osgym_infra.hosts import inputs, tls
 from osgym_infra.hosts.errors import CommandFailed, CommandTimedOut
 from osgym_infra.hosts.local import LocalTransport
-from osgym_infra.hosts.output import Collected, printable
+from osgym_infra.hosts.output import CollectedOutput, printable
 from osgym_infra.hosts.provider import HOST, SECRETS, OsgymProvider
-from osgym_infra.hosts.spec import Found, Source, digest_of, drift, host_settings, read_found, uploads
+from osgym_infra.hosts.spec import (
+    ArchiveSource,
+    ObservedHost,
+    digest_of,
+    drift,
+    host_settings,
+    read_state,
+    uploads,
+)
 from osgym_infra.hosts.transport import MOST_OUTPUT_BYTES, check, write
 from osgym_infra.hosts.values import plain, plain_all, wrapped
 
@@ -59,8 +67,8 @@ def values(tmp_path: Path) -> dict[str, Any]:
     ("change", "field", "says"),
     [
         ({"adress": "x"}, "adress", "there is no such input"),
-        ({"address": ""}, "address", "no name or IP address"),
-        ({"address": "-oProxyCommand=x"}, "address", "no name or IP address"),
+        ({"address": ""}, "address", "neither a name nor an IP address"),
+        ({"address": "-oProxyCommand=x"}, "address", "neither a name nor an IP address"),
         ({"port": 70000.0}, "port", "70000 is no TCP port"),
         ({"hostKey": "ssh-ed25519 ???"}, "hostKey", "ssh-ed25519 AAAA"),
         ({"token": None}, "token", "is missing"),
@@ -109,12 +117,12 @@ def test_only_another_address_is_another_host(values: dict[str, Any]) -> None:
 def test_drift_names_all_that_is_not_as_it_shall_be(values: dict[str, Any]) -> None:
     """And nothing of what is."""
     spec = inputs.spec_of(values)
-    good = Found(
+    good = ObservedHost(
         0, "debian", "12", "x86_64", "ab" * 8, "ef" * 32, digest_of(TOKEN),
         tls.issue(CA, ["10.0.0.5"], NOW).certificate, active=True, serving=True,
     )  # fmt: skip
     assert drift(good, spec, NOW) == []
-    assert drift(Found(0, "debian", "12", "x86_64"), spec, NOW) == [
+    assert drift(ObservedHost(0, "debian", "12", "x86_64"), spec, NOW) == [
         "no agent",
         f"image {'ef' * 6} is missing",
         "another token",
@@ -127,13 +135,16 @@ def test_drift_names_all_that_is_not_as_it_shall_be(values: dict[str, Any]) -> N
 def test_what_is_here_is_uploaded_only_where_it_is_needed(values: dict[str, Any]) -> None:
     """A host that has the image needs no upload, this machine never; others get the file's place there."""
     spec = inputs.spec_of(values)
-    nothing, has = Found(0, "debian", "12", "x86_64"), Found(0, "debian", "12", "x86_64", "", "ef" * 32)
-    assert list(uploads(spec, nothing)) == [Source.IMAGE]
+    nothing, has = (
+        ObservedHost(0, "debian", "12", "x86_64"),
+        ObservedHost(0, "debian", "12", "x86_64", "", "ef" * 32),
+    )
+    assert list(uploads(spec, nothing)) == [ArchiveSource.IMAGE]
     assert uploads(spec, has) == {}
     assert host_settings(spec)["OSGYM_IMAGE_URI"] == "file:///var/cache/osgym/image.tar"
     machines = {**values["settings"], "OSGYM_HOST_RUNTIME": "qemu"}
     spec = inputs.spec_of({**values, "settings": machines})
-    assert list(uploads(spec, has)) == [Source.IMAGE]  # perhaps with another disk of that image
+    assert list(uploads(spec, has)) == [ArchiveSource.IMAGE]  # perhaps with another disk of that image
     assert uploads(spec, dataclasses.replace(has, image_archive="cd" * 32)) == {}
     here = inputs.spec_of({**values, "address": "local"})
     assert uploads(here, nothing) == {}
@@ -145,13 +156,13 @@ def test_what_is_here_is_uploaded_only_where_it_is_needed(values: dict[str, Any]
 def test_certificates_hold_for_their_addresses_and_authority_only() -> None:
     """Not of another authority, not for another address, not shortly before the end."""
     made = tls.issue(CA, ["10.0.0.5", "host.example"], NOW).certificate
-    assert tls.still_good(made, CA.certificate, ["10.0.0.5"], NOW)
-    assert tls.still_good(made, CA.certificate, ["host.example"], NOW)
-    assert not tls.still_good(made, CA.certificate, ["10.0.0.6"], NOW)
-    assert not tls.still_good(made, tls.make_ca("lab", NOW).certificate, ["10.0.0.5"], NOW)
-    assert not tls.still_good(made, CA.certificate, ["10.0.0.5"], NOW + tls.HOST_LIFE - tls.RENEW_BEFORE)
-    assert not tls.still_good("nonsense", CA.certificate, [], NOW)
-    assert not tls.still_good(CA.certificate, CA.certificate, [], NOW)
+    assert tls.is_still_valid(made, CA.certificate, ["10.0.0.5"], NOW)
+    assert tls.is_still_valid(made, CA.certificate, ["host.example"], NOW)
+    assert not tls.is_still_valid(made, CA.certificate, ["10.0.0.6"], NOW)
+    assert not tls.is_still_valid(made, tls.make_ca("lab", NOW).certificate, ["10.0.0.5"], NOW)
+    assert not tls.is_still_valid(made, CA.certificate, ["10.0.0.5"], NOW + tls.HOST_LIFE - tls.RENEW_BEFORE)
+    assert not tls.is_still_valid("nonsense", CA.certificate, [], NOW)
+    assert not tls.is_still_valid(CA.certificate, CA.certificate, [], NOW)
 
 
 _LEAVES = st.none() | st.booleans() | st.text() | st.floats(allow_nan=False)
@@ -170,16 +181,16 @@ def test_values_come_back_as_they_went(value: Any) -> None:
 def test_a_look_is_read_or_refused(output: str) -> None:
     """Whatever a host says, it is what the script prints, or a ValueError or KeyError."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
-        assert isinstance(read_found(output).user_id, int)
+        assert isinstance(read_state(output).user_id, int)
 
 
 def test_output_is_bounded_and_steers_no_terminal() -> None:
     """The end is kept, line by line for whoever listens."""
-    heard: list[str] = []
-    collected = Collected(heard.append)
+    lines: list[str] = []
+    collected = CollectedOutput(lines.append)
     collected.feed(b"one\ntw")
     collected.feed(b"o\n\x1b[31mred\n")
-    assert heard == ["one", "two", "[31mred"]
+    assert lines == ["one", "two", "[31mred"]
     collected.feed(b"x" * 10 * MOST_OUTPUT_BYTES + b"end")
     assert len(collected.text) == MOST_OUTPUT_BYTES
     assert collected.text.endswith("end")

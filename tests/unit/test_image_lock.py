@@ -8,7 +8,7 @@ import pytest
 
 from osgym_host.images.apt import apt_sources
 from osgym_host.images.errors import DefinitionError
-from osgym_host.images.lock import Lock
+from osgym_host.images.lock import PackageLock
 
 STATUS = """\
 Package: bc
@@ -29,10 +29,10 @@ Version: 1.6-2.1
 
 def test_lock_survives_its_file(tmp_path: Path) -> None:
     """What is written is read back the same."""
-    lock = Lock.of_dpkg_status(STATUS)
+    lock = PackageLock.of_dpkg_status(STATUS)
     path = tmp_path / "lock"
     path.write_text("# made by a test\n" + lock.text())
-    assert Lock.read(path) == lock
+    assert PackageLock.read(path) == lock
     assert lock.versions == {"bc": "1.07.1-3+b1", "jq": "1.6-2.1"}
 
 
@@ -41,36 +41,38 @@ def test_bad_line_of_a_lock_is_named(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     path.write_text("bc=1\nnonsense\n")
     with pytest.raises(DefinitionError, match=":2:"):
-        Lock.read(path)
+        PackageLock.read(path)
 
 
 def test_missing_lock_is_an_error(tmp_path: Path) -> None:
     """A lock that is not there is never taken for an empty one."""
     with pytest.raises(DefinitionError, match="cannot be read"):
-        Lock.read(tmp_path / "none")
+        PackageLock.read(tmp_path / "none")
 
 
 def test_differences_name_every_departure() -> None:
     """Another version, a package too many and one too few are all said."""
-    said = Lock({"a": "1", "b": "1", "c": "1"}).differences(Lock({"a": "1", "b": "2", "d": "1"}))
+    said = PackageLock({"a": "1", "b": "1", "c": "1"}).differences(
+        PackageLock({"a": "1", "b": "2", "d": "1"})
+    )
     assert said == [
         "b is 2, the lock says 1",
         "d 1 is not in the lock",
         "c of the lock is not installed",
     ]
-    assert Lock({"a": "1"}).differences(Lock({"a": "1"})) == []
+    assert PackageLock({"a": "1"}).differences(PackageLock({"a": "1"})) == []
 
 
 def test_preferences_pin_above_everything() -> None:
     """apt takes the locked version even when that is a downgrade."""
-    text = Lock({"bc": "1"}).preferences()
+    text = PackageLock({"bc": "1"}).preferences()
     assert "Package: bc\nPin: version 1\nPin-Priority: 1001\n" in text
 
 
 def test_digest_depends_on_versions_only() -> None:
     """The order of packages does not matter, a version does."""
-    assert Lock({"a": "1", "b": "2"}).digest == Lock({"b": "2", "a": "1"}).digest
-    assert Lock({"a": "1"}).digest != Lock({"a": "2"}).digest
+    assert PackageLock({"a": "1", "b": "2"}).digest == PackageLock({"b": "2", "a": "1"}).digest
+    assert PackageLock({"a": "1"}).digest != PackageLock({"a": "2"}).digest
 
 
 def test_sources_come_from_both_formats(tmp_path: Path) -> None:

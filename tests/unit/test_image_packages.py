@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from osgym_host.images.definition import Source, find_images_folder
+from osgym_host.images.definition import ImageSource, find_images_folder
 from osgym_host.images.packages import PackageBake, _follow, mmdebstrap_argv
-from osgym_host.images.progress import Display, Progress
+from osgym_host.images.progress import BakeProgress, ProgressDisplay
 
 LOG = b"""\
 I: running apt-get update...
@@ -24,14 +24,14 @@ Unpacking libxcb1:amd64 (1.15) over (1.14) ...
 
 
 def _bake(tmp_path: Path, flavor: str = "full") -> PackageBake:
-    definition = Source(find_images_folder()).definition
+    definition = ImageSource(find_images_folder()).definition
     return PackageBake(definition, flavor, tmp_path / "a cache", tmp_path, None)
 
 
 def test_log_becomes_counts_of_packages() -> None:
     """Essential and other packages are expected together, and each stage counts its own."""
     out = io.StringIO()
-    progress = Progress(Display.LINES, Console(file=out, width=200))
+    progress = BakeProgress(ProgressDisplay.LINES, Console(file=out, width=200))
     tail: deque[str] = deque(maxlen=2)
     with progress.shown():
         _follow(io.BytesIO(LOG + b"Setting up x (1) ...\n" * 49), tail, progress)
@@ -44,7 +44,7 @@ def test_log_becomes_counts_of_packages() -> None:
 def test_nothing_is_shown_to_machines() -> None:
     """With JSON output the progress is silent."""
     out = io.StringIO()
-    progress = Progress(Display.NONE, Console(file=out))
+    progress = BakeProgress(ProgressDisplay.NONE, Console(file=out))
     with progress.shown():
         _follow(io.BytesIO(LOG * 30), deque(maxlen=2), progress)
         progress.stage("layer", "x")

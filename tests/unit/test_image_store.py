@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from osgym_host.images.errors import ImageNotFound
-from osgym_host.images.manifest import ImageManifest
-from osgym_host.images.store import Image, ImageStore
+from osgym_host.images.store import Image, ImageManifest, ImageStore
 
 
 @pytest.fixture

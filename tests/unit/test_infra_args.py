@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.fleets import AWS, GCP, SSH
+from tests.support.fleet_configs import AWS, GCP, SSH
 
-from osgym_infra import profile as profiles
-from osgym_infra.args import KEYS, Config, Egress, Provider, SshHost, parse
-from osgym_infra.blueprint import Blueprint, draw, host_names
 from osgym_infra.catalogue.load import load
+from osgym_infra.config.keys import KEYS, EgressPolicy, FleetConfig, SshHost, parse
+from osgym_infra.config.providers import Provider
+from osgym_infra.cost.price import Market
 from osgym_infra.errors import BadInput, CannotMeet, OsgymInfraError
-from osgym_infra.model import Runtime
-from osgym_infra.price import Market
+from osgym_infra.fleet.blueprint import Blueprint, draw, host_names
+from osgym_infra.workloads import profile as profiles
+from osgym_protocol.runtimes import RuntimeName
 
 
 def plan(values: dict[str, object]) -> Blueprint:
@@ -33,10 +34,10 @@ def test_texts_become_what_they_mean() -> None:
     config = parse(
         {**AWS, "market": "spot", "budget_usd_per_day": "300", "protect": "true", "p95_ms": "900.5"}
     )
-    assert (config.provider, config.market, config.runtime) == (Provider.AWS, Market.SPOT, Runtime.QEMU)
+    assert (config.provider, config.market, config.runtime) == (Provider.AWS, Market.SPOT, RuntimeName.QEMU)
     assert (config.replicas, config.budget_usd_per_day, config.protect) == (1024, 300.0, True)
     assert (config.allowed_cidrs, config.region, config.agent_port) == (("10.0.0.0/8",), "us-east-1", 20000)
-    assert config.egress is Egress.NONE
+    assert config.egress is EgressPolicy.NONE
     assert parse(GCP).region == "us-central1"
 
 
@@ -113,7 +114,8 @@ def test_what_is_missing_is_named(base: dict[str, object]) -> None:
 
 def test_every_key_is_a_field_and_documented() -> None:
     """And the other way round."""
-    assert set(KEYS) == {f.name for f in dataclasses.fields(Config)}
+    own = set().union(*(provider.facts.own_keys for provider in Provider))
+    assert set(KEYS) - own == {f.name for f in dataclasses.fields(FleetConfig)} - {"own"}
     assert all(key.doc.endswith(".") for key in KEYS.values())
 
 

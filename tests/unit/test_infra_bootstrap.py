@@ -1,4 +1,4 @@
-"""The bootstrap: what it fetches and how, and that its shell is sound. The whole is rehearsed elsewhere."""
+"""The bootstrap: what it fetches and how, and that its shell is sound. Integration tests run the whole."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from osgym_infra.boot import MOST_USER_DATA_BYTES, ec2_user_data, user_data
-from osgym_infra.components.common import bootstrap_files
+from osgym_infra.fleet.boot import MOST_USER_DATA_BYTES, ec2_user_data, user_data
+from osgym_infra.fleet.bootstrap import bootstrap_files
 
 FOLDER = Path(__file__).resolve().parents[2] / "infra" / "bootstrap"
 DATA = b"golden image" * 1000

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from osgym_infra.catalogue.ages import ages
 from osgym_infra.catalogue.load import cache_folder, load, parse, read
-from osgym_infra.catalogue.rows import Catalogue, HostRow, Price, Source, ages
+from osgym_infra.catalogue.rows import Catalogue, HostRow, Price, PriceSource
 from osgym_infra.catalogue.write import dump
+from osgym_infra.cost.model import Kvm
+from osgym_infra.cost.price import Market
 from osgym_infra.errors import BadInput
-from osgym_infra.model import Kvm
-from osgym_infra.price import Market
 
 MINE = """
 schema = 1
@@ -144,8 +145,8 @@ def test_other_currencies_need_a_rate(empty: Path) -> None:
 
 def test_old_and_undated_sources_are_stale() -> None:
     """30 days are fine, 31 are not, undated never is; each source is listed once, undated first."""
-    fresh, old = Source("a", date(2026, 11, 1)), Source("b", date(2026, 10, 31))
-    found = ages([fresh, old, fresh, Source("c", None)], date(2026, 12, 1))
+    fresh, old = PriceSource("a", date(2026, 11, 1)), PriceSource("b", date(2026, 10, 31))
+    found = ages([fresh, old, fresh, PriceSource("c", None)], date(2026, 12, 1))
     assert [(age.title, age.days, age.stale) for age in found] == [
         ("c", None, True),
         ("b", 31, True),
@@ -154,7 +155,7 @@ def test_old_and_undated_sources_are_stale() -> None:
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=20)
-sources = st.builds(Source, texts, st.none() | st.dates(date(2000, 1, 1), date(2100, 1, 1)), st.just(""))
+sources = st.builds(PriceSource, texts, st.none() | st.dates(date(2000, 1, 1), date(2100, 1, 1)), st.just(""))
 amounts = st.integers(1, 10**9).map(lambda n: n / 10**6)
 prices = st.builds(lambda a, b, s: Price(min(a, b), max(a, b), s), amounts, amounts, sources)
 rows = st.builds(

@@ -191,14 +191,14 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
 def test_the_curve_is_cpu_on_the_left_and_ram_on_the_right() -> None:
     """For 4 GiB unshared and a policy that thinks: CPU's part falls with K, RAM's stays, and they cross."""
     from osgym_infra.catalogue.load import load
-    from osgym_infra.fleet import Question, answer
-    from osgym_infra.model import Replica
-    from osgym_infra.plot import curve
+    from osgym_infra.cli.plot import curve
+    from osgym_infra.cost.model import ReplicaNeeds
+    from osgym_infra.cost.planner import PlanRequest, plan_fleet
 
-    replica = Replica(4.0, idle_cores=0.005, step_cpu_s=0.2, think_s=10)
-    question = Question(replicas=256, replica=replica, types=("r8i.24xlarge",))
+    replica = ReplicaNeeds(4.0, idle_cores=0.005, step_cpu_s=0.2, think_s=10)
+    request = PlanRequest(replicas=256, replica=replica, types=("r8i.24xlarge",))
     catalogue, _ = load(folder=Path("/nowhere")).in_usd({})
-    data = curve(question, answer(question, catalogue).candidates[0], 0.0)
+    data = curve(request, plan_fleet(request, catalogue).candidates[0], 0.0)
     first, last = data.points[0], data.points[-1]
     assert first.cpu_usd > first.ram_usd
     assert last.ram_usd > 2 * last.cpu_usd

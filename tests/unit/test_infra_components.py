@@ -18,15 +18,15 @@ from urllib.parse import urlsplit
 import pulumi
 import pytest
 from pulumi.runtime import mocks as pulumi_mocks
-from tests.support.fleets import AWS, GCP
+from tests.support.fleet_configs import AWS, GCP
 
-from osgym_infra import policy
-from osgym_infra import profile as profiles
-from osgym_infra.args import parse
-from osgym_infra.blueprint import Blueprint, draw
-from osgym_infra.boot import ec2_user_data
 from osgym_infra.catalogue.load import load
 from osgym_infra.components.common import HostsArgs
+from osgym_infra.config.keys import parse
+from osgym_infra.fleet import policy
+from osgym_infra.fleet.blueprint import Blueprint, draw
+from osgym_infra.fleet.boot import ec2_user_data
+from osgym_infra.workloads import profile as profiles
 
 # The generated SDKs warn about names of their own when they are imported.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has been deprecated:DeprecationWarning")
@@ -106,11 +106,11 @@ def deploy(values: dict[str, object]) -> tuple[Recorder, Any]:
     @pulumi.runtime.test
     def program() -> pulumi.Output[Any]:
         if plan.config.provider == "aws":
-            from osgym_infra.components.aws import ReplicaHosts
+            from osgym_infra.providers.aws.hosts import ReplicaHosts
         else:
-            from osgym_infra.components.gcp import ReplicaHosts  # type: ignore[assignment]
+            from osgym_infra.providers.gcp.hosts import ReplicaHosts  # type: ignore[assignment]
         made = ReplicaHosts("fleet", HostsArgs(plan, "test"))
-        found = pulumi.Output.all(hosts=made.hosts, token_secret=made.token_secret, ca=made.ca)
+        found = pulumi.Output.all(hosts=made.hosts, token_secret=made.token_source, ca=made.ca)
         return found.apply(outputs.update)
 
     with own_event_loops():
@@ -199,7 +199,7 @@ def test_an_existing_secret_and_network_are_used(base: dict[str, object]) -> Non
     assert not recorder.of("SecretVersion")
     assert not recorder.of("Vpc")
     assert not recorder.of("Network")
-    assert outputs["token_secret"] == "projects/p/secrets/s/versions/2"
+    assert outputs["token_secret"] == f"{base['provider']}:projects/p/secrets/s/versions/2"
     assert outputs["ca"] == ""
     assert {urlsplit(host["url"]).scheme for host in outputs["hosts"]} == {"http"}
     everything = json.dumps([r.inputs for r in recorder.resources], default=str)

@@ -11,17 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import osgym_infra
-from osgym_infra.errors import BadInput
-from osgym_infra.model import HostShape, Kvm, Replica, Resource, Rules, Runtime, fit
-from osgym_infra.price import (
+from osgym_infra.cost.model import HostShape, Kvm, ReplicaNeeds, Resource, Rules, fit
+from osgym_infra.cost.price import (
+    CostAssumptions,
     Interruptions,
     Market,
-    Terms,
     host_day,
     per_thousand_trajectories,
     replica_day,
     volume_usd_per_day,
 )
+from osgym_infra.errors import BadInput
+from osgym_protocol.runtimes import RuntimeName
 
 EASY = Rules(ram_usable=1.0, reserve_gib=0.0, cpu_target=1.0, max_replicas=100_000)
 
@@ -37,7 +38,7 @@ hosts = st.builds(
     egress_gbps=st.none() | st.floats(1, 100),
 )
 replicas = st.builds(
-    Replica,
+    ReplicaNeeds,
     working_set_gib=st.floats(0.05, 16),
     shared_fraction=st.floats(0, 0.95),
     overhead_gib=st.floats(0, 1),
@@ -52,12 +53,14 @@ replicas = st.builds(
 rules = st.builds(
     Rules, ram_usable=st.floats(0.5, 1), reserve_gib=st.floats(0, 16), max_replicas=st.integers(1, 4096)
 )
-runtimes = st.sampled_from(Runtime)
+runtimes = st.sampled_from(RuntimeName)
 
 
 def test_unshared_4_gib_is_bound_by_ram() -> None:
     """768 GiB and 4 GiB each: 192, and the cores that no replica uses are stranded."""
-    found = fit(HostShape("r", 96, 768, Kvm.METAL), Replica(4.0, idle_cores=0.12), Runtime.QEMU, EASY)
+    found = fit(
+        HostShape("r", 96, 768, Kvm.METAL), ReplicaNeeds(4.0, idle_cores=0.12), RuntimeName.QEMU, EASY
+    )
     assert (found.replicas, found.binding) == (192, Resource.RAM)
     assert found.stranded[Resource.CPU] == pytest.approx(1 - 192 * 0.12 / 96)
     assert found.stranded[Resource.RAM] == 0
@@ -65,57 +68,57 @@ def test_unshared_4_gib_is_bound_by_ram() -> None:
 
 def test_sharing_raises_the_number_until_the_cpu_binds() -> None:
     """With nine tenths shared RAM would carry 1,913; 96 cores at 0.12 carry 800."""
-    shared = Replica(4.0, shared_fraction=0.9, idle_cores=0.12)
-    found = fit(HostShape("r", 96, 768, Kvm.METAL), shared, Runtime.QEMU, EASY)
+    shared = ReplicaNeeds(4.0, shared_fraction=0.9, idle_cores=0.12)
+    found = fit(HostShape("r", 96, 768, Kvm.METAL), shared, RuntimeName.QEMU, EASY)
     assert (found.replicas, found.binding) == (800, Resource.CPU)
     assert found.limits[Resource.RAM] == pytest.approx((768 - 3.6) / 0.4)
 
 
 def test_the_duty_cycle_is_cpu_per_step_over_the_cycle() -> None:
     """0.2 CPU-s every 10 s of thinking, and 0.01 cores while idle."""
-    assert Replica(1, idle_cores=0.01, step_cpu_s=0.2, think_s=9.8).cores == pytest.approx(0.03)
-    assert Replica(1, step_cpu_s=0.2).cores == 1.0
+    assert ReplicaNeeds(1, idle_cores=0.01, step_cpu_s=0.2, think_s=9.8).cores == pytest.approx(0.03)
+    assert ReplicaNeeds(1, step_cpu_s=0.2).cores == 1.0
 
 
 @pytest.mark.parametrize(
     ("kvm", "runtime", "vcpu"),
     [
-        (Kvm.METAL, Runtime.QEMU, 10.0),
-        (Kvm.NESTED, Runtime.QEMU, 9.0),
-        (Kvm.UNKNOWN, Runtime.QEMU, 9.0),
-        (Kvm.NESTED, Runtime.LOCAL, 10.0),
+        (Kvm.METAL, RuntimeName.QEMU, 10.0),
+        (Kvm.NESTED, RuntimeName.QEMU, 9.0),
+        (Kvm.UNKNOWN, RuntimeName.QEMU, 9.0),
+        (Kvm.NESTED, RuntimeName.LOCAL, 10.0),
     ],
 )
-def test_nesting_costs_only_machines_inside_machines(kvm: Kvm, runtime: Runtime, vcpu: float) -> None:
+def test_nesting_costs_only_machines_inside_machines(kvm: Kvm, runtime: RuntimeName, vcpu: float) -> None:
     """A tenth is lost for qemu on a host that is itself a virtual machine; nothing elsewhere."""
-    found = fit(HostShape("h", 10, 10_000, kvm), Replica(0.001, idle_cores=0.1), runtime, EASY)
+    found = fit(HostShape("h", 10, 10_000, kvm), ReplicaNeeds(0.001, idle_cores=0.1), runtime, EASY)
     assert found.limits[Resource.CPU] == pytest.approx(vcpu / 0.1)
 
 
 def test_resets_bind_the_disk_when_they_come_in_storms() -> None:
     """Ten times the mean: 1 reset in 100 s of 500 operations is 50 a second at its peak."""
-    replica = Replica(0.01, step_cpu_s=1, think_s=9, steps_per_episode=10, reset_ios=500, reset_mib=1)
-    found = fit(HostShape("h", 1000, 1000, iops=3000, mibps=1000), replica, Runtime.LOCAL, EASY)
+    replica = ReplicaNeeds(0.01, step_cpu_s=1, think_s=9, steps_per_episode=10, reset_ios=500, reset_mib=1)
+    found = fit(HostShape("h", 1000, 1000, iops=3000, mibps=1000), replica, RuntimeName.LOCAL, EASY)
     assert (found.replicas, found.binding) == (60, Resource.IOPS)
     assert found.limits[Resource.MIBPS] == pytest.approx(1000 / 0.1)
 
 
 def test_frames_bind_the_network() -> None:
     """Half a megabyte every 10 s is 0.4 Mbit/s: 2,500 on 1 Gbit/s."""
-    replica = Replica(0.01, think_s=10, frame_mb=0.5)
-    found = fit(HostShape("h", 1000, 1000, egress_gbps=1), replica, Runtime.LOCAL, EASY)
+    replica = ReplicaNeeds(0.01, think_s=10, frame_mb=0.5)
+    found = fit(HostShape("h", 1000, 1000, egress_gbps=1), replica, RuntimeName.LOCAL, EASY)
     assert (found.replicas, found.binding) == (2500, Resource.EGRESS)
     assert replica.egress_gb_per_day == pytest.approx(4.32)
 
 
 def test_a_host_that_is_too_small_carries_none() -> None:
     """Zero, and RAM is named."""
-    found = fit(HostShape("h", 1000, 4), Replica(8), Runtime.LOCAL, Rules())
+    found = fit(HostShape("h", 1000, 4), ReplicaNeeds(8), RuntimeName.LOCAL, Rules())
     assert (found.replicas, found.binding) == (0, Resource.RAM)
 
 
 @given(hosts, replicas, runtimes, rules)
-def test_what_fits_fits(host: HostShape, replica: Replica, runtime: Runtime, how: Rules) -> None:
+def test_what_fits_fits(host: HostShape, replica: ReplicaNeeds, runtime: RuntimeName, how: Rules) -> None:
     """K replicas stay within every limit and K + 1 break the binding one; nothing is stranded below 0."""
     found = fit(host, replica, runtime, how)
     assert found.replicas <= how.max_replicas
@@ -128,7 +131,7 @@ def test_what_fits_fits(host: HostShape, replica: Replica, runtime: Runtime, how
 
 @given(hosts, replicas, runtimes, rules, st.floats(1, 4))
 def test_a_larger_host_never_carries_less(
-    host: HostShape, replica: Replica, runtime: Runtime, how: Rules, times: float
+    host: HostShape, replica: ReplicaNeeds, runtime: RuntimeName, how: Rules, times: float
 ) -> None:
     """More cores and more RAM only help."""
     larger = HostShape(
@@ -146,14 +149,14 @@ def test_impossible_replicas_are_refused_by_field(field: str, value: float) -> N
     """The error names the field."""
     values = {"working_set_gib": 1.0, field: value}
     with pytest.raises(BadInput) as refused:
-        Replica(**values)
+        ReplicaNeeds(**values)
     assert refused.value.field == field
     assert refused.value.fits
 
 
 def test_the_price_of_a_replica_day_is_the_formula() -> None:
     """24·2·(1 + 0.5/24) + 2.4 + 0.12 over 50 replicas, 0.1 of egress, available 0.9 of the time."""
-    terms = Terms(spot=Interruptions(1.0, 0.25, 0.25))
+    terms = CostAssumptions(spot=Interruptions(1.0, 0.25, 0.25))
     day = host_day(2.0, Market.SPOT, terms, 2.4, 0.005)
     assert day.total == pytest.approx(48 * (1 + 0.5 / 24) + 2.4 + 0.12)
     assert replica_day(day.total, 50, 0.1, 0.9) == pytest.approx((day.total / 50 + 0.1) / 0.9)
@@ -175,27 +178,21 @@ def test_the_cost_model_is_pure() -> None:
     """It imports nothing but arithmetic and data types: no Pulumi, no files, no network, no clock."""
     allowed = {
         "__future__", "collections", "collections.abc", "dataclasses", "enum", "functools", "math", "typing",
-        "osgym_infra", "osgym_infra.errors", "osgym_infra.model", "osgym_infra.price", "osgym_infra.plan",
-        "osgym_infra.catalogue.rows",
+        "base64", "difflib", "gzip", "io", "ipaddress", "json", "re", "shlex", "tarfile", "urllib.parse",
     }  # fmt: skip
+    pure = [
+        "cost.model", "cost.queueing", "cost.price", "cost.mix", "cost.planner", "config.keys",
+        "config.providers", "config.readers", "fleet.boot", "fleet.fetched_archives", "fleet.policy",
+        "providers.aws.facts", "providers.aws.policy", "providers.gcp.facts", "providers.gcp.policy",
+        "providers.ssh.facts",
+    ]  # fmt: skip
+    registry = {"importlib", "importlib.util", "types"}  # what imports a provider's modules
+    more = ("osgym_infra.errors", "osgym_infra.catalogue.rows", "osgym_infra.fleet.blueprint", *registry)
+    protocol = ("osgym_protocol.codes", "osgym_protocol.runtimes")  # pure, too
+    allowed |= {"osgym_infra.cost", *more, *protocol, *(f"osgym_infra.{name}" for name in pure)}
     folder = Path(osgym_infra.__file__).parent
-    texts = {"base64", "difflib", "gzip", "io", "ipaddress", "json", "re", "shlex", "tarfile", "urllib.parse"}
-    allowed |= texts | {
-        f"osgym_infra.{n}" for n in ("archives.fetched", "args", "blueprint", "fleet", "readers")
-    }
-    for name in (
-        "archives/fetched",
-        "model",
-        "queueing",
-        "price",
-        "plan",
-        "fleet",
-        "args",
-        "readers",
-        "boot",
-        "policy",
-    ):
-        for node in ast.walk(ast.parse((folder / f"{name}.py").read_text())):
+    for name in pure:
+        for node in ast.walk(ast.parse((folder / f"{name.replace('.', '/')}.py").read_text())):
             if isinstance(node, ast.Import):
                 assert {alias.name for alias in node.names} <= allowed, name
             elif isinstance(node, ast.ImportFrom):

@@ -9,11 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.live import wait_until
+from tests.support.host_process import wait_until
 
 from osgym_host.images.definition import find_images_folder
 from osgym_infra.archives import make
-from osgym_infra.pack import DISTRIBUTIONS, PackFailed, agent_definition, pack_image
+from osgym_infra.archives.pack import DISTRIBUTIONS, PackFailed, agent_definition, pack_image
 
 
 def test_the_agents_definition_is_its_source(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_the_agents_definition_is_its_source(tmp_path: Path) -> None:
     assert agent_definition(tmp_path) == first
     (tmp_path / "constraints.txt").write_text("c")
     second = agent_definition(tmp_path)
-    (tmp_path / "guest_agent" / "src" / "a.py").write_text("b")
+    (tmp_path / "host_agent" / "src" / "a.py").write_text("b")
     assert len({first, second, agent_definition(tmp_path)}) == 3
 
 

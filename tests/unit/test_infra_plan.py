@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from osgym_infra.cost.mix import HostOffer, affordable, cheapest_mix
 from osgym_infra.errors import BadInput, CannotMeet
-from osgym_infra.plan import Choice, affordable, cheapest_mix
 
 # Prices in sixteenths, so that sums are exact whatever their order.
 usd = st.integers(0, 1600).map(lambda n: n / 16)
@@ -21,10 +21,10 @@ small = st.lists(
     ),
     min_size=1,
     max_size=4,
-).map(lambda rows: [Choice(f"h{i}", *row) for i, row in enumerate(rows)])
+).map(lambda rows: [HostOffer(f"h{i}", *row) for i, row in enumerate(rows)])
 
 
-def brute_force(choices: list[Choice], replicas: int) -> float:
+def brute_force(choices: list[HostOffer], replicas: int) -> float:
     """The least cost over every number of hosts of each kind, filled from the lowest price per replica up."""
     best = math.inf
     counts = [
@@ -45,7 +45,7 @@ def brute_force(choices: list[Choice], replicas: int) -> float:
 
 @settings(max_examples=300, deadline=None)
 @given(small, st.integers(1, 14))
-def test_it_is_as_cheap_as_trying_everything(choices: list[Choice], replicas: int) -> None:
+def test_it_is_as_cheap_as_trying_everything(choices: list[HostOffer], replicas: int) -> None:
     """The exact minimum, also with prices per replica and quotas."""
     expected = brute_force(choices, replicas)
     if math.isinf(expected):
@@ -56,7 +56,7 @@ def test_it_is_as_cheap_as_trying_everything(choices: list[Choice], replicas: in
 
 
 @given(small, st.integers(1, 60))
-def test_a_plan_covers_the_demand_and_adds_up(choices: list[Choice], replicas: int) -> None:
+def test_a_plan_covers_the_demand_and_adds_up(choices: list[HostOffer], replicas: int) -> None:
     """Exactly the replicas, on hosts that hold them, within quotas, at the price of its parts."""
     try:
         mix = cheapest_mix(choices, replicas)
@@ -75,7 +75,7 @@ def test_a_plan_covers_the_demand_and_adds_up(choices: list[Choice], replicas: i
 
 
 @given(small, st.integers(1, 40), st.integers(1, 10))
-def test_more_demand_never_costs_less(choices: list[Choice], replicas: int, more: int) -> None:
+def test_more_demand_never_costs_less(choices: list[HostOffer], replicas: int, more: int) -> None:
     """Nor does it become possible."""
     try:
         larger = cheapest_mix(choices, replicas + more).usd_per_day
@@ -86,19 +86,19 @@ def test_more_demand_never_costs_less(choices: list[Choice], replicas: int, more
 
 @given(small, st.integers(1, 40), st.integers(1, 6), usd)
 def test_more_to_choose_from_never_costs_more(
-    choices: list[Choice], replicas: int, capacity: int, price: float
+    choices: list[HostOffer], replicas: int, capacity: int, price: float
 ) -> None:
     """A further offer can be left alone."""
     try:
         before = cheapest_mix(choices, replicas).usd_per_day
     except CannotMeet:
         return
-    after = cheapest_mix([*choices, Choice("new", capacity, price)], replicas).usd_per_day
+    after = cheapest_mix([*choices, HostOffer("new", capacity, price)], replicas).usd_per_day
     assert after <= before + 1e-9
 
 
 @given(small, usd)
-def test_a_budget_buys_exactly_what_it_can(choices: list[Choice], budget: float) -> None:
+def test_a_budget_buys_exactly_what_it_can(choices: list[HostOffer], budget: float) -> None:
     """The number that `affordable` names can be paid for, and one more cannot."""
     count = affordable(choices, budget, at_most=60)
     if count:
@@ -110,13 +110,13 @@ def test_a_budget_buys_exactly_what_it_can(choices: list[Choice], budget: float)
 
 def test_a_large_and_a_small_host_beat_two_large_ones() -> None:
     """110 replicas: one of 100 for 10 and one of 10 for 2, not 20."""
-    mix = cheapest_mix([Choice("large", 100, 10.0), Choice("small", 10, 2.0)], 110)
+    mix = cheapest_mix([HostOffer("large", 100, 10.0), HostOffer("small", 10, 2.0)], 110)
     assert (mix.hosts, mix.usd_per_day) == ({"large": 1, "small": 1}, 12.0)
 
 
 def test_a_quota_counts_the_host_that_is_not_full() -> None:
     """Two of ten are to be had, so 15 need both and 21 cannot be placed."""
-    two = [Choice("h", 10, 1.0, max_hosts=2)]
+    two = [HostOffer("h", 10, 1.0, max_hosts=2)]
     assert cheapest_mix(two, 15).hosts == {"h": 2}
     with pytest.raises(CannotMeet) as refused:
         cheapest_mix(two, 21)
@@ -126,8 +126,8 @@ def test_a_quota_counts_the_host_that_is_not_full() -> None:
 def test_nothing_that_carries_anything_is_refused() -> None:
     """Also no replicas at all, and two offers of one name."""
     with pytest.raises(CannotMeet):
-        cheapest_mix([Choice("h", 0, 1.0)], 1)
+        cheapest_mix([HostOffer("h", 0, 1.0)], 1)
     with pytest.raises(BadInput):
-        cheapest_mix([Choice("h", 1, 1.0)], 0)
+        cheapest_mix([HostOffer("h", 1, 1.0)], 0)
     with pytest.raises(BadInput):
-        cheapest_mix([Choice("h", 1, 1.0), Choice("h", 2, 1.0)], 1)
+        cheapest_mix([HostOffer("h", 1, 1.0), HostOffer("h", 2, 1.0)], 1)

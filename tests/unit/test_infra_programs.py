@@ -14,18 +14,20 @@ import pulumi
 import pytest
 import yaml
 from cryptography import x509
-from infra.preview import preview
+from infra.stacks.fleet import begin, configured
+from infra.stacks.fleet import run as make_fleet
 from pulumi.runtime.config import set_all_config
-from tests.support.fleets import AWS, GCP, SSH
+from tests.support.fleet_configs import AWS, GCP, SSH
 from tests.unit.test_infra_components import Recorder, blueprint, own_event_loops
 
-from osgym_infra.args import Provider, parse
 from osgym_infra.components.common import fleet_name
+from osgym_infra.config.keys import parse
+from osgym_infra.config.providers import Provider
+from osgym_infra.config.readers import NAMESPACE
 from osgym_infra.errors import BadInput, CannotMeet
+from osgym_infra.fleet.outputs import summary
 from osgym_infra.hosts import tls
-from osgym_infra.outputs import summary
-from osgym_infra.readers import NAMESPACE
-from osgym_infra.stack import begin, configured
+from osgym_infra.preview import run as preview
 
 # The generated SDKs warn about names of their own when they are imported.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has been deprecated:DeprecationWarning")
@@ -49,11 +51,7 @@ def run(values: dict[str, object]) -> tuple[Recorder, dict[str, Any]]:
 
     @pulumi.runtime.test
     def program() -> pulumi.Output[Any]:
-        if values["provider"] == "aws":
-            from infra.stacks import aws as stack
-        else:
-            from infra.stacks import gcp as stack  # type: ignore[no-redef]
-        return pulumi.Output.from_input(stack.main()).apply(outputs.update)
+        return pulumi.Output.from_input(make_fleet(Provider(str(values["provider"])))).apply(outputs.update)
 
     with own_event_loops():
         pulumi.runtime.set_mocks(recorder, project="osgym", stack="prod", preview=False)
@@ -104,7 +102,7 @@ def test_hosts_show_a_certificate_that_the_output_vouches_for(base: dict[str, ob
     assert name == "prod.osgym.internal"
     found = x509.load_pem_x509_certificate(secret["certificate"].encode())
     found.verify_directly_issued_by(x509.load_pem_x509_certificate(outputs["ca"].encode()))
-    assert tls.still_good(secret["certificate"], outputs["ca"], [name], found.not_valid_before_utc)
+    assert tls.is_still_valid(secret["certificate"], outputs["ca"], [name], found.not_valid_before_utc)
 
 
 def handshake(secret: dict[str, str], ca: str, name: str, tmp_path: Path) -> None:
@@ -194,8 +192,8 @@ def test_a_mistake_ends_before_any_resource(
     values: dict[str, object], error: type[BadInput | CannotMeet], field: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The key by its full name; the policy check was not even asked for."""
-    monkeypatch.setattr("osgym_infra.stack.configured", lambda: {**AWS, **values})
-    monkeypatch.setattr("osgym_infra.stack.check_every_resource", lambda: pytest.fail("too late"))
+    monkeypatch.setattr("infra.stacks.fleet.configured", lambda: {**AWS, **values})
+    monkeypatch.setattr("infra.stacks.fleet.check_every_resource", lambda: pytest.fail("too late"))
     with pytest.raises(error) as caught:
         begin(Provider.AWS)
     assert caught.value.field == field
@@ -207,6 +205,7 @@ def test_an_unknown_provider_is_one_sentence(monkeypatch: pytest.MonkeyPatch) ->
     assert configured() == {"provider": "azure"}
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(signal, "signal", lambda *_handler: before)  # of this process
+    monkeypatch.syspath_prepend(ROOT / "infra")  # as the engine starts it
     with pytest.raises(pulumi.RunError, match="osgym:provider: 'azure' does not fit"):
         runpy.run_path(str(ROOT / "infra" / "__main__.py"))
 
@@ -221,16 +220,16 @@ def test_the_examples_are_right(path: Path) -> None:
         case Provider.AWS:
             assert config["aws:region"] == found.region
         case Provider.GCP:
-            assert config["gcp:project"] == found.project
+            assert config["gcp:project"] == found.own["project"]
         case Provider.SSH:
             assert set(config) == {f"osgym:{name}" for name in ours}
 
 
-def test_the_real_project_names_no_stand_in() -> None:
-    """Stand-ins belong in copies only."""
+def test_the_real_project_names_no_fake() -> None:
+    """Fakes belong in copies only."""
     text = (ROOT / "Pulumi.yaml").read_text()
     project = yaml.safe_load(text)
     assert project["main"] == "infra/"
     named = {plugin["name"] for plugin in project.get("plugins", {}).get("providers", [])}
-    assert not named & set(preview.PROVIDERS)
-    assert "stand" not in text
+    assert not named & set(preview.CLOUDS)
+    assert "fake" not in text

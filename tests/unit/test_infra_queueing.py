@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osgym_infra import queueing
+from osgym_infra.cost import queueing
 from osgym_infra.errors import BadInput, CannotMeet
 
 services = st.floats(0.01, 2)

@@ -14,13 +14,14 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 
-from osgym_infra.catalogue import aws, gcp
 from osgym_infra.catalogue.load import load
-from osgym_infra.catalogue.refresh import fetcher, refresh
-from osgym_infra.catalogue.rows import HostRow, Price, Source
+from osgym_infra.catalogue.rows import HostRow, Price, PriceSource
+from osgym_infra.cost.model import Kvm
+from osgym_infra.cost.price import Market
 from osgym_infra.errors import BadInput, RefreshFailed
-from osgym_infra.model import Kvm
-from osgym_infra.price import Market
+from osgym_infra.providers.aws import prices as aws
+from osgym_infra.providers.gcp import prices as gcp
+from osgym_infra.providers.refresh import fetcher, refresh
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -100,7 +101,7 @@ def test_aws_finds_what_runs_kvm_with_its_prices(ec2: Ec2, tmp_path: Path) -> No
         [{"PriceList": [product("r8i.24xlarge", "6.668")]}, {"PriceList": [product("r6i.metal", "8.064")]}]
     )
     path, found = refresh(
-        "aws", "us-east-1", lambda region, now: aws.fetch(region, now, ec2, pricing), tmp_path, NOW
+        "aws", "us-east-1", lambda region, now: aws.fetch(region, now, (), ec2, pricing), tmp_path, NOW
     )
     rows = {row.type: row for row in found.hosts}
     assert path == tmp_path / "aws-us-east-1.toml"
@@ -129,7 +130,7 @@ def test_prices_per_quantity_and_of_zero_are_no_hourly_prices(ec2: Ec2) -> None:
         product("r6i.metal", "9.0", "Quantity"),
         product("m8i.24xlarge", "5.0"),
     ]
-    rows = {row.type: row for row in aws.fetch("us-east-1", NOW, ec2, Pages([{"PriceList": pages}]))}
+    rows = {row.type: row for row in aws.fetch("us-east-1", NOW, (), ec2, Pages([{"PriceList": pages}]))}
     assert Market.ON_DEMAND not in rows["r8i.24xlarge"].prices
     assert Market.ON_DEMAND not in rows["r6i.metal"].prices
     assert rows["m8i.24xlarge"].prices[Market.ON_DEMAND].high == 5.0
@@ -150,7 +151,11 @@ def test_a_failure_keeps_the_old_prices(ec2: Ec2, tmp_path: Path, answer: Any) -
     old.write_text("schema = 1\n")
     with pytest.raises(RefreshFailed) as failed:
         refresh(
-            "aws", "us-east-1", lambda region, now: aws.fetch(region, now, ec2, Pages(answer)), tmp_path, NOW
+            "aws",
+            "us-east-1",
+            lambda region, now: aws.fetch(region, now, (), ec2, Pages(answer)),
+            tmp_path,
+            NOW,
         )
     assert failed.value.provider == "aws"
     assert old.read_text() == "schema = 1\n"
@@ -249,7 +254,9 @@ def test_an_answer_without_prices_is_a_failure(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
     """Typed, and nothing is left half-written."""
     (tmp_path / "file").write_text("")
-    row = HostRow("gcp", "r", "t", 1, 1, 0, Kvm.NONE, {Market.SPOT: Price(1, 1, Source("s", NOW.date()))})
+    row = HostRow(
+        "gcp", "r", "t", 1, 1, 0, Kvm.NONE, {Market.SPOT: Price(1, 1, PriceSource("s", NOW.date()))}
+    )
     with pytest.raises(RefreshFailed, match="could not be kept"):
         refresh("gcp", "r", lambda region, now: [row], tmp_path / "file", NOW)
 

@@ -9,13 +9,13 @@ from typing import Any
 import pulumi
 import pytest
 from pulumi.runtime import mocks as pulumi_mocks
-from tests.support.fleets import SSH
+from tests.support.fleet_configs import SSH
 from tests.unit.test_infra_components import blueprint, own_event_loops
 
-from osgym_infra.boot import LOCAL_DATA
 from osgym_infra.components.common import HostsArgs
-from osgym_infra.components.ssh import ReplicaHosts
+from osgym_infra.fleet.boot import LOCAL_DATA
 from osgym_infra.hosts import inputs
+from osgym_infra.providers.ssh.hosts import ReplicaHosts
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has been deprecated:DeprecationWarning")
 
@@ -50,7 +50,7 @@ def deploy(**config: object) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]
     @pulumi.runtime.test
     def program() -> pulumi.Output[Any]:
         made = ReplicaHosts("fleet", HostsArgs(plan, "test"))
-        found = pulumi.Output.all(hosts=made.hosts, token_secret=made.token_secret, ca=made.ca)
+        found = pulumi.Output.all(hosts=made.hosts, token_secret=made.token_source, ca=made.ca)
         return found.apply(outputs.update)
 
     with own_event_loops():

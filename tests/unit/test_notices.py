@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osgym_host.core.draining import OPERATOR, Drain
+from osgym_host.core.draining import OPERATOR, DrainNotices
 from osgym_host.notices import parse
 from osgym_host.notices.parse import SourceFailed
-from osgym_host.notices.sources import NoticeFile, Source, sources_of
-from osgym_host.notices.watch import MOST_PAUSE_S, Watch, Watcher
-from osgym_sdk.wire import Notice
+from osgym_host.notices.sources import NoticeFile, NoticeSource, sources_of
+from osgym_host.notices.watch import MOST_PAUSE_S, NoticeWatch, Watcher
+from osgym_protocol.host_api import Notice
 
 
 @pytest.mark.parametrize("action", ["terminate", "stop", "hibernate"])
@@ -100,54 +100,54 @@ async def test_a_file_is_read_within_bounds(tmp_path: Path) -> None:
     """Absent, there, too long, a folder, a pipe nobody writes to, what its writer lacks, and no writer."""
     path = tmp_path / "drain"
     source = NoticeFile(path)
-    assert await source.look() is None
+    assert await source.poll() is None
     path.touch()
-    assert await source.look() == Notice("operator")
+    assert await source.poll() == Notice("operator")
     path.write_text(" " * 5000)
     with pytest.raises(SourceFailed, match="over 4096"):
-        await source.look()
+        await source.poll()
     path.unlink()
     path.mkdir()
     with pytest.raises(SourceFailed, match="cannot be read"):
-        await source.look()
+        await source.poll()
     path.rmdir()
     os.mkfifo(path)
-    assert await source.look() == Notice("operator")
+    assert await source.poll() == Notice("operator")
     path.unlink()
     (tmp_path / "drain.failing").write_text("no route\n")
     with pytest.raises(SourceFailed, match="no route"):
-        await source.look()
+        await source.poll()
     with pytest.raises(SourceFailed, match="folder"):
-        await NoticeFile(tmp_path / "gone" / "notice").look()
+        await NoticeFile(tmp_path / "gone" / "notice").poll()
 
 
 def test_the_earliest_deadline_counts_and_each_source_takes_back_its_own() -> None:
     """Without any notice the host serves; the operator alone can be overruled by nobody but himself."""
-    drain = Drain()
+    drain = DrainNotices()
     assert (drain.notice, drain.ends_at(5), drain.is_final) == (None, None, False)
-    drain = drain.told(OPERATOR, Notice(OPERATOR))
+    drain = drain.updated(OPERATOR, Notice(OPERATOR))
     assert (drain.notice, drain.ends_at(5), drain.is_final) == (Notice(OPERATOR), None, False)
-    drain = drain.told("aws", Notice("stop", 100.0))
+    drain = drain.updated("aws", Notice("stop", 100.0))
     assert (drain.notice, drain.ends_at(5), drain.is_final) == (Notice("stop", 100.0), 95.0, True)
-    drain = drain.told(OPERATOR, Notice(OPERATOR, 50.0))
+    drain = drain.updated(OPERATOR, Notice(OPERATOR, 50.0))
     assert (drain.notice, drain.ends_at(5), drain.is_final) == (Notice(OPERATOR, 50.0), 45.0, True)
-    drain = drain.told(OPERATOR, None).told(OPERATOR, None)
+    drain = drain.updated(OPERATOR, None).updated(OPERATOR, None)
     assert drain.notice == Notice("stop", 100.0)
-    assert drain.told("aws", None) == Drain()
+    assert drain.updated("aws", None) == DrainNotices()
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.floats(0, 100))))
 def test_what_holds_is_what_each_source_said_last(said: list[tuple[str, float | None]]) -> None:
     """In any order of any number of words; None takes back."""
-    drain, last = Drain(), {}
+    drain, last = DrainNotices(), {}
     for source, deadline in said:
-        drain = drain.told(source, None if deadline is None else Notice("x", deadline))
+        drain = drain.updated(source, None if deadline is None else Notice("x", deadline))
         last[source] = deadline
     held = [deadline for deadline in last.values() if deadline is not None]
     assert drain.notice == (Notice("x", min(held)) if held else None)
 
 
-class Scripted(Source):
+class Scripted(NoticeSource):
     """Says what a test gave it."""
 
     name = "scripted"
@@ -157,7 +157,7 @@ class Scripted(Source):
     def __init__(self, *says: Notice | Exception | None) -> None:
         self.says = list(says)
 
-    async def look(self) -> Notice | None:
+    async def poll(self) -> Notice | None:
         said = self.says.pop(0)
         if isinstance(said, Exception):
             raise said
@@ -172,16 +172,16 @@ async def test_a_source_that_fails_changes_nothing_and_is_asked_again(
     told: list[tuple[str, Notice | None]] = []
     failures = [SourceFailed("no route"), TimeoutError(), KeyError("ours"), *[SourceFailed("no")] * 6]
     source = Scripted(notice, *failures, None)
-    watch = Watch([source], lambda name, found: told.append((name, found)))
+    watch = NoticeWatch([source], lambda name, found: told.append((name, found)))
     (watcher,) = watch.watchers
-    assert await watcher.look() == 3.0
+    assert await watcher.poll() == 3.0
     assert (watch.state(), told) == ("watching", [("scripted", notice)])
-    pauses = [await watcher.look() for _ in failures]
+    pauses = [await watcher.poll() for _ in failures]
     assert pauses == [1, 2, 4, 8, *[MOST_PAUSE_S] * 5]
     assert (watch.state(), watcher.failures, watcher.why, len(told)) == ("failing", 9, "no", 1)
     said = [r.getMessage() for r in caplog.records if "cannot be had" in r.getMessage()]
     assert [text.split("failure ")[1].split(")")[0] for text in said] == ["1", "2", "4", "8"]
-    assert await watcher.look() == 3.0
+    assert await watcher.poll() == 3.0
     assert (watch.state(), watcher.why, told[-1]) == ("watching", "", ("scripted", None))
 
 
@@ -191,14 +191,14 @@ async def test_a_look_that_never_ends_has_a_deadline() -> None:
     class Hangs(Scripted):
         limit_s = 0.02
 
-        async def look(self) -> Notice | None:
+        async def poll(self) -> Notice | None:
             import asyncio
 
             await asyncio.sleep(60)
             return None
 
     watcher = Watcher(Hangs(), lambda *_: None)
-    assert await watcher.look() == 1.0
+    assert await watcher.poll() == 1.0
     assert watcher.why == "no answer within 0.02 s"
 
 
@@ -209,4 +209,4 @@ def test_what_a_setting_may_name() -> None:
     for bad in ("", "azure", "file:", "file:drain", "aws:x"):
         with pytest.raises(ValueError, match="off, aws, gcp"):
             sources_of(bad)
-    assert Watch((), lambda *_: None).state() == "off"
+    assert NoticeWatch((), lambda *_: None).state() == "off"

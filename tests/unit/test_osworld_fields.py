@@ -13,10 +13,10 @@ from osgym_guest.http import HttpError
 from osgym_guest.osworld import fields
 from osgym_guest.osworld.accessibility import is_terminal
 from osgym_guest.osworld.process import argv_of
-from osgym_guest.osworld.session import Session
-from osgym_guest.osworld.windows import Window
+from osgym_guest.osworld.session import DesktopSession
+from osgym_guest.osworld.windows import DesktopWindow
 
-SESSION = Session({"HOME": "/home/user", "WHERE": "docs"}, Path("/home/user"))
+SESSION = DesktopSession({"HOME": "/home/user", "WHERE": "docs"}, Path("/home/user"))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_paths_are_expanded_in_the_users_session(text: str, path: str) -> None:
 def test_the_agents_own_variables_stay_its_own() -> None:
     """A token or a listening socket of the agent is not handed to what it starts."""
     env = {"OSGYM_TOKEN": "secret", "LISTEN_FDS": "1", "HOME": "/home/user", "DISPLAY": ":7", "PATH": "/bin"}
-    session = Session.from_environment(env)
+    session = DesktopSession.from_environment(env)
     assert session.env == {"HOME": "/home/user", "DISPLAY": ":7", "PATH": "/bin", "PWD": "/home/user"}
     assert session.home == Path("/home/user")
 
@@ -119,7 +119,7 @@ def test_windows_are_matched_the_way_wmctrl_does(
     name: str, strict: bool, by_class: bool, found: bool
 ) -> None:
     """Part of the title or of ``instance.class``, ignoring case; the whole and exactly when strict."""
-    window = Window(1, "Untitled 1 - LibreOffice Calc", "libreoffice", "libreoffice-calc")
+    window = DesktopWindow(1, "Untitled 1 - LibreOffice Calc", "libreoffice", "libreoffice-calc")
     assert window.matches(name, strict=strict, by_class=by_class) is found
 
 

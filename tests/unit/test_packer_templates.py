@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 
-from osgym_host.images.definition import Source, find_images_folder
+from osgym_host.images.definition import ImageSource, find_images_folder
 from osgym_host.images.idmap import current_idmap
 from osgym_host.images.layer import LayerBake
 
@@ -183,7 +183,7 @@ def test_what_goes_into_the_guest_belongs_to_whom_it_should(tmp_path: Path) -> N
 
 def test_programs_are_told_what_the_local_bake_tells() -> None:
     """The same names and values, but for the flavor."""
-    source = Source(find_images_folder())
+    source = ImageSource(find_images_folder())
     wanted = LayerBake(source.definition, "small", Path(), "", current_idmap()).environment()
     del wanted["OSGYM_FLAVOR"]
     given = _provision().environment(source.definition.model_dump())

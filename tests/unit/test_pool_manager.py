@@ -1,4 +1,4 @@
-"""Managers and pool over stand-in replicas: handing out, failing, cancelling, stopping."""
+"""Managers and pool over fake replicas: handing out, failing, cancelling, stopping."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import random
 from pathlib import Path
 
 import pytest
-from pools import nobody, pool_of
-from stand_in import StandIn, until
+from tests.support.fake_runtime import FakeReplica, until
+from tests.support.pools import nobody, pool_of
 
 from osgym_host.core.plan import Blocked
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
-from osgym_host.replicas.asking import NoCapacity, PoolStopping
 from osgym_host.replicas.events import EventLog
-from osgym_host.replicas.journal import Journal
+from osgym_host.replicas.journal import ReplicaJournal
+from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping
 from osgym_host.runtimes import base
 
 
@@ -62,7 +62,7 @@ async def test_no_capacity_says_why(tmp_path: Path) -> None:
     """The wait is bounded, and the bound that was hit is named."""
     async with pool_of(tmp_path, warm=0, max_replicas=1) as (pool, _):
         await pool.acquire("a", nobody, 1)
-        with pytest.raises(NoCapacity) as caught:
+        with pytest.raises(PoolExhausted) as caught:
             await pool.acquire("b", nobody, 0.1)
         assert caught.value.blocked is Blocked.MAX_REPLICAS
         assert pool.view().waiting == 0
@@ -86,7 +86,7 @@ async def test_cancelling_at_any_moment_loses_no_replica(tmp_path: Path, turns: 
         leaver.cancel()
         await asyncio.gather(leaver, return_exceptions=True)
         if not leaver.cancelled():
-            leaver.result().give_back("leaver")
+            leaver.result().return_unused("leaver")
         stayer = await pool.acquire("stayer", nobody, 1)
         assert stayer.generation == 1
         assert runtime.created == 1
@@ -110,7 +110,7 @@ async def test_a_replica_that_fills_the_disk_is_lost_by_that_name(tmp_path: Path
 async def test_all_are_measured_when_the_disk_shrinks_fast(tmp_path: Path) -> None:
     """Long before the next look is due, once an eighth of a cap is gone."""
     async with pool_of(tmp_path, disk_cap_mib=80, interval_s=3600.0) as (pool, runtime):
-        meter = pool._meter
+        meter = pool._usage
         assert not meter._disk_shrinks_fast()
         runtime.disk_free_mib -= 9
         assert not meter._disk_shrinks_fast()
@@ -147,7 +147,7 @@ async def test_a_ready_replica_that_dies_is_never_handed_out(tmp_path: Path) -> 
         runtime.by_generation(1).die()
         manager = await pool.acquire("a", nobody, 2)
         assert manager.generation > 1
-        assert pool.stats.retired[Reason.GUEST_DEAD] == 1
+        assert pool.retired[Reason.GUEST_DEAD] == 1
 
 
 async def test_failing_creates_back_off_and_recover(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ async def test_failing_creates_back_off_and_recover(tmp_path: Path) -> None:
         runtime.fail_creates = 5
         await until(lambda: "no room" in pool.last_failure)
         await until(lambda: pool.view().ready == 2)
-        assert pool.stats.retired[Reason.CREATE_FAILED] == 5
+        assert pool.retired[Reason.CREATE_FAILED] == 5
         assert pool.last_failure == ""
 
 
@@ -167,7 +167,7 @@ async def test_a_desktop_that_never_gets_ready_is_given_up(tmp_path: Path) -> No
         await until(lambda: runtime.alive)
         # the client allows the guest some seconds beyond its own deadline, so it dies here instead
         next(iter(runtime.alive.values())).die(base.ExitReason.SESSION_ENDED)
-        await until(lambda: pool.stats.retired[Reason.BOOT_FAILED] >= 1)
+        await until(lambda: pool.retired[Reason.BOOT_FAILED] >= 1)
         runtime.boot_ready = True
         await until(lambda: pool.view().ready == 1)
 
@@ -176,7 +176,7 @@ async def test_a_replica_whose_guest_has_said_that_it_is_ready_is_not_asked_agai
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clone of a frozen desktop tells it with its new identity; the call would only cost."""
-    monkeypatch.setattr(StandIn, "awake", property(lambda self: True))
+    monkeypatch.setattr(FakeReplica, "reported_ready", property(lambda self: True))
     async with pool_of(tmp_path, warm=0) as (pool, runtime):
         runtime.boot_ready = False  # whoever asks waits for ever
         assert (await pool.acquire("a", nobody, 2)).state is ReplicaState.LEASED
@@ -186,7 +186,7 @@ async def test_a_create_that_hangs_has_a_deadline(tmp_path: Path) -> None:
     """It is cancelled and counted as failed."""
     async with pool_of(tmp_path, create_s=0.05) as (pool, runtime):
         runtime.create_gate.clear()
-        await until(lambda: pool.stats.retired[Reason.CREATE_FAILED] == 1)
+        await until(lambda: pool.retired[Reason.CREATE_FAILED] == 1)
         first = runtime.created
         runtime.create_gate.set()
         await until(lambda: pool.view().ready == 1)
@@ -211,10 +211,10 @@ async def test_measured_memory_replaces_the_estimate(tmp_path: Path) -> None:
     async with pool_of(tmp_path, warm=4) as (pool, runtime):
         runtime.pss_mib = 20.0
         await until(lambda: pool.view().ready == 4)
-        await until(lambda: sum(m.pss_mib is not None for m in pool.managers()) >= 3)
+        await until(lambda: sum(m.pss_mib is not None for m in pool.replicas.managers()) >= 3)
         taken = await pool.acquire("a", nobody, 1)
         taken.retire(Reason.CLOSED)
-        await until(lambda: pool.admission.replica_ram_mib < 64)
+        await until(lambda: pool.admission.now.replica_ram_mib < 64)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -228,7 +228,7 @@ async def test_a_storm_of_clients_deaths_and_cancellations_loses_nothing(tmp_pat
             try:
                 async with asyncio.timeout(rng.choice([0.005, 0.05, 5])):
                     manager = await pool.acquire(f"{number}", nobody, 5)
-            except (NoCapacity, TimeoutError):
+            except (PoolExhausted, TimeoutError):
                 return
             assert manager.generation not in held
             held.add(manager.generation)
@@ -253,7 +253,7 @@ async def test_a_storm_of_clients_deaths_and_cancellations_loses_nothing(tmp_pat
 
 def test_generations_survive_a_kill(tmp_path: Path) -> None:
     """The next agent of the same directory goes on counting, and knows what was left."""
-    journal = Journal(tmp_path / "j")
+    journal = ReplicaJournal(tmp_path / "j")
     journal.open()
     number = journal.next_generation()
     journal.created("r1", number)
@@ -261,7 +261,7 @@ def test_generations_survive_a_kill(tmp_path: Path) -> None:
     journal.gone("r1")
     with (tmp_path / "j").open("a") as file:
         file.write('{"created": "to')
-    again = Journal(tmp_path / "j")
+    again = ReplicaJournal(tmp_path / "j")
     again.open()
     assert again.leftovers == ("r2",)
     assert again.next_generation() == 3

@@ -17,8 +17,8 @@ from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
 from osgym_infra.hosts.errors import CommandFailed
-from osgym_infra.hosts.provider import HOST, HalfDone
-from osgym_infra.hosts.server import half_done_status
+from osgym_infra.hosts.provider import HOST, PartialFailure
+from osgym_infra.hosts.server import partial_failure_status
 from osgym_infra.hosts.values import wrapped
 
 FOLDER = Path(__file__).resolve().parents[2] / "infra" / "provider"
@@ -102,8 +102,8 @@ def test_a_look_at_a_host_that_is_away_is_an_answer(provider: Any) -> None:
 def test_a_half_configured_host_goes_into_the_state() -> None:
     """As the engine wants to be told: id, properties, inputs and the reason."""
     cause = CommandFailed("a", "bootstrap.sh up agent", 1, "No space left on device", "agent")
-    half = HalfDone("a", {"serving": wrapped(False)}, {"address": wrapped("a")}, cause)
-    status = status_pb2.Status.FromString(half_done_status(half))
+    half = PartialFailure("a", {"serving": wrapped(False)}, {"address": wrapped("a")}, cause)
+    status = status_pb2.Status.FromString(partial_failure_status(half))
     detail = provider_pb2.ErrorResourceInitFailed()
     assert status.details[0].Unpack(detail)
     assert (detail.id, detail.inputs["address"], detail.properties["serving"]) == ("a", "a", False)

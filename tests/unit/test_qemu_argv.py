@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from osgym_host.runtimes.qemu.argv import (
+from osgym_host.images.disks.manifest import Firmware
+from osgym_host.runtimes.qemu.machine.argv import (
     INHERITED_RAM,
     Accel,
     Disk,
     DiskBus,
     FileConsole,
-    Firmware,
     Kernel,
     Launch,
     Nic,

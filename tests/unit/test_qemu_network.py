@@ -9,17 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from osgym_host.core.egress import NEVER, PRIVATE, parse_allowlist, public_addresses
 from osgym_host.runtimes.base import Egress
 from osgym_host.runtimes.qemu.network import dns, rules
-from osgym_host.runtimes.qemu.network.policy import (
-    NEVER,
-    PRIVATE,
-    link_of,
-    parse_allowlist,
-    parse_links,
-    public_addresses,
-    slots_in,
-)
+from osgym_host.runtimes.qemu.network.links import link_of, parse_links, slots_in
 from osgym_host.runtimes.qemu.network.tap import DEFAULT_LINKS, table_name
 
 LINKS = ipaddress.IPv4Network(DEFAULT_LINKS)
@@ -161,7 +154,7 @@ def test_a_question_is_answered_with_addresses() -> None:
     """The answer repeats the question and carries the addresses behind a pointer to the name."""
     question = dns.parse(query("Files.Example.org"))
     assert question is not None and (question.name, question.asks_address) == ("files.example.org", True)
-    found = dns.answer(question, dns.Code.OK, ["192.0.2.1", "192.0.2.2"])
+    found = dns.answer(question, dns.DnsCode.OK, ["192.0.2.1", "192.0.2.2"])
     ident, flags, questions, answers, *_ = struct.unpack_from("!6H", found)
     assert (ident, flags, questions, answers) == (77, 0x8180, 1, 2)
     assert found[12:].startswith(query("Files.Example.org")[12:])
@@ -172,10 +165,10 @@ def test_other_questions_get_no_address() -> None:
     """For IPv6 or mail the name is there and has nothing of the kind; a refusal carries none either."""
     question = dns.parse(query("example.org", kind=28))
     assert question is not None
-    assert struct.unpack_from("!6H", dns.answer(question, dns.Code.OK, ["192.0.2.1"]))[3] == 0
+    assert struct.unpack_from("!6H", dns.answer(question, dns.DnsCode.OK, ["192.0.2.1"]))[3] == 0
     question = dns.parse(query("example.org"))
     assert question is not None
-    refused = struct.unpack_from("!6H", dns.answer(question, dns.Code.REFUSED, ["192.0.2.1"]))
+    refused = struct.unpack_from("!6H", dns.answer(question, dns.DnsCode.REFUSED, ["192.0.2.1"]))
     assert (refused[1] & 15, refused[3]) == (5, 0)
 
 
@@ -185,7 +178,7 @@ def test_many_addresses_still_fit_into_a_datagram() -> None:
     question = dns.parse(query(name))
     assert question is not None
     addresses = [f"192.0.2.{number}" for number in range(200)]
-    assert len(dns.answer(question, dns.Code.OK, addresses)) <= 768
+    assert len(dns.answer(question, dns.DnsCode.OK, addresses)) <= 768
 
 
 @pytest.mark.parametrize(
@@ -213,4 +206,4 @@ def test_no_datagram_breaks_the_parser(datagram: bytes) -> None:
     """Any bytes are a question or nothing, and a question can be answered."""
     question = dns.parse(datagram)
     if question is not None:
-        assert dns.answer(question, dns.Code.NO_SUCH_NAME)
+        assert dns.answer(question, dns.DnsCode.NO_SUCH_NAME)

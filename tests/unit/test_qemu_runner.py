@@ -18,8 +18,10 @@ import pytest
 
 from osgym_host.runtimes.cgroups import Caps, CgroupGroup, group_of
 from osgym_host.runtimes.processes import cpu_s
-from osgym_host.runtimes.qemu.launcher import LaunchRequest, memory_cap_mib
-from osgym_host.runtimes.qemu.runner import handover, image, output, spec, users
+from osgym_host.runtimes.qemu.machine.launcher import LaunchRequest, memory_cap_mib
+from osgym_host.runtimes.qemu.runner import container_spec as spec
+from osgym_host.runtimes.qemu.runner import handover, output, users
+from osgym_host.runtimes.qemu.runner import runner_image as image
 from osgym_host.runtimes.qemu.runner.container import end_of
 
 PLAN = spec.ContainerPlan("osgym-x", "v1", "image", 1234, Path("/run/x/v1"))
@@ -42,7 +44,7 @@ def test_each_machine_has_a_user_of_its_own() -> None:
 
 
 def test_an_adopted_machines_user_is_not_given_to_another() -> None:
-    """What a former host agent handed out is noted; an id that is not ours to give is not."""
+    """What a previous host agent handed out is noted; an id that is not ours to give is not."""
     pool = users.UserPool("instance", count=2)
     pool.claim("old", users.FIRST_ID + 1)
     pool.claim("root", 0)
@@ -52,10 +54,10 @@ def test_an_adopted_machines_user_is_not_given_to_another() -> None:
 
 def test_giving_up_rights_keeps_the_process() -> None:
     """The program is executed in place, with nothing left to gain."""
-    argv = users.demoted(["qemu", "-x"], 77, [5], setpriv="/usr/bin/setpriv")
+    argv = users.as_user(["qemu", "-x"], 77, [5], setpriv="/usr/bin/setpriv")
     assert argv[0] == "/usr/bin/setpriv" and argv[-3:] == ["--", "qemu", "-x"]
     assert {"--reuid=77", "--regid=77", "--groups=5", "--bounding-set=-all", "--no-new-privs"} <= set(argv)
-    assert "--clear-groups" in users.demoted(["qemu"], 77, setpriv="setpriv")
+    assert "--clear-groups" in users.as_user(["qemu"], 77, setpriv="setpriv")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, who gives files away")
@@ -68,13 +70,10 @@ def test_frozen_layers_and_records_keep_their_owner(tmp_path: Path) -> None:
     (folder / "vm.json").write_text("secret")
     os.link(frozen, folder / "layer")
     (folder / "away").symlink_to(frozen)
-    users.give_folder(folder, users.FIRST_ID, {"vm.json"})
+    users.chown_folder(folder, users.FIRST_ID, {"vm.json"})
     owners = {entry.name: entry.stat(follow_symlinks=False).st_uid for entry in os.scandir(folder)}
     assert owners == {"overlay": users.FIRST_ID, "vm.json": 0, "layer": 0, "away": 0}
     assert (folder.stat().st_uid, folder.stat().st_mode & 0o777) == (users.FIRST_ID, 0o700)
-    (folder / "later").write_text("x")
-    users.give_file(folder / "later")
-    assert (folder / "later").stat().st_uid == users.FIRST_ID
 
 
 def test_the_way_to_a_folder_is_opened_no_further_than_needed(tmp_path: Path) -> None:
@@ -83,12 +82,12 @@ def test_the_way_to_a_folder_is_opened_no_further_than_needed(tmp_path: Path) ->
     folder.mkdir(parents=True)
     for closed in (tmp_path / "run", tmp_path / "run" / "vms", folder):
         closed.chmod(0o700)
-    assert users.closed_above(folder) is not None
-    users.open_way(folder, tmp_path / "run")
+    assert users.untraversable_parent(folder) is not None
+    users.make_traversable(folder, tmp_path / "run")
     modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "run", tmp_path / "run" / "vms", folder)]
     assert modes == [0o711, 0o711, 0o700]
     with pytest.raises(ValueError):
-        users.open_way(folder, tmp_path / "elsewhere")
+        users.make_traversable(folder, tmp_path / "elsewhere")
 
 
 # Requests and ends -----------------------------------------------------------------------------------
@@ -133,7 +132,7 @@ def test_output_is_bounded_and_its_end_is_shown() -> None:
     fd = output.bounded_output()
     try:
         os.write(fd, b"a" * 1000 + b"the end")
-        assert output.printed(fd, 7) == "the end"
+        assert output.read_output(fd, 7) == "the end"
         with pytest.raises(OSError):
             os.ftruncate(fd, output.OUTPUT_BYTES + 1)
         os.lseek(fd, output.OUTPUT_BYTES, os.SEEK_SET)

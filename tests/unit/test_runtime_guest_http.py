@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osgym_host.guest_http import (
+from osgym_host.guest_client.http import (
     MAX_HEADERS,
     GuestAnswerTooLarge,
     GuestProtocolError,

@@ -22,11 +22,11 @@ from osgym_sdk import (
     Timing,
     wire,
 )
-from osgym_sdk._config import Config, make_config, parse_hosts
-from osgym_sdk._fleet import HostView, _sample, choose
+from osgym_sdk._config import ClientConfig, make_config, parse_hosts
+from osgym_sdk._fleet import FleetHost, _sample, choose
 from osgym_sdk._host import HostLink
 from osgym_sdk._options import as_actions, as_observe, as_settle, as_task
-from osgym_sdk._retry import Backoff, Deadline, next_delay
+from osgym_sdk._retry import Deadline, RetryBackoff, next_delay
 from osgym_sdk._sync import Client
 
 
@@ -99,7 +99,7 @@ def test_tasks_settle_and_observe_in_their_forms(tmp_path: Any) -> None:
 @given(st.integers(0, 10_000), st.integers())
 def test_backoff_is_bounded_and_jittered(attempt: int, seed: int) -> None:
     """No delay is over the ceiling, none is under half of it."""
-    backoff = Backoff(0.1, 2.0, 3.0)
+    backoff = RetryBackoff(0.1, 2.0, 3.0)
     ceiling = min(3.0, 0.1 * 2.0 ** min(attempt, 30))
     assert ceiling / 2 <= backoff.delay_s(attempt, random.Random(seed)) <= ceiling
 
@@ -107,13 +107,13 @@ def test_backoff_is_bounded_and_jittered(attempt: int, seed: int) -> None:
 @given(st.floats(0, 10), st.floats(0, 10), st.integers())
 def test_no_attempt_starts_after_a_deadline(first: float, second: float, seed: int) -> None:
     """A retry that would start too late is not made."""
-    delay = next_delay(3, Backoff(), random.Random(seed), 0.0, Deadline(first), Deadline(second))
+    delay = next_delay(3, RetryBackoff(), random.Random(seed), 0.0, Deadline(first), Deadline(second))
     assert delay is None or delay < min(first, second)
 
 
 def _view(
     url: str, *, ready: int, leased: int, most: int = 10, placed: int = 0, draining: bool = False
-) -> HostView:
+) -> FleetHost:
     state = wire.HostState(
         "id",
         "1",
@@ -124,7 +124,7 @@ def _view(
         wire.HostLoad(1, 0.0, 1.0, 1.0),
         draining,
     )
-    return HostView(HostLink(url, Config((url,))), state, 0.0)
+    return FleetHost(HostLink(url, ClientConfig((url,))), state, 0.0)
 
 
 def test_the_least_loaded_host_is_chosen() -> None:
@@ -154,8 +154,8 @@ def test_a_sample_of_many_hosts_is_of_those_that_serve() -> None:
 def test_equal_hosts_share_by_chance() -> None:
     """No host is favoured for its place in the list."""
     rng = random.Random(1)
-    views = [_view(f"http://h{i}", ready=5, leased=0) for i in range(4)]
-    chosen = {id(choose(views, rng)) for _ in range(100)}
+    hosts = [_view(f"http://h{i}", ready=5, leased=0) for i in range(4)]
+    chosen = {id(choose(hosts, rng)) for _ in range(100)}
     assert len(chosen) == 4
 
 
@@ -181,7 +181,7 @@ def test_timing_parts_sum_to_the_total() -> None:
 
 def _observation(fmt: str, data: bytes) -> Observation:
     frame = wire.FrameInfo("h", wire.ImageFormat(fmt), 4, 3, (8, 6))
-    return Observation(wire.Observation(frame), data)
+    return Observation(wire.StepAnswer(wire.Observation(frame)), data)
 
 
 def test_the_image_of_an_observation() -> None:
@@ -222,6 +222,13 @@ def test_wrong_arguments_are_config_errors() -> None:
         client.episode(lease_ttl_s=0)
     with pytest.raises(ConfigError):
         client.run([], lambda obs, task, step: None, concurrency=0)
+
+
+@pytest.mark.parametrize("kind", [AsyncClient, Client])
+def test_a_misspelt_argument_is_a_type_error(kind: Any) -> None:
+    """Also where arguments are handed on."""
+    with pytest.raises(TypeError, match="tokn"):
+        kind("h", tokn="x")
 
 
 def test_a_closed_sync_client_says_so() -> None:

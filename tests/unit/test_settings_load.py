@@ -76,6 +76,32 @@ def test_the_token_is_not_shown() -> None:
     assert "secret" not in repr(load(None, {"OSGYM_TOKEN": "secret"}, {}))
 
 
+def test_variables_of_other_tools_do_not_stop_the_service(caplog: pytest.LogCaptureFixture) -> None:
+    """A name that is like no setting is warned of, once and by name; the rest is read."""
+    settings = load(None, {"OSGYM_WANDB_PROJECT": "x", "OSGYM_K8S_NODE": "y", "OSGYM_WARM": "3"}, {})
+    assert settings.warm == 3
+    assert [record.getMessage().split()[0] for record in caplog.records] == [
+        "OSGYM_WANDB_PROJECT",
+        "OSGYM_K8S_NODE",
+    ]
+
+
+@pytest.mark.parametrize("name", ["OSGYM_PORT", "OSGYM_MAX_REPLICA", "OSGYM_DATADIR", "OSGYM_TOKENS"])
+def test_a_misspelt_variable_is_refused(name: str) -> None:
+    """What was meant as a setting never goes unused in silence."""
+    with pytest.raises(SettingsError, match=f"unknown setting {name}; did you mean"):
+        load(None, {name: "1"}, {})
+
+
+@pytest.mark.parametrize("key", ["wandb_project", "k8s_node"])
+def test_the_file_stays_strict(tmp_path: Path, key: str) -> None:
+    """Nobody but us writes there."""
+    file = tmp_path / "config.yaml"
+    file.write_text(f"{key}: x\n")
+    with pytest.raises(SettingsError, match=f"unknown setting {key}"):
+        load(file, {}, {})
+
+
 def test_other_parts_variables_are_not_settings() -> None:
     """The SDK's and the tests' variables may stand in the same environment."""
     load(None, {"OSGYM_HOSTS": "http://x", "OSGYM_CA": "f", "OSGYM_TEST_X": "1"}, {})

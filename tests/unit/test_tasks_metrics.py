@@ -16,25 +16,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from osgym_host.tasks.evaluator import metrics
-from osgym_host.tasks.evaluator.inputs import InFile, Unreadable
+from osgym_host.tasks.evaluator.inputs import InputFile, Unreadable
+from osgym_host.tasks.evaluator.metrics import METRICS
 from osgym_host.tasks.evaluator.metrics.text import similarity
-from osgym_host.tasks.evaluator.registry import METRICS, Score
+from osgym_host.tasks.evaluator.registry import Score
 
-assert metrics
-File = Callable[..., InFile]
+File = Callable[..., InputFile]
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Any:
-    """Makes an `InFile` from bytes or text."""
+    """Makes an `InputFile` from bytes or text."""
     fds: list[int] = []
 
-    def make(data: bytes | str, role: str = "result", name: str = "f") -> InFile:
+    def make(data: bytes | str, role: str = "result", name: str = "f") -> InputFile:
         path = tmp_path / str(len(fds))
         path.write_bytes(data.encode() if isinstance(data, str) else data)
         fds.append(os.open(path, os.O_RDONLY))
-        return InFile(fds[-1], name, role)
+        return InputFile(fds[-1], name, role)
 
     yield make
     for fd in fds:
@@ -43,7 +42,7 @@ def file(tmp_path: Path) -> Any:
 
 def score(name: str, result: object, expected: object = None, **options: object) -> float:
     """The score of one metric."""
-    value = METRICS[name](result, expected, **options)
+    value = METRICS[name].function(result, expected, **options)
     return value.score if isinstance(value, Score) else float(value)
 
 

@@ -10,17 +10,16 @@ import os
 from dataclasses import dataclass
 from importlib import import_module
 
-from osgym_guest.desktop import Desktop
 from osgym_guest.http import Handler, HttpError, Request, Response, Router
-from osgym_guest.osworld.context import Context
-from osgym_guest.osworld.session import Session
+from osgym_guest.osworld.context import Desktop, OsworldContext
+from osgym_guest.osworld.session import DesktopSession
 
 MAX_UPLOAD_BYTES = 1 << 30
 MAX_JSON_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class OsworldEndpoint:
     """Where an endpoint's handler is: ``async def name(context, request) -> Response`` in `module`."""
 
     method: str
@@ -32,40 +31,42 @@ class Endpoint:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/screenshot", "screen", "screenshot"),
-    Endpoint("POST", "/screen_size", "screen", "screen_size"),
-    Endpoint("GET", "/cursor_position", "screen", "cursor_position"),
-    Endpoint("GET", "/platform", "screen", "platform"),
-    Endpoint("POST", "/window_size", "screen", "window_size"),
-    Endpoint("POST", "/desktop_path", "screen", "desktop_path"),
-    Endpoint("POST", "/wallpaper", "wallpaper", "get_wallpaper"),
-    Endpoint("POST", "/setup/change_wallpaper", "wallpaper", "change_wallpaper"),
-    Endpoint("GET", "/terminal", "accessibility", "terminal"),
-    Endpoint("GET", "/accessibility", "accessibility", "accessibility", 45.0),
-    Endpoint("POST", "/execute", "commands", "execute", 630.0, MAX_JSON_BYTES),
-    Endpoint("POST", "/setup/execute", "commands", "execute", 630.0, MAX_JSON_BYTES),
-    Endpoint("POST", "/execute_with_verification", "commands", "execute_verified", 1260.0, MAX_JSON_BYTES),
-    Endpoint(
+    OsworldEndpoint("GET", "/screenshot", "screen", "screenshot"),
+    OsworldEndpoint("POST", "/screen_size", "screen", "screen_size"),
+    OsworldEndpoint("GET", "/cursor_position", "screen", "cursor_position"),
+    OsworldEndpoint("GET", "/platform", "screen", "platform"),
+    OsworldEndpoint("POST", "/window_size", "screen", "window_size"),
+    OsworldEndpoint("POST", "/desktop_path", "screen", "desktop_path"),
+    OsworldEndpoint("POST", "/wallpaper", "wallpaper", "get_wallpaper"),
+    OsworldEndpoint("POST", "/setup/change_wallpaper", "wallpaper", "change_wallpaper"),
+    OsworldEndpoint("GET", "/terminal", "accessibility", "terminal"),
+    OsworldEndpoint("GET", "/accessibility", "accessibility", "accessibility", 45.0),
+    OsworldEndpoint("POST", "/execute", "commands", "execute", 630.0, MAX_JSON_BYTES),
+    OsworldEndpoint("POST", "/setup/execute", "commands", "execute", 630.0, MAX_JSON_BYTES),
+    OsworldEndpoint(
+        "POST", "/execute_with_verification", "commands", "execute_verified", 1260.0, MAX_JSON_BYTES
+    ),
+    OsworldEndpoint(
         "POST", "/setup/execute_with_verification", "commands", "execute_verified", 1260.0, MAX_JSON_BYTES
     ),
-    Endpoint("POST", "/setup/launch", "commands", "launch", 30.0, MAX_JSON_BYTES),
-    Endpoint("POST", "/run_python", "scripts", "run_python", 60.0, MAX_JSON_BYTES),
-    Endpoint("POST", "/run_bash_script", "scripts", "run_bash_script", 630.0, MAX_JSON_BYTES),
-    Endpoint("POST", "/file", "files", "get_file", 60.0),
-    Endpoint("POST", "/list_directory", "files", "list_directory", 60.0),
-    Endpoint("POST", "/setup/upload", "files", "upload", 600.0, MAX_UPLOAD_BYTES),
-    Endpoint("POST", "/setup/open_file", "opening", "open_file", 630.0),
-    Endpoint("POST", "/setup/download_file", "download", "download_file", 330.0),
-    Endpoint("POST", "/start_recording", "recording", "start_recording"),
-    Endpoint("POST", "/end_recording", "recording", "end_recording"),
-    Endpoint("POST", "/setup/activate_window", "opening", "activate_window"),
-    Endpoint("POST", "/setup/close_window", "opening", "close_window"),
+    OsworldEndpoint("POST", "/setup/launch", "commands", "launch", 30.0, MAX_JSON_BYTES),
+    OsworldEndpoint("POST", "/run_python", "scripts", "run_python", 60.0, MAX_JSON_BYTES),
+    OsworldEndpoint("POST", "/run_bash_script", "scripts", "run_bash_script", 630.0, MAX_JSON_BYTES),
+    OsworldEndpoint("POST", "/file", "files", "get_file", 60.0),
+    OsworldEndpoint("POST", "/list_directory", "files", "list_directory", 60.0),
+    OsworldEndpoint("POST", "/setup/upload", "files", "upload", 600.0, MAX_UPLOAD_BYTES),
+    OsworldEndpoint("POST", "/setup/open_file", "open_file", "open_file", 630.0),
+    OsworldEndpoint("POST", "/setup/download_file", "download", "download_file", 330.0),
+    OsworldEndpoint("POST", "/start_recording", "screen", "start_recording"),
+    OsworldEndpoint("POST", "/end_recording", "screen", "end_recording"),
+    OsworldEndpoint("POST", "/setup/activate_window", "screen", "activate_window"),
+    OsworldEndpoint("POST", "/setup/close_window", "screen", "close_window"),
 )
 
 
 def register(
-    router: Router, desktop: Desktop, session: Session | None = None, *, helper_warm_s: float = 60.0
-) -> Context:
+    router: Router, desktop: Desktop, session: DesktopSession | None = None, *, helper_warm_s: float = 60.0
+) -> OsworldContext:
     """Add OSWorld's endpoints to a router.
 
     Args:
@@ -77,7 +78,7 @@ def register(
     Returns:
         What the endpoints share; close it when the agent ends.
     """
-    context = Context(desktop, session or Session.from_environment(os.environ), helper_warm_s)
+    context = OsworldContext(desktop, session or DesktopSession.from_environment(os.environ), helper_warm_s)
     for endpoint in ENDPOINTS:
         router.add(
             endpoint.method,
@@ -89,7 +90,7 @@ def register(
     return context
 
 
-def _handler(endpoint: Endpoint, context: Context) -> Handler:
+def _handler(endpoint: OsworldEndpoint, context: OsworldContext) -> Handler:
     async def handle(request: Request) -> Response:
         module = import_module(f"{__name__}.{endpoint.module}")
         try:

@@ -6,7 +6,7 @@ import json
 
 from osgym_guest.http import Request, Response
 from osgym_guest.osworld import error, fields
-from osgym_guest.osworld.context import Context
+from osgym_guest.osworld.context import OsworldContext
 from osgym_guest.osworld.helper import HelperError
 from osgym_guest.osworld.x11 import XError
 
@@ -26,7 +26,7 @@ def is_terminal(instance: str, class_name: str) -> bool:
     return any("term" in name or name in _OTHER_TERMINALS for name in names)
 
 
-async def terminal(context: Context, request: Request) -> Response:
+async def terminal(context: OsworldContext, request: Request) -> Response:
     """Text of the focused terminal, or null; without a terminal in front it takes no helper."""
     try:
         window = await context.windows.active()
@@ -39,7 +39,7 @@ async def terminal(context: Context, request: Request) -> Response:
     return Response.json({"output": text, "status": "success"})
 
 
-async def accessibility(context: Context, request: Request) -> Response:
+async def accessibility(context: OsworldContext, request: Request) -> Response:
     """The tree as XML; what could not be read in time is marked ``partial="true"``.
 
     The query may set ``deadline_s``: the time for each application.

@@ -7,8 +7,8 @@ from typing import Any
 
 from osgym_guest.http import Request, Response
 from osgym_guest.osworld import error, fields
-from osgym_guest.osworld.context import Context
-from osgym_guest.osworld.process import Command, CommandTimeoutError, Result, start
+from osgym_guest.osworld.context import OsworldContext
+from osgym_guest.osworld.process import Command, CommandResult, CommandTimeoutError, start
 from osgym_guest.osworld.x11 import XError
 
 TIMEOUT_S = 120.0
@@ -16,7 +16,7 @@ MAX_TIMEOUT_S = 600.0
 CHECK_TIMEOUT_S = 5.0
 
 
-async def execute(context: Context, request: Request) -> Response:
+async def execute(context: OsworldContext, request: Request) -> Response:
     """Run a command to its end."""
     data = request.json_object()
     command, shell = fields.command(data, context.session)
@@ -27,7 +27,7 @@ async def execute(context: Context, request: Request) -> Response:
     return Response.json(_success(result))
 
 
-async def execute_verified(context: Context, request: Request) -> Response:
+async def execute_verified(context: OsworldContext, request: Request) -> Response:
     """Run a command to its end, then wait until what it should bring about is there."""
     data = request.json_object()
     command, shell = fields.command(data, context.session)
@@ -59,7 +59,7 @@ async def execute_verified(context: Context, request: Request) -> Response:
     return Response.json(_success(result) | {"verification": "passed", "wait_time": clock() - begin})
 
 
-async def launch(context: Context, request: Request) -> Response:
+async def launch(context: OsworldContext, request: Request) -> Response:
     """Start a command and do not wait for it."""
     command, shell = fields.command(request.json_object(), context.session)
     try:
@@ -70,12 +70,12 @@ async def launch(context: Context, request: Request) -> Response:
     return Response.text(f"{shown} launched successfully")
 
 
-async def _run(context: Context, data: dict[str, Any], command: Command, shell: bool) -> Result:
+async def _run(context: OsworldContext, data: dict[str, Any], command: Command, shell: bool) -> CommandResult:
     timeout_s = fields.number(data, "timeout", TIMEOUT_S, low=0.1, high=MAX_TIMEOUT_S)
     return await context.runner.run(command, shell=shell, timeout_s=timeout_s)
 
 
-def _success(result: Result) -> dict[str, Any]:
+def _success(result: CommandResult) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "status": "success",
         "output": result.output,
@@ -91,7 +91,7 @@ def _code(exc: Exception) -> str:
     return "timeout" if isinstance(exc, CommandTimeoutError) else "cannot_start"
 
 
-async def _holds(context: Context, verification: dict[str, Any]) -> bool:
+async def _holds(context: OsworldContext, verification: dict[str, Any]) -> bool:
     """Whether all that is asked for is there; a check that fails is not."""
     title = verification.get("window_exists")
     if title is not None:

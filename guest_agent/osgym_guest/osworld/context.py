@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from osgym_guest.desktop import Desktop
-from osgym_guest.osworld.session import Session
+from osgym_guest.osworld.session import DesktopSession
 
 if TYPE_CHECKING:
     from osgym_guest.osworld.helper import Helper
-    from osgym_guest.osworld.process import Runner
-    from osgym_guest.osworld.recording import Recorder
-    from osgym_guest.osworld.windows import Windows
+    from osgym_guest.osworld.process import CommandRunner
+    from osgym_guest.osworld.recording import ScreenRecorder
+    from osgym_guest.osworld.windows import DesktopWindows
 
 
-class Context:
+class Desktop(Protocol):
+    """The screen and the pointer, as the OSWorld endpoints need them."""
+
+    async def screenshot_png(self) -> bytes:
+        """The screen now, with the cursor drawn in, as a PNG file."""
+        ...
+
+    def screen_size(self) -> tuple[int, int]:
+        """Width and height in pixels."""
+        ...
+
+    async def cursor_position(self) -> tuple[int, int]:
+        """Where the pointer is, in pixels."""
+        ...
+
+
+class OsworldContext:
     """Shared by all OSWorld endpoints of one agent.
 
     Attributes:
@@ -24,24 +39,24 @@ class Context:
         helper_warm_s: how long the accessibility helper stays unasked.
     """
 
-    def __init__(self, desktop: Desktop, session: Session, helper_warm_s: float):
+    def __init__(self, desktop: Desktop, session: DesktopSession, helper_warm_s: float):
         self.desktop = desktop
         self.session = session
         self.helper_warm_s = helper_warm_s
 
     @cached_property
-    def runner(self) -> Runner:
-        """Runs commands."""
-        from osgym_guest.osworld.process import Runner
+    def runner(self) -> CommandRunner:
+        """Run commands."""
+        from osgym_guest.osworld.process import CommandRunner
 
-        return Runner(self.session)
+        return CommandRunner(self.session)
 
     @cached_property
-    def windows(self) -> Windows:
+    def windows(self) -> DesktopWindows:
         """The session's windows."""
-        from osgym_guest.osworld.windows import Windows
+        from osgym_guest.osworld.windows import DesktopWindows
 
-        return Windows(self.session)
+        return DesktopWindows(self.session)
 
     @cached_property
     def helper(self) -> Helper:
@@ -51,11 +66,11 @@ class Context:
         return Helper(self.session, warm_s=self.helper_warm_s)
 
     @cached_property
-    def recorder(self) -> Recorder:
+    def recorder(self) -> ScreenRecorder:
         """The recorder of the screen."""
-        from osgym_guest.osworld.recording import Recorder
+        from osgym_guest.osworld.recording import ScreenRecorder
 
-        return Recorder(self)
+        return ScreenRecorder(self.desktop.screen_size, self.session)
 
     async def close(self) -> None:
         """Let go of what was made; what was launched lives on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from osgym_guest.http import Request, Response
 from osgym_guest.osworld import fields
-from osgym_guest.osworld.context import Context
+from osgym_guest.osworld.context import OsworldContext
 from osgym_guest.osworld.process import CommandTimeoutError
 
 TIMEOUT_S = 300.0
@@ -12,7 +12,7 @@ RETRIES = 2
 MAX_BYTES = 2 << 30
 
 
-async def download_file(context: Context, request: Request) -> Response:
+async def download_file(context: OsworldContext, request: Request) -> Response:
     """Fetch a URL over HTTP into a file; a file that cannot be had whole is not left behind."""
     data = request.json_object()
     if not data.get("url") or not data.get("path"):

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from osgym_guest.http import HttpError
+from osgym_guest.http import bad as bad
 from osgym_guest.osworld.process import Command
-from osgym_guest.osworld.session import Session
-
-
-def bad(message: str) -> HttpError:
-    """The 400 for a malformed request."""
-    return HttpError(400, "bad_request", message)
+from osgym_guest.osworld.session import DesktopSession
 
 
 def text(data: dict[str, Any], name: str) -> str:
@@ -40,7 +35,7 @@ def flag(data: dict[str, Any], name: str) -> bool:
     return bool(value)
 
 
-def command(data: dict[str, Any], session: Session) -> tuple[Command, bool]:
+def command(data: dict[str, Any], session: DesktopSession) -> tuple[Command, bool]:
     """The command of a request, words expanded, and whether a shell runs it."""
     shell = flag(data, "shell")
     value = data.get("command")

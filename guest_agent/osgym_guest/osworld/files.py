@@ -11,7 +11,7 @@ from typing import Any
 
 from osgym_guest.http import Request, Response
 from osgym_guest.osworld import error, fields
-from osgym_guest.osworld.context import Context
+from osgym_guest.osworld.context import OsworldContext
 
 MAX_ENTRIES = 50_000
 MAX_DEPTH = 40
@@ -20,7 +20,7 @@ LISTING_S = 20.0
 MAX_SIZELESS_BYTES = 16 * 1024 * 1024
 
 
-async def get_file(context: Context, request: Request) -> Response:
+async def get_file(context: OsworldContext, request: Request) -> Response:
     """The bytes of a file."""
     path = context.session.path(fields.text(dict(request.form().fields), "file_path"))
     try:
@@ -40,7 +40,7 @@ async def get_file(context: Context, request: Request) -> Response:
     return Response(answer.status, headers, answer.body, answer.file)
 
 
-async def list_directory(context: Context, request: Request) -> Response:
+async def list_directory(context: OsworldContext, request: Request) -> Response:
     """The tree of files below a directory."""
     start = fields.text(request.json_object(), "path")
     path = context.session.path(start)
@@ -86,7 +86,7 @@ class _Lister:
         return {"type": "directory", "name": name, "children": children}
 
 
-async def upload(context: Context, request: Request) -> Response:
+async def upload(context: OsworldContext, request: Request) -> Response:
     """Write an uploaded file, making the directories above it."""
     form = request.form()
     content = form.files.get("file_data")

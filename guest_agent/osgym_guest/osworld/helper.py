@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from osgym_guest.osworld.process import Child, start
-from osgym_guest.osworld.session import Session
+from osgym_guest.osworld.process import ChildProcess, start
+from osgym_guest.osworld.session import DesktopSession
 
 # Time beyond the helper's own deadline for its start, rendering and the way back.
 GRACE_S = 4.0
@@ -25,7 +25,7 @@ class HelperError(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class HelperAnswer:
     """Payload of the helper, and whether something is missing in it."""
 
     payload: bytes
@@ -41,12 +41,12 @@ class Helper:
         warm_s: it goes when nobody asked for so long; infinite: never.
     """
 
-    def __init__(self, session: Session, *, argv: Sequence[str] = HELPER, warm_s: float):
+    def __init__(self, session: DesktopSession, *, argv: Sequence[str] = HELPER, warm_s: float):
         self._session = session
         self._argv = list(argv)
         self._warm_s = warm_s
         self._lock = asyncio.Lock()
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._expiry: asyncio.TimerHandle | None = None
 
@@ -55,7 +55,7 @@ class Helper:
         """Process id of the running helper, or None."""
         return self._child.pid if self._child is not None else None
 
-    async def ask(self, op: str, *, deadline_s: float) -> Answer:
+    async def ask(self, op: str, *, deadline_s: float) -> HelperAnswer:
         """Ask for ``tree`` or ``terminal``; a helper that does not answer in time is killed.
 
         Raises:
@@ -75,7 +75,7 @@ class Helper:
                 if math.isfinite(self._warm_s):
                     self._expiry = asyncio.get_running_loop().call_later(self._warm_s, self.close)
 
-    async def _ask(self, op: str, deadline_s: float) -> Answer:
+    async def _ask(self, op: str, deadline_s: float) -> HelperAnswer:
         if self._child is None or self._child.returncode is not None or self._streams is None:
             self.close()
             await self._start()
@@ -89,7 +89,7 @@ class Helper:
         header = json.loads(line)
         if not header["ok"]:
             raise HelperError(str(header["error"]))
-        return Answer(await reader.readexactly(int(header["size"])), bool(header["partial"]))
+        return HelperAnswer(await reader.readexactly(int(header["size"])), bool(header["partial"]))
 
     async def _start(self) -> None:
         ours, theirs = socket.socketpair()

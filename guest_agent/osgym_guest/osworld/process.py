@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_guest.osworld.session import Session
+from osgym_guest.osworld.session import DesktopSession
 
 MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 MAX_RUNNING = 8
@@ -34,7 +34,7 @@ class CommandTimeoutError(Exception):
 
 
 @dataclass(frozen=True)
-class Result:
+class CommandResult:
     """What a command did.
 
     Attributes:
@@ -50,7 +50,7 @@ class Result:
     truncated: bool
 
 
-class Sink(asyncio.Protocol):
+class PipeSink(asyncio.Protocol):
     """Reads a pipe: keeps the first bytes up to a limit, throws the rest away so nobody blocks."""
 
     def __init__(self, limit: int):
@@ -78,7 +78,7 @@ class Sink(asyncio.Protocol):
         return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-class Child:
+class ChildProcess:
     """A started process, leader of a session and process group of its own."""
 
     def __init__(self, popen: subprocess.Popen[bytes]):
@@ -118,14 +118,14 @@ def argv_of(command: Command, *, shell: bool) -> list[str]:
 
 def start(
     command: Command,
-    session: Session,
+    session: DesktopSession,
     *,
     shell: bool = False,
     stdin: int = subprocess.DEVNULL,
     stdout: int = subprocess.DEVNULL,
     stderr: int | None = subprocess.DEVNULL,
     cwd: Path | None = None,
-) -> Child:
+) -> ChildProcess:
     """Start a command apart from the agent: own session, no inherited descriptor.
 
     Raises:
@@ -142,18 +142,18 @@ def start(
         start_new_session=True,
         close_fds=True,
     )
-    return Child(popen)
+    return ChildProcess(popen)
 
 
-async def open_sink(limit: int) -> tuple[int, Sink]:
-    """A pipe that a `Sink` reads; the caller closes the write end that it gets."""
+async def open_sink(limit: int) -> tuple[int, PipeSink]:
+    """A pipe that a `PipeSink` reads; the caller closes the write end that it gets."""
     read_end, write_end = os.pipe()
     loop = asyncio.get_running_loop()
-    _, sink = await loop.connect_read_pipe(lambda: Sink(limit), os.fdopen(read_end, "rb", buffering=0))
+    _, sink = await loop.connect_read_pipe(lambda: PipeSink(limit), os.fdopen(read_end, "rb", buffering=0))
     return write_end, sink
 
 
-class Runner:
+class CommandRunner:
     """Runs commands to their end, a bounded number at a time.
 
     Args:
@@ -161,7 +161,7 @@ class Runner:
         max_running: more than these wait for their turn, within their deadline.
     """
 
-    def __init__(self, session: Session, *, max_running: int = MAX_RUNNING):
+    def __init__(self, session: DesktopSession, *, max_running: int = MAX_RUNNING):
         self._session = session
         self._turns = asyncio.Semaphore(max_running)
 
@@ -174,7 +174,7 @@ class Runner:
         merge: bool = False,
         cwd: Path | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
-    ) -> Result:
+    ) -> CommandResult:
         """Run a command and collect its output.
 
         A process that the command leaves in the background goes on; what it writes later is lost.
@@ -188,7 +188,9 @@ class Runner:
         except asyncio.TimeoutError as exc:
             raise CommandTimeoutError(command, timeout_s) from exc
 
-    async def _run(self, command: Command, shell: bool, merge: bool, cwd: Path | None, limit: int) -> Result:
+    async def _run(
+        self, command: Command, shell: bool, merge: bool, cwd: Path | None, limit: int
+    ) -> CommandResult:
         async with self._turns:
             ends: list[int] = []
             try:
@@ -211,4 +213,4 @@ class Runner:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(asyncio.gather(out.ended.wait(), err.ended.wait()), LINGER_S)
             truncated = out.truncated or err.truncated
-            return Result(out.take(), "" if merge else err.take(), returncode, truncated)
+            return CommandResult(out.take(), "" if merge else err.take(), returncode, truncated)

@@ -1,4 +1,4 @@
-"""``/start_recording`` and ``/end_recording``: a video of the screen by ffmpeg."""
+"""Videos of the screen, made by ffmpeg."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import contextlib
 import os
 import signal
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-from osgym_guest.http import Request, Response
-from osgym_guest.osworld import error
-from osgym_guest.osworld.context import Context
-from osgym_guest.osworld.process import Child, Sink, open_sink, start
+from osgym_guest.osworld.process import ChildProcess, PipeSink, open_sink, start
+from osgym_guest.osworld.session import DesktopSession
 
 FRAMES_PER_S = 15
 MAX_DURATION_S = 2 * 3600
@@ -23,16 +22,18 @@ POLL_S = 0.05
 STDERR_BYTES = 16 * 1024
 
 
-class Recorder:
+class ScreenRecorder:
     """One recording at a time.
 
     Args:
-        context: the session whose display is recorded.
+        screen_size: tells width and height of the screen.
+        session: names its display.
     """
 
-    def __init__(self, context: Context):
-        self._context = context
-        self._running: tuple[Child, Sink] | None = None
+    def __init__(self, screen_size: Callable[[], tuple[int, int]], session: DesktopSession):
+        self._screen_size = screen_size
+        self._session = session
+        self._running: tuple[ChildProcess, PipeSink] | None = None
         self.path = Path(tempfile.gettempdir()) / "osworld_recording.mp4"
         self.lock = asyncio.Lock()
 
@@ -48,9 +49,9 @@ class Recorder:
             OSError: there is no ffmpeg.
         """
         self.path.unlink(missing_ok=True)
-        width, height = self._context.desktop.screen_size()
+        width, height = self._screen_size()
         grab = ["-f", "x11grab", "-draw_mouse", "1", "-framerate", str(FRAMES_PER_S)]
-        source = ["-video_size", f"{width}x{height}", "-i", self._context.session.env["DISPLAY"]]
+        source = ["-video_size", f"{width}x{height}", "-i", self._session.env["DISPLAY"]]
         bounds = ["-t", str(MAX_DURATION_S), "-fs", str(MAX_BYTES)]
         encode = ["-c:v", "libx264", "-preset", "ultrafast", "-crf", "28", "-pix_fmt", "yuv420p"]
         # fragments: what is written so far can be played even when it is not ended properly
@@ -58,7 +59,7 @@ class Recorder:
         command = ["ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error", "-y", *grab, *source]
         write_end, said = await open_sink(STDERR_BYTES)
         try:
-            child = start([*command, *bounds, *encode, *output], self._context.session, stderr=write_end)
+            child = start([*command, *bounds, *encode, *output], self._session, stderr=write_end)
         finally:
             os.close(write_end)
         self._running = (child, said)
@@ -87,30 +88,3 @@ class Recorder:
         if not self.path.exists() or self.path.stat().st_size == 0:
             return said.take().strip() or "the recording is empty"
         return None
-
-
-async def start_recording(context: Context, request: Request) -> Response:
-    """Start a recording of the screen."""
-    recorder = context.recorder
-    async with recorder.lock:
-        if recorder.running:
-            return error(400, "Recording is already in progress.", "recording")
-        try:
-            failure = await recorder.start()
-        except OSError as exc:
-            return error(500, f"Failed to start recording: {exc}", "cannot_start")
-    if failure is not None:
-        return error(500, f"Failed to start recording: {failure}", "cannot_start")
-    return Response.json({"status": "success", "message": "Started recording successfully."})
-
-
-async def end_recording(context: Context, request: Request) -> Response:
-    """End the recording; the video is the answer."""
-    recorder = context.recorder
-    async with recorder.lock:
-        if not recorder.running:
-            return error(400, "No recording in progress to stop.", "not_recording")
-        failure = await recorder.stop()
-    if failure is not None:
-        return error(500, f"Recording failed: {failure}", "recording_failed")
-    return Response.stream(recorder.path, "video/mp4")

@@ -9,7 +9,7 @@ from typing import Any
 
 from osgym_guest.http import HttpError, Request, Response
 from osgym_guest.osworld import fields
-from osgym_guest.osworld.context import Context
+from osgym_guest.osworld.context import OsworldContext
 from osgym_guest.osworld.process import CommandTimeoutError
 
 PYTHON = "/usr/bin/python3"
@@ -18,7 +18,7 @@ PYTHON_TIMEOUT_S = 30.0
 MAX_TIMEOUT_S = 600.0
 
 
-async def run_python(context: Context, request: Request) -> Response:
+async def run_python(context: OsworldContext, request: Request) -> Response:
     """Run Python source in an interpreter of its own."""
     code = fields.text(request.json_object(), "code")
     script = _write(code, ".py")
@@ -51,7 +51,7 @@ def _python_failed(message: str, problem: str) -> Response:
     return Response.json(body, status=500)
 
 
-async def run_bash_script(context: Context, request: Request) -> Response:
+async def run_bash_script(context: OsworldContext, request: Request) -> Response:
     """Run a bash script; standard error is merged into the output."""
     data = request.json_object()
     try:

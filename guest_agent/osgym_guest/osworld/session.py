@@ -12,7 +12,7 @@ _PRIVATE_PREFIXES = ("OSGYM_", "LISTEN_")
 
 
 @dataclass(frozen=True)
-class Session:
+class DesktopSession:
     """What a command of this session gets.
 
     Attributes:
@@ -24,14 +24,14 @@ class Session:
     home: Path
 
     @staticmethod
-    def from_environment(environ: Mapping[str, str]) -> Session:
+    def from_environment(environ: Mapping[str, str]) -> DesktopSession:
         """The session of the agent itself, without what is private to the agent."""
         env = {name: value for name, value in environ.items() if not name.startswith(_PRIVATE_PREFIXES)}
         home = env.setdefault("HOME", "/home/user")
         env.setdefault("DISPLAY", ":0")
         env.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games")
         env["PWD"] = home
-        return Session(env, Path(home))
+        return DesktopSession(env, Path(home))
 
     def expand_home(self, text: str) -> str:
         """`text` with a leading ``~`` or ``~/`` replaced by the home directory."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from osgym_guest.http import Request, Response
 from osgym_guest.osworld import error, fields
-from osgym_guest.osworld.context import Context
+from osgym_guest.osworld.context import OsworldContext
 from osgym_guest.osworld.process import CommandTimeoutError
 
 TIMEOUT_S = 10.0
@@ -14,7 +14,7 @@ _GSETTINGS = ("org.gnome.desktop.background", "picture-uri")
 _PATTERNS = ("*/desktop-items-0.conf", "*/desktop-items.conf", "*/pcmanfm.conf")
 
 
-async def get_wallpaper(context: Context, request: Request) -> Response:
+async def get_wallpaper(context: OsworldContext, request: Request) -> Response:
     """The picture behind the desktop."""
     path = _of_pcmanfm(context) or await _of_gnome(context)
     if path is None or not path.is_file():
@@ -22,7 +22,7 @@ async def get_wallpaper(context: Context, request: Request) -> Response:
     return Response.stream(path, "image/png")
 
 
-async def change_wallpaper(context: Context, request: Request) -> Response:
+async def change_wallpaper(context: OsworldContext, request: Request) -> Response:
     """Put a picture behind the desktop."""
     path = context.session.path(fields.text(request.json_object(), "path"))
     if not path.exists():
@@ -35,14 +35,14 @@ async def change_wallpaper(context: Context, request: Request) -> Response:
     return Response.text("Wallpaper changed successfully")
 
 
-async def _succeeds(context: Context, argv: list[str]) -> bool:
+async def _succeeds(context: OsworldContext, argv: list[str]) -> bool:
     try:
         return (await context.runner.run(argv, timeout_s=TIMEOUT_S)).returncode == 0
     except (CommandTimeoutError, OSError):
         return False
 
 
-def _of_pcmanfm(context: Context) -> Path | None:
+def _of_pcmanfm(context: OsworldContext) -> Path | None:
     """The picture that pcmanfm's settings name; the user's come before the system's."""
     for base in (context.session.home / ".config/pcmanfm", Path("/etc/xdg/pcmanfm")):
         for pattern in _PATTERNS:
@@ -53,8 +53,8 @@ def _of_pcmanfm(context: Context) -> Path | None:
     return None
 
 
-async def _of_gnome(context: Context) -> Path | None:
-    from osgym_guest.forms import unquote
+async def _of_gnome(context: OsworldContext) -> Path | None:
+    from osgym_guest.urlencoded import unquote
 
     try:
         result = await context.runner.run(["gsettings", "get", *_GSETTINGS], timeout_s=TIMEOUT_S)

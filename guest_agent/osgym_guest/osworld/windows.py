@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from osgym_guest.osworld import x11
-from osgym_guest.osworld.session import Session
+from osgym_guest.osworld.session import DesktopSession
 from osgym_guest.osworld.x11 import XConnection, XError
 
 POLL_S = 0.05
@@ -18,7 +18,7 @@ _UNLISTED_TYPES = ("_NET_WM_WINDOW_TYPE_DESKTOP", "_NET_WM_WINDOW_TYPE_DOCK", "_
 
 
 @dataclass(frozen=True)
-class Window:
+class DesktopWindow:
     """One window that the window manager lists.
 
     Attributes:
@@ -45,14 +45,14 @@ class Window:
         return text == name if strict else name.lower() in text.lower()
 
 
-class Windows:
+class DesktopWindows:
     """The windows of the session's display; connects at first use, and again when it must.
 
     Args:
         session: names the display.
     """
 
-    def __init__(self, session: Session):
+    def __init__(self, session: DesktopSession):
         self._display = session.env.get("DISPLAY", ":0")
         self._xauthority = x11.default_xauthority(session.home, session.env.get("XAUTHORITY"))
         self._connection: XConnection | None = None
@@ -64,7 +64,7 @@ class Windows:
                 self._connection = await x11.connect(self._display, self._xauthority)
             return self._connection
 
-    async def list(self) -> list[Window]:
+    async def list(self) -> list[DesktopWindow]:
         """All listed windows, oldest first.
 
         Raises:
@@ -75,13 +75,13 @@ class Windows:
         found = await asyncio.gather(*(self._describe(x, window) for window in ids))
         return [window for window in found if window is not None]
 
-    async def active(self) -> Window | None:
+    async def active(self) -> DesktopWindow | None:
         """The window that has the keyboard, if one has."""
         x = await self._x()
         ids = await x.numbers(x.root, "_NET_ACTIVE_WINDOW")
         return await self._describe(x, ids[0]) if ids and ids[0] else None
 
-    async def _describe(self, x: XConnection, window: int) -> Window | None:
+    async def _describe(self, x: XConnection, window: int) -> DesktopWindow | None:
         """A window's names; None when it went away meanwhile."""
         try:
             title = await x.property(window, "_NET_WM_NAME")
@@ -92,11 +92,11 @@ class Windows:
             if x.closed:
                 raise
             return None
-        return Window(
+        return DesktopWindow(
             window, title.decode("utf-8", "replace"), classes[0], classes[1] if len(classes) > 1 else ""
         )
 
-    async def is_ordinary(self, window: Window) -> bool:
+    async def is_ordinary(self, window: DesktopWindow) -> bool:
         """Whether it is an application's window: no panel, desktop or splash screen."""
         x = await self._x()
         try:
@@ -105,14 +105,14 @@ class Windows:
             return False
         return not set(types) & {await x.atom(name) for name in _UNLISTED_TYPES}
 
-    async def find(self, name: str, *, strict: bool = False, by_class: bool = False) -> Window | None:
+    async def find(self, name: str, *, strict: bool = False, by_class: bool = False) -> DesktopWindow | None:
         """The first window that matches."""
         for window in await self.list():
             if window.matches(name, strict=strict, by_class=by_class):
                 return window
         return None
 
-    async def activate(self, window: Window, *, timeout_s: float = 1.0) -> bool:
+    async def activate(self, window: DesktopWindow, *, timeout_s: float = 1.0) -> bool:
         """Bring a window to the front, with the keyboard; whether it got there within `timeout_s`."""
         x = await self._x()
         desktop = await x.numbers(window.id, "_NET_WM_DESKTOP")
@@ -123,13 +123,13 @@ class Windows:
         await x.map_raised(window.id)
         return await self._until(lambda: self._is_active(window.id), timeout_s)
 
-    async def close(self, window: Window, *, timeout_s: float = 1.0) -> bool:
+    async def close(self, window: DesktopWindow, *, timeout_s: float = 1.0) -> bool:
         """Ask a window to close; whether it has gone within `timeout_s` (it may ask back)."""
         x = await self._x()
         await x.message(window.id, "_NET_CLOSE_WINDOW", 0, _SOURCE_PAGER)
         return await self._until(lambda: self._is_gone(window.id), timeout_s)
 
-    async def size(self, window: Window) -> tuple[int, int]:
+    async def size(self, window: DesktopWindow) -> tuple[int, int]:
         """Width and height of a window, without its frame."""
         return await (await self._x()).size(window.id)
 

@@ -35,7 +35,7 @@ _FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 
 
 def parse_computer13(action: Mapping[str, Any]) -> list[Action]:
-    """Returns the internal actions (not checked yet) of a computer_13 dictionary.
+    """Return the internal actions (not checked yet) of a computer_13 dictionary.
 
     `DRAG_TO` starts where the pointer is: button down, move, button up.
 

@@ -15,7 +15,7 @@ class BadAction(OsgymHostError):
     """
 
     def __init__(self, action: object, why: str, index: int | None = None) -> None:
-        """Keeps the fields beside the message."""
+        """Keep the fields beside the message."""
         shown = action if isinstance(action, str) else repr(action)
         self.action = shown if len(shown) <= 200 else shown[:197] + "..."
         self.why = why
@@ -23,5 +23,5 @@ class BadAction(OsgymHostError):
         super().__init__(f"Cannot use the action {self.action!r}: {why}")
 
     def at(self, index: int) -> BadAction:
-        """Returns the same error with its place in the list."""
+        """Return the same error with its place in the list."""
         return BadAction(self.action, self.why, index)

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from osgym_host.actions.computer13 import WORDS, parse_computer13
 from osgym_host.actions.errors import BadAction
-from osgym_host.actions.internal import parse_internal
 from osgym_host.actions.strings import parse_string
+from osgym_protocol import actions as protocol
+from osgym_protocol.codes import Done
+from osgym_protocol.limits import MAX_ACTIONS
 
-Action = dict[str, Any]
-
-MAX_ACTIONS = 256
-
-
-class Ending(StrEnum):
-    """How the policy ends an episode."""
-
-    DONE = "done"
-    FAIL = "fail"
+RawAction = dict[str, Any]
+ENDINGS = {"done": Done.DONE, "fail": Done.FAIL}
+"""Ops by which the policy ends an episode; the host handles them, no guest sees them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,42 +23,49 @@ class ParsedActions:
     """A step's actions.
 
     Attributes:
-        actions: All of them in internal form, an ending included.
-        for_guest: What the guest does: those before the ending.
+        actions: All of them as JSON objects in internal form, an ending included.
         ending: How the episode ends with this step, None when it goes on.
     """
 
-    actions: tuple[Action, ...]
-    for_guest: tuple[Action, ...]
-    ending: Ending | None
+    actions: tuple[RawAction, ...]
+    ending: Done | None
 
 
-def parse_actions(given: Sequence[Any]) -> ParsedActions:
-    """Translates the actions of one step, each a string or a dictionary of any grammar.
+def parse_actions(given: Sequence[Any], screen: tuple[int, int]) -> ParsedActions:
+    """Translate the actions of one step, each a string or a dictionary of any grammar, and check them.
+
+    Args:
+        screen: Width and height in pixels.
 
     Raises:
         BadAction: One of them cannot be used, or something follows the ending; nothing may be done.
     """
-    actions: list[Action] = []
+    raw: list[RawAction] = []
+    places: list[int] = []
     for index, item in enumerate(given):
         try:
-            actions.extend(_parse(item))
+            translated = _translate(item)
         except BadAction as error:
             raise error.at(index) from None
-        if len(actions) > MAX_ACTIONS:
+        raw += translated
+        places += [index] * len(translated)
+        if len(raw) > MAX_ACTIONS:
             raise BadAction("…", f"a step has at most {MAX_ACTIONS} actions", index)
-    for index, action in enumerate(actions):
-        if action["op"] in ("done", "fail"):
-            if index != len(actions) - 1:
-                raise BadAction(actions[index + 1], f"nothing can follow {action['op']!r}")
-            return ParsedActions(tuple(actions), tuple(actions[:index]), Ending(action["op"]))
-    return ParsedActions(tuple(actions), tuple(actions), None)
+    ending = _ending(raw, places)
+    for_guest = raw if ending is None else raw[:-1]
+    try:
+        protocol.parse_actions(for_guest, screen)
+        protocol.check_encoded_size(for_guest)
+    except protocol.InvalidAction as error:
+        raise BadAction(raw[error.index], error.message, places[error.index]) from None
+    return ParsedActions(tuple(raw), ending)
 
 
-def _parse(item: Any) -> list[Action]:
+def _translate(item: Any) -> list[RawAction]:
+    """Return the internal form, not checked yet; what is null is as if it were not there."""
     if isinstance(item, str):
         word = WORDS.get(item.strip())
-        parsed = [dict(word)] if word is not None else parse_string(item)
+        parsed = [word] if word is not None else parse_string(item)
     elif isinstance(item, Mapping):
         if "op" in item:
             parsed = [dict(item)]
@@ -74,4 +75,16 @@ def _parse(item: Any) -> list[Action]:
             raise BadAction(dict(item), "it has neither 'op' nor 'action_type'")
     else:
         raise BadAction(item, "it is neither a text nor an object")
-    return [parse_internal(action) for action in parsed]
+    return [{name: value for name, value in action.items() if value is not None} for action in parsed]
+
+
+def _ending(raw: Sequence[RawAction], places: Sequence[int]) -> Done | None:
+    for index, action in enumerate(raw):
+        op = action.get("op")
+        if isinstance(op, str) and op in ENDINGS:
+            if len(action) > 1:
+                raise BadAction(action, f"{op} has no fields", places[index])
+            if index + 1 < len(raw):
+                raise BadAction(raw[index + 1], f"nothing can follow {op!r}", places[index + 1])
+            return ENDINGS[op]
+    return None

@@ -15,9 +15,8 @@ from collections.abc import Set
 from typing import Any
 
 from osgym_host.actions.errors import BadAction
+from osgym_protocol.limits import MAX_ACTIONS, MAX_KEYS, MAX_TEXT_CHARS
 
-MAX_CHARS = 100_000
-MAX_CALLS = 256
 WAIT_MS = 2000
 """OSGym's fixed pause of a step: what `wait()` means there."""
 
@@ -32,19 +31,19 @@ _WRAPPED = re.compile(r"\s*<\|action_start\|>(.*)<\|action_end\|>\s*", re.DOTALL
 
 
 def parse_string(text: str) -> list[Action]:
-    """Returns the internal actions of an OSGym action string; never empty.
+    """Return the internal actions of an OSGym action string; never empty.
 
     Raises:
-        BadAction: It is not one; says what is wrong.
+        BadAction: The text is not such a string; the message says where.
     """
-    if len(text) > MAX_CHARS:
-        raise BadAction(text, f"it has {len(text)} characters; at most {MAX_CHARS} are taken")
+    if len(text) > MAX_TEXT_CHARS:
+        raise BadAction(text, f"it has {len(text)} characters; at most {MAX_TEXT_CHARS} are taken")
     body = _unwrap(text)
     if not body.strip():
         raise BadAction(text, "it is empty")
     calls = _split(body, text)
-    if len(calls) > MAX_CALLS:
-        raise BadAction(text, f"it has {len(calls)} calls; at most {MAX_CALLS} are taken")
+    if len(calls) > MAX_ACTIONS:
+        raise BadAction(text, f"it has {len(calls)} calls; at most {MAX_ACTIONS} are taken")
     actions: list[Action] = []
     for name, args in calls:
         actions.extend(_call(name, args, text))
@@ -63,7 +62,7 @@ def _unwrap(text: str) -> str:
 
 
 def _split(body: str, text: str) -> list[tuple[str, str]]:
-    """Cuts `body` into (name, raw arguments)."""
+    """Cut `body` into (name, raw arguments)."""
     joins = _valid_joins(body)
     calls: list[tuple[str, str]] = []
     at = 0
@@ -91,7 +90,7 @@ def _is_blank(body: str, at: int) -> bool:
 
 
 def _close(body: str, name: str, start: int, joins: Set[int]) -> int | None:
-    """Returns where the `)` of the call stands whose arguments start at `start`."""
+    """Return where the `)` of the call stands whose arguments start at `start`."""
     end = body.find(")", start)
     if name != "type":
         return None if end == -1 else end
@@ -115,7 +114,7 @@ def _goes_on(body: str, at: int, joins: Set[int]) -> bool:
 
 
 def _valid_joins(body: str) -> Set[int]:
-    """Returns the positions of each `&` after which the rest of `body` is calls to its end.
+    """Return the positions of each `&` after which the rest of `body` is calls to its end.
 
     Worked out from the right: a typed text can always reach to the last `)`, any other call ends at
     its first one.
@@ -157,7 +156,7 @@ def _call(name: str, args: str, text: str) -> list[Action]:
         case "press":
             return [{"op": "key", "keys": _keys(text, name, parts, 1)}]
         case "hotkey":
-            return [{"op": "key", "keys": _keys(text, name, parts, 8)}]
+            return [{"op": "key", "keys": _keys(text, name, parts, MAX_KEYS)}]
     if parts:
         raise BadAction(text, f"{name}() takes no arguments")
     return [dict(_NO_ARGS[name])]

@@ -18,7 +18,7 @@ DESCRIPTION = (
 
 
 def make_app(backend: Backend) -> FastAPI:
-    """Returns the application with all routes."""
+    """Return the application with all routes."""
     app = FastAPI(
         title="OSGym host agent",
         version=backend.host.identity.version,
@@ -37,7 +37,7 @@ def make_app(backend: Backend) -> FastAPI:
 
 
 def add_record_metas(schema: dict[str, Any]) -> None:
-    """Describes the metas of records, which no JSON answer of their own describes."""
+    """Describe the metas of records, which no JSON answer of their own describes."""
     components = schema["components"]["schemas"]
     for model in v1.RECORD_METAS:
         described = TypeAdapter(model).json_schema(ref_template="#/components/schemas/{model}")

@@ -8,12 +8,10 @@ from prometheus_client import CollectorRegistry
 
 from osgym_host.api.security import AccessPolicy
 from osgym_host.episodes.checkpoints import Checkpoints
-from osgym_host.episodes.creating import Creator
-from osgym_host.episodes.draining import Draining
-from osgym_host.episodes.host import HostView
-from osgym_host.episodes.metrics import EpisodeMetrics
-from osgym_host.episodes.recorder import Recorder
-from osgym_host.episodes.requests import Requests
+from osgym_host.episodes.creator import EpisodeCreator
+from osgym_host.episodes.draining import DrainController
+from osgym_host.episodes.host_status import HostStatus
+from osgym_host.episodes.requests import RequestRegistry
 from osgym_host.episodes.service import EpisodeService
 
 
@@ -30,13 +28,11 @@ class Backend:
     """The parts behind the API."""
 
     episodes: EpisodeService
-    creator: Creator
+    creator: EpisodeCreator
     checkpoints: Checkpoints
-    requests: Requests
-    host: HostView
-    drain: Draining
-    recorder: Recorder
-    metrics: EpisodeMetrics
+    requests: RequestRegistry
+    host: HostStatus
+    drain: DrainController
     registry: CollectorRegistry
     access: AccessPolicy
     osgym: OsgymOptions

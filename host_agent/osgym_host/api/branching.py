@@ -11,17 +11,17 @@ from starlette.requests import Request
 from osgym_host.api import models
 from osgym_host.api.answers import ERRORS, json_answer
 from osgym_host.api.backend import Backend
-from osgym_host.api.raw import RawRoute, unless_gone
-from osgym_host.episodes.branching import ForkWish
-from osgym_host.episodes.checkpoints import CheckpointWish
-from osgym_sdk import wire
+from osgym_host.api.raw import RawRoute, cancel_on_disconnect
+from osgym_host.episodes.checkpoints import CheckpointSpec
+from osgym_host.episodes.forks import ForkSpec
+from osgym_protocol import host_api
 
 BYTES_TYPE = "application/octet-stream"
 _STREAM: dict[str, Any] = {BYTES_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 
 
 def make_router(backend: Backend) -> APIRouter:
-    """Returns the routes."""
+    """Return the routes."""
     router = APIRouter()
     router.include_router(_episode_routes(backend))
     router.include_router(_checkpoint_routes(backend))
@@ -32,25 +32,25 @@ def _episode_routes(backend: Backend) -> APIRouter:
     """What is done with an episode."""
     router = APIRouter(route_class=RawRoute, tags=["branching"])
 
-    @router.post("/episodes/{episode_id}/fork", responses=json_answer(wire.ForkAnswer))
+    @router.post("/episodes/{episode_id}/fork", responses=json_answer(host_api.ForkAnswer))
     async def fork(episode_id: str, body: models.ForkBody, request: Request) -> Response:
-        """Makes children that go on where the episode is, all of them or none.
+        """Make children that go on where the episode is, all of them or none.
 
         Waits for a running step. Repeating `request_id` gives the same children.
         """
-        wish = ForkWish(body.count, body.lease_ttl_s, body.max_steps, body.wait_s)
-        work = backend.requests.fork(body.request_id, episode_id, body.lease, wish)
-        return JSONResponse((await unless_gone(request, work)).to_dict())
+        spec = ForkSpec(body.count, body.lease_ttl_s, body.max_steps, body.wait_s)
+        work = backend.requests.fork(body.request_id, episode_id, body.lease, spec)
+        return JSONResponse((await cancel_on_disconnect(request, work)).to_dict())
 
-    @router.post("/episodes/{episode_id}/checkpoint", responses=json_answer(wire.CheckpointInfo))
+    @router.post("/episodes/{episode_id}/checkpoint", responses=json_answer(host_api.CheckpointInfo))
     async def checkpoint(episode_id: str, body: models.CheckpointBody, request: Request) -> Response:
-        """Takes a checkpoint; without `keep` it goes with the episode's lease.
+        """Take a checkpoint; without `keep` it goes with the episode's lease.
 
         Waits for a running step. Repeating `request_id` gives the same checkpoint.
         """
-        wish = CheckpointWish(body.keep, body.ttl_s)
-        work = backend.requests.checkpoint(body.request_id, episode_id, body.lease, wish)
-        return JSONResponse((await unless_gone(request, work)).to_dict())
+        spec = CheckpointSpec(body.keep, body.ttl_s)
+        work = backend.requests.checkpoint(body.request_id, episode_id, body.lease, spec)
+        return JSONResponse((await cancel_on_disconnect(request, work)).to_dict())
 
     return router
 
@@ -60,23 +60,23 @@ def _checkpoint_routes(backend: Backend) -> APIRouter:
     router = APIRouter(tags=["branching"])
     checkpoints = backend.checkpoints
 
-    @router.get("/checkpoints", responses=json_answer(wire.CheckpointList))
+    @router.get("/checkpoints", responses=json_answer(host_api.CheckpointList))
     async def listing() -> Response:
-        """Lists the checkpoints of this host."""
+        """List the checkpoints of this host."""
         return JSONResponse(checkpoints.listing().to_dict())
 
     @router.post(
         "/checkpoints/import",
-        responses=json_answer(wire.CheckpointInfo),
+        responses=json_answer(host_api.CheckpointInfo),
         openapi_extra={"requestBody": {"required": True, "content": _STREAM}},
     )
     async def take_in(request: Request) -> Response:
-        """Takes in what `export` of another host gave, which has the same golden snapshot."""
-        return JSONResponse((await checkpoints.take_in(request.stream())).to_dict())
+        """Take in what `export` of another host gave, which has the same golden snapshot."""
+        return JSONResponse((await checkpoints.import_stream(request.stream())).to_dict())
 
     @router.delete("/checkpoints/{checkpoint_id}", status_code=204, responses=ERRORS)
     async def delete(checkpoint_id: str) -> Response:
-        """Deletes a checkpoint; episodes that were made from it live on."""
+        """Delete a checkpoint; episodes that were made from it are not affected."""
         checkpoints.delete(checkpoint_id)
         return Response(status_code=204)
 
@@ -86,7 +86,7 @@ def _checkpoint_routes(backend: Backend) -> APIRouter:
         responses={**ERRORS, 200: {"description": "The checkpoint.", "content": _STREAM}},
     )
     async def export(checkpoint_id: str) -> Response:
-        """Gives a kept checkpoint, for `import` of another host."""
+        """Return a kept checkpoint, for `import` of another host."""
         length, pieces = await checkpoints.export(checkpoint_id)
         headers = {"content-length": str(length)}
         return StreamingResponse(pieces, media_type=BYTES_TYPE, headers=headers)

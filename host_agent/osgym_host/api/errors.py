@@ -13,13 +13,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from osgym_host.api.raw import ClientGone
-from osgym_host.episodes.errors import EpisodeError
+from osgym_host.episodes.errors import ServiceError
+from osgym_protocol.codes import ErrorCode
+from osgym_protocol.observation import ErrorInfo
 
 log = logging.getLogger(__name__)
 
 OSGYM_PATHS = frozenset(("/reset", "/step", "/shutdown", "/screenshot"))
-_BY_STATUS = {401: "unauthorized", 403: "forbidden", 404: "not_found"}
-_RETRY_AFTER_S = {"draining": 30}
+_BY_STATUS = {401: ErrorCode.UNAUTHORIZED, 403: ErrorCode.FORBIDDEN, 404: ErrorCode.NOT_FOUND}
+_RETRY_AFTER_S = {ErrorCode.DRAINING: 30}
 """When a refused client may ask here again; it had better ask another host at once."""
 CLIENT_CLOSED = 499
 """Nobody reads it; it marks the access log."""
@@ -30,22 +32,17 @@ def is_osgym(path: str) -> bool:
     return path in OSGYM_PATHS
 
 
-def error_body(code: str, message: str, details: Any = None) -> dict[str, Any]:
-    """The one shape of v1."""
-    return {"code": code, "message": message, "details": details or {}}
-
-
-def error_answer(path: str, status: int, code: str, message: str, details: Any = None) -> JSONResponse:
-    """An error in the shape of the API that `path` belongs to."""
+def error_answer(path: str, error: ErrorInfo, status: int) -> JSONResponse:
+    """Return an error in the shape of the API that `path` belongs to."""
     if is_osgym(path):
         status = 400 if status not in (403, 500) else status
-        return JSONResponse({"message": message, "code": code}, status)
-    return JSONResponse(error_body(code, message, details), status)
+        return JSONResponse({"message": error.message, "code": error.code}, status)
+    return JSONResponse(error.to_dict(), status)
 
 
 def install(app: FastAPI) -> None:
-    """Registers the handlers."""
-    app.add_exception_handler(EpisodeError, _episode_error)
+    """Register the handlers."""
+    app.add_exception_handler(ServiceError, _episode_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientGone, _gone)
@@ -53,8 +50,8 @@ def install(app: FastAPI) -> None:
 
 
 async def _episode_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, EpisodeError)
-    answer = error_answer(request.url.path, error.status, error.code, error.message, error.details)
+    assert isinstance(error, ServiceError)
+    answer = error_answer(request.url.path, error.info(), error.status)
     if error.status == 503 and error.code in _RETRY_AFTER_S:
         answer.headers["Retry-After"] = str(_RETRY_AFTER_S[error.code])
     return answer
@@ -65,7 +62,8 @@ async def _invalid(request: Request, error: Exception) -> Response:
     problems = [_problem(e) for e in error.errors()]
     if is_osgym(request.url.path):
         return JSONResponse({"detail": problems}, 422)
-    return JSONResponse(error_body("bad_request", _sentence(problems), {"problems": problems}), 422)
+    info = ErrorInfo(ErrorCode.BAD_REQUEST, _sentence(problems), {"problems": problems})
+    return JSONResponse(info.to_dict(), 422)
 
 
 def _problem(error: dict[str, Any]) -> dict[str, Any]:
@@ -79,9 +77,9 @@ def _sentence(problems: Sequence[dict[str, Any]]) -> str:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    code = _BY_STATUS.get(error.status_code, "bad_request" if error.status_code < 500 else "internal")
-    body = error_body(code, str(error.detail))
-    return JSONResponse(body, error.status_code, headers=dict(error.headers or {}))
+    other = ErrorCode.BAD_REQUEST if error.status_code < 500 else ErrorCode.INTERNAL
+    info = ErrorInfo(_BY_STATUS.get(error.status_code, other), str(error.detail))
+    return JSONResponse(info.to_dict(), error.status_code, headers=dict(error.headers or {}))
 
 
 async def _gone(request: Request, error: Exception) -> Response:
@@ -90,4 +88,5 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 async def _internal(request: Request, error: Exception) -> Response:
     log.exception("a fault of ours in %s %s", request.method, request.url.path, exc_info=error)
-    return error_answer(request.url.path, 500, "internal", "A fault in the host agent; see its log.")
+    info = ErrorInfo(ErrorCode.INTERNAL, "A fault in the host agent; see its log.")
+    return error_answer(request.url.path, info, 500)

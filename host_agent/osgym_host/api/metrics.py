@@ -12,18 +12,18 @@ from prometheus_client.registry import Collector
 
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
-from osgym_host.episodes.host import HostView
+from osgym_host.episodes.host_status import HostStatus
 
 
 class HostCollector(Collector):
     """Reads the pool's state at each scrape."""
 
-    def __init__(self, host: HostView) -> None:
-        """Keeps what it reads from."""
+    def __init__(self, host: HostStatus) -> None:
+        """Keep what it reads from."""
         self._host = host
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the gauges."""
+        """Yield the gauges."""
         rows = self._host.replicas()
         states = Counter(row["state"] for row in rows)
         replicas = GaugeMetricFamily("osgym_replicas", "Replicas by state.", labels=["state"])
@@ -51,7 +51,7 @@ class HostCollector(Collector):
 
 
 def make_router(registry: CollectorRegistry) -> APIRouter:
-    """Returns the route."""
+    """Return the route."""
     router = APIRouter(tags=["host"])
 
     @router.get("/metrics", response_class=Response)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Id = Annotated[str, Field(min_length=1, max_length=128)]
-Lease = Annotated[str, Field(min_length=1, max_length=128)]
-Pixels = Annotated[int, Field(ge=1, le=16384)]
-Offset = Annotated[int, Field(ge=0, le=16384)]
-Seq = Annotated[int, Field(ge=1, le=2**53, strict=True)]
+from osgym_protocol import limits
+from osgym_protocol.codes import ImageFormat, SettlePolicy
+from osgym_protocol.options import ObserveOptions, SettleOptions
+
+Id = Annotated[str, Field(min_length=1, max_length=limits.MAX_ID_CHARS)]
+Lease = Annotated[str, Field(min_length=1, max_length=limits.MAX_ID_CHARS)]
+ImageSide = Annotated[int, Field(ge=1, le=limits.MAX_IMAGE_SIDE_PX)]
+ScreenSide = Annotated[int, Field(ge=1, le=limits.MAX_SCREEN_SIDE_PX)]
+ScreenOffset = Annotated[int, Field(ge=0, le=limits.MAX_SCREEN_SIDE_PX)]
+Seq = Annotated[int, Field(ge=1, le=limits.MAX_SEQ, strict=True)]
 
 
 class _Body(BaseModel):
@@ -20,20 +25,32 @@ class _Body(BaseModel):
 class SettleBody(_Body):
     """How to wait for the screen after the actions."""
 
-    policy: Literal["exact", "fast", "fixed"] = "exact"
-    quiet_ms: float | None = Field(default=None, ge=0, le=60_000)
-    max_ms: float | None = Field(default=None, ge=0, le=600_000)
-    pause_ms: float | None = Field(default=None, ge=0, le=600_000)
+    policy: SettlePolicy = SettlePolicy.EXACT
+    quiet_ms: float | None = Field(default=None, ge=0, le=limits.MAX_QUIET_MS)
+    max_ms: float | None = Field(default=None, ge=0, le=limits.MAX_DURATION_MS)
+    pause_ms: float | None = Field(default=None, ge=0, le=limits.MAX_DURATION_MS)
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"policy": {"const": "fixed"}}, "required": ["policy"]},
+            "then": {"properties": {"pause_ms": {"type": "number"}}, "required": ["pause_ms"]},
+        }
+    )
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        settle_options(self)
+        return self
 
 
 class ObserveBody(_Body):
     """What image to send."""
 
-    format: Literal["png", "jpeg", "webp", "none"] = "png"
-    quality: int | None = Field(default=None, ge=1, le=100)
-    size: tuple[Pixels, Pixels] | None = None
-    region: tuple[Offset, Offset, Pixels, Pixels] | None = None
-    unless_hash: str | None = Field(default=None, max_length=128)
+    format: ImageFormat = ImageFormat.PNG
+    quality: int | None = Field(default=None, ge=1, le=limits.MAX_IMAGE_QUALITY)
+    size: tuple[ImageSide, ImageSide] | None = None
+    region: tuple[ScreenOffset, ScreenOffset, ScreenSide, ScreenSide] | None = None
+    unless_hash: str | None = Field(default=None, max_length=limits.MAX_HASH_CHARS)
 
 
 class CreateBody(_Body):
@@ -41,8 +58,8 @@ class CreateBody(_Body):
 
     request_id: Id
     task: dict[str, Any] | None = None
-    wait_s: float = Field(default=60.0, ge=0)
-    lease_ttl_s: float = Field(default=60.0, gt=0)
+    wait_s: float = Field(default=limits.DEFAULT_WAIT_S, ge=0)
+    lease_ttl_s: float = Field(default=limits.DEFAULT_LEASE_TTL_S, gt=0)
     max_steps: int | None = Field(default=None, ge=1)
     observe: ObserveBody | None = None
     settle: SettleBody | None = None
@@ -54,10 +71,10 @@ class ForkBody(_Body):
 
     request_id: Id
     lease: Lease
-    count: int = Field(ge=1, le=64, strict=True)
+    count: int = Field(ge=1, le=limits.MAX_CHILDREN, strict=True)
     lease_ttl_s: float | None = Field(default=None, gt=0)
     max_steps: int | None = Field(default=None, ge=1)
-    wait_s: float = Field(default=10.0, ge=0)
+    wait_s: float = Field(default=limits.DEFAULT_FORK_WAIT_S, ge=0)
 
 
 class CheckpointBody(_Body):
@@ -66,7 +83,7 @@ class CheckpointBody(_Body):
     request_id: Id
     lease: Lease
     keep: bool = False
-    ttl_s: float | None = Field(default=None, gt=0, le=10**9)
+    ttl_s: float | None = Field(default=None, gt=0, le=limits.MAX_CHECKPOINT_TTL_S)
 
 
 class StepBody(_Body):
@@ -74,7 +91,7 @@ class StepBody(_Body):
 
     lease: Lease
     seq: Seq
-    actions: list[str | dict[str, Any]] = Field(max_length=256)
+    actions: list[str | dict[str, Any]] = Field(max_length=limits.MAX_ACTIONS)
     settle: SettleBody | None = None
     observe: ObserveBody | None = None
 
@@ -88,7 +105,7 @@ class BatchItem(StepBody):
 class BatchBody(_Body):
     """`POST /v1/steps`."""
 
-    steps: list[BatchItem] = Field(min_length=1, max_length=4096)
+    steps: list[BatchItem] = Field(min_length=1, max_length=limits.MAX_BATCH_STEPS)
 
 
 class ObserveCall(_Body):
@@ -103,7 +120,7 @@ class FinalCall(_Body):
 
     lease: Lease
     seq: Seq
-    timeout_ms: float = Field(ge=0, le=600_000)
+    timeout_ms: float = Field(ge=0, le=limits.MAX_DURATION_MS)
     observe: ObserveBody | None = None
 
 
@@ -116,13 +133,13 @@ class EvaluateCall(_Body):
 class RenewBody(_Body):
     """`POST /v1/leases/renew`."""
 
-    leases: list[Lease] = Field(max_length=65536)
+    leases: list[Lease] = Field(max_length=limits.MAX_RENEWED_LEASES)
 
 
 class DrainBody(_Body):
     """`POST /v1/drain`."""
 
-    deadline_s: float | None = Field(default=None, ge=0, le=10**6)
+    deadline_s: float | None = Field(default=None, ge=0, le=limits.MAX_DRAIN_S)
 
 
 class ResetBody(BaseModel):
@@ -145,6 +162,15 @@ class ShutdownBody(BaseModel):
     vm_id: Annotated[int, Field(strict=True)] | Literal["all"]
 
 
-def options(body: BaseModel | None) -> dict[str, Any] | None:
-    """Returns what was set of settle or observe options, for the guest."""
-    return None if body is None else body.model_dump(mode="json", exclude_none=True)
+def settle_options(body: SettleBody | None) -> SettleOptions | None:
+    """Return them as the protocol has them.
+
+    Raises:
+        WireFormatError: They contradict each other.
+    """
+    return None if body is None else SettleOptions(**dict(body))
+
+
+def observe_options(body: ObserveBody | None) -> ObserveOptions | None:
+    """Return them as the protocol has them."""
+    return None if body is None else ObserveOptions(**dict(body))

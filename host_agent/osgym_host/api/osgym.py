@@ -17,13 +17,16 @@ from starlette.requests import Request
 
 from osgym_host.api import models
 from osgym_host.api.backend import Backend
-from osgym_host.api.raw import RawRoute, unless_gone
+from osgym_host.api.raw import RawRoute, cancel_on_disconnect
 from osgym_host.core.reasons import Reason
-from osgym_host.episodes.episode import Episode, StepOutcome
-from osgym_host.episodes.errors import EpisodeError
-from osgym_host.episodes.opening import Opened, Wish
+from osgym_host.episodes.create_request import CreatedEpisode, EpisodeSpec
+from osgym_host.episodes.episode import HostEpisode
+from osgym_host.episodes.errors import ServiceError
+from osgym_protocol.codes import ErrorCode, ImageFormat
+from osgym_protocol.options import ObserveOptions
+from osgym_protocol.records import Record
 
-PNG = {"format": "png"}
+PNG = ObserveOptions(ImageFormat.PNG)
 MAX_TIMEOUT_S = 86_400
 """An idle time above this is taken for this; the settings bound it further."""
 
@@ -32,7 +35,7 @@ MAX_TIMEOUT_S = 86_400
 class _Vm:
     """One desktop of this API; `port` is the worker that gave it out."""
 
-    episode: Episode
+    episode: HostEpisode
     port: int
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -41,23 +44,23 @@ class Vms:
     """The desktops by their number: the generation of the replica, so never given out twice."""
 
     def __init__(self, backend: Backend) -> None:
-        """Starts empty."""
+        """Start empty."""
         self._backend = backend
         self._vms: dict[int, _Vm] = {}
 
     async def reset(self, body: models.ResetBody, port: int, request: Request) -> dict[str, Any]:
-        """Gives out a fresh desktop with the task set up on it."""
+        """Give out a fresh desktop with the task set up on it."""
         options = self._backend.osgym
-        wish = Wish(
+        spec = EpisodeSpec(
             task=body.task_config,
             wait_s=options.wait_s,
             lease_ttl_s=float(min(body.timeout, MAX_TIMEOUT_S)),
             max_steps=options.max_steps,
             observe=PNG,
         )
-        opened: Opened = await unless_gone(request, self._backend.creator.create(wish))
+        opened: CreatedEpisode = await cancel_on_disconnect(request, self._backend.creator.create(spec))
         self._forget_ended()
-        vm_id = opened.episode.generation
+        vm_id = opened.episode.replica.generation
         self._vms[vm_id] = _Vm(opened.episode, port)
         task = opened.episode.task
         return {
@@ -67,40 +70,40 @@ class Vms:
         }
 
     async def step(self, body: models.OsgymStepBody) -> dict[str, Any]:
-        """Carries out an action; a finishing one is scored and ends the desktop."""
+        """Carry out an action; a finishing one is scored and ends the desktop."""
         vm = self._find(body.vm_id)
         async with vm.lock:
             outcome = await self._act(vm.episode, body.action)
             done = outcome.meta["done"]
             if done is None:
-                return {"screenshot": _base64(outcome.image), "is_finish": False, "reward": 0}
+                return {"screenshot": _base64(outcome.blob), "is_finish": False, "reward": 0}
             try:
                 reward = await self._score(vm.episode)
             finally:
                 self._release(body.vm_id)
-        return {"screenshot": _base64(outcome.image), "is_finish": True, "reward": reward}
+        return {"screenshot": _base64(outcome.blob), "is_finish": True, "reward": reward}
 
-    async def _act(self, episode: Episode, action: str) -> StepOutcome:
+    async def _act(self, episode: HostEpisode, action: str) -> Record:
         return await self._backend.episodes.step(
-            episode.episode_id, episode.lease, episode.last_seq + 1, [action]
+            episode.episode_id, episode.lease.token, episode.steps.progress.seq + 1, [action]
         )
 
-    async def _score(self, episode: Episode) -> float:
-        answer = await self._backend.episodes.evaluate(episode.episode_id, episode.lease)
+    async def _score(self, episode: HostEpisode) -> float:
+        answer = await self._backend.episodes.evaluate(episode.episode_id, episode.lease.token)
         if answer.reward is None:
             error = answer.error
             assert error is not None, "an absent reward has an error"
-            raise EpisodeError(error.code, 424, error.message, error.details)
+            raise ServiceError(ErrorCode(error.code), error.message, error.details)
         return answer.reward
 
     async def screenshot(self, vm_id: int) -> dict[str, Any]:
-        """Takes a picture."""
+        """Take a picture."""
         episode = self._find(vm_id).episode
-        frame = await self._backend.episodes.observe(episode.episode_id, episode.lease, PNG)
-        return {"screenshot": _base64(frame.image), "vm_id": vm_id}
+        frame = await self._backend.episodes.observe(episode.episode_id, episode.lease.token, PNG)
+        return {"screenshot": _base64(frame.blob), "vm_id": vm_id}
 
     def shutdown(self, vm_id: int | str, port: int) -> None:
-        """Stops a desktop, or all that this worker gave out."""
+        """Stop a desktop, or all that this worker gave out."""
         if isinstance(vm_id, int):
             self._find(vm_id)
             self._release(vm_id)
@@ -111,9 +114,9 @@ class Vms:
     def _find(self, vm_id: int) -> _Vm:
         vm = self._vms.get(vm_id)
         if vm is None:
-            raise EpisodeError("unknown_episode", 400, f"VM ID {vm_id} is not in use.", {"vm_id": vm_id})
+            raise ServiceError(ErrorCode.UNKNOWN_EPISODE, f"VM ID {vm_id} is not in use.", {"vm_id": vm_id})
         if vm.episode.over is not None:
-            raise vm.episode.over.again()
+            raise vm.episode.over.copy()
         return vm
 
     def _release(self, vm_id: int) -> None:
@@ -122,7 +125,7 @@ class Vms:
             self._backend.episodes.end(vm.episode, Reason.CLOSED)
 
     def _forget_ended(self) -> None:
-        """Drops what ended by itself, but the last thousand (so that they can say why)."""
+        """Drop what ended by itself, but the last thousand (so that they can say why)."""
         ended = [number for number, vm in self._vms.items() if vm.episode.over is not None]
         for number in ended[:-1000]:
             del self._vms[number]
@@ -133,30 +136,30 @@ def _base64(image: bytes | bytearray) -> str:
 
 
 def make_router(backend: Backend) -> APIRouter:
-    """Returns the four routes."""
+    """Return the four routes."""
     router = APIRouter(tags=["OSGym"])
     raw = APIRouter(route_class=RawRoute, tags=["OSGym"])
     vms = Vms(backend)
 
     @raw.post("/reset")
     async def reset(body: models.ResetBody, request: Request) -> Response:
-        """Gives out a desktop with the task set up. `timeout`: idle seconds until it is stopped."""
+        """Give out a desktop with the task set up. `timeout`: idle seconds until it is stopped."""
         return JSONResponse(await vms.reset(body, _port(request), request))
 
     @raw.post("/step")
     async def step(body: models.OsgymStepBody) -> Response:
-        """Carries out an action string. On the last step the task is scored and the VM released."""
+        """Carry out an action string. On the last step the task is scored and the VM released."""
         return JSONResponse(await vms.step(body))
 
     @raw.post("/shutdown")
     async def shutdown(body: models.ShutdownBody, request: Request) -> Response:
-        """Stops a VM, or `"all"` VMs of this worker."""
+        """Stop a VM, or `"all"` VMs of this worker."""
         vms.shutdown(body.vm_id, _port(request))
         return JSONResponse({"vm_id": body.vm_id})
 
     @router.get("/screenshot")
     async def screenshot(vm_id: Annotated[int, Query(alias="vmId")]) -> dict[str, Any]:
-        """Takes a picture."""
+        """Take a picture."""
         return await vms.screenshot(vm_id)
 
     router.include_router(raw)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
-import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from fastapi.exceptions import RequestValidationError
@@ -21,14 +19,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from osgym_host.episodes.errors import EpisodeError
-from osgym_sdk.wire import RECORDS_TYPE
-
-MAX_BODY_BYTES = 16 * 1024 * 1024
+from osgym_host.episodes.errors import ServiceError
+from osgym_protocol.codes import ErrorCode
+from osgym_protocol.limits import MAX_BODY_BYTES
+from osgym_protocol.records import RECORDS_TYPE, Record, record_head
 
 T = TypeVar("T")
 
-_HEADER = struct.Struct(">II")
 _RECORDS = (b"content-type", RECORDS_TYPE.encode())
 
 
@@ -36,7 +33,7 @@ class RawRoute(APIRoute):
     """A route whose endpoint takes path parameters (str), at most one body model, and `request`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Returns the dispatcher in place of FastAPI's own; what the endpoint wants is worked out once."""
+        """Return the dispatcher in place of FastAPI's own; what the endpoint wants is worked out once."""
         endpoint = self.endpoint
         body_name = ""
         body_type: type[BaseModel] | None = None
@@ -77,7 +74,9 @@ async def _read(receive: Receive) -> bytes:
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > MAX_BODY_BYTES:
-            raise EpisodeError("bad_request", 413, f"The body is larger than {MAX_BODY_BYTES} bytes.")
+            raise ServiceError(
+                ErrorCode.BAD_REQUEST, f"The body is larger than {MAX_BODY_BYTES} bytes.", status=413
+            )
         chunks.append(chunk)
         if not message.get("more_body", False):
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -87,8 +86,8 @@ class ClientGone(Exception):
     """The client closed the connection before it had its answer."""
 
 
-async def unless_gone(request: Request, work: Awaitable[T]) -> T:
-    """Returns what `work` gives; cancels it when the client disconnects first.
+async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T:
+    """Return what `work` gives; cancel it when the client disconnects first.
 
     The body must have been read.
 
@@ -114,30 +113,22 @@ async def _disconnected(request: Request) -> None:
         continue
 
 
-def record_head(meta: Mapping[str, Any], blob_bytes: int) -> bytes:
-    """Returns a record without its blob."""
-    text = json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    return _HEADER.pack(len(text), blob_bytes) + text
-
-
 class RecordResponse(Response):
     """One record. The image is handed to the server as it came, never copied into a longer body."""
 
     media_type = RECORDS_TYPE
 
-    def __init__(
-        self, meta: Mapping[str, Any], blob: bytes | bytearray = b"", status_code: int = 200
-    ) -> None:
-        """Encodes the meta."""
-        self._head = record_head(meta, len(blob))
-        self._blob = blob
+    def __init__(self, record: Record, status_code: int = 200) -> None:
+        """Encode the meta. (FastAPI documents the default of `status_code`.)"""
+        self._head = record_head(record.meta, len(record.blob))
+        self._blob = record.blob
         self.status_code = status_code
         self.background = None
-        length = str(len(self._head) + len(blob)).encode()
+        length = str(len(self._head) + len(record.blob)).encode()
         self.raw_headers = [_RECORDS, (b"content-length", length)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends it."""
+        """Send it."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         if self._blob:
             await send({"type": "http.response.body", "body": self._head, "more_body": True})
@@ -146,28 +137,24 @@ class RecordResponse(Response):
             await send({"type": "http.response.body", "body": self._head})
 
 
-Part = tuple[Mapping[str, Any], bytes]
-
-
 class RecordStreamResponse(Response):
     """Records, each sent as soon as it is there."""
 
     media_type = RECORDS_TYPE
 
-    def __init__(self, parts: AsyncIterator[Part]) -> None:
-        """Keeps what gives the records; it may not raise."""
-        self._parts = parts
+    def __init__(self, records: AsyncIterator[Record]) -> None:
+        """Keep what gives the records; it may not raise."""
+        self._records = records
         self.status_code = 200
         self.background = None
         self.raw_headers = [_RECORDS]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends each record when it is there."""
+        """Send each record when it is there."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        async for meta, blob in self._parts:
-            await send(
-                {"type": "http.response.body", "body": record_head(meta, len(blob)), "more_body": True}
-            )
-            if blob:
-                await send({"type": "http.response.body", "body": blob, "more_body": True})
+        async for record in self._records:
+            head = record_head(record.meta, len(record.blob))
+            await send({"type": "http.response.body", "body": head, "more_body": True})
+            if record.blob:
+                await send({"type": "http.response.body", "body": record.blob, "more_body": True})
         await send({"type": "http.response.body", "body": b""})

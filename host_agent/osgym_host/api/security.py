@@ -11,6 +11,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from osgym_host.api.errors import error_answer, is_osgym
+from osgym_protocol.codes import MEANINGS, ErrorCode
+from osgym_protocol.observation import ErrorInfo
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -40,13 +42,13 @@ class AccessControl:
     """
 
     def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
-        """Wraps `app`."""
+        """Wrap `app`."""
         self._app = app
         self._policy = policy
         self._bearer = None if policy.token is None else f"Bearer {policy.token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lets the call through or answers it."""
+        """Let the call through or answer it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -54,10 +56,11 @@ class AccessControl:
         if refused is None:
             await self._app(scope, receive, send)
             return
-        status, code, message = refused
-        await error_answer(scope["path"], status, code, message)(scope, receive, send)
+        code, message = refused
+        info = ErrorInfo(code, message)
+        await error_answer(scope["path"], info, MEANINGS[code].status)(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> tuple[int, str, str] | None:
+    def _refusal(self, scope: Scope) -> tuple[ErrorCode, str] | None:
         path: str = scope["path"]
         if path in OPEN_PATHS:
             return None
@@ -69,19 +72,16 @@ class AccessControl:
         if is_osgym(path) and self._policy.allowed:
             if address is not None and any(address in network for network in self._policy.allowed):
                 return None
-            return 403, "forbidden", "Access denied: the address is not in OSGYM_ALLOWED_IPS."
+            return ErrorCode.FORBIDDEN, "Access denied: the address is not in OSGYM_ALLOWED_IPS."
         if self._bearer is not None:
             if is_osgym(path):
-                return (
-                    403,
-                    "forbidden",
-                    "Access denied: a token or an address in OSGYM_ALLOWED_IPS is needed.",
-                )
-            return 401, "unauthorized", "The token is missing or wrong."
+                message = "Access denied: a token or an address in OSGYM_ALLOWED_IPS is needed."
+                return ErrorCode.FORBIDDEN, message
+            return ErrorCode.UNAUTHORIZED, "The token is missing or wrong."
         if address is not None and not address.is_loopback:
-            return 403, "forbidden", "Without a token this API is for the machine it runs on only."
+            return ErrorCode.FORBIDDEN, "Without a token this API is for the machine it runs on only."
         if "origin" in headers or headers.get("host", "localhost").rsplit(":", 1)[0] not in _LOCAL_NAMES:
-            return 403, "forbidden", "Web pages may not call this API."
+            return ErrorCode.FORBIDDEN, "Web pages may not call this API."
         return None
 
 

@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from osgym_host.cli.client import call, get, streamed, url_option
+from osgym_host.cli.client import call, get, show, span, streamed, url_option
 
 CHUNK_BYTES = 1024 * 1024
 
 
 @click.group()
 def checkpoint() -> None:
-    """Checkpoints of a running host agent: moments of episodes to begin others from."""
+    """Checkpoints of a running host agent: saved states of episodes to begin others from."""
 
 
 @checkpoint.command("ls")
@@ -32,27 +30,16 @@ def list_checkpoints(url: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(answer, indent=2))
         return
-    table = Table(box=None, pad_edge=False)
-    for name in ("ID", "EPISODE", "TASK"):
-        table.add_column(name)
-    for name in ("STEP", "AGE", "LEFT", "RAM", "DISK"):
-        table.add_column(name, justify="right")
+    rows = []
     now = time.time()
     for row in answer["checkpoints"]:
         left = "kept" if row["kept"] else "lease"
         if row["expires_at"] is not None:
-            left = _time(row["expires_at"] - now)
-        table.add_row(
-            row["checkpoint_id"],
-            row["episode_id"] or "-",
-            row["task_id"] or "-",
-            str(row["step"]),
-            _time(now - row["created_at"]),
-            left,
-            f"{row['ram_mib']:.1f} MiB",
-            f"{row['disk_mib']:.1f} MiB",
-        )
-    Console().print(table)
+            left = span(row["expires_at"] - now)
+        sizes = (f"{row['ram_mib']:.1f} MiB", f"{row['disk_mib']:.1f} MiB")
+        names = (row["checkpoint_id"], row["episode_id"] or "-", row["task_id"] or "-")
+        rows.append((*names, str(row["step"]), span(now - row["created_at"]), left, *sizes))
+    show(("ID", "EPISODE", "TASK"), ("STEP", "AGE", "LEFT", "RAM", "DISK"), rows)
     click.echo(f"{answer['used_mib']:.0f} of {answer['max_mib']} MiB used")
 
 
@@ -104,9 +91,3 @@ def _pieces(file: Path) -> Iterator[bytes]:
     with file.open("rb") as opened:
         while chunk := opened.read(CHUNK_BYTES):
             yield chunk
-
-
-def _time(seconds: float) -> str:
-    if seconds < 120:
-        return f"{max(0.0, seconds):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from osgym_host.machinery import clear_leftovers
 from osgym_host.pidfile import holder, pid_path
+from osgym_host.runtime_factory import clear_leftovers
 from osgym_host.runtimes.base import RuntimeFault
 from osgym_host.settings import Settings, SettingsError, load
 

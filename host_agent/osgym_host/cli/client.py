@@ -1,20 +1,22 @@
-"""How `osgym ps`, `osgym shot` and `osgym checkpoint` reach a running host agent."""
+"""How `osgym ps`, `osgym shot` and `osgym checkpoint` reach a running host agent and show its answers."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 import httpx
+from rich.console import Console
+from rich.table import Table
 
 DEFAULT_URL = "http://127.0.0.1:20000"
 
 
 def url_option(command: Any) -> Any:
-    """Adds `--url`."""
+    """Add `--url`."""
     return click.option(
         "--url",
         default=lambda: os.environ.get("OSGYM_HOSTS", DEFAULT_URL).split(",")[0],
@@ -23,7 +25,7 @@ def url_option(command: Any) -> Any:
 
 
 def get(url: str, path: str) -> httpx.Response:
-    """Calls the agent with the token of `OSGYM_TOKEN`.
+    """Call the agent with the token of `OSGYM_TOKEN`.
 
     Raises:
         click.ClickException: It cannot be reached, or it refuses; the message says which.
@@ -70,6 +72,25 @@ def streamed(url: str, path: str, timeout_s: float = 600.0) -> Iterator[httpx.Re
                 yield answer
         except httpx.HTTPError as error:
             raise _unreachable(url, error) from error
+
+
+def show(names: Sequence[str], figures: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table: columns of names to the left, columns of figures to the right."""
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name)
+    for name in figures:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def span(seconds: float) -> str:
+    """Return a time span as people say it."""
+    if seconds < 120:
+        return f"{max(0.0, seconds):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _client(url: str, timeout_s: float) -> httpx.Client:

@@ -20,8 +20,7 @@ from osgym_host.demo.play import Play, Player, PolicyName, make_plays, record
 from osgym_host.demo.report import contact_sheet, table
 from osgym_host.demo.service import ServiceFailed, local_service
 from osgym_host.images.errors import ImageNotFound
-from osgym_host.images.store import ImageStore
-from osgym_host.settings import default_data_dir
+from osgym_host.images.store import ImageStore, default_data_dir
 from osgym_host.tasks.shipped import load_shipped
 from osgym_sdk import AsyncClient
 

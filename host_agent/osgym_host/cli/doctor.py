@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from osgym_host.doctor.examination import can_run, examine
-from osgym_host.doctor.result import Context, Result, Status
+from osgym_host.doctor.result import DoctorContext, Finding, Status
 from osgym_host.settings import default_data_dir
 
 _STYLES = {Status.OK: "green", Status.WARN: "yellow", Status.MISSING: "bold red"}
@@ -40,7 +40,7 @@ def doctor(as_json: bool, quick: bool, replicas: int, kernel: Path | None, data_
 
     Takes up to 20 seconds. The exit code is 1 when the local runtime cannot run here.
     """
-    context = Context(
+    context = DoctorContext(
         data_dir=data_dir or default_data_dir(),
         replicas=replicas or _replicas_that_fit(),
         kernel=kernel,
@@ -62,7 +62,7 @@ def _replicas_that_fit() -> int:
     return max(4, total_mib // 600)
 
 
-def _print(results: list[Result], works: bool) -> None:
+def _print(results: list[Finding], works: bool) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(no_wrap=True)

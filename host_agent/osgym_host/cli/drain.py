@@ -34,10 +34,10 @@ def drain(url: str, deadline_s: float | None, wait: bool, stop: bool) -> None:
     while wait and state["capacity"]["leased"]:
         time.sleep(LOOK_S)
         state = get(url, "/v1/host").json()
-    click.echo(_told(state))
+    click.echo(_status_line(state))
 
 
-def _told(state: dict[str, Any]) -> str:
+def _status_line(state: dict[str, Any]) -> str:
     leased = state["capacity"]["leased"]
     if not state["draining"]:
         return f"serving, {leased} replicas in use"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,15 +11,13 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from osgym_host.cli.image_disks import row
-from osgym_host.images.disks.imports import ImportRequest, take_in
+from osgym_host.cli.image_make import MIB, disk_row, errors_reported, parse_screen
+from osgym_host.images.disks.imports import ImportRequest
+from osgym_host.images.disks.imports import import_disk as copy_into_store
 from osgym_host.images.disks.manifest import Firmware, GuestKind, Hardware
 from osgym_host.images.disks.store import DiskStore
-from osgym_host.images.errors import ImageError
 from osgym_host.images.store import default_data_dir
 
-_MIB = 1 << 20
-_SCREEN = re.compile(r"([1-9]\d{1,4})x([1-9]\d{1,4})")
 _EVERY_PERCENT = 10
 
 RAM_MIB, LARGE_RAM_MIB = 2048, 4096
@@ -48,7 +44,13 @@ or none: then only screen and input are there, no files and commands."""
     show_default=True,
     help="What it boots with; auto tells it from the partition table.",
 )
-@click.option("--screen", default="1920x1080", show_default=True, help="Size of its desktop in pixels.")
+@click.option(
+    "--screen",
+    default="1920x1080",
+    show_default=True,
+    callback=parse_screen,
+    help="Size of its desktop in pixels.",
+)
 @click.option("--ram-mib", type=click.IntRange(64, 1 << 20), help="RAM of its machines.")
 @click.option("--vcpus", type=click.IntRange(1, 64), default=1, show_default=True, help="Processors.")
 @click.option("--machine", type=click.Choice(["pc", "q35"]), default="pc", show_default=True, help="Chipset.")
@@ -79,7 +81,7 @@ def import_disk(
     name: str,
     guest: str,
     firmware: str,
-    screen: str,
+    screen: tuple[int, int],
     ram_mib: int | None,
     as_json: bool,
     **hardware: str | int,
@@ -88,9 +90,6 @@ def import_disk(
 
     Windows: `--machine q35 --disk-bus sata --nic e1000e --ram-mib 4096` (not tested).
     """
-    found = _SCREEN.fullmatch(screen)
-    if found is None:
-        raise click.BadParameter("such as 1920x1080", param_hint="--screen")
     kind = GuestKind(guest)
     if hardware["screen_from"] == "server" and kind is not GuestKind.OSWORLD:
         raise click.BadParameter("server needs --guest osworld", param_hint="--screen-from")
@@ -102,19 +101,15 @@ def import_disk(
             "vga": kind is not GuestKind.OSGYM and hardware["screen_from"] == "vga",
         }
     )
-    size = (int(found.group(1)), int(found.group(2)))
     store = DiskStore(default_data_dir())
-    try:
-        with _shown(source.name, as_json=as_json) as moved:
-            disk = take_in(ImportRequest(source, name, kind, boots_by, size, expected), store, moved)
-    except ImageError as exc:
-        click.echo(f"osgym image: {exc}" + (f"\n  {exc.hint}" if exc.hint else ""), err=True)
-        sys.exit(1)
+    request = ImportRequest(source, name, kind, boots_by, screen, expected)
+    with errors_reported(), _shown(source.name, as_json=as_json) as moved:
+        disk = copy_into_store(request, store, moved)
     manifest = disk.manifest
     if as_json:
-        click.echo(json.dumps({**row(disk, store), "firmware": str(manifest.firmware)}))
+        click.echo(json.dumps({**disk_row(disk, store), "firmware": str(manifest.firmware)}))
         return
-    size_mib = manifest.size_bytes // _MIB
+    size_mib = manifest.size_bytes // MIB
     click.echo(f"{name} {disk.digest[:16]}  {manifest.firmware}  {size_mib} MiB  {disk.disk}")
 
 
@@ -142,6 +137,6 @@ def _lines(console: Console) -> Callable[[int, int], None]:
         percent = 100 * done // max(1, total)
         if percent >= said + _EVERY_PERCENT:
             said = percent - percent % _EVERY_PERCENT
-            console.print(f"{said} % of {total // _MIB} MiB", highlight=False)
+            console.print(f"{said} % of {total // MIB} MiB", highlight=False)
 
     return moved

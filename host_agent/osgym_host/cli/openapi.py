@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from osgym_host.app import HostAgent
-from osgym_host.machinery import ImageRef
 from osgym_host.runtimes.base import ImageManifestLike
+from osgym_host.runtimes.kind import ImageRef
 from osgym_host.settings import Settings
 
 

@@ -6,10 +6,8 @@ import json
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from osgym_host.cli.client import get, url_option
+from osgym_host.cli.client import get, show, span, url_option
 
 
 @click.command()
@@ -21,30 +19,13 @@ def ps(url: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
-    table = Table(box=None, pad_edge=False)
-    for name in ("ID", "STATE", "EPISODE", "STEP"):
-        table.add_column(name)
-    for name in ("AGE", "RAM", "DISK", "CPU"):
-        table.add_column(name, justify="right")
+    lines = []
     for row in rows:
         state = row["state"] if row["reason"] is None else f"{row['state']} ({row['reason']})"
-        table.add_row(
-            row["replica_id"],
-            state,
-            row["episode_id"] or "-",
-            "-" if row["step"] is None else str(row["step"]),
-            _age(row["age_s"]),
-            _unit(row["pss_mib"], "MiB"),
-            _unit(row["overlay_mib"], "MiB"),
-            _unit(row["cpu_s"], "s"),
-        )
-    Console().print(table)
-
-
-def _age(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+        step = "-" if row["step"] is None else str(row["step"])
+        used = (_unit(row["pss_mib"], "MiB"), _unit(row["overlay_mib"], "MiB"), _unit(row["cpu_s"], "s"))
+        lines.append((row["replica_id"], state, row["episode_id"] or "-", step, span(row["age_s"]), *used))
+    show(("ID", "STATE", "EPISODE", "STEP"), ("AGE", "RAM", "DISK", "CPU"), lines)
 
 
 def _unit(value: float | None, unit: str) -> str:

@@ -16,8 +16,9 @@ import click
 from osgym_host.app import HostAgent
 from osgym_host.errors import OsgymHostError
 from osgym_host.images.errors import ImageError
-from osgym_host.machinery import find_image
 from osgym_host.pidfile import AlreadyRunning, held, pid_path
+from osgym_host.runtime_factory import find_image
+from osgym_host.runtime_registry import RUNTIMES
 from osgym_host.runtimes.base import DataDirBusy, ReplicaDestroyFailed, RuntimeFault
 from osgym_host.server import HostServer, bind, urls
 from osgym_host.settings import Settings, SettingsError, load
@@ -48,7 +49,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option("--config", type=click.Path(path_type=Path), help="Config file (YAML).")
 @click.option("--host", help="Address to listen on; default 127.0.0.1.")
 @click.option("--port", "ports", type=int, multiple=True, help="Port; repeat for several. Default 20000.")
-@click.option("--runtime", type=click.Choice(["local", "qemu"]), help="How replicas run; default local.")
+@click.option("--runtime", type=click.Choice(list(RUNTIMES)), help="How replicas run; default local.")
 @click.option("--image", help="Golden image: full, small, an import's name, or a prefix of a digest.")
 @click.option("--warm", type=int, help="Clean replicas kept ready.")
 @click.option("--max-replicas", type=int, help="Replicas at once.")
@@ -129,7 +130,7 @@ async def _run(agent: HostAgent, server: HostServer, settings: Settings, sockets
 
 
 async def _show_warming(agent: HostAgent) -> None:
-    """Shows how the pool fills, until it is full for the first time."""
+    """Show how the pool fills, until it is full for the first time."""
     tty = sys.stderr.isatty()
     began = time.monotonic()
     shown: tuple[object, ...] = ()

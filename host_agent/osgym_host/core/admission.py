@@ -43,8 +43,8 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """What the host has, as read a moment ago.
+class MeasuredLoad:
+    """What the host has, as it was read last.
 
     Attributes:
         ram_available_mib: What can still be used without swapping (MemAvailable).
@@ -87,8 +87,8 @@ def replica_ram_estimate(samples: Sequence[float], cap_mib: int) -> float:
     return min(float(cap_mib), max(1.0, mean + 2 * deviation))
 
 
-def admit(budget: Budget, load: Load) -> Admission:
-    """Returns how many replicas may be started on top of those that exist.
+def admit(budget: Budget, load: MeasuredLoad) -> Admission:
+    """Return how many replicas may be started on top of those that exist.
 
     Replicas that are still starting are charged in full, since the memory they will use is not
     missing yet; running ones with what they may still grow to the estimate.

@@ -40,17 +40,17 @@ class Backoff:
     not_before: float = float("-inf")
 
     def failed(self, policy: BackoffPolicy, now: float) -> Backoff:
-        """Returns the state after one more failure at `now`."""
+        """Return the state after one more failure at `now`."""
         failures = self.failures + 1
         pause = min(policy.max_s, policy.base_s * 2.0 ** min(failures - 1, 30))
         return replace(self, failures=failures, not_before=max(self.not_before, now + pause))
 
     def succeeded(self) -> Backoff:
-        """Returns the state after a replica became ready: all is forgiven."""
+        """Return the state after a replica became ready: failures count from 0 again."""
         return Backoff()
 
     def circuit(self, policy: BackoffPolicy, now: float) -> Circuit:
-        """Returns whether replicas may be made at `now`."""
+        """Return whether replicas may be made at `now`."""
         if now < self.not_before:
             return Circuit.OPEN
         if self.failures >= policy.open_after:

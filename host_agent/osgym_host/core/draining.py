@@ -1,30 +1,30 @@
-"""What notices that this host will be taken away come to. Pure; `episodes.draining` carries it out."""
+"""What follows from notices that this host will be taken away. Pure; `episodes.draining` carries it out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from osgym_sdk.wire import Notice
+from osgym_protocol.host_api import Notice
 
 OPERATOR = "operator"
 """The source of a drain that was asked for over the API, and its kind."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
-    """The notices that hold now, by who told them. Without any the host serves."""
+class DrainNotices:
+    """The notices that hold now, by source. Without any the host serves."""
 
     notices: Mapping[str, Notice] = field(default_factory=dict)
 
-    def told(self, source: str, notice: Notice | None) -> Drain:
-        """Returns the state after a source said what it knows; None: it has no notice, or takes it back."""
+    def updated(self, source: str, notice: Notice | None) -> DrainNotices:
+        """Return the state after a source said what it knows; None: it has no notice, or takes it back."""
         others = {name: held for name, held in self.notices.items() if name != source}
-        return Drain(others if notice is None else {**others, source: notice})
+        return DrainNotices(others if notice is None else {**others, source: notice})
 
     @property
     def notice(self) -> Notice | None:
-        """The one that matters: with the earliest deadline, None when there is none."""
+        """The notice with the earliest deadline; None without notices."""
         return min(self.notices.values(), key=_when, default=None)
 
     @property

@@ -33,7 +33,7 @@ _BY_LIMIT = {
 
 
 def blocked_by(limit: Limit) -> Blocked:
-    """Returns how a limit of the admission shows as what blocks the pool."""
+    """Return what blocks the pool when admission reaches this limit."""
     return _BY_LIMIT[limit]
 
 
@@ -96,7 +96,7 @@ class Plan:
 
 
 def plan(spec: PoolSpec, view: PoolView, admission: Admission, backoff: Backoff, now: float) -> Plan:
-    """Returns what the pool should do now.
+    """Return what the pool should do now.
 
     Never starts more than there is room for, never more at once than `max_starting`, nothing while
     failures force a pause, one at a time while they are being probed; gives up ready replicas only

@@ -1,15 +1,17 @@
 """Why a replica or an episode ended, and what follows from it: one total table.
 
 Nothing else in the host decides what a failure means. The pool reads `recovery`, the API reads
-`code` and `status`, clients and trajectories see `termination` and `error_class`, and the metrics
+`code`, clients and trajectories see `termination` and `error_class`, and the metrics
 count by the reason itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, assert_never
+
+from osgym_protocol.codes import ErrorClass, ErrorCode, TerminationReason
 
 
 class Reason(StrEnum):
@@ -54,110 +56,92 @@ class Recovery(StrEnum):
     """It was not wanted any more; the plan decides whether another one is."""
 
 
-ErrorClass = Literal["model", "task", "infra"]
-
-
 @dataclass(frozen=True, slots=True)
 class Consequence:
     """What a reason means.
 
     Attributes:
         recovery: What the pool does.
-        code: The stable error code that a client sees when it calls an episode that ended so.
-        status: The HTTP status that goes with the code.
+        code: The error code that a client sees when it calls an episode that ended so.
         termination: What the episode's `termination_reason` becomes.
         error_class: Whose fault it is, None when nobody's. `infra` is never a reward of 0.
         message: One sentence for people.
     """
 
     recovery: Recovery
-    code: str
-    status: int
-    termination: str
+    code: ErrorCode
+    termination: TerminationReason
     error_class: ErrorClass | None
     message: str
 
 
+def _planned(code: ErrorCode, termination: TerminationReason, message: str) -> Consequence:
+    return Consequence(Recovery.REPLACE, code, termination, None, message)
+
+
+def _lost(
+    recovery: Recovery, message: str, termination: TerminationReason = TerminationReason.REPLICA_LOST
+) -> Consequence:
+    return Consequence(recovery, ErrorCode.EPISODE_LOST, termination, ErrorClass.INFRA, message)
+
+
+def _task_fault(code: ErrorCode, termination: TerminationReason, message: str) -> Consequence:
+    return Consequence(Recovery.REPLACE, code, termination, ErrorClass.TASK, message)
+
+
+_BROKE = Recovery.REPLACE_AND_COUNT
+_CONSEQUENCES: Mapping[Reason, Consequence] = {
+    Reason.CLOSED: _planned(ErrorCode.EPISODE_ENDED, TerminationReason.CLOSED, "The episode was closed."),
+    Reason.LEASE_EXPIRED: _planned(
+        ErrorCode.LEASE_EXPIRED,
+        TerminationReason.LEASE_EXPIRED,
+        "Nobody called within the lease's time to live.",
+    ),
+    Reason.CLIENT_GONE: _planned(
+        ErrorCode.CANCELLED, TerminationReason.CANCELLED, "The client gave up before it had the episode."
+    ),
+    Reason.SURPLUS: _lost(Recovery.DISCARD, "The pool was made smaller."),
+    Reason.SHUTDOWN: _lost(Recovery.DISCARD, "The host agent stopped.", TerminationReason.HOST_LOST),
+    Reason.HOST_RESTARTED: _lost(
+        Recovery.DISCARD,
+        "The host agent was restarted, and the replica is gone.",
+        TerminationReason.HOST_LOST,
+    ),
+    Reason.HOST_GOING: _lost(Recovery.DISCARD, "The host is taken away.", TerminationReason.HOST_LOST),
+    Reason.CREATE_FAILED: _lost(Recovery.BACK_OFF, "The replica could not be created."),
+    Reason.NO_RESOURCES: _lost(Recovery.BACK_OFF, "The host had no room for the replica."),
+    Reason.BOOT_FAILED: _lost(Recovery.BACK_OFF, "The replica's session ended while it started."),
+    Reason.BOOT_TIMEOUT: _lost(Recovery.BACK_OFF, "The replica's desktop was not ready in time."),
+    Reason.GUEST_DEAD: _lost(_BROKE, "The replica died."),
+    Reason.GUEST_HUNG: _lost(_BROKE, "The replica did not answer in time."),
+    Reason.GUEST_PROTOCOL: _lost(_BROKE, "The replica's answer made no sense."),
+    Reason.OUT_OF_MEMORY: _lost(_BROKE, "The replica ran out of memory."),
+    Reason.DISK: _lost(_BROKE, "The replica wrote more to disk than it may."),
+    Reason.IO_ERROR: _lost(_BROKE, "The replica's disk failed."),
+    Reason.GUEST_PANIC: _lost(_BROKE, "The kernel of the replica's guest gave up."),
+    Reason.GUEST_REBOOTED: _lost(_BROKE, "The replica's guest restarted itself."),
+    Reason.EMULATOR_FAILED: _lost(_BROKE, "The replica's virtual machine monitor failed."),
+    Reason.SETUP_FAILED: _task_fault(
+        ErrorCode.SETUP_FAILED, TerminationReason.SETUP_FAILED, "A setup step failed."
+    ),
+    Reason.TASK_INVALID: _task_fault(
+        ErrorCode.TASK_INVALID, TerminationReason.TASK_INVALID, "The task is wrong."
+    ),
+    Reason.TASK_UNSUPPORTED: _task_fault(
+        ErrorCode.TASK_UNSUPPORTED,
+        TerminationReason.TASK_INVALID,
+        "The task names something this host does not have.",
+    ),
+    Reason.INTERNAL: Consequence(
+        _BROKE,
+        ErrorCode.INTERNAL,
+        TerminationReason.INTERNAL,
+        ErrorClass.INFRA,
+        "A fault in the host agent ended the episode.",
+    ),
+}
+
+
 def consequence(reason: Reason) -> Consequence:
-    """Returns what `reason` means; total over the enum (checked by the type checker)."""
-    match reason:
-        case Reason.CLOSED:
-            return _planned("episode_ended", 409, "closed", "The episode was closed.")
-        case Reason.LEASE_EXPIRED:
-            return _planned(
-                "lease_expired", 410, "lease_expired", "Nobody called within the lease's time to live."
-            )
-        case Reason.CLIENT_GONE:
-            return _planned("cancelled", 409, "cancelled", "The client gave up before it had the episode.")
-        case Reason.SURPLUS:
-            return _lost(Recovery.DISCARD, "The pool was made smaller.")
-        case Reason.SHUTDOWN:
-            return _lost(Recovery.DISCARD, "The host agent stopped.", "host_lost")
-        case Reason.HOST_RESTARTED:
-            return _lost(
-                Recovery.DISCARD, "The host agent was restarted, and the replica is gone.", "host_lost"
-            )
-        case Reason.HOST_GOING:
-            return _lost(Recovery.DISCARD, "The host is taken away.", "host_lost")
-        case Reason.CREATE_FAILED:
-            return _lost(Recovery.BACK_OFF, "The replica could not be created.")
-        case Reason.NO_RESOURCES:
-            return _lost(Recovery.BACK_OFF, "The host had no room for the replica.")
-        case Reason.BOOT_FAILED:
-            return _lost(Recovery.BACK_OFF, "The replica's session ended while it started.")
-        case Reason.BOOT_TIMEOUT:
-            return _lost(Recovery.BACK_OFF, "The replica's desktop was not ready in time.")
-        case Reason.GUEST_DEAD:
-            return _lost(Recovery.REPLACE_AND_COUNT, "The replica died.")
-        case Reason.GUEST_HUNG:
-            return _lost(Recovery.REPLACE_AND_COUNT, "The replica did not answer in time.")
-        case Reason.GUEST_PROTOCOL:
-            return _lost(Recovery.REPLACE_AND_COUNT, "The replica's answer made no sense.")
-        case Reason.OUT_OF_MEMORY:
-            return _lost(Recovery.REPLACE_AND_COUNT, "The replica ran out of memory.")
-        case Reason.DISK:
-            return _lost(Recovery.REPLACE_AND_COUNT, "The replica wrote more to disk than it may.")
-        case Reason.IO_ERROR:
-            return _lost(Recovery.REPLACE_AND_COUNT, "The replica's disk failed.")
-        case Reason.GUEST_PANIC:
-            return _lost(Recovery.REPLACE_AND_COUNT, "The kernel of the replica's guest gave up.")
-        case Reason.GUEST_REBOOTED:
-            return _lost(Recovery.REPLACE_AND_COUNT, "The replica's guest restarted itself.")
-        case Reason.EMULATOR_FAILED:
-            return _lost(Recovery.REPLACE_AND_COUNT, "The replica's virtual machine monitor failed.")
-        case Reason.SETUP_FAILED:
-            return Consequence(
-                Recovery.REPLACE, "setup_failed", 424, "setup_failed", "task", "A setup step failed."
-            )
-        case Reason.TASK_INVALID:
-            return Consequence(
-                Recovery.REPLACE, "task_invalid", 422, "task_invalid", "task", "The task is wrong."
-            )
-        case Reason.TASK_UNSUPPORTED:
-            return Consequence(
-                Recovery.REPLACE,
-                "task_unsupported",
-                422,
-                "task_invalid",
-                "task",
-                "The task names something this host does not have.",
-            )
-        case Reason.INTERNAL:
-            return Consequence(
-                Recovery.REPLACE_AND_COUNT,
-                "internal",
-                500,
-                "internal",
-                "infra",
-                "A fault in the host agent ended the episode.",
-            )
-        case _ as never:
-            assert_never(never)
-
-
-def _planned(code: str, status: int, termination: str, message: str) -> Consequence:
-    return Consequence(Recovery.REPLACE, code, status, termination, None, message)
-
-
-def _lost(recovery: Recovery, message: str, termination: str = "replica_lost") -> Consequence:
-    return Consequence(recovery, "episode_lost", 410, termination, "infra", message)
+    """Return what `reason` means; total over the enum (a test keeps it so)."""
+    return _CONSEQUENCES[reason]

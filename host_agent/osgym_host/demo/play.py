@@ -48,7 +48,7 @@ class Play:
 
 
 def make_plays(tasks: list[ShippedTask], out: Path, seed: int, screen: tuple[int, int]) -> list[Play]:
-    """Every task twice: by its oracle and by chance."""
+    """Return every task twice: by its oracle and by chance."""
     plays = []
     for task in tasks:
         name = task.name.replace("/", ".")
@@ -92,14 +92,14 @@ class Player:
         self._changed = changed
 
     def tasks(self) -> list[dict[str, Any]]:
-        """What to hand to ``client.run``: each task file, marked with its play."""
+        """Return what to hand to ``client.run``: each task file, marked with its play."""
         return [
             {**p.task.task, "osgym": {**p.task.task.get("osgym", {}), "play": i}}
             for i, p in enumerate(self._plays)
         ]
 
     def play_of(self, task: dict[str, Any]) -> Play:
-        """The play that a task was marked with."""
+        """Return the play that a task was marked with."""
         return self._plays[int(task["osgym"]["play"])]
 
     def reset(self, task: dict[str, Any]) -> Actor:

@@ -16,7 +16,7 @@ _DARK, _LIGHT, _GREEN, _RED = (24, 26, 33), (222, 226, 235), (120, 210, 130), (2
 
 
 def quantile(values: list[float], q: float) -> float | None:
-    """The q-quantile (0 to 1), linear between neighbours; None of nothing."""
+    """Return the q-quantile (0 to 1), linear between neighbours; None of nothing."""
     if not values:
         return None
     ordered = sorted(values)
@@ -27,7 +27,7 @@ def quantile(values: list[float], q: float) -> float | None:
 
 
 def table(plays: list[Play]) -> Table:
-    """One row for each episode, in the order of the tasks."""
+    """Return one row for each episode, in the order of the tasks."""
     made = Table(box=None, header_style="bold", pad_edge=False)
     made.add_column("task", no_wrap=True)
     made.add_column("policy", no_wrap=True)

@@ -10,8 +10,8 @@ import sysconfig
 from pathlib import Path
 
 from osgym_host.doctor import processes
-from osgym_host.doctor.result import Context, Result, Status
-from osgym_host.images.disks.cow import can_reflink, choose
+from osgym_host.doctor.result import DoctorContext, Finding, Status
+from osgym_host.images.disks.overlay import can_reflink, choose
 
 _MIB = 1 << 20
 _IDLE_REPLICA_MIB = 150
@@ -39,7 +39,7 @@ _HEADERS = {
 }
 
 
-async def check_memory(context: Context) -> list[Result]:
+async def check_memory(context: DoctorContext) -> list[Finding]:
     """How many desktops fit."""
     text = Path("/proc/meminfo").read_text()  # noqa: ASYNC240 (a file of the kernel)
     fields = {line.split(":")[0]: int(line.split()[1]) // 1024 for line in text.splitlines() if ":" in line}
@@ -52,12 +52,12 @@ async def check_memory(context: Context) -> list[Result]:
     facts = {"total_mib": total, "available_mib": free}
     if busy < 1:
         return [
-            Result("memory", Status.WARN, found, "2 GiB free are the least that makes sense.", facts=facts)
+            Finding("memory", Status.WARN, found, "2 GiB free are the least that makes sense.", facts=facts)
         ]
-    return [Result("memory", Status.OK, found, facts=facts)]
+    return [Finding("memory", Status.OK, found, facts=facts)]
 
 
-async def check_disk(context: Context) -> list[Result]:
+async def check_disk(context: DoctorContext) -> list[Finding]:
     """Room for the image and overlays."""
     folder = _existing(context.data_dir)
     free = shutil.disk_usage(folder).free // _MIB
@@ -67,20 +67,20 @@ async def check_disk(context: Context) -> list[Result]:
         remedy = (
             f"The full image and its bake take {_IMAGE_MIB // 1024} GiB; set OSGYM_DATA_DIR to another disk."
         )
-        return [Result("disk", Status.WARN, found, remedy, facts=facts)]
-    return [Result("disk", Status.OK, found, facts=facts)]
+        return [Finding("disk", Status.WARN, found, remedy, facts=facts)]
+    return [Finding("disk", Status.OK, found, facts=facts)]
 
 
-async def check_reflink(context: Context) -> list[Result]:
+async def check_reflink(context: DoctorContext) -> list[Finding]:
     """How disks of virtual machines are shared here, and why."""
     works = await asyncio.to_thread(_try_reflink, _existing(context.data_dir))
     choice = choose(reflink=works)
     found = f"Disks of virtual machines: {choice.way} ({choice.format} images); {choice.reason}."
     facts = {"reflink": works, "way": str(choice.way), "format": str(choice.format)}
     if works:
-        return [Result("reflink", Status.OK, found, facts=facts)]
+        return [Finding("reflink", Status.OK, found, facts=facts)]
     remedy = "Not needed; XFS or btrfs would let disk images be copied at no cost."
-    return [Result("reflink", Status.WARN, found, remedy, facts=facts)]
+    return [Finding("reflink", Status.WARN, found, remedy, facts=facts)]
 
 
 def _try_reflink(folder: Path) -> bool:
@@ -90,7 +90,7 @@ def _try_reflink(folder: Path) -> bool:
         return False
 
 
-async def check_limits(context: Context) -> list[Result]:
+async def check_limits(context: DoctorContext) -> list[Finding]:
     """Limits that many replicas share, because one host user stands behind all of them."""
     count = context.replicas
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -118,15 +118,15 @@ async def check_limits(context: Context) -> list[Result]:
         found = f"{have} is too small for {count} replicas, which need about {need}."
         remedy = f"As root: sysctl -w {name}={_round_up(need)} (and a file in /etc/sysctl.d to keep it)."
         facts = {"have": have, "need": need}
-        results.append(Result(name, Status.WARN, found, remedy, facts=facts))
+        results.append(Finding(name, Status.WARN, found, remedy, facts=facts))
     if have_files < 1024 + 16 * count:
         found = f"A process may open {have_files} files, too few for {count} replicas."
         results.append(
-            Result("open files", Status.WARN, found, "Raise `ulimit -Hn` (LimitNOFILE in a service).")
+            Finding("open files", Status.WARN, found, "Raise `ulimit -Hn` (LimitNOFILE in a service).")
         )
     if not results:
         found = f"Those of the kernel are enough for {count} replicas ({len(fine)} checked)."
-        results.append(Result("limits", Status.OK, found, facts={"soft_nofile": soft}))
+        results.append(Finding("limits", Status.OK, found, facts={"soft_nofile": soft}))
     return results
 
 
@@ -137,26 +137,28 @@ def _round_up(need: int) -> int:
     return value
 
 
-async def check_bake(context: Context) -> list[Result]:
+async def check_bake(context: DoctorContext) -> list[Finding]:
     """What the bake of a golden image needs."""
     have_images = any((context.data_dir / "images").glob("*/manifest.json"))
     lacking = Status.WARN if have_images else Status.MISSING
     results = []
     if shutil.which("mmdebstrap") is None:
         found = "mmdebstrap, which bakes images, is not installed."
-        results.append(Result("mmdebstrap", lacking, found, "Install mmdebstrap and debian-archive-keyring."))
+        results.append(
+            Finding("mmdebstrap", lacking, found, "Install mmdebstrap and debian-archive-keyring.")
+        )
     else:
-        results.append(Result("mmdebstrap", Status.OK, "Images can be baked from Debian packages."))
+        results.append(Finding("mmdebstrap", Status.OK, "Images can be baked from Debian packages."))
     results.append(await _check_compiler(lacking))
     return results
 
 
-async def _check_compiler(lacking: Status) -> Result:
+async def _check_compiler(lacking: Status) -> Finding:
     name = "compiler"
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         found = "There is no C compiler for the guest agent's native core."
-        return Result(name, lacking, found, f"Install gcc, libc6-dev, {', '.join(_HEADERS.values())}.")
+        return Finding(name, lacking, found, f"Install gcc, libc6-dev, {', '.join(_HEADERS.values())}.")
     include = sysconfig.get_paths()["include"]
     absent = []
     for header, package in _HEADERS.items():
@@ -167,8 +169,8 @@ async def _check_compiler(lacking: Status) -> Result:
             absent.append(package)
     if absent:
         found = "Headers for the guest agent's native core are missing."
-        return Result(name, lacking, found, f"Install {', '.join(absent)}.", facts={"missing": absent})
-    return Result(name, Status.OK, "Compiler and headers for the guest agent's native core are there.")
+        return Finding(name, lacking, found, f"Install {', '.join(absent)}.", facts={"missing": absent})
+    return Finding(name, Status.OK, "Compiler and headers for the guest agent's native core are there.")
 
 
 def _existing(folder: Path) -> Path:

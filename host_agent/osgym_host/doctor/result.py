@@ -18,7 +18,7 @@ class Status(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Finding:
     """One row of the table.
 
     Attributes:
@@ -38,7 +38,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class DoctorContext:
     """What checks are told.
 
     Attributes:
@@ -54,4 +54,4 @@ class Context:
     deep: bool = True
 
 
-Check = Callable[[Context], Awaitable[list[Result]]]
+Check = Callable[[DoctorContext], Awaitable[list[Finding]]]

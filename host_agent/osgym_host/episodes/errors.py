@@ -3,87 +3,152 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, assert_never
 
 from osgym_host.core.reasons import Reason, consequence
 from osgym_host.errors import OsgymHostError
-from osgym_host.replicas.asking import NoCapacity, PoolDraining, PoolStopping
+from osgym_host.guest_client import GuestRefused
+from osgym_host.replicas.pool_errors import PoolDraining, PoolExhausted, PoolStopping
+from osgym_protocol.codes import MEANINGS, ErrorCode, GuestErrorCode
+from osgym_protocol.observation import ErrorInfo
 
 
-class EpisodeError(OsgymHostError):
+class ServiceError(OsgymHostError):
     """Base: a stable code, a message, details.
 
     Attributes:
-        code: A member of `osgym_sdk.wire.ErrorCode`.
-        status: The HTTP status.
+        status: The HTTP status: the table's, where the answer has no more exact one.
         message: One sentence for people.
         details: More, for programs.
     """
 
     def __init__(
-        self, code: str, status: int, message: str, details: Mapping[str, Any] | None = None
+        self,
+        code: ErrorCode,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        *,
+        status: int | None = None,
     ) -> None:
-        """Keeps the fields."""
+        """Keep the fields."""
         super().__init__(f"{code}: {message}")
         self.code = code
-        self.status = status
+        self.status = MEANINGS[code].status if status is None else status
         self.message = message
         self.details = dict(details or {})
 
+    def info(self) -> ErrorInfo:
+        """Return what is on the wire."""
+        return ErrorInfo(self.code, self.message, self.details)
 
-class EpisodeOver(EpisodeError):
+
+class EpisodeOver(ServiceError):
     """The episode ended, for a reason of the table in `core.reasons`."""
 
     def __init__(self, reason: Reason, detail: str = "", episode_id: str = "") -> None:
-        """Takes code and status from the table."""
+        """Take code and message from the table."""
         meaning = consequence(reason)
         details: dict[str, Any] = {"cause": reason.value}
         if episode_id:
             details["episode_id"] = episode_id
         if detail:
             details["detail"] = detail[:2000]
-        super().__init__(meaning.code, meaning.status, meaning.message, details)
+        super().__init__(meaning.code, meaning.message, details)
         self.reason = reason
 
-    def again(self) -> EpisodeOver:
-        """Returns an equal error to raise: one that is raised over and over would keep every trace."""
+    def copy(self) -> EpisodeOver:
+        """Return an equal error to raise: one that is raised over and over would keep every trace."""
         copy = EpisodeOver(self.reason)
         copy.details = dict(self.details)
         return copy
 
 
-def unknown_episode(episode_id: str) -> EpisodeError:
+def unknown_episode(episode_id: str) -> ServiceError:
     """The id was never given out here, or the episode was forgotten."""
-    return EpisodeError(
-        "unknown_episode", 404, "There is no such episode on this host.", {"episode_id": episode_id[:100]}
+    return ServiceError(
+        ErrorCode.UNKNOWN_EPISODE, "There is no such episode on this host.", {"episode_id": episode_id[:100]}
     )
 
 
-def bad_sequence(seq: int, last_seq: int) -> EpisodeError:
+def bad_sequence(seq: int, last_seq: int) -> ServiceError:
     """The step is neither the last one nor the next."""
-    return EpisodeError(
-        "bad_sequence",
-        409,
+    return ServiceError(
+        ErrorCode.BAD_SEQUENCE,
         f"The step's seq is {seq}; only {last_seq} (again) or {last_seq + 1} (the next) can be.",
         {"seq": seq, "last_seq": last_seq},
     )
 
 
-def already_done(done: str) -> EpisodeError:
+def already_done(done: str) -> ServiceError:
     """The policy ended the episode, or it is out of steps: it can only be evaluated and closed."""
-    return EpisodeError(
-        "episode_ended", 409, f"The episode is over ({done}); evaluate or close it.", {"done": done}
+    return ServiceError(
+        ErrorCode.EPISODE_ENDED, f"The episode is over ({done}); evaluate or close it.", {"done": done}
     )
 
 
-def no_capacity(error: NoCapacity) -> EpisodeError:
+def no_capacity(error: PoolExhausted) -> ServiceError:
     """No replica, or no room for one, within the time that the client would wait."""
     details = {"waited_s": round(error.waited_s, 3), "blocked": error.blocked.value}
-    return EpisodeError("no_capacity", 503, str(error), details)
+    return ServiceError(ErrorCode.NO_CAPACITY, str(error), details)
 
 
-def shutting_down(error: PoolStopping) -> EpisodeError:
+def shutting_down(error: PoolStopping) -> ServiceError:
     """The service is stopping, or the host will be taken away."""
     if isinstance(error, PoolDraining):
-        return EpisodeError("draining", 503, str(error), {"notice": error.notice.to_dict()})
-    return EpisodeError("shutting_down", 503, str(error))
+        return ServiceError(ErrorCode.DRAINING, str(error), {"notice": error.notice.to_dict()})
+    return ServiceError(ErrorCode.SHUTTING_DOWN, str(error))
+
+
+def refused_by_guest(error: GuestRefused) -> ServiceError:
+    """Return the host's error for a request that the guest refused."""
+    return ServiceError(_host_code(error.code), error.message, {**error.details, "guest_code": error.code})
+
+
+def nothing_was_done(error: GuestRefused) -> bool:
+    """Return whether the guest did nothing of a step that it refused, and can take the next."""
+    return error.code in (GuestErrorCode.INVALID_ACTION, GuestErrorCode.BAD_REQUEST, GuestErrorCode.BUSY)
+
+
+def _host_code(guest_code: str) -> ErrorCode:
+    """Return the host's code for a guest's; what the client cannot help is never its fault."""
+    try:
+        code = GuestErrorCode(guest_code)
+    except ValueError:
+        return ErrorCode.INTERNAL
+    match code:
+        case GuestErrorCode.INVALID_ACTION:
+            return ErrorCode.INVALID_ACTION
+        case GuestErrorCode.BAD_REQUEST:
+            return ErrorCode.BAD_REQUEST
+        case GuestErrorCode.BAD_SEQUENCE:
+            return ErrorCode.BAD_SEQUENCE
+        case GuestErrorCode.NOT_AVAILABLE:
+            return ErrorCode.UNSUPPORTED
+        case (
+            GuestErrorCode.BUSY
+            | GuestErrorCode.NOT_READY
+            | GuestErrorCode.DISPLAY_GONE
+            | GuestErrorCode.DEADLINE
+            | GuestErrorCode.TOO_MANY_CONNECTIONS
+            | GuestErrorCode.GUEST_FAILED
+        ):
+            return ErrorCode.TIMEOUT
+        case (
+            GuestErrorCode.ANSWER_LOST
+            | GuestErrorCode.BAD_JSON
+            | GuestErrorCode.BAD_FORM
+            | GuestErrorCode.UNAUTHORIZED
+            | GuestErrorCode.NOT_FOUND
+            | GuestErrorCode.NO_SUCH_FILE
+            | GuestErrorCode.METHOD_NOT_ALLOWED
+            | GuestErrorCode.LENGTH_REQUIRED
+            | GuestErrorCode.BODY_TOO_LARGE
+            | GuestErrorCode.HEADERS_TOO_LARGE
+            | GuestErrorCode.STALE_IDENTITY
+            | GuestErrorCode.NO_IDENTITY_HELPER
+            | GuestErrorCode.ANSWER_TOO_LARGE
+            | GuestErrorCode.INTERNAL
+        ):
+            return ErrorCode.INTERNAL
+        case _ as never:
+            assert_never(never)

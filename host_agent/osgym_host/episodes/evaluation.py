@@ -5,30 +5,34 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from osgym_host.episodes.episode import Episode
-from osgym_host.episodes.errors import EpisodeError
-from osgym_host.guest import GuestRefused
+from osgym_host.episodes.episode import HostEpisode
+from osgym_host.episodes.errors import ServiceError
+from osgym_host.guest_client import GuestRefused
 from osgym_host.tasks.interface import EvaluatorError, LastAction, TaskError, evaluate
-from osgym_sdk.wire import ErrorClass, ErrorInfo, EvaluationAnswer
+from osgym_protocol.codes import ErrorCode
+from osgym_protocol.host_api import EvaluationAnswer
+from osgym_protocol.observation import ErrorInfo
 
 log = logging.getLogger(__name__)
 
 
-async def evaluate_episode(episode: Episode, timeout_s: float) -> EvaluationAnswer:
-    """Scores the episode as it stands.
+async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> EvaluationAnswer:
+    """Score the episode as it stands.
 
     Raises:
-        EpisodeError: It has no task, or its replica is lost (then nothing can be scored any more).
+        ServiceError: It has no task, or its replica is lost (then nothing can be scored any more).
     """
     task, context = episode.task, episode.context
     if task is None or context is None:
-        raise EpisodeError("task_invalid", 422, "The episode has no task, so it cannot be scored.")
+        raise ServiceError(ErrorCode.TASK_INVALID, "The episode has no task, so it cannot be scored.")
     deadline = asyncio.get_running_loop().time() + timeout_s
-    last = LastAction(episode.done) if episode.done in ("done", "fail") else LastAction.NONE
+    last = LastAction(episode.steps.done) if episode.steps.done in ("done", "fail") else LastAction.NONE
     try:
         async with asyncio.timeout(timeout_s + 5):
             await _release(episode)
-            verdict = await episode.hold.call(evaluate(task, episode.hold.guest, context, last, deadline))
+            verdict = await episode.replica.call(
+                evaluate(task, episode.replica.guest, context, last, deadline)
+            )
     except TaskError as error:
         return _failed(error)
     except GuestRefused as error:
@@ -37,18 +41,18 @@ async def evaluate_episode(episode: Episode, timeout_s: float) -> EvaluationAnsw
         return _failed(EvaluatorError(f"the check did not finish within {timeout_s:g} s"))
     return EvaluationAnswer(
         reward=verdict.reward,
-        termination_reason=episode.done or "policy_stopped",
+        termination_reason=episode.steps.done or "policy_stopped",
         valid_for_training=True,
         details=tuple(verdict.as_details()),
     )
 
 
-async def _release(episode: Episode) -> None:
-    """Lets go of what the policy still holds, so that it does not colour the check."""
+async def _release(episode: HostEpisode) -> None:
+    """Release the keys and buttons that the policy still holds, so that they do not change the check."""
     try:
-        await episode.hold.call(episode.hold.guest.release())
+        await episode.replica.call(episode.replica.guest.release())
     except GuestRefused as error:
-        log.warning("replica %s: keys not released: %s", episode.replica_id, error)
+        log.warning("replica %s: keys not released: %s", episode.replica.replica_id, error)
 
 
 def _failed(error: TaskError) -> EvaluationAnswer:
@@ -57,5 +61,5 @@ def _failed(error: TaskError) -> EvaluationAnswer:
         termination_reason="evaluator_error",
         valid_for_training=False,
         error=ErrorInfo(error.code, error.message, error.details),
-        error_class=ErrorClass(error.error_class),
+        error_class=error.error_class,
     )

@@ -1,9 +1,9 @@
 """What must survive a killed host agent: each episode's state on disk, and which episodes were lost.
 
 One folder per live episode: `episode.json`, written once when a client gets it; `progress.jsonl`, one
-line per step, written before the guest hears of the step (no fsync: a killed process loses nothing that
+line per step, written before the step is sent to the guest (no fsync: a killed process loses nothing that
 it has written); `evaluation.json` once it is scored; `files/`, private to its evaluation. Episodes that
-were taken from their clients stand in `lost.jsonl`, so that those who come back are told what happened.
+were taken from their clients stand in `lost.jsonl`, so that a client that comes back gets the reason.
 All of it is 0600.
 """
 
@@ -20,8 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osgym_host.episodes.moment import BadMoment, Moment, Progress
-from osgym_sdk.wire import EvaluationAnswer, ParentInfo, WireFormatError
+from osgym_host.core.reasons import Reason
+from osgym_host.episodes.episode import EpisodeLease, HostEpisode
+from osgym_host.episodes.episode_state import EpisodeProgress, InvalidSavedEpisode, SavedEpisode
+from osgym_host.episodes.episode_steps import EpisodeSteps
+from osgym_host.episodes.errors import EpisodeOver
+from osgym_host.episodes.replica_lease import ReplicaLease
+from osgym_host.whole_file import write_whole
+from osgym_protocol.codec import Message
+from osgym_protocol.host_api import EvaluationAnswer, ParentInfo
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +43,7 @@ _FILES, _LOST = "files", "lost.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class RequestMark:
+class RequestMark(Message):
     """Which request an episode answers: a repetition must find it, also after a restart.
 
     Attributes:
@@ -51,81 +58,10 @@ class RequestMark:
     count: int = 1
     pause_ms: float = 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON object."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One episode as it was given to its client."""
-
-    episode_id: str
-    lease: str
-    replica_id: str
-    generation: int
-    began_at: float
-    moment: Moment
-    request: RequestMark | None = None
-    parent: ParentInfo | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON object."""
-        return {
-            "version": VERSION,
-            "episode_id": self.episode_id,
-            "lease": self.lease,
-            "replica_id": self.replica_id,
-            "generation": self.generation,
-            "began_at": self.began_at,
-            "moment": self.moment.to_dict(),
-            "request": self.request.to_dict() if self.request is not None else None,
-            "parent": self.parent.to_dict() if self.parent is not None else None,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Any) -> Entry:
-        """Reads the JSON object.
-
-        Raises:
-            BadMoment: It is none, or of another version.
-        """
-        if not isinstance(data, dict) or data.get("version") != VERSION:
-            raise BadMoment("not an episode of this version")
-        try:
-            request, parent = data["request"], data["parent"]
-            return cls(
-                episode_id=str(data["episode_id"]),
-                lease=str(data["lease"]),
-                replica_id=str(data["replica_id"]),
-                generation=int(data["generation"]),
-                began_at=float(data["began_at"]),
-                moment=Moment.from_dict(data["moment"]),
-                request=RequestMark(**request) if request is not None else None,
-                parent=ParentInfo.from_dict(parent) if parent is not None else None,
-            )
-        except (KeyError, TypeError, ValueError, WireFormatError) as error:
-            raise BadMoment(f"not an episode: {error}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """An episode that a killed host agent left.
-
-    Attributes:
-        progress: How far it was.
-        touched_at: The last sign of life of its lease, seconds since 1970.
-    """
-
-    entry: Entry
-    progress: Progress
-    touched_at: float
-    evaluation: EvaluationAnswer | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LostEpisode:
-    """What is remembered of an episode that was taken from its client."""
+class LostEpisode(Message):
+    """What is remembered of an episode that was taken from its client; `at` is in Unix time."""
 
     episode_id: str
     lease: str
@@ -137,9 +73,133 @@ class LostEpisode:
     reason: str
     at: float
 
+    @classmethod
+    def of(cls, episode: HostEpisode, reason: Reason) -> LostEpisode:
+        """Return what to remember of an episode that ends for `reason`."""
+        return cls(
+            episode_id=episode.episode_id,
+            lease=episode.lease.token,
+            replica_id=episode.replica.replica_id,
+            generation=episode.replica.generation,
+            task_id=episode.task_id,
+            step=episode.steps.progress.step,
+            last_seq=episode.steps.progress.seq,
+            reason=reason.value,
+            at=time.time(),
+        )
+
+    def episode(self) -> HostEpisode:
+        """Return an ended episode that says what became of it."""
+        try:
+            reason = Reason(self.reason)
+        except ValueError:  # of another version
+            reason = Reason.HOST_RESTARTED
+        return HostEpisode(
+            episode_id=self.episode_id,
+            lease=EpisodeLease(self.lease, 0.0),
+            replica=ReplicaLease(self.replica_id, self.generation),
+            terms=SavedEpisode(None, (0, 0), 0.0, None, None, None),
+            steps=EpisodeSteps(progress=EpisodeProgress(self.last_seq, self.step)),
+            task_id=self.task_id,
+            over=EpisodeOver(reason, episode_id=self.episode_id),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """One episode as it was given to its client."""
+
+    episode_id: str
+    lease: str
+    replica_id: str
+    generation: int
+    began_at: float
+    saved: SavedEpisode
+    request: RequestMark | None = None
+    parent: ParentInfo | None = None
+
+    @classmethod
+    def of(cls, episode: HostEpisode, mark: RequestMark | None) -> JournalEntry:
+        """Return the entry of an episode that answers the request `mark`."""
+        return cls(
+            episode_id=episode.episode_id,
+            lease=episode.lease.token,
+            replica_id=episode.replica.replica_id,
+            generation=episode.replica.generation,
+            began_at=episode.began_at,
+            saved=episode.saved(),
+            request=mark,
+            parent=episode.parent,
+        )
+
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        """Return the JSON object. (The saved episode is called `moment` in files.)"""
+        return {
+            "version": VERSION,
+            "episode_id": self.episode_id,
+            "lease": self.lease,
+            "replica_id": self.replica_id,
+            "generation": self.generation,
+            "began_at": self.began_at,
+            "moment": self.saved.to_dict(),
+            "request": self.request.to_dict() if self.request is not None else None,
+            "parent": self.parent.to_dict() if self.parent is not None else None,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> JournalEntry:
+        """Read the JSON object.
+
+        Raises:
+            InvalidSavedEpisode: A field is missing, or the version is another.
+        """
+        if not isinstance(data, dict) or data.get("version") != VERSION:
+            raise InvalidSavedEpisode("not an episode of this version")
+        try:
+            request, parent = data["request"], data["parent"]
+            return cls(
+                episode_id=str(data["episode_id"]),
+                lease=str(data["lease"]),
+                replica_id=str(data["replica_id"]),
+                generation=int(data["generation"]),
+                began_at=float(data["began_at"]),
+                saved=SavedEpisode.from_dict(data["moment"]),
+                request=RequestMark.from_dict(request) if request is not None else None,
+                parent=ParentInfo.from_dict(parent) if parent is not None else None,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidSavedEpisode(f"not an episode: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedEpisode:
+    """An episode that a killed host agent left.
+
+    Attributes:
+        progress: How far it was.
+        touched_at: The last sign of life of its lease, in Unix time.
+    """
+
+    entry: JournalEntry
+    progress: EpisodeProgress
+    touched_at: float
+    evaluation: EvaluationAnswer | None = None
+
+    def lost(self) -> LostEpisode:
+        """Return what is remembered of it when it cannot go on."""
+        entry = self.entry
+        task_id = entry.saved.task.get("id") if entry.saved.task is not None else None
+        return LostEpisode(
+            episode_id=entry.episode_id,
+            lease=entry.lease,
+            replica_id=entry.replica_id,
+            generation=entry.generation,
+            task_id=task_id if isinstance(task_id, str) else None,
+            step=self.progress.step,
+            last_seq=self.progress.seq,
+            reason=Reason.HOST_RESTARTED.value,
+            at=time.time(),
+        )
 
 
 class EpisodeJournal:
@@ -150,8 +210,8 @@ class EpisodeJournal:
         self._root = root
         self._steps = False
 
-    def open(self, *, survives: bool) -> tuple[list[Left], list[LostEpisode]]:
-        """Takes the folder over; returns what a predecessor left in it.
+    def open(self, *, survives: bool) -> tuple[list[UnfinishedEpisode], list[LostEpisode]]:
+        """Take the folder over; return what a predecessor left in it.
 
         Args:
             survives: Replicas outlive the host agent, so the steps are worth noting.
@@ -168,13 +228,13 @@ class EpisodeJournal:
                 left.append(_read(folder))
             except FileNotFoundError:  # no client ever had it
                 shutil.rmtree(folder, ignore_errors=True)
-            except (OSError, ValueError, BadMoment) as error:
-                log.warning("episode %s of a former host agent cannot be read: %s", folder.name, error)
+            except (OSError, ValueError, InvalidSavedEpisode) as error:
+                log.warning("episode %s of a previous host agent cannot be read: %s", folder.name, error)
                 shutil.rmtree(folder, ignore_errors=True)
         return left, self._read_lost()
 
     def make_files(self, episode_id: str) -> Path:
-        """Makes the private folder for an episode's evaluation.
+        """Make the private folder for an episode's evaluation.
 
         Raises:
             OSError: It cannot be made.
@@ -183,17 +243,17 @@ class EpisodeJournal:
         folder.mkdir(parents=True, mode=0o700, exist_ok=True)
         return folder
 
-    def began(self, entry: Entry) -> None:
-        """Notes that a client gets this episode. What cannot be written will not survive, no more."""
+    def began(self, entry: JournalEntry) -> None:
+        """Note that a client gets this episode. What cannot be written does not survive a restart."""
         folder = self._root / entry.episode_id
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
-            _write_whole(folder / _EPISODE, json.dumps(entry.to_dict()).encode())
+            write_whole(folder / _EPISODE, json.dumps(entry.to_dict()).encode())
         except OSError as error:
             log.warning("episode %s would not survive a restart: %s", entry.episode_id, error)
 
-    def progress(self, episode_id: str, progress: Progress) -> None:
-        """Notes a step that is about to be sent, or a step that was taken back."""
+    def progress(self, episode_id: str, progress: EpisodeProgress) -> None:
+        """Note a step that is about to be sent, or a step that was taken back."""
         if not self._steps:
             return
         path = self._root / episode_id / _PROGRESS
@@ -202,7 +262,7 @@ class EpisodeJournal:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             try:
                 if os.fstat(fd).st_size > MAX_PROGRESS_BYTES:
-                    _write_whole(path, line)
+                    write_whole(path, line)
                 else:
                     os.write(fd, line)
             finally:
@@ -211,26 +271,26 @@ class EpisodeJournal:
             log.warning("step %d of episode %s was not noted: %s", progress.seq, episode_id, error)
 
     def evaluated(self, episode_id: str, answer: EvaluationAnswer) -> None:
-        """Notes how an episode was scored."""
+        """Note how an episode was scored."""
         if not self._steps:
             return
         try:
-            _write_whole(self._root / episode_id / _SCORE, json.dumps(answer.to_dict()).encode())
+            write_whole(self._root / episode_id / _SCORE, json.dumps(answer.to_dict()).encode())
         except OSError as error:
             log.warning("the score of episode %s was not noted: %s", episode_id, error)
 
     def touch(self, episode_id: str) -> None:
-        """Notes a sign of life of the lease."""
+        """Note a sign of life of the lease."""
         if self._steps:
             with contextlib.suppress(OSError):
                 os.utime(self._root / episode_id / _EPISODE)
 
     def ended(self, episode_id: str) -> None:
-        """Removes all of an episode. Idempotent."""
+        """Remove all of an episode. Idempotent."""
         shutil.rmtree(self._root / episode_id, ignore_errors=True)
 
     def lost(self, episodes: Iterable[LostEpisode]) -> None:
-        """Remembers episodes that were taken from their clients."""
+        """Remember episodes that were taken from their clients."""
         text = "".join(json.dumps(episode.to_dict()) + "\n" for episode in episodes)
         if not text:
             return
@@ -242,14 +302,14 @@ class EpisodeJournal:
             log.warning("lost episodes are not remembered: %s", error)
 
     def clear(self) -> None:
-        """Removes all episodes, but not the memory of the lost ones."""
+        """Remove all episodes, but not the memory of the lost ones."""
         with contextlib.suppress(OSError):
             for folder in self._root.iterdir():
                 if folder.is_dir():
                     shutil.rmtree(folder, ignore_errors=True)
 
     def _read_lost(self) -> list[LostEpisode]:
-        """Reads the lost episodes and rewrites the file without old ones."""
+        """Read the lost episodes and rewrite the file without old ones."""
         path = self._root / _LOST
         try:
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -258,38 +318,29 @@ class EpisodeJournal:
         found: list[LostEpisode] = []
         for line in lines[-MAX_LOST:]:
             try:
-                episode = LostEpisode(**json.loads(line))
+                episode = LostEpisode.from_dict(json.loads(line))
                 if episode.at > time.time() - LOST_S:
                     found.append(episode)
-            except (ValueError, TypeError):
+            except ValueError:
                 continue
-        _write_whole(path, "".join(json.dumps(e.to_dict()) + "\n" for e in found).encode())
+        write_whole(path, "".join(json.dumps(e.to_dict()) + "\n" for e in found).encode())
         return found
 
 
-def _read(folder: Path) -> Left:
+def _read(folder: Path) -> UnfinishedEpisode:
     path = folder / _EPISODE
-    entry = Entry.from_dict(json.loads(path.read_bytes()))
+    entry = JournalEntry.from_dict(json.loads(path.read_bytes()))
     if entry.episode_id != folder.name:
-        raise BadMoment("it is not the episode of its folder")
+        raise InvalidSavedEpisode("it is not the episode of its folder")
     touched_at = path.stat().st_mtime
-    progress = entry.moment.progress
+    progress = entry.saved.progress
     with contextlib.suppress(FileNotFoundError):
         touched_at = max(touched_at, (folder / _PROGRESS).stat().st_mtime)
         lines = (folder / _PROGRESS).read_bytes().split(b"\n")
         for line in reversed(lines[:-1]):  # what follows the last newline was cut short
-            progress = Progress.from_dict(json.loads(line))
+            progress = EpisodeProgress.from_dict(json.loads(line))
             break
     evaluation = None
     with contextlib.suppress(FileNotFoundError):
         evaluation = EvaluationAnswer.from_dict(json.loads((folder / _SCORE).read_bytes()))
-    return Left(entry, progress, touched_at, evaluation)
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Writes a file that is there as a whole or not at all, readable by its owner only."""
-    fresh = path.with_suffix(".new")
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(data)
-    fresh.replace(path)
+    return UnfinishedEpisode(entry, progress, touched_at, evaluation)

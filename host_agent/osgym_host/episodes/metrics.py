@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from osgym_sdk.wire import EvaluationAnswer
+from osgym_protocol.host_api import EvaluationAnswer
 
 _STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 30.0)
 _OPEN_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -16,7 +16,7 @@ class EpisodeMetrics:
     """Counters and histograms of episodes, on the registry that is given."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Registers them all."""
+        """Register them all."""
         self.no_capacity = Counter(
             "osgym_no_capacity", "Creates that found no free replica in time.", registry=registry
         )

@@ -6,6 +6,7 @@ costs frames (marked in the line), never time of a step.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import queue
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from osgym_protocol.records import Record
 
 log = logging.getLogger(__name__)
 
@@ -42,13 +45,12 @@ class _Job:
     frame_name: str
 
 
-class Recorder:
+class TrajectoryRecorder:
     """Writes trajectories below `root`; at most `max_mib` and `MAX_EPISODES`, the oldest go first."""
 
     def __init__(self, root: Path, mode: RecordMode, max_mib: int) -> None:
         """Nothing is written before `start`."""
         self.mode = mode
-        self.dropped_frames = 0
         self._root = root
         self._max_bytes = max_mib * 1024 * 1024
         self._queued = 0
@@ -59,7 +61,7 @@ class Recorder:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Starts the writer unless the mode is off.
+        """Start the writer unless the mode is off.
 
         Raises:
             OSError: The folder cannot be made or read.
@@ -77,7 +79,7 @@ class Recorder:
     def add(
         self, episode_id: str, line: Mapping[str, Any], frame: bytes = b"", image_format: str = ""
     ) -> None:
-        """Appends a line, and its frame when frames are kept. Returns at once."""
+        """Append a line, and its frame when frames are kept. Returns at once."""
         if self._thread is None:
             return
         name = ""
@@ -88,13 +90,12 @@ class Recorder:
                 if not full:
                     self._queued += len(frame)
             if full:
-                self.dropped_frames += 1
                 name = ""
                 line = {**line, "frame_dropped": True}
         self._jobs.put(_Job(self._root / episode_id, line, frame if name else b"", name))
 
     def flush(self, timeout_s: float = 10.0) -> bool:
-        """Waits until all that was added before is on disk (blocking); returns whether it is."""
+        """Wait until all that was added before is on disk (blocking); return whether it is."""
         if self._thread is None:
             return True
         mark = threading.Event()
@@ -102,54 +103,45 @@ class Recorder:
         return mark.wait(timeout_s)
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Writes what is queued and ends the thread (blocking). Idempotent."""
+        """Write what is queued and end the thread (blocking). Idempotent."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._jobs.put(None)
             thread.join(timeout_s)
 
-    def read(self, episode_id: str) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """Yields the lines of an episode with their frames (blocking).
+    def read(self, episode_id: str) -> Iterator[Record]:
+        """Yield the lines of an episode with their frames (blocking).
 
         A line that a full disk cut short is left out; a frame that is gone is marked as dropped.
 
         Raises:
             FileNotFoundError: Nothing was recorded of it, or it is gone.
         """
-        if not _EPISODE_ID.fullmatch(episode_id):
-            raise FileNotFoundError(episode_id[:100])
         folder = self._root / episode_id
-        with (folder / LINES).open(encoding="utf-8", errors="replace") as lines:
-            for text in lines:
+        for line in self._lines(episode_id):
+            frame = b""
+            if isinstance(line.get("frame"), str):
                 try:
-                    line: dict[str, Any] = json.loads(text)
-                except ValueError:
-                    continue
-                frame = b""
-                if isinstance(line.get("frame"), str):
-                    try:
-                        frame = (folder / line["frame"]).read_bytes()
-                    except OSError:
-                        line["frame_dropped"] = True
-                yield line, frame
+                    frame = (folder / line["frame"]).read_bytes()
+                except OSError:
+                    line["frame_dropped"] = True
+            yield Record(line, frame)
 
     def last_seq(self, episode_id: str) -> int:
-        """Returns the number of the last step that was recorded of an episode, 0 for none (blocking)."""
-        if not _EPISODE_ID.fullmatch(episode_id):
-            return 0
-        found = 0
+        """Return the number of the last step that was recorded of an episode, 0 for none (blocking)."""
         try:
-            with (self._root / episode_id / LINES).open(encoding="utf-8", errors="replace") as lines:
-                for text in lines:
-                    try:
-                        line = json.loads(text)
-                    except ValueError:
-                        continue
-                    if line.get("kind") == "step" and isinstance(line.get("seq"), int):
-                        found = max(found, line["seq"])
+            steps = [line for line in self._lines(episode_id) if line.get("kind") == "step"]
         except OSError:
             return 0
-        return found
+        return max((line["seq"] for line in steps if isinstance(line.get("seq"), int)), default=0)
+
+    def _lines(self, episode_id: str) -> Iterator[dict[str, Any]]:
+        if not _EPISODE_ID.fullmatch(episode_id):
+            raise FileNotFoundError(episode_id[:100])
+        with (self._root / episode_id / LINES).open(encoding="utf-8", errors="replace") as lines:
+            for text in lines:
+                with contextlib.suppress(ValueError):
+                    yield json.loads(text)
 
     def _write_all(self) -> None:
         while True:
@@ -182,7 +174,7 @@ class Recorder:
         self._prune(job.folder)
 
     def _prune(self, current: Path) -> None:
-        """Removes the oldest episodes until the bounds are kept."""
+        """Remove the oldest episodes until the bounds are kept."""
         while (self._total > self._max_bytes or len(self._sizes) > MAX_EPISODES) and len(self._sizes) > 1:
             oldest = next(iter(self._sizes))
             size = self._sizes.pop(oldest)

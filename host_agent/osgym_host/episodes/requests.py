@@ -17,15 +17,15 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from osgym_host.core.reasons import Reason
-from osgym_host.episodes.branching import Branching, ForkWish, fork_answer
-from osgym_host.episodes.checkpoints import Checkpoints, CheckpointWish
-from osgym_host.episodes.creating import Creator
-from osgym_host.episodes.episode import Episode
-from osgym_host.episodes.errors import EpisodeError
+from osgym_host.episodes.checkpoints import Checkpoints, CheckpointSpec
+from osgym_host.episodes.create_request import CreatedEpisode, EpisodeSpec
+from osgym_host.episodes.creator import EpisodeCreator
+from osgym_host.episodes.episode import HostEpisode
+from osgym_host.episodes.errors import ServiceError
+from osgym_host.episodes.forks import EpisodeForks, ForkSpec, fork_answer
 from osgym_host.episodes.journal import RequestMark
-from osgym_host.episodes.opening import Opened, Wish
-from osgym_host.episodes.service import EpisodeService
-from osgym_sdk.wire import CheckpointInfo, ForkAnswer
+from osgym_protocol.codes import ErrorCode
+from osgym_protocol.host_api import CheckpointInfo, ForkAnswer
 
 KEEP = 4096
 REFUSE_CANCELLED_S = 600.0
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Created:
+class _CreateReplay:
     """What a repetition of a create needs: not the first frame, which is large."""
 
     episode_id: str
@@ -42,80 +42,81 @@ class _Created:
     timing_ms: dict[str, float]
 
 
-Kept = _Created | ForkAnswer | CheckpointInfo
+StoredAnswer = _CreateReplay | ForkAnswer | CheckpointInfo
 
 
 @dataclass(slots=True, eq=False)
-class _Request:
+class _KnownRequest:
     task: asyncio.Task[Any] | None
     meaning: str
-    keep: Callable[[Any], Kept]
+    keep: Callable[[Any], StoredAnswer]
     waiters: int = 0
-    kept: Kept | None = None
+    kept: StoredAnswer | None = None
 
 
-class Requests:
+class RequestRegistry:
     """The requests of this host by their id."""
 
-    def __init__(
-        self, service: EpisodeService, creator: Creator, branching: Branching, checkpoints: Checkpoints
-    ) -> None:
-        """Starts empty."""
-        self._service = service
+    def __init__(self, creator: EpisodeCreator, forks: EpisodeForks, checkpoints: Checkpoints) -> None:
+        """Start empty."""
+        self._service = creator.service
         self._creator = creator
-        self._branching = branching
+        self._forks = forks
         self._checkpoints = checkpoints
-        self._known: OrderedDict[str, _Request] = OrderedDict()
+        self._known: OrderedDict[str, _KnownRequest] = OrderedDict()
         self._cancelled: OrderedDict[str, float] = OrderedDict()
 
-    async def create(self, request_id: str, wish: Wish) -> Opened:
-        """Creates an episode, or joins or repeats the create of the same id.
+    async def create(self, request_id: str, spec: EpisodeSpec) -> CreatedEpisode:
+        """Create an episode, or join or repeat the create of the same id.
 
         A repeated create takes a fresh first frame.
 
         Raises:
-            EpisodeError: As `Creator.create` and `Checkpoints.restore`; `cancelled` when the id was
+            ServiceError: As `EpisodeCreator.create` and `Checkpoints.restore`; `cancelled` when the id was
                 cancelled; `bad_request` (409) when the id is that of a request for something else.
         """
-        asked = [wish.task, wish.lease_ttl_s, wish.max_steps, wish.settle]
-        meaning = _meaning(*asked, *([wish.checkpoint] if wish.checkpoint is not None else []))
-        wish = replace(wish, mark=RequestMark(request_id, meaning))
-        make = self._creator.create if wish.checkpoint is None else self._checkpoints.restore
-        done: Opened | _Created = await self._share(request_id, meaning, lambda: make(wish), _created)
-        if isinstance(done, _Created):
+        settle = spec.settle.to_dict() if spec.settle is not None else None
+        asked = [spec.task, spec.lease_ttl_s, spec.max_steps, settle]
+        meaning = _meaning(*asked, *([spec.checkpoint] if spec.checkpoint is not None else []))
+        spec = replace(spec, mark=RequestMark(request_id, meaning))
+        make = self._creator.create if spec.checkpoint is None else self._checkpoints.restore
+        done: CreatedEpisode | _CreateReplay = await self._share(
+            request_id, meaning, lambda: make(spec), _created
+        )
+        if isinstance(done, _CreateReplay):
             episode = self._service.claim(done.episode_id, done.lease)
-            return Opened(episode, await episode.look(None), done.timing_ms)
+            return CreatedEpisode(episode, await episode.observe(None), done.timing_ms)
         return done
 
-    async def fork(self, request_id: str, episode_id: str, lease: str, wish: ForkWish) -> ForkAnswer:
-        """Forks an episode, or joins or repeats the fork of the same id.
+    async def fork(self, request_id: str, episode_id: str, lease: str, spec: ForkSpec) -> ForkAnswer:
+        """Fork an episode, or join or repeat the fork of the same id.
 
         Raises:
-            EpisodeError: As `Branching.fork` and `create`.
+            ServiceError: As `EpisodeForks.fork` and `create`.
         """
-        meaning = _meaning("fork", episode_id, lease, wish.count, wish.lease_ttl_s, wish.max_steps)
-        wish = replace(wish, mark=RequestMark(request_id, meaning))
+        meaning = _meaning("fork", episode_id, lease, spec.count, spec.lease_ttl_s, spec.max_steps)
+        spec = replace(spec, mark=RequestMark(request_id, meaning))
         answer: ForkAnswer = await self._share(
-            request_id, meaning, lambda: self._branching.fork(episode_id, lease, wish), _itself
+            request_id, meaning, lambda: self._forks.fork(episode_id, lease, spec), _unchanged
         )
         return answer
 
     async def checkpoint(
-        self, request_id: str, episode_id: str, lease: str, wish: CheckpointWish
+        self, request_id: str, episode_id: str, lease: str, spec: CheckpointSpec
     ) -> CheckpointInfo:
-        """Takes a checkpoint, or joins or repeats the call of the same id.
+        """Take a checkpoint, or join or repeat the call of the same id.
 
         Raises:
-            EpisodeError: As `Checkpoints.take` and `create`.
+            ServiceError: As `Checkpoints.take` and `create`.
         """
-        meaning = _meaning("checkpoint", episode_id, lease, wish.keep, wish.ttl_s)
+        meaning = _meaning("checkpoint", episode_id, lease, spec.keep, spec.ttl_s)
         info: CheckpointInfo = await self._share(
-            request_id, meaning, lambda: self._checkpoints.take(episode_id, lease, wish), _itself
+            request_id, meaning, lambda: self._checkpoints.take(episode_id, lease, spec), _unchanged
         )
         return info
 
     def undo(self, request_id: str) -> None:
-        """Undoes a request, also one that is still to arrive. Idempotent."""
+        """Undo a request, also one that is still to arrive. Idempotent."""
         self._cancelled[request_id] = time.monotonic() + REFUSE_CANCELLED_S
         self._cancelled.move_to_end(request_id)
         request = self._known.get(request_id)
@@ -123,9 +124,9 @@ class Requests:
             self._drop(request_id, request, request.task)
         self._trim()
 
-    def remember(self, survivors: Iterable[tuple[RequestMark, Episode]]) -> None:
-        """Knows the requests of episodes that outlived a host agent; a fork only with all its children."""
-        groups: dict[str, list[tuple[RequestMark, Episode]]] = {}
+    def remember(self, survivors: Iterable[tuple[RequestMark, HostEpisode]]) -> None:
+        """Know the requests of episodes that outlived a host agent; a fork only with all its children."""
+        groups: dict[str, list[tuple[RequestMark, HostEpisode]]] = {}
         for mark, episode in survivors:
             groups.setdefault(mark.request_id, []).append((mark, episode))
         for request_id, group in groups.items():
@@ -133,10 +134,10 @@ class Requests:
             mark, first = group[0]
             if len(group) != mark.count:
                 continue
-            kept: Kept = _Created(first.episode_id, first.lease, {})
+            kept: StoredAnswer = _CreateReplay(first.episode_id, first.lease.token, {})
             if first.parent is not None and first.parent.checkpoint_id is None:
                 kept = fork_answer([episode for _, episode in group], mark.pause_ms)
-            self._known[request_id] = _Request(None, mark.meaning, _itself, kept=kept)
+            self._known[request_id] = _KnownRequest(None, mark.meaning, _unchanged, kept=kept)
 
     async def _share(
         self,
@@ -145,17 +146,17 @@ class Requests:
         start: Callable[[], Coroutine[Any, Any, T]],
         keep: Callable[[T], Any],
     ) -> Any:
-        """Does the work once; returns what it gave, or later what was kept of that."""
+        """Do the work once; return what it gave, or later what was kept of that."""
         self._refuse_cancelled(request_id)
         request = self._known.get(request_id)
         if request is not None and request.meaning != meaning:
             text = "This request_id was used for another request."
-            raise EpisodeError("bad_request", 409, text, {"request_id": request_id})
+            raise ServiceError(ErrorCode.BAD_REQUEST, text, {"request_id": request_id}, status=409)
         if request is not None and request.kept is not None:
             return request.kept
         if request is None or request.task is None:
             task = asyncio.create_task(start(), name=f"request:{request_id}")
-            request = self._known[request_id] = _Request(task, meaning, keep)
+            request = self._known[request_id] = _KnownRequest(task, meaning, keep)
             task.add_done_callback(lambda _: self._settle(request_id, request))
             self._trim()
         assert request.task is not None
@@ -170,11 +171,11 @@ class Requests:
         finally:
             request.waiters -= 1
         if work.cancelled():
-            raise EpisodeError("cancelled", 409, "This request was cancelled.", {"request_id": request_id})
+            raise ServiceError(ErrorCode.CANCELLED, "This request was cancelled.", {"request_id": request_id})
         return work.result()
 
-    def _settle(self, request_id: str, request: _Request) -> None:
-        """Keeps of finished work what a repetition needs; of failed work nothing."""
+    def _settle(self, request_id: str, request: _KnownRequest) -> None:
+        """Keep of finished work what a repetition needs; of failed work nothing."""
         task, request.task = request.task, None
         assert task is not None
         if not task.cancelled() and task.exception() is None:
@@ -182,8 +183,8 @@ class Requests:
         elif self._known.get(request_id) is request:
             del self._known[request_id]
 
-    def _drop(self, request_id: str, request: _Request, task: asyncio.Task[Any] | None) -> None:
-        """Frees whatever the request got or is about to get; a later one of this id starts anew."""
+    def _drop(self, request_id: str, request: _KnownRequest, task: asyncio.Task[Any] | None) -> None:
+        """Free whatever the request got or is about to get; a later one of this id starts anew."""
         if self._known.get(request_id) is request:
             del self._known[request_id]
         if task is not None and not task.done():
@@ -193,9 +194,9 @@ class Requests:
         elif request.kept is not None:
             self._free(request.kept)
 
-    def _free(self, kept: Kept) -> None:
+    def _free(self, kept: StoredAnswer) -> None:
         match kept:
-            case _Created():
+            case _CreateReplay():
                 self._give_up(kept.episode_id)
             case ForkAnswer():
                 for child in kept.children:
@@ -204,13 +205,13 @@ class Requests:
                 self._checkpoints.discard(kept.checkpoint_id)
 
     def _give_up(self, episode_id: str) -> None:
-        with contextlib.suppress(EpisodeError):  # ended and forgotten long ago
+        with contextlib.suppress(ServiceError):  # ended and forgotten long ago
             self._service.end(self._service.find(episode_id), Reason.CLIENT_GONE)
 
     def _refuse_cancelled(self, request_id: str) -> None:
         until = self._cancelled.get(request_id)
         if until is not None and until > time.monotonic():
-            raise EpisodeError("cancelled", 409, "This request was cancelled.", {"request_id": request_id})
+            raise ServiceError(ErrorCode.CANCELLED, "This request was cancelled.", {"request_id": request_id})
 
     def _trim(self) -> None:
         while len(self._known) > KEEP:
@@ -222,11 +223,11 @@ class Requests:
             self._cancelled.popitem(last=False)
 
 
-def _created(opened: Opened) -> _Created:
-    return _Created(opened.episode.episode_id, opened.episode.lease, opened.timing_ms)
+def _created(opened: CreatedEpisode) -> _CreateReplay:
+    return _CreateReplay(opened.episode.episode_id, opened.episode.lease.token, opened.timing_ms)
 
 
-def _itself(kept: Kept) -> Kept:
+def _unchanged(kept: StoredAnswer) -> StoredAnswer:
     return kept
 
 

@@ -7,24 +7,25 @@ import hmac
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from osgym_host.core.reasons import Reason
-from osgym_host.episodes.entries import entry_of, lost_episode, lost_of
-from osgym_host.episodes.episode import Episode, StepOutcome
-from osgym_host.episodes.errors import EpisodeError, EpisodeOver, unknown_episode
+from osgym_host.episodes.create_request import EpisodeLimits
+from osgym_host.episodes.episode import HostEpisode
+from osgym_host.episodes.errors import EpisodeOver, ServiceError, unknown_episode
 from osgym_host.episodes.evaluation import evaluate_episode
-from osgym_host.episodes.journal import EpisodeJournal, LostEpisode, RequestMark
+from osgym_host.episodes.journal import EpisodeJournal, JournalEntry, LostEpisode, RequestMark
 from osgym_host.episodes.metrics import EpisodeMetrics
-from osgym_host.episodes.moment import Options
-from osgym_host.episodes.opening import Limits
-from osgym_host.episodes.recorder import Recorder
-from osgym_host.guest import GuestFrame
+from osgym_host.episodes.recorder import TrajectoryRecorder
 from osgym_host.replicas.events import EventLog
-from osgym_sdk.wire import EvaluationAnswer
+from osgym_protocol.codes import ErrorCode
+from osgym_protocol.host_api import EvaluationAnswer, Notice
+from osgym_protocol.observation import ObservedFrame
+from osgym_protocol.options import ObserveOptions, SettleOptions
+from osgym_protocol.records import Record
 
 log = logging.getLogger(__name__)
 
@@ -39,118 +40,105 @@ class EpisodeService:
         self,
         *,
         events: EventLog,
-        recorder: Recorder,
+        recorder: TrajectoryRecorder,
         journal: EpisodeJournal,
         metrics: EpisodeMetrics,
-        limits: Limits,
+        limits: EpisodeLimits,
     ) -> None:
         """Nothing happens before `start`."""
-        self._events = events
-        self._recorder = recorder
-        self._journal = journal
-        self._metrics = metrics
-        self._limits = limits
-        self.on_end: list[Callable[[Episode], None]] = []
+        self.events = events
+        self.recorder = recorder
+        self.journal = journal
+        self.metrics = metrics
+        self.limits = limits
+        self.notice: Notice | None = None
+        """The notice that clients see while this host is about to be taken away."""
+        self.on_end: list[Callable[[HostEpisode], None]] = []
         """Called with each episode that ends."""
-        self._active: dict[str, Episode] = {}
-        self._by_lease: dict[str, Episode] = {}
-        self._ended: OrderedDict[str, Episode] = OrderedDict()
+        self._active: dict[str, HostEpisode] = {}
+        self._by_lease: dict[str, HostEpisode] = {}
+        self._ended: OrderedDict[str, HostEpisode] = OrderedDict()
         self._reaper: asyncio.Task[None] | None = None
 
     # Life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begins to watch the leases."""
+        """Begin to watch the leases."""
         self._reaper = asyncio.create_task(self._reap(), name="episodes:leases")
 
     async def close(self) -> None:
-        """Ends every episode with the reason `shutdown`. Idempotent."""
+        """End every episode with the reason `shutdown`. Idempotent."""
         if self._reaper is not None:
             self._reaper.cancel()
             await asyncio.gather(self._reaper, return_exceptions=True)
         self.end_all(Reason.SHUTDOWN)
 
     def end_all(self, reason: Reason) -> int:
-        """Takes every episode from its client, who is told so also after a restart; returns how many."""
+        """End every episode, and remember that past a restart; return how many there were."""
         ended = list(self._active.values())
         for episode in ended:
             self.end(episode, reason)
-        self._journal.lost(lost_of(episode, reason) for episode in ended)
+        self.journal.lost(LostEpisode.of(episode, reason) for episode in ended)
         return len(ended)
 
     # Finding -----------------------------------------------------------------------------------
 
-    def active(self) -> list[Episode]:
-        """Returns the episodes that have a replica now."""
+    def active(self) -> list[HostEpisode]:
+        """Return the episodes that have a replica now."""
         return list(self._active.values())
 
-    def find(self, episode_id: str) -> Episode:
-        """Returns an episode, ended ones too.
+    def find(self, episode_id: str) -> HostEpisode:
+        """Return an episode, ended ones too.
 
         Raises:
-            EpisodeError: `unknown_episode`.
+            ServiceError: `unknown_episode`.
         """
         episode = self._active.get(episode_id) or self._ended.get(episode_id)
         if episode is None:
             raise unknown_episode(episode_id)
         return episode
 
-    def claim(self, episode_id: str, lease: str) -> Episode:
-        """Returns a live episode to the one who holds its lease, and renews it.
+    def claim(self, episode_id: str, lease: str) -> HostEpisode:
+        """Return a live episode to the one who holds its lease, and renew it.
 
         Raises:
-            EpisodeError: `unknown_episode`, `lease_mismatch`, or why the episode is over.
+            ServiceError: `unknown_episode`, `lease_mismatch`, or why the episode is over.
         """
-        episode = self.find(episode_id)
-        if not hmac.compare_digest(episode.lease.encode(), lease.encode()):
-            raise EpisodeError(
-                "lease_mismatch", 403, "This is not the lease of the episode.", {"episode_id": episode_id}
+        episode = self._active.get(episode_id) or self.find(episode_id)
+        if not hmac.compare_digest(episode.lease.token.encode(), lease.encode()):
+            raise ServiceError(
+                ErrorCode.LEASE_MISMATCH, "This is not the lease of the episode.", {"episode_id": episode_id}
             )
         if episode.over is not None:
-            raise episode.over.again()
-        episode.renew()
+            raise episode.over.copy()
+        episode.lease.renew()
         return episode
 
-    @contextmanager
-    def using(self, episode_id: str, lease: str) -> Iterator[Episode]:
-        """Claims an episode for a call: its lease does not run out meanwhile.
-
-        Raises:
-            EpisodeError: As `claim`.
-        """
-        episode = self.claim(episode_id, lease)
-        episode.busy += 1
-        try:
-            yield episode
-        finally:
-            episode.busy -= 1
-            episode.renew()
-
     def renew(self, lease: str) -> None:
-        """Renews a lease by its secret alone.
+        """Renew a lease by its secret alone.
 
         Raises:
-            EpisodeError: `unknown_episode`, or why the episode is over.
+            ServiceError: `unknown_episode`, or why the episode is over.
         """
         episode = self._by_lease.get(lease)
         if episode is None:
-            raise EpisodeError("unknown_episode", 404, "There is no such lease on this host.")
+            raise ServiceError(ErrorCode.UNKNOWN_EPISODE, "There is no such lease on this host.")
         if episode.over is not None:
-            raise episode.over.again()
-        episode.renew()
+            raise episode.over.copy()
+        episode.lease.renew()
 
     # Beginning ---------------------------------------------------------------------------------
 
     def register(
         self,
-        episode: Episode,
+        episode: HostEpisode,
         mark: RequestMark | None,
-        frame: GuestFrame | None = None,
+        frame: ObservedFrame | None = None,
         *,
         timing_ms: Mapping[str, float] | None = None,
         pause_ms: float | None = None,
     ) -> None:
-        """Takes an episode that has its replica, as its client is about to get it.
+        """Take an episode that has its replica, as its client is about to get it.
 
         Args:
             mark: The request that it answers.
@@ -158,50 +146,46 @@ class EpisodeService:
             timing_ms: Of the phases of a create.
             pause_ms: How long the parent stood still, for one that was branched.
         """
-        self._journal.began(entry_of(episode, mark))
-        self._take(episode)
+        self.journal.began(JournalEntry.of(episode, mark))
+        self._activate(episode)
         if timing_ms is not None:
-            self._metrics.opened(timing_ms)
+            self.metrics.opened(timing_ms)
         parent = episode.parent.to_dict() if episode.parent is not None else None
-        told = {"parent": parent} if parent is not None else {}
-        self._events.add(
-            "episode", episode_id=episode.episode_id, replica_id=episode.replica_id, state="active", **told
-        )
+        origin = {"parent": parent} if parent is not None else {}
+        self._add_event(episode, state="active", **origin)
         if parent is not None:
-            told = {"parent": {**parent, "pause_ms": pause_ms}}
+            origin = {"parent": {**parent, "pause_ms": pause_ms}}
         line = {
             "kind": "start",
             "episode_id": episode.episode_id,
             "task_id": episode.task_id,
             "instruction": episode.task.instruction if episode.task is not None else None,
-            "replica_id": episode.replica_id,
-            "generation": episode.generation,
+            "replica_id": episode.replica.replica_id,
+            "generation": episode.replica.generation,
             "time": episode.began_at,
-            "step": episode.step_no,
+            "step": episode.steps.progress.step,
             "observation": frame.observation.to_dict() if frame is not None else None,
             "timing_ms": dict(timing_ms or {}),
-            **told,
+            **origin,
         }
         image_format = frame.observation.frame.format.value if frame is not None else ""
-        self._recorder.add(episode.episode_id, line, frame.image if frame is not None else b"", image_format)
+        self.recorder.add(episode.episode_id, line, frame.image if frame is not None else b"", image_format)
 
-    def resume(self, episode: Episode) -> None:
-        """Takes an episode that a former host agent had; its client notices nothing."""
-        self._take(episode)
-        self._events.add(
-            "episode", episode_id=episode.episode_id, replica_id=episode.replica_id, state="adopted"
-        )
+    def resume(self, episode: HostEpisode) -> None:
+        """Take an episode that a previous host agent had; its client notices nothing."""
+        self._activate(episode)
+        self._add_event(episode, state="adopted")
 
     def remember_lost(self, lost: LostEpisode) -> None:
-        """Lets the client of an episode that a former host agent had know what became of it."""
-        self._keep_ended(lost_episode(lost))
+        """Remember an episode that was lost with a previous host agent, with the reason for its client."""
+        self._keep_ended(lost.episode())
 
-    def _take(self, episode: Episode) -> None:
-        episode.renew()
-        episode.note = partial(self._journal.progress, episode.episode_id)
+    def _activate(self, episode: HostEpisode) -> None:
+        episode.lease.renew()
+        episode.steps.on_change = partial(self.journal.progress, episode.episode_id)
         self._active[episode.episode_id] = episode
-        self._by_lease[episode.lease] = episode
-        episode.hold.lost.add_done_callback(lambda lost: self.end(episode, lost.result().reason))
+        self._by_lease[episode.lease.token] = episode
+        episode.replica.lost.add_done_callback(lambda lost: self.end(episode, lost.result().reason))
 
     # Using -------------------------------------------------------------------------------------
 
@@ -211,104 +195,128 @@ class EpisodeService:
         lease: str,
         seq: int,
         actions: Sequence[Any],
-        settle: Options | None = None,
-        observe: Options | None = None,
-    ) -> StepOutcome:
-        """Carries out one step (see `Episode.step`) and records it."""
-        with self.using(episode_id, lease) as episode:
-            outcome = await episode.step(seq, actions, settle, observe)
-        observation = outcome.meta["observation"]
-        if not observation["replayed"] or seq == episode.unrecorded:
-            episode.unrecorded = None
-            self._metrics.stepped(outcome.guest_ms)
-            line = {"kind": "step", "seq": seq, "time": round(time.time(), 3), **outcome.meta}
-            self._recorder.add(episode_id, line, outcome.image, observation["frame"]["format"])
-        return outcome
+        settle: SettleOptions | None = None,
+        observe: ObserveOptions | None = None,
+    ) -> Record:
+        """Carry out one step (see `HostEpisode.step`), record it, and return its answer."""
+        began = time.perf_counter()
+        episode = self.claim(episode_id, lease)
+        with episode.lease:
+            result = await episode.step(seq, actions, settle, observe)
+        meta = result.answer.to_dict()
+        observation = meta["observation"]
+        if not observation["replayed"] or seq == episode.steps.unrecorded:
+            episode.steps.unrecorded = None
+            self.metrics.stepped(result.guest_ms)
+            line = {"kind": "step", "seq": seq, "time": round(time.time(), 3), **meta}
+            self.recorder.add(episode_id, line, result.image, observation["frame"]["format"])
+        host_ms = (time.perf_counter() - began) * 1000
+        self.metrics.host_s.observe((host_ms - result.guest_ms) / 1000)
+        meta["timing_ms"] = {"host": round(host_ms, 3), "guest": round(result.guest_ms, 3)}
+        if self.notice is not None:
+            meta["notice"] = self.notice.to_dict()
+        return Record(meta, result.image)
 
-    async def observe(self, episode_id: str, lease: str, observe: Options | None) -> GuestFrame:
-        """Takes a frame without acting."""
-        with self.using(episode_id, lease) as episode:
-            return await episode.look(observe)
+    async def observe(self, episode_id: str, lease: str, observe: ObserveOptions | None) -> Record:
+        """Take a frame without acting."""
+        return await self._take_frame(episode_id, lease, lambda episode: episode.observe(observe))
 
     async def final(
-        self, episode_id: str, lease: str, seq: int, timeout_ms: float, observe: Options | None
-    ) -> GuestFrame:
-        """Returns the frame after step `seq` once it is final, or the time is up."""
-        with self.using(episode_id, lease) as episode:
-            return await episode.final(seq, timeout_ms, observe)
+        self, episode_id: str, lease: str, seq: int, timeout_ms: float, observe: ObserveOptions | None
+    ) -> Record:
+        """Return the frame after step `seq` once it is final, or the time is up."""
+        return await self._take_frame(
+            episode_id, lease, lambda episode: episode.final(seq, timeout_ms, observe)
+        )
+
+    async def _take_frame(
+        self, episode_id: str, lease: str, take: Callable[[HostEpisode], Awaitable[ObservedFrame]]
+    ) -> Record:
+        began = time.perf_counter()
+        episode = self.claim(episode_id, lease)
+        with episode.lease:
+            frame = await take(episode)
+        progress = episode.steps.progress
+        meta = {
+            "observation": replace(frame.observation, seq=progress.seq).to_dict(),
+            "step": progress.step,
+            "timing_ms": {"host": round((time.perf_counter() - began) * 1000, 3)},
+        }
+        if self.notice is not None:
+            meta["notice"] = self.notice.to_dict()
+        return Record(meta, frame.image)
 
     async def evaluate(self, episode_id: str, lease: str) -> EvaluationAnswer:
-        """Scores the episode; a repetition gives the stored answer.
+        """Score the episode; a repetition gives the stored answer.
 
         Raises:
-            EpisodeError: It has no task, or its replica is lost.
+            ServiceError: The episode has no task, or its replica is lost.
         """
-        with self.using(episode_id, lease) as episode:
+        episode = self.claim(episode_id, lease)
+        with episode.lease:
             async with episode.lock:
                 if episode.evaluation is None:
-                    episode.evaluation = await evaluate_episode(episode, self._limits.evaluate_s)
-                    self._metrics.evaluated(episode.evaluation)
-                    self._journal.evaluated(episode_id, episode.evaluation)
+                    episode.evaluation = await evaluate_episode(episode, self.limits.evaluate_s)
+                    self.metrics.evaluated(episode.evaluation)
+                    self.journal.evaluated(episode_id, episode.evaluation)
                     line = {"kind": "evaluation", **episode.evaluation.to_dict()}
-                    self._recorder.add(episode_id, line)
+                    self.recorder.add(episode_id, line)
                 return episode.evaluation
 
     # Ending ------------------------------------------------------------------------------------
 
     def close_by_lease(self, episode_id: str, lease: str) -> None:
-        """Ends an episode for its holder. Idempotent.
+        """End an episode for its holder. Idempotent.
 
         Raises:
-            EpisodeError: `unknown_episode`, `lease_mismatch`.
+            ServiceError: `unknown_episode`, `lease_mismatch`.
         """
         try:
             self.end(self.claim(episode_id, lease), Reason.CLOSED)
         except EpisodeOver:
             return
 
-    def end(self, episode: Episode, reason: Reason) -> None:
-        """Ends an episode now, whatever it is doing; its replica retires. Idempotent."""
+    def end(self, episode: HostEpisode, reason: Reason) -> None:
+        """End an episode now, whatever it is doing; its replica retires. Idempotent."""
         if episode.over is not None:
             return
-        episode.hold.let_go(reason)
-        lost = episode.hold.lost.result()
+        episode.replica.release(reason)
+        lost = episode.replica.loss()
         episode.over = EpisodeOver(lost.reason, str(lost.details.get("detail", "")), episode.episode_id)
         self._active.pop(episode.episode_id, None)
         self._keep_ended(episode)
-        self._journal.ended(episode.episode_id)
-        for tell in self.on_end:
-            tell(episode)
-        episode.shrink()
-        how = episode.ended_as()
-        self._metrics.ended.labels(how).inc()
-        self._events.add(
-            "episode",
-            episode_id=episode.episode_id,
-            replica_id=episode.replica_id,
-            state="ended",
-            termination_reason=how,
-            cause=lost.reason.value,
-        )
+        self.journal.ended(episode.episode_id)
+        for callback in self.on_end:
+            callback(episode)
+        episode.drop_task()
+        how = episode.termination_reason()
+        self.metrics.ended.labels(how).inc()
+        self._add_event(episode, state="ended", termination_reason=how, cause=lost.reason.value)
         line = {"kind": "end", "termination_reason": how, "cause": lost.reason.value, "time": time.time()}
-        self._recorder.add(episode.episode_id, line)
+        self.recorder.add(episode.episode_id, line)
 
-    def _keep_ended(self, episode: Episode) -> None:
+    def _add_event(self, episode: HostEpisode, **fields: Any) -> None:
+        replica_id = episode.replica.replica_id
+        self.events.add("episode", episode_id=episode.episode_id, replica_id=replica_id, **fields)
+
+    def _keep_ended(self, episode: HostEpisode) -> None:
         self._ended[episode.episode_id] = episode
-        self._by_lease.setdefault(episode.lease, episode)
+        self._by_lease.setdefault(episode.lease.token, episode)
         while len(self._ended) > KEEP_ENDED:
             _, forgotten = self._ended.popitem(last=False)
-            self._by_lease.pop(forgotten.lease, None)
+            self._by_lease.pop(forgotten.lease.token, None)
 
     async def _reap(self) -> None:
-        """Ends the episodes whose lease ran out; notes that the others live."""
+        """End the episodes whose lease ran out; journal that the others live."""
         while True:
             now = time.monotonic()
             for episode in list(self._active.values()):
-                if episode.expires_at - episode.touched_until >= episode.lease_ttl_s / 4:
-                    episode.touched_until = episode.expires_at
-                    self._journal.touch(episode.episode_id)
-                if episode.busy == 0 and episode.expires_at <= now:
+                lease = episode.lease
+                if lease.expires_at - lease.journaled_until >= lease.ttl_s / 4:
+                    lease.journaled_until = lease.expires_at
+                    self.journal.touch(episode.episode_id)
+                if lease.calls == 0 and lease.expires_at <= now:
                     self.end(episode, Reason.LEASE_EXPIRED)
-            due = [e.expires_at for e in self._active.values() if e.busy == 0]
+            due = [e.lease.expires_at for e in self._active.values() if e.lease.calls == 0]
             pause_s = min([0.5, *(max(0.01, at - time.monotonic()) for at in due)])
             await asyncio.sleep(pause_s)

@@ -7,33 +7,48 @@ often, and baking it alone takes seconds.
 
 from __future__ import annotations
 
-import datetime
-import hashlib
 import os
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_host.images import checks, wheels
-from osgym_host.images.cache import CachedTree, TreeCache, exclusive
-from osgym_host.images.definition import Source
-from osgym_host.images.errors import BakeError
+from osgym_host.images.cache import CachedTree, TreeCache
+from osgym_host.images.content_store import close_folder, open_folder
+from osgym_host.images.definition import Definition, ImageSource, hash_of
+from osgym_host.images.errors import BakeError, ImageError
 from osgym_host.images.idmap import IdMap, current_idmap
 from osgym_host.images.layer import Contents, LayerBake, make_layer
-from osgym_host.images.lock import Lock
-from osgym_host.images.manifest import ImageManifest, RemedyRecord
-from osgym_host.images.namespaces import Inside, operate
+from osgym_host.images.lock import PackageLock
+from osgym_host.images.namespaces import NamespaceSpec, Overlay, call, operate
 from osgym_host.images.packages import PackageBake, bake_packages
-from osgym_host.images.progress import Progress
-from osgym_host.images.store import Image, ImageStore, close_folder, open_folder
+from osgym_host.images.progress import BakeProgress
+from osgym_host.images.store import Image, ImageManifest, ImageStore, RemedyRecord
+from osgym_host.images.wheels import GuestAgent, find_guest_agent, install_wheels, requirement_wheels
 
 PYTHON_FOLDER = "usr/local/lib/python3.11/dist-packages/"
 """Where Debian 12's Python finds what is not from Debian."""
 
+_PROBE = """
+set -u
+failed=0
+for name in $BINARIES; do
+    command -v "$name" >/dev/null || { echo "missing: $name"; failed=1; }
+done
+for module in pyautogui_without_display Xlib PIL osgym_guest; do
+    if [ "$module" = pyautogui_without_display ]; then
+        python3 -c 'import importlib.util as u; import sys; sys.exit(u.find_spec("pyautogui") is None)'
+    else
+        python3 -I -c "import $module"
+    fi || { echo "python cannot import $module"; failed=1; }
+done
+exit $failed
+"""
+"""What a baked image must be able to do before it may be called one."""
+
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class BakeRequest:
     """What to bake.
 
     Attributes:
@@ -42,7 +57,7 @@ class Request:
     """
 
     flavor: str
-    lock: Lock | None = None
+    lock: PackageLock | None = None
     refresh: bool = False
 
 
@@ -51,7 +66,7 @@ class _Parts:
     """What a finished image was made from."""
 
     below: CachedTree
-    guest: Path
+    guest: GuestAgent
     key: str
     idmap: IdMap
     begin_s: float
@@ -60,14 +75,14 @@ class _Parts:
 class Baker:
     """Bakes images of one definition into one store."""
 
-    def __init__(self, source: Source, store: ImageStore, progress: Progress) -> None:
+    def __init__(self, source: ImageSource, store: ImageStore, progress: BakeProgress) -> None:
         self._source = source
         self._store = store
         self._progress = progress
-        self._bases = TreeCache(store, store.bases)
-        self._desktops = TreeCache(store, store.desktops)
+        self._bases = TreeCache(store.bases)
+        self._desktops = TreeCache(store.desktops)
 
-    def bake(self, request: Request) -> Image:
+    def bake(self, request: BakeRequest) -> Image:
         """Bake, or find that nothing changed; afterwards the flavor's tag names the image.
 
         On any failure the store is as it was, except for leftovers that the next bake removes.
@@ -78,14 +93,12 @@ class Baker:
         begin_s = time.monotonic()
         self._source.definition.flavor(request.flavor)
         idmap = current_idmap()
-        self._store.prepare()
-        with self._progress.shown(), exclusive(self._store.bases / f"{request.flavor}.lock"):
-            self._store.reap()
-            guest = wheels.find_guest_folder(self._source.folder)
+        with self._progress.shown(), self._store.making(request.flavor):
+            guest = find_guest_agent()
             base = self._base(request, idmap)
             desktop = self._desktop(request, base, idmap)
             key = self._image_key(request, desktop, guest)
-            found = self._baked(request.flavor, key, idmap)
+            found = self._baked(key, idmap)
             if found is not None:
                 self._progress.note("nothing changed: the image is there already")
             else:
@@ -95,27 +108,26 @@ class Baker:
             self._desktops.prune(request.flavor, keep=desktop)
             return found
 
-    def definition(self, request: Request) -> str:
+    def definition(self, request: BakeRequest) -> str:
         """Digest of everything that an image is made from and that is known before a bake.
 
         Two bakes of one definition may differ when there is no lock: Debian's packages of another day.
 
         Raises:
-            DefinitionError: There is no such flavor, or the guest agent's source is not there.
+            DefinitionError: There is no such flavor, or no guest agent.
         """
         self._source.definition.flavor(request.flavor)
-        guest = wheels.guest_key(wheels.find_guest_folder(self._source.folder))
         own = (self._base_key(request), self._source.desktop_key(), self._source.guest_key())
-        return _hash(request.flavor, *own, guest)
+        return hash_of(request.flavor, *own, find_guest_agent().key())
 
-    def plan(self, request: Request) -> dict[str, object]:
-        """What `bake` would do, without doing it."""
+    def plan(self, request: BakeRequest) -> dict[str, object]:
+        """Return what `bake` would do, without doing it."""
         definition = self._source.definition
         idmap = current_idmap()
         base = None if request.refresh else self._bases.find(self._base_key(request), idmap)
         desktop = base and self._desktops.find(self._desktop_key(request, base), idmap)
-        guest = wheels.find_guest_folder(self._source.folder)
-        found = desktop and self._baked(request.flavor, self._image_key(request, desktop, guest), idmap)
+        guest = find_guest_agent()
+        found = desktop and self._baked(self._image_key(request, desktop, guest), idmap)
         return {
             "flavor": request.flavor,
             "suite": definition.suite,
@@ -130,17 +142,17 @@ class Baker:
             "image": found.digest if found else None,
         }
 
-    def _base_key(self, request: Request) -> str:
+    def _base_key(self, request: BakeRequest) -> str:
         return self._source.base_key(request.flavor, request.lock.digest if request.lock else None)
 
-    def _desktop_key(self, request: Request, base: CachedTree) -> str:
-        return _hash(request.flavor, base.digest, self._source.desktop_key())[:16]
+    def _desktop_key(self, request: BakeRequest, base: CachedTree) -> str:
+        return hash_of(request.flavor, base.digest, self._source.desktop_key())[:16]
 
-    def _image_key(self, request: Request, desktop: CachedTree, guest: Path) -> str:
-        return _hash(request.flavor, desktop.digest, self._source.guest_key(), wheels.guest_key(guest))
+    def _image_key(self, request: BakeRequest, desktop: CachedTree, guest: GuestAgent) -> str:
+        return hash_of(request.flavor, desktop.digest, self._source.guest_key(), guest.key())
 
-    def _base(self, request: Request, idmap: IdMap) -> CachedTree:
-        """The package part: the kept one, or a new one."""
+    def _base(self, request: BakeRequest, idmap: IdMap) -> CachedTree:
+        """Return the package part: the kept one, or a new one."""
         key = self._base_key(request)
         kept = None if request.refresh else self._bases.find(key, idmap)
         if kept is not None:
@@ -150,18 +162,18 @@ class Baker:
             made = workspace / "base"
             made.mkdir()
             open_folder(made, idmap)
-            operate(Inside(made, idmap), "make", paths=["rootfs"])
+            operate(NamespaceSpec(made, idmap), "make", paths=["rootfs"])
             cache = self._store.packages
             wanted = PackageBake(self._source.definition, request.flavor, cache, workspace, request.lock)
             digest = bake_packages(wanted, made / "rootfs", idmap, self._progress)
-            packages = Lock.of_dpkg_status((made / "rootfs/var/lib/dpkg/status").read_text())
+            packages = PackageLock.of_dpkg_status((made / "rootfs/var/lib/dpkg/status").read_text())
             if request.lock is not None and (said := request.lock.differences(packages)):
                 hint = "bake without --lock, and write a new lock with osgym image lock"
                 raise BakeError("lock", "; ".join(said[:10]), hint=hint)
             return self._bases.put(made, key, request.flavor, digest, packages, idmap)
 
-    def _desktop(self, request: Request, base: CachedTree, idmap: IdMap) -> CachedTree:
-        """The desktop over the packages: the kept one, or a new one."""
+    def _desktop(self, request: BakeRequest, base: CachedTree, idmap: IdMap) -> CachedTree:
+        """Return the desktop over the packages: the kept one, or a new one."""
         key = self._desktop_key(request, base)
         kept = None if request.refresh else self._desktops.find(key, idmap)
         if kept is not None:
@@ -171,26 +183,26 @@ class Baker:
             self._progress.stage("layer", "files and Python distributions")
             wanted = self._source.definition.python.requirements
             python = Path(scratch) / "python"
-            wheels.install_wheels(wheels.requirement_wheels(wanted, self._store.wheels), python)
+            install_wheels(requirement_wheels(wanted, self._store.wheels), python)
             trees = [(self._source.files, ""), (python, PYTHON_FOLDER)]
             contents = Contents(trees, self._source.scripts("desktop"))
             made, digest, _ = self._lay(request.flavor, workspace, base, contents, idmap)
             return self._desktops.put(made, key, request.flavor, digest, base.packages, idmap)
 
     def _finish(self, flavor: str, parts: _Parts) -> Image:
-        """The guest part over the desktop, checked and published."""
+        """Lay the guest part over the desktop; check and publish the image."""
         with self._store.workspace() as workspace, tempfile.TemporaryDirectory(prefix="osgym-py-") as scratch:
             self._progress.stage("layer", "guest agent")
             python = Path(scratch) / "python"
-            wheels.install_wheels([wheels.guest_wheel(parts.guest, self._store.wheels)], python)
+            parts.guest.install(python, self._store.wheels)
             scripts, remedies = self._source.scripts("guest"), self._source.remedies
             contents = Contents([(python, PYTHON_FOLDER)], scripts, remedies)
             made, digest, records = self._lay(flavor, workspace, parts.below, contents, parts.idmap)
             self._progress.stage("check")
-            checks.check_image(made, self._source.definition, flavor, parts.idmap)
+            _check(made, self._source.definition, flavor, parts.idmap)
             manifest = self._manifest(flavor, parts, made, digest, records)
             self._progress.stage("publish")
-            operate(Inside(workspace, parts.idmap), "sync", path=f"{made.name}/rootfs")
+            operate(NamespaceSpec(workspace, parts.idmap), "sync", path=f"{made.name}/rootfs")
             close_folder(made)
             return self._store.publish(made, manifest)
 
@@ -206,32 +218,28 @@ class Baker:
         below_path = os.path.relpath(below.folder / "rootfs", workspace)
         bake = LayerBake(self._source.definition, flavor, workspace, below_path, idmap)
         records = make_layer(bake, contents, self._progress)
-        inside = Inside(workspace, idmap)
+        inside = NamespaceSpec(workspace, idmap)
         layer = operate(inside, "digest", path="upper")
         made = workspace / "made"
         made.mkdir()
         open_folder(made, idmap)
         operate(inside, "flatten", base=below_path, layer="upper", target="made/rootfs")
-        return made, _hash(below.digest, layer["digest"]), records
+        return made, hash_of(below.digest, layer["digest"]), records
 
-    def _baked(self, flavor: str, key: str, idmap: IdMap) -> Image | None:
-        for image in self._store.all():
-            same = image.flavor == flavor and image.manifest.definition_key == key
-            if same and image.manifest.uid_base == idmap.uid_base:
-                return image
-        return None
+    def _baked(self, key: str, idmap: IdMap) -> Image | None:
+        image = self._store.made_from(key)
+        return image if image is not None and image.manifest.uid_base == idmap.uid_base else None
 
     def _manifest(
         self, flavor: str, parts: _Parts, made: Path, digest: str, remedies: list[RemedyRecord]
     ) -> ImageManifest:
         wanted = self._source.definition
-        size = operate(Inside(made, parts.idmap), "measure", path="rootfs")["bytes"]
+        size = operate(NamespaceSpec(made, parts.idmap), "measure", path="rootfs")["bytes"]
         packages = parts.below.packages
         return ImageManifest(
             digest=digest,
             flavor=flavor,
             suite=wanted.suite,
-            created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
             screen=wanted.screen,
             user=wanted.user.name,
             home=wanted.user.home,
@@ -244,11 +252,33 @@ class Baker:
             lock_digest=packages.digest,
             apps=wanted.apps_of(flavor),
             remedies=remedies,
-            guest_version=wheels.guest_version(parts.guest),
+            guest_version=parts.guest.version,
             size_bytes=size,
             bake_s=round(time.monotonic() - parts.begin_s, 1),
         )
 
 
-def _hash(*parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+def _check(folder: Path, definition: Definition, flavor: str, idmap: IdMap) -> None:
+    """Check the image in `folder/rootfs` by running programs over a throw-away overlay.
+
+    Raises:
+        BakeError: What is missing.
+    """
+    names = " ".join(definition.binaries_of(flavor))
+    scratch = folder.parent / "probe"
+    scratch.mkdir()
+    open_folder(scratch, idmap)
+    here = f"{scratch.name}/"
+    paths = [here + name for name in ("upper", "work", "merged")]
+    operate(NamespaceSpec(folder.parent, idmap), "make", paths=paths)
+    inside = NamespaceSpec(
+        folder.parent,
+        idmap,
+        overlay=Overlay(f"{folder.name}/rootfs", *paths),
+        root=here + "merged",
+        env={"BINARIES": names, "HOME": definition.user.home},
+    )
+    try:
+        call(inside, ["/bin/sh", "-c", _PROBE], timeout_s=120)
+    except ImageError as exc:
+        raise BakeError("check", str(exc)) from exc

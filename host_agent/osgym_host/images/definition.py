@@ -8,7 +8,7 @@ import stat
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -18,11 +18,29 @@ DEFINITION_FORMAT = 1
 """The version of `golden.toml` this code reads."""
 
 
-class _Strict(BaseModel):
+class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Account(_Strict):
+_Model = TypeVar("_Model", bound=StrictModel)
+
+
+def _read(path: Path, kind: type[_Model]) -> _Model:
+    """Read a definition.
+
+    Raises:
+        DefinitionError: It is not there, or says something that it cannot.
+    """
+    try:
+        with path.open("rb") as file:
+            return kind.model_validate(tomllib.load(file))
+    except FileNotFoundError:
+        raise DefinitionError(f"{path} does not exist", "set OSGYM_IMAGES_DIR to the folder") from None
+    except (tomllib.TOMLDecodeError, ValidationError) as exc:
+        raise DefinitionError(f"{path}: {exc}") from exc
+
+
+class Account(StrictModel):
     """The person who sits at the desktop."""
 
     name: str
@@ -31,20 +49,20 @@ class Account(_Strict):
     password: str
 
 
-class DpkgFilters(_Strict):
+class DpkgFilters(StrictModel):
     """Paths that dpkg leaves out of, and keeps in, what it unpacks."""
 
     exclude: list[str] = []
     include: list[str] = []
 
 
-class PythonExtras(_Strict):
+class PythonExtras(StrictModel):
     """Python distributions that Debian does not have, pinned."""
 
     requirements: list[str] = []
 
 
-class Group(_Strict):
+class PackageGroup(StrictModel):
     """Packages that belong together.
 
     Attributes:
@@ -58,14 +76,14 @@ class Group(_Strict):
     links: dict[str, str] = {}
 
 
-class Flavor(_Strict):
+class Flavor(StrictModel):
     """One image that can be baked."""
 
     about: str
     groups: list[str]
 
 
-class App(_Strict):
+class App(StrictModel):
     """An application a user would recognise, and how to tell that it works.
 
     Attributes:
@@ -90,7 +108,7 @@ class App(_Strict):
     desktop: bool = False
 
 
-class Definition(_Strict):
+class Definition(StrictModel):
     """All of `golden.toml`."""
 
     format: int
@@ -103,7 +121,7 @@ class Definition(_Strict):
     user: Account
     dpkg: DpkgFilters
     python: PythonExtras
-    groups: dict[str, Group]
+    groups: dict[str, PackageGroup]
     flavors: dict[str, Flavor]
     apps: list[App] = []
     binaries: dict[str, list[str]] = {}
@@ -122,7 +140,7 @@ class Definition(_Strict):
         return self
 
     def packages(self, flavor: str) -> list[str]:
-        """The packages asked for by name, in order, without repetition."""
+        """Return the packages asked for by name, in order, without repetition."""
         names = [package for group in self.flavor(flavor).groups for package in self.groups[group].packages]
         return list(dict.fromkeys(names))
 
@@ -137,10 +155,10 @@ class Definition(_Strict):
         return {path: name for group in groups for path, name in self.groups[group].links.items()}
 
     def flavor(self, name: str) -> Flavor:
-        """The flavor of this name.
+        """Return the flavor of this name.
 
         Raises:
-            DefinitionError: There is none.
+            DefinitionError: The name is not one of the definition.
         """
         try:
             return self.flavors[name]
@@ -149,7 +167,7 @@ class Definition(_Strict):
             raise DefinitionError(f"no flavor is called {name!r}", f"there are: {known}") from None
 
     def apps_of(self, flavor: str) -> list[App]:
-        """The applications of a flavor."""
+        """Return the applications of a flavor."""
         return [app for app in self.apps if flavor in app.flavors]
 
     def binaries_of(self, flavor: str) -> list[str]:
@@ -157,7 +175,7 @@ class Definition(_Strict):
         return [*self.binaries.get("all", []), *self.binaries.get(flavor, [])]
 
 
-class Source:
+class ImageSource:
     """A definition with the folder it came from.
 
     Attributes:
@@ -167,14 +185,7 @@ class Source:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
-        path = self.folder / "golden.toml"
-        try:
-            with path.open("rb") as file:
-                self.definition = Definition.model_validate(tomllib.load(file))
-        except FileNotFoundError:
-            raise DefinitionError(f"{path} does not exist", "set OSGYM_IMAGES_DIR to the folder") from None
-        except (tomllib.TOMLDecodeError, ValidationError) as exc:
-            raise DefinitionError(f"{path}: {exc}") from exc
+        self.definition = _read(self.folder / "golden.toml", Definition)
 
     @property
     def files(self) -> Path:
@@ -182,7 +193,7 @@ class Source:
         return self.folder / "files"
 
     def scripts(self, part: str) -> list[Path]:
-        """The provisioning scripts of a part (`desktop` or `guest`) in the order they run."""
+        """Return the provisioning scripts of a part (`desktop` or `guest`) in the order they run."""
         return sorted((self.folder / "provision" / part).glob("[0-9]*"))
 
     @property
@@ -192,7 +203,7 @@ class Source:
         return sorted(path.parent for path in folder.glob("*/bake")) if folder.is_dir() else []
 
     def base_key(self, flavor: str, lock_digest: str | None) -> str:
-        """What the package part of an image depends on, as a short hash."""
+        """Return what the package part of an image depends on, as a short hash."""
         wanted = self.definition
         parts = [
             wanted.suite,
@@ -206,35 +217,127 @@ class Source:
             *(f"{path} {name}" for path, name in wanted.links(flavor).items()),
             lock_digest or "",
         ]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+        return hash_of(*parts)[:16]
 
     def desktop_key(self) -> str:
-        """Hash of what makes the desktop layer."""
+        """Return the hash of what makes the desktop layer."""
         return tree_hash([self.files, self.folder / "provision" / "desktop", self.folder / "golden.toml"])
 
     def guest_key(self) -> str:
-        """Hash of what this definition adds to the guest layer, besides the guest agent."""
+        """Return the hash of what this definition adds to the guest layer, besides the guest agent."""
         return tree_hash([self.folder / "provision" / "guest", self.folder / "remedies"])
 
 
-def find_images_folder() -> Path:
-    """The definition's folder: OSGYM_IMAGES_DIR, or `images/` above this file or the working directory.
+# Virtual machines ----------------------------------------------------------------------------------
 
-    Raises:
-        DefinitionError: There is none.
+
+class Named(StrictModel):
+    """A package, unit or module and why it is there."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9@.+_-]*$")
+    why: str = Field(min_length=8)
+
+
+class Argument(StrictModel):
+    """A word of the kernel's command line and why it is there."""
+
+    value: str = Field(pattern=r"^[!-~]+$")
+    why: str = Field(min_length=8)
+
+
+class Sysctl(StrictModel):
+    """A kernel setting and why it is there."""
+
+    name: str = Field(pattern=r"^[a-z0-9_.]+$")
+    value: str
+    why: str = Field(min_length=8)
+
+
+class DiskSizes(StrictModel):
+    """Sizes of the disk's parts in MiB."""
+
+    free_mib: int = Field(ge=64)
+    efi_mib: int = Field(ge=40)
+    journal_mib: int = Field(ge=4)
+
+
+class VmDefinition(StrictModel):
+    """All of `vm.toml`."""
+
+    format: Literal[1]
+    packages: list[Named]
+    initrd_modules: list[Named]
+    kernel_arguments: list[Argument]
+    sysctls: list[Sysctl]
+    masked_units: list[Named]
+    disk: DiskSizes
+
+
+class VmSource:
+    """The definition with the folder it came from.
+
+    Attributes:
+        folder: The folder `images/vm` of the project.
+        definition: What its `vm.toml` says.
     """
+
+    def __init__(self, images_folder: Path) -> None:
+        self.folder = images_folder.resolve() / "vm"
+        self.definition = _read(self.folder / "vm.toml", VmDefinition)
+
+    @property
+    def files(self) -> Path:
+        """The tree that is copied into the root file system."""
+        return self.folder / "files"
+
+    @property
+    def scripts(self) -> list[Path]:
+        """The provisioning scripts in the order they run."""
+        return sorted((self.folder / "provision").glob("[0-9]*"))
+
+    def key(self) -> str:
+        """Return the hash of all of it."""
+        return tree_hash([self.folder])
+
+    def kernel_append(self, root_uuid: str) -> str:
+        """Return the kernel's command line for a root file system of this UUID."""
+        words = [argument.value for argument in self.definition.kernel_arguments]
+        return " ".join([f"root=UUID={root_uuid}", "ro", *words])
+
+    def write_generated(self, target: Path, root_uuid: str) -> None:
+        """Write the files whose content the definition gives, as a tree to be copied in."""
+        wanted = self.definition
+        head = "# Made from images/vm/vm.toml, which gives the reasons.\n"
+        files = {
+            "etc/fstab": f"UUID={root_uuid} / ext4 noatime,errors=remount-ro 0 0\n",
+            "etc/sysctl.d/60-osgym.conf": head
+            + "".join(f"{item.name} = {item.value}\n" for item in wanted.sysctls),
+            "usr/share/initramfs-tools/modules.d/osgym": head
+            + "".join(f"{item.name}\n" for item in wanted.initrd_modules),
+            "osgym-bake/vm/masked-units": "".join(f"{item.name}\n" for item in wanted.masked_units),
+        }
+        for name, text in files.items():
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+
+# Finding and hashing ---------------------------------------------------------------------------------
+
+
+def find_images_folder() -> Path:
+    """Return the definition's folder: OSGYM_IMAGES_DIR, or the one that this package brings."""
     configured = os.environ.get("OSGYM_IMAGES_DIR")
-    if configured:
-        return Path(configured)
-    for start in (Path(__file__).resolve(), Path.cwd() / "x"):
-        for parent in start.parents:
-            if (parent / "images" / "golden.toml").is_file():
-                return parent / "images"
-    raise DefinitionError("the image definition (images/golden.toml) was not found", "set OSGYM_IMAGES_DIR")
+    return Path(configured) if configured else Path(__file__).parents[1] / "data" / "images"
+
+
+def hash_of(*parts: str) -> str:
+    """Return the SHA-256 of some strings, which hold no line breaks."""
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def tree_hash(roots: Iterable[Path]) -> str:
-    """Hash of names, executable bits and contents of files and folders; caches are left out."""
+    """Return the hash of names, executable bits and contents of files and folders; caches are left out."""
     total = hashlib.sha256()
     for root in roots:
         paths = sorted(root.rglob("*")) if root.is_dir() else [root]

@@ -39,7 +39,7 @@ class IdMap:
 
 
 def current_idmap() -> IdMap:
-    """The mapping this user bakes and runs images with.
+    """Return the mapping this user bakes and runs images with.
 
     Raises:
         NamespaceUnavailable: An ordinary user without subordinate ids or without newuidmap.
@@ -78,7 +78,7 @@ def write_maps(pid: int, idmap: IdMap) -> None:
 
 
 def _subordinate(path: Path) -> int:
-    """Begin of the first range of at least ID_COUNT ids that `path` gives this user."""
+    """Return the beginning of the first range of at least ID_COUNT ids that `path` gives this user."""
     user = getpass.getuser()
     try:
         lines = path.read_text().splitlines()

@@ -14,9 +14,9 @@ from pathlib import Path
 from osgym_host.images.definition import Definition
 from osgym_host.images.errors import BakeError, ImageError
 from osgym_host.images.idmap import IdMap
-from osgym_host.images.manifest import RemedyRecord
-from osgym_host.images.namespaces import Inside, Overlay, call, operate, running
-from osgym_host.images.progress import Progress
+from osgym_host.images.namespaces import NamespaceSpec, Overlay, call, operate, running
+from osgym_host.images.progress import BakeProgress
+from osgym_host.images.store import RemedyRecord
 
 BAKE_FOLDER = "osgym-bake"
 """Where scripts and remedies stand in the image while it is baked; removed at the end."""
@@ -66,9 +66,14 @@ class LayerBake:
         """The writable view of what is below."""
         return Overlay(self.below, "upper", "work", "merged")
 
-    def inside(self, *, chroot: bool) -> Inside:
-        """Where programs of this bake run."""
-        return Inside(
+    @property
+    def epoch_s(self) -> int:
+        """The time that files of the layer get."""
+        return self.definition.source_date_epoch
+
+    def inside(self, *, chroot: bool) -> NamespaceSpec:
+        """Return where programs of this bake run."""
+        return NamespaceSpec(
             self.workspace,
             self.idmap,
             overlay=self.overlay,
@@ -77,7 +82,7 @@ class LayerBake:
         )
 
     def environment(self) -> dict[str, str]:
-        """What scripts learn about the image."""
+        """Return what scripts learn about the image."""
         wanted = self.definition
         return {
             "OSGYM_FLAVOR": self.flavor,
@@ -88,17 +93,17 @@ class LayerBake:
             "OSGYM_PASSWORD": wanted.user.password,
             "OSGYM_LOCALE": wanted.locale,
             "OSGYM_TIMEZONE": wanted.timezone,
-            "OSGYM_EPOCH": str(wanted.source_date_epoch),
+            "OSGYM_EPOCH": str(self.epoch_s),
         }
 
 
-def make_layer(bake: LayerBake, contents: Contents, progress: Progress) -> list[RemedyRecord]:
+def make_layer(bake: LayerBake, contents: Contents, progress: BakeProgress) -> list[RemedyRecord]:
     """Copy in, run scripts, apply remedies; afterwards `upper` holds what the layer adds.
 
     Raises:
         BakeError: A script or a remedy failed.
     """
-    operate(Inside(bake.workspace, bake.idmap), "make", paths=["upper", "work", "merged"])
+    operate(NamespaceSpec(bake.workspace, bake.idmap), "make", paths=["upper", "work", "merged"])
     _copy_in(bake, contents)
     for script in contents.scripts:
         progress.stage("layer", script.name)
@@ -110,12 +115,13 @@ def make_layer(bake: LayerBake, contents: Contents, progress: Progress) -> list[
         progress.stage("layer", f"remedy {folder.name}")
         records.append(_apply_remedy(bake, folder.name))
     operate(bake.inside(chroot=False), "remove", path=f"merged/{BAKE_FOLDER}")
-    operate(Inside(bake.workspace, bake.idmap), "clamp", path="upper", epoch_s=_epoch(bake))
+    operate(
+        NamespaceSpec(bake.workspace, bake.idmap),
+        "clamp",
+        path="upper",
+        epoch_s=bake.epoch_s,
+    )
     return records
-
-
-def _epoch(bake: LayerBake) -> int:
-    return bake.definition.source_date_epoch
 
 
 def _copy_in(bake: LayerBake, contents: Contents) -> None:
@@ -127,9 +133,15 @@ def _copy_in(bake: LayerBake, contents: Contents) -> None:
         try:
             with tarfile.open(fileobj=tar.stdin, mode="w|") as archive:
                 for name, path in _entries(contents):
-                    _add(archive, name, path, _epoch(bake))
+                    _add(archive, name, path, bake.epoch_s)
                 apps = [app.model_dump() for app in bake.definition.apps_of(bake.flavor)]
-                _add_file(archive, f"{BAKE_FOLDER}/apps.json", json.dumps(apps).encode(), 0o644, _epoch(bake))
+                _add_file(
+                    archive,
+                    f"{BAKE_FOLDER}/apps.json",
+                    json.dumps(apps).encode(),
+                    0o644,
+                    bake.epoch_s,
+                )
             tar.stdin.close()
         except BrokenPipeError:
             pass
@@ -139,7 +151,7 @@ def _copy_in(bake: LayerBake, contents: Contents) -> None:
 
 
 def _entries(contents: Contents) -> Iterator[tuple[str, Path]]:
-    """Name in the image and path here of everything that is copied in, folders first."""
+    """Yield the name in the image and the path here of everything that is copied in, folders first."""
     roots = list(contents.trees)
     roots += [(path, f"{BAKE_FOLDER}/scripts/") for path in {script.parent for script in contents.scripts}]
     roots += [(folder, f"{BAKE_FOLDER}/remedies/{folder.name}/") for folder in contents.remedies]
@@ -187,7 +199,7 @@ def _apply_remedy(bake: LayerBake, name: str) -> RemedyRecord:
     """Run a remedy's `bake`: 0 it is in, 10 it does not apply here, anything else fails the bake."""
     argv = [f"{VIEW}/{BAKE_FOLDER}/remedies/{name}/bake"]
     env = {**bake.environment(), "ROOTFS": VIEW}
-    inside = Inside(bake.workspace, bake.idmap, overlay=bake.overlay, view=VIEW, env=env)
+    inside = NamespaceSpec(bake.workspace, bake.idmap, overlay=bake.overlay, view=VIEW, env=env)
     pipe = subprocess.PIPE
     with running(inside, argv, stdout=pipe, stderr=subprocess.STDOUT) as process:
         try:

@@ -10,13 +10,13 @@ from osgym_host.images.errors import DefinitionError
 
 
 @dataclass(frozen=True, slots=True)
-class Lock:
+class PackageLock:
     """Package name to version."""
 
     versions: dict[str, str]
 
     @classmethod
-    def read(cls, path: Path) -> Lock:
+    def read(cls, path: Path) -> PackageLock:
         """Parse a file of `name=version` lines; `#` begins a comment.
 
         Raises:
@@ -38,8 +38,8 @@ class Lock:
         return cls(versions)
 
     @classmethod
-    def of_dpkg_status(cls, text: str) -> Lock:
-        """The installed packages that a dpkg status file lists."""
+    def of_dpkg_status(cls, text: str) -> PackageLock:
+        """Return the installed packages that a dpkg status file lists."""
         versions = {}
         for stanza in text.split("\n\n"):
             fields = dict(
@@ -50,7 +50,7 @@ class Lock:
         return cls(dict(sorted(versions.items())))
 
     def text(self) -> str:
-        """The lock in the form of its file."""
+        """Return the lock in the form of its file."""
         return "".join(f"{name}={version}\n" for name, version in sorted(self.versions.items()))
 
     @property
@@ -59,14 +59,14 @@ class Lock:
         return hashlib.sha256(self.text().encode()).hexdigest()
 
     def preferences(self) -> str:
-        """Pins for apt that choose exactly these versions."""
+        """Return pins for apt that choose exactly these versions."""
         return "\n".join(
             f"Package: {name}\nPin: version {version}\nPin-Priority: 1001\n"
             for name, version in sorted(self.versions.items())
         )
 
-    def differences(self, installed: Lock) -> list[str]:
-        """How what is installed departs from this lock, in words."""
+    def differences(self, installed: PackageLock) -> list[str]:
+        """Return how what is installed departs from this lock, in words."""
         said = []
         for name, version in installed.versions.items():
             wanted = self.versions.get(name)

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,13 +34,9 @@ class Overlay:
     work: str
     merged: str
 
-    def as_dict(self) -> dict[str, str]:
-        """The form that `enter.py` reads."""
-        return {"lower": self.lower, "upper": self.upper, "work": self.work, "merged": self.merged}
-
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class NamespaceSpec:
     """Where and how a program runs.
 
     Attributes:
@@ -64,7 +60,7 @@ class Inside:
 
 @contextlib.contextmanager
 def running(
-    inside: Inside,
+    inside: NamespaceSpec,
     argv: list[str] | None = None,
     *,
     operation: tuple[str, dict[str, Any]] | None = None,
@@ -84,7 +80,7 @@ def running(
         "user_namespace": inside.idmap is not None,
         "ready_fd": ready_w,
         "go_fd": go_r,
-        "overlay": inside.overlay.as_dict() if inside.overlay else None,
+        "overlay": asdict(inside.overlay) if inside.overlay else None,
         "view": inside.view,
         "root": inside.root,
         "network": inside.network,
@@ -122,20 +118,25 @@ def running(
     finally:
         os.close(ready_r)
         os.close(go_w)
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
+        _end(process)
 
 
-def call(inside: Inside, argv: list[str], *, timeout_s: float = 600.0) -> str:
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Stop a process if it still runs, and close its pipes."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+
+
+def call(inside: NamespaceSpec, argv: list[str], *, timeout_s: float = 600.0) -> str:
     """Run `argv` inside to its end and return what it printed.
 
     Raises:
@@ -152,7 +153,7 @@ def call(inside: Inside, argv: list[str], *, timeout_s: float = 600.0) -> str:
     return text
 
 
-def operate(inside: Inside, operation: str, *, timeout_s: float = 600.0, **arguments: Any) -> Any:
+def operate(inside: NamespaceSpec, operation: str, *, timeout_s: float = 600.0, **arguments: Any) -> Any:
     """Run one operation of `tree.py` as root inside and return its result.
 
     Raises:

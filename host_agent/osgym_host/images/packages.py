@@ -20,9 +20,9 @@ from osgym_host.images.apt import apt_options, apt_sources
 from osgym_host.images.definition import Definition
 from osgym_host.images.errors import BakeError
 from osgym_host.images.idmap import IdMap
-from osgym_host.images.lock import Lock
-from osgym_host.images.namespaces import Inside, running
-from osgym_host.images.progress import Progress
+from osgym_host.images.lock import PackageLock
+from osgym_host.images.namespaces import NamespaceSpec, running
+from osgym_host.images.progress import BakeProgress
 
 _CHUNK = 1 << 20
 _TAIL_LINES = 40
@@ -33,8 +33,6 @@ _EVENTS = (
     ("configure", re.compile(r"^Setting up ")),
 )
 
-_NAME_AT = {"download": 4, "unpack": 1, "configure": 2}
-
 
 @dataclass(frozen=True, slots=True)
 class PackageBake:
@@ -44,11 +42,11 @@ class PackageBake:
     flavor: str
     cache: Path
     scratch: Path
-    lock: Lock | None
+    lock: PackageLock | None
 
 
 def mmdebstrap_argv(bake: PackageBake, *, root: bool, preferences: Path | None) -> list[str]:
-    """The command that writes the package part as a tar stream to its standard output."""
+    """Return the command that writes the package part as a tar stream to its standard output."""
     wanted = bake.definition
     archives = "/var/cache/apt/archives"
     cache = shlex.quote(str(bake.cache))
@@ -92,7 +90,7 @@ def mmdebstrap_argv(bake: PackageBake, *, root: bool, preferences: Path | None) 
     return [*argv, wanted.suite, "-", *apt_sources(wanted.suite, wanted.components)]
 
 
-def bake_packages(bake: PackageBake, target: Path, idmap: IdMap, progress: Progress) -> str:
+def bake_packages(bake: PackageBake, target: Path, idmap: IdMap, progress: BakeProgress) -> str:
     """Bake the package part and unpack it as `target` with shifted owners.
 
     Returns:
@@ -136,7 +134,7 @@ def _mmdebstrap(argv: list[str], env: dict[str, str], scratch: Path) -> Iterator
     """mmdebstrap as a child that dies with us and, for root, takes all its children with it."""
     pipe = subprocess.PIPE
     if os.geteuid() == 0:
-        inside = Inside(scratch, None, network=True, env=env)
+        inside = NamespaceSpec(scratch, None, network=True, env=env)
         with running(inside, argv, stdout=pipe, stderr=pipe) as process:
             yield process
         return
@@ -166,7 +164,9 @@ def _unpack(stream: IO[bytes], target: Path, idmap: IdMap, begun: Callable[[], N
         "-C",
         target.name,
     ]
-    with running(Inside(target.parent, idmap), argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as tar:
+    with running(
+        NamespaceSpec(target.parent, idmap), argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as tar:
         assert tar.stdin is not None and tar.stderr is not None
         first = True
         try:
@@ -185,7 +185,7 @@ def _unpack(stream: IO[bytes], target: Path, idmap: IdMap, begun: Callable[[], N
     return value.hexdigest()
 
 
-def _follow(stream: IO[bytes], tail: deque[str], progress: Progress) -> None:
+def _follow(stream: IO[bytes], tail: deque[str], progress: BakeProgress) -> None:
     """Turn what apt and dpkg say into progress."""
     for raw in stream:
         line = raw.decode(errors="replace").rstrip()

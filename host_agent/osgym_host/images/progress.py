@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as RichProgress
 
 
-class Display(StrEnum):
+class ProgressDisplay(StrEnum):
     """How progress is shown."""
 
     BARS = "bars"
@@ -39,14 +39,14 @@ STAGES = {
 }
 
 
-class Progress:
+class BakeProgress:
     """Progress of one bake; may be told things from several threads.
 
     Attributes:
         timings: Stage to the second (after the start) at which it last moved.
     """
 
-    def __init__(self, display: Display, console: Console | None = None) -> None:
+    def __init__(self, display: ProgressDisplay, console: Console | None = None) -> None:
         self._display = display
         self._console = console or Console(stderr=True)
         self._bars: RichProgress | None = None
@@ -59,11 +59,11 @@ class Progress:
         self.timings: dict[str, float] = {}
 
     @contextlib.contextmanager
-    def shown(self) -> Iterator[Progress]:
+    def shown(self) -> Iterator[BakeProgress]:
         """Show it while the block runs; a second time it begins anew."""
         self._begin = time.monotonic()
         self._tasks, self._counts = {}, {}
-        if self._display is not Display.BARS:
+        if self._display is not ProgressDisplay.BARS:
             yield self
             return
         columns = (
@@ -100,7 +100,7 @@ class Progress:
             self._move(stage)
             if self._bars is not None:
                 self._bars.update(self._task(stage), advance=1, what=what)
-            elif self._display is Display.LINES and count % 50 == 0:
+            elif self._display is ProgressDisplay.LINES and count % 50 == 0:
                 total = f" of {self._expected}" if stage != "download" and self._expected else ""
                 self._line(f"{STAGES[stage].lower()}: {count}{total}")
 
@@ -112,13 +112,13 @@ class Progress:
                 for name in list(self._tasks):
                     self._close(name)
                 self._bars.update(self._task(stage), what=what)
-            elif self._display is Display.LINES:
+            elif self._display is ProgressDisplay.LINES:
                 self._line(f"{STAGES.get(stage, stage)}{': ' + what if what else ''}")
 
     def note(self, text: str) -> None:
         """Something a reader of the log wants to know."""
         with self._mutex:
-            if self._display is Display.LINES:
+            if self._display is ProgressDisplay.LINES:
                 self._line(text)
 
     def _line(self, text: str) -> None:

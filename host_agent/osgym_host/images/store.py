@@ -1,60 +1,99 @@
-"""The store of golden images: one folder per content digest, a tag per flavor."""
+"""The store of golden images: root file systems to clone, and what bakes keep for the next one."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from osgym_host.images import tree
-from osgym_host.images.errors import ImageError, ImageNotFound
-from osgym_host.images.idmap import IdMap, current_idmap
-from osgym_host.images.manifest import ImageManifest
-from osgym_host.images.namespaces import Inside, operate
+from osgym_host.images.content_store import ContentStore, Manifest, StoredContent, reap_folders
+from osgym_host.images.definition import App
 
-MIN_PREFIX = 6
-"""Shortest digest prefix that may name an image."""
-
-BAKING = ".baking-"
-REMOVING = ".removing-"
-_LOCK_NAME = "lock"
+FLAVORS = ("small", "full")
+"""The flavors of this project, for hints."""
 
 
 def default_data_dir() -> Path:
-    """OSGYM_DATA_DIR, or /var/lib/osgym for root, or ~/.cache/osgym."""
+    """Return OSGYM_DATA_DIR, or /var/lib/osgym for root, or ~/.cache/osgym."""
     configured = os.environ.get("OSGYM_DATA_DIR")
     if configured:
         return Path(configured)
     return Path("/var/lib/osgym") if os.geteuid() == 0 else Path.home() / ".cache" / "osgym"
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
-    """A complete image in the store.
+MANIFEST_FORMAT = 1
+
+
+class RemedyRecord(BaseModel):
+    """Whether a remedy is part of the image, and what it said."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    applied: bool
+    message: str = ""
+
+
+class ImageManifest(Manifest):
+    """Everything that is known about an image; `manifest.json` in its folder.
 
     Attributes:
-        rootfs: Its root file system; files are owned by the shifted ids that the manifest names.
+        desktop_digest: Content digest of packages and desktop, without the guest part.
+        uid_base, gid_base: Host ids that stand for 0 inside.
+        packages: Package name to version, of every installed package.
+        lock_digest: SHA-256 of the package list in the form of a lock file.
+        size_bytes: Size of all regular files.
     """
 
-    digest: str
+    format: int = MANIFEST_FORMAT
     flavor: str
-    rootfs: Path
-    manifest: ImageManifest
+    suite: str
+    screen: tuple[int, int]
+    user: str
+    home: str
+    uid_base: int
+    gid_base: int
+    id_count: int
+    desktop_digest: str = ""
+    packages: dict[str, str]
+    lock_digest: str
+    apps: list[App]
+    remedies: list[RemedyRecord]
+    guest_version: str
+    size_bytes: int
+    bake_s: float
 
 
-class ImageStore:
-    """Images below `<data>/images`; every method may be called by several processes at once."""
+class Image(StoredContent[ImageManifest]):
+    """A complete golden image."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The tag that it was made under: its flavor."""
+        return self.flavor
+
+    @property
+    def flavor(self) -> str:
+        """What it was baked as: `full` or `small`."""
+        return self.manifest.flavor
+
+    @property
+    def rootfs(self) -> Path:
+        """Its root file system; files are owned by the shifted ids that the manifest names."""
+        return self.folder / "rootfs"
+
+
+class ImageStore(ContentStore[Image, ImageManifest]):
+    """Golden images below `<data>/images`, by flavor."""
+
+    KIND = "images"
+    NOUN = "image"
 
     def __init__(self, data_dir: Path) -> None:
-        self.data_dir = data_dir
-        self.folder = data_dir / "images"
-        self.tags = self.folder / "tags"
+        super().__init__(data_dir)
         self.bases = data_dir / "cache" / "bases"
         self.desktops = data_dir / "cache" / "desktops"
         self.packages = data_dir / "cache" / "apt"
@@ -62,204 +101,26 @@ class ImageStore:
 
     def prepare(self) -> None:
         """Make the store's folders."""
-        for folder in (self.folder, self.tags, self.bases, self.desktops, self.packages, self.wheels):
+        ContentStore.prepare(self)
+        for folder in (self.bases, self.desktops, self.packages, self.wheels):
             folder.mkdir(parents=True, exist_ok=True)
 
-    def all(self) -> list[Image]:
-        """All complete images, the newest first."""
-        images = []
-        if self.folder.is_dir():
-            for path in self.folder.iterdir():
-                if not path.name.startswith(".") and (path / "manifest.json").is_file():
-                    images.append(self._load(path))
-        return sorted(images, key=lambda image: image.manifest.created_at, reverse=True)
+    def open_entry(self, folder: Path, text: str) -> Image:
+        """Return the image in `folder`, whose manifest is `text`."""
+        return Image(folder, ImageManifest.model_validate_json(text))
 
-    def tagged(self) -> dict[str, str]:
-        """Flavor to the digest its tag names."""
-        if not self.tags.is_dir():
-            return {}
-        return {path.name: path.read_text().strip() for path in sorted(self.tags.iterdir())}
-
-    def resolve(self, name: str) -> Image:
-        """The image of a flavor, a digest or a prefix of one.
-
-        Raises:
-            ImageNotFound: Nothing matches, or a prefix matches more than one.
-        """
-        tag = self.tags / name
-        if "/" not in name and not name.startswith(".") and tag.is_file():
-            path = self.folder / tag.read_text().strip()
-            if (path / "manifest.json").is_file():
-                return self._load(path)
-            raise ImageNotFound(f"the image of flavor {name} is gone", f"osgym image build --flavor {name}")
-        found = [image for image in self.all() if image.digest.startswith(name)]
-        if len(found) == 1 and len(name) >= MIN_PREFIX:
-            return found[0]
-        if found:
-            raise ImageNotFound(f"{name!r} is not one image", f"give at least {MIN_PREFIX} digits")
-        raise ImageNotFound(f"no image is called {name!r}", "osgym image build --flavor full|small")
-
-    def tag(self, flavor: str, digest: str) -> None:
-        """Let the flavor's tag name this digest from now on, atomically."""
-        write_tag(self.tags / flavor, digest)
-
-    def remove(self, image: Image) -> None:
-        """Remove an image and the tags that name it; it disappears in one rename."""
-        for flavor, digest in self.tagged().items():
-            if digest == image.digest:
-                (self.tags / flavor).unlink(missing_ok=True)
-        grave = self.folder / f"{REMOVING}{image.digest[:16]}-{os.getpid()}"
-        image.rootfs.parent.rename(grave)
-        remove_tree(grave)
-
-    @contextlib.contextmanager
-    def workspace(self) -> Iterator[Path]:
-        """A folder to bake in; it is gone afterwards unless it was renamed into place."""
-        self.prepare()
-        with workspace_in(self.folder) as folder:
-            yield folder
-
-    def publish(self, prepared: Path, manifest: ImageManifest) -> Image:
-        """Make `prepared` (which holds `rootfs`) the image of the manifest's digest, all or nothing.
-
-        An image that is already there under this digest is kept, since it is the same; only what
-        it was baked from is written down anew.
-        """
-        replace_file(prepared / "manifest.json", manifest.model_dump_json(indent=1) + "\n")
-        target = self.folder / manifest.digest
-        try:
-            prepared.rename(target)
-        except OSError:
-            if not (target / "manifest.json").is_file():
-                raise
-            replace_file(target / "manifest.json", manifest.model_dump_json(indent=1) + "\n")
-        fsync_folder(self.folder)
-        return self._load(target)
+    def how_to_make(self, name: str) -> str:
+        """Return the command that bakes an image of this flavor."""
+        return build_command(name)
 
     def reap(self) -> list[str]:
-        """Remove what killed bakes and removals left behind; returns the names."""
+        """Remove what killed bakes and removals left behind; return the names."""
         return reap_folders(self.folder, self.bases, self.desktops)
 
-    def _load(self, path: Path) -> Image:
-        try:
-            manifest = ImageManifest.model_validate_json((path / "manifest.json").read_text())
-        except (OSError, ValidationError) as exc:
-            raise ImageError(f"{path / 'manifest.json'} cannot be read: {exc}", "osgym image rm it") from exc
-        return Image(manifest.digest, manifest.flavor, path / "rootfs", manifest)
+
+def build_command(flavor: str) -> str:
+    """Return the command that bakes a flavor; for a name that is none, one that says which there are."""
+    return f"osgym image build --flavor {flavor if flavor in FLAVORS else '|'.join(reversed(FLAVORS))}"
 
 
-@contextlib.contextmanager
-def workspace_in(folder: Path) -> Iterator[Path]:
-    """A scratch folder below a store's `folder`, gone afterwards unless it was renamed into place.
-
-    Holds a lock on it while it is used, so that `reap_folders` of another process lets it be.
-    """
-    made = Path(tempfile.mkdtemp(prefix=BAKING, dir=folder))
-    made.chmod(0o755)
-    with (made / _LOCK_NAME).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            yield made
-        finally:
-            remove_tree(made)
-
-
-def reap_folders(*folders: Path) -> list[str]:
-    """Remove what killed bakes and removals left in stores' folders; returns the names."""
-    reaped = []
-    for path in [path for folder in folders if folder.is_dir() for path in folder.iterdir()]:
-        if path.name.startswith((BAKING, REMOVING)) and not _in_use(path):
-            remove_tree(path)
-            reaped.append(path.name)
-    return reaped
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a file so that a reader, or a crash, sees the old one or the new one whole."""
-    fd, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
-    with os.fdopen(fd, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(name).chmod(0o644)
-    Path(name).rename(path)
-    fsync_folder(path.parent)
-
-
-def write_tag(path: Path, digest: str) -> None:
-    """Let a tag name a digest, atomically. One that does already is left alone, with the time of its file:
-    what is packed of a store is the same as long as the store is."""
-    try:
-        if path.read_text() == f"{digest}\n":
-            return
-    except FileNotFoundError:
-        pass
-    replace_file(path, f"{digest}\n")
-
-
-def fsync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def open_folder(folder: Path, idmap: IdMap) -> None:
-    """Let the mapped root write into a folder of ours: root gives it away, others open it to all."""
-    if os.geteuid() == 0:
-        os.chown(folder, idmap.uid_base, idmap.gid_base)
-    else:
-        folder.chmod(0o777)
-
-
-def close_folder(folder: Path) -> None:
-    """Take back what `open_folder` gave."""
-    if os.geteuid() == 0:
-        os.chown(folder, 0, 0)
-    folder.chmod(0o755)
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a folder of ours that may hold trees owned by shifted ids; absent is fine."""
-    if not path.exists():
-        return
-    if os.geteuid() == 0:
-        tree.remove(str(path))
-        return
-    # Another process may be removing the same leftover; whoever comes second finds less.
-    with contextlib.suppress(FileNotFoundError):
-        # The mapped root may not write into our folders unless everybody may.
-        path.chmod(0o777)
-        for entry in list(path.iterdir()):
-            if entry.is_symlink() or not entry.is_dir():
-                entry.unlink(missing_ok=True)
-            elif entry.stat().st_uid == os.getuid():
-                remove_tree(entry)
-            else:
-                operate(Inside(path, current_idmap()), "remove", path=entry.name)
-        path.rmdir()
-
-
-def _in_use(folder: Path) -> bool:
-    """Whether the process that made this workspace still holds its lock."""
-    try:
-        with (folder / _LOCK_NAME).open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-__all__ = [
-    "Image",
-    "ImageStore",
-    "default_data_dir",
-    "fsync_folder",
-    "remove_tree",
-    "replace_file",
-    "write_tag",
-]
+__all__ = ["Image", "ImageManifest", "ImageStore", "RemedyRecord", "default_data_dir"]

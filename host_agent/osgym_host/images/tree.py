@@ -20,7 +20,6 @@ from typing import Any
 OVERLAY_XATTR = "user.overlay."
 KEPT_FROM_S = 4102444800
 """2100-01-01: `clamp` keeps time stamps from here on."""
-_CHUNK = 1 << 20
 
 
 def remove(path: str) -> None:
@@ -70,7 +69,8 @@ def digest(path: str) -> dict[str, Any]:
         elif kind == stat.S_IFREG:
             files += 1
             size += info.st_size
-            content = _file_digest(entry)
+            with open(entry, "rb", buffering=0) as file:
+                content = hashlib.file_digest(file, "sha256").digest()
         elif kind in (stat.S_IFCHR, stat.S_IFBLK):
             content = str(info.st_rdev).encode()
         name = os.path.relpath(entry, os.fsencode(path))
@@ -80,7 +80,7 @@ def digest(path: str) -> dict[str, Any]:
 
 
 def measure(path: str) -> dict[str, int]:
-    """Number of entries and bytes of regular files of a tree."""
+    """Return the number of entries and bytes of regular files of a tree."""
     entries = size = 0
     for entry in _walk(path):
         info = os.lstat(entry)
@@ -110,7 +110,7 @@ def sync(path: str) -> None:
 
 
 def _walk(path: str | bytes) -> Iterator[bytes]:
-    """Every entry below `path` in a fixed order, directories before what is in them."""
+    """Yield every entry below `path` in a fixed order, directories before what is in them."""
     root = os.fsencode(path)
     with os.scandir(root) as found:
         entries = sorted(found, key=lambda entry: entry.name)
@@ -118,14 +118,6 @@ def _walk(path: str | bytes) -> Iterator[bytes]:
         yield entry.path
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(entry.path)
-
-
-def _file_digest(path: bytes) -> bytes:
-    value = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
-        while chunk := file.read(_CHUNK):
-            value.update(chunk)
-    return value.digest()
 
 
 def _link_tree(source: bytes, target: bytes) -> None:

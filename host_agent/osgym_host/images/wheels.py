@@ -1,103 +1,172 @@
-"""Python distributions for the image: built on this machine, installed without its network."""
+"""What the image gets of Python: pinned distributions of others, the guest agent, the protocol it speaks.
+
+The guest agent comes from its source where it is installed for development (`pip install -e`), and is copied
+as it is installed where it came as a wheel. Both give the same key and, built alike, the same image.
+"""
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import importlib.metadata
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_host.images.definition import tree_hash
+import osgym_protocol
+from osgym_host.images.definition import hash_of
 from osgym_host.images.errors import BakeError, DefinitionError
+from osgym_protocol.version import __version__
 
 _TIMEOUT_S = 600.0
-_CFLAGS = "-g0"
-_LDFLAGS = "-Wl,--strip-all -Wl,--build-id=none"
-_HELPER = "osgym-identity"
-"""A program that a build leaves beside the guest agent's modules."""
+_FLAGS = (("CFLAGS", "-g0"), ("LDFLAGS", "-Wl,--strip-all -Wl,--build-id=none"))
+"""Without debug information: it names the folder of the build, and costs memory."""
+_DISTRIBUTION, _PACKAGE = "osgym-guest", "osgym_guest"
+_SOURCE_DIGESTS = "native.sha256"
+"""Of an installed guest agent: the digests of what its compiled parts were made from."""
+_PRODUCTS = ("__pycache__", "*.so", "*.o", "*.egg-info", "osgym-identity", _SOURCE_DIGESTS, ".*")
+"""What a build leaves beside the modules, and what is compiled."""
 
 
-def find_guest_folder(images: Path) -> Path:
-    """The guest agent's source: OSGYM_GUEST_DIR, or `guest_agent/` beside the image definition.
+@dataclass(frozen=True, slots=True)
+class GuestAgent:
+    """The guest agent that images get.
+
+    Attributes:
+        package: The folder `osgym_guest`.
+        source: The folder of the project that it is built from; None where it is installed as a wheel.
+    """
+
+    package: Path
+    source: Path | None
+
+    @property
+    def version(self) -> str:
+        """Its version, which is that of all distributions here."""
+        return __version__
+
+    def key(self) -> str:
+        """Return the hash of all that it is made from, and of the protocol it is installed with.
+
+        The same for a source tree and for a wheel of it.
+        """
+        digests = {**_digests(self.package), **_digests(Path(osgym_protocol.__file__).parent)}
+        if self.source is None:
+            digests |= _read_digests(self.package / _SOURCE_DIGESTS)
+        else:
+            native = [self.source / name for name in ("pyproject.toml", "setup.py")]
+            native += sorted((self.source / "native").iterdir())
+            digests |= {str(path.relative_to(self.source)): _sha256(path) for path in native if path.exists()}
+        text = "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def install(self, target: Path, cache: Path) -> None:
+        """Put it and the protocol into the folder `target`.
+
+        Args:
+            cache: Where wheels that were built are kept.
+
+        Raises:
+            BakeError: It could not be built.
+        """
+        if self.source is None:
+            ignored = shutil.ignore_patterns("__pycache__", _SOURCE_DIGESTS)
+            shutil.copytree(self.package, target / _PACKAGE, ignore=ignored)
+        else:
+            install_wheels([self._wheel(self.source, cache)], target)
+            (target / _PACKAGE / _SOURCE_DIGESTS).unlink(missing_ok=True)
+            for described in target.glob(f"{_PACKAGE}-*.dist-info"):
+                shutil.rmtree(described)
+        # The very modules that this host runs with.
+        protocol = Path(osgym_protocol.__file__).parent
+        shutil.copytree(protocol, target / protocol.name, ignore=shutil.ignore_patterns(*_PRODUCTS))
+
+    def _wheel(self, source: Path, cache: Path) -> Path:
+        """Return its wheel, built anew when the source changed."""
+        kept = cache / f"guest-{self.key()[:16]}"
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=cache) as scratch:
+            copy = Path(scratch) / "source"
+            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("build", "dist", *_PRODUCTS))
+            isolation = ["--no-build-isolation"] if _has_setuptools() else []
+            wheels = _cached_wheels(kept, [*isolation, str(copy)], "guest agent")
+        if len(wheels) != 1:
+            raise BakeError("guest agent", f"{len(wheels)} wheels in {kept}", hint="remove that folder")
+        return wheels[0]
+
+
+def find_guest_agent() -> GuestAgent:
+    """Return the guest agent: of the folder OSGYM_GUEST_DIR, or the one that is installed here.
 
     Raises:
-        DefinitionError: It is not there.
+        DefinitionError: No agent is installed, or it does not say what it was made from.
     """
-    configured = os.environ.get("OSGYM_GUEST_DIR")
-    folder = Path(configured) if configured else images.parent / "guest_agent"
+    if configured := os.environ.get("OSGYM_GUEST_DIR"):
+        return _from_source(Path(configured))
+    try:
+        distribution = importlib.metadata.distribution(_DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        hint = f"pip install {_DISTRIBUTION}, or set OSGYM_GUEST_DIR to its source"
+        raise DefinitionError("the guest agent is not installed here", hint) from None
+    origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+    if origin.get("dir_info", {}).get("editable"):
+        return _from_source(Path(urllib.parse.unquote(urllib.parse.urlsplit(origin["url"]).path)))
+    package = Path(str(distribution.locate_file(_PACKAGE)))
+    if not (package / _SOURCE_DIGESTS).is_file():
+        raise DefinitionError(f"the guest agent in {package} is incomplete", f"install {_DISTRIBUTION} again")
+    return GuestAgent(package, None)
+
+
+def _from_source(folder: Path) -> GuestAgent:
     if not (folder / "pyproject.toml").is_file():
         raise DefinitionError(f"the guest agent's source is not at {folder}", "set OSGYM_GUEST_DIR")
-    return folder
+    return GuestAgent(folder / _PACKAGE, folder)
 
 
-def guest_key(folder: Path) -> str:
-    """Hash of the guest agent's source and of how it is built, without what a build leaves there."""
-    paths = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and not _is_product(path.relative_to(folder))
-    ]
-    value = hashlib.sha256(f"{_CFLAGS} {_LDFLAGS}\n".encode())
-    for path in paths:
-        value.update(f"{path.relative_to(folder)}\n{tree_hash([path])}\n".encode())
-    return value.hexdigest()
+def _digests(package: Path) -> Mapping[str, str]:
+    """Return the digest of each module and data file, by its path from where the package lies."""
+    products = shutil.ignore_patterns(*_PRODUCTS)
+    found = {}
+    for folder, folders, files in os.walk(package):
+        folders[:] = sorted(set(folders) - products(folder, folders))
+        for name in set(files) - products(folder, files):
+            path = Path(folder) / name
+            found[str(path.relative_to(package.parent))] = _sha256(path)
+    return found
 
 
-def guest_version(folder: Path) -> str:
-    """The version in the guest agent's pyproject.toml."""
-    with (folder / "pyproject.toml").open("rb") as file:
-        version: str = tomllib.load(file)["project"]["version"]
-    return version
+def _read_digests(path: Path) -> Mapping[str, str]:
+    """Read digests in the form of sha256sum."""
+    lines = (line.split("  ", 1) for line in path.read_text().splitlines())
+    return {name: digest for digest, name in lines}
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def requirement_wheels(requirements: list[str], cache: Path) -> list[Path]:
-    """Wheels of pinned requirements (without their dependencies), from the cache when they are there."""
-    key = hashlib.sha256("\n".join(requirements).encode()).hexdigest()[:16]
-    folder = cache / key
-    if not folder.is_dir():
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=cache) as scratch:
-            made = Path(scratch) / "wheels"
-            _pip(
-                ["wheel", "--use-pep517", "--no-deps", "--wheel-dir", str(made), *requirements],
-                "Python packages",
-            )
-            _publish(made, folder)
-    return sorted(folder.glob("*.whl"))
+    """Return wheels of pinned requirements, without their dependencies, from the cache if they are there.
 
-
-def guest_wheel(folder: Path, cache: Path) -> Path:
-    """The guest agent's wheel, built anew when its source changed."""
-    target = cache / f"guest-{guest_key(folder)[:16]}"
-    if not target.is_dir():
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=cache) as scratch:
-            source = Path(scratch) / "source"
-            shutil.copytree(folder, source, ignore=_ignore_products)
-            made = Path(scratch) / "wheels"
-            isolation = ["--no-build-isolation"] if _has_setuptools() else []
-            _pip(["wheel", "--no-deps", *isolation, "--wheel-dir", str(made), str(source)], "guest agent")
-            _publish(made, target)
-    wheels = list(target.glob("*.whl"))
-    if len(wheels) != 1:
-        raise BakeError("guest agent", f"{len(wheels)} wheels in {target}", hint="remove that folder")
-    return wheels[0]
-
-
-def _publish(made: Path, folder: Path) -> None:
-    """Give what was made its name; another bake may have made the same meanwhile."""
-    try:
-        made.rename(folder)
-    except OSError as exc:
-        if exc.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
+    Raises:
+        BakeError: One could not be fetched or built.
+    """
+    key = hash_of(*requirements)[:16]
+    return _cached_wheels(cache / key, ["--use-pep517", *requirements], "Python packages")
 
 
 def install_wheels(wheels: list[Path], target: Path) -> None:
-    """Unpack wheels into `target` as pip does, without byte code of this machine's Python."""
+    """Unpack wheels into `target` as pip does, without byte code of this machine's Python.
+
+    Raises:
+        BakeError: pip failed.
+    """
     options = ["--no-deps", "--no-index", "--no-compile", "--ignore-requires-python", "--target", str(target)]
     platform = ["--implementation", "cp", "--python-version", "3.11", "--only-binary", ":all:"]
     # By name and not by path: a path would be written into the image.
@@ -107,51 +176,33 @@ def install_wheels(wheels: list[Path], target: Path) -> None:
     shutil.rmtree(target / "bin", ignore_errors=True)
 
 
+def _cached_wheels(folder: Path, arguments: list[str], what: str) -> list[Path]:
+    """Return the wheels in `folder`, which `pip wheel` fills if it is not there yet."""
+    if not folder.is_dir():
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as scratch:
+            made = Path(scratch) / "wheels"
+            _pip(["wheel", "--no-deps", "--wheel-dir", str(made), *arguments], what)
+            try:
+                made.rename(folder)
+            except OSError as exc:  # another bake may have made the same meanwhile
+                if exc.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+    return sorted(folder.glob("*.whl"))
+
+
 def _pip(arguments: list[str], what: str) -> None:
     argv = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    env = {**os.environ, **{name: f"{os.environ.get(name, '')} {flags}".strip() for name, flags in _FLAGS}}
     try:
-        done = subprocess.run(
-            argv, env=_build_env(), capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-        )
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as exc:
         raise BakeError(what, f"pip took longer than {_TIMEOUT_S:.0f} s") from exc
     if done.returncode != 0:
         raise BakeError(what, "pip failed", (done.stdout + done.stderr)[-3000:])
 
 
-def _build_env() -> dict[str, str]:
-    """Compilers leave no debug information: it names the folder of the build, and costs memory."""
-    env = dict(os.environ)
-    env["CFLAGS"] = f"{env.get('CFLAGS', '')} {_CFLAGS}".strip()
-    env["LDFLAGS"] = f"{env.get('LDFLAGS', '')} {_LDFLAGS}".strip()
-    return env
-
-
 def _has_setuptools() -> bool:
+    """Return whether wheels can be built with what is installed, without an index."""
     code = "import setuptools, wheel, sys; sys.exit(int(setuptools.__version__.split('.')[0]) < 70)"
-    return (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False).returncode
-        == 0
-    )
-
-
-def _is_product(path: Path) -> bool:
-    parts = path.parts
-    return (
-        "__pycache__" in parts
-        or parts[0] in ("build", "dist")
-        or any(part.endswith(".egg-info") or part.startswith(".") for part in parts)
-        or path.suffix in (".pyc", ".o", ".so")
-        or path.name == _HELPER
-    )
-
-
-def _ignore_products(folder: str, names: list[str]) -> set[str]:
-    del folder
-    return {
-        name
-        for name in names
-        if name in ("build", "dist", "__pycache__", _HELPER)
-        or name.endswith((".egg-info", ".so", ".o"))
-        or name[0] == "."
-    }
+    argv = [sys.executable, "-c", code]
+    return subprocess.run(argv, capture_output=True, timeout=60, check=False).returncode == 0

@@ -19,10 +19,11 @@ import signal
 import sys
 from pathlib import Path
 
-from osgym_host.core.draining import Drain
+from osgym_host.core.draining import DrainNotices
 from osgym_host.notices.sources import FAILING, METADATA_URL, sources_of
-from osgym_host.notices.watch import Watch
-from osgym_sdk.wire import Notice
+from osgym_host.notices.watch import NoticeWatch
+from osgym_host.whole_file import write_whole
+from osgym_protocol.host_api import Notice
 
 log = logging.getLogger(__name__)
 
@@ -33,29 +34,29 @@ class NoticeWriter:
     """Keeps the file as the sources say, once all of them have spoken."""
 
     def __init__(self, path: Path, sources: int) -> None:
-        """Writes nothing yet: what a former process wrote holds until the sources have spoken."""
+        """Write nothing yet: what a former process wrote holds until the sources have spoken."""
         self._path = path
         self._sources = sources
         self._heard: set[str] = set()
-        self._drain = Drain()
+        self._drain = DrainNotices()
 
     @property
-    def heard_all(self) -> bool:
+    def all_reported(self) -> bool:
         """Whether all sources have spoken."""
         return len(self._heard) == self._sources
 
     def tell(self, source: str, notice: Notice | None) -> None:
         """A source says what it knows."""
         self._heard.add(source)
-        self._drain = self._drain.told(source, notice)
+        self._drain = self._drain.updated(source, notice)
         found = self._drain.notice
         if found is not None:
             _place(self._path, json.dumps(found.to_dict()))
-        elif self.heard_all:
+        elif self.all_reported:
             self._path.unlink(missing_ok=True)
 
     def failing(self, why: str) -> None:
-        """Says, or says no more, that a source does not answer, or has not yet."""
+        """Say, or say no more, that a source does not answer, or has not yet."""
         path = Path(f"{self._path}{FAILING}")
         if why:
             _place(path, why[:500])
@@ -64,32 +65,29 @@ class NoticeWriter:
 
 
 def _place(path: Path, text: str) -> None:
-    """Writes a file that is there as a whole or not at all; leaves one alone that is right."""
+    """Write a file that is there as a whole or not at all; leave one alone that is right."""
     with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
         if path.read_text(encoding="utf-8") == text:
             return
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.chmod(0o644)
-    temporary.replace(path)
+    write_whole(path, text.encode(), 0o644)
 
 
 async def watch(setting: str, path: Path, url: str) -> None:
-    """Watches until SIGTERM or SIGINT.
+    """Watch until SIGTERM or SIGINT.
 
     Raises:
         OSError: The file cannot be written.
     """
     sources = sources_of(setting, url)
     writer = NoticeWriter(path, len(sources))
-    watched = Watch(sources, writer.tell)
+    watched = NoticeWatch(sources, writer.tell)
     stop = asyncio.Event()
     for sig in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(sig, stop.set)
     watched.start()
     try:
         while not stop.is_set():
-            silent = "" if writer.heard_all else "nothing was said yet"
+            silent = "" if writer.all_reported else "nothing was said yet"
             writer.failing(next((w.why for w in watched.watchers if w.why), silent))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
@@ -99,7 +97,7 @@ async def watch(setting: str, path: Path, url: str) -> None:
 
 
 def main() -> None:
-    """Runs as a process."""
+    """Run as a process."""
     if len(sys.argv) != 3 or sys.argv[1] not in ("aws", "gcp"):
         sys.exit(__doc__)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")

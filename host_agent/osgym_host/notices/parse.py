@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from osgym_host.errors import OsgymHostError
-from osgym_sdk.wire import Notice
+from osgym_protocol.host_api import Notice
 
 MOST_BYTES = 4096
-"""An answer that is longer is none of ours; real ones have less than 100 bytes."""
+"""Longer answers are refused; real ones have less than 100 bytes."""
 
 _AWS_ACTIONS = ("terminate", "stop", "hibernate")
 _AWS_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z", re.ASCII)
@@ -23,10 +23,10 @@ class SourceFailed(OsgymHostError):
 
 
 def aws_action(text: str) -> Notice:
-    """Reads `spot/instance-action` of the EC2 metadata: `{"action": "terminate", "time": "…Z"}`.
+    """Read `spot/instance-action` of the EC2 metadata: `{"action": "terminate", "time": "…Z"}`.
 
     Raises:
-        SourceFailed: It is something else.
+        SourceFailed: The text is not of this form.
     """
     found = _object(text)
     action, time = found.get("action"), found.get("time")
@@ -36,10 +36,10 @@ def aws_action(text: str) -> Notice:
 
 
 def aws_rebalance(text: str) -> float:
-    """Reads `events/recommendations/rebalance`: when the recommendation was made, in Unix time (s).
+    """Read `events/recommendations/rebalance`: when the recommendation was made, in Unix time (s).
 
     Raises:
-        SourceFailed: It is something else.
+        SourceFailed: The text is not of this form.
     """
     time = _object(text).get("noticeTime")
     if not isinstance(time, str):
@@ -48,7 +48,7 @@ def aws_rebalance(text: str) -> float:
 
 
 def gcp_preempted(text: str) -> str | None:
-    """Reads `instance/preempted` of the Compute Engine metadata: the kind of notice, None for none.
+    """Read `instance/preempted` of the Compute Engine metadata: the kind of notice, None for none.
 
     Raises:
         SourceFailed: It is neither TRUE nor FALSE.
@@ -63,11 +63,11 @@ def gcp_preempted(text: str) -> str | None:
 
 
 def gcp_maintenance(text: str) -> str | None:
-    """Reads `instance/maintenance-event`: the kind of notice; None for none, and where the machine moves
+    """Read `instance/maintenance-event`: the kind of notice; None for none, and where the machine moves
     to another host by itself.
 
     Raises:
-        SourceFailed: It is something else.
+        SourceFailed: The text is not of this form.
     """
     match text.strip():
         case "TERMINATE_ON_HOST_MAINTENANCE":
@@ -79,10 +79,10 @@ def gcp_maintenance(text: str) -> str | None:
 
 
 def file_notice(text: str) -> Notice:
-    """Reads a file whose existence is the notice: empty, or `{"kind": …, "deadline": Unix time}`.
+    """Read a file whose existence is the notice: empty, or `{"kind": …, "deadline": Unix time}`.
 
     Raises:
-        SourceFailed: It is something else.
+        SourceFailed: The text is not of this form.
     """
     if not text.strip():
         return Notice("operator")
@@ -98,7 +98,7 @@ def file_notice(text: str) -> Notice:
 
 
 def shown(text: str) -> str:
-    """Returns what of a stranger's text may stand in a log."""
+    """Return what of a stranger's text may stand in a log."""
     return repr(text[:80])
 
 

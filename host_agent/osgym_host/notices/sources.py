@@ -17,7 +17,7 @@ import httpx
 
 from osgym_host.notices import parse
 from osgym_host.notices.parse import MOST_BYTES, SourceFailed
-from osgym_sdk.wire import Notice
+from osgym_protocol.host_api import Notice
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ FAILING = ".failing"
 """Suffix of the file in which whoever writes a notice file says that it knows nothing at present."""
 
 
-class Source(ABC):
+class NoticeSource(ABC):
     """One place to ask.
 
     Attributes:
@@ -42,15 +42,15 @@ class Source(ABC):
     limit_s: float
 
     @abstractmethod
-    async def look(self) -> Notice | None:
-        """Says what holds now; may wait for a change, within `limit_s`.
+    async def poll(self) -> Notice | None:
+        """Say what holds now; may wait for a change, within `limit_s`.
 
         Raises:
             SourceFailed: It cannot be known.
         """
 
     async def aclose(self) -> None:
-        """Lets go of connections."""
+        """Let go of connections."""
         return
 
 
@@ -69,7 +69,7 @@ class _Metadata:
         """Status, text and ETag of an answer.
 
         Raises:
-            SourceFailed: There is none in time, or it is too long.
+            SourceFailed: No answer came in time, or it is too long.
         """
         headers = {"Accept-Encoding": "identity", **headers}
         try:
@@ -88,7 +88,7 @@ class _Metadata:
         return answer.status_code, text, answer.headers.get("etag", "")[:200]
 
 
-class AwsSpot(Source):
+class AwsSpot(NoticeSource):
     """The spot interruption notice of EC2, by IMDSv2.
 
     EC2 user guide, "Spot Instance interruption notices": 404 while there is none, look every 5 seconds.
@@ -101,17 +101,17 @@ class AwsSpot(Source):
     """The longest that IMDSv2 gives."""
 
     def __init__(self, url: str) -> None:
-        """Asks nothing yet."""
+        """Ask nothing yet."""
         self._metadata = _Metadata(url)
         self._token = ""
         self._recommended: float | None = None
 
     async def aclose(self) -> None:
-        """Lets go of connections."""
+        """Let go of connections."""
         await self._metadata.aclose()
 
-    async def look(self) -> Notice | None:
-        """Says what holds now."""
+    async def poll(self) -> Notice | None:
+        """Say what holds now."""
         text = await self._get("/latest/meta-data/spot/instance-action")
         notice = None if text is None else parse.aws_action(text)
         if notice is None:
@@ -119,7 +119,7 @@ class AwsSpot(Source):
         return notice
 
     async def _log_recommendation(self) -> None:
-        """A rebalance recommendation is no notice: the host may go on for hours."""
+        """A rebalance recommendation is not a notice: the host may go on for hours."""
         try:
             text = await self._get("/latest/meta-data/events/recommendations/rebalance")
             at = None if text is None else parse.aws_rebalance(text)
@@ -157,7 +157,7 @@ class AwsSpot(Source):
         return token
 
 
-class GcpValue(Source):
+class GcpValue(NoticeSource):
     """One value of the Compute Engine metadata that says whether the machine goes, by waiting for changes.
 
     Compute Engine, "Query VM metadata": `wait_for_change`, `timeout_sec`, `last_etag`; 0 answers at once.
@@ -169,7 +169,7 @@ class GcpValue(Source):
     limit_s = WAIT_S + 2 * REQUEST_S
 
     def __init__(self, url: str, value: str, kind_of: Callable[[str], str | None], lasts_s: float) -> None:
-        """Asks nothing yet; `lasts_s` is how long the machine lives on after such a notice."""
+        """Ask nothing yet; `lasts_s` is how long the machine lives on after such a notice."""
         self.name = f"gcp {value}"
         self._metadata = _Metadata(url)
         self._path = f"/computeMetadata/v1/instance/{value}?wait_for_change=true&timeout_sec={self.WAIT_S}"
@@ -179,11 +179,11 @@ class GcpValue(Source):
         self._notice: Notice | None = None
 
     async def aclose(self) -> None:
-        """Lets go of connections."""
+        """Let go of connections."""
         await self._metadata.aclose()
 
-    async def look(self) -> Notice | None:
-        """Waits until the value is another, or the time is up; says what holds then."""
+    async def poll(self) -> Notice | None:
+        """Wait until the value is another, or the time is up; say what holds then."""
         etag, self._etag = self._etag, "0"
         status, text, new = await self._metadata.ask(
             "GET",
@@ -202,7 +202,7 @@ class GcpValue(Source):
         return self._notice
 
 
-class NoticeFile(Source):
+class NoticeFile(NoticeSource):
     """A file whose existence is the notice; for machines of one's own, and for a watcher beside us."""
 
     name = "file"
@@ -210,11 +210,11 @@ class NoticeFile(Source):
     limit_s = REQUEST_S
 
     def __init__(self, path: Path) -> None:
-        """Reads nothing yet."""
+        """Read nothing yet."""
         self._path = path
 
-    async def look(self) -> Notice | None:
-        """Says what holds now."""
+    async def poll(self) -> Notice | None:
+        """Say what holds now."""
         text = await asyncio.to_thread(_read, self._path)
         if text is not None:
             return parse.file_notice(text)
@@ -250,11 +250,11 @@ MAINTENANCE_S = 60.0
 """Compute Engine, "Query the metadata server for maintenance event notices": 60 seconds before."""
 
 
-def sources_of(setting: str, url: str = METADATA_URL) -> Sequence[Source]:
-    """Returns the sources that a setting names: `off`, `aws`, `gcp` or `file:PATH`.
+def sources_of(setting: str, url: str = METADATA_URL) -> Sequence[NoticeSource]:
+    """Return the sources that a setting names: `off`, `aws`, `gcp` or `file:PATH`.
 
     Raises:
-        ValueError: It names none.
+        ValueError: The setting names none of them.
     """
     kind, _, path = setting.partition(":")
     match kind:

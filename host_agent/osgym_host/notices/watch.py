@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from osgym_host.notices.parse import SourceFailed
-from osgym_host.notices.sources import Source
-from osgym_sdk.wire import Notice
+from osgym_host.notices.sources import NoticeSource
+from osgym_protocol.host_api import Notice
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class Watcher:
         why: What failed last, empty while nothing fails.
     """
 
-    def __init__(self, source: Source, tell: Tell) -> None:
+    def __init__(self, source: NoticeSource, tell: Tell) -> None:
         """`tell` gets the source's name and what it says, after each look that did not fail."""
         self._source = source
         self._tell = tell
@@ -34,20 +34,20 @@ class Watcher:
         self.why = ""
 
     async def run(self) -> None:
-        """Goes on until it is cancelled."""
+        """Go on until it is cancelled."""
         try:
             while True:
-                pause_s = await self.look()
+                pause_s = await self.poll()
                 await asyncio.sleep(pause_s)
         finally:
             await self._source.aclose()
 
-    async def look(self) -> float:
-        """Asks once; returns for how long to pause then (s)."""
+    async def poll(self) -> float:
+        """Ask once; return for how long to pause then (s)."""
         source = self._source
         try:
             async with asyncio.timeout(source.limit_s):
-                notice = await source.look()
+                notice = await source.poll()
             self._tell(source.name, notice)
         except (SourceFailed, TimeoutError) as error:
             return self._failed(str(error) or f"no answer within {source.limit_s:g} s")
@@ -69,26 +69,26 @@ class Watcher:
         return min(MOST_PAUSE_S, 2.0 ** min(self.failures - 1, 10))
 
 
-class Watch:
+class NoticeWatch:
     """All sources of a host."""
 
-    def __init__(self, sources: Sequence[Source], tell: Tell) -> None:
-        """Asks nothing before `start`."""
+    def __init__(self, sources: Sequence[NoticeSource], tell: Tell) -> None:
+        """Ask nothing before `start`."""
         self.watchers = [Watcher(source, tell) for source in sources]
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begins to ask."""
+        """Begin to ask."""
         self._tasks = [asyncio.create_task(w.run(), name="notices") for w in self.watchers]
 
     async def close(self) -> None:
-        """Stops asking. Idempotent."""
+        """Stop asking. Idempotent."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def state(self) -> str:
-        """Says whether notices are watched for: `off`, `watching` or `failing`."""
+        """Say whether notices are watched for: `off`, `watching` or `failing`."""
         if not self.watchers:
             return "off"
         return "failing" if any(watcher.failures for watcher in self.watchers) else "watching"

@@ -12,21 +12,21 @@ class EventLog:
     """The last events, numbered from 1. For one event loop."""
 
     def __init__(self, size: int = 4096) -> None:
-        """Keeps at most `size` events."""
+        """Keep at most `size` events."""
         self._ring: deque[dict[str, Any]] = deque(maxlen=size)
         self._last = 0
         self._news: asyncio.Event = asyncio.Event()
         self._closed = False
 
     def add(self, kind: str, **fields: Any) -> None:
-        """Appends an event and wakes everyone who waits for one."""
+        """Append an event and wake everyone who waits for one."""
         self._last += 1
         self._ring.append({"id": self._last, "time": round(time.time(), 3), "kind": kind, **fields})
         self._news.set()
         self._news = asyncio.Event()
 
     def close(self) -> None:
-        """Lets everyone who waits go, now and later."""
+        """End every wait for an event, now and later."""
         self._closed = True
         self._news.set()
 
@@ -41,7 +41,7 @@ class EventLog:
         return self._last
 
     async def after(self, number: int, wait_s: float, limit: int = 1000) -> list[dict[str, Any]]:
-        """Returns events newer than `number`; waits up to `wait_s` for the first of them.
+        """Return events newer than `number`; wait up to `wait_s` for the first of them.
 
         Events that have dropped out of the ring are missing: the first id tells.
         """

@@ -12,10 +12,12 @@ import os
 from pathlib import Path
 from typing import TextIO
 
+from osgym_host.whole_file import write_whole
+
 log = logging.getLogger(__name__)
 
 
-class Journal:
+class ReplicaJournal:
     """An append-only file of JSON lines, compacted when it is opened."""
 
     def __init__(self, path: Path) -> None:
@@ -26,33 +28,31 @@ class Journal:
         self.leftovers: tuple[str, ...] = ()
 
     def open(self) -> None:
-        """Reads what a predecessor wrote and starts a fresh file. The caller owns the instance by now.
+        """Read what a predecessor wrote and start a fresh file. The caller owns the instance by now.
 
         Raises:
             OSError: The file cannot be written.
         """
         self.generation, self.leftovers = _read(self._path)
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._path.with_suffix(".new")
-        fresh.write_text(json.dumps({"generation": self.generation}) + "\n")
-        fresh.replace(self._path)
+        write_whole(self._path, json.dumps({"generation": self.generation}).encode() + b"\n")
         self._file = self._path.open("a", encoding="utf-8", buffering=1)
 
     def next_generation(self) -> int:
-        """Returns a number that no replica of this data directory ever had."""
+        """Return a number that no replica of this data directory ever had."""
         self.generation += 1
         return self.generation
 
     def created(self, replica_id: str, generation: int) -> None:
-        """Notes that a replica is about to be made; called before the runtime is."""
+        """Note that a replica is about to be made; called before the runtime is."""
         self._write({"created": replica_id, "generation": generation})
 
     def gone(self, replica_id: str) -> None:
-        """Notes that nothing of a replica is left."""
+        """Note that nothing of a replica is left."""
         self._write({"gone": replica_id})
 
     def close(self) -> None:
-        """Closes the file. Idempotent."""
+        """Close the file. Idempotent."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -88,7 +88,7 @@ def _read(path: Path) -> tuple[int, tuple[str, ...]]:
 
 
 def host_id(data_dir: Path) -> str:
-    """Returns the name of this host agent's data directory: made once, then kept.
+    """Return the name of this host agent's data directory: made once, then kept.
 
     Raises:
         OSError: It cannot be written.

@@ -1,7 +1,7 @@
 """The manager of one replica: one task, one mailbox.
 
 It feeds events to the pure transition function of `core.states` and carries out the effects. Work
-that takes time runs in child tasks that report back by events with the generation they are about.
+that takes time runs in child tasks that report back by events.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from typing import Any, Protocol, assert_never
 from osgym_host.core import states
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
-from osgym_host.guest import GuestClient, GuestError, GuestRefused, GuestTimeout, GuestUnreachable
+from osgym_host.guest_client import GuestClient, GuestError, GuestRefused, GuestTimeout, GuestUnreachable
 from osgym_host.runtimes import base
+from osgym_protocol.codes import GuestErrorCode
 
 log = logging.getLogger(__name__)
 
 DEATH_NOTICE_S = 1.0
 """How long a broken connection waits for the news that the replica died, and of what."""
 
-Grant = Callable[[bool], None]
-Revoked = Callable[[Reason, str], None]
+OnLeaseAnswer = Callable[[bool], None]
+OnRevoked = Callable[[Reason, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +39,19 @@ class Deadlines:
     destroy_attempts: int = 3
 
 
-class Listener(Protocol):
-    """Who hears of a manager's decisions: the pool. Called on the event loop; must not block."""
+class ManagerListener(Protocol):
+    """Gets the decisions of a manager; implemented by the pool. Called on the event loop; must not block."""
 
-    def on_offer(self, manager: ReplicaManager) -> None:
-        """It is ready and nobody has it."""
+    def on_ready(self, manager: ReplicaManager) -> None:
+        """It is ready and not leased."""
 
-    def on_withdraw(self, manager: ReplicaManager) -> None:
-        """It was ready and is not any more."""
+    def on_unavailable(self, manager: ReplicaManager) -> None:
+        """It was ready and cannot be leased any more."""
 
     def on_change(self, manager: ReplicaManager, before: ReplicaState) -> None:
         """Its state is another one now."""
 
-    def on_buried(self, manager: ReplicaManager, reason: Reason) -> None:
+    def on_gone(self, manager: ReplicaManager, reason: Reason) -> None:
         """Nothing of it is left."""
 
 
@@ -60,19 +61,19 @@ class ReplicaManager:
     Attributes:
         detail: Why it failed, for people; empty while all is well.
         clone: The runtime's replica, None before it was made.
-        tried: Set once the runtime was asked to make it and has answered, or was stopped.
+        creation_over: Set once the runtime was asked to make it and has answered, or was stopped.
     """
 
     def __init__(
         self,
         spec: base.ReplicaSpec,
         runtime: base.Runtime,
-        listener: Listener,
+        listener: ManagerListener,
         deadlines: Deadlines,
         record: base.ReplicaRecord | None = None,
     ) -> None:
         """Nothing happens before `run`. With a `record` the replica is adopted instead of created."""
-        self._replica = states.Replica(spec.replica_id, spec.generation)
+        self._replica = states.ReplicaStatus()
         self._spec = spec
         self._runtime = runtime
         self._listener = listener
@@ -80,12 +81,12 @@ class ReplicaManager:
         self._record = record
         self._mailbox: asyncio.Queue[states.Event] = asyncio.Queue()
         self._work: dict[str, asyncio.Task[None]] = {}
-        self._asked: dict[str, tuple[Grant, Revoked]] = {}
-        self._revoked: Revoked | None = None
+        self._asked: dict[str, tuple[OnLeaseAnswer, OnRevoked]] = {}
+        self._on_revoked: OnRevoked | None = None
         self._guest: GuestClient | None = None
         self.clone: base.Replica | None = None
         self.detail = ""
-        self.tried = asyncio.Event()
+        self.creation_over = asyncio.Event()
         self.created_at = time.monotonic()
         self.ready_at: float | None = None
         self.measured_at: float | None = None
@@ -130,30 +131,30 @@ class ReplicaManager:
         assert self._guest is not None, "the replica was never ready"
         return self._guest
 
-    def tell(self, event: states.Event) -> None:
-        """Puts an event into the mailbox."""
+    def send(self, event: states.Event) -> None:
+        """Send an event to the mailbox."""
         self._mailbox.put_nowait(event)
 
     def retire(self, reason: Reason, detail: str = "") -> None:
-        """Says that it is not wanted any more, or failed. Any number of times, in any state."""
+        """Ask it to end: it is not wanted any more, or failed. Allowed in any state, any number of times."""
         if detail and not self.detail:
             self.detail = detail
-        self.tell(states.Retire(self.generation, reason))
+        self.send(states.Retire(reason))
 
-    def ask_lease(self, lease_id: str, granted: Grant, revoked: Revoked) -> None:
-        """Asks for it; `granted` is called once with the answer, `revoked` if it ends under the lease."""
+    def request_lease(self, lease_id: str, granted: OnLeaseAnswer, on_revoked: OnRevoked) -> None:
+        """Ask for it; `granted` is called once with the answer, `on_revoked` if it ends under the lease."""
         info = self.clone.exit_info if self.clone is not None else None
         if info is not None:  # it died, and the watch has not reported yet
-            self.retire(*_death(info))
-        self._asked[lease_id] = (granted, revoked)
-        self.tell(states.LeaseAsked(self.generation, lease_id))
+            self.retire(*_reason_of_exit(info))
+        self._asked[lease_id] = (granted, on_revoked)
+        self.send(states.LeaseRequested(lease_id))
 
-    def give_back(self, lease_id: str) -> None:
-        """Returns it untouched."""
-        self.tell(states.Returned(self.generation, lease_id))
+    def return_unused(self, lease_id: str) -> None:
+        """Give an untouched replica back: it is still clean."""
+        self.send(states.ReturnedUnused(lease_id))
 
     async def run(self) -> None:
-        """Lives until nothing of the replica is left. Not to be cancelled: use `retire`."""
+        """Handle events until nothing of the replica is left. Not to be cancelled: use `retire`."""
         self._spawn("create", self._create())
         while self._replica.state is not ReplicaState.GONE:
             self._handle(await self._mailbox.get())
@@ -171,30 +172,30 @@ class ReplicaManager:
 
     def _perform(self, effect: states.Effect) -> None:
         match effect:
-            case states.Boot():
+            case states.AwaitBoot():
                 self._spawn("boot", self._boot())
             case states.Offer():
-                self._revoked = None
+                self._on_revoked = None
                 if self.ready_at is None:
                     self.ready_at = time.monotonic()
                     self._spawn("watch", self._watch())
-                self._listener.on_offer(self)
-            case states.GrantLease(_, lease_id):
-                granted, self._revoked = self._asked.pop(lease_id)
+                self._listener.on_ready(self)
+            case states.GrantLease(lease_id):
+                granted, self._on_revoked = self._asked.pop(lease_id)
                 granted(True)
-            case states.RefuseLease(_, lease_id):
+            case states.RefuseLease(lease_id):
                 granted, _ = self._asked.pop(lease_id)
                 granted(False)
             case states.Withdraw():
-                self._listener.on_withdraw(self)
-            case states.Revoke(_, _, reason):
-                if self._revoked is not None:
-                    self._revoked(reason, self.detail)
-                    self._revoked = None
+                self._listener.on_unavailable(self)
+            case states.Revoke(_, reason):
+                if self._on_revoked is not None:
+                    self._on_revoked(reason, self.detail)
+                    self._on_revoked = None
             case states.Destroy():
                 self._spawn("destroy", self._destroy())
-            case states.Bury(_, reason):
-                self._listener.on_buried(self, reason)
+            case states.Forget(reason):
+                self._listener.on_gone(self, reason)
             case _ as never:
                 assert_never(never)
 
@@ -221,39 +222,39 @@ class ReplicaManager:
             tail = error.log_tail if isinstance(error, base.RuntimeFault) else ""
             self.retire(Reason.CREATE_FAILED, f"{error} {tail[-500:]}".strip())
         else:
-            self.tell(states.Created(self.generation))
+            self.send(states.CloneCreated())
         finally:
-            self.tried.set()
+            self.creation_over.set()
 
     async def _boot(self) -> None:
         assert self.clone is not None
         self._guest = GuestClient(self.clone.guest, token=self.clone.guest_token)
-        ready = asyncio.create_task(self._awake(self._guest))
+        ready = asyncio.create_task(self._wait_usable(self._guest))
         dead = asyncio.create_task(self.clone.wait_dead())
         try:
             await asyncio.wait((ready, dead), return_when=asyncio.FIRST_COMPLETED)
             if not dead.done() and isinstance(ready.exception(), GuestUnreachable):
                 await asyncio.wait((dead,), timeout=DEATH_NOTICE_S)
             if dead.done():
-                reason, detail = _death(dead.result())
+                reason, detail = _reason_of_exit(dead.result())
                 self.retire(Reason.BOOT_FAILED if reason is Reason.GUEST_DEAD else reason, detail)
                 return
             ready.result()
-            self.tell(states.Booted(self.generation))
+            self.send(states.Booted())
         except GuestTimeout as error:
             self.retire(Reason.BOOT_TIMEOUT, str(error))
         except GuestRefused as error:
-            late = error.code == "not_ready"
+            late = error.code == GuestErrorCode.NOT_READY
             self.retire(Reason.BOOT_TIMEOUT if late else Reason.BOOT_FAILED, str(error))
         except GuestError as error:
             self.retire(Reason.BOOT_FAILED, str(error))
         finally:
             await _cancel(ready, dead)
 
-    async def _awake(self, guest: GuestClient) -> None:
-        """Returns when the desktop can be used. One in use may be drawing: that it answers is enough."""
+    async def _wait_usable(self, guest: GuestClient) -> None:
+        """Return when the desktop can be used. One in use may be drawing: that it answers is enough."""
         assert self.clone is not None
-        if self.clone.awake:
+        if self.clone.reported_ready:
             return
         if self.clean:
             await guest.ready(timeout_s=self._deadlines.boot_s)
@@ -262,7 +263,7 @@ class ReplicaManager:
 
     async def _watch(self) -> None:
         assert self.clone is not None
-        reason, detail = _death(await self.clone.wait_dead())
+        reason, detail = _reason_of_exit(await self.clone.wait_dead())
         self.retire(reason, detail)
 
     async def _destroy(self) -> None:
@@ -270,12 +271,12 @@ class ReplicaManager:
             task = self._work.get(name)
             if task is not None:
                 await _cancel(task)
-        self.tried.set()
+        self.creation_over.set()
         if self._guest is not None:
             self._guest.close()
         if self.clone is not None or self._record is not None:
             await self._remove()
-        self.tell(states.Destroyed(self.generation))
+        self.send(states.Destroyed())
 
     async def _remove(self) -> None:
         for attempt in range(self._deadlines.destroy_attempts):
@@ -291,14 +292,14 @@ class ReplicaManager:
         log.error("replica %s: something of it is left", self.replica_id)
 
 
-def _death(info: base.ExitInfo) -> tuple[Reason, str]:
+def _reason_of_exit(info: base.ExitInfo) -> tuple[Reason, str]:
     detail = f"{info.reason.value}: {info.detail}"
     if info.log_tail:
         detail += f"; its console ends: {info.log_tail[-400:].strip()}"
-    return _DEATHS.get(info.reason, Reason.GUEST_DEAD), detail
+    return _REASONS_OF_EXIT.get(info.reason, Reason.GUEST_DEAD), detail
 
 
-_DEATHS = {
+_REASONS_OF_EXIT = {
     base.ExitReason.OUT_OF_MEMORY: Reason.OUT_OF_MEMORY,
     base.ExitReason.DISK_FULL: Reason.DISK,
     base.ExitReason.IO_ERROR: Reason.IO_ERROR,

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from osgym_host.addresses import GuestAddress
 from osgym_host.errors import OsgymHostError
 
 
@@ -80,7 +81,7 @@ class Screen:
 
 @dataclass(frozen=True, slots=True)
 class BranchPoint:
-    """A running replica's disk and RAM at one moment, from which others can be made.
+    """A running replica's disk and RAM at one point in time, from which others can be made.
 
     A handle: what it stands for is kept by the runtime until `Runtime.release_point`.
 
@@ -106,7 +107,7 @@ class BranchPoint:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSpec:
-    """Everything a runtime is told about one replica. `None` means no cap.
+    """Everything that a runtime needs to make one replica. `None` means no cap.
 
     Attributes:
         replica_id: Unique among the live replicas of the instance; `[A-Za-z0-9_-]{1,64}`.
@@ -116,7 +117,7 @@ class ReplicaSpec:
         pids: Cap on processes and threads.
         token: What the guest agent demands of its callers; `None` where the channel is private.
         environment: Extra variables for the session (`OSGYM_*` of the runtime win).
-        origin: Go on from this moment of another replica instead of the image as it was baked.
+        origin: Start from this branch point of another replica instead of from the image.
     """
 
     replica_id: str
@@ -130,24 +131,6 @@ class ReplicaSpec:
     token: str | None = field(default=None, repr=False)
     environment: tuple[tuple[str, str], ...] = ()
     origin: BranchPoint | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class UnixAddress:
-    """The guest agent listens on this unix socket of the host."""
-
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class TcpAddress:
-    """The guest agent listens on TCP; only the host may reach it."""
-
-    host: str
-    port: int
-
-
-GuestAddress = UnixAddress | TcpAddress
 
 
 class ExitReason(enum.StrEnum):
@@ -335,8 +318,8 @@ class Replica(ABC):
         return self.spec.token
 
     @property
-    def awake(self) -> bool:
-        """Its guest agent has told the runtime already that the desktop is drawn: nobody need ask again."""
+    def reported_ready(self) -> bool:
+        """Whether its guest agent has already reported a drawn desktop, so that nobody needs to ask it."""
         return False
 
     @property
@@ -368,7 +351,7 @@ class Runtime(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """`local`, `docker` or `qemu`."""
+        """Name in `osgym_protocol.runtimes`."""
 
     @abstractmethod
     def capabilities(self) -> Capabilities:
@@ -432,7 +415,7 @@ class Runtime(ABC):
 
     @abstractmethod
     async def adopt(self, record: ReplicaRecord) -> Replica:
-        """Take over a replica of a former host agent.
+        """Take over a replica of a previous host agent.
 
         Raises:
             ReplicaNotFound: It is gone, or not adoptable.
@@ -441,7 +424,7 @@ class Runtime(ABC):
 
     @abstractmethod
     async def reap(self, record: ReplicaRecord) -> None:
-        """Destroy a replica of a former host agent. Idempotent.
+        """Destroy a replica of a previous host agent. Idempotent.
 
         Raises:
             ReplicaDestroyFailed: Something is left.
@@ -460,7 +443,7 @@ class Runtime(ABC):
 
         Raises:
             ReplicaNotFound: It is dead or destroyed.
-            PointFailed: It could not be taken; the replica goes on as if nothing had been asked.
+            PointFailed: It could not be taken; the replica is not affected.
             RuntimeUnsupported: This runtime cannot (`Capabilities.branching`).
         """
         raise RuntimeUnsupported(f"the runtime {self.name} cannot branch a replica", remedy=_BRANCH_REMEDY)
@@ -487,7 +470,7 @@ class Runtime(ABC):
 
     @abstractmethod
     async def stop(self) -> None:
-        """Destroy every replica and let go of the host. Idempotent.
+        """Destroy every replica and free what the runtime holds on the host. Idempotent.
 
         Afterwards nothing of this instance is left but its folder with lock files.
 

@@ -10,13 +10,15 @@ import contextlib
 import os
 from pathlib import Path
 
+from osgym_host.runtimes.processes import stat_fields
+
 LEAF = "agent"
 """Where the host agent and its helpers live then, beside the groups of the replicas."""
 _TRIES = 10
 
 
-def step_aside(own: Path, wanted: frozenset[str]) -> None:
-    """Moves all processes of our group one group below, after which it can pass controllers on.
+def move_to_leaf(own: Path, wanted: frozenset[str]) -> None:
+    """Move all processes of our group one group below, after which it can pass controllers on.
 
     Nothing is moved unless all of them are ours and one of the wanted controllers is there; what cannot be
     moved stays, and then nothing is capped.
@@ -42,10 +44,10 @@ def _pids_of(group: Path) -> list[int]:
 
 
 def _is_ours(pid: int) -> bool:
-    """Whether a process is this one or descends from it; also when it is gone."""
+    """Return whether a process is this one or descends from it; also when it is gone."""
     while pid > 1 and pid != os.getpid():
         try:
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            pid = int(stat_fields(pid)[1])
         except (FileNotFoundError, ProcessLookupError):
             return True
     return pid == os.getpid()

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_host.runtimes.cgroup_leaf import LEAF, step_aside
+from osgym_host.runtimes.cgroup_leaf import LEAF, move_to_leaf
 
 _CONTROLLERS = ("memory", "cpu", "pids")
 _CPU_PERIOD_US = 100_000
@@ -95,7 +95,7 @@ class CgroupGroup:
         return [str(folder / "cgroup.procs") for folder in dict.fromkeys(self._folders.values())]
 
     def pids(self) -> set[int]:
-        """PIDs of the processes inside."""
+        """Return the PIDs of the processes inside."""
         found: set[int] = set()
         for folder in set(self._folders.values()):
             for group in _with_children(folder):
@@ -133,7 +133,7 @@ class CgroupGroup:
         return None if value is None else value / _MIB
 
     def cpu_s(self) -> float | None:
-        """CPU time used by all processes that ever were inside."""
+        """Return the CPU time used by all processes that ever were inside."""
         folder = self._folders.get("")
         if folder is not None:
             with contextlib.suppress(OSError, ValueError, KeyError):
@@ -142,7 +142,7 @@ class CgroupGroup:
         return None if value is None else value / 1e9
 
     def oom_kills(self) -> int:
-        """How often the kernel killed in here because the cap was reached."""
+        """Return how often the kernel killed in here because the cap was reached."""
         folder = self._folders.get("memory")
         if folder is None:
             return 0
@@ -300,7 +300,7 @@ class CgroupTree:
 
 
 def group_of(pid: int, part: str) -> CgroupGroup | None:
-    """The groups of a process that somebody else made for it alone, such as a container's.
+    """Return the groups of a process that somebody else made for it alone, such as a container's.
 
     Args:
         part: What the groups' own names contain (the container's id). Others that the process is in,
@@ -390,7 +390,7 @@ def _open_v2(hierarchy: Hierarchy, name: str) -> dict[str, Path]:
             error = exc
             continue
         if os.geteuid() != 0 and parent == hierarchy.own:
-            step_aside(parent, frozenset(_CONTROLLERS))
+            move_to_leaf(parent, frozenset(_CONTROLLERS))
         enabled = _enable(parent) & _enable(folder)
         made = {"": folder, **dict.fromkeys(enabled, folder)}
         if best is None:

@@ -60,24 +60,56 @@ class ProcessIdentity:
             os.close(pidfd)
 
 
+def stat_fields(pid: int | str) -> list[str]:
+    """Return the fields of `/proc/<pid>/stat` (proc(5)) from the third on, the state.
+
+    Raises:
+        OSError: The process is gone.
+    """
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
 def start_time_ticks(pid: int) -> int | None:
     """When a process started, in clock ticks since boot: with the PID its identity. None if gone."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        return int(stat_fields(pid)[19])
     except (OSError, IndexError):
         return None
 
 
 def process_state(pid: int) -> str:
-    """The letter that tells what a process does (proc(5): R, S, D, T, …), empty when it is gone."""
+    """Return the letter that tells what a process does (proc(5): R, S, D, T, …), empty when it is gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return stat_fields(pid)[0]
     except (OSError, IndexError):
         return ""
 
 
+def processes_of(init_pid: int) -> set[int]:
+    """PIDs of a process and all its descendants; for a PID namespace's first, that is everybody."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            parent = int(stat_fields(entry.name)[1])
+        except (OSError, IndexError):
+            continue
+        children.setdefault(parent, []).append(int(entry.name))
+    if not Path(f"/proc/{init_pid}").exists():
+        return set()
+    found = {init_pid}
+    todo = [init_pid]
+    while todo:
+        for child in children.get(todo.pop(), ()):
+            if child not in found:
+                found.add(child)
+                todo.append(child)
+    return found
+
+
 def pss_mib(pids: Iterable[int]) -> float:
-    """Sum of the proportional set sizes; processes that end meanwhile count nothing."""
+    """Return the sum of the proportional set sizes; processes that end meanwhile count nothing."""
     total_kib = 0
     for pid in pids:
         try:
@@ -92,11 +124,11 @@ def pss_mib(pids: Iterable[int]) -> float:
 
 
 def cpu_s(pids: Iterable[int]) -> float:
-    """CPU time of processes and of their children that were waited for."""
+    """Return the CPU time of processes and of their children that were waited for."""
     ticks = 0
     for pid in pids:
         try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            fields = stat_fields(pid)
         except OSError:
             continue
         ticks += sum(int(field) for field in fields[11:15])

@@ -1,42 +1,21 @@
-"""What setup and evaluation need besides the task: limits, folders, and the parts they call."""
+"""What setup steps and getters work with: an episode's folder, the host's parts, one replica."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from osgym_host.tasks.errors import DeadlineExceeded
+from osgym_host.guest_client import GuestClient
+from osgym_host.tasks.downloads import DownloadCache, safe_name
+from osgym_host.tasks.policy import TaskPolicy, remaining_s
+from osgym_host.tasks.sandbox import Sandbox
+from osgym_host.tasks.values import NamedFile
 
-if TYPE_CHECKING:
-    from osgym_host.tasks.downloads import DownloadCache
-    from osgym_host.tasks.sandbox import Sandbox
-
-MIB = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class TaskPolicy:
-    """What tasks may do on this host.
-
-    Attributes:
-        task_files_dir: the only folder that ``upload_file.local_path`` and ``file:`` URLs may read;
-            None forbids both.
-        allow_private_addresses: let downloads reach addresses that are not public.
-        allow_downloads: False serves downloads from the cache only.
-        max_file_bytes: largest file fetched from the web or from a guest.
-        client_password: what ``{CLIENT_PASSWORD}`` in commands becomes.
-    """
-
-    task_files_dir: Path | None = None
-    allow_downloads: bool = True
-    allow_private_addresses: bool = False
-    max_file_bytes: int = 64 * MIB
-    download_timeout_s: float = 120
-    evaluation_timeout_s: float = 30
-    evaluation_memory_bytes: int = 1024 * MIB
-    client_password: str = "password"  # noqa: S105 - OSWorld's published default, inside the replica
+COMMAND_TIMEOUT_S = 130.0
+"""The guest ends a command after 120 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +23,10 @@ class TaskContext:
     """One episode's view: made by the episode, used by `run_setup` and `evaluate`.
 
     Attributes:
-        episode_dir: private, empty at the start, removed by the episode's owner.
-        screen: width and height of the replica's screen in pixels.
-        downloads: shared by all episodes of the host.
-        sandbox: runs metrics in confined processes; shared by all episodes of the host.
+        episode_dir: Private, empty at the start, removed by the episode's owner.
+        screen: Width and height of the replica's screen in pixels.
+        downloads: Shared by all episodes of the host.
+        sandbox: Runs metrics in confined processes; shared by all episodes of the host.
     """
 
     episode_dir: Path
@@ -58,13 +37,53 @@ class TaskContext:
     outputs: dict[str, bytes] = field(default_factory=dict)
 
 
-def remaining_s(deadline: float, what: str) -> float:
-    """Seconds until ``deadline`` (in ``loop.time()``).
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """One run of a task's setup or evaluation on one replica: what each step and getter is given.
 
-    Raises:
-        DeadlineExceeded: none are left.
+    Attributes:
+        task_id: Safe id of the task.
+        deadline: In ``loop.time()``.
     """
-    left = deadline - asyncio.get_running_loop().time()
-    if left <= 0:
-        raise DeadlineExceeded(f"no time left for {what}", {"what": what})
-    return left
+
+    guest: GuestClient
+    ctx: TaskContext
+    task_id: str
+    deadline: float
+
+    def left(self, what: str, most_s: float) -> float:
+        """Return the seconds that ``what`` may take.
+
+        Raises:
+            DeadlineExceeded: None are left.
+        """
+        return min(most_s, remaining_s(self.deadline, what))
+
+    async def keep(self, data: bytes, name: str) -> NamedFile:
+        """Put bytes into the episode's folder, in a file that metrics know by ``name``."""
+        return NamedFile(await asyncio.to_thread(_write, self.ctx.episode_dir, data), safe_name(name))
+
+    def substitute(self, command: str | list[str]) -> str | list[str]:
+        """Fill in OSWorld's placeholders; every other brace stays as it is."""
+        width, height = self.ctx.screen
+        values = {
+            "{CLIENT_PASSWORD}": self.ctx.policy.client_password,
+            "{SCREEN_WIDTH}": str(width),
+            "{SCREEN_HEIGHT}": str(height),
+            "{SCREEN_WIDTH_HALF}": str(width // 2),
+            "{SCREEN_HEIGHT_HALF}": str(height // 2),
+        }
+
+        def fill(text: str) -> str:
+            for name, value in values.items():
+                text = text.replace(name, value)
+            return text
+
+        return fill(command) if isinstance(command, str) else [fill(part) for part in command]
+
+
+def _write(folder: Path, data: bytes) -> Path:
+    fd, name = tempfile.mkstemp(prefix="value-", dir=folder)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+    return Path(name)

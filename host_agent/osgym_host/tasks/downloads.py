@@ -16,8 +16,8 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import httpx
 
-from osgym_host.tasks.context import TaskPolicy, remaining_s
 from osgym_host.tasks.errors import DownloadFailed, RefusedByPolicy
+from osgym_host.tasks.policy import TaskPolicy, remaining_s
 
 MAX_REDIRECTS = 5
 _METADATA = {

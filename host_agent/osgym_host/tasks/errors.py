@@ -10,21 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from osgym_host.errors import OsgymHostError
+from osgym_protocol.codes import ErrorClass, ErrorCode
 
 
 class TaskError(OsgymHostError):
     """The root of everything that goes wrong with a task.
 
     Attributes:
-        code: stable identifier on the wire.
-        error_class: ``task`` or ``infra``.
-        http_status: what the API answers with.
+        code: what a client is told.
+        error_class: whose fault it is: the task's or ours.
         details: plain JSON values.
     """
 
-    code = "task_error"
-    error_class = "task"
-    http_status = 500
+    code = ErrorCode.INTERNAL
+    error_class = ErrorClass.TASK
 
     def __init__(self, message: str, details: Mapping[str, object] | None = None) -> None:
         super().__init__(message)
@@ -35,8 +34,7 @@ class TaskError(OsgymHostError):
 class InvalidTask(TaskError):
     """The task is not in OSWorld's format; ``details["problems"]`` names each field."""
 
-    code = "task_invalid"
-    http_status = 422
+    code = ErrorCode.TASK_INVALID
 
 
 class UnsupportedTask(TaskError):
@@ -46,8 +44,7 @@ class UnsupportedTask(TaskError):
         features: what is missing, e.g. ``"metric compare_pdfs"``.
     """
 
-    code = "task_unsupported"
-    http_status = 422
+    code = ErrorCode.TASK_UNSUPPORTED
 
     def __init__(self, features: Sequence[str]) -> None:
         names = ", ".join(features)
@@ -58,8 +55,7 @@ class UnsupportedTask(TaskError):
 class RefusedByPolicy(TaskError):
     """The task asks for something this host does not allow (an address, a path, a size)."""
 
-    code = "task_refused"
-    http_status = 422
+    code = ErrorCode.TASK_UNSUPPORTED
 
 
 class SetupFailed(TaskError):
@@ -70,8 +66,7 @@ class SetupFailed(TaskError):
         kind: its ``type``.
     """
 
-    code = "setup_failed"
-    http_status = 424
+    code = ErrorCode.SETUP_FAILED
 
     def __init__(self, message: str, *, step: int, kind: str, phase: str = "config") -> None:
         super().__init__(f"{phase}[{step}] ({kind}): {message}", {"step": step, "type": kind, "phase": phase})
@@ -82,22 +77,19 @@ class SetupFailed(TaskError):
 class DownloadFailed(TaskError):
     """A file of the task could not be fetched; ``details["url"]`` says which."""
 
-    code = "setup_failed"
-    error_class = "infra"
-    http_status = 424
+    code = ErrorCode.SETUP_FAILED
+    error_class = ErrorClass.INFRA
 
 
 class DeadlineExceeded(TaskError):
     """Setup or evaluation did not finish in its time."""
 
-    code = "timeout"
-    error_class = "infra"
-    http_status = 504
+    code = ErrorCode.TIMEOUT
+    error_class = ErrorClass.INFRA
 
 
 class EvaluatorError(TaskError):
     """The check itself failed: no reward is known, and certainly not 0."""
 
-    code = "evaluator_error"
-    error_class = "infra"
-    http_status = 424
+    code = ErrorCode.EVALUATOR_ERROR
+    error_class = ErrorClass.INFRA

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
-from osgym_host.guest import GuestClient
-from osgym_host.tasks.context import TaskContext, remaining_s
-from osgym_host.tasks.errors import EvaluatorError
-from osgym_host.tasks.getters import Fetcher
+from osgym_host.guest_client import GuestClient
+from osgym_host.tasks.context import TaskContext, TaskRun
+from osgym_host.tasks.errors import EvaluatorError, UnsupportedTask
+from osgym_host.tasks.registry import GETTERS
 from osgym_host.tasks.sandbox import MetricJob
-from osgym_host.tasks.schema import Check, Conjunction, Task
+from osgym_host.tasks.schema import Check, Conjunction, Getter, Task
 from osgym_host.tasks.setup import run_steps, wait_for_quiet
+from osgym_host.tasks.values import Value
 
 
 class LastAction(StrEnum):
@@ -38,7 +40,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class TaskEvaluation:
     """The verdict on one episode. A check that could not be carried out raises instead."""
 
     reward: float
@@ -55,7 +57,7 @@ async def evaluate(
     ctx: TaskContext,
     last_action: LastAction | str | None,
     deadline: float,
-) -> Evaluation:
+) -> TaskEvaluation:
     """Score the episode that is at its end, after what its last action started has ended.
 
     Args:
@@ -73,17 +75,17 @@ async def evaluate(
     if task.evaluator.postconfig:
         await run_steps(task.evaluator.postconfig, task.safe_id, guest, ctx, deadline, phase="postconfig")
     if task.evaluator.infeasible:
-        return Evaluation(
+        return TaskEvaluation(
             1.0 if gave_up else 0.0,
             (CheckResult("infeasible", 1.0 if gave_up else 0.0, "scored by how the episode ended"),),
         )
     if gave_up:
         note = "the policy gave up on a feasible task"
-        return Evaluation(0.0, tuple(CheckResult(c.func, 0.0, note) for c in task.evaluator.checks))
+        return TaskEvaluation(0.0, tuple(CheckResult(c.func, 0.0, note) for c in task.evaluator.checks))
     return await _run_checks(task, guest, ctx, deadline)
 
 
-async def _run_checks(task: Task, guest: GuestClient, ctx: TaskContext, deadline: float) -> Evaluation:
+async def _run_checks(task: Task, guest: GuestClient, ctx: TaskContext, deadline: float) -> TaskEvaluation:
     conj = task.evaluator.conj
     results: list[CheckResult] = []
     decided = False
@@ -91,43 +93,59 @@ async def _run_checks(task: Task, guest: GuestClient, ctx: TaskContext, deadline
         if decided:
             results.append(CheckResult(check.func, None, "not needed"))
             continue
-        result = await _run_check(check, task.safe_id, guest, ctx, deadline)
+        result = await _run_check(check, TaskRun(guest, ctx, task.safe_id, deadline))
         results.append(result)
         assert result.score is not None
         decided = result.score <= 0 if conj is Conjunction.AND else result.score >= 1
-    return Evaluation(combine([r.score for r in results if r.score is not None], conj), tuple(results))
+    return TaskEvaluation(combine([r.score for r in results if r.score is not None], conj), tuple(results))
 
 
 def combine(scores: Sequence[float], conj: Conjunction) -> float:
-    """OSWorld's rule: ``and`` is 0 if any is 0, else the mean; ``or`` is 1 if any is 1, else the
-    maximum."""
-    if conj is Conjunction.OR:
-        return 1.0 if any(s >= 1 for s in scores) else max(scores)
-    return 0.0 if any(s <= 0 for s in scores) else sum(scores) / len(scores)
+    """Return one score by OSWorld's rule.
+
+    ``and`` is 0 if any is 0, else the mean; ``or`` is 1 if any is 1, else the maximum.
+    """
+    match conj:
+        case Conjunction.OR:
+            return 1.0 if any(s >= 1 for s in scores) else max(scores)
+        case Conjunction.AND:
+            return 0.0 if any(s <= 0 for s in scores) else sum(scores) / len(scores)
+        case _:
+            assert_never(conj)
 
 
-async def _run_check(
-    check: Check, task_id: str, guest: GuestClient, ctx: TaskContext, deadline: float
-) -> CheckResult:
-    fetcher = Fetcher(guest, ctx, task_id, deadline)
-    result = await fetcher.fetch(check.result) if check.result else None
+async def fetch(run: TaskRun, getter: Getter) -> Value:
+    """Return what the getter names; `Value.missing` when it is not there.
+
+    Raises:
+        UnsupportedTask, EvaluatorError, DownloadFailed, RefusedByPolicy, DeadlineExceeded: And what the
+            guest client raises when the replica is gone.
+    """
+    if (kind := GETTERS.get(getter.type)) is None:
+        raise UnsupportedTask([f"getter {getter.type}"])
+    return await kind.fetch(run, kind.parameters.model_validate(getter.fields))
+
+
+async def _run_check(check: Check, run: TaskRun) -> CheckResult:
+    result = await fetch(run, check.result) if check.result else None
     if result is not None and result.missing:
         return CheckResult(check.func, 0.0, result.note or "the result file does not exist")
-    expected = await fetcher.fetch(check.expected) if check.expected else None
+    expected = await fetch(run, check.expected) if check.expected else None
     if expected is not None and expected.missing:
         raise EvaluatorError(
             f"the expected value of {check.func} could not be had: {expected.note}",
             {"func": check.func},
         )
-    timeout_s = min(ctx.policy.evaluation_timeout_s, remaining_s(deadline, f"the metric {check.func}"))
-    verdict = await ctx.sandbox.run(
+    policy = run.ctx.policy
+    timeout_s = run.left(f"the metric {check.func}", policy.evaluation_timeout_s)
+    verdict = await run.ctx.sandbox.run(
         MetricJob(
             func=check.func,
             result=result,
             expected=expected,
             options=check.options,
             timeout_s=timeout_s,
-            memory_bytes=ctx.policy.evaluation_memory_bytes,
+            memory_bytes=policy.evaluation_memory_bytes,
         )
     )
     return CheckResult(check.func, verdict.score, verdict.note)

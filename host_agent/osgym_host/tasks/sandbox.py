@@ -46,14 +46,14 @@ class MetricJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MetricVerdict:
     """A metric's score, 0 to 1, and why."""
 
     score: float
     note: str = ""
 
 
-class _Zygote:
+class _EvaluatorProcess:
     """A running zygote: its process and the socket to it."""
 
     def __init__(self, process: asyncio.subprocess.Process, control: socket.socket) -> None:
@@ -107,7 +107,7 @@ class Sandbox:
         self._slots = asyncio.Semaphore(max_parallel)
         self._lock = asyncio.Lock()
         self._ids = itertools.count(1)
-        self._zygote: _Zygote | None = None
+        self._zygote: _EvaluatorProcess | None = None
         self._closed = False
 
     async def __aenter__(self) -> Sandbox:
@@ -137,7 +137,7 @@ class Sandbox:
         """
         return (await self._running()).confinement
 
-    async def run(self, job: MetricJob) -> Verdict:
+    async def run(self, job: MetricJob) -> MetricVerdict:
         """Run one metric.
 
         Raises:
@@ -147,7 +147,7 @@ class Sandbox:
             zygote = await self._running()
             return await self._run(zygote, job)
 
-    async def _running(self) -> _Zygote:
+    async def _running(self) -> _EvaluatorProcess:
         async with self._lock:
             if self._closed:
                 raise EvaluatorError("the evaluator is closed")
@@ -159,7 +159,7 @@ class Sandbox:
                 self._zygote = await _start()
             return self._zygote
 
-    async def _run(self, zygote: _Zygote, job: MetricJob) -> Verdict:
+    async def _run(self, zygote: _EvaluatorProcess, job: MetricJob) -> MetricVerdict:
         job_id = next(self._ids)
         waiter: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         zygote.exits[job_id] = waiter
@@ -183,8 +183,8 @@ class Sandbox:
             zygote.exits.pop(job_id, None)
 
     async def _verdict(
-        self, raw: bytes, job: MetricJob, waiter: asyncio.Future[str], zygote: _Zygote
-    ) -> Verdict:
+        self, raw: bytes, job: MetricJob, waiter: asyncio.Future[str], zygote: _EvaluatorProcess
+    ) -> MetricVerdict:
         if (verdict := _parse_verdict(raw, job.func)) is not None:
             return verdict
         try:
@@ -197,7 +197,7 @@ class Sandbox:
         raise EvaluatorError(f"the metric {job.func} gave no verdict: {how}", {"func": job.func})
 
 
-def _parse_verdict(raw: bytes, func: str) -> Verdict | None:
+def _parse_verdict(raw: bytes, func: str) -> MetricVerdict | None:
     """The verdict, None if there is none; what a confined process says is not trusted to be sane."""
     try:
         message = json.loads(raw)
@@ -212,7 +212,7 @@ def _parse_verdict(raw: bytes, func: str) -> Verdict | None:
         return None
     if not math.isfinite(score) or not 0 <= score <= 1:
         raise EvaluatorError(f"the metric {func} gave the score {score}", {"func": func})
-    return Verdict(float(score), note[:2000])
+    return MetricVerdict(float(score), note[:2000])
 
 
 def _argument(value: Value | None, fds: list[int]) -> dict[str, object] | None:
@@ -288,7 +288,7 @@ async def _read_all(fd: int, limit: int) -> bytes:
     return b""
 
 
-async def _start() -> _Zygote:
+async def _start() -> _EvaluatorProcess:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     try:
@@ -308,7 +308,7 @@ async def _start() -> _Zygote:
         raise EvaluatorError(f"the evaluator cannot be started: {error}") from error
     finally:
         theirs.close()
-    zygote = _Zygote(process, ours)
+    zygote = _EvaluatorProcess(process, ours)
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
             hello = await zygote.receive()

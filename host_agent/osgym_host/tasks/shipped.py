@@ -36,15 +36,8 @@ class ShippedTask:
 
 
 def default_folder() -> Path:
-    """The ``tasks`` folder of the source tree this package is installed from.
-
-    Raises:
-        FileNotFoundError: there is none (an installed package without the tree).
-    """
-    folder = Path(__file__).resolve().parents[3] / "tasks"
-    if not folder.is_dir():
-        raise FileNotFoundError(f"there is no {folder}; name the folder of the task files")
-    return folder
+    """Return the folder of task files that this package brings."""
+    return Path(__file__).parents[1] / "data" / "tasks"
 
 
 def load_task(path: Path) -> ShippedTask:

@@ -31,7 +31,7 @@ def problems(kind: str, values: Mapping[str, Any]) -> dict[str, str]:
         if not isinstance(values.get(name, of_type()), of_type):
             found[name] = f"is not of type {of_type.__name__}"
     if "folder" not in found and not Path(values.get("folder", "")).is_absolute():
-        found["folder"] = "is no absolute path"
+        found["folder"] = "is not an absolute path"
     if kind == IMAGE and not values.get("flavor"):
         found.setdefault("flavor", "is missing")
     return found

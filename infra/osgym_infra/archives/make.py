@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from osgym_infra.archives.inputs import AGENT
-from osgym_infra.hosts.errors import CommandFailed, HostError, Interrupted
+from osgym_infra.archives.pack import agent_definition
+from osgym_infra.hosts.errors import CommandFailed, FleetHostError, Interrupted
 from osgym_infra.hosts.local import LocalTransport
-from osgym_infra.hosts.transport import LOCAL, Heard
-from osgym_infra.pack import agent_definition
+from osgym_infra.hosts.transport import LOCAL, OutputListener
 
 ROOT = Path(__file__).resolve().parents[3]
 OSGYM = str(Path(sys.executable).with_name("osgym"))
@@ -35,7 +35,7 @@ PASSED = ("OSGYM_", "PIP_")
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class BuiltArchive:
     """An archive.
 
     Attributes:
@@ -62,7 +62,7 @@ async def definition(kind: str, values: Mapping[str, Any]) -> str:
     return output.split()[-1]
 
 
-async def make(kind: str, values: Mapping[str, Any], say: Heard) -> Made:
+async def make(kind: str, values: Mapping[str, Any], say: OutputListener) -> BuiltArchive:
     """Bakes, unless the store has an image of this definition, and packs.
 
     Raises:
@@ -85,14 +85,14 @@ async def make(kind: str, values: Mapping[str, Any], say: Heard) -> Made:
         return _made(await _run(argv, PACK_S))
     except asyncio.CancelledError:
         raise Interrupted(LOCAL, "interrupted; nothing is left of it", step) from None
-    except HostError as error:
+    except FleetHostError as error:
         error.step = step
         raise
     except OSError as error:
-        raise HostError(LOCAL, f"{folder}: {error.strerror}", step) from error
+        raise FleetHostError(LOCAL, f"{folder}: {error.strerror}", step) from error
 
 
-async def _bake(values: Mapping[str, Any], say: Heard) -> None:
+async def _bake(values: Mapping[str, Any], say: OutputListener) -> None:
     """The image, and for virtual machines its disk and a snapshot of that; each only if it is missing."""
     flavor = values["flavor"]
     build = [OSGYM, "image", "build", "--flavor", flavor, *_lock(values)]
@@ -112,10 +112,12 @@ def emulated(listed: str, flavor: str) -> bool:
     return any(row["accel"] == "tcg" for row in own)
 
 
-async def _run(argv: list[str], timeout_s: float, say: Heard | None = None, *, root: bool = True) -> str:
+async def _run(
+    argv: list[str], timeout_s: float, say: OutputListener | None = None, *, root: bool = True
+) -> str:
     transport = LocalTransport(environment(os.environ), root=root)
     await transport.connect()
-    done = await transport.run(argv, timeout_s=timeout_s, heard=say)
+    done = await transport.run(argv, timeout_s=timeout_s, on_output=say)
     if done.exit_code != 0:
         shown = shlex.join([Path(argv[0]).name, *argv[1:]])
         raise CommandFailed(LOCAL, shown, done.exit_code, done.output)
@@ -133,9 +135,9 @@ def environment(ours: Mapping[str, str]) -> dict[str, str]:
     return {"OSGYM_DATA_DIR": "/var/lib/osgym", **passed}
 
 
-def _made(output: str) -> Made:
+def _made(output: str) -> BuiltArchive:
     found = json.loads(output.strip().splitlines()[-1])
-    return Made(Path(found["path"]), found["sha256"], found["size_bytes"], found["digest"])
+    return BuiltArchive(Path(found["path"]), found["sha256"], found["size_bytes"], found["digest"])
 
 
 def _lock(values: Mapping[str, Any]) -> list[str]:

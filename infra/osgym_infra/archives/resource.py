@@ -11,16 +11,16 @@ from pulumi.provider.experimental.property_value import PropertyValue
 
 from osgym_infra.archives import inputs, make
 from osgym_infra.archives.inputs import DEFINITION
-from osgym_infra.hosts.errors import CommandFailed, HostError
-from osgym_infra.hosts.transport import Heard
+from osgym_infra.hosts.errors import CommandFailed, FleetHostError
+from osgym_infra.hosts.transport import OutputListener
 from osgym_infra.hosts.values import Values, plain_all, wrapped
 
-Run = Callable[[Coroutine[Any, Any, make.Made]], Awaitable[make.Made]]
+Run = Callable[[Coroutine[Any, Any, make.BuiltArchive]], Awaitable[make.BuiltArchive]]
 """Runs what makes an archive so that the engine can cancel it."""
 
 
 async def check(kind: str, request: api.CheckRequest) -> api.CheckResponse:
-    """Adds the definition's digest: a preview shows a change when it changed."""
+    """Add the definition's digest: a preview shows a change when it changed."""
     values = plain_all(request.new_inputs)
     wrong = inputs.problems(kind, values)
     given = dict(request.new_inputs)
@@ -29,7 +29,7 @@ async def check(kind: str, request: api.CheckRequest) -> api.CheckResponse:
             given[DEFINITION] = wrapped(await make.definition(kind, values))
         except CommandFailed as error:
             wrong["flavor"] = f"(osgym:image_name, osgym:image_lock): {error.output}"
-        except (HostError, OSError) as error:
+        except (FleetHostError, OSError) as error:
             wrong[DEFINITION] = str(error)
     return api.CheckResponse(given, [api.CheckFailure(name, why) for name, why in sorted(wrong.items())])
 
@@ -42,8 +42,8 @@ def diff(request: api.DiffRequest) -> api.DiffResponse:
     return api.DiffResponse(bool(found), [], diffs=found, detailed_diff=detailed)
 
 
-async def create(kind: str, request: api.CreateRequest, run: Run, say: Heard) -> api.CreateResponse:
-    """Makes the archive; in a preview nothing, and nothing of it is known."""
+async def create(kind: str, request: api.CreateRequest, run: Run, say: OutputListener) -> api.CreateResponse:
+    """Make the archive; in a preview nothing, and nothing of it is known."""
     if request.preview:
         return api.CreateResponse(properties=dict(request.properties))
     values = plain_all(request.properties)
@@ -51,8 +51,8 @@ async def create(kind: str, request: api.CreateRequest, run: Run, say: Heard) ->
     return api.CreateResponse(inputs.archive_id(kind, values), _outputs(request.properties, made))
 
 
-async def update(kind: str, request: api.UpdateRequest, run: Run, say: Heard) -> api.UpdateResponse:
-    """Makes another archive; the former goes when there is one."""
+async def update(kind: str, request: api.UpdateRequest, run: Run, say: OutputListener) -> api.UpdateResponse:
+    """Make another archive; the former goes when there is one."""
     if request.preview:
         return api.UpdateResponse(dict(request.news))
     made = await run(make.make(kind, plain_all(request.news), say))
@@ -70,7 +70,7 @@ def read(request: api.ReadRequest) -> api.ReadResponse:
 
 
 def delete(request: api.DeleteRequest) -> None:
-    """Removes the archive, never the image in the store."""
+    """Remove the archive, never the image in the store."""
     _remove(plain_all(request.properties))
 
 
@@ -79,6 +79,6 @@ def _remove(state: Mapping[str, Any]) -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def _outputs(given: Values, made: make.Made) -> dict[str, PropertyValue]:
+def _outputs(given: Values, made: make.BuiltArchive) -> dict[str, PropertyValue]:
     found = {"archive": str(made.archive), "sha256": made.sha256, "size": made.size, "digest": made.digest}
     return {**given, **{name: wrapped(found[name]) for name in inputs.OUTPUTS}}

@@ -15,13 +15,13 @@ from osgym_infra.catalogue.rows import (
     HostRow,
     NetworkRow,
     Price,
+    PriceSource,
     ReferenceRow,
-    Source,
     StorageRow,
 )
+from osgym_infra.cost.model import Kvm
+from osgym_infra.cost.price import HOURS_PER_MONTH, Market
 from osgym_infra.errors import BadInput
-from osgym_infra.model import Kvm
-from osgym_infra.price import HOURS_PER_MONTH, Market
 
 SCHEMA = 1
 SHIPPED = "hosts.toml"
@@ -54,7 +54,7 @@ def load(user_file: Path | None = None, folder: Path | None = None) -> Catalogue
 
 
 def read(path: Path) -> Catalogue:
-    """Reads one file.
+    """Read one file.
 
     Raises:
         BadInput: it cannot be read, is no TOML, or says something impossible.
@@ -69,18 +69,18 @@ def read(path: Path) -> Catalogue:
 
 
 def parse(data: Mapping[str, Any], name: str) -> Catalogue:
-    """Makes rows of parsed TOML. Unknown keys are errors, so that a typing mistake is not a default.
+    """Make rows of parsed TOML. Unknown keys are errors, so that a typing mistake is not a default.
 
     Raises:
         BadInput: names the file, the row and the key.
     """
-    top = _Table(data, name)
+    top = _TomlTable(data, name)
     if (schema := top.take("schema", int)) != SCHEMA:
         raise BadInput("catalogue", f"{name} has schema {schema}", f"this version reads {SCHEMA}")
-    sources: dict[str, Source] = {}
+    sources: dict[str, PriceSource] = {}
     for key, row in top.take("sources", dict, {}).items():
-        table = _Table(row, f"{name}: sources.{key}")
-        sources[key] = Source(table.take("title", str), _as_of(table), table.take("url", str, ""))
+        table = _TomlTable(row, f"{name}: sources.{key}")
+        sources[key] = PriceSource(table.take("title", str), _as_of(table), table.take("url", str, ""))
         table.done()
     result = Catalogue(
         hosts=tuple(_host(t, sources) for t in _rows(top, "host", name)),
@@ -93,7 +93,7 @@ def parse(data: Mapping[str, Any], name: str) -> Catalogue:
     return result
 
 
-class _Table:
+class _TomlTable:
     """A TOML table whose keys are taken one by one; what is left over is a mistake."""
 
     def __init__(self, data: object, name: str) -> None:
@@ -128,11 +128,11 @@ class _Table:
             )
 
 
-def _rows(top: _Table, key: str, name: str) -> list[_Table]:
-    return [_Table(row, f"{name}: {key}[{i}]") for i, row in enumerate(top.take(key, list, []))]
+def _rows(top: _TomlTable, key: str, name: str) -> list[_TomlTable]:
+    return [_TomlTable(row, f"{name}: {key}[{i}]") for i, row in enumerate(top.take(key, list, []))]
 
 
-def _as_of(table: _Table) -> date | None:
+def _as_of(table: _TomlTable) -> date | None:
     value = table.take("as_of", (date, str))
     if isinstance(value, date):
         return value
@@ -141,20 +141,20 @@ def _as_of(table: _Table) -> date | None:
     raise BadInput("catalogue", f"{table.name}.as_of is {value!r}", 'a date like 2026-07-20, or "undated"')
 
 
-def _source(table: _Table, sources: Mapping[str, Source]) -> Source:
+def _source(table: _TomlTable, sources: Mapping[str, PriceSource]) -> PriceSource:
     key = table.take("source", str)
     if key not in sources:
         raise BadInput("catalogue", f"{table.name}.source {key!r} is not under [sources]", ", ".join(sources))
     return sources[key]
 
 
-def _host(table: _Table, sources: Mapping[str, Source]) -> HostRow:
+def _host(table: _TomlTable, sources: Mapping[str, PriceSource]) -> HostRow:
     prices: dict[Market, Price] = {}
     provider, region, kind = (table.take(key, str) for key in ("provider", "region", "type"))
     table.name = f"{table.name} {provider} {kind}"
     for market in Market:
         if (data := table.take(market.value, dict, None)) is not None:
-            prices[market] = _price(_Table(data, f"{table.name}.{market}"), sources)
+            prices[market] = _price(_TomlTable(data, f"{table.name}.{market}"), sources)
     kvm = table.take("kvm", str)
     if kvm not in set(Kvm):
         raise BadInput("catalogue", f"{table.name}.kvm is {kvm!r}", " | ".join(Kvm))
@@ -168,7 +168,7 @@ def _host(table: _Table, sources: Mapping[str, Source]) -> HostRow:
     return row
 
 
-def _price(table: _Table, sources: Mapping[str, Source]) -> Price:
+def _price(table: _TomlTable, sources: Mapping[str, PriceSource]) -> Price:
     source, currency = _source(table, sources), table.take("currency", str, "USD")
     if (month := table.number("per_month", None)) is not None:
         low = high = month / HOURS_PER_MONTH
@@ -182,7 +182,7 @@ def _price(table: _Table, sources: Mapping[str, Source]) -> Price:
     return Price(low, high, source, currency)
 
 
-def _storage(table: _Table, sources: Mapping[str, Source]) -> StorageRow:
+def _storage(table: _TomlTable, sources: Mapping[str, PriceSource]) -> StorageRow:
     row = StorageRow(
         table.take("provider", str), table.take("region", str), table.take("name", str),
         table.number("usd_per_gib_month"), _source(table, sources),
@@ -191,7 +191,7 @@ def _storage(table: _Table, sources: Mapping[str, Source]) -> StorageRow:
     return row
 
 
-def _network(table: _Table, sources: Mapping[str, Source]) -> NetworkRow:
+def _network(table: _TomlTable, sources: Mapping[str, PriceSource]) -> NetworkRow:
     row = NetworkRow(
         table.take("provider", str), table.take("region", str), _source(table, sources),
         table.number("egress_usd_per_gb", None), table.number("ip_usd_per_hour", None),
@@ -200,7 +200,7 @@ def _network(table: _Table, sources: Mapping[str, Source]) -> NetworkRow:
     return row
 
 
-def _reference(table: _Table, sources: Mapping[str, Source]) -> ReferenceRow:
+def _reference(table: _TomlTable, sources: Mapping[str, PriceSource]) -> ReferenceRow:
     row = ReferenceRow(
         table.take("name", str), table.number("usd_per_replica_day"), _source(table, sources),
         table.take("note", str, ""),

@@ -8,18 +8,15 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TypeVar
 
+from osgym_infra.cost.model import GIB_PER_GB, HostShape, Kvm
+from osgym_infra.cost.price import HOURS_PER_MONTH, Market
 from osgym_infra.errors import BadInput
-from osgym_infra.model import GIB_PER_GB, HostShape, Kvm
-from osgym_infra.price import HOURS_PER_MONTH, Market
 
 _Row = TypeVar("_Row")
 
-STALE_DAYS = 30
-"""After so long a price is warned about: spot prices move daily, list prices about monthly."""
-
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PriceSource:
     """Where figures come from. `as_of` is `None` when the source says nothing about its date."""
 
     title: str
@@ -36,7 +33,7 @@ class Price:
 
     low: float
     high: float
-    source: Source
+    source: PriceSource
     currency: str = "USD"
 
     def __post_init__(self) -> None:
@@ -83,7 +80,7 @@ class StorageRow:
     region: str
     name: str
     usd_per_gib_month: float
-    source: Source
+    source: PriceSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +89,18 @@ class NetworkRow:
 
     provider: str
     region: str
-    source: Source
+    source: PriceSource
     egress_usd_per_gb: float | None = None
     ip_usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceRow:
-    """A figure to compare with, which is no host that could be bought."""
+    """A figure to compare with, not a host that could be bought."""
 
     name: str
     usd_per_replica_day: float
-    source: Source
+    source: PriceSource
     note: str = ""
 
 
@@ -118,7 +115,7 @@ class Catalogue:
     files: tuple[str, ...] = ()
 
     def over(self, base: Catalogue) -> Catalogue:
-        """Lays this catalogue over `base`: same rows are replaced, prices of other markets stay."""
+        """Lay this catalogue over `base`: same rows are replaced, prices of other markets stay."""
         return Catalogue(
             hosts=tuple(_merged(base.hosts, self.hosts)),
             storage=_by(base.storage, self.storage, "provider", "region", "name"),
@@ -128,7 +125,7 @@ class Catalogue:
         )
 
     def in_usd(self, rates: Mapping[str, float]) -> tuple[Catalogue, tuple[str, ...]]:
-        """Converts prices to USD.
+        """Convert prices to USD.
 
         Args:
             rates: USD per unit of a currency, e.g. `{"EUR": 1.1}`. There is no built-in rate.
@@ -161,34 +158,6 @@ class Catalogue:
     def storage_of(self, provider: str, region: str) -> StorageRow | None:
         """The first volume type of a region, or `None`."""
         return next((s for s in self.storage if (s.provider, s.region) == (provider, region)), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Age:
-    """How old one source is that an answer rests on. `days` is `None` for an undated source."""
-
-    title: str
-    as_of: date | None
-    days: int | None
-
-    @property
-    def stale(self) -> bool:
-        """Old, or of unknown age."""
-        return self.days is None or self.days > STALE_DAYS
-
-    def __str__(self) -> str:
-        if self.as_of is None:
-            return f"{self.title}: undated"
-        return f"{self.title}: as of {self.as_of.isoformat()}, {self.days} days old"
-
-
-def ages(sources: Iterable[Source], today: date) -> tuple[Age, ...]:
-    """The ages of some sources, each once, oldest first and undated ones before all."""
-    found = {
-        (s.title, s.as_of): Age(s.title, s.as_of, (today - s.as_of).days if s.as_of else None)
-        for s in sources
-    }
-    return tuple(sorted(found.values(), key=lambda a: (a.as_of is not None, -(a.days or 0), a.title)))
 
 
 def _merged(base: Iterable[HostRow], over: Iterable[HostRow]) -> Iterable[HostRow]:

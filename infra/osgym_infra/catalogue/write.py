@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from osgym_infra.catalogue.rows import HostRow, Price, Source
+from osgym_infra.catalogue.rows import HostRow, Price, PriceSource
 
 
 def dump(hosts: Iterable[HostRow], comment: str) -> str:
     """The file's text: a comment, the sources, the rows."""
     rows = sorted(hosts, key=lambda row: row.key)
-    names: dict[Source, str] = {}
+    names: dict[PriceSource, str] = {}
     for row in rows:
         for price in row.prices.values():
             names.setdefault(price.source, f"s{len(names) + 1}")
@@ -26,7 +26,7 @@ def dump(hosts: Iterable[HostRow], comment: str) -> str:
     return "\n".join(lines)
 
 
-def _row(row: HostRow, names: dict[Source, str]) -> list[str]:
+def _row(row: HostRow, names: dict[PriceSource, str]) -> list[str]:
     lines = ["[[host]]"]
     lines += [f"{key} = {_text(getattr(row, key))}" for key in ("provider", "region", "type")]
     lines.append(f"vcpu = {row.vcpu:g}")
@@ -38,7 +38,7 @@ def _row(row: HostRow, names: dict[Source, str]) -> list[str]:
     return [*lines, ""]
 
 
-def _price(price: Price, names: dict[Source, str]) -> str:
+def _price(price: Price, names: dict[PriceSource, str]) -> str:
     value = (
         f"per_hour = {_number(price.low)}"
         if price.low == price.high

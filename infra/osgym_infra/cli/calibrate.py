@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from osgym_infra.calibrate import fit_profile
-from osgym_infra.cli.common import exits, today
+from osgym_infra.catalogue.ages import today
+from osgym_infra.cli.common import exits
 from osgym_infra.cli.tables import WIDTH, profile_table
 from osgym_infra.errors import BadInput
-from osgym_infra.observations import Observations, read
+from osgym_infra.workloads.fit import fit_profile
+from osgym_infra.workloads.observations import Observations, read
 
 EPILOG = """\b
 Examples

@@ -11,13 +11,16 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from osgym_infra.catalogue.ages import age_lines, today
 from osgym_infra.catalogue.load import cache_folder, load
-from osgym_infra.catalogue.refresh import DEFAULT_REGIONS, fetcher
-from osgym_infra.catalogue.refresh import refresh as fetch_and_keep
 from osgym_infra.catalogue.rows import HostRow
-from osgym_infra.cli.common import age_lines, exits, today
+from osgym_infra.cli.common import exits
 from osgym_infra.cli.tables import WIDTH
-from osgym_infra.price import Market
+from osgym_infra.config.keys import DEFAULT_REGIONS
+from osgym_infra.config.providers import Provider
+from osgym_infra.cost.price import Market
+from osgym_infra.providers.refresh import PRICED, fetcher
+from osgym_infra.providers.refresh import refresh as fetch_and_keep
 
 
 @click.group()
@@ -62,8 +65,8 @@ def show(provider: str | None, file: Path | None, as_json: bool) -> None:
 
 
 @catalogue.command()
-@click.option("--provider", type=click.Choice(sorted(DEFAULT_REGIONS)), required=True)
-@click.option("--region", help="Default: us-east-1 (aws), us-central1 (gcp).")
+@click.option("--provider", type=click.Choice(PRICED), required=True)
+@click.option("--region", help=f"Default: {DEFAULT_REGIONS}.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @exits
 def refresh(provider: str, region: str | None, as_json: bool) -> None:
@@ -73,7 +76,7 @@ def refresh(provider: str, region: str | None, as_json: bool) -> None:
     ec2:DescribeSpotPriceHistory; gcp needs GOOGLE_API_KEY or GOOGLE_OAUTH_ACCESS_TOKEN. When anything fails
     the prices from before stay in use, and the exit code is 1.
     """
-    where = region or DEFAULT_REGIONS[provider]
+    where = region or Provider(provider).facts.default_region
     fetch = fetcher(provider, load())
     path, found = fetch_and_keep(provider, where, fetch, cache_folder(), datetime.now(UTC))
     if as_json:

@@ -1,18 +1,15 @@
-"""What the commands share: exit codes, errors, parsing of small values, lines about sources."""
+"""What the commands share: exit codes, errors, parsing of small values."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, date, datetime
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec
 
 import click
 
-from osgym_infra.catalogue.rows import Age, Source, ages
 from osgym_infra.errors import BadInput, CannotMeet, OsgymInfraError, RefreshFailed
 
 P = ParamSpec("P")
@@ -22,7 +19,7 @@ BAD_INPUT = 2
 
 
 def exits(command: Callable[P, None]) -> Callable[P, None]:
-    """Turns this distribution's errors into a message and an exit code: 1 cannot be met, 2 bad input.
+    """Turn this distribution's errors into a message and an exit code: 1 cannot be met, 2 bad input.
 
     With `as_json` among the command's arguments the message is a JSON object on stdout.
     """
@@ -56,16 +53,6 @@ def described(error: OsgymInfraError) -> dict[str, Any]:
     return {"code": "error", "problem": str(error)}
 
 
-def today() -> date:
-    """Today, or `$OSGYM_TODAY` (for examples and tests that must not grow old)."""
-    if text := os.environ.get("OSGYM_TODAY"):
-        try:
-            return date.fromisoformat(text)
-        except ValueError as error:
-            raise BadInput("OSGYM_TODAY", f"{text!r} is no date", "e.g. 2026-11-21") from error
-    return datetime.now(UTC).date()
-
-
 def rates(pairs: Sequence[str]) -> dict[str, float]:
     """`EUR=1.1` to USD per unit."""
     found: dict[str, float] = {}
@@ -90,14 +77,3 @@ def quotas(pairs: Sequence[str]) -> dict[str, int]:
             raise BadInput("--max-hosts", f"{pair!r}", "TYPE=NUMBER, e.g. r8i.24xlarge=4")
         found[name] = int(value)
     return found
-
-
-def age_lines(sources: Iterable[Source], now: date) -> tuple[list[str], list[str]]:
-    """Lines that say how old everything is, and warnings for what is old or undated."""
-    found = ages(sources, now)
-    return [str(age) for age in found], [_warning(age) for age in found if age.stale]
-
-
-def _warning(age: Age) -> str:
-    old = "undated" if age.days is None else f"{age.days} days old"
-    return f"{age.title} is {old}: check before you pay (osgym catalogue refresh)"

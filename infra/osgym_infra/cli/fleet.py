@@ -14,10 +14,10 @@ from typing import Any
 
 import click
 
+from osgym_infra.archives.pack import PackedArchive, config_lines, pack_agent, pack_image
 from osgym_infra.cli.common import exits
 from osgym_infra.errors import BadInput, OsgymInfraError
-from osgym_infra.export import export as make_export
-from osgym_infra.pack import Packed, config_lines, pack_agent, pack_image
+from osgym_infra.fleet.export import export as make_export
 
 ROOT = Path(__file__).resolve().parents[3]
 ENGINE_S = 120
@@ -60,7 +60,7 @@ def pack(out: Path, image: str, vm: bool, data_dir: Path, only: str | None) -> N
     click.echo(config_lines(agent, packed, image), nl=False)
 
 
-def _print_packed(made: Packed) -> None:
+def _print_packed(made: PackedArchive) -> None:
     """One line, the last on stdout."""
     found = {"path": str(made.path.resolve()), "sha256": made.sha256, "digest": made.digest}
     click.echo(json.dumps({**found, "size_bytes": made.path.stat().st_size}))

@@ -9,15 +9,17 @@ from typing import Any
 
 import click
 
-from osgym_infra import profile as profiles
+from osgym_infra.catalogue.ages import age_lines, today
 from osgym_infra.catalogue.load import load
 from osgym_infra.cli import tables
-from osgym_infra.cli.common import age_lines, exits, quotas, rates, today
+from osgym_infra.cli.common import exits, quotas, rates
+from osgym_infra.cost.model import ReplicaNeeds, Rules
+from osgym_infra.cost.planner import FleetPlan, PlanRequest, egress_usd, plan_fleet
+from osgym_infra.cost.price import CostAssumptions, Interruptions, Market
 from osgym_infra.errors import BadInput
-from osgym_infra.fleet import Answer, Question, answer, egress_usd
-from osgym_infra.model import Replica, Rules, Runtime
-from osgym_infra.price import Interruptions, Market, Terms
-from osgym_infra.profile import Bound, Profile
+from osgym_infra.workloads import profile as profiles
+from osgym_infra.workloads.profile import Bound, Profile
+from osgym_protocol.runtimes import RuntimeName
 
 MARKETS = {"on-demand": Market.ON_DEMAND, "spot": Market.SPOT, "dedicated": Market.DEDICATED}
 
@@ -60,7 +62,7 @@ Exit codes
 )
 @click.option("--type", "types", multiple=True, help="Only these host types; may be repeated.")
 @click.option(
-    "--runtime", type=click.Choice([r.value for r in Runtime]), help="Default: that of the profile."
+    "--runtime", type=click.Choice([r.value for r in RuntimeName]), help="Default: that of the profile."
 )
 @click.option("--profile", "profile_name", default=profiles.DEFAULT, show_default=True,
               help="A measured workload: a name or a file of osgym calibrate.")  # fmt: skip
@@ -84,7 +86,7 @@ Exit codes
               help="Which end of a spot price range to plan with.")  # fmt: skip
 @click.option("--interruptions-per-day", type=float, default=1.0, show_default=True,
               help="How often a spot host is taken back.")  # fmt: skip
-@click.option("--availability", type=float, default=Terms().availability, show_default=True,
+@click.option("--availability", type=float, default=CostAssumptions().availability, show_default=True,
               help="Part of the time that a paid replica is usable.")  # fmt: skip
 @click.option("--rate", multiple=True, metavar="EUR=USD", help="Include prices in that currency.")
 @click.option(
@@ -103,12 +105,12 @@ def plan(
     measured profile. Nothing is created and nobody is asked.
     """
     measured = profiles.load(profile_name)
-    question = make_question(replicas, measured, options)
+    request = make_request(replicas, measured, options)
     catalogue, left_out = load(options["catalogue_file"]).in_usd(rates(options["rate"]))
-    found = answer(question, catalogue, [measured.source()])
+    found = plan_fleet(request, catalogue, [measured.source()])
     # Only what could have been chosen is worth a word.
-    notes = [n for n in left_out if not question.providers or n.split()[0] in question.providers]
-    found = replace(found, notes=(*measured.mismatch(question.runtime), *notes, *found.notes))
+    notes = [n for n in left_out if not request.providers or n.split()[0] in request.providers]
+    found = replace(found, notes=(*measured.mismatch(request.runtime), *notes, *found.notes))
     lines, warnings = age_lines(found.sources, today())
     if plot is not None:
         _draw(found, catalogue, plot)
@@ -120,21 +122,21 @@ def plan(
         click.echo(f"picture: {plot}")
 
 
-def make_question(replicas: int, measured: Profile, options: dict[str, Any]) -> Question:
-    """The question that the options ask.
+def make_request(replicas: int, measured: Profile, options: dict[str, Any]) -> PlanRequest:
+    """Return what the options ask for.
 
     Raises:
         BadInput: names the option.
     """
     if options["replica_ram_gib"] is not None and options["replica_ram_gib"] <= 0:
         raise BadInput("--replica-ram-gib", f"{options['replica_ram_gib']} GiB", "above 0")
-    runtime = Runtime(options["runtime"]) if options["runtime"] else measured.runtime
-    return Question(
+    runtime = RuntimeName(options["runtime"]) if options["runtime"] else measured.runtime
+    return PlanRequest(
         replicas=replicas,
         replica=make_replica(measured, options),
         runtime=runtime,
         rules=Rules(max_replicas=options["max_replicas_per_host"]),
-        terms=Terms(
+        terms=CostAssumptions(
             spot=Interruptions(per_host_day=options["interruptions_per_day"]),
             availability=options["availability"],
             egress_to_internet=options["egress"] == "internet",
@@ -151,7 +153,7 @@ def make_question(replicas: int, measured: Profile, options: dict[str, Any]) -> 
     )
 
 
-def make_replica(measured: Profile, options: dict[str, Any]) -> Replica:
+def make_replica(measured: Profile, options: dict[str, Any]) -> ReplicaNeeds:
     """The profile's replica with what was given in its place."""
     return profiles.with_values(
         measured.replica(Bound(options["bound"])),
@@ -165,12 +167,12 @@ def make_replica(measured: Profile, options: dict[str, Any]) -> Replica:
     )
 
 
-def _draw(found: Answer, catalogue: Any, path: Path) -> None:
-    from osgym_infra.plot import curve, draw
+def _draw(found: FleetPlan, catalogue: Any, path: Path) -> None:
+    from osgym_infra.cli.plot import curve, draw
 
     best = found.candidates[0]
-    data = curve(found.question, best, egress_usd(found.question, catalogue, best.row))
-    replica = found.question.replica
+    data = curve(found.request, best, egress_usd(found.request, catalogue, best.row))
+    replica = found.request.replica
     draw(
         data, path,
         f"{replica.private_gib:.2f} GiB per replica and {replica.shared_gib:.2f} GiB shared; "

@@ -10,19 +10,21 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from osgym_infra.fleet import Answer, Candidate, MixedFleet
-from osgym_infra.model import Replica, Resource
-from osgym_infra.profile import Bound, Parameter, Profile
+from osgym_infra.cost.model import ReplicaNeeds, Resource
+from osgym_infra.cost.planner import Candidate, FleetPlan, MixedFleet
+from osgym_infra.workloads.profile import Bound, Parameter, Profile
 
 WIDTH = 150
 
 
-def show(found: Answer, measured: Profile, lines: Sequence[str], warnings: Sequence[str], top: int) -> None:
-    """Prints the answer."""
-    question, replica = found.question, found.question.replica
+def show(
+    found: FleetPlan, measured: Profile, lines: Sequence[str], warnings: Sequence[str], top: int
+) -> None:
+    """Print the answer."""
+    request, replica = found.request, found.request.replica
     console = Console(width=max(WIDTH, Console().width), highlight=False)
     click.echo(
-        f"{question.replicas} replicas, runtime {question.runtime}: {_replica_line(replica)}\n"
+        f"{request.replicas} replicas, runtime {request.runtime}: {_replica_line(replica)}\n"
         f"workload {measured.workload}, measured {measured.measured_on} on {measured.machine}\n"
     )
     table = Table(box=None, pad_edge=False)
@@ -54,16 +56,16 @@ def show(found: Answer, measured: Profile, lines: Sequence[str], warnings: Seque
 
 
 def to_dict(
-    found: Answer, measured: Profile, lines: Sequence[str], warnings: Sequence[str]
+    found: FleetPlan, measured: Profile, lines: Sequence[str], warnings: Sequence[str]
 ) -> dict[str, Any]:
     """The answer for programs; figures are not rounded, what is unknown is `null`."""
-    question = found.question
+    request = found.request
     return {
-        "replicas": question.replicas,
-        "runtime": question.runtime.value,
+        "replicas": request.replicas,
+        "runtime": request.runtime.value,
         "workload": {"id": measured.workload, "measured_on": measured.measured_on.isoformat()},
         "replica": {
-            name: getattr(question.replica, name)
+            name: getattr(request.replica, name)
             for name in (
                 "working_set_gib",
                 "shared_fraction",
@@ -113,7 +115,7 @@ def profile_table(measured: Profile) -> Table:
     return table
 
 
-def _replica_line(replica: Replica) -> str:
+def _replica_line(replica: ReplicaNeeds) -> str:
     return (
         f"{replica.private_gib * 1024:.0f} MiB each, {replica.shared_gib * 1024:.0f} MiB shared; "
         f"{replica.step_cpu_s:.3f} CPU-s per step every {replica.cycle_s:.1f} s, {replica.cores:.3f} cores"
@@ -157,14 +159,12 @@ def _fleet_line(fleet: MixedFleet) -> str:
     )
 
 
-def _sentence(found: Answer) -> str:
-    best, question = found.best, found.question
-    budget = (
-        f" (budget {question.budget_usd_per_day:,.2f})" if question.budget_usd_per_day is not None else ""
-    )
+def _sentence(found: FleetPlan) -> str:
+    best, request = found.best, found.request
+    budget = f" (budget {request.budget_usd_per_day:,.2f})" if request.budget_usd_per_day is not None else ""
     return (
         f"Cheapest: {best.usd_per_replica_day:.4f} USD per replica-day, {best.mix.usd_per_day:,.2f} USD a day"
-        f"{budget} for {question.replicas} replicas, with {best.provider} {best.region}, "
+        f"{budget} for {request.replicas} replicas, with {best.provider} {best.region}, "
         f"{best.market.replace('_', '-')}."
     )
 

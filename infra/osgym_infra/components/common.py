@@ -10,20 +10,17 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 import pulumi
 
-from osgym_infra.archives.fetched import Fetched
-from osgym_infra.blueprint import Blueprint, HostGroup, slug
+from osgym_infra.fleet.blueprint import Blueprint, HostGroup, slug
+from osgym_infra.fleet.bootstrap import bootstrap_files
+from osgym_infra.fleet.fetched_archives import FetchedArchives
+from osgym_infra.fleet.outputs import HostOutput
+from osgym_infra.fleet.policy import PolicyViolated, enforce
 from osgym_infra.hosts import tls
-from osgym_infra.outputs import HostOutput
-from osgym_infra.policy import PolicyViolated, enforce
-
-BOOTSTRAP = Path(__file__).resolve().parents[2] / "bootstrap"
-"""Where the bootstrap's files are in the repository, which programs are run from."""
 
 HOST_IMAGE_TAG = "osgym-digest"
 """What host images made by images/packer carry, as a tag or label."""
@@ -32,11 +29,6 @@ TOKEN_BYTES = 32
 MOST_NAME_CHARS = 24
 MESSAGE_WAS_SHOWN = 32
 """A program's exit code that tells Pulumi to add no message (`pulumi-language-python-exec`)."""
-
-
-def bootstrap_files(folder: Path = BOOTSTRAP) -> dict[str, bytes]:
-    """The files that every host unpacks at its first start."""
-    return {name: (folder / name).read_bytes() for name in ("bootstrap.sh", "fetch.py")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +46,7 @@ class HostsArgs:
     blueprint: Blueprint
     stack: str
     files: Mapping[str, bytes] = field(default_factory=bootstrap_files)
-    made: pulumi.Output[Fetched] | None = None
+    made: pulumi.Output[FetchedArchives] | None = None
     made_bucket: pulumi.Output[str] | None = None
 
     @property
@@ -68,9 +60,9 @@ class HostsArgs:
         return f"{slug(self.stack)}.osgym.internal"
 
     @property
-    def fetched(self) -> pulumi.Output[Fetched]:
+    def fetched(self) -> pulumi.Output[FetchedArchives]:
         """What hosts fetch."""
-        return self.made or pulumi.Output.from_input(Fetched.named_in(self.blueprint.config))
+        return self.made or pulumi.Output.from_input(FetchedArchives.named_in(self.blueprint.config))
 
     @property
     def buckets(self) -> tuple[str, ...]:
@@ -143,7 +135,7 @@ def authority_of(bundle: pulumi.Output[Any]) -> pulumi.Output[str]:
 
 
 def check_every_resource() -> None:
-    """Makes each preview fail on a resource that breaks the policy. Call once, before any resource."""
+    """Make each preview fail on a resource that breaks the policy. Call once, before any resource."""
 
     def check(args: pulumi.ResourceTransformArgs) -> None:
         try:
@@ -155,7 +147,7 @@ def check_every_resource() -> None:
 
 
 def refuse(sentence: str) -> NoReturn:
-    """Ends the program with a message and without the resource that is being made.
+    """End the program with a message and without the resource that is being made.
 
     Raising would show the engine's traceback through three processes: what is raised in a transform comes
     back to the program as the failure of a call.

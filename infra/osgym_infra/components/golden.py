@@ -13,11 +13,10 @@ from typing import Any
 
 import pulumi
 
-from osgym_infra.archives.fetched import Fetched
 from osgym_infra.archives.inputs import AGENT, IMAGE
-from osgym_infra.blueprint import slug
 from osgym_infra.components.common import HostsArgs
-from osgym_infra.model import Runtime
+from osgym_infra.fleet.blueprint import slug
+from osgym_infra.fleet.fetched_archives import FetchedArchives
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -49,14 +48,14 @@ class GoldenImage(pulumi.ComponentResource):
         bucket: that this component made, and that hosts have to be allowed to read.
     """
 
-    fetched: pulumi.Output[Fetched]
+    fetched: pulumi.Output[FetchedArchives]
     bucket: pulumi.Output[str] | None = None
 
     def __init__(self, name: str, args: HostsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("osgym:index:GoldenImage", name, None, opts)
         self._name, self._args, self._config = name, args, args.blueprint.config
         folder = str(ROOT / (self._config.archives or f"out/fleet/{slug(args.stack)}"))
-        parts: dict[str, pulumi.Input[str]] = dataclasses.asdict(Fetched.named_in(self._config))
+        parts: dict[str, pulumi.Input[str]] = dataclasses.asdict(FetchedArchives.named_in(self._config))
         self._prepare()
         if self._config.makes_image:
             image = self._archive("image", IMAGE, {"folder": folder, **self._image_inputs()})
@@ -65,7 +64,7 @@ class GoldenImage(pulumi.ComponentResource):
         if self._config.makes_agent:
             agent = self._archive("agent", AGENT, {"folder": folder})
             parts |= {"agent_uri": self._uri("agent", agent), "agent_sha256": agent.sha256}
-        self.fetched = pulumi.Output.all(**parts).apply(lambda found: Fetched(**found))
+        self.fetched = pulumi.Output.all(**parts).apply(lambda found: FetchedArchives(**found))
         self.register_outputs(parts)
 
     def feed(self, args: HostsArgs) -> HostsArgs:
@@ -73,7 +72,7 @@ class GoldenImage(pulumi.ComponentResource):
         return dataclasses.replace(args, made=self.fetched, made_bucket=self.bucket)
 
     def _prepare(self) -> None:
-        """Makes the place for archives, if there has to be one."""
+        """Make the place for archives, if there has to be one."""
 
     def _uri(self, part: str, archive: Archive) -> pulumi.Output[str]:
         """Where hosts fetch it; on its way there it may be uploaded."""
@@ -87,7 +86,7 @@ class GoldenImage(pulumi.ComponentResource):
         return {
             "flavor": self._config.image_name,
             "lock": str(ROOT / lock) if lock else "",
-            "machines": self._config.runtime is Runtime.QEMU,
+            "machines": self._config.runtime.boots_machines,
         }
 
     def _key(self, archive: Archive) -> pulumi.Output[str]:

@@ -7,7 +7,7 @@ from osgym_infra.errors import OsgymInfraError
 MOST_OUTPUT_LINES = 30
 
 
-class HostError(OsgymInfraError):
+class FleetHostError(OsgymInfraError):
     """Something failed on one host; the others are not concerned.
 
     Attributes:
@@ -26,27 +26,27 @@ class HostError(OsgymInfraError):
         return f"{where}: {self.problem}"
 
 
-class HostUnreachable(HostError):
+class FleetHostUnreachable(FleetHostError):
     """No connection could be made, or it broke and could not be made again in time."""
 
 
-class ConnectionLost(HostUnreachable):
+class ConnectionLost(FleetHostUnreachable):
     """A connection that had been made broke: the network, or the host restarts."""
 
 
-class HostKeyMismatch(HostError):
+class HostKeyMismatch(FleetHostError):
     """The host shows another key than the known one, or none is known. Nothing was sent to it."""
 
 
-class LoginRefused(HostError):
+class LoginRefused(FleetHostError):
     """The host is there, but does not let us in."""
 
 
-class UnfitHost(HostError):
+class UnfitHost(FleetHostError):
     """The host can be reached, but is not of a kind that the bootstrap knows."""
 
 
-class CommandFailed(HostError):
+class CommandFailed(FleetHostError):
     """A command ended with another exit code than 0.
 
     Attributes:
@@ -62,9 +62,9 @@ class CommandFailed(HostError):
         super().__init__(host, f"`{command}` ended with exit code {exit_code}:\n{shown}", step)
 
 
-class CommandTimedOut(HostError):
+class CommandTimedOut(FleetHostError):
     """A command did not end in time; it was stopped."""
 
 
-class Interrupted(HostError):
+class Interrupted(FleetHostError):
     """We were told to stop. What ran on the host was stopped; running it again goes on."""

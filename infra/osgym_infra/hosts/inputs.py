@@ -69,9 +69,9 @@ def problems(values: Mapping[str, Any]) -> dict[str, str]:
     if port != int(port) or not 1 <= port <= 65535:
         found["port"] = f"{port:g} is no TCP port"
     if not values["address"] or values["address"].startswith("-") or not values["address"].isprintable():
-        found["address"] = "is no name or IP address, and not local"
+        found["address"] = "is neither a name nor an IP address nor local"
     if (key := values.get("hostKey", "")) and not _is_key(key):
-        found["hostKey"] = "is no line like ssh-ed25519 AAAA…"
+        found["hostKey"] = "is not a line like ssh-ed25519 AAAA…"
     if wrong := _wrong_settings(values["settings"]):
         found["settings"] = wrong
     return found
@@ -97,7 +97,10 @@ def spec_of(values: Mapping[str, Any]) -> HostSpec:
     whole = {**DEFAULTS, **values}
     at = SshAddress(whole["address"], int(whole["port"]), whole["user"], whole["hostKey"], whole["sshKey"])
     return HostSpec(
-        at, dict(whole["settings"]), whole["token"], tls.Pair(whole["caCertificate"], whole["caKey"])
+        at,
+        dict(whole["settings"]),
+        whole["token"],
+        tls.Credential(whole["caCertificate"], whole["caKey"]),
     )
 
 

@@ -10,9 +10,9 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from osgym_infra.hosts.errors import CommandTimedOut, HostError, LoginRefused
-from osgym_infra.hosts.output import Collected
-from osgym_infra.hosts.transport import GUARD, LOCAL, Finished, Heard
+from osgym_infra.hosts.errors import CommandTimedOut, FleetHostError, LoginRefused
+from osgym_infra.hosts.output import CollectedOutput
+from osgym_infra.hosts.transport import GUARD, LOCAL, CompletedCommand, OutputListener
 
 PASSED = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 """Of our environment, which holds passphrases and keys of clouds, a command gets these only."""
@@ -38,7 +38,7 @@ class LocalTransport:
             self._prefix.append(f"--preserve-env={','.join(variables)}")
 
     async def connect(self) -> None:
-        """Checks that we may become root.
+        """Check that we may become root.
 
         Raises:
             LoginRefused: we may not.
@@ -60,8 +60,8 @@ class LocalTransport:
         *,
         timeout_s: float,
         stdin: bytes | Path | None = None,
-        heard: Heard | None = None,
-    ) -> Finished:
+        on_output: OutputListener | None = None,
+    ) -> CompletedCommand:
         """See `Transport.run`."""
         whole = self._prefix + (argv if stdin is not None else ["sh", "-c", GUARD, "guard", *argv])
         try:
@@ -74,8 +74,8 @@ class LocalTransport:
                 start_new_session=True,  # Ctrl-C in a terminal is ours to pass on, in our order
             )
         except OSError as error:
-            raise HostError(self.name, f"cannot run {whole[0]}: {error}") from error
-        found = Collected(heard)
+            raise FleetHostError(self.name, f"cannot run {whole[0]}: {error}") from error
+        found = CollectedOutput(on_output)
         try:
             async with asyncio.timeout(timeout_s):
                 async with asyncio.TaskGroup() as group:
@@ -88,7 +88,7 @@ class LocalTransport:
             raise CommandTimedOut(self.name, problem) from None
         finally:
             await asyncio.shield(_stop(process))
-        return Finished(code, found.text)
+        return CompletedCommand(code, found.text)
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -114,14 +114,14 @@ async def _feed(process: asyncio.subprocess.Process, data: bytes | Path) -> None
     process.stdin.close()
 
 
-async def _listen(process: asyncio.subprocess.Process, found: Collected) -> None:
+async def _listen(process: asyncio.subprocess.Process, found: CollectedOutput) -> None:
     assert process.stdout is not None
     while data := await process.stdout.read(_CHUNK):
         found.feed(data)
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """Ends the command if it still runs: by closing its stdin, which the guard sees, then by force."""
+    """End the command if it still runs: by closing its stdin, which the guard sees, then by force."""
     if process.returncode is not None:
         return
     assert process.stdin is not None

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from osgym_infra.hosts.transport import MOST_OUTPUT_BYTES, Heard
+from osgym_infra.hosts.transport import MOST_OUTPUT_BYTES, OutputListener
 
 MOST_LINE_BYTES = 4096
 
 
-class Collected:
+class CollectedOutput:
     """The end of a stream of bytes, and its lines. Bounded, whatever a host sends."""
 
-    def __init__(self, heard: Heard | None = None) -> None:
-        self._heard = heard
+    def __init__(self, on_output: OutputListener | None = None) -> None:
+        self._on_output = on_output
         self._kept = bytearray()
         self._line = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Takes the next bytes."""
+        """Take the next bytes."""
         self._kept += data
         if len(self._kept) > 2 * MOST_OUTPUT_BYTES:
             del self._kept[:-MOST_OUTPUT_BYTES]
-        if self._heard is None:
+        if self._on_output is None:
             return
         self._line += data
         *lines, rest = self._line.split(b"\n")
         self._line = rest[-MOST_LINE_BYTES:]
         for line in lines:
             if text := printable(line[:MOST_LINE_BYTES].decode(errors="replace")).strip():
-                self._heard(text)
+                self._on_output(text)
 
     @property
     def text(self) -> str:

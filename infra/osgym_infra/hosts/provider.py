@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.metadata
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -22,13 +23,13 @@ from osgym_infra.archives import inputs as archives
 from osgym_infra.archives import resource as archive
 from osgym_infra.errors import BadInput
 from osgym_infra.hosts import inputs, tls
-from osgym_infra.hosts.errors import HostError, Interrupted
-from osgym_infra.hosts.spec import Found, as_outputs, bootstrap_digest
-from osgym_infra.hosts.transport import LOCAL, Heard
+from osgym_infra.hosts.errors import FleetHostError, Interrupted
+from osgym_infra.hosts.spec import ObservedHost, as_outputs, bootstrap_digest
+from osgym_infra.hosts.transport import LOCAL, OutputListener
 from osgym_infra.hosts.values import UNKNOWN, Values, has_unknown, plain_all, wrapped
-from osgym_infra.hosts.work import Worker
+from osgym_infra.hosts.worker import Worker
 
-NAME, VERSION = "osgym", "0.1.0"
+NAME, VERSION = "osgym", importlib.metadata.version("osgym-infra")
 HOST, SECRETS = "osgym:index:SshHost", "osgym:index:FleetSecrets"
 TOKEN_BYTES = 32
 
@@ -37,7 +38,7 @@ Say = Callable[[str, str], Awaitable[None]]
 """Tells the engine what is being done: URN, line."""
 
 
-class HalfDone(Exception):
+class PartialFailure(Exception):
     """A host was changed, but is not what it shall be. The engine keeps it in the state, with the reason.
 
     Attributes:
@@ -46,7 +47,7 @@ class HalfDone(Exception):
         cause: what failed.
     """
 
-    def __init__(self, resource_id: str, properties: Values, given: Values, cause: HostError) -> None:
+    def __init__(self, resource_id: str, properties: Values, given: Values, cause: FleetHostError) -> None:
         self.resource_id, self.properties, self.inputs, self.cause = resource_id, properties, given, cause
         super().__init__(str(cause))
 
@@ -71,11 +72,12 @@ class OsgymProvider(api.Provider):
         return api.GetSchemaResponse(schema=json.dumps({"name": NAME, "version": VERSION}))
 
     async def check(self, request: api.CheckRequest) -> api.CheckResponse:
-        """Refuses what can never work, by input and before anything is done."""
+        """Refuse what can never work, by input and before anything is done."""
         if (kind := _kind(request.urn)) in archives.INPUTS:
             return await archive.check(kind, request)
         if kind not in (HOST, SECRETS):
-            raise BadInput("type", f"{kind} is none of ours", ", ".join((HOST, SECRETS, *archives.INPUTS)))
+            known = ", ".join((HOST, SECRETS, *archives.INPUTS))
+            raise BadInput("type", f"{kind} is not a resource type of this provider", known)
         values = plain_all(request.new_inputs)
         if _kind(request.urn) == SECRETS:
             wrong = dict.fromkeys(values.keys() - {"name", "rotation"}, "there is no such input")
@@ -115,7 +117,7 @@ class OsgymProvider(api.Provider):
         return api.DiffResponse(bool(detailed), replaces, diffs=list(detailed), detailed_diff=detailed)
 
     async def create(self, request: api.CreateRequest) -> api.CreateResponse:
-        """Brings a host up; one that is up already is only looked at, step by step."""
+        """Bring a host up; one that is up already is only looked at, step by step."""
         if (kind := _kind(request.urn)) in archives.INPUTS:
             return await archive.create(kind, request, self._made_here, self._sayer(request.urn))
         if kind == SECRETS:
@@ -139,7 +141,7 @@ class OsgymProvider(api.Provider):
         return api.UpdateResponse(await self._bring_up(request.urn, request.resource_id, request.news))
 
     async def read(self, request: api.ReadRequest) -> api.ReadResponse:
-        """Looks at a host. One that cannot be looked at keeps its place in the state, with the problem."""
+        """Look at a host. One that cannot be looked at keeps its place in the state, with the problem."""
         if _kind(request.urn) in archives.INPUTS:
             return archive.read(request)
         given = request.inputs or request.properties
@@ -149,13 +151,13 @@ class OsgymProvider(api.Provider):
         ):
             return api.ReadResponse(request.resource_id, request.properties, request.inputs)
         worker = self._worker(request.urn, values)
-        found: Found | None = None
+        found: ObservedHost | None = None
         try:
-            found = await self._cancellable(worker.name, worker.look())
+            found = await self._cancellable(worker.name, worker.inspect())
             problem = "; ".join(worker.drift(found))
         except Interrupted:
             raise
-        except HostError as error:
+        except FleetHostError as error:
             problem = str(error)
         if problem:
             self._tell(request.urn, problem)
@@ -163,7 +165,7 @@ class OsgymProvider(api.Provider):
         return api.ReadResponse(request.resource_id, _outputs(kept, found, problem), request.inputs)
 
     async def delete(self, request: api.DeleteRequest) -> None:
-        """Takes a host down: nothing of ours is left on it."""
+        """Take a host down: nothing of ours is left on it."""
         if _kind(request.urn) in archives.INPUTS:
             archive.delete(request)
             return
@@ -171,8 +173,8 @@ class OsgymProvider(api.Provider):
             return
         worker = self._worker(request.urn, plain_all(request.properties))
         try:
-            await self._cancellable(worker.name, worker.take_down())
-        except HostError as error:
+            await self._cancellable(worker.name, worker.tear_down())
+        except FleetHostError as error:
             error.problem += (
                 f"\nIt stays in the stack until it is taken down. If the machine is gone for good: "
                 f"pulumi state delete '{request.urn}'"
@@ -180,7 +182,7 @@ class OsgymProvider(api.Provider):
             raise
 
     async def cancel(self) -> None:
-        """Stops everything that is under way; each call answers with what it left behind."""
+        """Stop everything that is under way; each call answers with what it left behind."""
         self._cancelled = True
         for task in self._running:
             task.cancel()
@@ -189,22 +191,22 @@ class OsgymProvider(api.Provider):
         worker = self._worker(urn, plain_all(given))
         try:
             return _outputs(given, await self._cancellable(worker.name, worker.bring_up()), "")
-        except HostError as error:
+        except FleetHostError as error:
             if error.touched:
-                raise HalfDone(resource_id, _outputs(given, None, str(error)), given, error) from error
+                raise PartialFailure(resource_id, _outputs(given, None, str(error)), given, error) from error
             raise
 
     def _worker(self, urn: str, values: Mapping[str, Any]) -> Worker:
         return Worker(inputs.spec_of(values), self._files, self._sayer(urn))
 
-    def _sayer(self, urn: str) -> Heard:
+    def _sayer(self, urn: str) -> OutputListener:
         return lambda line: self._tell(urn, line)
 
     async def _made_here(self, work: Coroutine[Any, Any, T]) -> T:
         return await self._cancellable(LOCAL, work)
 
     def _tell(self, urn: str, line: str) -> None:
-        """Does not wait for the engine: work on a host goes on whether it listens or not."""
+        """Tell the engine without waiting for it: work on a host goes on whether it listens or not."""
         task = asyncio.ensure_future(self._tell_now(urn, line))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
@@ -215,7 +217,7 @@ class OsgymProvider(api.Provider):
                 await self._say(urn, line)
 
     async def _cancellable(self, host: str, work: Coroutine[Any, Any, T]) -> T:
-        """Runs work on a host so that `cancel` reaches it, and none begins after that.
+        """Run work on a host so that `cancel` reaches it, and none begins after that.
 
         Raises:
             Interrupted: it was cancelled.
@@ -263,7 +265,7 @@ def _renewals(old: Mapping[str, Any]) -> list[str]:
     return ["certificateEnds"] if ends - datetime.now(UTC) < tls.RENEW_BEFORE else []
 
 
-def _outputs(given: Values, found: Found | None, problem: str) -> dict[str, PropertyValue]:
+def _outputs(given: Values, found: ObservedHost | None, problem: str) -> dict[str, PropertyValue]:
     made = {name: wrapped(value) for name, value in as_outputs(found, problem).items()}
     return {**_kept(given), **made}
 
@@ -280,4 +282,4 @@ def _previewed(given: Values) -> dict[str, PropertyValue]:
     return {**_kept(given)}
 
 
-__all__ = ["HOST", "NAME", "SECRETS", "UNKNOWN", "VERSION", "HalfDone", "OsgymProvider"]
+__all__ = ["HOST", "NAME", "SECRETS", "UNKNOWN", "VERSION", "OsgymProvider", "PartialFailure"]

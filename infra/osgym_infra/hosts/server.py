@@ -22,9 +22,9 @@ from pulumi.runtime.proto import (
     status_pb2,
 )
 
-from osgym_infra.components.common import bootstrap_files
 from osgym_infra.errors import OsgymInfraError
-from osgym_infra.hosts.provider import VERSION, HalfDone, OsgymProvider
+from osgym_infra.fleet.bootstrap import bootstrap_files
+from osgym_infra.hosts.provider import VERSION, OsgymProvider, PartialFailure
 
 WARNING = "warning: "
 """A line that begins so stays on the screen."""
@@ -62,14 +62,14 @@ async def _answered(call: Call, request: Any, context: Any) -> Any:
     except Exception as error:
         # The SDK raises anew, with a text; what was raised is its context.
         cause = error.__context__
-        if isinstance(cause, HalfDone):
-            context.set_trailing_metadata((("grpc-status-details-bin", half_done_status(cause)),))
-        if isinstance(cause, HalfDone | OsgymInfraError):
+        if isinstance(cause, PartialFailure):
+            context.set_trailing_metadata((("grpc-status-details-bin", partial_failure_status(cause)),))
+        if isinstance(cause, PartialFailure | OsgymInfraError):
             await context.abort(grpc.StatusCode.UNKNOWN, str(cause))
         raise
 
 
-def half_done_status(cause: HalfDone) -> bytes:
+def partial_failure_status(cause: PartialFailure) -> bytes:
     """The status that makes the engine keep the resource."""
     detail = provider_pb2.ErrorResourceInitFailed(id=cause.resource_id, reasons=[str(cause)])
     detail.properties.CopyFrom(PropertyValue.marshal_map(dict(cause.properties)))
@@ -82,7 +82,7 @@ def half_done_status(cause: HalfDone) -> bytes:
 
 
 async def serve(engine_address: str, arguments: list[str]) -> None:
-    """Serves until the engine ends us."""
+    """Serve until the engine ends us."""
     async with grpc.aio.insecure_channel(engine_address, options=_GRPC_CHANNEL_OPTIONS) as channel:
         engine = engine_pb2_grpc.EngineStub(channel)
 

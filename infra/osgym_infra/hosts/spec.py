@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from osgym_infra.hosts import tls
 from osgym_infra.hosts.ssh import SshAddress
 from osgym_infra.hosts.transport import LOCAL
+from osgym_protocol.runtimes import RuntimeName
 
 TOKEN_FILE = "/etc/osgym/token"  # noqa: S105 - a path
 STEP_TIMEOUTS_S: Mapping[str, float] = {
@@ -49,7 +50,7 @@ class HostSpec:
     at: SshAddress
     settings: Mapping[str, str]
     token: str = field(repr=False)
-    ca: tls.Pair
+    ca: tls.Credential
 
     @property
     def is_local(self) -> bool:
@@ -78,11 +79,11 @@ class HostSpec:
     @property
     def has_machines(self) -> bool:
         """Whether that archive holds disks and snapshots beside the image, which change without it."""
-        return self.settings.get("OSGYM_HOST_RUNTIME") == "qemu"
+        return RuntimeName(self.settings.get("OSGYM_HOST_RUNTIME", RuntimeName.LOCAL)).boots_machines
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ObservedHost:
     """What one look at a host found. Nothing of it is secret, and nothing of it is trusted.
 
     Attributes:
@@ -116,7 +117,7 @@ class Found:
         return ""
 
 
-def drift(found: Found, spec: HostSpec, now: datetime) -> list[str]:
+def drift(found: ObservedHost, spec: HostSpec, now: datetime) -> list[str]:
     """What on a host is not as it shall be, as short sentences; empty: nothing."""
     wrong = []
     if found.agent != spec.agent:
@@ -125,14 +126,14 @@ def drift(found: Found, spec: HostSpec, now: datetime) -> list[str]:
         wrong.append(f"image {spec.image_digest[:12]} is missing")
     if found.token_digest != digest_of(spec.token):
         wrong.append("another token")
-    if not tls.still_good(found.certificate, spec.ca.certificate, spec.addresses, now):
+    if not tls.is_still_valid(found.certificate, spec.ca.certificate, spec.addresses, now):
         wrong.append("certificate missing, of another authority, or about to end")
     if not found.serving:
         wrong.append("does not answer" if found.active else "agent is not running")
     return wrong
 
 
-class Source(StrEnum):
+class ArchiveSource(StrEnum):
     """What the host fetches, and the settings that name it."""
 
     AGENT = "AGENT"
@@ -148,14 +149,14 @@ class Source(StrEnum):
         return f"/var/cache/osgym/{self.lower()}.tar"
 
 
-def uploads(spec: HostSpec, found: Found) -> dict[Source, Path]:
+def uploads(spec: HostSpec, found: ObservedHost) -> dict[ArchiveSource, Path]:
     """Files of this machine that the host needs and does not have: `file://` means here, not there."""
     needed = {
-        Source.AGENT: found.agent != spec.agent,
-        Source.IMAGE: found.image_digest != spec.image_digest
+        ArchiveSource.AGENT: found.agent != spec.agent,
+        ArchiveSource.IMAGE: found.image_digest != spec.image_digest
         or (spec.has_machines and found.image_archive != spec.image_archive),
     }
-    files = {source: local_file(spec.settings[source.uri]) for source in Source}
+    files = {source: local_file(spec.settings[source.uri]) for source in ArchiveSource}
     return {
         source: path
         for source, path in files.items()
@@ -173,14 +174,14 @@ def host_settings(spec: HostSpec) -> dict[str, str]:
     """The bootstrap's settings as they stand on the host."""
     settings = {**spec.settings, "OSGYM_TOKEN_SOURCE": f"file:{TOKEN_FILE}"}
     if not spec.is_local:
-        for source in Source:
+        for source in ArchiveSource:
             if local_file(settings[source.uri]) is not None:
                 settings[source.uri] = f"file://{source.remote}"
     return settings
 
 
 def digest_of(secret: str) -> str:
-    """Tells two tokens apart. They have 256 random bits: nobody gets from this to the token."""
+    """Tell two tokens apart. They have 256 random bits: nobody gets from this to the token."""
     return hashlib.sha256(f"OSGYM_TOKEN={secret}\n".encode()).hexdigest()
 
 
@@ -190,11 +191,11 @@ def bootstrap_digest(files: Mapping[str, bytes]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def read_found(output: str) -> Found:
-    """What `look.SCRIPT` printed.
+def read_state(output: str) -> ObservedHost:
+    """Read what `inspection.SCRIPT` printed.
 
     Raises:
-        ValueError: it is nothing that the script prints.
+        ValueError: the text is not of the form that the script prints.
     """
     start = output.rindex("{")  # before it may stand what the host greets everybody with
     data = json.loads(output[start:])
@@ -205,7 +206,7 @@ def read_found(output: str) -> Found:
     def flag(name: str) -> bool:
         return bool(data.get(name) == "true")
 
-    return Found(
+    return ObservedHost(
         user_id=int(data["uid"]),
         system=text("system"),
         version=text("version"),
@@ -220,7 +221,7 @@ def read_found(output: str) -> Found:
     )
 
 
-def as_outputs(found: Found | None, problem: str) -> dict[str, Any]:
+def as_outputs(found: ObservedHost | None, problem: str) -> dict[str, Any]:
     """What stands in a stack's state of a look at a host. None: it could not be looked at."""
     end = tls.expires(found.certificate) if found else None
     return {

@@ -20,13 +20,13 @@ import paramiko
 from osgym_infra.hosts.errors import (
     CommandTimedOut,
     ConnectionLost,
+    FleetHostUnreachable,
     HostKeyMismatch,
-    HostUnreachable,
     Interrupted,
     LoginRefused,
 )
-from osgym_infra.hosts.output import Collected
-from osgym_infra.hosts.transport import GUARD, Finished, Heard
+from osgym_infra.hosts.output import CollectedOutput
+from osgym_infra.hosts.transport import GUARD, CompletedCommand, OutputListener
 
 MOST_THREADS = 256
 """Hosts that are worked on at the same moment; `pulumi up -p` asks for as many calls at most."""
@@ -80,7 +80,7 @@ class SshTransport:
         return self._at.name
 
     async def connect(self) -> None:
-        """Opens the connection.
+        """Open the connection.
 
         Raises:
             HostUnreachable: there is no ssh server at that address.
@@ -101,21 +101,21 @@ class SshTransport:
         *,
         timeout_s: float,
         stdin: bytes | Path | None = None,
-        heard: Heard | None = None,
-    ) -> Finished:
+        on_output: OutputListener | None = None,
+    ) -> CompletedCommand:
         """See `Transport.run`."""
         whole = argv if stdin is not None else ["sh", "-c", GUARD, "guard", *argv]
         if self._at.user != "root":
             whole = ["sudo", "-n", *whole]
         stop = threading.Event()
-        command = _Command(whole, timeout_s, stdin, Collected(_in_loop(heard)), stop)
+        command = _Command(whole, timeout_s, stdin, CollectedOutput(_in_loop(on_output)), stop)
         try:
             return await _in_thread(lambda: self._run_blocking(command))
         finally:
             stop.set()  # also when we were cancelled: the thread ends within `_POLL_S`
 
     async def close(self) -> None:
-        """Closes the connection; idempotent."""
+        """Close the connection; idempotent."""
         client, self._client = self._client, None
         if client is not None:
             await _in_thread(client.close)
@@ -162,10 +162,10 @@ class SshTransport:
             raise LoginRefused(self.name, f"it does not let us in with {keys}: {error}") from error
         except (OSError, EOFError, paramiko.SSHException) as error:
             client.close()
-            raise HostUnreachable(self.name, f"cannot be reached: {_reason(error)}") from error
+            raise FleetHostUnreachable(self.name, f"cannot be reached: {_reason(error)}") from error
 
     def _know(self, client: paramiko.SSHClient) -> None:
-        """Tells the client which key is right; nothing else is ever accepted."""
+        """Tell the client which key is right; nothing else is ever accepted."""
         client.set_missing_host_key_policy(_Refuse())
         if self._at.host_key:
             kind, data = self._at.host_key.split()[:2]
@@ -181,7 +181,7 @@ class SshTransport:
             return f"set its host_key in osgym:hosts to: {line}"
         return f"set its host_key in osgym:hosts to: {line} (or bring {self._known_hosts} up to date)"
 
-    def _run_blocking(self, command: _Command) -> Finished:
+    def _run_blocking(self, command: _Command) -> CompletedCommand:
         client = self._client
         transport = client.get_transport() if client is not None else None
         if transport is None or not transport.is_active():
@@ -231,7 +231,7 @@ class SshTransport:
                     continue
         channel.shutdown_write()
 
-    def _receive(self, channel: paramiko.Channel, command: _Command) -> Finished:
+    def _receive(self, channel: paramiko.Channel, command: _Command) -> CompletedCommand:
         channel.settimeout(_POLL_S)
         while True:
             self._still_wanted(command)
@@ -248,7 +248,7 @@ class SshTransport:
         code = channel.exit_status
         if code < 0:  # none was sent: the host, or its sshd, ended first
             raise ConnectionLost(self.name, "the connection broke: the host closed it", touched=True)
-        return Finished(code, command.found.text)
+        return CompletedCommand(code, command.found.text)
 
     def _still_wanted(self, command: _Command) -> None:
         if command.stop.is_set():
@@ -265,7 +265,7 @@ class _Command:
         argv: list[str],
         timeout_s: float,
         stdin: bytes | Path | None,
-        found: Collected,
+        found: CollectedOutput,
         stop: threading.Event,
     ) -> None:
         self.argv, self.timeout_s, self.stdin, self.found, self.stop = argv, timeout_s, stdin, found, stop
@@ -296,17 +296,17 @@ async def _in_thread(work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(threads, work)
 
 
-def _in_loop(heard: Heard | None) -> Heard | None:
-    """Brings lines from the thread to the loop."""
-    if heard is None:
+def _in_loop(on_output: OutputListener | None) -> OutputListener | None:
+    """Bring lines from the thread to the loop."""
+    if on_output is None:
         return None
     loop = asyncio.get_running_loop()
-    return lambda line: _post(loop, heard, line)
+    return lambda line: _post(loop, on_output, line)
 
 
-def _post(loop: asyncio.AbstractEventLoop, heard: Heard, line: str) -> None:
+def _post(loop: asyncio.AbstractEventLoop, on_output: OutputListener, line: str) -> None:
     if not loop.is_closed():
-        loop.call_soon_threadsafe(heard, line)
+        loop.call_soon_threadsafe(on_output, line)
 
 
 def _shown(key: paramiko.PKey) -> str:

@@ -23,14 +23,14 @@ _BACKDATE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class Credential:
     """A certificate and its private key, both PEM."""
 
     certificate: str
     key: str = field(repr=False)
 
 
-def make_ca(name: str, now: datetime) -> Pair:
+def make_ca(name: str, now: datetime) -> Credential:
     """A new authority that signs certificates of hosts, and no further authorities.
 
     Args:
@@ -51,10 +51,10 @@ def make_ca(name: str, now: datetime) -> Pair:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    return Pair(_pem(made), _key_pem(key))
+    return Credential(_pem(made), _key_pem(key))
 
 
-def issue(ca: Pair, addresses: Iterable[str], now: datetime, life: timedelta = HOST_LIFE) -> Pair:
+def issue(ca: Credential, addresses: Iterable[str], now: datetime, life: timedelta = HOST_LIFE) -> Credential:
     """A certificate for a host, valid for its addresses (names or IP addresses) and for itself."""
     authority = x509.load_pem_x509_certificate(ca.certificate.encode())
     ca_key = serialization.load_pem_private_key(ca.key.encode(), None)
@@ -71,10 +71,10 @@ def issue(ca: Pair, addresses: Iterable[str], now: datetime, life: timedelta = H
         )
         .sign(ca_key, hashes.SHA256())
     )
-    return Pair(_pem(made), _key_pem(key))
+    return Credential(_pem(made), _key_pem(key))
 
 
-def still_good(certificate: str, ca_certificate: str, addresses: Iterable[str], now: datetime) -> bool:
+def is_still_valid(certificate: str, ca_certificate: str, addresses: Iterable[str], now: datetime) -> bool:
     """Whether a host's certificate is of this authority, for these addresses, and not about to end."""
     try:
         found = x509.load_pem_x509_certificate(certificate.encode())
@@ -88,7 +88,7 @@ def still_good(certificate: str, ca_certificate: str, addresses: Iterable[str], 
 
 
 def expires(certificate: str) -> datetime | None:
-    """When a certificate ends; None when it is none."""
+    """Return when a certificate ends; None when the text is not a certificate."""
     try:
         return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc
     except ValueError:

@@ -16,7 +16,7 @@ MOST_OUTPUT_BYTES = 256 * 1024
 LOCAL = "local"
 """The address that means this machine, without ssh."""
 
-Heard = Callable[[str], None]
+OutputListener = Callable[[str], None]
 """Gets each line that a command prints, as it comes."""
 
 # Runs "$@" in a process group of its own, and stops that when our end of stdin closes: because we were
@@ -30,7 +30,7 @@ GUARD = (
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class CompletedCommand:
     """A command that came to its end.
 
     Attributes:
@@ -51,7 +51,7 @@ class Transport(Protocol):
         ...
 
     async def connect(self) -> None:
-        """Opens the connection, or opens it again after it broke."""
+        """Open the connection, again after it broke too."""
         ...
 
     async def run(
@@ -60,9 +60,9 @@ class Transport(Protocol):
         *,
         timeout_s: float,
         stdin: bytes | Path | None = None,
-        heard: Heard | None = None,
-    ) -> Finished:
-        """Runs a command as root.
+        on_output: OutputListener | None = None,
+    ) -> CompletedCommand:
+        """Run a command as root.
 
         Args:
             stdin: what it reads; without, it is guarded: it ends when this connection does.
@@ -74,15 +74,15 @@ class Transport(Protocol):
         ...
 
     async def close(self) -> None:
-        """Closes the connection; idempotent."""
+        """Close the connection; idempotent."""
         ...
 
 
 async def check(transport: Transport, argv: list[str], *, timeout_s: float = 60.0) -> str:
-    """The output of a command that must succeed.
+    """Return the output of a command that must succeed.
 
     Raises:
-        CommandFailed: it did not.
+        CommandFailed: the command ended with another exit code than 0.
     """
     done = await transport.run(argv, timeout_s=timeout_s)
     if done.exit_code != 0:
@@ -105,7 +105,7 @@ async def write(
     owner: str = "root:root",
     timeout_s: float = 60.0,
 ) -> None:
-    """Writes a file, atomically; nobody but root can read it before it has its mode.
+    """Write a file, atomically; nobody but root can read it before it has its mode.
 
     Raises:
         CommandFailed: it could not be written: the disk is full, or read-only.

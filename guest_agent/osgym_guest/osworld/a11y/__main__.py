@@ -17,7 +17,7 @@ from typing import Any
 from osgym_guest.osworld.a11y.bus import Bus, BusClosed, BusError, accessibility_bus
 
 
-class Service:
+class HelperService:
     """Answers requests over one connection to the bus, which is opened again when it was lost."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Service:
 async def main() -> None:
     """Serve standard input until it ends."""
     reader, writer = await asyncio.open_unix_connection(sock=socket.socket(fileno=os.dup(0)))
-    service = Service()
+    service = HelperService()
     while line := await reader.readline():
         header, payload = await service.answer(json.loads(line))
         writer.write(json.dumps(header).encode() + b"\n" + payload)

@@ -6,8 +6,8 @@ import asyncio
 import os
 from typing import Any
 
-from osgym_guest.forms import unquote
 from osgym_guest.osworld.a11y import wire
+from osgym_guest.urlencoded import unquote
 
 CONNECT_TIMEOUT_S = 3.0
 _BUS = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
@@ -80,7 +80,7 @@ class Bus(asyncio.Protocol):
         if self._lines is not None:
             self._lines.put_nowait(b"")
 
-    def _dispatch(self, message: wire.Message) -> None:
+    def _dispatch(self, message: wire.BusMessage) -> None:
         future = self._waiting.pop(message.reply_serial, None) if message.reply_serial else None
         if future is None or future.done():
             return

@@ -1,4 +1,10 @@
-"""The D-Bus wire format, as far as AT-SPI needs it: calls out, replies in, little-endian."""
+"""The D-Bus wire format, as far as AT-SPI needs it: calls out, replies in, little-endian.
+
+Ours, and not jeepney's (0.9.0, pure Python as well): a tree is thousands of calls, and of AT-SPI's replies
+jeepney takes 2.5 to 5 times the CPU to read one (states 34 µs against 10, ten children 93 against 37, all
+properties 80 against 31), and 11 times to write a call (59 against 5). Nor is it on the disks of others,
+where this agent runs with Python alone.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +38,7 @@ class WireError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class BusMessage:
     """One received message.
 
     Attributes:
@@ -94,7 +100,7 @@ def message_size(buffer: bytes | bytearray | memoryview) -> int:
     """Bytes of the message that starts at the front of `buffer`; 0 while too little has arrived.
 
     Raises:
-        WireError: it is no message, or one beyond `MAX_MESSAGE_BYTES`.
+        WireError: the bytes are not a message, or one beyond `MAX_MESSAGE_BYTES`.
     """
     if len(buffer) < 16:
         return 0
@@ -107,7 +113,7 @@ def message_size(buffer: bytes | bytearray | memoryview) -> int:
     return size
 
 
-def decode(data: bytes) -> Message:
+def decode(data: bytes) -> BusMessage:
     """Decode one whole message.
 
     Raises:
@@ -133,7 +139,7 @@ def decode(data: bytes) -> Message:
             raise WireError("the body is shorter than its signature says")
     except (struct.error, IndexError, UnicodeDecodeError, RecursionError) as exc:
         raise WireError(f"malformed message: {exc}") from exc
-    return Message(data[1], serial, reply_serial, error_name, tuple(values))
+    return BusMessage(data[1], serial, reply_serial, error_name, tuple(values))
 
 
 _signatures: dict[str, tuple[str, ...]] = {}

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osgym_host.images.errors import BakeError
-from osgym_host.images.idmap import IdMap
-from osgym_host.images.namespaces import Inside, Overlay, call
+from osgym_host.images.namespaces import NamespaceSpec, call
 
 MIB = 1 << 20
 SECTOR_BYTES = 512
@@ -60,7 +59,7 @@ def require_tools() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PartitionLayout:
     """Where the parts of a disk are, in bytes."""
 
     efi_start: int
@@ -70,8 +69,10 @@ class Layout:
     disk_bytes: int
 
 
-def plan_layout(content_bytes: int, entries: int, free_mib: int, efi_mib: int, journal_mib: int) -> Layout:
-    """Sizes for a root file system that holds `content_bytes` in `entries` files and has room left.
+def plan_layout(
+    content_bytes: int, entries: int, free_mib: int, efi_mib: int, journal_mib: int
+) -> PartitionLayout:
+    """Return sizes for a root file system that holds `content_bytes` in `entries` files and has room left.
 
     Besides the content it needs the journal, half a block for the end of each file, and 2 % for inode
     tables and bitmaps (ext4's default of 256 bytes per 16 KiB is 1.6 %).
@@ -81,7 +82,7 @@ def plan_layout(content_bytes: int, entries: int, free_mib: int, efi_mib: int, j
     efi_start = _SPARE_MIB * MIB
     root_start = efi_start + efi_mib * MIB
     disk_bytes = root_start + (root_mib + _SPARE_MIB) * MIB
-    return Layout(efi_start, efi_mib * MIB, root_start, root_mib * MIB, disk_bytes)
+    return PartitionLayout(efi_start, efi_mib * MIB, root_start, root_mib * MIB, disk_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Identifiers:
 
 
 @dataclass(frozen=True, slots=True)
-class Boot:
+class BootFiles:
     """What is copied onto the EFI system partition."""
 
     kernel: Path
@@ -110,7 +111,12 @@ class Boot:
 
 
 def make_root(
-    inside: Inside, disk: Path, layout: Layout, ids: Identifiers, epoch_s: int, journal_mib: int
+    inside: NamespaceSpec,
+    disk: Path,
+    layout: PartitionLayout,
+    ids: Identifiers,
+    epoch_s: int,
+    journal_mib: int,
 ) -> None:
     """Write an ext4 of the tree `merged` into the disk, with owners as root inside sees them.
 
@@ -128,13 +134,13 @@ def make_root(
     argv += [disk.name, str(layout.root_bytes // 4096)]
     env = {"E2FSPROGS_FAKE_TIME": str(epoch_s), "SOURCE_DATE_EPOCH": str(epoch_s), "MKE2FS_SYNC": "0"}
     call(
-        Inside(inside.cwd, inside.idmap, inside.overlay, env={**inside.env, **env}),
+        NamespaceSpec(inside.cwd, inside.idmap, inside.overlay, env={**inside.env, **env}),
         argv,
         timeout_s=_TIMEOUT_S,
     )
 
 
-def make_partitions(disk: Path, layout: Layout, ids: Identifiers) -> None:
+def make_partitions(disk: Path, layout: PartitionLayout, ids: Identifiers) -> None:
     """Write the partition table: the EFI system partition, marked bootable for BIOS, and the root.
 
     Raises:
@@ -152,7 +158,7 @@ def make_partitions(disk: Path, layout: Layout, ids: Identifiers) -> None:
         file.write(GPTMBR.read_bytes()[:_MBR_CODE_BYTES])
 
 
-def make_efi(disk: Path, layout: Layout, ids: Identifiers, boot: Boot) -> None:
+def make_efi(disk: Path, layout: PartitionLayout, ids: Identifiers, boot: BootFiles) -> None:
     """Fill the EFI system partition: kernel, initial RAM disk, systemd-boot for UEFI, syslinux for BIOS.
 
     Raises:
@@ -188,11 +194,6 @@ def convert(raw: Path, target: Path) -> None:
         BakeError: qemu-img failed.
     """
     _run(["qemu-img", "convert", "-q", "-f", "raw", "-O", "qcow2", str(raw), str(target)])
-
-
-def overlay_inside(workspace: Path, below: str, idmap: IdMap) -> Inside:
-    """Where the tree with its machine layer is seen as `merged`."""
-    return Inside(workspace, idmap, overlay=Overlay(below, "upper", "work", "merged"))
 
 
 def _run(argv: list[str]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import hashlib
 import os
 import tempfile
 import time
@@ -11,17 +9,17 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_host.images.cache import exclusive
-from osgym_host.images.definition import Definition
-from osgym_host.images.disks import assemble, packages
-from osgym_host.images.disks.definition import VmSource
+from osgym_host.images.apt import WantedPackages, download
+from osgym_host.images.content_store import open_folder
+from osgym_host.images.definition import Definition, VmSource, hash_of
+from osgym_host.images.disks import assemble
 from osgym_host.images.disks.manifest import DiskFormat, DiskManifest, Firmware, GuestKind
 from osgym_host.images.disks.store import INITRD, KERNEL, DiskImage, DiskStore
 from osgym_host.images.idmap import current_idmap
 from osgym_host.images.layer import Contents, LayerBake, make_layer
-from osgym_host.images.namespaces import Inside, call, operate
-from osgym_host.images.progress import Progress
-from osgym_host.images.store import Image, ImageStore, open_folder
+from osgym_host.images.namespaces import NamespaceSpec, call, operate
+from osgym_host.images.progress import BakeProgress
+from osgym_host.images.store import Image, ImageStore
 
 BUILDER_VERSION = 1
 """Raise it when this package makes another disk from the same inputs."""
@@ -53,7 +51,7 @@ class DiskBaker:
         source: VmSource,
         images: ImageStore,
         disks: DiskStore,
-        progress: Progress,
+        progress: BakeProgress,
     ) -> None:
         self._definition = definition
         self._source = source
@@ -62,9 +60,8 @@ class DiskBaker:
         self._progress = progress
 
     def key(self, request: DiskRequest) -> str:
-        """Hash of everything a disk is made from, but for the versions the mirror has today."""
-        parts = [request.image.digest, self._source.key(), request.format, str(BUILDER_VERSION)]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        """Return the hash of everything a disk is made from, but for the versions the mirror has today."""
+        return hash_of(request.image.digest, self._source.key(), request.format, str(BUILDER_VERSION))
 
     def bake(self, request: DiskRequest) -> DiskImage:
         """Make a disk, or find that it is there; afterwards the flavor's tag names it.
@@ -78,19 +75,14 @@ class DiskBaker:
         assemble.require_tools()
         name = request.image.flavor
         self._images.prepare()
-        self._disks.prepare()
-        with self._progress.shown(), exclusive(self._disks.folder / f".{name}.lock"):
-            self._disks.reap()
-            found = None if request.refresh else self._baked(self.key(request))
+        with self._progress.shown(), self._disks.making(name):
+            found = None if request.refresh else self._disks.made_from(self.key(request))
             if found is None:
                 found = self._make(request, begin_s)
             else:
                 self._progress.note("nothing changed: the disk is there already")
             self._disks.tag(name, found.digest)
             return found
-
-    def _baked(self, key: str) -> DiskImage | None:
-        return next((disk for disk in self._disks.all() if disk.manifest.definition_key == key), None)
 
     def _make(self, request: DiskRequest, begin_s: float) -> DiskImage:
         """Layer, root file system, disk; published under the digest of the inputs."""
@@ -102,8 +94,8 @@ class DiskBaker:
             below = os.path.relpath(request.image.rootfs, workspace)
             layer = LayerBake(self._definition, request.image.flavor, workspace, below, idmap)
             versions, layer_digest = self._lay(layer, request.image, root_uuid)
-            digest = _hash(key, layer_digest)
-            inside = assemble.overlay_inside(workspace, below, idmap)
+            digest = hash_of(key, layer_digest)
+            inside = layer.inside(chroot=False)
             made = workspace / "made"
             made.mkdir()
             layout = self._assemble(inside, workspace, made, root_uuid, digest, request.format)
@@ -118,7 +110,6 @@ class DiskBaker:
                 kernel_append=self._source.kernel_append(root_uuid),
                 firmware=Firmware.BIOS,
                 screen=request.image.manifest.screen,
-                created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
                 source=f"golden image {request.image.flavor} {request.image.digest[:16]}",
                 definition_key=key,
                 packages=versions,
@@ -135,7 +126,7 @@ class DiskBaker:
             self._progress.stage("fetch")
             status = scratch / "status"
             status.write_bytes((image.rootfs / "var/lib/dpkg/status").read_bytes())
-            wanted = packages.Wanted(
+            wanted = WantedPackages(
                 suite=self._definition.suite,
                 components=self._definition.components,
                 names=[package.name for package in self._source.definition.packages],
@@ -146,16 +137,22 @@ class DiskBaker:
             generated = scratch / "generated"
             debs = generated / "osgym-bake" / "packages"
             debs.parent.mkdir(parents=True)
-            versions = packages.download(wanted, debs)
+            versions = download(wanted, debs)
             self._source.write_generated(generated, root_uuid)
             contents = Contents([(self._source.files, ""), (generated, "")], self._source.scripts)
             make_layer(layer, contents, self._progress)
-        found = operate(Inside(layer.workspace, layer.idmap), "digest", path="upper")
+        found = operate(NamespaceSpec(layer.workspace, layer.idmap), "digest", path="upper")
         return versions, str(found["digest"])
 
     def _assemble(
-        self, inside: Inside, workspace: Path, made: Path, root_uuid: str, digest: str, kind: DiskFormat
-    ) -> assemble.Layout:
+        self,
+        inside: NamespaceSpec,
+        workspace: Path,
+        made: Path,
+        root_uuid: str,
+        digest: str,
+        kind: DiskFormat,
+    ) -> assemble.PartitionLayout:
         """Fill `made` with the disk, its kernel and its initial RAM disk."""
         self._progress.stage("disk", "root file system")
         sizes = self._source.definition.disk
@@ -188,7 +185,9 @@ class DiskBaker:
             assemble.convert(raw, target)
         return layout
 
-    def _boot_files(self, inside: Inside, workspace: Path, made: Path, root_uuid: str) -> assemble.Boot:
+    def _boot_files(
+        self, inside: NamespaceSpec, workspace: Path, made: Path, root_uuid: str
+    ) -> assemble.BootFiles:
         """Copy what boots out of the tree; it belongs to shifted ids there."""
         scratch = workspace / "boot"
         scratch.mkdir()
@@ -199,7 +198,7 @@ class DiskBaker:
         for name in (KERNEL, INITRD):
             (made / name).write_bytes((scratch / name).read_bytes())
         append = self._source.kernel_append(root_uuid)
-        return assemble.Boot(made / KERNEL, made / INITRD, scratch / "loader.efi", append)
+        return assemble.BootFiles(made / KERNEL, made / INITRD, scratch / "loader.efi", append)
 
 
 def _sync(folder: Path) -> None:
@@ -209,7 +208,3 @@ def _sync(folder: Path) -> None:
             os.fsync(fd)
         finally:
             os.close(fd)
-
-
-def _hash(*parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -73,7 +73,7 @@ def boot_ways(head: bytes) -> BootWays:
 
 
 def _gpt(head: bytes) -> tuple[set[uuid.UUID], bool]:
-    """Types of the partitions, and whether one is marked for a BIOS."""
+    """Return the types of the partitions, and whether one is marked for a BIOS."""
     count, size = struct.unpack_from("<II", head, SECTOR_BYTES + 80)
     types, bootable = set[uuid.UUID](), False
     if size != _ENTRY_BYTES:

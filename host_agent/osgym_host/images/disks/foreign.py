@@ -42,7 +42,7 @@ _VMDK_CAPACITY_AT = 12
 
 
 def foreign_format(head: bytes) -> str | None:
-    """The format of a file by its first bytes; None for one that is not of another hypervisor."""
+    """Return the format of a file by its first bytes; None for one that is not of another hypervisor."""
     return next((name for magic, name in FORMATS.items() if head.startswith(magic)), None)
 
 
@@ -76,7 +76,7 @@ def _check_vmdk(source: Path, name: str) -> None:
 
 
 def _check_info(tool: str, source: Path, name: str) -> int:
-    """What qemu-img says of it, without following anything; its virtual size in bytes."""
+    """Return what qemu-img says of it, without following anything; its virtual size in bytes."""
     said = _info(tool, source, name)
     parts = said.get("format-specific", {}).get("data", {}).get("extents", [])
     own = {str(source.absolute()), str(source)}

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
-import re
 import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from osgym_host.images.content_store import NAME
+from osgym_host.images.definition import hash_of
 from osgym_host.images.disks import foreign
 from osgym_host.images.disks.boot import boot_ways, read_head
-from osgym_host.images.disks.cow import CANNOT_SHARE
 from osgym_host.images.disks.manifest import DiskFormat, DiskManifest, Firmware, GuestKind, Hardware
-from osgym_host.images.disks.overlay import QCOW2_MAGIC, copy_sharing, virtual_size
+from osgym_host.images.disks.overlay import CANNOT_SHARE, QCOW2_MAGIC, copy_sharing, virtual_size
 from osgym_host.images.disks.store import DiskImage, DiskStore
 from osgym_host.images.errors import ImageError
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _CHUNK = 4 << 20
 _HOLE = b"\0" * _CHUNK
 _HEADER_BYTES = 104
@@ -80,7 +78,7 @@ def examine(source: Path) -> DiskFormat | str:
         if iso:
             raise ImageError(f"{source} is a CD image, not a disk", "install it on a disk first")
         if len(head) < _HEADER_BYTES or source.stat().st_size % 512:
-            raise ImageError(f"{source} is no disk: its size is not in sectors")
+            raise ImageError(f"{source} is not a disk: its size is not in sectors")
         return DiskFormat.RAW
     _examine_qcow2(source, head)
     return DiskFormat.QCOW2
@@ -101,7 +99,7 @@ def _examine_qcow2(source: Path, head: bytes) -> None:
         raise ImageError(f"{source}: a disk of {size} bytes is not believed", "up to 2 TiB can be taken in")
 
 
-def take_in(
+def import_disk(
     request: ImportRequest, store: DiskStore, moved: Callable[[int, int], None] = lambda done, total: None
 ) -> DiskImage:
     """Copy a disk into the store; afterwards the name's tag stands for it.
@@ -114,7 +112,9 @@ def take_in(
     """
     begin_s = time.monotonic()
     if not NAME.fullmatch(request.name):
-        raise ImageError(f"{request.name!r} is no name", "letters, digits, dot, dash, underscore; up to 64")
+        raise ImageError(
+            f"{request.name!r} is not a name", "letters, digits, dot, dash, underscore; up to 64"
+        )
     found_kind = examine(request.source)
     with store.workspace() as workspace:
         made = workspace / "made"
@@ -134,7 +134,7 @@ def take_in(
         parts = [content, request.guest, firmware, f"{request.screen[0]}x{request.screen[1]}"]
         parts += [request.hardware.model_dump_json()] if request.hardware is not None else []
         manifest = DiskManifest(
-            digest=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
+            digest=hash_of(*parts),
             name=request.name,
             format=kind,
             virtual_size_bytes=virtual_size(disk, kind),
@@ -143,7 +143,6 @@ def take_in(
             firmware=firmware,
             screen=request.screen,
             hardware=request.hardware,
-            created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
             source=f"imported {request.source.name}",
             size_bytes=disk.stat().st_blocks * 512,
             bake_s=round(time.monotonic() - begin_s, 1),

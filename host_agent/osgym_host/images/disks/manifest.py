@@ -5,7 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+from osgym_host.images.content_store import Manifest
 
 DISK_MANIFEST_VERSION = 1
 
@@ -54,12 +56,11 @@ class Hardware(BaseModel):
     screen_from: Literal["vga", "server"] = "vga"
 
 
-class DiskManifest(BaseModel):
+class DiskManifest(Manifest):
     """Everything that is known about a disk image; `manifest.json` in its folder.
 
     Attributes:
         version: Of this manifest's form.
-        digest: Content digest: 64 hexadecimal digits.
         name: Its tag: the flavor it was made from, or the name it was imported under.
         virtual_size_bytes: Size of the disk as a machine sees it.
         image_digest: The golden image it was made from; None for an import.
@@ -69,16 +70,12 @@ class DiskManifest(BaseModel):
         screen: Width and height of the desktop in pixels.
         hardware: What an imported disk expects; None for ours.
         source: What it was made from, for people.
-        definition_key: Hash of what it was made from; empty for an import.
         packages: Package name to version of what was added to the golden image.
         size_bytes: What the folder takes on this machine's disk when it was made.
         bake_s: How long it took.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     version: int = DISK_MANIFEST_VERSION
-    digest: str
     name: str
     format: DiskFormat
     virtual_size_bytes: int
@@ -88,9 +85,7 @@ class DiskManifest(BaseModel):
     firmware: Firmware
     screen: tuple[int, int]
     hardware: Hardware | None = None
-    created_at: str
     source: str
-    definition_key: str = ""
-    packages: dict[str, str] = {}
+    packages: dict[str, str] = Field(default_factory=dict)
     size_bytes: int = 0
     bake_s: float = 0.0

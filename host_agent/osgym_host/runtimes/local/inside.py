@@ -123,15 +123,10 @@ class _step(contextlib.AbstractContextManager["_step"]):
 def _mount_all(rootfs_fd: int, dir_fd: int, limits: dict[str, int]) -> None:
     sc.mount("none", "/", None, sc.MS_REC | sc.MS_PRIVATE)
     base = f"/proc/self/fd/{dir_fd}"
-    options = f"lowerdir=/proc/self/fd/{rootfs_fd},upperdir={base}/upper,workdir={base}/work,userxattr"
     root = f"{base}/merged"
-    try:
-        # The overlay lives as long as the replica: nothing of it needs to reach the disk by fsync.
-        sc.mount("osgym", root, "overlay", 0, options + ",volatile")
-    except OSError as exc:
-        if exc.errno != errno.EINVAL:
-            raise
-        sc.mount("osgym", root, "overlay", 0, options)
+    # Volatile: the overlay lives as long as the replica, so nothing of it needs to reach the disk by fsync.
+    options = f"lowerdir=/proc/self/fd/{rootfs_fd},upperdir={base}/upper,workdir={base}/work"
+    sc.mount("osgym", root, "overlay", 0, options + ",userxattr,volatile")
     os.chdir(root)
     guarded = sc.MS_NOSUID | sc.MS_NODEV
     sc.mount("proc", "proc", "proc", guarded | sc.MS_NOEXEC)

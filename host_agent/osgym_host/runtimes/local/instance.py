@@ -12,8 +12,10 @@ from pathlib import Path
 from osgym_host.runtimes.base import RuntimeFault
 from osgym_host.runtimes.cgroups import CgroupTree
 from osgym_host.runtimes.folder_lock import FolderLock
+from osgym_host.runtimes.instance_groups import RECORD, record_groups, recorded_groups
 from osgym_host.runtimes.processes import ProcessIdentity
 
+ZYGOTE_RECORD = "zygote.json"
 _ZYGOTE_END_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 
@@ -64,13 +66,13 @@ class InstanceDir:
                 if killed:
                     os.close(fd)
                     raise RuntimeFault(f"a former supervisor of {self.path} cannot be ended")
-                kill_recorded(self.path / "zygote.json")
+                kill_recorded(self.path / ZYGOTE_RECORD)
                 killed = True
                 deadline = time.monotonic() + _ZYGOTE_END_TIMEOUT_S
             await asyncio.sleep(_POLL_S)
 
     def leftover_names(self) -> list[str]:
-        """Names of folders of former replicas."""
+        """Return names of folders of former replicas."""
         return sorted(entry.name for entry in os.scandir(self.replicas))
 
     def kill_leftovers(self, tree: CgroupTree) -> int:
@@ -92,24 +94,16 @@ class InstanceDir:
             except OSError as exc:
                 raise RuntimeFault(f"control group {name} of a former replica is busy: {exc}") from exc
         try:
-            killed += tree.reap_elsewhere(self._recorded_groups())
+            killed += tree.reap_elsewhere(recorded_groups(self.path))
         except OSError as exc:
-            raise RuntimeFault(f"a control group of a former host agent is busy: {exc}") from exc
-        (self.path / "cgroups.json").write_text(json.dumps([str(folder) for folder in tree.folders]))
+            raise RuntimeFault(f"a control group of a previous host agent is busy: {exc}") from exc
+        record_groups(self.path, tree.folders)
         return killed
 
     def forget(self) -> None:
         """Remove the records of an instance that left nothing."""
-        for name in ("zygote.json", "cgroups.json"):
+        for name in (ZYGOTE_RECORD, RECORD):
             (self.path / name).unlink(missing_ok=True)
-
-    def _recorded_groups(self) -> list[Path]:
-        """Groups of a former host agent, which may have lived elsewhere in the hierarchies."""
-        try:
-            found = json.loads((self.path / "cgroups.json").read_text())
-        except (OSError, ValueError):
-            return []
-        return [Path(path) for path in found if isinstance(path, str)] if isinstance(found, list) else []
 
 
 def record_process(path: Path, pid: int) -> None:

@@ -7,53 +7,30 @@ import os
 import signal
 from pathlib import Path
 
-from osgym_host.runtimes.base import (
-    ExitInfo,
-    ExitReason,
-    GuestAddress,
-    Replica,
-    ReplicaSpec,
-    UnixAddress,
-)
+from osgym_host.addresses import GuestAddress, UnixAddress
+from osgym_host.runtimes.base import ExitInfo, ExitReason, ReplicaSpec
 from osgym_host.runtimes.cgroups import CgroupGroup
+from osgym_host.runtimes.replica_table import ManagedReplica
 
 EXIT_DISPLAY_LOST = 3
-"""Exit code of the session when the X server is gone (ARCHITECTURE.md, facts of the replica)."""
+"""Exit code of the session when the X server is gone."""
 _OOM_LOOK_S = 0.05
 _OOM_LOOKS = 40
 
 
-class LocalReplica(Replica):
+class LocalReplica(ManagedReplica):
     """Made by `LocalRuntime.create`; everything that changes, the runtime changes."""
 
     def __init__(self, spec: ReplicaSpec, key: str, folder: Path, group: CgroupGroup) -> None:
         """Describe a replica whose process does not run yet."""
-        self._spec = spec
+        super().__init__(spec)
         self.key = key
         self.folder = folder
         self.group = group
-        self.removed = False
-        self.destroying = False
         self._pid = 0
         self._pidfd = -1
         self._oom_fd = -1
         self._loop = asyncio.get_running_loop()
-        self._dead: asyncio.Future[ExitInfo] = self._loop.create_future()
-
-    @property
-    def replica_id(self) -> str:
-        """Id given in the spec."""
-        return self._spec.replica_id
-
-    @property
-    def generation(self) -> int:
-        """Generation given in the spec."""
-        return self._spec.generation
-
-    @property
-    def spec(self) -> ReplicaSpec:
-        """What it was created from."""
-        return self._spec
 
     @property
     def guest(self) -> GuestAddress:
@@ -64,15 +41,6 @@ class LocalReplica(Replica):
     def pid(self) -> int:
         """Host PID of the session."""
         return self._pid
-
-    @property
-    def exit_info(self) -> ExitInfo | None:
-        """How it ended, None while it lives."""
-        return self._dead.result() if self._dead.done() else None
-
-    async def wait_dead(self) -> ExitInfo:
-        """Wait until no process of it is left."""
-        return await asyncio.shield(self._dead)
 
     def console_tail(self, max_bytes: int = 8192) -> str:
         """Return the last bytes of the console log."""

@@ -7,22 +7,19 @@ import contextlib
 import itertools
 import logging
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from osgym_host.images.errors import NamespaceUnavailable
 from osgym_host.images.idmap import IdMap, current_idmap
-from osgym_host.runtimes import cgroups
+from osgym_host.runtimes import cgroups, usage
 from osgym_host.runtimes.base import (
     Capabilities,
     Egress,
     Replica,
     ReplicaCreateFailed,
     ReplicaDestroyFailed,
-    ReplicaExists,
-    ReplicaNotFound,
     ReplicaRecord,
     ReplicaSpec,
     Runtime,
@@ -32,10 +29,12 @@ from osgym_host.runtimes.base import (
     StartReport,
     Usage,
 )
-from osgym_host.runtimes.local import spawn, syscalls, usage
+from osgym_host.runtimes.local import spawn, syscalls
 from osgym_host.runtimes.local.instance import InstanceDir, record_process
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor
+from osgym_host.runtimes.processes import processes_of
+from osgym_host.runtimes.replica_table import ReplicaTable, check_name
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +55,10 @@ class _Running:
 
 
 class LocalRuntime(Runtime):
-    """Replicas of one instance of the host agent, below `<data_dir>/run/<instance>`."""
+    """Replicas of one instance of the host agent, below `<data_dir>/run/<instance>`.
+
+    What each method promises and raises says the contract, `base.Runtime`.
+    """
 
     def __init__(self, data_dir: Path, instance: str = "default") -> None:
         """Nothing is touched before `start`.
@@ -64,19 +66,14 @@ class LocalRuntime(Runtime):
         Raises:
             ValueError: `instance` is not a plain name.
         """
-        if not spawn.PLAIN_NAME.fullmatch(instance):
-            raise ValueError(f"instance must match {spawn.PLAIN_NAME.pattern}, not {instance!r}")
+        check_name("instance", instance)
         self._instance = InstanceDir(data_dir / "run" / instance)
         self._running: _Running | None = None
         self._state_lock = asyncio.Lock()
-        self._replicas: dict[str, LocalReplica] = {}
-        self._creating: dict[str, asyncio.Task[LocalReplica]] = {}
-        self._stopping = False
+        self._replicas = ReplicaTable(self.name, LocalReplica, self._destroy)
         self._by_key: dict[str, LocalReplica] = {}
         self._early_exits: dict[str, int] = {}
         self._keys = itertools.count(1)
-        self._destroying: dict[LocalReplica, asyncio.Task[None]] = {}
-        self._background: set[asyncio.Task[None]] = set()
 
     @property
     def name(self) -> str:
@@ -108,17 +105,11 @@ class LocalRuntime(Runtime):
     # Start and stop --------------------------------------------------------------------------
 
     async def start(self) -> StartReport:
-        """Take the instance's directory and clear what a killed predecessor left.
-
-        Raises:
-            RuntimeUnsupported: The host lacks something.
-            DataDirBusy: Another live host agent holds the directory.
-            RuntimeFault: Leftovers could not be removed.
-        """
+        """Take the instance's directory and clear what a killed predecessor left."""
         async with self._state_lock:
             if self._running is not None:
                 return StartReport()
-            self._stopping = False
+            self._replicas.open()
             if not syscalls.supported_machine():
                 raise RuntimeUnsupported(f"no support for {syscalls.MACHINE} processors")
             try:
@@ -166,16 +157,8 @@ class LocalRuntime(Runtime):
         return supervisor
 
     async def stop(self) -> None:
-        """Destroy every replica and let go of the host.
-
-        Raises:
-            ReplicaDestroyFailed: Something is left; all else was removed.
-        """
-        self._stopping = True
-        while work := {*self._creating.values(), *self._background}:
-            await asyncio.wait(work)
-        live = list(self._replicas.values())
-        results = await asyncio.gather(*(self.destroy(replica) for replica in live), return_exceptions=True)
+        """Destroy every replica and let go of the host."""
+        errors = await self._replicas.close()
         async with self._state_lock:
             running, self._running = self._running, None
             if running is not None:
@@ -185,41 +168,18 @@ class LocalRuntime(Runtime):
                     await asyncio.to_thread(running.tree.remove)
                     self._instance.forget()
                 except OSError as exc:
-                    results.append(ReplicaDestroyFailed(f"the instance's control group is busy: {exc}"))
+                    errors.append(ReplicaDestroyFailed(f"the instance's control group is busy: {exc}"))
                 self._instance.release()
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        if errors:
+            raise errors[0]
 
     # Replicas --------------------------------------------------------------------------------
 
     async def create(self, spec: ReplicaSpec) -> Replica:
-        """Start a fresh clone and return as soon as its session runs.
-
-        Raises:
-            ReplicaExists: The id is in use.
-            ReplicaCreateFailed: It could not be started; nothing of it is left.
-            RuntimeUnsupported: Egress other than `none`, or an image of another user.
-            RuntimeNotRunning: Before `start` or after `stop`.
-            ValueError: The spec is malformed.
-        """
+        """Start a fresh clone and return as soon as its session runs."""
         running = self._require()
-        if self._stopping:
-            raise RuntimeNotRunning("the local runtime is stopping")
         spawn.check_spec(spec, running.idmap)
-        if spec.replica_id in self._replicas or spec.replica_id in self._creating:
-            raise ReplicaExists(f"{spec.replica_id} exists", replica_id=spec.replica_id)
-        task = asyncio.create_task(self._create(spec), name=f"create {spec.replica_id}")
-        self._creating[spec.replica_id] = task
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            self._in_background(self._undo_create(task))
-            raise
-
-    async def _undo_create(self, task: asyncio.Task[LocalReplica]) -> None:
-        with contextlib.suppress(RuntimeFault):
-            await self.destroy(await task)
+        return await self._replicas.create(spec.replica_id, lambda: self._create(spec))
 
     async def _create(self, spec: ReplicaSpec) -> LocalReplica:
         folder = self._instance.replicas / spec.replica_id
@@ -247,9 +207,6 @@ class LocalRuntime(Runtime):
             ) from exc
         except OSError as exc:
             raise ReplicaCreateFailed(str(exc), step="prepare", replica_id=spec.replica_id) from exc
-        finally:
-            del self._creating[spec.replica_id]
-        self._replicas[spec.replica_id] = replica
         return replica
 
     async def _spawn(self, running: _Running, supervisor: Supervisor, replica: LocalReplica) -> None:
@@ -269,28 +226,8 @@ class LocalRuntime(Runtime):
             replica.ended(early)
 
     async def destroy(self, replica: Replica) -> None:
-        """Kill every process of the replica and remove all it left.
-
-        Raises:
-            ReplicaDestroyFailed: Something is left; calling again tries again.
-        """
-        if not isinstance(replica, LocalReplica):
-            raise TypeError(f"not a replica of this runtime: {replica!r}")
-        if replica.removed:
-            return
-        task = self._destroying.get(replica)
-        if task is None:
-            task = asyncio.create_task(self._destroy(replica), name=f"destroy {replica.replica_id}")
-            self._destroying[replica] = task
-            self._background.add(task)
-            task.add_done_callback(lambda done: self._destroyed(replica, done))
-        await asyncio.shield(task)
-
-    def _destroyed(self, replica: LocalReplica, task: asyncio.Task[None]) -> None:
-        self._destroying.pop(replica, None)
-        self._background.discard(task)
-        if not task.cancelled() and (exc := task.exception()) is not None:
-            _log.warning("replica %s could not be destroyed: %s", replica.replica_id, exc)
+        """Kill every process of the replica and remove all it left."""
+        await self._replicas.destroy(replica)
 
     async def _destroy(self, replica: LocalReplica) -> None:
         if replica.exit_info is None:
@@ -311,9 +248,6 @@ class LocalRuntime(Runtime):
                 ) from exc
         self._by_key.pop(replica.key, None)
         await self._clean_up(replica)
-        replica.removed = True
-        if self._replicas.get(replica.replica_id) is replica:
-            del self._replicas[replica.replica_id]
 
     async def _clean_up(self, replica: LocalReplica) -> None:
         """Remove files and control groups of a replica without processes."""
@@ -336,37 +270,27 @@ class LocalRuntime(Runtime):
         replica.close()
 
     async def usage(self, replica: Replica, *, deep: bool = True) -> Usage:
-        """Measure what the replica uses.
-
-        Raises:
-            ReplicaNotFound: It was destroyed.
-        """
-        if not isinstance(replica, LocalReplica) or replica.removed:
-            raise ReplicaNotFound(f"{replica.replica_id} was destroyed", replica_id=replica.replica_id)
+        """Measure what the replica uses."""
+        found = self._replicas.require(replica)
         running = self._require()
         overlay_mib: float | None = None
         if deep:
             with contextlib.suppress(RuntimeFault):
                 answer, _ = await running.supervisor.request(
                     "measure",
-                    {"names": [replica.folder.name]},
+                    {"names": [found.folder.name]},
                     [running.replicas_fd],
                     timeout_s=_MEASURE_TIMEOUT_S,
                 )
                 overlay_mib = int(answer["result"]) / (1 << 20)
-        live_pid = replica.pid if replica.exit_info is None else None
-        return await asyncio.to_thread(usage.measure, replica.group, live_pid, deep, overlay_mib)
+        return await asyncio.to_thread(_measure, found, deep, overlay_mib)
 
     def replicas(self) -> Sequence[Replica]:
         """Return the replicas not yet destroyed."""
-        return list(self._replicas.values())
+        return self._replicas.all()
 
     async def adopt(self, record: ReplicaRecord) -> Replica:
-        """Refuse: replicas end with their zygote, and that with its host agent.
-
-        Raises:
-            RuntimeUnsupported: Always.
-        """
+        """Refuse: replicas end with their zygote, and that with its host agent."""
         raise RuntimeUnsupported("the local runtime keeps no replicas", replica_id=record.replica_id)
 
     async def reap(self, record: ReplicaRecord) -> None:
@@ -407,7 +331,9 @@ class LocalRuntime(Runtime):
             raise RuntimeNotRunning("the local runtime is not started")
         return self._running
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+
+def _measure(replica: LocalReplica, deep: bool, overlay_mib: float | None) -> Usage:
+    pids = None
+    if replica.exit_info is None:
+        pids = replica.group.pids() or processes_of(replica.pid)
+    return usage.measure(replica.group, pids, deep=deep, overlay_mib=overlay_mib)

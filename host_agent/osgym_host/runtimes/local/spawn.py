@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from osgym_host.addresses import short_unix_path
 from osgym_host.images.idmap import IdMap
 from osgym_host.runtimes.base import Egress, ReplicaSpec, RootfsImage, RuntimeUnsupported
 from osgym_host.runtimes.local.replica import LocalReplica
-from osgym_host.runtimes.sockets import short_unix_path
+from osgym_host.runtimes.replica_table import check_name
 
-PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""Ids and instances become names of folders and control groups."""
 HOSTNAME = "desktop"
 """The same in every replica, so that a prompt on the screen tells nothing apart."""
 _RUN_MIB = 128
@@ -26,7 +24,7 @@ _NOFILE = 65536
 
 
 def request(replica: LocalReplica, pids_capped: bool) -> dict[str, Any]:
-    """The fields of a `spawn` request (see `protocol`)."""
+    """Return the fields of a `spawn` request (see `protocol`)."""
     spec = replica.spec
     image = rootfs_image(spec)
     manifest = image.manifest
@@ -67,8 +65,7 @@ def check_spec(spec: ReplicaSpec, idmap: IdMap) -> None:
         ValueError: A field is malformed.
         RuntimeUnsupported: Egress other than `none`, or an image of another user.
     """
-    if not PLAIN_NAME.fullmatch(spec.replica_id):
-        raise ValueError(f"replica_id must match {PLAIN_NAME.pattern}, not {spec.replica_id!r}")
+    check_name("replica_id", spec.replica_id)
     if spec.origin is not None:
         raise RuntimeUnsupported(
             "the local runtime cannot branch a replica",

@@ -7,7 +7,6 @@ interpreter in a consistent state.
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
 import platform
 
@@ -131,19 +130,12 @@ def set_process_name(name: str) -> None:
 
 
 def close_on_exec_from(first_fd: int) -> None:
-    """Mark every descriptor from `first_fd` on to be closed by `execve`."""
-    try:
-        _syscall("close_range", first_fd, 0x7FFFFFFF, CLOSE_RANGE_CLOEXEC)
-    except OSError as exc:
-        if exc.errno not in (errno.ENOSYS, errno.EINVAL):
-            raise
-        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (no pathlib in what is forked)
-            fd = int(name)
-            if fd >= first_fd:
-                try:
-                    os.set_inheritable(fd, False)
-                except OSError:
-                    continue
+    """Mark every descriptor from `first_fd` on to be closed by `execve`.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    _syscall("close_range", first_fd, 0x7FFFFFFF, CLOSE_RANGE_CLOEXEC)
 
 
 class _SockFprog(ctypes.Structure):

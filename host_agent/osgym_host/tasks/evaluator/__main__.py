@@ -31,7 +31,7 @@ MAX_FDS = 70
 
 
 @dataclass(slots=True)
-class _Child:
+class _MetricProcess:
     job_id: int
     pid: int
     deadline: float
@@ -76,7 +76,7 @@ def _warm_up() -> None:
 
 
 def _serve(control: socket.socket, layers: frozenset[str]) -> None:
-    children: dict[int, _Child] = {}
+    children: dict[int, _MetricProcess] = {}
     poll = select.poll()
     poll.register(control, select.POLLIN)
     while True:
@@ -100,12 +100,12 @@ def _serve(control: socket.socket, layers: frozenset[str]) -> None:
                 os.kill(child.pid, signal.SIGKILL)
 
 
-def _wait_ms(children: dict[int, _Child]) -> int | None:
+def _wait_ms(children: dict[int, _MetricProcess]) -> int | None:
     waiting = [c.deadline for c in children.values() if not c.killed]
     return max(0, int((min(waiting) - time.monotonic()) * 1000) + 1) if waiting else None
 
 
-def _report(control: socket.socket, child: _Child) -> None:
+def _report(control: socket.socket, child: _MetricProcess) -> None:
     _, status = os.waitpid(child.pid, 0)
     if child.killed:
         how = "it took too long"
@@ -116,13 +116,13 @@ def _report(control: socket.socket, child: _Child) -> None:
     control.send(json.dumps({"id": child.job_id, "exit": how}).encode())
 
 
-def _end(children: dict[int, _Child]) -> None:
+def _end(children: dict[int, _MetricProcess]) -> None:
     for child in children.values():
         os.kill(child.pid, signal.SIGKILL)
         os.waitpid(child.pid, 0)
 
 
-def _spawn(header: dict[str, float], fds: list[int], layers: frozenset[str]) -> tuple[int, _Child]:
+def _spawn(header: dict[str, float], fds: list[int], layers: frozenset[str]) -> tuple[int, _MetricProcess]:
     timeout_s = float(header["timeout_s"])
     zygote = os.getpid()
     pid = os.fork()
@@ -134,7 +134,7 @@ def _spawn(header: dict[str, float], fds: list[int], layers: frozenset[str]) -> 
             os._exit(status)
     for fd in fds:
         os.close(fd)
-    return os.pidfd_open(pid), _Child(int(header["id"]), pid, time.monotonic() + timeout_s)
+    return os.pidfd_open(pid), _MetricProcess(int(header["id"]), pid, time.monotonic() + timeout_s)
 
 
 _NOT_CONFINED, _BY_SIGNAL = 70, 100

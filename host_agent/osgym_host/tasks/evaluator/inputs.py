@@ -16,7 +16,6 @@ MAX_FILE_BYTES = 64 << 20
 MAX_ZIP_ENTRIES = 5000
 MAX_ZIP_MEMBER_BYTES = 64 << 20
 MAX_ZIP_TOTAL_BYTES = 256 << 20
-MAX_XML_NODES = 2_000_000
 
 
 class Unreadable(Exception):
@@ -33,7 +32,7 @@ class Unreadable(Exception):
         self.role = role
 
 
-class InFile:
+class InputFile:
     """A regular file, given as an open descriptor.
 
     Attributes:
@@ -142,7 +141,7 @@ class InFile:
         return root
 
 
-def parse_json(text: str, source: InFile | None) -> Any:
+def parse_json(text: str, source: InputFile | None) -> Any:
     """JSON text to values.
 
     Raises:
@@ -156,19 +155,19 @@ def parse_json(text: str, source: InFile | None) -> Any:
 
 
 Argument = Any
-"""What metrics get: a JSON value, an `InFile`, or a list of `InFile`."""
+"""What metrics get: a JSON value, an `InputFile`, or a list of `InputFile`."""
 
 
 def as_text(value: Argument) -> str:
     """Text of a string or a file; anything else as its JSON."""
-    if isinstance(value, InFile):
+    if isinstance(value, InputFile):
         return value.text()
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value)
 
 
-def as_file(value: Argument, role: str) -> InFile:
+def as_file(value: Argument, role: str) -> InputFile:
     """The one file that was asked for.
 
     Raises:
@@ -176,7 +175,7 @@ def as_file(value: Argument, role: str) -> InFile:
     """
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
-    if not isinstance(value, InFile):
+    if not isinstance(value, InputFile):
         raise Unreadable("expected", f"the {role} of this metric must be a file, e.g. by vm_file")
     return value
 

@@ -1,8 +1,13 @@
-"""Where metrics register themselves by name."""
+"""Where metrics declare themselves: names, options and what they cannot do. Nothing here parses.
+
+The functions are in `osgym_host.tasks.evaluator.metrics` and run in the confined process only; the host
+reads what they declare. Names are OSWorld's where the meaning is the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,20 +22,55 @@ class Score:
     note: str = ""
 
 
-MetricFunction = Callable[..., "Score | float | bool"]
-METRICS: dict[str, MetricFunction] = {}
-TRANSFORMS: dict[str, Callable[[Argument], Any]] = {}
+MetricFunction = Callable[..., Score | float | bool]
 _F = TypeVar("_F", bound=MetricFunction)
 
 
-def metric(function: _F) -> _F:
-    """Register a metric under its own name: called with (result, expected, **options)."""
-    METRICS[function.__name__] = function
-    return function
+def _everything(options: Mapping[str, Any]) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric and what it takes.
+
+    Attributes:
+        options: Names of the options it knows.
+        unsupported: Names what in the options it cannot do.
+    """
+
+    function: MetricFunction
+    takes_result: bool
+    needs_expected: bool
+    options: frozenset[str]
+    unsupported: Callable[[Mapping[str, Any]], list[str]]
+
+
+METRICS: dict[str, Metric] = {}
+TRANSFORMS: dict[str, Callable[[Argument], Any]] = {}
+
+
+def metric(
+    *,
+    takes_result: bool = True,
+    needs_expected: bool = True,
+    unsupported: Callable[[Mapping[str, Any]], list[str]] = _everything,
+) -> Callable[[_F], _F]:
+    """Declare a metric under its own name; its parameters are (result, expected, **options)."""
+
+    def register(function: _F) -> _F:
+        result, expected, *options = inspect.signature(function).parameters
+        assert (result, expected) == ("result", "expected"), function
+        METRICS[function.__name__] = Metric(
+            function, takes_result, needs_expected, frozenset(options), unsupported
+        )
+        return function
+
+    return register
 
 
 def transform(name: str) -> Callable[[Callable[[Argument], Any]], Callable[[Argument], Any]]:
-    """Register a reader that turns a file into the value a getter promises."""
+    """Declare a reader that turns a file into the value a getter promises."""
 
     def register(function: Callable[[Argument], Any]) -> Callable[[Argument], Any]:
         TRANSFORMS[name] = function
@@ -40,7 +80,7 @@ def transform(name: str) -> Callable[[Callable[[Argument], Any]], Callable[[Argu
 
 
 def differ(what: str, got: object, wanted: object) -> Score:
-    """A 0 that says what was found instead."""
+    """Return a 0 that says what was found instead."""
     return Score(0.0, f"{what}: found {_short(got)}, wanted {_short(wanted)}")
 
 

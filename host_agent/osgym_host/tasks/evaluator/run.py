@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from osgym_host.tasks.evaluator.inputs import InFile, Unreadable
+from osgym_host.tasks.evaluator.inputs import InputFile, Unreadable
 from osgym_host.tasks.evaluator.registry import METRICS, TRANSFORMS, Score
 
 MAX_JOB_BYTES = 64 << 20
@@ -30,7 +30,7 @@ def _verdict(job_fd: int, file_fds: list[int]) -> dict[str, Any]:
             job = json.loads(file.read(MAX_JOB_BYTES))
         fds = iter(file_fds)
         arguments = [_argument(job[role], role, fds) for role in ("result", "expected")]
-        score = METRICS[job["func"]](*arguments, **job["options"])
+        score = METRICS[job["func"]].function(*arguments, **job["options"])
     except Unreadable as error:
         if error.role == "result":
             return {"score": 0.0, "note": str(error)[:MAX_NOTE]}
@@ -56,7 +56,7 @@ def _argument(spec: Mapping[str, Any] | None, role: str, fds: Iterator[int]) -> 
         return None
     value = spec.get("value")
     if "files" in spec:
-        files = [InFile(next(fds), str(name), role) for name in spec["files"]]
+        files = [InputFile(next(fds), str(name), role) for name in spec["files"]]
         value = files if spec["many"] else files[0]
     if spec.get("transform"):
         value = TRANSFORMS[spec["transform"]](value)

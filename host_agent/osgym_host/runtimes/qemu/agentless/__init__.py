@@ -4,11 +4,12 @@ Nothing above the runtime knows the difference: `Replica.guest` is the address o
 `AgentlessGuest` serves one virtual machine from its second QMP server; for a guest that runs OSWorld's
 own server, OSWorld's endpoints are passed on to it.
 
-    guest = await AgentlessGuest.open(Facts(...), socket_path)
+    guest = await AgentlessGuest.open(MachineFacts(...), socket_path)
     ...  # Replica.guest = guest.address
     await guest.close()
 """
 
-from osgym_host.runtimes.qemu.agentless.guest import AgentlessGuest, Facts, ScreenSource
+from osgym_host.runtimes.qemu.agentless.attach import AgentlessGuests, is_agentless, notes_on
+from osgym_host.runtimes.qemu.agentless.guest import AgentlessGuest, MachineFacts, ScreenSource
 
-__all__ = ["AgentlessGuest", "Facts", "ScreenSource"]
+__all__ = ["AgentlessGuest", "AgentlessGuests", "MachineFacts", "ScreenSource", "is_agentless", "notes_on"]

@@ -7,22 +7,22 @@ import logging
 import shutil
 from pathlib import Path
 
+from osgym_host.addresses import TcpAddress
 from osgym_host.images.disks.manifest import GuestKind
-from osgym_host.runtimes.base import TcpAddress
-from osgym_host.runtimes.qemu.agentless.guest import AgentlessGuest, Facts, ScreenSource
-from osgym_host.runtimes.qemu.agentless.unique import NOTES, make_unique
-from osgym_host.runtimes.qemu.golden import Golden
+from osgym_host.runtimes.qemu.agentless.clone_identity import NOTES, apply_clone_identity
+from osgym_host.runtimes.qemu.agentless.guest import AgentlessGuest, MachineFacts, ScreenSource
+from osgym_host.runtimes.qemu.golden import GoldenSnapshot
 from osgym_host.runtimes.qemu.machine import SCREEN_SOCKET
 
 log = logging.getLogger(__name__)
 
 
-def is_agentless(golden: Golden) -> bool:
+def is_agentless(golden: GoldenSnapshot) -> bool:
     """Whether clones of a snapshot have no guest agent of ours inside."""
     return golden.guest is not GuestKind.OSGYM
 
 
-def notes_on(golden: Golden | None) -> tuple[str, ...]:
+def notes_on(golden: GoldenSnapshot | None) -> tuple[str, ...]:
     """What clones of a snapshot cannot have, one sentence each."""
     return () if golden is None else NOTES[golden.guest]
 
@@ -49,7 +49,7 @@ class AgentlessGuests:
             self._folder.rmdir()
 
     async def serve(
-        self, golden: Golden, name: str, folder: Path, pid: int, address: TcpAddress, generation: int
+        self, golden: GoldenSnapshot, name: str, folder: Path, pid: int, address: TcpAddress, generation: int
     ) -> AgentlessGuest:
         """Serve a machine that runs.
 
@@ -61,7 +61,7 @@ class AgentlessGuests:
             QmpError: Its second QMP server does not answer.
             OSError: The socket cannot be made.
         """
-        facts = Facts(
+        facts = MachineFacts(
             generation=generation,
             qmp=folder / SCREEN_SOCKET,
             pid=pid,
@@ -70,8 +70,8 @@ class AgentlessGuests:
         )
         return await AgentlessGuest.open(facts, self._folder / f"{name}.sock")
 
-    async def identify(self, golden: Golden, address: TcpAddress, replica_id: str) -> None:
+    async def identify(self, golden: GoldenSnapshot, address: TcpAddress, replica_id: str) -> None:
         """Make a clone that has just woken as different from its siblings as can be had."""
         if golden.guest is GuestKind.OSWORLD:
-            applied = await make_unique(address, replica_id)
+            applied = await apply_clone_identity(address, replica_id)
             log.debug("replica %s: applied %s", replica_id, applied)

@@ -7,21 +7,21 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 from osgym_host.errors import OsgymHostError
 from osgym_host.runtimes.qemu.agentless.frames import BadFrame, Frame, parse_ppm
 from osgym_host.runtimes.qemu.agentless.plan import (
     ButtonEvent,
-    Drain,
+    DrainInput,
     Event,
+    InputOp,
     KeyEvent,
-    Op,
     Pause,
     PointerEvent,
     batches,
 )
-from osgym_host.runtimes.qemu.qmp import Qmp, QmpClosed, QmpError
+from osgym_host.runtimes.qemu.machine import Qmp, QmpClosed, QmpError
 
 MAX_DUMP_BYTES = 64 << 20
 ABS_RANGE = 0x8000
@@ -30,7 +30,7 @@ POINT_FRACTION = 0.4
 """Where in a pixel the pointer is put: guests that cut and guests that round find the same pixel."""
 
 
-Drained = Callable[[Drain], Awaitable[None]]
+Drained = Callable[[DrainInput], Awaitable[None]]
 
 
 class DisplayFailed(OsgymHostError):
@@ -41,7 +41,7 @@ class DisplayLost(DisplayFailed):
     """There is nobody any more to ask: the machine has ended."""
 
 
-class Display(Protocol):
+class GuestDisplay(Protocol):
     """What a guest's screen and input can do. Used by one task at a time.
 
     Attributes:
@@ -52,7 +52,7 @@ class Display(Protocol):
     look_ms: float
     disturbs: bool
 
-    async def grab(self) -> Frame:
+    async def capture(self) -> Frame:
         """Return the screen as it is now.
 
         Raises:
@@ -60,7 +60,7 @@ class Display(Protocol):
         """
         ...
 
-    async def carry_out(self, ops: Sequence[Op], screen: tuple[int, int], drained: Drained) -> None:
+    async def carry_out(self, ops: Sequence[InputOp], screen: tuple[int, int], drained: Drained) -> None:
         """Carry out a plan of input on a screen of this size.
 
         Args:
@@ -71,7 +71,7 @@ class Display(Protocol):
         """
         ...
 
-    def rest(self) -> None:
+    def release_buffers(self) -> None:
         """Let go of memory that only pays while frames are taken one after the other."""
         ...
 
@@ -126,7 +126,7 @@ class QmpDisplay:
         """The connection, for whoever needs it besides."""
         return self._qmp
 
-    async def grab(self) -> Frame:
+    async def capture(self) -> Frame:
         """Return the screen as it is now (5 ms for 1280×800)."""
         try:
             os.lseek(self._written, 0, os.SEEK_SET)
@@ -147,17 +147,19 @@ class QmpDisplay:
             data = os.pread(self._memory, length, 0)
         return parse_ppm(data)
 
-    async def carry_out(self, ops: Sequence[Op], screen: tuple[int, int], drained: Drained) -> None:
+    async def carry_out(self, ops: Sequence[InputOp], screen: tuple[int, int], drained: Drained) -> None:
         """Carry out a plan of input, part by part."""
         for events, then in batches(ops):
             await self._send(events, screen)
             match then:
-                case Drain():
+                case DrainInput():
                     await drained(then)
                 case Pause():
                     await asyncio.sleep(then.duration_ms / 1000)
                 case None:
                     pass
+                case _ as never:
+                    assert_never(never)
 
     async def _send(self, events: Sequence[Event], screen: tuple[int, int]) -> None:
         try:
@@ -169,7 +171,7 @@ class QmpDisplay:
         except QmpError as exc:
             raise DisplayFailed(f"the input did not arrive: {exc}") from exc
 
-    def rest(self) -> None:
+    def release_buffers(self) -> None:
         """Give the memory of the last frame back."""
         if self._memory >= 0:
             os.ftruncate(self._memory, 0)

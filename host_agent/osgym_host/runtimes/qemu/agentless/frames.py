@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageChops
 
-from osgym_sdk.wire import ImageFormat
+from osgym_protocol.codes import ImageFormat
 
 MAX_SIDE_PX = 8192
 MAX_PIXELS = 4096 * 4096
@@ -30,7 +30,7 @@ _PACK_LEVEL = 1
 
 
 class BadFrame(ValueError):
-    """What came is no picture of a screen."""
+    """What came is not a picture of a screen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedFrame:
     """A frame that is kept: a tenth of its size and less; unpacked only when something differs."""
 
     size: tuple[int, int]
@@ -60,9 +60,9 @@ class Packed:
     data: bytes
 
     @staticmethod
-    def of(frame: Frame) -> Packed:
+    def of(frame: Frame) -> PackedFrame:
         """Pack a frame. Blocking: 10 ms for 1920×1080."""
-        return Packed(frame.size, fingerprint(frame), zlib.compress(frame.rgb, _PACK_LEVEL))
+        return PackedFrame(frame.size, fingerprint(frame), zlib.compress(frame.rgb, _PACK_LEVEL))
 
     def difference(self, now: Frame) -> Region | None:
         """Return the box around all pixels that differ now; None when none does. Blocking."""
@@ -75,7 +75,7 @@ def parse_ppm(data: bytes) -> Frame:
     """Read a binary PPM as QEMU writes it.
 
     Raises:
-        BadFrame: It is none, is cut off, or is larger than any screen of ours.
+        BadFrame: `data` is not a PPM, is cut off, or is larger than MAX_SIDE_PX or MAX_PIXELS allow.
     """
     head = _PPM.match(data[:_HEAD_BYTES])
     if head is None:

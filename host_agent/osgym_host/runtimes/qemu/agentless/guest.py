@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
-from osgym_guest.protocol import MAX_DURATION_MS, RECORD_TYPE, pack_record
-from osgym_guest.protocol.actions import InvalidAction, parse_actions
-from osgym_host.runtimes.base import GuestAddress, UnixAddress
+from osgym_host.addresses import GuestAddress, UnixAddress
 from osgym_host.runtimes.qemu.agentless import osworld
-from osgym_host.runtimes.qemu.agentless.display import Display, QmpDisplay
-from osgym_host.runtimes.qemu.agentless.engine import Engine, Step
-from osgym_host.runtimes.qemu.agentless.options import number, parse_observe, parse_settle, sequence_number
+from osgym_host.runtimes.qemu.agentless.display import GuestDisplay, QmpDisplay
+from osgym_host.runtimes.qemu.agentless.engine import AgentlessEngine
 from osgym_host.runtimes.qemu.agentless.osworld import OsworldServer
 from osgym_host.runtimes.qemu.agentless.remote import RemoteDisplay
-from osgym_host.runtimes.qemu.agentless.serve import Answer, Handler, Refused, Request, UnixServer
+from osgym_host.runtimes.qemu.agentless.serve import (
+    Handler,
+    HttpRequest,
+    RefusedRequest,
+    ServedResponse,
+    UnixServer,
+)
 from osgym_host.runtimes.qemu.agentless.vcpu import Vcpus
-from osgym_sdk.wire import ObserveOptions
+from osgym_protocol.actions import InvalidAction, parse_actions
+from osgym_protocol.codec import WireFormatError, known_fields
+from osgym_protocol.codes import GuestErrorCode
+from osgym_protocol.guest_api import number, sequence_number
+from osgym_protocol.ledger import StepRefused
+from osgym_protocol.limits import DEFAULT_FINAL_MS, DEFAULT_READY_S, MAX_DURATION_MS, MAX_READY_S
+from osgym_protocol.observation import ObservedFrame
+from osgym_protocol.options import ObserveOptions, parse_observe, parse_settle
+from osgym_protocol.records import RECORDS_TYPE
 
 VERSION = "agentless-1"
-MAX_READY_S = 600.0
 READY_QUIET_S = 0.3
 CONNECT_TIMEOUT_S = 15.0
 MIN_PROBE_S = 1.0
@@ -37,7 +49,7 @@ class ScreenSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class MachineFacts:
     """What must be known of a machine to serve its guest.
 
     Attributes:
@@ -62,10 +74,10 @@ class Facts:
 class AgentlessGuest:
     """Serves one guest until `close`. Its state (sequence numbers) lives here, not in the guest."""
 
-    def __init__(self, facts: Facts, display: Display, vcpus: Vcpus | None) -> None:
+    def __init__(self, facts: MachineFacts, display: GuestDisplay, vcpus: Vcpus | None) -> None:
         """Use `open`."""
         self._facts = facts
-        self._engine = Engine(display, vcpus)
+        self._engine = AgentlessEngine(display, vcpus)
         self._osworld = OsworldServer(facts.server, facts.token) if facts.server is not None else None
         self._server = UnixServer(self.handle)
         self._path: Path | None = None
@@ -80,7 +92,7 @@ class AgentlessGuest:
         }
 
     @classmethod
-    async def open(cls, facts: Facts, socket_path: Path) -> AgentlessGuest:
+    async def open(cls, facts: MachineFacts, socket_path: Path) -> AgentlessGuest:
         """Connect to the machine and listen at `socket_path`.
 
         Raises:
@@ -105,7 +117,7 @@ class AgentlessGuest:
         return UnixAddress(self._path)
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> AgentlessEngine:
         """The screen and input, for whoever builds a snapshot of this guest."""
         return self._engine
 
@@ -116,11 +128,11 @@ class AgentlessGuest:
         if self._osworld is not None:
             self._osworld.close()
 
-    async def handle(self, request: Request) -> Answer:
+    async def handle(self, request: HttpRequest) -> ServedResponse:
         """Answer one request.
 
         Raises:
-            Refused: An answer that is no success.
+            RefusedRequest: An answer with an error status.
         """
         handler = self._routes.get((request.method, request.path))
         if handler is not None:
@@ -128,56 +140,65 @@ class AgentlessGuest:
         if request.path.startswith("/v1/"):
             if request.path == "/v1/identity":
                 raise osworld.not_available(request)
-            raise Refused(404, "not_found", f"there is no {request.method} {request.path}")
+            raise RefusedRequest(
+                404, GuestErrorCode.NOT_FOUND, f"there is no {request.method} {request.path}"
+            )
         return await self._besides(request)
 
     # Guest protocol v1 -----------------------------------------------------------------------
 
-    async def _health(self, request: Request) -> Answer:
+    async def _health(self, request: HttpRequest) -> ServedResponse:
         del request
-        return Answer.json(self._state())
+        return ServedResponse.json(self._state())
 
-    async def _ready(self, request: Request) -> Answer:
-        body = request.fields(("timeout_s",))
-        timeout_s = number(body.get("timeout_s", 30.0), "timeout_s", 0, MAX_READY_S)
+    async def _ready(self, request: HttpRequest) -> ServedResponse:
+        with _refusing():
+            body = known_fields(request.fields(), ("timeout_s",), request.path)
+            timeout_s = number(body.get("timeout_s", DEFAULT_READY_S), "timeout_s", 0, MAX_READY_S)
         ends_s = time.monotonic() + timeout_s
         await self._engine.ready(timeout_s, self._facts.ready_quiet_s, self._facts.ready_size)
         if self._osworld is not None:
             await self._osworld.ready(max(MIN_PROBE_S, ends_s - time.monotonic()))
-        return Answer.json(self._state())
+        return ServedResponse.json(self._state())
 
-    async def _step(self, request: Request) -> Answer:
-        body = request.fields(("seq", "actions", "settle", "observe"))
-        seq = sequence_number(body.get("seq"))
+    async def _step(self, request: HttpRequest) -> ServedResponse:
+        with _refusing():
+            body = known_fields(request.fields(), ("seq", "actions", "settle", "observe"), request.path)
+            seq = sequence_number(body.get("seq"))
+        screen = await self._engine.screen_size()
+        with _refusing():
+            known = self._engine.steps.find(seq)
+            if known is None:
+                wait = parse_settle(body.get("settle"))
+                look = parse_observe(body.get("observe"))
+                look.check_region(screen)
+                plans, held = self._engine.planned(parse_actions(body.get("actions", []), screen))
+        if known is not None:
+            return _record((await asyncio.shield(known)).replayed())
+        return _record(await asyncio.shield(self._engine.step(seq, plans, held, wait, look)))
 
-        async def run() -> Step:
-            screen = await self._engine.screen_size()
-            wait = parse_settle(body.get("settle"))
-            look = parse_observe(body.get("observe"), screen)
-            raw = body.get("actions", [])
-            try:
-                actions = parse_actions(raw, screen)
-            except InvalidAction as exc:
-                raise Refused(400, "invalid_action", exc.message, {"index": exc.index}) from exc
-            plans, held = self._engine.planned(actions, [item["op"] for item in raw])
-            return await self._engine.act(seq, plans, held, wait, look)
-
-        return _record(await self._engine.step(seq, run))
-
-    async def _observe(self, request: Request) -> Answer:
-        body = request.fields(("observe",))
-        look = parse_observe(body.get("observe"), await self._engine.screen_size())
+    async def _observe(self, request: HttpRequest) -> ServedResponse:
+        screen = await self._engine.screen_size()
+        with _refusing():
+            body = known_fields(request.fields(), ("observe",), request.path)
+            look = parse_observe(body.get("observe"))
+            look.check_region(screen)
         return _record(await self._engine.observe(look))
 
-    async def _final(self, request: Request) -> Answer:
-        body = request.fields(("seq", "timeout_ms", "observe"))
-        look = parse_observe(body.get("observe"), await self._engine.screen_size())
-        timeout_ms = number(body.get("timeout_ms", 3000), "timeout_ms", 0, MAX_DURATION_MS)
-        return _record(await self._engine.final(sequence_number(body.get("seq")), timeout_ms, look))
+    async def _final(self, request: HttpRequest) -> ServedResponse:
+        screen = await self._engine.screen_size()
+        with _refusing():
+            body = known_fields(request.fields(), ("seq", "timeout_ms", "observe"), request.path)
+            look = parse_observe(body.get("observe"))
+            look.check_region(screen)
+            timeout_ms = number(body.get("timeout_ms", DEFAULT_FINAL_MS), "timeout_ms", 0, MAX_DURATION_MS)
+            seq = sequence_number(body.get("seq"))
+            self._engine.steps.require_last(seq)
+        return _record(await self._engine.final(seq, timeout_ms, look))
 
-    async def _release(self, request: Request) -> Answer:
+    async def _release(self, request: HttpRequest) -> ServedResponse:
         del request
-        return Answer.json({"released": await self._engine.release()})
+        return ServedResponse.json({"released": await self._engine.release()})
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -186,46 +207,63 @@ class AgentlessGuest:
             "generation": str(self._facts.generation),
             "uptime_s": round(time.monotonic() - self._started_s, 3),
             "desktop_ready": self._engine.is_ready,
-            "last_seq": self._engine.last_seq,
+            "last_seq": self._engine.steps.last_seq,
         }
 
     # OSWorld's endpoints ---------------------------------------------------------------------
 
-    async def _besides(self, request: Request) -> Answer:
+    async def _besides(self, request: HttpRequest) -> ServedResponse:
         osworld.endpoint(request)
         if request.path == "/screenshot":
             shot = await self._engine.observe(ObserveOptions())
-            return Answer(200, "image/png", (shot.image,))
+            return ServedResponse(200, "image/png", (shot.image,))
         if request.path == "/screen_size":
-            return Answer.json(osworld.screen_size_answer(await self._engine.screen_size()))
+            return ServedResponse.json(osworld.screen_size_answer(await self._engine.screen_size()))
         if request.path == "/cursor_position" and self._engine.pointer is not None:
-            return Answer.json(list(self._engine.pointer))
+            return ServedResponse.json(list(self._engine.pointer))
         if self._osworld is None:
             raise osworld.not_available(request)
         return await self._osworld.pass_on(request)
 
 
-async def _reach(facts: Facts) -> tuple[Display, Vcpus | None]:
+async def _reach(facts: MachineFacts) -> tuple[GuestDisplay, Vcpus | None]:
     """Open the screen, and find out where the guest's work can be seen."""
     machine = None if facts.qmp is None else await QmpDisplay.open(facts.qmp, timeout_s=CONNECT_TIMEOUT_S)
     vcpus: Vcpus | None = None
     try:
         if machine is not None and facts.pid is not None:
             vcpus = await Vcpus.of(machine.qmp, facts.pid)
-        if facts.screen is ScreenSource.SERVER:
-            if facts.server is None:
+        match facts.screen:
+            case ScreenSource.VGA if machine is not None:
+                return machine, vcpus
+            case ScreenSource.VGA:
+                raise ValueError("the VGA screen is read by a QMP server")
+            case ScreenSource.SERVER if facts.server is None:
                 raise ValueError("the screen cannot come from a server that the guest does not have")
-            if machine is not None:
-                await machine.close()
-            return RemoteDisplay(OsworldServer(facts.server, facts.token)), vcpus
+            case ScreenSource.SERVER:
+                if machine is not None:
+                    await machine.close()
+                return RemoteDisplay(OsworldServer(facts.server, facts.token)), vcpus
+            case _ as never:
+                assert_never(never)
     except BaseException:
         if machine is not None:
             await machine.close()
         raise
-    if machine is None:
-        raise ValueError("the VGA screen is read by a QMP server")
-    return machine, vcpus
 
 
-def _record(step: Step) -> Answer:
-    return Answer(200, RECORD_TYPE, pack_record(step.meta, step.image))
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Answer 400 to what the protocol's parsers do not accept, 409 to what the ledger does not."""
+    try:
+        yield
+    except InvalidAction as exc:
+        raise RefusedRequest(400, GuestErrorCode.INVALID_ACTION, exc.message, {"index": exc.index}) from exc
+    except WireFormatError as exc:
+        raise RefusedRequest(400, GuestErrorCode.BAD_REQUEST, str(exc)) from exc
+    except StepRefused as exc:
+        raise RefusedRequest(409, exc.code, exc.message, exc.details) from exc
+
+
+def _record(frame: ObservedFrame) -> ServedResponse:
+    return ServedResponse(200, RECORDS_TYPE, frame.record())

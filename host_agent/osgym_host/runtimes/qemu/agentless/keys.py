@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from osgym_guest.protocol.keysyms import KEYSYMS, char_keysym
+from osgym_protocol.keysyms import KEYSYMS, char_keysym
 
 SHIFT = "shift"
 
@@ -22,7 +22,7 @@ class Untypable(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Stroke:
+class Keystroke:
     """One key, and whether Shift is needed for what it is pressed for."""
 
     qcode: str
@@ -142,23 +142,23 @@ EXTENDED = frozenset(
 """Keys whose scan codes have a byte more (PS/2)."""
 
 
-def _strokes() -> dict[int, Stroke]:
-    strokes: dict[int, Stroke] = {}
+def _strokes() -> dict[int, Keystroke]:
+    strokes: dict[int, Keystroke] = {}
     for char in "abcdefghijklmnopqrstuvwxyz":
-        strokes[ord(char)] = Stroke(char)
-        strokes[ord(char.upper())] = Stroke(char, shift=True)
+        strokes[ord(char)] = Keystroke(char)
+        strokes[ord(char.upper())] = Keystroke(char, shift=True)
     for char in "0123456789":
-        strokes[ord(char)] = Stroke(char)
-        strokes[KEYSYMS[f"KP_{char}"]] = Stroke(f"kp_{char}")
+        strokes[ord(char)] = Keystroke(char)
+        strokes[KEYSYMS[f"KP_{char}"]] = Keystroke(f"kp_{char}")
     for char, qcode in _PUNCTUATION.items():
-        strokes[ord(char)] = Stroke(qcode)
+        strokes[ord(char)] = Keystroke(qcode)
     for char, plain in _SHIFTED.items():
-        strokes[ord(char)] = Stroke(_PUNCTUATION.get(plain, plain), shift=True)
+        strokes[ord(char)] = Keystroke(_PUNCTUATION.get(plain, plain), shift=True)
     for number in range(1, 13):
-        strokes[KEYSYMS[f"F{number}"]] = Stroke(f"f{number}")
+        strokes[KEYSYMS[f"F{number}"]] = Keystroke(f"f{number}")
     for name, qcode in _NAMED.items():
-        strokes[KEYSYMS[name]] = Stroke(qcode)
-    strokes[KEYSYMS["ISO_Left_Tab"]] = Stroke("tab", shift=True)
+        strokes[KEYSYMS[name]] = Keystroke(qcode)
+    strokes[KEYSYMS["ISO_Left_Tab"]] = Keystroke("tab", shift=True)
     return strokes
 
 
@@ -167,7 +167,7 @@ STROKES = _strokes()
 _NAMES = {value: name for name, value in reversed(KEYSYMS.items())}
 
 
-def stroke(keysym: int) -> Stroke:
+def stroke(keysym: int) -> Keystroke:
     """Return the key for a symbol.
 
     Raises:
@@ -181,7 +181,7 @@ def stroke(keysym: int) -> Stroke:
     return found
 
 
-def strokes_of(text: str) -> list[Stroke]:
+def strokes_of(text: str) -> list[Keystroke]:
     """Return the keys that type a text, one after the other.
 
     Raises:
@@ -190,7 +190,7 @@ def strokes_of(text: str) -> list[Stroke]:
     return [stroke(char_keysym(char)) for char in text]
 
 
-def queue_bytes(strokes: Iterable[Stroke]) -> int:
+def queue_bytes(strokes: Iterable[Keystroke]) -> int:
     """Bytes that pressing and releasing these keys puts into the queue of a PS/2 keyboard, at most."""
     total = 0
     for each in strokes:

@@ -10,23 +10,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from osgym_host.guest_http import (
+from osgym_host.addresses import GuestAddress
+from osgym_host.guest_client.http import (
     GuestAnswerTooLarge,
     GuestError,
     GuestProtocolError,
     GuestTimeout,
     HttpClient,
 )
-from osgym_host.runtimes.base import GuestAddress
-from osgym_host.runtimes.qemu.agentless.serve import Answer, Refused, Request
+from osgym_host.runtimes.qemu.agentless.serve import HttpRequest, RefusedRequest, ServedResponse
+from osgym_protocol.codes import GuestErrorCode
 
-NOT_AVAILABLE = "not_available"
 MAX_ANSWER_BYTES = 64 << 20
 PLAIN_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ForwardedEndpoint:
     """One of OSWorld's endpoints.
 
     Attributes:
@@ -37,55 +37,55 @@ class Endpoint:
     timeout_s: float = PLAIN_TIMEOUT_S
 
 
-ENDPOINTS: dict[str, Endpoint] = {
-    "/screenshot": Endpoint(("GET",)),
-    "/terminal": Endpoint(("GET",)),
-    "/accessibility": Endpoint(("GET",), 120),
-    "/platform": Endpoint(("GET",)),
-    "/cursor_position": Endpoint(("GET",)),
-    "/screen_size": Endpoint(("GET", "POST")),
-    "/window_size": Endpoint(("POST",)),
-    "/desktop_path": Endpoint(("POST",)),
-    "/wallpaper": Endpoint(("POST",)),
-    "/list_directory": Endpoint(("POST",)),
-    "/file": Endpoint(("POST",), 120),
-    "/execute": Endpoint(("POST",), 135),
-    "/setup/execute": Endpoint(("POST",), 135),
-    "/execute_with_verification": Endpoint(("POST",), 150),
-    "/setup/execute_with_verification": Endpoint(("POST",), 150),
-    "/setup/launch": Endpoint(("POST",), 60),
-    "/run_python": Endpoint(("POST",), 60),
-    "/run_bash_script": Endpoint(("POST",), 130),
-    "/setup/upload": Endpoint(("POST",), 120),
-    "/setup/change_wallpaper": Endpoint(("POST",)),
-    "/setup/download_file": Endpoint(("POST",), 300),
-    "/setup/open_file": Endpoint(("POST",), 120),
-    "/setup/activate_window": Endpoint(("POST",)),
-    "/setup/close_window": Endpoint(("POST",)),
-    "/start_recording": Endpoint(("POST",)),
-    "/end_recording": Endpoint(("POST",), 120),
+ENDPOINTS: dict[str, ForwardedEndpoint] = {
+    "/screenshot": ForwardedEndpoint(("GET",)),
+    "/terminal": ForwardedEndpoint(("GET",)),
+    "/accessibility": ForwardedEndpoint(("GET",), 120),
+    "/platform": ForwardedEndpoint(("GET",)),
+    "/cursor_position": ForwardedEndpoint(("GET",)),
+    "/screen_size": ForwardedEndpoint(("GET", "POST")),
+    "/window_size": ForwardedEndpoint(("POST",)),
+    "/desktop_path": ForwardedEndpoint(("POST",)),
+    "/wallpaper": ForwardedEndpoint(("POST",)),
+    "/list_directory": ForwardedEndpoint(("POST",)),
+    "/file": ForwardedEndpoint(("POST",), 120),
+    "/execute": ForwardedEndpoint(("POST",), 135),
+    "/setup/execute": ForwardedEndpoint(("POST",), 135),
+    "/execute_with_verification": ForwardedEndpoint(("POST",), 150),
+    "/setup/execute_with_verification": ForwardedEndpoint(("POST",), 150),
+    "/setup/launch": ForwardedEndpoint(("POST",), 60),
+    "/run_python": ForwardedEndpoint(("POST",), 60),
+    "/run_bash_script": ForwardedEndpoint(("POST",), 130),
+    "/setup/upload": ForwardedEndpoint(("POST",), 120),
+    "/setup/change_wallpaper": ForwardedEndpoint(("POST",)),
+    "/setup/download_file": ForwardedEndpoint(("POST",), 300),
+    "/setup/open_file": ForwardedEndpoint(("POST",), 120),
+    "/setup/activate_window": ForwardedEndpoint(("POST",)),
+    "/setup/close_window": ForwardedEndpoint(("POST",)),
+    "/start_recording": ForwardedEndpoint(("POST",)),
+    "/end_recording": ForwardedEndpoint(("POST",), 120),
 }
 """Path to what is known of it; nothing else is passed on."""
 
 
-def endpoint(request: Request) -> Endpoint:
+def endpoint(request: HttpRequest) -> ForwardedEndpoint:
     """Return what is known of a request's path.
 
     Raises:
-        Refused: 404 or 405.
+        RefusedRequest: 404 or 405.
     """
     found = ENDPOINTS.get(request.path)
     if found is None:
-        raise Refused(404, "not_found", f"there is no {request.path}")
+        raise RefusedRequest(404, GuestErrorCode.NOT_FOUND, f"there is no {request.path}")
     if request.method not in found.methods:
-        raise Refused(405, "method_not_allowed", f"{request.path} takes {found.methods}")
+        raise RefusedRequest(405, GuestErrorCode.METHOD_NOT_ALLOWED, f"{request.path} takes {found.methods}")
     return found
 
 
-def not_available(request: Request) -> Refused:
+def not_available(request: HttpRequest) -> RefusedRequest:
     """Say that this guest cannot do this."""
     message = f"this guest has no agent: {request.path} is not available, only its screen and input are"
-    return Refused(501, NOT_AVAILABLE, message, {"path": request.path})
+    return RefusedRequest(501, GuestErrorCode.NOT_AVAILABLE, message, {"path": request.path})
 
 
 class OsworldServer:
@@ -99,22 +99,26 @@ class OsworldServer:
         """Find out whether it answers.
 
         Raises:
-            Refused: 504 `not_ready` when it does not, or not in time.
+            RefusedRequest: 504 `not_ready` when it does not, or not in time.
         """
         try:
             answer = await self.call("GET", "/platform", timeout_s=timeout_s)
-        except Refused as exc:
-            raise Refused(504, "not_ready", f"the guest's own server: {exc.message}") from exc
+        except RefusedRequest as exc:
+            raise RefusedRequest(
+                504, GuestErrorCode.NOT_READY, f"the guest's own server: {exc.message}"
+            ) from exc
         if answer.status != 200:
-            raise Refused(
-                504, "not_ready", f"the guest's own server: /platform answered with {answer.status}"
+            raise RefusedRequest(
+                504,
+                GuestErrorCode.NOT_READY,
+                f"the guest's own server: /platform answered with {answer.status}",
             )
 
-    async def pass_on(self, request: Request) -> Answer:
+    async def pass_on(self, request: HttpRequest) -> ServedResponse:
         """Send a request on and return what was answered.
 
         Raises:
-            Refused: 502 or 504, no usable answer came.
+            RefusedRequest: 502 or 504, no usable answer came.
         """
         known = endpoint(request)
         return await self.call(
@@ -128,11 +132,11 @@ class OsworldServer:
         body: bytes = b"",
         content_type: str = "application/json",
         timeout_s: float = PLAIN_TIMEOUT_S,
-    ) -> Answer:
+    ) -> ServedResponse:
         """Call one of its endpoints.
 
         Raises:
-            Refused: 502 or 504, no usable answer came.
+            RefusedRequest: 502 or 504, no usable answer came.
         """
         try:
             answer = await self._http.request(
@@ -144,14 +148,14 @@ class OsworldServer:
                 max_body=MAX_ANSWER_BYTES,
             )
         except GuestAnswerTooLarge as exc:
-            raise Refused(502, "answer_too_large", str(exc)) from exc
+            raise RefusedRequest(502, GuestErrorCode.ANSWER_TOO_LARGE, str(exc)) from exc
         except GuestTimeout as exc:
-            raise Refused(504, "deadline", f"the guest's own server: {exc}") from exc
+            raise RefusedRequest(504, GuestErrorCode.DEADLINE, f"the guest's own server: {exc}") from exc
         except (GuestProtocolError, GuestError) as exc:
-            raise Refused(502, "guest_failed", f"the guest's own server: {exc}") from exc
+            raise RefusedRequest(502, GuestErrorCode.GUEST_FAILED, f"the guest's own server: {exc}") from exc
         content = answer.headers.get("content-type", "application/octet-stream")
         safe = content if content.isprintable() and content.isascii() else "application/octet-stream"
-        return Answer(answer.status, safe, (answer.body,))
+        return ServedResponse(answer.status, safe, (answer.body,))
 
     def close(self) -> None:
         """Close the connections. Idempotent."""

@@ -2,7 +2,7 @@
 
 The queues of emulated keyboards and pointers are short and drop what does not fit (PS/2: 16 bytes, USB:
 16 reports), and a pointer's movements that the guest has not fetched are merged. So what is sent is cut
-into small parts with a `Drain` after each: whoever carries the plan out waits there until the guest has
+into small parts with a `DrainInput` after each: whoever carries the plan out waits there until the guest has
 worked off what it got.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from osgym_guest.protocol import actions as act
 from osgym_host.runtimes.qemu.agentless import keys
-from osgym_host.runtimes.qemu.agentless.keys import SHIFT, Stroke, Untypable
+from osgym_host.runtimes.qemu.agentless.keys import SHIFT, Keystroke, Untypable
+from osgym_protocol import actions as act
 
 BUTTON_NAMES = {1: "left", 2: "middle", 3: "right", 8: "side", 9: "extra"}
 """X button numbers, as actions have them, to the names of QEMU's `InputButton`."""
@@ -29,7 +29,7 @@ TABLET_BUTTONS = frozenset(("left", "middle", "right"))
 """What QEMU's USB tablet tells the guest of: its reports have three buttons and one wheel."""
 
 
-class Unsupported(ValueError):
+class UnsupportedInput(ValueError):
     """The machine's devices cannot do this action.
 
     Attributes:
@@ -67,7 +67,7 @@ class PointerEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class DrainInput:
     """Wait until the guest has worked off what was sent. `pointer`: its reports are fetched by polling."""
 
     pointer: bool = False
@@ -81,28 +81,28 @@ class Pause:
 
 
 Event = KeyEvent | ButtonEvent | PointerEvent
-Op = Event | Drain | Pause
+InputOp = Event | DrainInput | Pause
 
 
 @dataclass(slots=True)
-class Held:
+class HeldInput:
     """What actions have left pressed: keysym to the key's name, and buttons by number."""
 
     keys: dict[int, str] = field(default_factory=dict)
     buttons: list[int] = field(default_factory=list)
 
-    def copy(self) -> Held:
+    def copy(self) -> HeldInput:
         """Return an independent copy."""
-        return Held(dict(self.keys), list(self.buttons))
+        return HeldInput(dict(self.keys), list(self.buttons))
 
 
 @dataclass(slots=True)
 class Planner:
     """Plans one action after the other; `held` follows what the plans will leave pressed."""
 
-    held: Held = field(default_factory=Held)
+    held: HeldInput = field(default_factory=HeldInput)
 
-    def plan(self, action: act.Action) -> list[Op]:
+    def plan(self, action: act.Action) -> list[InputOp]:
         """Return what to send for an action.
 
         Raises:
@@ -113,7 +113,7 @@ class Planner:
                 case act.Click():
                     return self._click(action)
                 case act.Move():
-                    return [PointerEvent(*action.at), Drain(pointer=True)]
+                    return [PointerEvent(*action.at), DrainInput(pointer=True)]
                 case act.Drag():
                     return self._drag(action)
                 case act.Scroll():
@@ -135,43 +135,43 @@ class Planner:
                 case _ as never:
                     assert_never(never)
         except Untypable as exc:
-            raise Unsupported(str(exc)) from exc
+            raise UnsupportedInput(str(exc)) from exc
 
-    def release(self) -> list[Op]:
+    def release(self) -> list[InputOp]:
         """Return what lets go of everything that is held, and forget it."""
-        ops: list[Op] = [KeyEvent(qcode, False) for qcode in self.held.keys.values()]
+        ops: list[InputOp] = [KeyEvent(qcode, False) for qcode in self.held.keys.values()]
         ops += [ButtonEvent(_button(number), False) for number in self.held.buttons]
-        self.held = Held()
-        return [*ops, Drain(pointer=True)] if ops else []
+        self.held = HeldInput()
+        return [*ops, DrainInput(pointer=True)] if ops else []
 
-    def _click(self, action: act.Click) -> list[Op]:
+    def _click(self, action: act.Click) -> list[InputOp]:
         button = _button(action.button)
-        pressing: list[Op] = []
+        pressing: list[InputOp] = []
         for _ in range(action.count):
-            pressing += [ButtonEvent(button, True), ButtonEvent(button, False), Drain(pointer=True)]
+            pressing += [ButtonEvent(button, True), ButtonEvent(button, False), DrainInput(pointer=True)]
         return [*_to(action.at), *self._around(action.modifiers, pressing)]
 
-    def _drag(self, action: act.Drag) -> list[Op]:
+    def _drag(self, action: act.Drag) -> list[InputOp]:
         button = _button(action.button)
         first = action.path[0]
-        ops: list[Op] = [ButtonEvent(button, True), Drain(pointer=True)]
+        ops: list[InputOp] = [ButtonEvent(button, True), DrainInput(pointer=True)]
         for point in (_toward(first, action.path[1]), *action.path[1:]):
-            ops += [PointerEvent(*point), Drain(pointer=True)]
-        ops += [ButtonEvent(button, False), Drain(pointer=True)]
+            ops += [PointerEvent(*point), DrainInput(pointer=True)]
+        ops += [ButtonEvent(button, False), DrainInput(pointer=True)]
         return [*_to(first), *self._around(action.modifiers, ops)]
 
-    def _scroll(self, action: act.Scroll) -> list[Op]:
+    def _scroll(self, action: act.Scroll) -> list[InputOp]:
         if action.dx:
-            raise Unsupported("the pointer of a guest without an agent has no horizontal wheel (dx)")
+            raise UnsupportedInput("the pointer of a guest without an agent has no horizontal wheel (dx)")
         wheel = WHEEL_DOWN if action.dy > 0 else WHEEL_UP
-        turning: list[Op] = []
+        turning: list[InputOp] = []
         for click in range(abs(action.dy)):
             turning += [ButtonEvent(wheel, True), ButtonEvent(wheel, False)]
             if click % WHEEL_BURST == WHEEL_BURST - 1:
-                turning.append(Drain(pointer=True))
-        return [*_to(action.at), *self._around(action.modifiers, [*turning, Drain(pointer=True)])]
+                turning.append(DrainInput(pointer=True))
+        return [*_to(action.at), *self._around(action.modifiers, [*turning, DrainInput(pointer=True)])]
 
-    def _around(self, keysyms: Sequence[int], inner: Sequence[Op]) -> list[Op]:
+    def _around(self, keysyms: Sequence[int], inner: Sequence[InputOp]) -> list[InputOp]:
         """Press a chord, with Shift where a symbol needs it, do the inner part, release in reverse."""
         pressed: list[str] = []
         for keysym in keysyms:
@@ -184,56 +184,56 @@ class Planner:
             pressed.append(stroke.qcode)
         if not pressed:
             return list(inner)
-        ops: list[Op] = []
+        ops: list[InputOp] = []
         for qcode in pressed:
-            ops += [KeyEvent(qcode, True), Drain()]
+            ops += [KeyEvent(qcode, True), DrainInput()]
         ops += inner
         for qcode in reversed(pressed):
-            ops += [KeyEvent(qcode, False), Drain()]
+            ops += [KeyEvent(qcode, False), DrainInput()]
         return ops
 
-    def _key_state(self, action: act.KeyState) -> list[Op]:
+    def _key_state(self, action: act.KeyState) -> list[InputOp]:
         qcode = keys.stroke(action.keysym).qcode
         if action.down:
             self.held.keys[action.keysym] = qcode
         else:
             qcode = self.held.keys.pop(action.keysym, qcode)
-        return [KeyEvent(qcode, action.down), Drain()]
+        return [KeyEvent(qcode, action.down), DrainInput()]
 
-    def _button_state(self, action: act.ButtonState) -> list[Op]:
+    def _button_state(self, action: act.ButtonState) -> list[InputOp]:
         button = _button(action.button)
         if action.down and action.button not in self.held.buttons:
             self.held.buttons.append(action.button)
         if not action.down and action.button in self.held.buttons:
             self.held.buttons.remove(action.button)
-        return [*_to(action.at), ButtonEvent(button, action.down), Drain(pointer=True)]
+        return [*_to(action.at), ButtonEvent(button, action.down), DrainInput(pointer=True)]
 
 
-def plan_all(planner: Planner, actions: Sequence[act.Action]) -> list[list[Op]]:
+def plan_all(planner: Planner, actions: Sequence[act.Action]) -> list[list[InputOp]]:
     """Plan a whole list; on failure the planner is as it was.
 
     Raises:
         Unsupported: With the index of the first action that cannot be done.
     """
     before = planner.held.copy()
-    plans: list[list[Op]] = []
+    plans: list[list[InputOp]] = []
     for index, action in enumerate(actions):
         try:
             plans.append(planner.plan(action))
-        except Unsupported as exc:
+        except UnsupportedInput as exc:
             planner.held = before
-            raise Unsupported(str(exc), index) from exc
+            raise UnsupportedInput(str(exc), index) from exc
     return plans
 
 
-def type_text(text: str) -> list[Op]:
+def type_text(text: str) -> list[InputOp]:
     """Return the key presses of a text, in parts that fit into the keyboard's queue.
 
     Raises:
         Untypable: It has a character that a US keyboard lacks.
     """
-    ops: list[Op] = []
-    part: list[Stroke] = []
+    ops: list[InputOp] = []
+    part: list[Keystroke] = []
     for stroke in keys.strokes_of(text):
         if keys.queue_bytes([*part, stroke]) > QUEUE_BYTES:
             ops += _tap(part)
@@ -242,22 +242,22 @@ def type_text(text: str) -> list[Op]:
     return ops + _tap(part)
 
 
-def _tap(strokes: Sequence[Stroke]) -> list[Op]:
-    ops: list[Op] = []
+def _tap(strokes: Sequence[Keystroke]) -> list[InputOp]:
+    ops: list[InputOp] = []
     for stroke in strokes:
-        press: list[Op] = [KeyEvent(stroke.qcode, True), KeyEvent(stroke.qcode, False)]
+        press: list[InputOp] = [KeyEvent(stroke.qcode, True), KeyEvent(stroke.qcode, False)]
         if stroke.shift:
             press = [KeyEvent(SHIFT, True), *press, KeyEvent(SHIFT, False)]
         ops += press
-    return [*ops, Drain()] if ops else []
+    return [*ops, DrainInput()] if ops else []
 
 
-def batches(ops: Sequence[Op]) -> list[tuple[tuple[Event, ...], Drain | Pause | None]]:
+def batches(ops: Sequence[InputOp]) -> list[tuple[tuple[Event, ...], DrainInput | Pause | None]]:
     """Group a plan into what is sent at once and what is waited for afterwards."""
-    out: list[tuple[tuple[Event, ...], Drain | Pause | None]] = []
+    out: list[tuple[tuple[Event, ...], DrainInput | Pause | None]] = []
     events: list[Event] = []
     for op in ops:
-        if isinstance(op, Drain | Pause):
+        if isinstance(op, DrainInput | Pause):
             out.append((tuple(events), op))
             events = []
         else:
@@ -267,14 +267,14 @@ def batches(ops: Sequence[Op]) -> list[tuple[tuple[Event, ...], Drain | Pause | 
     return out
 
 
-def _to(at: act.Point | None) -> list[Op]:
-    return [] if at is None else [PointerEvent(*at), Drain(pointer=True)]
+def _to(at: act.Point | None) -> list[InputOp]:
+    return [] if at is None else [PointerEvent(*at), DrainInput(pointer=True)]
 
 
 def _button(number: int) -> str:
     name = BUTTON_NAMES.get(number, "")
     if name not in TABLET_BUTTONS:
-        raise Unsupported(f"the pointer of a guest without an agent has no button {name or number!r}")
+        raise UnsupportedInput(f"the pointer of a guest without an agent has no button {name or number!r}")
     return name
 
 

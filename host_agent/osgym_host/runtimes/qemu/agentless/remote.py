@@ -19,13 +19,13 @@ from osgym_host.runtimes.qemu.agentless.plan import (
     WHEEL_DOWN,
     WHEEL_UP,
     ButtonEvent,
-    Drain,
+    DrainInput,
+    InputOp,
     KeyEvent,
-    Op,
     Pause,
     PointerEvent,
 )
-from osgym_host.runtimes.qemu.agentless.serve import Refused
+from osgym_host.runtimes.qemu.agentless.serve import RefusedRequest
 
 TIMEOUT_S = 20.0
 MAX_OUTPUT_CHARS = 500
@@ -95,7 +95,7 @@ def pyautogui_key(qcode: str) -> str:
     """Return pyautogui's name of a key.
 
     Raises:
-        DisplayFailed: It has none.
+        DisplayFailed: pyautogui has no name for the key.
     """
     name = _KEYS.get(qcode) or (qcode if qcode in _SAME else None)
     if name is None:
@@ -103,7 +103,7 @@ def pyautogui_key(qcode: str) -> str:
     return name
 
 
-def calls(ops: Sequence[Op]) -> list[str]:
+def calls(ops: Sequence[InputOp]) -> list[str]:
     """Say a plan in calls of pyautogui.
 
     Raises:
@@ -123,7 +123,7 @@ def calls(ops: Sequence[Op]) -> list[str]:
                 said.append(f"p.{verb}(button={json.dumps(op.button)})")
             case PointerEvent():
                 said.append(f"p.moveTo({op.x:d},{op.y:d})")
-            case Drain():
+            case DrainInput():
                 said.append(f"t.sleep({POINTER_DRAIN_S if op.pointer else KEY_DRAIN_S})")
             case Pause():
                 said.append(f"t.sleep({op.duration_ms / 1000:.3f})")
@@ -132,7 +132,7 @@ def calls(ops: Sequence[Op]) -> list[str]:
     return said
 
 
-def programs(ops: Sequence[Op]) -> list[tuple[str, float]]:
+def programs(ops: Sequence[InputOp]) -> list[tuple[str, float]]:
     """Say a plan in Python programs that fit into a command line, with the time that each takes at least.
 
     Raises:
@@ -151,7 +151,7 @@ def programs(ops: Sequence[Op]) -> list[tuple[str, float]]:
     return [*parts, (_HEAD + "\n".join(lines), pause_s)] if lines else parts
 
 
-def _is_said(op: Op) -> bool:
+def _is_said(op: InputOp) -> bool:
     """A click of the wheel is one call, said when it goes down."""
     return not (isinstance(op, ButtonEvent) and op.button in (WHEEL_UP, WHEEL_DOWN) and not op.down)
 
@@ -166,11 +166,11 @@ class RemoteDisplay:
         """Nothing is opened before the first call; `close` closes the server's connections too."""
         self._server = server
 
-    async def grab(self) -> Frame:
+    async def capture(self) -> Frame:
         """Return the screen as it is now."""
         try:
             answer = await self._server.call("GET", "/screenshot", timeout_s=TIMEOUT_S)
-        except Refused as exc:
+        except RefusedRequest as exc:
             raise DisplayFailed(f"the screen could not be read: {exc.message}") from exc
         if answer.status != 200:
             raise DisplayFailed(f"/screenshot answered with {answer.status}")
@@ -179,18 +179,18 @@ class RemoteDisplay:
         except BadFrame as exc:
             raise DisplayFailed(f"/screenshot: {exc}") from exc
 
-    async def carry_out(self, ops: Sequence[Op], screen: tuple[int, int], drained: Drained) -> None:
+    async def carry_out(self, ops: Sequence[InputOp], screen: tuple[int, int], drained: Drained) -> None:
         """Carry out a plan of input, as few programs as it fits in."""
         del screen
         for source, pause_s in programs(ops):
             await self._run(source, TIMEOUT_S + pause_s)
-            await drained(Drain())
+            await drained(DrainInput())
 
     async def _run(self, source: str, timeout_s: float) -> None:
         body = json.dumps({"command": ["python3", "-c", source], "shell": False}).encode()
         try:
             answer = await self._server.call("POST", "/execute", body, timeout_s=timeout_s)
-        except Refused as exc:
+        except RefusedRequest as exc:
             raise DisplayFailed(f"the input did not arrive: {exc.message}") from exc
         text = b"".join(answer.body)[: 64 * 1024]
         try:
@@ -201,7 +201,7 @@ class RemoteDisplay:
         if code != 0:
             raise DisplayFailed(f"pyautogui failed: {str(done.get('error'))[-MAX_OUTPUT_CHARS:]}")
 
-    def rest(self) -> None:
+    def release_buffers(self) -> None:
         """Nothing is kept."""
 
     async def close(self) -> None:

@@ -18,8 +18,9 @@ from typing import Any
 
 import h11
 
+from osgym_host.addresses import short_unix_path
 from osgym_host.errors import OsgymHostError
-from osgym_host.runtimes.sockets import short_unix_path
+from osgym_protocol.codes import GuestErrorCode
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +33,11 @@ WRITE_TIMEOUT_S = 60.0
 IDLE_TIMEOUT_S = 600.0
 
 
-class Refused(OsgymHostError):
-    """An answer that is no success: `{"code", "message", "details"}` with a status of 400 or more."""
+class RefusedRequest(OsgymHostError):
+    """An answer with an error status: `{"code", "message", "details"}` with a status of 400 or more."""
 
     def __init__(
-        self, status: int, code: str, message: str, details: Mapping[str, Any] | None = None
+        self, status: int, code: GuestErrorCode, message: str, details: Mapping[str, Any] | None = None
     ) -> None:
         """Keep what is answered."""
         super().__init__(f"{status} {code}: {message}")
@@ -45,14 +46,14 @@ class Refused(OsgymHostError):
         self.message = message
         self.details = dict(details or {})
 
-    def answer(self) -> Answer:
+    def answer(self) -> ServedResponse:
         """Return it as an answer."""
         body = {"code": self.code, "message": self.message, "details": self.details}
-        return Answer.json(body, status=self.status)
+        return ServedResponse.json(body, status=self.status)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """One request, read whole. `target` is as it came, query included."""
 
     method: str
@@ -65,28 +66,25 @@ class Request:
         """The target without its query."""
         return self.target.partition("?")[0]
 
-    def fields(self, known: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return the body as a JSON object; nothing is an empty one.
+    def fields(self) -> dict[str, Any]:
+        """Return the body as a JSON object, `{}` when it is empty.
 
         Raises:
-            Refused: 400, it is none, or has fields beside the known ones.
+            RefusedRequest: 400, the body is not a JSON object.
         """
         if not self.body:
             return {}
         try:
             value = json.loads(self.body)
         except (ValueError, RecursionError) as exc:
-            raise Refused(400, "bad_json", f"the body is not JSON: {exc}") from exc
+            raise RefusedRequest(400, GuestErrorCode.BAD_JSON, f"the body is not JSON: {exc}") from exc
         if not isinstance(value, dict):
-            raise Refused(400, "bad_json", "the body must be a JSON object")
-        for name in value if known is not None else ():
-            if known is not None and name not in known:
-                raise Refused(400, "bad_request", f"{self.path} has no field {name!r}")
+            raise RefusedRequest(400, GuestErrorCode.BAD_JSON, "the body must be a JSON object")
         return value
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServedResponse:
     """One answer; the body in parts that are sent one after the other."""
 
     status: int = 200
@@ -94,13 +92,13 @@ class Answer:
     body: Sequence[bytes | bytearray] = field(default=(), repr=False)
 
     @staticmethod
-    def json(value: Any, *, status: int = 200) -> Answer:
+    def json(value: Any, *, status: int = 200) -> ServedResponse:
         """Answer with a value as JSON."""
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-        return Answer(status, "application/json", (text.encode("utf-8", "replace"),))
+        return ServedResponse(status, "application/json", (text.encode("utf-8", "replace"),))
 
 
-Handler = Callable[[Request], Awaitable[Answer]]
+Handler = Callable[[HttpRequest], Awaitable[ServedResponse]]
 
 
 class UnixServer:
@@ -171,19 +169,19 @@ class UnixServer:
 
     async def _answer(
         self, protocol: h11.Connection, head: h11.Request, reader: asyncio.StreamReader
-    ) -> Answer:
+    ) -> ServedResponse:
         content_type = next((v for n, v in head.headers if n == b"content-type"), b"").decode("latin-1")
         try:
             body = await _body(protocol, reader)
-            request = Request(head.method.decode(), head.target.decode("latin-1"), content_type, body)
+            request = HttpRequest(head.method.decode(), head.target.decode("latin-1"), content_type, body)
             return await self._handler(request)
-        except Refused as exc:
+        except RefusedRequest as exc:
             return exc.answer()
         except (OSError, TimeoutError, h11.RemoteProtocolError):
             raise
         except Exception as exc:  # the top of a request: logged, and the server goes on
             log.exception("a fault of ours while serving %s", head.target)
-            return Refused(500, "internal", f"{type(exc).__name__}: {exc}").answer()
+            return RefusedRequest(500, GuestErrorCode.INTERNAL, f"{type(exc).__name__}: {exc}").answer()
 
 
 def _bound(path: Path) -> socket.socket:
@@ -220,11 +218,13 @@ async def _body(protocol: h11.Connection, reader: asyncio.StreamReader) -> bytes
             raise ConnectionResetError("the body was cut off")
         length += len(event.data)
         if length > MAX_BODY_BYTES:
-            raise Refused(413, "body_too_large", f"a body has up to {MAX_BODY_BYTES} bytes")
+            raise RefusedRequest(
+                413, GuestErrorCode.BODY_TOO_LARGE, f"a body has up to {MAX_BODY_BYTES} bytes"
+            )
         parts.append(event.data)
 
 
-async def _write(protocol: h11.Connection, writer: asyncio.StreamWriter, answer: Answer) -> None:
+async def _write(protocol: h11.Connection, writer: asyncio.StreamWriter, answer: ServedResponse) -> None:
     headers = [
         ("Content-Type", answer.content_type),
         ("Content-Length", str(sum(len(part) for part in answer.body))),

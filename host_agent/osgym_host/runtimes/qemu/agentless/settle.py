@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from osgym_host.runtimes.qemu.agentless import frames
-from osgym_host.runtimes.qemu.agentless.display import Display
+from osgym_host.runtimes.qemu.agentless.display import GuestDisplay
 from osgym_host.runtimes.qemu.agentless.frames import Frame
-from osgym_host.runtimes.qemu.agentless.vcpu import Vcpus, Work
-from osgym_sdk.wire import SettlePolicy, SettleReason
+from osgym_host.runtimes.qemu.agentless.vcpu import Vcpus, VcpuWork
+from osgym_protocol.codes import SettlePolicy, SettleReason
+from osgym_protocol.limits import DEFAULT_SETTLE_MAX_MS
 
-DEFAULT_MAX_MS = 5000.0
 POINTER_LEAST_MS = 8.0
 """A USB guest fetches the pointer's reports by polling; until then it rests."""
 KEY_LEAST_MS = 1.0
@@ -30,7 +30,7 @@ _REMEMBERED = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class QuietRule:
     """Parameters of one policy, in milliseconds.
 
     Attributes:
@@ -48,17 +48,17 @@ class Rule:
     busy_quiet_ms: float
     least_ms: float = 25.0
     turn_ms: float = 8.0
-    max_ms: float = DEFAULT_MAX_MS
+    max_ms: float = DEFAULT_SETTLE_MAX_MS
 
 
-EXACT = Rule(quiet_ms=120, idle_ms=60, idle_share=0.05, busy_quiet_ms=400)
-FAST = Rule(quiet_ms=30, idle_ms=30, idle_share=0.10, busy_quiet_ms=150)
-FINAL = Rule(quiet_ms=500, idle_ms=100, idle_share=0.05, busy_quiet_ms=1000, turn_ms=20)
+EXACT = QuietRule(quiet_ms=120, idle_ms=60, idle_share=0.05, busy_quiet_ms=400)
+FAST = QuietRule(quiet_ms=30, idle_ms=30, idle_share=0.10, busy_quiet_ms=150)
+FINAL = QuietRule(quiet_ms=500, idle_ms=100, idle_share=0.05, busy_quiet_ms=1000, turn_ms=20)
 RULES = {SettlePolicy.EXACT: EXACT, SettlePolicy.FAST: FAST, SettlePolicy.FIXED: EXACT}
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledScreen:
     """How a wait ended.
 
     Attributes:
@@ -75,10 +75,10 @@ class Settled:
     taken_s: float
 
 
-class Judge:
+class QuietJudge:
     """Decides, from what was seen. Pure: times (monotonic, in milliseconds) are given in."""
 
-    def __init__(self, rule: Rule, began_ms: float, before: Frame | None, look_ms: float = 50.0) -> None:
+    def __init__(self, rule: QuietRule, began_ms: float, before: Frame | None, look_ms: float = 50.0) -> None:
         """Args: began_ms: end of the input; before: the screen before it, None when nobody looked; look_ms:
         how often the screen may be read while the guest is at work."""
         self._rule = rule
@@ -86,7 +86,7 @@ class Judge:
         self._began_ms = began_ms
         self._frame = before
         self._looked_ms = -1.0
-        self._work: Work | None = None
+        self._work: VcpuWork | None = None
         self._work_ms = began_ms
         self._sees_work = False
         self._busy_ms = began_ms
@@ -94,7 +94,7 @@ class Judge:
         self.changed_ms: float | None = None
         self._restless_ms = began_ms
 
-    def saw_work(self, at_ms: float, work: Work | None) -> None:
+    def add_work(self, at_ms: float, work: VcpuWork | None) -> None:
         """Take in what the processors have done; None: they cannot be seen."""
         if work is None:
             return
@@ -106,11 +106,11 @@ class Judge:
         if used_ms > self._rule.idle_share * (at_ms - since_ms):
             self._busy_ms = at_ms
 
-    def excuse_work(self, at_ms: float, work: Work | None) -> None:
+    def ignore_work_so_far(self, at_ms: float, work: VcpuWork | None) -> None:
         """What the processors did up to now was for us: it does not count."""
         self._work, self._work_ms = work, at_ms
 
-    def saw_frame(self, at_ms: float, frame: Frame) -> None:
+    def add_frame(self, at_ms: float, frame: Frame) -> None:
         """Take in a frame."""
         before, self._frame, self._looked_ms = self._frame, frame, at_ms
         if before is None:
@@ -129,7 +129,7 @@ class Judge:
         if not known and not frames.is_caret(box):
             self._restless_ms = at_ms
 
-    def wants_frame(self, at_ms: float) -> bool:
+    def needs_frame(self, at_ms: float) -> bool:
         """Whether it is time to look at the screen."""
         since_ms = at_ms - self._looked_ms
         if self._looked_ms < 0:
@@ -152,7 +152,9 @@ class Judge:
         return quiet_ms >= self._rule.busy_quiet_ms
 
 
-def rule_for(policy: SettlePolicy, *, quiet_ms: float | None = None, max_ms: float | None = None) -> Rule:
+def rule_for(
+    policy: SettlePolicy, *, quiet_ms: float | None = None, max_ms: float | None = None
+) -> QuietRule:
     """Return a policy's rule with what a request says laid over it."""
     rule = RULES[policy]
     if quiet_ms is not None:
@@ -160,48 +162,45 @@ def rule_for(policy: SettlePolicy, *, quiet_ms: float | None = None, max_ms: flo
     return rule if max_ms is None else replace(rule, max_ms=max_ms)
 
 
-def with_limit(rule: Rule, max_ms: float) -> Rule:
-    """Return a rule that waits for no longer than this."""
-    return replace(rule, max_ms=max_ms)
-
-
 async def settle(
-    display: Display,
+    display: GuestDisplay,
     vcpus: Vcpus | None,
-    rule: Rule,
+    rule: QuietRule,
     *,
     before: Frame | None,
     began_s: float,
     stop: Callable[[], bool] = lambda: False,
-) -> Settled:
+) -> SettledScreen:
     """Wait until the screen is final by the rule, or its time is up, or `stop` says so.
 
     Raises:
         DisplayFailed: The screen could not be read.
     """
-    judge = Judge(rule, began_s * 1000, before, display.look_ms)
+    judge = QuietJudge(rule, began_s * 1000, before, display.look_ms)
     while True:
         now_ms = time.monotonic() * 1000
-        judge.saw_work(now_ms, vcpus.look() if vcpus is not None else None)
+        judge.add_work(now_ms, vcpus.read() if vcpus is not None else None)
         late = now_ms - began_s * 1000 >= rule.max_ms or stop()
-        if late or judge.wants_frame(now_ms):
-            frame = await display.grab()
-            await asyncio.to_thread(judge.saw_frame, now_ms, frame)
+        if late or judge.needs_frame(now_ms):
+            frame = await display.capture()
+            await asyncio.to_thread(judge.add_frame, now_ms, frame)
             if late or judge.is_settled(now_ms):
                 return _settled(judge, frame, now_ms, began_s, late=not judge.is_settled(now_ms))
             if display.disturbs and vcpus is not None:
-                judge.excuse_work(time.monotonic() * 1000, vcpus.look())
+                judge.ignore_work_so_far(time.monotonic() * 1000, vcpus.read())
         await asyncio.sleep(rule.turn_ms / 1000)
 
 
-async def pause(display: Display, duration_ms: float, *, before: Frame | None, began_s: float) -> Settled:
+async def pause(
+    display: GuestDisplay, duration_ms: float, *, before: Frame | None, began_s: float
+) -> SettledScreen:
     """Wait for a fixed time, counted from the end of the input."""
     await asyncio.sleep(max(0.0, began_s + duration_ms / 1000 - time.monotonic()))
     now_s = time.monotonic()
-    frame = await display.grab()
+    frame = await display.capture()
     changed = before is not None and before != frame
     wait_ms = (now_s - began_s) * 1000
-    return Settled(SettleReason.FIXED, wait_ms, wait_ms if changed else None, frame, now_s)
+    return SettledScreen(SettleReason.FIXED, wait_ms, wait_ms if changed else None, frame, now_s)
 
 
 async def drained(vcpus: Vcpus | None, *, pointer: bool, busy_share: float = 0.5) -> None:
@@ -214,7 +213,7 @@ async def drained(vcpus: Vcpus | None, *, pointer: bool, busy_share: float = 0.5
     if vcpus is None:
         await asyncio.sleep(blind_ms / 1000)
         return
-    before = vcpus.look()
+    before = vcpus.read()
     await asyncio.sleep(least_ms / 1000)
     waited_ms, at_rest, burning_ms = least_ms, 0, 0.0
     while before is not None and waited_ms < DRAIN_MAX_MS:
@@ -222,7 +221,7 @@ async def drained(vcpus: Vcpus | None, *, pointer: bool, busy_share: float = 0.5
         await asyncio.sleep(_DRAIN_TURN_MS / 1000)
         turn_ms = (time.monotonic() - began_s) * 1000
         waited_ms += turn_ms
-        now = vcpus.look()
+        now = vcpus.read()
         if now is None:
             return
         used_ms = (now.cpu_ns - before.cpu_ns) / 1e6
@@ -234,11 +233,11 @@ async def drained(vcpus: Vcpus | None, *, pointer: bool, busy_share: float = 0.5
             return
 
 
-def _settled(judge: Judge, frame: Frame, now_ms: float, began_s: float, *, late: bool) -> Settled:
+def _settled(judge: QuietJudge, frame: Frame, now_ms: float, began_s: float, *, late: bool) -> SettledScreen:
     wait_ms = now_ms - began_s * 1000
     changed = None if judge.changed_ms is None else max(0.0, judge.changed_ms - began_s * 1000)
     if late:
         reason = SettleReason.TIMEOUT
     else:
         reason = SettleReason.UNCHANGED if changed is None else SettleReason.QUIET
-    return Settled(reason, wait_ms, changed, frame, now_ms / 1000)
+    return SettledScreen(reason, wait_ms, changed, frame, now_ms / 1000)

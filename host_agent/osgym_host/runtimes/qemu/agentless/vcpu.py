@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_host.runtimes.qemu.qmp import Qmp, QmpError
+from osgym_host.runtimes.qemu.machine import Qmp, QmpError
 
 _INNER = re.compile(r"^NSpid:\s+(?:\d+\s+)*(\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class VcpuWork:
     """What the virtual processors have done so far.
 
     Attributes:
@@ -51,7 +51,7 @@ class Vcpus:
         # Several processors may share one thread.
         return cls(folders) if folders else None
 
-    def look(self) -> Work | None:
+    def read(self) -> VcpuWork | None:
         """Return what they have done; None when the process is gone."""
         total, running = 0, False
         try:
@@ -61,7 +61,7 @@ class Vcpus:
                 running = running or stat[stat.rfind(b")") + 2 :][:1] == b"R"
         except (OSError, IndexError, ValueError):
             return None
-        return Work(total, running)
+        return VcpuWork(total, running)
 
 
 def _threads(pid: int) -> list[tuple[int, Path]]:

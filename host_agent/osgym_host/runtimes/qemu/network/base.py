@@ -7,20 +7,13 @@ name server 10.0.2.3.
 
 from __future__ import annotations
 
-import enum
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from osgym_host.runtimes.base import Egress, RuntimeFault, TcpAddress
-from osgym_host.runtimes.qemu.argv import TapNet, UserNet
-
-
-class NetworkKind(enum.StrEnum):
-    """Kinds of network (the setting `network`)."""
-
-    USER = "user"
-    TAP = "tap"
+from osgym_host.addresses import TcpAddress
+from osgym_host.runtimes.base import Egress, RuntimeFault
+from osgym_host.runtimes.qemu.machine import TapNet, UserNet
 
 
 class NetworkFailed(RuntimeFault):
@@ -49,11 +42,6 @@ class Attachment:
 
 class Network(ABC):
     """Connections of the machines of one instance. Every method may be called concurrently."""
-
-    @property
-    @abstractmethod
-    def kind(self) -> NetworkKind:
-        """Which kind this is."""
 
     @property
     @abstractmethod
@@ -104,7 +92,7 @@ class Network(ABC):
 
     @abstractmethod
     async def adopt(self, name: str, egress: Egress, guest: TcpAddress) -> TcpAddress | None:
-        """Go on serving a machine of a former host agent, which may have had another kind of network.
+        """Go on serving a machine of a previous host agent, which may have had another kind of network.
 
         Args:
             guest: Where its guest agent was reached.
@@ -118,7 +106,7 @@ class Network(ABC):
 
     @abstractmethod
     async def reap(self, keep: Collection[str] = ()) -> int:
-        """Remove the connections of a former host agent, but for the machines in `keep`.
+        """Remove the connections of a previous host agent, but for the machines in `keep`.
 
         Returns:
             How many were removed.

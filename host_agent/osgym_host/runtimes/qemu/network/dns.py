@@ -28,7 +28,7 @@ _POINTER_TO_QUESTION = 0xC00C
 _PRINTABLE = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
-class Code(enum.IntEnum):
+class DnsCode(enum.IntEnum):
     """Answers (RFC 1035, 4.1.1)."""
 
     OK = 0
@@ -38,7 +38,7 @@ class Code(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DnsQuestion:
     """One question.
 
     Attributes:
@@ -53,7 +53,7 @@ class Question:
     raw: bytes
 
 
-def parse(datagram: bytes) -> Question | None:
+def parse(datagram: bytes) -> DnsQuestion | None:
     """Read a datagram; None for anything that deserves no answer."""
     if not _HEADER.size < len(datagram) <= MAX_DATAGRAM:
         return None
@@ -79,12 +79,12 @@ def parse(datagram: bytes) -> Question | None:
         return None
     kind, group = struct.unpack_from("!HH", datagram, at)
     asks_address = kind == _TYPE_A and group == _CLASS_IN
-    return Question(ident, flags, name, asks_address, datagram[_HEADER.size : at + 4])
+    return DnsQuestion(ident, flags, name, asks_address, datagram[_HEADER.size : at + 4])
 
 
-def answer(question: Question, code: Code, addresses: Sequence[str] = ()) -> bytes:
+def answer(question: DnsQuestion, code: DnsCode, addresses: Sequence[str] = ()) -> bytes:
     """Put the answer to a question into a datagram."""
-    kept = addresses[:MAX_ADDRESSES] if question.asks_address and code is Code.OK else ()
+    kept = addresses[:MAX_ADDRESSES] if question.asks_address and code is DnsCode.OK else ()
     flags = _RESPONSE | _RECURSION_AVAILABLE | (question.flags & _RECURSION_DESIRED) | int(code)
     records = b"".join(
         struct.pack("!HHHIH", _POINTER_TO_QUESTION, _TYPE_A, _CLASS_IN, TTL_S, 4)

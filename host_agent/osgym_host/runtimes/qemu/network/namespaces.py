@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from osgym_host.runtimes.qemu.argv import GATEWAY_IP, GUEST_IP, MAC
+from osgym_host.runtimes.qemu.machine import GATEWAY_IP, GUEST_IP, MAC
 from osgym_host.runtimes.qemu.network.base import NetworkFailed
-from osgym_host.runtimes.qemu.network.policy import Link
+from osgym_host.runtimes.qemu.network.links import Link
 from osgym_host.runtimes.qemu.network.rules import DNS_IP, namespace_table
 
 TOOL_TIMEOUT_S = 30.0
@@ -113,7 +113,7 @@ def make_link(link: Link, namespace: str, alias: str) -> None:
         raise
 
 
-def raise_link(link: Link) -> None:
+def bring_up_link(link: Link) -> None:
     """Give the host's end its address and switch it on."""
     no_ipv6 = Path(f"/proc/sys/net/ipv6/conf/{link.name}/disable_ipv6")
     if no_ipv6.exists():
@@ -121,16 +121,16 @@ def raise_link(link: Link) -> None:
     ip_batch([f"address add {link.host_ip}/31 dev {link.name}", f"link set dev {link.name} up"])
 
 
-def furnish(link: Link, namespace: str) -> int:
+def set_up_namespace(link: Link, namespace: str) -> int:
     """Make tap, addresses and rules inside; return the descriptor of the tap, which lives as long as it.
 
     Raises:
         NetworkFailed: Something could not be made.
     """
-    return inside(namespace, lambda: _furnish(link))
+    return inside(namespace, lambda: _set_up(link))
 
 
-def _furnish(link: Link) -> int:
+def _set_up(link: Link) -> int:
     for name in ("all", "default"):
         with contextlib.suppress(OSError):  # no IPv6 in this kernel
             Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
@@ -171,7 +171,7 @@ def remove_link(link: Link, namespace: str) -> None:
 
 
 def find_links(mark: str, prefix: str) -> list[FoundLink]:
-    """The links whose alias says that they are the instance's."""
+    """Return the links whose alias says that they are the instance's."""
     found = []
     for entry in _json(["ip", "-j", "-d", "link", "show", "type", "veth"]):
         name, alias = entry.get("ifname", ""), entry.get("ifalias", "")
@@ -182,7 +182,7 @@ def find_links(mark: str, prefix: str) -> list[FoundLink]:
 
 
 def find_namespaces(mark: str) -> list[str]:
-    """Names of the namespaces that are the instance's."""
+    """Return names of the namespaces that are the instance's."""
     if not NETNS_FOLDER.is_dir():
         return []
     start = f"{mark}-"
@@ -191,7 +191,7 @@ def find_namespaces(mark: str) -> list[str]:
 
 
 def host_addresses() -> list[tuple[str, str]]:
-    """The IPv4 addresses of this host: interface, and address with prefix length."""
+    """Return the IPv4 addresses of this host: interface, and address with prefix length."""
     return [
         (str(entry.get("ifname", "")), f"{address['local']}/{address['prefixlen']}")
         for entry in _json(["ip", "-j", "-4", "address", "show"])

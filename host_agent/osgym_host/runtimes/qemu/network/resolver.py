@@ -16,9 +16,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
+from osgym_host.core.egress import Allowlist, public_addresses
 from osgym_host.runtimes.qemu.network.base import NetworkFailed
-from osgym_host.runtimes.qemu.network.dns import TTL_S, Code, Question, answer, parse
-from osgym_host.runtimes.qemu.network.policy import Allowlist, Link, public_addresses
+from osgym_host.runtimes.qemu.network.dns import TTL_S, DnsCode, DnsQuestion, answer, parse
+from osgym_host.runtimes.qemu.network.links import Link
 
 DNS_PORT = 53
 LOOKUP_TIMEOUT_S = 10.0
@@ -29,7 +30,7 @@ _MAX_CACHED = 2048
 _THREADS = 8
 
 
-class Names:
+class NameLookup:
     """Looks names up for all machines, in few threads, and remembers them for a minute."""
 
     def __init__(
@@ -44,11 +45,11 @@ class Names:
         self._known: dict[str, tuple[float, list[str]]] = {}
 
     async def find(self, name: str) -> list[str]:
-        """Public IPv4 addresses of a name; none when there are none.
+        """Return the public IPv4 addresses of a name; none when there are none.
 
         Raises:
             TimeoutError: The host's resolver took too long.
-            OSError: It failed.
+            OSError: The look-up failed.
         """
         cached = self._known.get(name)
         if cached is not None and self._clock() < cached[0]:
@@ -70,7 +71,7 @@ def host_look_up(name: str) -> list[str]:
     """Ask the host's resolver for exactly this name, without its search domains. Blocking.
 
     Raises:
-        OSError: It failed.
+        OSError: The look-up failed.
     """
     try:
         found = socket.getaddrinfo(name + ".", None, socket.AF_INET, socket.SOCK_STREAM)
@@ -92,7 +93,7 @@ class GuestResolver(asyncio.DatagramProtocol):
         learn: Lets it reach addresses, before it is told them; None where it may anyway.
     """
 
-    def __init__(self, names: Names, allowlist: Allowlist | None, learn: Learn | None) -> None:
+    def __init__(self, names: NameLookup, allowlist: Allowlist | None, learn: Learn | None) -> None:
         """Use `serve`."""
         self._names = names
         self._allowlist = allowlist
@@ -102,7 +103,7 @@ class GuestResolver(asyncio.DatagramProtocol):
 
     @classmethod
     async def serve(
-        cls, link: Link, names: Names, allowlist: Allowlist | None, learn: Learn | None
+        cls, link: Link, names: NameLookup, allowlist: Allowlist | None, learn: Learn | None
     ) -> GuestResolver:
         """Listen on the host's end of a link.
 
@@ -131,23 +132,23 @@ class GuestResolver(asyncio.DatagramProtocol):
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
 
-    async def _answer(self, question: Question, addr: tuple[str, int]) -> None:
+    async def _answer(self, question: DnsQuestion, addr: tuple[str, int]) -> None:
         code, addresses = await self._resolve(question)
         if self._transport is not None and not self._transport.is_closing():
             self._transport.sendto(answer(question, code, addresses), addr)
 
-    async def _resolve(self, question: Question) -> tuple[Code, list[str]]:
+    async def _resolve(self, question: DnsQuestion) -> tuple[DnsCode, list[str]]:
         if self._allowlist is not None and not self._allowlist.has_name(question.name):
-            return Code.REFUSED, []
+            return DnsCode.REFUSED, []
         if not question.asks_address:
-            return Code.OK, []
+            return DnsCode.OK, []
         try:
             addresses = await self._names.find(question.name)
             if addresses and self._learn is not None:
                 await self._learn(addresses)
         except (TimeoutError, OSError, UnicodeError, NetworkFailed):
-            return Code.SERVER_FAILED, []
-        return (Code.OK, addresses) if addresses else (Code.NO_SUCH_NAME, [])
+            return DnsCode.SERVER_FAILED, []
+        return (DnsCode.OK, addresses) if addresses else (DnsCode.NO_SUCH_NAME, [])
 
     async def close(self) -> None:
         """Answer nothing more. Idempotent."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from osgym_host.core.egress import NEVER, PRIVATE
 from osgym_host.runtimes.base import Egress
-from osgym_host.runtimes.qemu.argv import GATEWAY_IP, GUEST_IP, GUEST_PORT
-from osgym_host.runtimes.qemu.network.policy import LINK_PREFIX, NEVER, PRIVATE, Link
+from osgym_host.runtimes.qemu.machine import GATEWAY_IP, GUEST_IP, GUEST_PORT
+from osgym_host.runtimes.qemu.network.links import LINK_PREFIX, Link
 
 DNS_IP = "10.0.2.3"
 """Where the guest asks for names, as with user-mode networking."""
@@ -25,7 +26,7 @@ MAX_LEARNT = 1024
 
 
 def host_table(table: str, networks: Sequence[str]) -> str:
-    """The instance's table, made anew and empty of machines."""
+    """Return the instance's table, made anew and empty of machines."""
     allowed = f"elements = {{ {', '.join(networks)} }};" if networks else ""
     return f"""\
 table inet {table} {{
@@ -136,7 +137,7 @@ def learn(table: str, link: Link, addresses: Iterable[str]) -> str:
 
 
 def namespace_table(link: Link) -> str:
-    """The rules in a machine's namespace."""
+    """Return the rules in a machine's namespace."""
     return f"""\
 table ip osgym {{
   chain lead {{

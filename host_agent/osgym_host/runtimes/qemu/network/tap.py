@@ -24,19 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from osgym_host.runtimes.base import Egress, RuntimeUnsupported, TcpAddress
-from osgym_host.runtimes.qemu.argv import GUEST_PORT, TapNet
+from osgym_host.addresses import TcpAddress
+from osgym_host.core.egress import Allowlist
+from osgym_host.runtimes.base import Egress, RuntimeUnsupported
+from osgym_host.runtimes.qemu.machine import GUEST_PORT, TapNet
 from osgym_host.runtimes.qemu.network import namespaces, rules
-from osgym_host.runtimes.qemu.network.base import Attachment, Network, NetworkFailed, NetworkKind
-from osgym_host.runtimes.qemu.network.policy import (
-    LINK_PREFIX,
-    Allowlist,
-    Link,
-    link_of,
-    parse_links,
-    slots_in,
-)
-from osgym_host.runtimes.qemu.network.resolver import GuestResolver, Names
+from osgym_host.runtimes.qemu.network.base import Attachment, Network, NetworkFailed
+from osgym_host.runtimes.qemu.network.links import LINK_PREFIX, Link, link_of, parse_links, slots_in
+from osgym_host.runtimes.qemu.network.resolver import GuestResolver, NameLookup
 
 DEFAULT_LINKS = "198.18.0.0/15"
 """Where links are taken from: set aside for tests of network devices (RFC 2544), so hosts seldom use it.
@@ -51,7 +46,7 @@ _T = TypeVar("_T")
 
 
 @dataclass
-class Slot:
+class LinkSlot:
     """A link in use. `tap` is our descriptor until the machine has its own."""
 
     link: Link
@@ -77,7 +72,7 @@ class TapNetwork(Network):
         *,
         allowlist: Allowlist | None = None,
         links: str = DEFAULT_LINKS,
-        names: Names | None = None,
+        names: NameLookup | None = None,
     ) -> None:
         """Nothing is touched before `start`."""
         self._mark = mark
@@ -87,16 +82,11 @@ class TapNetwork(Network):
         self._links = ipaddress.IPv4Network(links)
         self._egress: frozenset[Egress] = frozenset()
         self._notes: tuple[str, ...] = ()
-        self._slots: dict[str, Slot] = {}
-        self._names = names or Names()
+        self._slots: dict[str, LinkSlot] = {}
+        self._names = names or NameLookup()
         self._pool: ThreadPoolExecutor | None = None
         self._rules = asyncio.Lock()
         self._reserving = asyncio.Lock()
-
-    @property
-    def kind(self) -> NetworkKind:
-        """Taps."""
-        return NetworkKind.TAP
 
     @property
     def egress(self) -> frozenset[Egress]:
@@ -111,7 +101,7 @@ class TapNetwork(Network):
     async def start(self) -> None:
         """Check the host and make the instance's table.
 
-        Machines of a former host agent reach nothing until they are adopted.
+        Machines of a previous host agent reach nothing until they are adopted.
         """
         if self._pool is not None:
             return
@@ -151,7 +141,7 @@ class TapNetwork(Network):
         try:
             found = namespaces.find_links(self._mark, LINK_PREFIX)
             script = rules.host_table(self._table, self._allowlist.networks)
-            # In the same step, so that machines of a former host agent reach nothing rather than all.
+            # In the same step, so that machines of a previous host agent reach nothing rather than all.
             for entry in found:
                 script += rules.add_slot(self._table, link_of(entry.slot, self._links))
             namespaces.nft(script)
@@ -162,7 +152,7 @@ class TapNetwork(Network):
             ) from exc
 
     def _survey(self) -> tuple[frozenset[Egress], tuple[str, ...]]:
-        """Which policies can be carried out, and what stands in the way of the others."""
+        """Return which policies can be carried out, and what stands in the way of the others."""
         if _FORWARDING.read_text().strip() != "1":
             note = (
                 "Virtual machines reach nothing: this host does not forward (sysctl net.ipv4.ip_forward=1)."
@@ -181,7 +171,7 @@ class TapNetwork(Network):
                 slot = await self._do(self._reserve, name)
             async with self._rules:
                 await self._do(namespaces.nft, rules.add_slot(self._table, slot.link))
-            tap = await self._do(self._furnish, slot)
+            tap = await self._do(self._set_up, slot)
         except BaseException:
             with contextlib.suppress(NetworkFailed):
                 await asyncio.shield(self.detach(name))
@@ -189,7 +179,7 @@ class TapNetwork(Network):
         guest = TcpAddress(slot.link.guest_ip, GUEST_PORT)
         return Attachment(name, TapNet(fd=TAP_FD), fds={TAP_FD: tap}, guest=guest)
 
-    def _reserve(self, name: str) -> Slot:
+    def _reserve(self, name: str) -> LinkSlot:
         """Make a namespace and a link of the first slot that nobody on this host has."""
         taken = {slot.link.slot for slot in self._slots.values()}
         alias = f"{self._mark}/{name}"
@@ -202,13 +192,13 @@ class TapNetwork(Network):
             except FileExistsError:
                 continue
             # Noted here and not by the caller, who may be cancelled: then it is found and removed.
-            slot = self._slots[name] = Slot(link, name)
+            slot = self._slots[name] = LinkSlot(link, name)
             return slot
         raise NetworkFailed(f"all links in {self._links} are in use")
 
-    def _furnish(self, slot: Slot) -> int:
-        namespaces.raise_link(slot.link)
-        slot.tap = namespaces.furnish(slot.link, self._namespace(slot.link))
+    def _set_up(self, slot: LinkSlot) -> int:
+        namespaces.bring_up_link(slot.link)
+        slot.tap = namespaces.set_up_namespace(slot.link, self._namespace(slot.link))
         return slot.tap
 
     def _namespace(self, link: Link) -> str:
@@ -228,13 +218,13 @@ class TapNetwork(Network):
             raise NetworkFailed(f"{name} has no connection")
         if egress not in self._egress:
             raise RuntimeUnsupported(f"egress {egress} cannot be had here: {' '.join(self._notes)}")
-        await self._silence(slot)
+        await self._stop_resolver(slot)
         async with self._rules:
             await self._do(namespaces.nft, rules.set_policy(self._table, slot.link, egress))
         slot.egress = egress
         await self._answer(slot)
 
-    async def _answer(self, slot: Slot) -> None:
+    async def _answer(self, slot: LinkSlot) -> None:
         """Serve names to a machine that may go out."""
         if slot.egress is Egress.NONE:
             return
@@ -248,7 +238,7 @@ class TapNetwork(Network):
 
         slot.resolver = await GuestResolver.serve(slot.link, self._names, self._allowlist, learn)
 
-    async def _silence(self, slot: Slot) -> None:
+    async def _stop_resolver(self, slot: LinkSlot) -> None:
         if slot.resolver is not None:
             await slot.resolver.close()
             slot.resolver = None
@@ -258,7 +248,7 @@ class TapNetwork(Network):
         slot = self._slots.get(name)
         if slot is None:
             return
-        await self._silence(slot)
+        await self._stop_resolver(slot)
         if slot.tap is not None:
             os.close(slot.tap)
             slot.tap = None
@@ -282,7 +272,7 @@ class TapNetwork(Network):
             return None
         for found in await self._do(namespaces.find_links, self._mark, LINK_PREFIX):
             if found.machine == name:
-                slot = Slot(link_of(found.slot, self._links), name)
+                slot = LinkSlot(link_of(found.slot, self._links), name)
                 self._slots[name] = slot
                 await self.allow(name, egress)
                 return TcpAddress(slot.link.guest_ip, GUEST_PORT)
@@ -318,7 +308,7 @@ class TapNetwork(Network):
     async def close(self) -> None:
         """Let go of threads and sockets; connections go on without names. Idempotent."""
         for slot in self._slots.values():
-            await self._silence(slot)
+            await self._stop_resolver(slot)
         self._names.close()
         if self._pool is not None:
             self._pool.shutdown(wait=False)
@@ -338,7 +328,7 @@ class TapNetwork(Network):
 
 
 def taps_possible() -> bool:
-    """Whether taps can be there at all: only root with these tools makes them."""
+    """Return whether taps can be there at all: only root with these tools makes them."""
     return os.geteuid() == 0 and all(shutil.which(tool) is not None for tool in ("ip", "nft"))
 
 
@@ -364,5 +354,5 @@ def clear_taps(mark: str) -> int:
 
 
 def table_name(mark: str) -> str:
-    """A name that nft takes: letters, digits and underscores."""
+    """Return a name that nft takes: letters, digits and underscores."""
     return re.sub(r"[^A-Za-z0-9]", "_", mark)

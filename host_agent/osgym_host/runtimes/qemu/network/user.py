@@ -7,9 +7,10 @@ import os
 import socket
 from collections.abc import Collection
 
-from osgym_host.runtimes.base import Egress, RuntimeUnsupported, TcpAddress
-from osgym_host.runtimes.qemu.argv import GUEST_PORT, UserNet
-from osgym_host.runtimes.qemu.network.base import Attachment, Network, NetworkKind
+from osgym_host.addresses import TcpAddress
+from osgym_host.runtimes.base import Egress, RuntimeUnsupported
+from osgym_host.runtimes.qemu.machine import GUEST_PORT, UserNet
+from osgym_host.runtimes.qemu.network.base import Attachment, Network
 from osgym_host.runtimes.qemu.network.tap import clear_taps, taps_possible
 
 _LOOPBACK = "127.0.0.1"
@@ -20,9 +21,9 @@ class UserNetwork(Network):
     """QEMU's own network (libslirp) with `restrict=on` and one forwarded port.
 
     Args:
-        forwards: As `Launcher.forwards`: QEMU has a network of its own, so a listening socket of the
-            host is handed to whatever passes connections on to it.
-        mark: Of the instance, by which taps of a former host agent are found.
+        forwards: QEMU runs in a container without network, so a listening socket of the host is
+            handed to what passes connections on to it.
+        mark: Of the instance, by which taps of a previous host agent are found.
     """
 
     def __init__(self, *, forwards: bool, mark: str | None = None) -> None:
@@ -30,11 +31,6 @@ class UserNetwork(Network):
         self._forwards = forwards
         self._mark = mark
         self._listeners: dict[str, int] = {}
-
-    @property
-    def kind(self) -> NetworkKind:
-        """User-mode networking."""
-        return NetworkKind.USER
 
     @property
     def egress(self) -> frozenset[Egress]:
@@ -80,11 +76,11 @@ class UserNetwork(Network):
         self._close(name)
 
     async def adopt(self, name: str, egress: Egress, guest: TcpAddress) -> TcpAddress | None:
-        """The port outlives the host agent with the machine; a machine with a tap is not for us."""
+        """Go on with the port, which outlives the host agent as the machine does; refuse a tap."""
         return guest if guest.host == _LOOPBACK and egress is Egress.NONE else None
 
     async def reap(self, keep: Collection[str] = ()) -> int:
-        """Nothing of ours outlives the processes, but the former host agent may have had taps."""
+        """Nothing of ours outlives the processes, but the previous host agent may have had taps."""
         if self._mark is None or not taps_possible():
             return 0
         return await asyncio.to_thread(clear_taps, self._mark)

@@ -14,32 +14,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from osgym_host.addresses import short_unix_path
 from osgym_host.runtimes.base import RuntimeFault, RuntimeUnsupported
-from osgym_host.runtimes.cgroups import CgroupGroup, group_of
+from osgym_host.runtimes.cgroups import group_of
 from osgym_host.runtimes.processes import ProcessIdentity
-from osgym_host.runtimes.qemu.launcher import (
-    Found,
+from osgym_host.runtimes.qemu.machine import (
+    FoundProcess,
     Launcher,
-    LauncherHealth,
     LaunchFailed,
     LaunchRequest,
     ProcessEnd,
-    Runner,
+    RunnerKind,
     VmProcess,
 )
-from osgym_host.runtimes.qemu.runner import handover, spec
-from osgym_host.runtimes.qemu.runner.daemon import Daemon, DaemonFailed, translated
-from osgym_host.runtimes.qemu.runner.image import find_runner_image
-from osgym_host.runtimes.qemu.runner.output import ENVIRONMENT, bounded_output, printed
-from osgym_host.runtimes.qemu.runner.users import UserPool, give_folder, user_of
-from osgym_host.runtimes.sockets import short_unix_path
+from osgym_host.runtimes.qemu.runner import container_spec as spec
+from osgym_host.runtimes.qemu.runner import handover
+from osgym_host.runtimes.qemu.runner.daemon import DockerDaemon, DockerFailed, translated
+from osgym_host.runtimes.qemu.runner.held_process import HeldProcess, RunningProcess
+from osgym_host.runtimes.qemu.runner.output import ENVIRONMENT, bounded_output
+from osgym_host.runtimes.qemu.runner.runner_image import find_runner_image
+from osgym_host.runtimes.qemu.runner.users import UserPool, chown_folder, user_of
 
 START_TIMEOUT_S = 60.0
 """From the daemon's start of a container to its entry's call; 0.3 s when nothing else runs."""
@@ -49,72 +48,24 @@ _POLL_S = 0.05
 _KVM = Path("/dev/kvm")
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A container whose first process is QEMU (or about to be)."""
+class ContainerProcess(HeldProcess):
+    """QEMU as process 1 of a container, whose control groups the daemon makes and removes."""
 
-    container_id: str
-    identity: ProcessIdentity
-    pidfd: int
-    output: int | None
-
-
-class ContainerProcess(VmProcess):
-    """QEMU as process 1 of a container."""
-
-    def __init__(self, name: str, begun: Begun, daemon: Daemon, removed: Callable[[str], None]) -> None:
-        """Take over a running container with its descriptors; `removed` is told when nothing is left."""
-        self._name = name
-        self._begun = begun
+    def __init__(
+        self, name: str, running: RunningProcess, removed: Callable[[str], None], daemon: DockerDaemon
+    ) -> None:
+        """Take over a running container."""
         self._daemon = daemon
-        self._removed = removed
-        self._output = begun.output
-        self._text = ""
-        self._group = group_of(begun.identity.pid, begun.container_id)
-        self._killed_for_memory = False
-        self._end: ProcessEnd | None = None
-        self._ended = asyncio.Event()
-        self._gone = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
-        asyncio.get_running_loop().add_reader(begun.pidfd, self._on_end)
+        super().__init__(name, running, removed)
 
-    @property
-    def name(self) -> str:
-        """As in the request."""
-        return self._name
+    def _read_end(self, out_of_memory: bool) -> None:
+        self._reading = asyncio.create_task(self._read_status(out_of_memory))
 
-    @property
-    def identity(self) -> ProcessIdentity:
-        """QEMU's process on the host."""
-        return self._begun.identity
-
-    @property
-    def keeper(self) -> str:
-        """The id of the container."""
-        return self._begun.container_id
-
-    @property
-    def group(self) -> CgroupGroup | None:
-        """The container's control groups, made and removed by the daemon."""
-        return self._group
-
-    @property
-    def end(self) -> ProcessEnd | None:
-        """How it ended, None while it lives."""
-        return self._end
-
-    def _on_end(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._begun.pidfd)
-        os.close(self._begun.pidfd)
-        # The daemon may hear of the exit before it hears of its cause; the group is still there now.
-        self._killed_for_memory = self._group is not None and self._group.oom_kills() > 0
-        self._gone.set()
-        self._reading = asyncio.create_task(self._read_status())
-
-    async def _read_status(self) -> None:
+    async def _read_status(self, out_of_memory: bool) -> None:
         """Ask the daemon how it ended; it learns that a moment after the kernel."""
         state: Mapping[str, Any] = {}
-        with contextlib.suppress(DaemonFailed, TimeoutError):
+        with contextlib.suppress(DockerFailed, TimeoutError):
             async with asyncio.timeout(_STATUS_TIMEOUT_S):
                 while True:
                     found = await self._daemon.run(self._daemon.api.inspect_container, self.keeper)
@@ -122,29 +73,7 @@ class ContainerProcess(VmProcess):
                     if not state.get("Running"):
                         break
                     await asyncio.sleep(_POLL_S)
-        self._text = self.output_tail()
-        if self._output is not None:
-            os.close(self._output)
-            self._output = None
-        self._end = end_of(state, self._text, killed_for_memory=self._killed_for_memory)
-        self._ended.set()
-
-    async def wait(self) -> ProcessEnd:
-        """Wait for its end."""
-        await self._ended.wait()
-        assert self._end is not None
-        return self._end
-
-    async def kill(self, *, timeout_s: float = 10.0) -> None:
-        """Kill it and wait until it is gone."""
-        if not self._gone.is_set():
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._begun.pidfd, signal.SIGKILL)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._gone.wait()
-        except TimeoutError as exc:
-            raise RuntimeFault(f"process {self.pid} of {self._name} does not end") from exc
+        self._finish(end_of(state, "", killed_for_memory=out_of_memory))
 
     async def remove(self, *, timeout_s: float = 10.0) -> None:
         """Kill it and remove its container."""
@@ -153,10 +82,6 @@ class ContainerProcess(VmProcess):
             await self._ended.wait()  # bounded by _STATUS_TIMEOUT_S
         await remove_container(self._daemon, self.keeper, timeout_s)
         self._removed(self._name)
-
-    def output_tail(self, max_bytes: int = 4096) -> str:
-        """The last that QEMU itself printed."""
-        return self._text[-max_bytes:] if self._output is None else printed(self._output, max_bytes)
 
 
 def end_of(state: Mapping[str, Any], output: str, *, killed_for_memory: bool = False) -> ProcessEnd:
@@ -174,7 +99,7 @@ def end_of(state: Mapping[str, Any], output: str, *, killed_for_memory: bool = F
     return ProcessEnd(exit_code=code, out_of_memory=killed, output=output)
 
 
-async def remove_container(daemon: Daemon, container_id: str, timeout_s: float) -> None:
+async def remove_container(daemon: DockerDaemon, container_id: str, timeout_s: float) -> None:
     """Remove a container and wait until the daemon does not know it any more. Idempotent.
 
     Raises:
@@ -186,7 +111,7 @@ async def remove_container(daemon: Daemon, container_id: str, timeout_s: float) 
             while True:
                 try:
                     await daemon.run(daemon.api.remove_container, container_id, force=True, v=True)
-                except DaemonFailed as exc:
+                except DockerFailed as exc:
                     if exc.gone:
                         return
                     failure = str(exc)
@@ -206,11 +131,16 @@ class ContainerLauncher(Launcher):
     """
 
     def __init__(
-        self, mark: str, daemon: Daemon | None = None, *, kvm: bool = False, qemu_version: str | None = None
+        self,
+        mark: str,
+        daemon: DockerDaemon | None = None,
+        *,
+        kvm: bool = False,
+        qemu_version: str | None = None,
     ) -> None:
         """Nothing is asked before `prepare`."""
         self._mark = mark
-        self._daemon = daemon or Daemon()
+        self._daemon = daemon or DockerDaemon()
         self._kvm = kvm
         self._qemu_version = qemu_version
         self._users = UserPool(mark) if os.geteuid() == 0 else None
@@ -220,14 +150,9 @@ class ContainerLauncher(Launcher):
         self._live: set[str] = set()
 
     @property
-    def runner(self) -> Runner:
+    def runner(self) -> RunnerKind:
         """Containers."""
-        return Runner.CONTAINER
-
-    @property
-    def forwards(self) -> bool:
-        """A container has no network, so the guest port is passed on by its entry."""
-        return True
+        return RunnerKind.CONTAINER
 
     @property
     def caps_enforced(self) -> frozenset[str]:
@@ -274,20 +199,20 @@ class ContainerLauncher(Launcher):
         try:
             begun = await asyncio.shield(starting)
         except asyncio.CancelledError:
-            with contextlib.suppress(LaunchFailed, DaemonFailed):
-                abandoned = ContainerProcess(request.name, await starting, self._daemon, self._forget)
+            with contextlib.suppress(LaunchFailed, DockerFailed):
+                abandoned = ContainerProcess(request.name, await starting, self._forget, self._daemon)
                 await abandoned.remove()
             self._forget(request.name)
             raise
-        except DaemonFailed as exc:
+        except DockerFailed as exc:
             self._forget(request.name)
             raise LaunchFailed(f"the container could not be started: {exc}", replica_id=request.name) from exc
         except LaunchFailed:
             self._forget(request.name)
             raise
-        return ContainerProcess(request.name, begun, self._daemon, self._forget)
+        return ContainerProcess(request.name, begun, self._forget, self._daemon)
 
-    def _begin(self, request: LaunchRequest, user: int) -> Begun:
+    def _begin(self, request: LaunchRequest, user: int) -> RunningProcess:
         """Blocking part of `launch`, bounded by the daemon's and the entry's deadlines."""
         api = self._daemon.api
         body = spec.create_body(self._plan(request, user))
@@ -299,7 +224,7 @@ class ContainerLauncher(Launcher):
             header, text, fds = handover.encode(request, ENVIRONMENT, output)
             with _listening(path) as listener:
                 if self._users is not None:
-                    give_folder(request.folder, user, request.private)
+                    chown_folder(request.folder, user, request.private)
                     os.chown(path, user, user)
                 container_id = translated(api.create_container_from_config, body, name)["Id"]
                 translated(api.start, container_id)
@@ -315,17 +240,17 @@ class ContainerLauncher(Launcher):
                     if refusal := channel.recv(4096):
                         said = refusal.decode(errors="replace")
                         raise LaunchFailed(f"QEMU could not be started: {said}", replica_id=request.name)
-        except (DaemonFailed, LaunchFailed, OSError, ValueError) as exc:
+        except (DockerFailed, LaunchFailed, OSError, ValueError) as exc:
             for fd in (pidfd, output):
                 if fd >= 0:
                     os.close(fd)
             if container_id:
-                with contextlib.suppress(DaemonFailed):
+                with contextlib.suppress(DockerFailed):
                     translated(api.remove_container, container_id, force=True, v=True)
-            if isinstance(exc, DaemonFailed | LaunchFailed):
+            if isinstance(exc, DockerFailed | LaunchFailed):
                 raise
             raise LaunchFailed(f"the entry did not take over: {exc}", replica_id=request.name) from exc
-        return Begun(container_id, identity, pidfd, output)
+        return _running(container_id, identity, pidfd, output)
 
     def _plan(self, request: LaunchRequest, user: int) -> spec.ContainerPlan:
         group = None
@@ -349,7 +274,7 @@ class ContainerLauncher(Launcher):
         if self._users is not None:
             self._users.release(name)
 
-    async def find(self) -> Sequence[Found]:
+    async def find(self) -> Sequence[FoundProcess]:
         """Return this instance's containers that this object did not start, ended ones too."""
         listed = await self._daemon.run(
             self._daemon.api.containers, all=True, filters=spec.label_filters(self._mark)
@@ -360,14 +285,14 @@ class ContainerLauncher(Launcher):
             if name in self._live:
                 continue
             pid = 0
-            with contextlib.suppress(DaemonFailed):
+            with contextlib.suppress(DockerFailed):
                 state = (await self._daemon.run(self._daemon.api.inspect_container, entry["Id"]))["State"]
                 pid = int(state.get("Pid") or 0)
-            found.append(Found(name, entry["Id"], ProcessIdentity.of(pid) if pid > 0 else None))
+            found.append(FoundProcess(name, entry["Id"], ProcessIdentity.of(pid) if pid > 0 else None))
         return found
 
     async def adopt(self, name: str, identity: ProcessIdentity, keeper: str) -> VmProcess | None:
-        """Take over a container of a former host agent."""
+        """Take over a container of a previous host agent."""
         matching = [entry for entry in await self.find() if entry.keeper == keeper and entry.name == name]
         if not matching or matching[0].identity != identity:
             return None
@@ -377,10 +302,10 @@ class ContainerLauncher(Launcher):
         if self._users is not None:
             self._users.claim(name, user_of(identity.pid))
         self._live.add(name)
-        return ContainerProcess(name, Begun(keeper, identity, pidfd, None), self._daemon, self._forget)
+        return ContainerProcess(name, _running(keeper, identity, pidfd, None), self._forget, self._daemon)
 
     async def reap(self, keep: Collection[str] = ()) -> int:
-        """Remove this instance's containers that a former host agent left."""
+        """Remove this instance's containers that a previous host agent left."""
         removed = 0
         for entry in await self.find():
             if entry.name not in keep:
@@ -388,14 +313,14 @@ class ContainerLauncher(Launcher):
                 removed += 1
         return removed
 
-    async def health(self) -> LauncherHealth:
-        """Ask the daemon for a sign of life."""
-        wrong = await self._daemon.ping()
-        return LauncherHealth(not wrong, wrong)
-
     async def close(self) -> None:
         """Let go of the daemon; containers go on."""
         await self._daemon.close()
+
+
+def _running(container_id: str, identity: ProcessIdentity, pidfd: int, output: int | None) -> RunningProcess:
+    group = group_of(identity.pid, container_id)
+    return RunningProcess(identity, pidfd, group, output, container_id)
 
 
 @contextlib.contextmanager

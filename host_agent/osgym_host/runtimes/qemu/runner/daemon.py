@@ -14,8 +14,8 @@ import docker
 import docker.errors
 import requests.exceptions
 
+from osgym_host.addresses import short_unix_path
 from osgym_host.runtimes.base import RuntimeFault, RuntimeUnsupported
-from osgym_host.runtimes.sockets import short_unix_path
 
 API_VERSION = "1.41"
 """Of Docker 20.10, the oldest we are tested with."""
@@ -25,7 +25,7 @@ _CONNECT_TIMEOUT_S = 10.0
 _T = TypeVar("_T")
 
 
-class DaemonFailed(RuntimeFault):
+class DockerFailed(RuntimeFault):
     """The daemon refused, or did not answer in time. `gone` says that what was asked for is not there."""
 
     def __init__(self, message: str, *, gone: bool = False, conflict: bool = False) -> None:
@@ -35,7 +35,7 @@ class DaemonFailed(RuntimeFault):
         self.conflict = conflict
 
 
-class Daemon:
+class DockerDaemon:
     """One connection to the daemon of this machine.
 
     Args:
@@ -56,14 +56,14 @@ class Daemon:
     def api(self) -> docker.APIClient:
         """The blocking client, for use inside `run`."""
         if self._api is None:
-            raise DaemonFailed("the Docker daemon was not opened")
+            raise DockerFailed("the Docker daemon was not opened")
         return self._api
 
     async def open(self) -> Mapping[str, Any]:
         """Connect, and return what the daemon says of itself. Idempotent.
 
         Raises:
-            RuntimeUnsupported: There is none, or it is not of this machine.
+            RuntimeUnsupported: No daemon answers there, or it is on another machine.
         """
         if not self._url.startswith("unix://"):
             raise RuntimeUnsupported(
@@ -82,7 +82,7 @@ class Daemon:
                     max_pool_size=self._threads,
                 )
             info: Mapping[str, Any] = await self.run(self._api.info)
-        except DaemonFailed as exc:
+        except DockerFailed as exc:
             message = f"no Docker daemon answers at {self._url}: {exc}"
             raise RuntimeUnsupported(message, remedy=_REMEDY) from exc
         return info
@@ -91,21 +91,10 @@ class Daemon:
         """Carry out a blocking call in a thread; the thread ends by the client's own deadline.
 
         Raises:
-            DaemonFailed: See there.
+            DockerFailed: See there.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, functools.partial(translated, call, *args, **kwargs))
-
-    async def ping(self, timeout_s: float = 5.0) -> str:
-        """Return an empty string when the daemon answers in time, else what is wrong."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self.run(self.api.ping)
-        except TimeoutError:
-            return f"the Docker daemon did not answer within {timeout_s:.0f} s"
-        except DaemonFailed as exc:
-            return str(exc)
-        return ""
 
     async def close(self) -> None:
         """Let go of connections and threads. Idempotent."""
@@ -131,9 +120,9 @@ def translated(call: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
     try:
         return call(*args, **kwargs)
     except docker.errors.NotFound as exc:
-        raise DaemonFailed(str(exc.explanation or exc), gone=True) from exc
+        raise DockerFailed(str(exc.explanation or exc), gone=True) from exc
     except docker.errors.APIError as exc:
         conflict = exc.response is not None and exc.response.status_code == 409
-        raise DaemonFailed(str(exc.explanation or exc), conflict=conflict) from exc
+        raise DockerFailed(str(exc.explanation or exc), conflict=conflict) from exc
     except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as exc:
-        raise DaemonFailed(f"the Docker daemon cannot be asked: {exc}") from exc
+        raise DockerFailed(f"the Docker daemon cannot be asked: {exc}") from exc

@@ -13,7 +13,7 @@ import socket
 import struct
 from collections.abc import Mapping, Sequence
 
-from osgym_host.runtimes.qemu.launcher import LaunchRequest
+from osgym_host.runtimes.qemu.machine import LaunchRequest
 
 SOCKET_NAME = "launch.sock"
 _HEADER = struct.Struct("!IIi")
@@ -64,6 +64,6 @@ def send(channel: socket.socket, header: bytes, text: bytes, fds: Sequence[int])
 
 
 def peer_pid(channel: socket.socket) -> int:
-    """The process at the other end, as the kernel names it here (its PID on the host)."""
+    """Return the process at the other end, as the kernel names it here (its PID on the host)."""
     found = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     return int(_PEER.unpack(found)[0])

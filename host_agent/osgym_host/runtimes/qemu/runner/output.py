@@ -14,15 +14,15 @@ machine up to a MB for threads that hardly allocate."""
 
 
 def bounded_output() -> int:
-    """A file in memory that takes `OUTPUT_BYTES` and no more."""
+    """Return a file in memory that takes `OUTPUT_BYTES` and no more."""
     fd = os.memfd_create("osgym-qemu-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, OUTPUT_BYTES)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
     return fd
 
 
-def printed(output: int, max_bytes: int) -> str:
-    """The last bytes that were written to such a file; its position is shared with whoever writes."""
+def read_output(output: int, max_bytes: int) -> str:
+    """Return the last bytes that were written to such a file; its position is shared with whoever writes."""
     end = os.lseek(output, 0, os.SEEK_CUR)
     start = max(0, end - max_bytes)
     return os.pread(output, end - start, start).decode(errors="replace")

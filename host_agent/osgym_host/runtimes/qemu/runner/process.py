@@ -13,31 +13,30 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from osgym_host.runtimes.base import RuntimeFault
 from osgym_host.runtimes.cgroups import CgroupGroup, CgroupTree
 from osgym_host.runtimes.processes import ProcessIdentity, switch_huge_pages_off
-from osgym_host.runtimes.qemu.launcher import (
-    Found,
+from osgym_host.runtimes.qemu.machine import (
+    FoundProcess,
     Launcher,
-    LauncherHealth,
     LaunchFailed,
     LaunchRequest,
     ProcessEnd,
-    Runner,
+    RunnerKind,
     VmProcess,
 )
-from osgym_host.runtimes.qemu.runner.output import ENVIRONMENT, bounded_output, printed
+from osgym_host.runtimes.qemu.runner.held_process import HeldProcess, RunningProcess
+from osgym_host.runtimes.qemu.runner.output import ENVIRONMENT, bounded_output
 from osgym_host.runtimes.qemu.runner.users import (
     UserPool,
-    closed_above,
-    demoted,
-    give_folder,
-    limited,
-    open_way,
+    as_user,
+    chown_folder,
+    make_traversable,
+    untraversable_parent,
     user_of,
+    with_limits,
 )
 
 _HIGH_FD = 64
@@ -47,104 +46,35 @@ _NO_SETPRIV = "Virtual machines run as root: install the package util-linux (set
 _NO_PRLIMIT = "What a virtual machine writes is not bounded: install the package util-linux (prlimit)."
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
-    """A process that runs; `output` is the memory file that it prints to, None when it was adopted."""
+class BareProcess(HeldProcess):
+    """A QEMU process that is our child, or was a previous host agent's."""
 
-    identity: ProcessIdentity
-    pidfd: int
-    group: CgroupGroup | None
-    output: int | None
-
-
-class BareProcess(VmProcess):
-    """A QEMU process that is our child, or was a former host agent's."""
-
-    def __init__(self, name: str, started: Started, *, child: bool, removed: Callable[[str], None]) -> None:
-        """Take over a running process with its descriptors; `removed` is told when nothing is left."""
-        self._name = name
-        self._identity = started.identity
-        self._pidfd = started.pidfd
-        self._group = started.group
-        self._output = started.output
+    def __init__(
+        self, name: str, running: RunningProcess, removed: Callable[[str], None], *, child: bool
+    ) -> None:
+        """Take over a running process; only of a child it can be read how it ended."""
         self._child = child
-        self._removed = removed
-        self._text = ""
-        self._end: ProcessEnd | None = None
-        self._ended = asyncio.Event()
-        asyncio.get_running_loop().add_reader(self._pidfd, self._on_end)
+        super().__init__(name, running, removed)
 
-    @property
-    def name(self) -> str:
-        """As in the request."""
-        return self._name
-
-    @property
-    def identity(self) -> ProcessIdentity:
-        """The process for sure."""
-        return self._identity
-
-    @property
-    def group(self) -> CgroupGroup | None:
-        """Its control groups."""
-        return self._group
-
-    @property
-    def end(self) -> ProcessEnd | None:
-        """How it ended, None while it lives."""
-        return self._end
-
-    def _on_end(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._pidfd)
-        os.close(self._pidfd)
-        self._pidfd = -1
+    def _read_end(self, out_of_memory: bool) -> None:
         code: int | None = None
         number: int | None = None
         if self._child:
             with contextlib.suppress(ChildProcessError):
-                _, status = os.waitpid(self._identity.pid, os.WNOHANG)
+                _, status = os.waitpid(self.pid, os.WNOHANG)
                 status = os.waitstatus_to_exitcode(status)
                 code, number = (status, None) if status >= 0 else (None, -status)
-        oom = self._group is not None and self._group.oom_kills() > 0
-        self._text = self.output_tail()
-        if self._output is not None:
-            os.close(self._output)
-            self._output = None
-        self._end = ProcessEnd(code, number, oom, self._text)
-        self._ended.set()
-
-    async def wait(self) -> ProcessEnd:
-        """Wait for its end."""
-        await self._ended.wait()
-        assert self._end is not None
-        return self._end
-
-    async def kill(self, *, timeout_s: float = 10.0) -> None:
-        """Kill it and wait until it is gone."""
-        if self._end is None:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._ended.wait()
-        except TimeoutError as exc:
-            raise RuntimeFault(f"process {self.pid} of {self._name} does not end") from exc
+        self._finish(ProcessEnd(code, number, out_of_memory))
 
     async def remove(self, *, timeout_s: float = 10.0) -> None:
         """Kill it and remove its control groups."""
         await self.kill(timeout_s=timeout_s)
-        if self._group is not None:
+        if self.group is not None:
             try:
-                await asyncio.to_thread(self._group.remove, timeout_s)
+                await asyncio.to_thread(self.group.remove, timeout_s)
             except OSError as exc:
                 raise RuntimeFault(f"the control group of {self._name} is busy: {exc}") from exc
         self._removed(self._name)
-
-    def output_tail(self, max_bytes: int = 4096) -> str:
-        """The last that QEMU itself printed."""
-        if self._output is None:
-            return self._text[-max_bytes:]
-        return printed(self._output, max_bytes)
 
 
 class ProcessLauncher(Launcher):
@@ -175,14 +105,9 @@ class ProcessLauncher(Launcher):
         self._notes: tuple[str, ...] = ()
 
     @property
-    def runner(self) -> Runner:
+    def runner(self) -> RunnerKind:
         """Bare processes."""
-        return Runner.PROCESS
-
-    @property
-    def forwards(self) -> bool:
-        """QEMU's forwarded port is on the host's loopback interface."""
-        return False
+        return RunnerKind.PROCESS
 
     @property
     def caps_enforced(self) -> frozenset[str]:
@@ -203,13 +128,10 @@ class ProcessLauncher(Launcher):
         if self._users is None or self._setpriv:
             return
         setpriv = shutil.which("setpriv")
-        closed = closed_above(self._folder.parent) if self._folder.parent.exists() else None
+        closed = untraversable_parent(self._folder.parent) if self._folder.parent.exists() else None
         if setpriv is None:
             self._users = None
-            self._notes = (
-                *self._notes,
-                "Virtual machines run as root: install the package util-linux (setpriv).",
-            )
+            self._notes = (*self._notes, _NO_SETPRIV)
         elif closed is not None:
             self._users = None
             note = f"Virtual machines run as root: other users cannot pass {closed} (chmod o+x)."
@@ -225,15 +147,15 @@ class ProcessLauncher(Launcher):
             started = await asyncio.shield(starting)
         except asyncio.CancelledError:
             with contextlib.suppress(LaunchFailed):
-                await asyncio.to_thread(_abandon, await starting)
+                await asyncio.to_thread(_discard, await starting)
             self._forget(request.name)
             raise
         except LaunchFailed:
             self._forget(request.name)
             raise
-        return BareProcess(request.name, started, child=True, removed=self._forget)
+        return BareProcess(request.name, started, self._forget, child=True)
 
-    def _start(self, request: LaunchRequest, user: int | None) -> Started:
+    def _start(self, request: LaunchRequest, user: int | None) -> RunningProcess:
         """Blocking part of `launch`."""
         argv = list(request.argv)
         program = shutil.which(argv[0])
@@ -243,10 +165,10 @@ class ProcessLauncher(Launcher):
         group: CgroupGroup | None = None
         try:
             if user is not None:
-                open_way(request.folder, self._folder)
-                give_folder(request.folder, user, request.private)
-                argv = demoted(argv, user, self._groups(), setpriv=self._setpriv)
-            argv = limited(argv, request.max_file_mib, prlimit=self._prlimit)
+                make_traversable(request.folder, self._folder)
+                chown_folder(request.folder, user, request.private)
+                argv = as_user(argv, user, self._groups(), setpriv=self._setpriv)
+            argv = with_limits(argv, request.max_file_mib, prlimit=self._prlimit)
             if self._tree is not None:
                 group = self._tree.make(request.name, request.caps)
             output = bounded_output()
@@ -267,7 +189,7 @@ class ProcessLauncher(Launcher):
             for file in group.procs_files:
                 with contextlib.suppress(ProcessLookupError):
                     Path(file).write_text(str(pid))
-        return Started(identity, os.pidfd_open(pid), group, output)
+        return RunningProcess(identity, os.pidfd_open(pid), group, output)
 
     def _groups(self) -> list[int]:
         """Groups a machine needs: that of /dev/kvm where it uses it and not everybody may."""
@@ -283,23 +205,23 @@ class ProcessLauncher(Launcher):
     def _leftovers(self) -> dict[str, CgroupGroup]:
         return dict(self._tree.leftovers()) if self._tree is not None else {}
 
-    async def find(self) -> Sequence[Found]:
+    async def find(self) -> Sequence[FoundProcess]:
         """Return what still runs in the instance's control groups; without them nothing can be told."""
         found = []
         for name, group in (await asyncio.to_thread(self._leftovers)).items():
             for pid in sorted(group.pids()):
-                found.append(Found(name, "", ProcessIdentity.of(pid)))
+                found.append(FoundProcess(name, "", ProcessIdentity.of(pid)))
         return found
 
     async def adopt(self, name: str, identity: ProcessIdentity, keeper: str) -> VmProcess | None:
-        """Take over a process of a former host agent."""
+        """Take over a process of a previous host agent."""
         pidfd = identity.open() if not keeper else None  # what a container keeps is not ours to run
         if pidfd is None:
             return None
         if self._users is not None:
             self._users.claim(name, user_of(identity.pid))
         group = (await asyncio.to_thread(self._leftovers)).get(name)
-        return BareProcess(name, Started(identity, pidfd, group, None), child=False, removed=self._forget)
+        return BareProcess(name, RunningProcess(identity, pidfd, group, None), self._forget, child=False)
 
     async def reap(self, keep: Collection[str] = ()) -> int:
         """Kill what is left in the instance's control groups; the rest is for the caller's records."""
@@ -316,10 +238,6 @@ class ProcessLauncher(Launcher):
             except OSError as exc:
                 raise RuntimeFault(f"the control group of {name} is busy: {exc}") from exc
         return killed
-
-    async def health(self) -> LauncherHealth:
-        """A bare process needs nothing but the host."""
-        return LauncherHealth(True)
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -365,7 +283,7 @@ def inheritable() -> list[int]:
     return found
 
 
-def _abandon(started: Started) -> None:
+def _discard(started: RunningProcess) -> None:
     """Kill and wait for a process that nobody will know of. Blocking, bounded."""
     started.identity.kill()
     with contextlib.suppress(ChildProcessError):

@@ -49,7 +49,7 @@ class UserPool:
         raise RuntimeError("no user id is free for another virtual machine")
 
     def claim(self, name: str, number: int) -> None:
-        """Note the id of a machine that a former host agent started."""
+        """Note the id of a machine that a previous host agent started."""
         if self._first <= number < self._first + self._count:
             self._by_name[name] = number
 
@@ -58,8 +58,8 @@ class UserPool:
         self._by_name.pop(name, None)
 
 
-def demoted(argv: list[str], user: int, groups: Collection[int] = (), *, setpriv: str) -> list[str]:
-    """The vector that runs `argv` in the same process as `user`, with no way to get more."""
+def as_user(argv: list[str], user: int, groups: Collection[int] = (), *, setpriv: str) -> list[str]:
+    """Return the vector that runs `argv` in the same process as `user`, with no way to get more."""
     return [
         setpriv,
         f"--reuid={user}",
@@ -73,8 +73,8 @@ def demoted(argv: list[str], user: int, groups: Collection[int] = (), *, setpriv
     ]
 
 
-def limited(argv: list[str], max_file_mib: int | None, *, prlimit: str) -> list[str]:
-    """The vector that runs `argv` in the same process, without core dumps and with bounded files.
+def with_limits(argv: list[str], max_file_mib: int | None, *, prlimit: str) -> list[str]:
+    """Return the vector that runs `argv` in the same process, without core dumps and with bounded files.
 
     Set from within, since to bound another user's process takes a capability that containers lack.
     """
@@ -84,7 +84,7 @@ def limited(argv: list[str], max_file_mib: int | None, *, prlimit: str) -> list[
     return [prlimit, "--core=0", *bound, "--", *argv]
 
 
-def give_folder(folder: Path, user: int, private: Collection[str] = ()) -> None:
+def chown_folder(folder: Path, user: int, private: Collection[str] = ()) -> None:
     """Let the user own a machine's folder and the files in it, and nobody else enter it.
 
     Files with a second name elsewhere are frozen layers that machines share: they keep their owner.
@@ -97,14 +97,7 @@ def give_folder(folder: Path, user: int, private: Collection[str] = ()) -> None:
     folder.chmod(0o700)
 
 
-def give_file(path: Path) -> None:
-    """Let a file that was put into a machine's folder later belong to the machine's user."""
-    owner = path.parent.stat()
-    if os.geteuid() == 0:
-        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
-
-
-def open_way(folder: Path, top: Path) -> None:
+def make_traversable(folder: Path, top: Path) -> None:
     """Let every user pass through (not list) the folders from `top` down to above `folder`.
 
     Raises:
@@ -118,8 +111,8 @@ def open_way(folder: Path, top: Path) -> None:
             passed.chmod(mode | _SEARCH_BITS)
 
 
-def closed_above(folder: Path) -> Path | None:
-    """The first folder on the way to `folder` that other users may not pass through, if any."""
+def untraversable_parent(folder: Path) -> Path | None:
+    """Return the first folder on the way to `folder` that other users may not pass through, if any."""
     for passed in [*reversed(folder.resolve().parents), folder.resolve()]:
         if not passed.stat().st_mode & stat.S_IXOTH:
             return passed
@@ -127,7 +120,7 @@ def closed_above(folder: Path) -> Path | None:
 
 
 def user_of(pid: int) -> int:
-    """The user that a process runs as; -1 when it is gone."""
+    """Return the user that a process runs as; -1 when it is gone."""
     try:
         return Path(f"/proc/{pid}").stat().st_uid
     except OSError:

@@ -1,5 +1,15 @@
-"""All metrics; importing this registers them."""
+"""All metrics: each module here is imported, and each function that `metric` declares is one.
 
-from osgym_host.tasks.evaluator.metrics import documents, images, settings, tables, text
+The parsers they use are imported inside the functions, so that the host, which reads the declarations,
+stays light; the confined process has them loaded before it forks.
+"""
 
-__all__ = ["documents", "images", "settings", "tables", "text"]
+import importlib
+import pkgutil
+
+from osgym_host.tasks.evaluator.registry import METRICS, TRANSFORMS
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["METRICS", "TRANSFORMS"]

@@ -8,7 +8,7 @@ import zipfile
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from osgym_host.tasks.evaluator.inputs import Argument, InFile, as_file, rules_of
+from osgym_host.tasks.evaluator.inputs import Argument, InputFile, as_file, rules_of
 from osgym_host.tasks.evaluator.registry import Score, differ, metric
 
 MAX_DEPTH = 100
@@ -20,7 +20,7 @@ _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
 
 
-def paragraphs(file: InFile) -> list[str]:
+def paragraphs(file: InputFile) -> list[str]:
     """The paragraphs of a document in order, empty ones too.
 
     Raises:
@@ -54,7 +54,7 @@ def _word_text(paragraph: Element) -> list[str]:
     return parts
 
 
-def _odf_text(element: Element, file: InFile, depth: int = 0) -> list[str]:
+def _odf_text(element: Element, file: InputFile, depth: int = 0) -> list[str]:
     if depth > MAX_DEPTH:
         raise file.bad("nested too deeply")
     parts = [element.text or ""]
@@ -72,7 +72,7 @@ def _odf_text(element: Element, file: InFile, depth: int = 0) -> list[str]:
     return parts
 
 
-@metric
+@metric()
 def compare_docx_files(
     result: Argument,
     expected: Argument,
@@ -83,7 +83,7 @@ def compare_docx_files(
 ) -> Score:
     """Two documents (docx or odt) have the same text."""
 
-    def normal(file: InFile) -> list[str]:
+    def normal(file: InputFile) -> list[str]:
         rows = paragraphs(file)
         if delete_empty_lines:
             rows = [row for row in rows if row.strip()]
@@ -97,7 +97,7 @@ def compare_docx_files(
     return Score(1.0) if got == wanted else differ("the text", got, wanted)
 
 
-@metric
+@metric()
 def compare_docx_files_and_ignore_new_lines(
     result: Argument, expected: Argument, ignore_blanks: bool = True
 ) -> Score:
@@ -105,7 +105,7 @@ def compare_docx_files_and_ignore_new_lines(
     return compare_docx_files(result, expected, ignore_blanks=ignore_blanks, delete_empty_lines=True)
 
 
-@metric
+@metric()
 def check_document_text(result: Argument, expected: Argument) -> Score:
     """A document's text: ``paragraphs`` (all that are not empty, in order), ``include``, ``exclude``."""
     rules = rules_of(expected)
@@ -125,7 +125,7 @@ def _include_exclude(text: str, rules: dict[str, Any]) -> Score:
     return Score(1.0)
 
 
-def slides(file: InFile) -> list[list[str]]:
+def slides(file: InputFile) -> list[list[str]]:
     """The text of each slide, paragraph by paragraph, without notes and empty paragraphs.
 
     Raises:
@@ -149,7 +149,7 @@ def slides(file: InFile) -> list[list[str]]:
     raise file.bad("neither pptx nor odp")
 
 
-def _slide_order(file: InFile, archive: zipfile.ZipFile, found: dict[int, str]) -> list[int]:
+def _slide_order(file: InputFile, archive: zipfile.ZipFile, found: dict[int, str]) -> list[int]:
     """Slides in the order they are shown, which need not be that of their file names."""
     relations = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
     targets = {
@@ -178,7 +178,7 @@ def _texts(root: Element, tag: str, read: Any) -> list[str]:
     return [row for row in rows if row]
 
 
-@metric
+@metric()
 def check_slides_text(result: Argument, expected: Argument) -> Score:
     """Slides: ``count``, ``slides`` (all paragraphs of all slides), ``include`` and ``exclude``."""
     rules, found = rules_of(expected), slides(as_file(result, "result"))

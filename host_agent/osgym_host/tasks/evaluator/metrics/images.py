@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import io
 import warnings
+from typing import TYPE_CHECKING
 
-from PIL import Image
-
-from osgym_host.tasks.evaluator.inputs import Argument, InFile, as_file, rules_of
+from osgym_host.tasks.evaluator.inputs import Argument, InputFile, as_file, rules_of
 from osgym_host.tasks.evaluator.registry import Score, differ, metric
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")
 MAX_PIXELS = 64_000_000
 
 
-def open_image(file: InFile) -> Image.Image:
+def open_image(file: InputFile) -> Image.Image:
     """The image, decoded.
 
     Raises:
         Unreadable: damaged, of another kind, or larger than 64 megapixels.
     """
+    from PIL import Image
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -32,7 +36,7 @@ def open_image(file: InFile) -> Image.Image:
     return image
 
 
-@metric
+@metric()
 def check_image_size(result: Argument, expected: Argument) -> Score:
     """``width`` and ``height`` in pixels, each if given."""
     rules, image = rules_of(expected), open_image(as_file(result, "result"))
@@ -43,7 +47,7 @@ def check_image_size(result: Argument, expected: Argument) -> Score:
     return Score(1.0)
 
 
-@metric
+@metric()
 def check_image_properties(result: Argument, expected: Argument) -> Score:
     """``size`` [w, h], ``mode``, ``format``, ``pixels`` [{at, rgb, tolerance=0}], ``grey`` true."""
     rules, image = rules_of(expected), open_image(as_file(result, "result"))

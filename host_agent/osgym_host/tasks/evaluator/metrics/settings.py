@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from osgym_host.tasks.evaluator.inputs import Argument, InFile, as_file, as_text, parse_json, rules_of
+from osgym_host.tasks.evaluator.inputs import Argument, InputFile, as_file, as_text, parse_json, rules_of
 from osgym_host.tasks.evaluator.registry import Score, differ, metric
 
 _MISSING = object()
 
 
 def _json(value: Argument) -> Any:
-    if isinstance(value, InFile):
+    if isinstance(value, InputFile):
         return value.json()
     return parse_json(value, None) if isinstance(value, str) else value
 
@@ -50,7 +50,7 @@ def matches(value: Any, method: str, ref: Any) -> bool:
     return {"lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}[name]
 
 
-@metric
+@metric()
 def check_json(result: Argument, expected: Argument) -> Score:
     """Values at paths of a JSON file fulfil ``expect`` and none of ``unexpect``."""
     rules, value = rules_of(expected), _json(result)
@@ -64,7 +64,7 @@ def check_json(result: Argument, expected: Argument) -> Score:
     return Score(1.0)
 
 
-@metric
+@metric()
 def check_direct_json_object(result: Argument, expected: Argument) -> Score:
     """Each key of ``rules.expected`` has its value; with ``expect_in_result``, it is in the value."""
     rules, value = rules_of(expected), _json(result)
@@ -89,7 +89,7 @@ def _within(wanted: Any, got: Any) -> bool:
     return isinstance(got, str) and str(wanted) in got
 
 
-@metric
+@metric()
 def check_json_settings(result: Argument, expected: Argument) -> Score:
     """A settings file (JSON) has each setting of ``rules.expected``."""
     value = _json(result)
@@ -101,7 +101,7 @@ def check_json_settings(result: Argument, expected: Argument) -> Score:
     return Score(1.0)
 
 
-@metric
+@metric()
 def check_json_keybindings(result: Argument, expected: Argument) -> Score:
     """A key binding file (JSON, perhaps after a line of comment) has ``rules.expected``."""
     text = as_text(result)
@@ -117,7 +117,7 @@ def _entries(text: str) -> Iterator[list[str]]:
             yield words
 
 
-@metric
+@metric()
 def check_config_status(result: Argument, expected: Argument) -> Score:
     """A GIMP settings file has ``(key value)``, or ``(key key2 … value)`` for a list of two keys."""
     rules = rules_of(expected)
@@ -138,32 +138,32 @@ def _vlc(result: Argument, expected: Argument, key: str, rule: str, default: str
     return Score(1.0) if got == wanted else differ(key, got, wanted)
 
 
-@metric
+@metric()
 def check_qt_bgcone(result: Argument, expected: Argument) -> Score:
     """VLC's ``qt-bgcone``."""
     return _vlc(result, expected, "qt-bgcone", "expected_qt_bgcone", "1")
 
 
-@metric
+@metric()
 def check_qt_max_volume(result: Argument, expected: Argument) -> Score:
     """VLC's ``qt-max-volume``."""
     return _vlc(result, expected, "qt-max-volume", "expected_qt_max_volume", "125")
 
 
-@metric
+@metric()
 def check_qt_minimal_view(result: Argument, expected: Argument) -> Score:
     """VLC's ``qt-minimal-view``."""
     return _vlc(result, expected, "qt-minimal-view", "expected_qt_minimal_view", "0")
 
 
-@metric
+@metric()
 def check_one_instance_when_started_from_file(result: Argument, expected: Argument) -> Score:
     """VLC's ``one-instance-when-started-from-file``."""
     key = "one-instance-when-started-from-file"
     return _vlc(result, expected, key, "expected_one_instance_when_started_from_file", "1")
 
 
-@metric
+@metric()
 def check_auto_saving_time(result: Argument, expected: Argument) -> Score:
     """LibreOffice saves by itself every ``rules.minutes`` minutes."""
     file = as_file(result, "result")

@@ -1,7 +1,7 @@
 """Metrics over spreadsheets: xlsx, ods and csv, by the values their cells show.
 
 Formulas count by the value that the office suite stored with them. ``compare_table`` has our own,
-smaller set of rules (`osgym_host.tasks.catalogue.TABLE_RULES`).
+smaller set of rules; one that is not here makes the task unsupported, by name.
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ import datetime
 import io
 import re
 import zipfile
+from collections.abc import Mapping
 from typing import Any
 from xml.etree.ElementTree import Element
 
-import openpyxl
-from openpyxl.utils.cell import coordinate_to_tuple
-from openpyxl.utils.exceptions import InvalidFileException
-
-from osgym_host.tasks.evaluator.inputs import Argument, InFile, Unreadable, as_file, rules_of
+from osgym_host.tasks.evaluator.inputs import Argument, InputFile, Unreadable, as_file, rules_of
 from osgym_host.tasks.evaluator.metrics.settings import matches
 from osgym_host.tasks.evaluator.registry import Score, differ, metric, transform
 
@@ -35,7 +32,7 @@ _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 
 
-def read_book(file: InFile) -> Book:
+def read_book(file: InputFile) -> Book:
     """All sheets in order.
 
     Raises:
@@ -50,7 +47,10 @@ def read_book(file: InFile) -> Book:
     raise file.bad("neither xlsx nor ods")
 
 
-def _read_xlsx(file: InFile) -> Book:
+def _read_xlsx(file: InputFile) -> Book:
+    import openpyxl
+    from openpyxl.utils.exceptions import InvalidFileException
+
     try:
         book = openpyxl.load_workbook(io.BytesIO(file.data()), data_only=True, keep_links=False)
     except MemoryError:
@@ -82,7 +82,7 @@ def _plain(value: object) -> Cell:
     return str(value)
 
 
-def _read_ods(file: InFile, archive: zipfile.ZipFile) -> Book:
+def _read_ods(file: InputFile, archive: zipfile.ZipFile) -> Book:
     root = file.xml(file.member(archive, "content.xml"))
     result: Book = {}
     for table in root.iter(f"{_TABLE}table"):
@@ -157,7 +157,37 @@ def _sheet(books: dict[str, Book], reference: object) -> tuple[str, Sheet]:
     return name, book[name]
 
 
-@metric
+def _position(coordinate: str) -> tuple[int, int]:
+    from openpyxl.utils.cell import coordinate_to_tuple
+
+    return coordinate_to_tuple(coordinate)
+
+
+TABLE_RULES = frozenset({"sheet_name", "sheet_data", "check_cell"})
+CELL_METHODS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "re", "approx"})
+
+
+def _unsupported_rules(options: Mapping[str, Any]) -> list[str]:
+    rules = options.get("rules", [])
+    if not isinstance(rules, list):
+        return ["rules that are not a list"]
+    missing: list[str] = []
+    for rule in rules:
+        kind = rule.get("type") if isinstance(rule, dict) else None
+        if kind not in TABLE_RULES:
+            missing.append(f"rule {kind}")
+        elif kind == "check_cell":
+            properties = rule.get("props")
+            if not isinstance(properties, dict) or set(properties) - {"value"}:
+                missing.append("rule check_cell of other properties than value")
+            else:
+                method = str((properties.get("value") or {}).get("method", "eq")).split(":")[0]
+                if method not in CELL_METHODS:
+                    missing.append(f"rule check_cell with method {method}")
+    return missing
+
+
+@metric(needs_expected=False, unsupported=_unsupported_rules)
 def compare_table(result: Argument, expected: Argument, rules: list[dict[str, Any]] | None = None) -> Score:
     """The workbook fulfils every rule: ``sheet_name``, ``sheet_data``, ``check_cell``."""
     books = {"R": read_book(as_file(result, "result"))}
@@ -177,7 +207,7 @@ def _apply(rule: dict[str, Any], books: dict[str, Book]) -> Score:
         return Score(1.0) if got == wanted else differ("the sheets", got, wanted)
     if kind == "check_cell":
         _, sheet = _sheet(books, rule["sheet_idx"])
-        value = sheet.get(coordinate_to_tuple(rule["coordinate"]))
+        value = sheet.get(_position(rule["coordinate"]))
         condition = rule["props"]["value"]
         ref, method = condition["ref"], condition.get("method", "eq")
         holds = _same(value, ref) if method == "eq" else matches(value, method, ref)
@@ -194,7 +224,7 @@ def _compare_sheets(got: Sheet, wanted: Sheet) -> Score:
     return Score(1.0)
 
 
-@metric
+@metric()
 def check_xlsx_cells(result: Argument, expected: Argument) -> Score:
     """``rules.cells`` maps ``B7`` or ``Sheet!B7`` to its value (null: empty); others do not count."""
     book = read_book(as_file(result, "result"))
@@ -203,19 +233,19 @@ def check_xlsx_cells(result: Argument, expected: Argument) -> Score:
         if sheet_name and sheet_name not in book:
             return Score(0.0, f"there is no sheet {sheet_name}")
         sheet = book[sheet_name] if sheet_name else next(iter(book.values()), {})
-        value = sheet.get(coordinate_to_tuple(coordinate))
+        value = sheet.get(_position(coordinate))
         if not _same(value, wanted):
             return differ(f"cell {reference}", value, wanted)
     return Score(1.0)
 
 
-@metric
+@metric()
 def compare_csv(
     result: Argument, expected: Argument, strict: bool = True, ignore_case: bool = False
 ) -> Score:
     """Two csv files have the same lines; without ``strict`` blanks around a line do not count."""
 
-    def lines(file: InFile) -> list[str]:
+    def lines(file: InputFile) -> list[str]:
         text = file.text()
         rows = text.splitlines()
         if not strict:

@@ -13,7 +13,13 @@ def _strings(value: Any) -> list[str]:
     return [str(v) for v in value] if isinstance(value, list) else [] if value is None else [str(value)]
 
 
-@metric
+@metric(takes_result=False, needs_expected=False)
+def infeasible(result: Argument, expected: Argument) -> Score:
+    """Giving up is right: the host scores how the episode ended, without running this."""
+    raise NotImplementedError
+
+
+@metric()
 def exact_match(result: Argument, expected: Argument) -> Score:
     """The result equals ``rules.expected``."""
     wanted = rules_of(expected)["expected"]
@@ -21,7 +27,7 @@ def exact_match(result: Argument, expected: Argument) -> Score:
     return Score(1.0) if got == wanted else differ("the result", got, wanted)
 
 
-@metric
+@metric()
 def match_in_list(result: Argument, expected: Argument) -> Score:
     """The result is one of ``rules.expected``."""
     wanted = rules_of(expected)["expected"]
@@ -29,7 +35,7 @@ def match_in_list(result: Argument, expected: Argument) -> Score:
     return Score(1.0) if got in wanted else differ("the result", got, wanted)
 
 
-@metric
+@metric()
 def is_in_list(result: Argument, expected: Argument) -> Score:
     """``rules.expected`` is in the result, a list."""
     wanted = rules_of(expected)["expected"]
@@ -37,7 +43,7 @@ def is_in_list(result: Argument, expected: Argument) -> Score:
     return Score(1.0) if found else differ("the result", result, wanted)
 
 
-@metric
+@metric()
 def literal_match(
     result: Argument, expected: Argument, type: str = "str", ignore_case: bool = False
 ) -> Score:
@@ -56,7 +62,7 @@ def literal_match(
     return Score(1.0) if got is not None and got == wanted else differ("the result", got, wanted)
 
 
-@metric
+@metric()
 def fuzzy_match(result: Argument, expected: Argument) -> float:
     """Similarity to ``rules.expected``: 1 − insertions and deletions ÷ both lengths."""
     got, wanted = as_text(result), str(rules_of(expected)["expected"])
@@ -79,7 +85,7 @@ def similarity(a: str, b: str) -> float:
     return 2 * common / (len(a) + len(b))
 
 
-@metric
+@metric()
 def check_include_exclude(result: Argument, expected: Argument) -> Score:
     """The text has all of ``include`` and none of ``exclude``."""
     rules, text = rules_of(expected), as_text(result)
@@ -92,7 +98,7 @@ def check_include_exclude(result: Argument, expected: Argument) -> Score:
     return Score(1.0)
 
 
-@metric
+@metric()
 def check_list(result: Argument, expected: Argument) -> Score:
     """Each pattern of ``expect`` matches some line, none of ``unexpect`` any."""
     rules, lines = rules_of(expected), as_text(result).splitlines()
@@ -105,7 +111,7 @@ def check_list(result: Argument, expected: Argument) -> Score:
     return Score(1.0)
 
 
-@metric
+@metric()
 def file_contains(result: Argument, expected: Argument) -> Score:
     """The file has each string of ``rules.expected``."""
     text = as_file(result, "result").text()
@@ -115,20 +121,20 @@ def file_contains(result: Argument, expected: Argument) -> Score:
     return Score(1.0)
 
 
-@metric
+@metric()
 def compare_config(result: Argument, expected: Argument) -> Score:
     """The file's whole text equals ``rules.expected``."""
     got, wanted = as_text(result), str(rules_of(expected)["expected"])
     return Score(1.0) if got == wanted else differ("the file", got, wanted)
 
 
-@metric
+@metric()
 def compare_answer(result: Argument, expected: Argument) -> Score:
     """The text equals ``rules.expected``."""
     return compare_config(result, expected)
 
 
-@metric
+@metric()
 def compare_text_file(
     result: Argument, expected: Argument, ignore_blanks: bool = False, ignore_case: bool = False
 ) -> Score:
@@ -144,14 +150,14 @@ def compare_text_file(
     return Score(1.0) if got == wanted else differ("the text", got, wanted)
 
 
-@metric
+@metric(needs_expected=False)
 def is_utc_0(result: Argument, expected: Argument) -> bool:
     """``timedatectl`` says the time zone has no offset."""
     lines = [line for line in as_text(result).splitlines() if "Time zone:" in line]
     return any(line.rstrip().endswith("+0000)") for line in lines)
 
 
-@metric
+@metric()
 def is_extension_installed(result: Argument, expected: Argument) -> Score:
     """``rules.expected`` is (``contain``) or is not (``not_contain``) in the text."""
     rules = rules_of(expected)
@@ -162,7 +168,7 @@ def is_extension_installed(result: Argument, expected: Argument) -> Score:
     return Score(0.0, f"{wanted!r} is {'' if found else 'not '}in the result")
 
 
-@metric
+@metric()
 def check_moved_jpgs(result: Argument, expected: Argument) -> Score:
     """The folder has exactly the names of ``rules.expected``."""
     children = result.get("children", []) if isinstance(result, dict) else []
@@ -171,7 +177,7 @@ def check_moved_jpgs(result: Argument, expected: Argument) -> Score:
     return Score(1.0) if got == wanted else differ("the folder", got, wanted)
 
 
-@metric
+@metric()
 def check_window_titles(result: Argument, expected: Argument) -> Score:
     """Each pattern of ``include`` matches a window's title, none of ``exclude`` any."""
     rules, titles = rules_of(expected), _strings(result)

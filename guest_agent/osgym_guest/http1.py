@@ -1,0 +1,146 @@
+"""How HTTP/1.1 looks on the wire: heads of requests, bodies, heads of answers. Every length is bounded."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Mapping
+from typing import IO
+
+from osgym_guest.http import Body, HttpError, Response
+from osgym_protocol.codes import GuestErrorCode
+
+MAX_HEADER_BYTES = 16 * 1024
+SPOOL_BYTES = 1 << 20
+END_OF_HEAD = b"\r\n\r\n"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    409: "Conflict",
+    411: "Length Required",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    422: "Unprocessable Content",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    503: "Service Unavailable",
+    504: "Gateway Timeout",
+}
+
+
+def parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
+    """Method in upper case, target, and headers with names in lower case.
+
+    Args:
+        head: without the empty line at its end.
+
+    Raises:
+        HttpError: 400 ``bad_request``.
+    """
+    lines = head.decode("latin-1").split("\r\n")
+    words = lines[0].split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        raise HttpError(400, GuestErrorCode.BAD_REQUEST, "the request line is not HTTP/1.1")
+    headers: dict[str, str] = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise HttpError(400, GuestErrorCode.BAD_REQUEST, "a header line is malformed")
+        headers[name.lower()] = value.strip()
+    if words[2] == "HTTP/1.0":
+        headers["connection"] = "close"
+    return words[0].upper(), words[1], headers
+
+
+def may_have_body(headers: Mapping[str, str]) -> bool:
+    """Whether something that belongs to the request may follow its head."""
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+
+
+def body_length(headers: Mapping[str, str], limit: int) -> int:
+    """Bytes that follow the head.
+
+    Raises:
+        HttpError: 411 or 400 when nobody can tell, 413 when they are more than `limit`.
+    """
+    if headers.get("transfer-encoding", "identity").lower() != "identity":
+        raise HttpError(
+            411, GuestErrorCode.LENGTH_REQUIRED, "send a Content-Length; chunked bodies are not taken"
+        )
+    text = headers.get("content-length", "0")
+    if not text.isascii() or not text.isdigit():
+        raise HttpError(400, GuestErrorCode.BAD_REQUEST, "Content-Length is not a number")
+    length = int(text)
+    if length > limit:
+        message = f"the body may have up to {limit} bytes"
+        raise HttpError(413, GuestErrorCode.BODY_TOO_LARGE, message, {"max_bytes": limit})
+    return length
+
+
+def answer_head(response: Response, length: int, keep_alive: bool) -> bytes:
+    """Status line and headers of an answer with a body of `length` bytes."""
+    lines = [f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'Status')}"]
+    lines += [f"{name}: {value}" for name, value in response.headers.items()]
+    lines += [f"Content-Length: {length}", f"Connection: {'keep-alive' if keep_alive else 'close'}\r\n\r\n"]
+    return "\r\n".join(lines).encode("latin-1", "replace")
+
+
+class Incoming:
+    """A body on its way in; above `SPOOL_BYTES` it goes to an unlinked temporary file, not into memory.
+
+    Attributes:
+        left: bytes still to come.
+        spooled: whether it goes to a file.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.left = length
+        self.spooled = length > SPOOL_BYTES
+        self._length = length
+        self._parts: list[bytes] = []
+        self._spool: IO[bytes] | None = None
+
+    def take(self, data: bytes) -> bytes:
+        """Add what has come; what belongs to the next request is returned."""
+        mine, rest = data[: self.left], data[self.left :]
+        self.left -= len(mine)
+        if not self.spooled:
+            self._parts.append(mine)
+            return rest
+        if self._spool is None:
+            import tempfile
+
+            self._spool = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `close`
+        self._spool.write(mine)
+        return rest
+
+    def body(self) -> Body:
+        """All of it: bytes, or a read-only memory map."""
+        if self._spool is None:
+            return b"".join(self._parts)
+        self._spool.flush()
+        mapped = mmap.mmap(self._spool.fileno(), self._length, access=mmap.ACCESS_READ)
+        self.close()
+        return mapped
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._spool is not None:
+            self._spool.close()
+
+
+def unsent(parts: list[bytes | memoryview], sent: int) -> list[bytes | memoryview]:
+    """What is left of some buffers after their first `sent` bytes."""
+    for number, part in enumerate(parts):
+        if sent < len(part):
+            return [memoryview(part)[sent:], *parts[number + 1 :]]
+        sent -= len(part)
+    return []

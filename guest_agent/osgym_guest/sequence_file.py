@@ -1,0 +1,50 @@
+"""The number of the last step, kept where it survives the agent: a step is never done twice."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+MOST_BYTES = 512
+"""More than any line."""
+
+
+class SequenceFile:
+    """One line, `generation number`, that is written over and never emptied.
+
+    What stands behind the first line is left of a longer one. Whoever reads it, at any moment at which the
+    agent may have been killed, finds the old line or the new one: one `pwrite` within a page is done or not
+    done, where copying into a mapping could be cut in two. The file stays open, since each step writes and an
+    emulated clone pays for each system call.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the file; make it when it does not exist.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._line = os.pread(self._fd, MOST_BYTES, 0).partition(b"\n")[0]
+
+    def number(self, generation: str) -> int:
+        """The number that was kept for a generation; 0 for another one and when the file holds none."""
+        kept, _, number = self._line.rpartition(b" ")
+        return int(number) if kept == generation.encode() and number.isdigit() else 0
+
+    def keep(self, generation: str, number: int) -> None:
+        """Write the line, unless it stands there.
+
+        Raises:
+            OSError: It cannot be written; then the old one holds.
+        """
+        line = f"{generation} {number}".encode()
+        if line != self._line:
+            os.pwrite(self._fd, line + b"\n", 0)
+            self._line = line
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

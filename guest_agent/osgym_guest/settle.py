@@ -1,0 +1,133 @@
+"""The settle policies: parameters and horizons as data, one place for all of them.
+
+`data/settle.json` holds them; a file named by OSGYM_SETTLE, or /etc/osgym/settle.json of the image,
+is laid over it, so an image can say what its applications need.
+
+Parameters of a policy:
+    idle_ms: nobody was at work for so long (a group of processes may use `cpu_share` of that time)
+        and nobody runs or waits for the disk now.
+    horizon_ms: no application's main thread wakes by its own timeout before this, counted from the
+        end of the action; `horizons` has other values by process name.
+    change_horizon_ms: the same, counted from the last change of the screen; 0 is off.
+    damage_quiet_ms: the screen has not changed for so long; 0 is off.
+    burner_quiet_ms: the same, used while somebody burns the processor without end.
+    turn_ms: how often all this is looked at.
+    check_threads: whether to look for running threads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from osgym_guest._native import Display
+from osgym_protocol.limits import DEFAULT_SETTLE_MAX_MS
+
+SYSTEM_FILE = Path("/etc/osgym/settle.json")
+REASONS = ("quiet", "timeout", "unchanged", "fixed", "cancelled")
+
+
+@dataclass(frozen=True)
+class SettleRule:
+    """Parameters of one policy; see the module's text."""
+
+    idle_ms: float
+    cpu_share: float
+    horizon_ms: float
+    change_horizon_ms: float
+    damage_quiet_ms: float
+    burner_quiet_ms: float
+    turn_ms: float
+    check_threads: bool
+    horizons: tuple[tuple[str, float], ...] = ()
+    max_ms: float = DEFAULT_SETTLE_MAX_MS
+    pause_ms: float = -1.0
+
+    def numbers(self) -> dict[str, float]:
+        """Return all but the horizons, by name, as the native core takes them (`OG_RULE_NUMBERS`)."""
+        return {name: getattr(self, name) for name in _NUMBERS}
+
+
+_NUMBERS = tuple(each.name for each in fields(SettleRule) if each.name != "horizons")
+
+
+@dataclass(frozen=True)
+class SettleOutcome:
+    """How a wait ended; `last_change_ms` counts from the end of the input."""
+
+    reason: str
+    wait_ms: float
+    last_change_ms: float | None
+    turns: int
+    cpu_us: float
+
+
+@dataclass(frozen=True)
+class Policies:
+    """All rules by name, and what they share."""
+
+    rules: Mapping[str, SettleRule]
+    threads: tuple[str, ...]
+    burner_s: float
+    burner_share: float
+
+
+def load_policies(overlay: Path | None) -> Policies:
+    """Read the policies of the package with `overlay` laid over them.
+
+    Raises:
+        ValueError: a file has unknown or wrong parameters.
+    """
+    data = json.loads((Path(__file__).parent / "data" / "settle.json").read_text())
+    if overlay is None and SYSTEM_FILE.exists():
+        overlay = SYSTEM_FILE
+    if overlay is not None:
+        _lay_over(data, json.loads(overlay.read_text()))
+    try:
+        rules = {
+            name: SettleRule(**values, horizons=_horizons(data["horizons"].get(name, {})))
+            for name, values in data["policies"].items()
+        }
+        return Policies(rules, tuple(data["threads"]), float(data["burner_s"]), float(data["burner_share"]))
+    except (TypeError, KeyError) as exc:
+        raise ValueError(f"the settle policies are malformed: {exc}") from exc
+
+
+def _horizons(raw: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    """Pairs of process name, cut to what the kernel keeps of it, and milliseconds."""
+    return tuple((name[:15], float(horizon_ms)) for name, horizon_ms in raw.items())
+
+
+def _lay_over(base: dict[str, Any], over: Mapping[str, Any]) -> None:
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            _lay_over(base[key], value)
+        else:
+            base[key] = value
+
+
+def settle(display: Display, rule: SettleRule, since_ns: int, trace: str | None = None) -> SettleOutcome:
+    """Wait by a rule; `display.begin()` was called before the input, which ended at `since_ns`."""
+    reason, wait_ms, last_change_ms, turns, cpu_us = display.settle(
+        since_ns=since_ns,
+        numbers=rule.numbers(),
+        horizons=list(rule.horizons),
+        trace_path=trace,
+    )
+    changed = None if last_change_ms < 0 else last_change_ms
+    return SettleOutcome(REASONS[reason], wait_ms, changed, turns, cpu_us)
+
+
+def with_options(
+    rule: SettleRule, *, quiet_ms: float | None, max_ms: float, pause_ms: float | None
+) -> SettleRule:
+    """A rule with what a request says laid over it."""
+    return replace(
+        rule,
+        idle_ms=rule.idle_ms if quiet_ms is None else quiet_ms,
+        max_ms=max_ms,
+        pause_ms=-1.0 if pause_ms is None else pause_ms,
+    )

@@ -1,0 +1,329 @@
+"""What `osgym image` makes: golden images, bootable disks of them, snapshots, the image of runners."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from osgym_host.errors import OsgymHostError
+from osgym_host.images.bake import Baker, BakeRequest
+from osgym_host.images.content_store import NAME
+from osgym_host.images.definition import ImageSource, VmSource, find_images_folder, hash_of, tree_hash
+from osgym_host.images.disks.bake import BUILDER_VERSION, DiskBaker, DiskRequest
+from osgym_host.images.disks.manifest import DiskFormat, GuestKind
+from osgym_host.images.disks.overlay import can_reflink, choose
+from osgym_host.images.disks.store import DiskImage, DiskStore
+from osgym_host.images.errors import BakeError, DefinitionError, ImageError
+from osgym_host.images.lock import PackageLock
+from osgym_host.images.progress import BakeProgress, ProgressDisplay
+from osgym_host.images.snapshots import DEFAULT_NAME, Snapshot, SnapshotStore
+from osgym_host.images.store import Image, ImageStore, default_data_dir
+from osgym_host.snapshotting.build import SnapshotBuilder, SnapshotFailed, SnapshotRequest
+from osgym_host.snapshotting.warmup import Warmup, find_warmup, load_warmup
+
+MIB = 1 << 20
+_RAM_MIB = {"small": 1024}
+_OTHER_RAM_MIB = 2048
+_SCREEN = re.compile(r"([1-9]\d{1,4})x([1-9]\d{1,4})")
+
+
+@contextlib.contextmanager
+def errors_reported() -> Iterator[None]:
+    """Say what went wrong in the block and what to do about it, and leave with 1."""
+    try:
+        yield
+    except OsgymHostError as exc:
+        if isinstance(exc, BakeError | SnapshotFailed) and exc.log_tail:
+            click.echo(exc.log_tail, err=True)
+        click.echo(f"osgym image: {exc}", err=True)
+        if isinstance(exc, ImageError) and exc.hint:
+            click.echo(f"  {exc.hint}", err=True)
+        sys.exit(1)
+
+
+def parse_screen(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, int] | None:
+    """Read a size in pixels, such as 1920x1080.
+
+    Raises:
+        click.BadParameter: It is not of this form.
+    """
+    del ctx, param
+    if text is None:
+        return None
+    found = _SCREEN.fullmatch(text)
+    if found is None:
+        raise click.BadParameter("such as 1920x1080")
+    return int(found.group(1)), int(found.group(2))
+
+
+def _progress(as_json: bool) -> BakeProgress:
+    bars = ProgressDisplay.BARS if sys.stderr.isatty() else ProgressDisplay.LINES
+    return BakeProgress(ProgressDisplay.NONE if as_json else bars)
+
+
+@click.command()
+@click.option("--flavor", default="full", show_default=True, help="Which image: full or small.")
+@click.option("--lock", "lock_path", type=click.Path(path_type=Path), help="Exact package versions.")
+@click.option("--refresh", is_flag=True, help="Ask the mirror for today's packages again.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option(
+    "--format",
+    "kind",
+    default="rootfs",
+    show_default=True,
+    type=click.Choice(["rootfs", "disk", "qcow2", "raw"]),
+    help="A root file system, or a bootable disk made from it; disk: qcow2 or raw, as suits this host.",
+)
+def build(
+    flavor: str, lock_path: Path | None, refresh: bool, dry_run: bool, as_json: bool, kind: str
+) -> None:
+    """Bake an image from Debian packages; quick when only the desktop layer changed."""
+    store = ImageStore(default_data_dir())
+    progress = _progress(as_json)
+    _stop_on_signals()
+    with errors_reported():
+        lock = PackageLock.read(lock_path) if lock_path else None
+        source = ImageSource(find_images_folder())
+        baker = Baker(source, store, progress)
+        request = BakeRequest(flavor, lock, refresh)
+        if dry_run:
+            click.echo(json.dumps(baker.plan(request), indent=1))
+            return
+        image = baker.bake(request)
+        disk = None if kind == "rootfs" else _build_disk(source, store, image, kind, progress, refresh)
+    if as_json:
+        row = image_row(image, store) if disk is None else disk_row(disk, DiskStore(store.data_dir))
+        click.echo(json.dumps({**row, "timings_s": progress.timings}))
+        return
+    made, place = (image, image.folder) if disk is None else (disk, disk.disk)
+    click.echo(f"{made.name} {made.digest[:16]}  {made.manifest.size_bytes // MIB} MiB  {place}")
+
+
+def _build_disk(
+    source: ImageSource, store: ImageStore, image: Image, kind: str, progress: BakeProgress, refresh: bool
+) -> DiskImage:
+    """Make a bootable disk of a golden image."""
+    if kind == "disk":
+        choice = choose(reflink=can_reflink(store.data_dir))
+        progress.note(f"{choice.format}: {choice.reason}")
+        kind = choice.format
+    disks = DiskStore(store.data_dir)
+    baker = DiskBaker(source.definition, VmSource(source.folder), store, disks, progress)
+    return baker.bake(DiskRequest(image, DiskFormat(kind), refresh))
+
+
+@click.command()
+@click.option("--flavor", default="full", show_default=True, help="Which image: full or small.")
+@click.option("--lock", "lock_path", type=click.Path(path_type=Path), help="Exact package versions.")
+@click.option("--vm", is_flag=True, help="With its bootable disk and snapshots.")
+def definition(flavor: str, lock_path: Path | None, vm: bool) -> None:
+    """Print the digest of what an image is made from: while it is the same, no bake is needed."""
+    with errors_reported():
+        lock = PackageLock.read(lock_path) if lock_path else None
+        folder = find_images_folder()
+        store = ImageStore(default_data_dir())
+        baker = Baker(ImageSource(folder), store, BakeProgress(ProgressDisplay.NONE))
+        found = baker.definition(BakeRequest(flavor, lock))
+        if vm:
+            warmups = tree_hash([folder / "warmups"])
+            found = hash_of(found, VmSource(folder).key(), warmups, str(BUILDER_VERSION))
+    click.echo(found)
+
+
+def _stop_on_signals() -> None:
+    """Let SIGTERM and SIGHUP unwind the bake as Ctrl-C does, so that it cleans up after itself."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+
+
+@click.command()
+@click.argument("disk")
+@click.option("--name", default=DEFAULT_NAME, show_default=True, help="What it is called: disk@name.")
+@click.option(
+    "--warmup",
+    type=click.Path(path_type=Path),
+    help="What is done before it is frozen: a file, or the name of one in images/warmups. "
+    "Without it, the one that is called like the snapshot, if there is one.",
+)
+@click.option("--ram", "ram_mib", type=click.IntRange(256, 65536), help="RAM of the guest in MiB.")
+@click.option("--cpus", "vcpus", type=click.IntRange(1, 16), help="Processors; else the disk's, or 1.")
+@click.option(
+    "--accel",
+    type=click.Choice(["auto", "kvm", "tcg"]),
+    default="auto",
+    show_default=True,
+    help="auto: KVM where a kernel boots under it.",
+)
+@click.option(
+    "--screen",
+    callback=parse_screen,
+    help="Size of the desktop in pixels, such as 1920x1080; else the disk's.",
+)
+@click.option("--refresh", is_flag=True, help="Make it anew although it is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def snapshot(
+    disk: str,
+    name: str,
+    warmup: Path | None,
+    ram_mib: int | None,
+    vcpus: int | None,
+    accel: str,
+    screen: tuple[int, int] | None,
+    refresh: bool,
+    as_json: bool,
+) -> None:
+    """Boot a bootable disk, warm it up, freeze it: what virtual machines are cloned from.
+
+    Nothing is done when there is one of this disk and warm-up already.
+    """
+    if not NAME.fullmatch(name):
+        raise click.BadParameter("letters, digits, dot, underscore, hyphen", param_hint="--name")
+    store = SnapshotStore(default_data_dir())
+    progress = _progress(as_json)
+    with errors_reported():
+        image = DiskStore(store.data_dir).resolve(disk)
+        hardware = image.manifest.hardware
+        usual_ram_mib = _RAM_MIB.get(image.name, _OTHER_RAM_MIB) if hardware is None else hardware.ram_mib
+        request = SnapshotRequest(
+            image,
+            name,
+            _warmup(image, name, warmup),
+            ram_mib=ram_mib or usual_ram_mib,
+            vcpus=vcpus or (1 if hardware is None else hardware.vcpus),
+            accel=accel,
+            screen=screen,
+            refresh=refresh,
+        )
+        with progress.shown(), store.making(request.reference):
+            made = asyncio.run(_build_snapshot(SnapshotBuilder(store, progress), request))
+    if made is None:
+        sys.exit(130)
+    if as_json:
+        click.echo(json.dumps({**snapshot_row(made, store), "timings_s": progress.timings}))
+        return
+    manifest = made.manifest
+    size = f"RAM {manifest.ram_data_bytes // MIB} MiB, disk {manifest.disk_bytes // MIB} MiB"
+    click.echo(f"{made.reference} {made.digest[:16]}  {size}, booted in {manifest.boot_s} s  {made.folder}")
+
+
+async def _build_snapshot(builder: SnapshotBuilder, request: SnapshotRequest) -> Snapshot | None:
+    """Build; SIGINT, SIGTERM and SIGHUP cancel it, so that it cleans up after itself: None then."""
+    building = asyncio.create_task(builder.build(request))
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if not building.cancelling():  # a second signal would cancel the cleaning up
+            building.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop)
+    await asyncio.wait((building,))
+    return None if building.cancelled() else building.result()
+
+
+def _warmup(image: DiskImage, name: str, given: Path | None) -> Warmup | None:
+    """Return the warm-up that was asked for, or that goes with the snapshot's name on a disk of ours."""
+    if given is not None and given.suffix:
+        return load_warmup(given)
+    if given is None and image.manifest.guest is not GuestKind.OSGYM:
+        return None
+    folder = find_images_folder()
+    found = find_warmup(name if given is None else str(given), folder)
+    if given is not None and found is None:
+        raise DefinitionError(f"no warm-up is called {str(given)!r}", f"look into {folder / 'warmups'}")
+    return found
+
+
+@click.command()
+@click.option("--refresh", is_flag=True, help="Build it again with today's packages.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def runner(refresh: bool, as_json: bool) -> None:
+    """Build the image that virtual machines run in with `runner: container`; quick when it is there."""
+    with errors_reported():
+        report = asyncio.run(_build_runner(default_data_dir() / "cache", refresh))
+    state = "built" if report["built"] else "unchanged"
+    text = f"{report['tag']}  {state}  QEMU {report['qemu_version']}"
+    click.echo(json.dumps(report) if as_json else text)
+
+
+async def _build_runner(scratch: Path, refresh: bool) -> dict[str, object]:
+    """Ask the daemon, building in `scratch` when there is nothing to find."""
+    from osgym_host.runtimes.qemu.runner import DockerDaemon, build_runner_image
+
+    daemon = DockerDaemon()
+    try:
+        await daemon.open()
+        image, built = await build_runner_image(daemon, scratch, refresh=refresh)
+    finally:
+        await daemon.close()
+    return {**asdict(image), "built": built}
+
+
+def image_row(image: Image, store: ImageStore) -> dict[str, object]:
+    """Return what lists show of a golden image."""
+    manifest = image.manifest
+    return {
+        "digest": image.digest,
+        "flavor": image.name,
+        "tagged": store.is_tagged(image),
+        "size_mib": manifest.size_bytes // MIB,
+        "packages": len(manifest.packages),
+        "created_at": manifest.created_at,
+        "rootfs": str(image.rootfs),
+        "bake_s": manifest.bake_s,
+    }
+
+
+def disk_row(disk: DiskImage, store: DiskStore) -> dict[str, object]:
+    """Return what lists show of a disk image."""
+    manifest = disk.manifest
+    return {
+        "digest": disk.digest,
+        "name": disk.name,
+        "tagged": store.is_tagged(disk),
+        "format": str(manifest.format),
+        "guest": str(manifest.guest),
+        "size_mib": manifest.size_bytes // MIB,
+        "virtual_mib": manifest.virtual_size_bytes // MIB,
+        "created_at": manifest.created_at,
+        "disk": str(disk.disk),
+        "source": manifest.source,
+        "bake_s": manifest.bake_s,
+    }
+
+
+def snapshot_row(snapshot: Snapshot, store: SnapshotStore) -> dict[str, object]:
+    """Return what lists show of a snapshot."""
+    manifest = snapshot.manifest
+    return {
+        "digest": snapshot.digest,
+        "reference": snapshot.reference,
+        "tagged": store.is_tagged(snapshot),
+        "accel": manifest.shape.get("accel"),
+        "ram_mib": manifest.ram_mib,
+        "ram_data_mib": manifest.ram_data_bytes // MIB,
+        "disk_mib": manifest.disk_bytes // MIB,
+        "state_kib": manifest.state_bytes // 1024,
+        "screen": "{}x{}".format(*manifest.screen),
+        "qemu_version": manifest.qemu_version,
+        "created_at": manifest.created_at,
+        "folder": str(snapshot.folder),
+        "boot_s": manifest.boot_s,
+        "build_s": manifest.build_s,
+    }

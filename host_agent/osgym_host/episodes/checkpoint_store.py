@@ -1,0 +1,159 @@
+"""Kept checkpoints on disk: what belongs to each besides its desktop, and the form they travel in.
+
+One file `<checkpoint_id>.json`, 0600, per checkpoint. A travelling one is `MAGIC`, the length of a JSON
+object (u32, big endian), the object, and the runtime's own file to its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import secrets
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from osgym_host.episodes.episode_state import InvalidSavedEpisode, SavedEpisode
+from osgym_host.runtimes.base import BranchPoint
+from osgym_host.whole_file import write_whole
+from osgym_protocol.host_api import CheckpointInfo
+
+log = logging.getLogger(__name__)
+
+MAGIC = b"OSGYM-CHECKPOINT 1\n"
+MAX_HEAD_BYTES = 64 * 1024 * 1024
+"""Of the JSON object: a task may carry files."""
+_LENGTH = struct.Struct(">I")
+_NAME = re.compile(r"[A-Za-z0-9_-]{0,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecord:
+    """What is known of a checkpoint besides its point.
+
+    Attributes:
+        saved: None where only the point was found: its desktop can be restored, without a task.
+        episode_id: Of the episode that it was taken of.
+    """
+
+    episode_id: str
+    expires_at: float | None
+    saved: SavedEpisode | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        saved = self.saved.to_dict() if self.saved is not None else None
+        return {"episode_id": self.episode_id, "expires_at": self.expires_at, "moment": saved}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> CheckpointRecord:
+        """Read the JSON object, which may come from anywhere.
+
+        Raises:
+            InvalidSavedEpisode: A field is missing or of another form.
+        """
+        if not isinstance(data, dict):
+            raise InvalidSavedEpisode("not an object")
+        episode_id, expires_at = data.get("episode_id"), data.get("expires_at")
+        if not isinstance(episode_id, str) or not _NAME.fullmatch(episode_id):
+            raise InvalidSavedEpisode("episode_id: not a name")
+        if expires_at is not None and type(expires_at) not in (int, float):
+            raise InvalidSavedEpisode("expires_at: not a time")
+        saved = data.get("moment")
+        return cls(episode_id, expires_at, SavedEpisode.from_dict(saved) if saved is not None else None)
+
+
+def describe(point: BranchPoint, kept: CheckpointRecord) -> CheckpointInfo:
+    """Return what clients see of a checkpoint."""
+    task = kept.saved.task if kept.saved is not None else None
+    task_id: Any = task.get("id") if isinstance(task, Mapping) else None
+    return CheckpointInfo(
+        checkpoint_id=point.point_id,
+        episode_id=kept.episode_id,
+        step=kept.saved.progress.step if kept.saved is not None else 0,
+        kept=point.kept,
+        created_at=round(point.created_at, 3),
+        expires_at=kept.expires_at,
+        ram_mib=round(point.ram_mib, 3),
+        disk_mib=round(point.disk_mib, 3),
+        pause_ms=round(point.pause_ms, 3),
+        image_digest=point.image_digest,
+        task_id=task_id if isinstance(task_id, str) else None,
+    )
+
+
+class CheckpointStore:
+    """The folder of kept checkpoints of one instance. Calls block, shortly."""
+
+    def __init__(self, folder: Path) -> None:
+        """Nothing is touched before `open`."""
+        self._folder = folder
+
+    def open(self) -> dict[str, CheckpointRecord]:
+        """Read what is there, by the id of the checkpoint; clear what a killed agent was writing.
+
+        Raises:
+            OSError: The folder cannot be used.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.chmod(0o700)
+        found: dict[str, CheckpointRecord] = {}
+        for path in sorted(self._folder.iterdir()):
+            if path.suffix != ".json":
+                path.unlink(missing_ok=True)
+                continue
+            try:
+                found[path.stem] = CheckpointRecord.from_dict(json.loads(path.read_bytes()))
+            except (OSError, ValueError, InvalidSavedEpisode) as error:
+                log.warning("checkpoint %s: its episode cannot be read: %s", path.stem, error)
+        return found
+
+    def put(self, checkpoint_id: str, kept: CheckpointRecord) -> None:
+        """Write one, as a whole or not at all.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        write_whole(self._folder / f"{checkpoint_id}.json", json.dumps(kept.to_dict()).encode())
+
+    def remove(self, checkpoint_id: str) -> None:
+        """Remove one. Idempotent."""
+        with contextlib.suppress(OSError):
+            (self._folder / f"{checkpoint_id}.json").unlink(missing_ok=True)
+
+    def scratch(self) -> Path:
+        """Return a path for a file that is going to be removed again."""
+        return self._folder / f"{secrets.token_hex(8)}.tmp"
+
+
+def head_of(kept: CheckpointRecord) -> bytes:
+    """Return what a travelling checkpoint begins with."""
+    text = json.dumps(kept.to_dict()).encode()
+    return MAGIC + _LENGTH.pack(len(text)) + text
+
+
+def read_head(file: BinaryIO) -> CheckpointRecord:
+    """Read the beginning of a travelling checkpoint; the file then stands at the runtime's part.
+
+    Raises:
+        InvalidSavedEpisode: A field is missing or of another form.
+    """
+    if file.read(len(MAGIC)) != MAGIC:
+        raise InvalidSavedEpisode("this is not a checkpoint, or one of another version")
+    packed = file.read(_LENGTH.size)
+    if len(packed) != _LENGTH.size:
+        raise InvalidSavedEpisode("it is cut short")
+    (length,) = _LENGTH.unpack(packed)
+    if length > MAX_HEAD_BYTES:
+        raise InvalidSavedEpisode(f"its description is larger than {MAX_HEAD_BYTES} bytes")
+    text = file.read(length)
+    if len(text) != length:
+        raise InvalidSavedEpisode("it is cut short")
+    try:
+        return CheckpointRecord.from_dict(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise InvalidSavedEpisode(f"its description cannot be read: {error}") from error

@@ -1,0 +1,90 @@
+"""What a create asks for, what it gives, and how a task's errors look to its client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from osgym_host.episodes.episode import HostEpisode
+from osgym_host.episodes.errors import ServiceError
+from osgym_host.episodes.journal import RequestMark
+from osgym_host.tasks.interface import (
+    DownloadCache,
+    Sandbox,
+    Task,
+    TaskError,
+    TaskPolicy,
+    parse_task,
+)
+from osgym_protocol.limits import (
+    DEFAULT_LEASE_TTL_S,
+    DEFAULT_WAIT_S,
+    MAX_LEASE_TTL_S,
+    MAX_WAIT_S,
+    MIN_LEASE_TTL_S,
+)
+from osgym_protocol.observation import ObservedFrame
+from osgym_protocol.options import ObserveOptions, SettleOptions
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResources:
+    """What setup and evaluation share between episodes."""
+
+    policy: TaskPolicy
+    downloads: DownloadCache
+    sandbox: Sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeLimits:
+    """Bounds on what a client may ask for, in seconds."""
+
+    max_wait_s: float = MAX_WAIT_S
+    min_lease_ttl_s: float = MIN_LEASE_TTL_S
+    max_lease_ttl_s: float = MAX_LEASE_TTL_S
+    setup_s: float = 300.0
+    evaluate_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSpec:
+    """What a client asks for in a create. With a `checkpoint` the episode goes on from that."""
+
+    task: Mapping[str, Any] | None = None
+    wait_s: float = DEFAULT_WAIT_S
+    lease_ttl_s: float = DEFAULT_LEASE_TTL_S
+    max_steps: int | None = None
+    observe: ObserveOptions | None = None
+    settle: SettleOptions | None = None
+    checkpoint: str | None = None
+    mark: RequestMark | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedEpisode:
+    """A new episode with its first frame."""
+
+    episode: HostEpisode
+    frame: ObservedFrame
+    timing_ms: dict[str, float]
+
+
+def read_task(given: Mapping[str, Any] | None) -> Task | None:
+    """Parse the task of a create.
+
+    Raises:
+        ServiceError: `task_invalid`, `task_unsupported`.
+    """
+    if given is None:
+        return None
+    try:
+        return parse_task(given)
+    except TaskError as error:
+        raise task_error(error) from error
+
+
+def task_error(error: TaskError) -> ServiceError:
+    """Return the error for clients of a fault in a task."""
+    return ServiceError(error.code, error.message, {**error.details, "error_class": error.error_class})

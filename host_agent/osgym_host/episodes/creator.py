@@ -1,0 +1,173 @@
+"""Making episodes: on a clean replica with the task set up, or as one that goes on from a saved one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from dataclasses import replace
+
+from osgym_host.core.reasons import Reason, consequence
+from osgym_host.episodes.create_request import (
+    CreatedEpisode,
+    EpisodeSpec,
+    TaskResources,
+    read_task,
+    task_error,
+)
+from osgym_host.episodes.episode import EpisodeLease, HostEpisode
+from osgym_host.episodes.episode_state import SavedEpisode
+from osgym_host.episodes.episode_steps import EpisodeSteps
+from osgym_host.episodes.errors import EpisodeOver, ServiceError, no_capacity, shutting_down
+from osgym_host.episodes.replica_lease import ReplicaLease
+from osgym_host.episodes.service import EpisodeService
+from osgym_host.guest_client import GuestRefused
+from osgym_host.replicas.pool import Pool
+from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping
+from osgym_host.tasks.interface import Task, TaskContext, TaskError, run_setup
+from osgym_protocol.codes import ErrorClass, ErrorCode
+
+log = logging.getLogger(__name__)
+
+SETUP_TRIES = 3
+"""Replicas that a create may use up when they die under its setup."""
+
+
+class EpisodeCreator:
+    """Makes episodes and gives them to the service."""
+
+    def __init__(
+        self,
+        *,
+        service: EpisodeService,
+        pool: Pool,
+        tasks: TaskResources,
+        screen: tuple[int, int],
+    ) -> None:
+        """Keep the parts."""
+        self.service = service
+        self.limits = service.limits
+        self._pool = pool
+        self._tasks = tasks
+        self._screen = screen
+
+    async def create(self, spec: EpisodeSpec) -> CreatedEpisode:
+        """Lease a replica, set the task up on it and take the first frame.
+
+        Cancelling it frees whatever it got. A replica that dies under the setup is replaced by
+        another one a few times.
+
+        Raises:
+            ServiceError: `task_invalid`, `task_unsupported`, `setup_failed`, `no_capacity`,
+                `draining`, `shutting_down`, or `episode_lost` when replicas kept dying.
+        """
+        began = time.perf_counter()
+        task = read_task(spec.task)
+        wait_until = time.monotonic() + min(spec.wait_s, self.limits.max_wait_s)
+        saved = SavedEpisode(
+            spec.task, self._screen, self.ttl_s(spec.lease_ttl_s), spec.max_steps, spec.settle, spec.observe
+        )
+        for attempt in range(1, SETUP_TRIES + 1):
+            episode = self.draft(saved, task)
+            got = await self._lease(episode, max(0.0, wait_until - time.monotonic()))
+            try:
+                opened = await self._set_up(episode, began, got)
+            except EpisodeOver as over:
+                self.discard(episode, over.reason)
+                log.warning("episode on %s lost at its start: %s", episode.replica.replica_id, over.details)
+                if attempt == SETUP_TRIES or consequence(over.reason).error_class is not ErrorClass.INFRA:
+                    raise
+                continue
+            except ServiceError:
+                self.discard(episode, Reason.SETUP_FAILED)
+                raise
+            except BaseException:
+                self.discard(episode, Reason.CLIENT_GONE)
+                raise
+            self.service.register(episode, spec.mark, opened.frame, timing_ms=opened.timing_ms)
+            return opened
+        raise AssertionError("unreachable")
+
+    def ttl_s(self, asked_s: float) -> float:
+        """Return the time to live of a lease, within the bounds of the settings."""
+        return min(max(asked_s, self.limits.min_lease_ttl_s), self.limits.max_lease_ttl_s)
+
+    def draft(
+        self,
+        saved: SavedEpisode,
+        task: Task | None,
+        *,
+        episode_id: str | None = None,
+        lease: str | None = None,
+    ) -> HostEpisode:
+        """Return an episode without a replica. What is not given to the service is for `discard`."""
+        episode_id = episode_id or "e" + secrets.token_hex(8)
+        context = None
+        if task is not None:
+            parts, folder = self._tasks, self.service.journal.make_files(episode_id)
+            context = TaskContext(folder, parts.policy, parts.downloads, parts.sandbox, saved.screen)
+            context.outputs.update(saved.outputs)
+        return HostEpisode(
+            episode_id=episode_id,
+            lease=EpisodeLease(lease or secrets.token_urlsafe(24), saved.lease_ttl_s),
+            replica=ReplicaLease(),
+            terms=saved,
+            steps=EpisodeSteps(saved.max_steps, saved.progress),
+            task=task,
+            context=context,
+            task_id=task.id if task is not None else None,
+        )
+
+    def discard(self, episode: HostEpisode, reason: Reason) -> None:
+        """Give up an episode that no client ever had."""
+        episode.replica.release(reason)
+        self.service.journal.ended(episode.episode_id)
+        self.service.metrics.failed_to_open.labels(reason.value).inc()
+
+    async def _lease(self, episode: HostEpisode, wait_s: float) -> float:
+        try:
+            manager = await self._pool.acquire(episode.episode_id, episode.replica.on_revoked, wait_s)
+        except BaseException as error:
+            self.service.journal.ended(episode.episode_id)
+            if isinstance(error, PoolExhausted):
+                self.service.metrics.no_capacity.inc()
+                raise no_capacity(error) from error
+            if isinstance(error, PoolStopping):
+                raise shutting_down(error) from error
+            raise
+        episode.replica.attach(manager)
+        return time.perf_counter()
+
+    async def _set_up(self, episode: HostEpisode, began: float, got: float) -> CreatedEpisode:
+        if episode.task is not None and episode.context is not None:
+            deadline = asyncio.get_running_loop().time() + self.limits.setup_s
+            try:
+                async with asyncio.timeout(self.limits.setup_s + 5):
+                    await episode.replica.call(
+                        run_setup(episode.task, episode.replica.guest, episode.context, deadline)
+                    )
+            except TaskError as error:
+                raise task_error(error) from error
+            except GuestRefused as error:
+                raise ServiceError(ErrorCode.SETUP_FAILED, str(error), error.details) from error
+            except TimeoutError as error:
+                text = f"The setup did not finish within {self.limits.setup_s:g} s."
+                raise ServiceError(ErrorCode.SETUP_FAILED, text) from error
+        return await first_observation(episode, began, got)
+
+
+async def first_observation(episode: HostEpisode, began: float, got: float) -> CreatedEpisode:
+    """Take the first frame. `began` and `got` (its replica) are when, by `time.perf_counter`."""
+    set_up = time.perf_counter()
+    frame = await episode.observe(None)
+    seen = time.perf_counter()
+    screen = frame.observation.frame.screen
+    episode.terms = replace(episode.terms, screen=(screen[0], screen[1]))
+    timing = {
+        "wait": (got - began) * 1000,
+        "setup": (set_up - got) * 1000,
+        "observe": (seen - set_up) * 1000,
+        "total": (seen - began) * 1000,
+    }
+    return CreatedEpisode(episode, frame, {name: round(ms, 3) for name, ms in timing.items()})

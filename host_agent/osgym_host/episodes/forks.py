@@ -1,0 +1,211 @@
+"""Forks: children that go on where their parent is, all of them or none.
+
+A child shares the disk and RAM that the parent had at the branch point; it counts steps and sequence
+numbers on, and is an episode of its own in all else: lease, manager, generation, trajectory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from osgym_host.core.reasons import Reason
+from osgym_host.episodes.creator import EpisodeCreator
+from osgym_host.episodes.episode import HostEpisode
+from osgym_host.episodes.episode_state import SavedEpisode
+from osgym_host.episodes.errors import ServiceError, already_done, no_capacity, shutting_down
+from osgym_host.episodes.journal import RequestMark
+from osgym_host.replicas.brancher import LeaseHolder, ReplicaBrancher
+from osgym_host.replicas.manager import DEATH_NOTICE_S
+from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping, ReplicaNotMade
+from osgym_host.runtimes import base
+from osgym_protocol.codes import ErrorCode
+from osgym_protocol.host_api import ForkAnswer, ForkChild, ParentInfo
+from osgym_protocol.limits import DEFAULT_FORK_WAIT_S
+
+
+@dataclass(frozen=True, slots=True)
+class ForkSpec:
+    """What a client asks for in a fork. Without `lease_ttl_s` and `max_steps` the parent's hold."""
+
+    count: int
+    lease_ttl_s: float | None = None
+    max_steps: int | None = None
+    wait_s: float = DEFAULT_FORK_WAIT_S
+    mark: RequestMark | None = None
+
+
+class EpisodeForks:
+    """Forks the episodes of this host."""
+
+    def __init__(self, creator: EpisodeCreator, brancher: ReplicaBrancher) -> None:
+        """Keep the parts."""
+        self._creator = creator
+        self._service = creator.service
+        self._brancher = brancher
+
+    async def fork(self, episode_id: str, lease: str, spec: ForkSpec) -> ForkAnswer:
+        """Make children of an episode; wait for a running step, and for room for all of them.
+
+        When not all can be made, or this is cancelled, those made are ended, and the parent goes on.
+
+        Raises:
+            ServiceError: `unsupported`, `no_capacity`, `branch_failed`; `episode_ended` when the parent
+                is done or scored; `bad_request` when `max_steps` is not beyond the parent's step;
+                as any call on the parent.
+        """
+        parent = self._service.claim(episode_id, lease)
+        with parent.lease:
+            with as_service_errors():
+                self._brancher.check()
+            refuse_ended(parent)
+            try:
+                answer = await self._fork(parent, spec)
+            except ServiceError as error:
+                self._service.metrics.forks.labels(error.code).inc()
+                raise
+            self._service.metrics.forks.labels("ok").inc()
+            return answer
+
+    async def _fork(self, parent: HostEpisode, spec: ForkSpec) -> ForkAnswer:
+        with as_service_errors():
+            wait_s = min(spec.wait_s, self._creator.limits.max_wait_s)
+            async with self._brancher.reserve(spec.count, wait_s) as reservation:
+                saved, point = await take_point(parent, self._brancher, keep=False)
+                began = time.perf_counter()
+                children: list[HostEpisode] = []
+                try:
+                    children = self._drafts(parent, saved, spec)
+                    holders = [LeaseHolder(child.episode_id, child.replica.on_revoked) for child in children]
+                    managers = await self._brancher.make(reservation, point, holders)
+                except BaseException:
+                    for child in children:
+                        self._creator.discard(child, Reason.CLIENT_GONE)
+                    raise
+                finally:
+                    self._brancher.release(point)
+        for child, manager in zip(children, managers, strict=True):
+            child.replica.attach(manager)
+        self._service.metrics.branched(point.pause_ms, time.perf_counter() - began, len(children))
+        return self._hand_over(parent, children, point, spec)
+
+    def _drafts(self, parent: HostEpisode, saved: SavedEpisode, spec: ForkSpec) -> list[HostEpisode]:
+        progress = saved.progress
+        if spec.max_steps is not None and spec.max_steps <= progress.step:
+            text = f"max_steps is {spec.max_steps}; the parent has done {progress.step} already."
+            raise ServiceError(ErrorCode.BAD_REQUEST, text, {"step": progress.step}, status=409)
+        ttl_s = saved.lease_ttl_s if spec.lease_ttl_s is None else self._creator.ttl_s(spec.lease_ttl_s)
+        saved = replace(
+            saved,
+            lease_ttl_s=ttl_s,
+            max_steps=saved.max_steps if spec.max_steps is None else spec.max_steps,
+        )
+        children = []
+        for _ in range(spec.count):
+            child = self._creator.draft(saved, parent.task)
+            child.parent = ParentInfo(parent.episode_id, progress.step)
+            children.append(child)
+        return children
+
+    def _hand_over(
+        self, parent: HostEpisode, children: Sequence[HostEpisode], point: base.BranchPoint, spec: ForkSpec
+    ) -> ForkAnswer:
+        step = children[0].steps.progress.step
+        for index, child in enumerate(children):
+            mark = None
+            if spec.mark is not None:
+                mark = replace(spec.mark, index=index, count=len(children), pause_ms=point.pause_ms)
+            self._service.register(child, mark, pause_ms=point.pause_ms)
+        self._service.events.add(
+            "fork",
+            episode_id=parent.episode_id,
+            step=step,
+            pause_ms=round(point.pause_ms, 3),
+            children=[child.episode_id for child in children],
+        )
+        return fork_answer(children, point.pause_ms)
+
+
+def fork_answer(children: Sequence[HostEpisode], pause_ms: float) -> ForkAnswer:
+    """Return the answer of a fork with at least one child."""
+    parent = children[0].parent
+    assert parent is not None
+    answers = []
+    for child in children:
+        assert child.parent is not None
+        answers.append(
+            ForkChild(
+                episode_id=child.episode_id,
+                lease=child.lease.token,
+                replica_id=child.replica.replica_id,
+                generation=child.replica.generation,
+                screen=child.terms.screen,
+                step=child.steps.progress.step,
+                last_seq=child.steps.progress.seq,
+                parent=child.parent,
+            )
+        )
+    return ForkAnswer(parent, round(pause_ms, 3), tuple(answers))
+
+
+def refuse_ended(episode: HostEpisode) -> None:
+    """Refuse to branch an episode that is over.
+
+    Raises:
+        ServiceError: `episode_ended`: it is done or was scored.
+    """
+    if episode.steps.done is not None:
+        raise already_done(episode.steps.done)
+    if episode.evaluation is not None:
+        text = "The episode was scored; it can only be closed."
+        raise ServiceError(ErrorCode.EPISODE_ENDED, text, {"evaluated": True})
+
+
+async def take_point(
+    episode: HostEpisode, brancher: ReplicaBrancher, *, keep: bool
+) -> tuple[SavedEpisode, base.BranchPoint]:
+    """Take the state of an episode between two steps: its own, and its desktop's.
+
+    Raises:
+        ServiceError: `episode_ended` when it is done or was scored; the replica is lost.
+        RuntimeFault: The point could not be taken; the episode goes on.
+    """
+    async with episode.lock:
+        if episode.over is not None:
+            raise episode.over.copy()
+        await episode.complete()
+        refuse_ended(episode)
+        manager = episode.replica.manager
+        if manager is None:
+            raise episode.replica.loss()
+        try:
+            return episode.saved(), await brancher.take(manager, keep=keep)
+        except base.ReplicaNotFound:
+            await asyncio.wait((episode.replica.lost,), timeout=DEATH_NOTICE_S)
+            if episode.replica.lost.done():
+                raise episode.replica.loss() from None
+            raise
+
+
+@contextmanager
+def as_service_errors() -> Iterator[None]:
+    """Turn what pool and runtime raise about branches into errors for clients."""
+    try:
+        yield
+    except PoolExhausted as error:
+        raise no_capacity(error) from error
+    except PoolStopping as error:
+        raise shutting_down(error) from error
+    except base.RuntimeUnsupported as error:
+        raise ServiceError(ErrorCode.UNSUPPORTED, str(error), {"remedy": error.remedy}) from error
+    except ReplicaNotMade as error:
+        details = {"cause": error.reason.value, "detail": error.detail[:2000]}
+        raise ServiceError(ErrorCode.BRANCH_FAILED, str(error)[:2000], details) from error
+    except base.PointNotFound as error:
+        text = f"There is no such checkpoint any more: {error}"
+        raise ServiceError(ErrorCode.UNKNOWN_CHECKPOINT, text) from error
+    except (base.RuntimeFault, OSError) as error:
+        raise ServiceError(ErrorCode.BRANCH_FAILED, f"The branch point failed: {error}"[:2000]) from error

@@ -1,0 +1,184 @@
+"""What this host is and does now: for `GET /v1/host`, `/v1/replicas` and the metrics."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from osgym_host.core.states import ReplicaState
+from osgym_host.episodes.draining import DrainController
+from osgym_host.episodes.errors import ServiceError
+from osgym_host.episodes.service import EpisodeService
+from osgym_host.guest_client import GuestError
+from osgym_host.replicas.pool import Pool
+from osgym_protocol.codes import ErrorCode
+from osgym_protocol.host_api import HostCapacity, HostImage, HostLoad, HostState
+from osgym_protocol.observation import ObservedFrame
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class HostIdentity:
+    """What does not change while the service runs."""
+
+    host_id: str
+    version: str
+    runtime: str
+    image_digest: str
+    image_flavor: str
+    screen: tuple[int, int]
+
+
+class HostStatus:
+    """Reads the state of the host. Changes nothing."""
+
+    def __init__(
+        self,
+        identity: HostIdentity,
+        pool: Pool,
+        episodes: EpisodeService,
+        drain: DrainController,
+        watched: Callable[[], str],
+    ) -> None:
+        """Keep what it reads from; `watched` says whether notices are watched for."""
+        self.identity = identity
+        self.stopping = False
+        self._drain = drain
+        self._watched = watched
+        self._pool = pool
+        self._episodes = episodes
+
+    @property
+    def draining(self) -> bool:
+        """Whether it takes no new episodes: it stops, or will be taken away."""
+        return self.stopping or self._drain.notice is not None
+
+    def health(self) -> dict[str, Any]:
+        """Return the answer of `GET /v1/health`, which strangers may read."""
+        return {
+            "status": "ok",
+            "version": self.identity.version,
+            "draining": self.draining,
+            "notices": self._watched(),
+        }
+
+    def state(self) -> HostState:
+        """Return the answer of `GET /v1/host`."""
+        view = self._pool.view()
+        total_mib, available_mib = memory_mib()
+        me = self.identity
+        return HostState(
+            host_id=me.host_id,
+            version=me.version,
+            runtime=me.runtime,
+            image=HostImage(me.image_digest, me.image_flavor),
+            screen=me.screen,
+            capacity=HostCapacity(
+                max_replicas=self._pool.capacity,
+                ready=view.ready,
+                leased=view.leased,
+                starting=view.starting,
+                waiting=view.waiting,
+            ),
+            load=HostLoad(
+                cpu_count=os.cpu_count() or 1,
+                load1=os.getloadavg()[0],
+                ram_total_mib=round(total_mib, 1),
+                ram_available_mib=round(available_mib, 1),
+            ),
+            draining=self.draining,
+            branching=self._pool.replicas.runtime.capabilities().branching,
+            notice=self._drain.notice,
+            notices=self._watched(),
+        )
+
+    def pool(self) -> dict[str, Any]:
+        """Return what keeps the pool from growing, for people and progress displays."""
+        view = self._pool.view()
+        return {
+            "ready": view.ready,
+            "starting": view.starting,
+            "leased": view.leased,
+            "retiring": view.retiring,
+            "waiting": view.waiting,
+            "warm_target": self._pool.spec.warm,
+            "blocked": self._pool.blocked.value,
+            "last_failure": self._pool.last_failure,
+            "replica_ram_mib": round(self._pool.admission.now.replica_ram_mib, 1),
+        }
+
+    def replicas(self) -> list[dict[str, Any]]:
+        """Return one object for each replica that is not gone."""
+        held = {episode.replica.replica_id: episode for episode in self._episodes.active()}
+        now = time.monotonic()
+        rows = []
+        for manager in self._pool.replicas.managers():
+            episode = held.get(manager.replica_id)
+            rows.append(
+                {
+                    "replica_id": manager.replica_id,
+                    "generation": manager.generation,
+                    "state": manager.state.value,
+                    "reason": manager.reason.value if manager.reason is not None else None,
+                    "episode_id": episode.episode_id if episode is not None else None,
+                    "step": episode.steps.progress.step if episode is not None else None,
+                    "age_s": round(now - manager.created_at, 1),
+                    "pss_mib": _round(manager.pss_mib),
+                    "cpu_s": _round(manager.cpu_s),
+                    "overlay_mib": _round(manager.overlay_mib),
+                    "pid": manager.clone.pid if manager.clone is not None else None,
+                }
+            )
+        return rows
+
+    async def events(self, after: int, wait_s: float) -> dict[str, Any]:
+        """Return the events newer than `after`; wait up to `wait_s` for the first."""
+        found = await self._episodes.events.after(after, wait_s)
+        return {"events": found, "last_id": self._episodes.events.last_id}
+
+    def retired(self) -> dict[str, int]:
+        """Return how many replicas retired, by reason."""
+        return {reason.value: count for reason, count in self._pool.retired.items()}
+
+    async def screenshot(self, replica_id: str) -> ObservedFrame:
+        """Take a picture of any replica that has a desktop.
+
+        Raises:
+            ServiceError: `not_found`, or the guest did not answer.
+        """
+        manager = self._pool.replicas.find(replica_id)
+        if manager is None or manager.state not in (ReplicaState.READY, ReplicaState.LEASED):
+            raise ServiceError(ErrorCode.NOT_FOUND, "There is no such replica with a desktop.")
+        try:
+            return await manager.guest.observe()
+        except GuestError as error:
+            raise ServiceError(ErrorCode.TIMEOUT, f"The replica did not answer: {error}") from error
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
+def memory_mib() -> tuple[float, float]:
+    """Return total and available memory of the host in MiB.
+
+    Raises:
+        OSError: The kernel does not say.
+    """
+    found: dict[str, float] = {}
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name in ("MemTotal", "MemAvailable"):
+            found[name] = float(value.split()[0]) / 1024
+    return found["MemTotal"], found["MemAvailable"]
+
+
+def load_probe(data_dir: Path) -> tuple[float, int, float]:
+    """Return available RAM in MiB, cores this process may use, free disk in MiB."""
+    return memory_mib()[1], len(os.sched_getaffinity(0)), shutil.disk_usage(data_dir).free / MIB

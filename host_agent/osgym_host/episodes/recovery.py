@@ -1,0 +1,134 @@
+"""Episodes that outlive a killed host agent: their replicas are adopted, their leases go on.
+
+What cannot go on (its replica is gone, its lease ran out meanwhile, the runtime keeps no replicas) is
+remembered as lost, so that its client gets the reason when it comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from osgym_host.core.reasons import Reason
+from osgym_host.episodes.create_request import read_task
+from osgym_host.episodes.creator import EpisodeCreator
+from osgym_host.episodes.episode import HostEpisode
+from osgym_host.episodes.errors import ServiceError
+from osgym_host.episodes.journal import RequestMark, UnfinishedEpisode
+from osgym_host.episodes.recorder import RecordMode
+from osgym_host.replicas.brancher import LeaseHolder, ReplicaBrancher
+from osgym_host.replicas.pool_errors import PoolStopping, ReplicaNotMade
+from osgym_host.runtimes import base
+
+log = logging.getLogger(__name__)
+
+GRACE_S = 30.0
+"""On top of a lease's time to live: nobody could renew it while the host agent was down."""
+ADOPT_S = 30.0
+"""Deadline of one adoption."""
+
+
+def choose(
+    left: Sequence[UnfinishedEpisode], records: Iterable[base.ReplicaRecord], now: float
+) -> tuple[
+    list[tuple[UnfinishedEpisode, base.ReplicaRecord]], list[UnfinishedEpisode], list[base.ReplicaRecord]
+]:
+    """Decide what goes on; pure.
+
+    A lease is alive when its last sign of life is not older than its time to live and `GRACE_S`.
+
+    Returns:
+        Episodes with their replicas, episodes that are lost, replicas that nobody holds.
+    """
+    by_generation: Mapping[int, base.ReplicaRecord] = {record.generation: record for record in records}
+    kept: list[tuple[UnfinishedEpisode, base.ReplicaRecord]] = []
+    lost: list[UnfinishedEpisode] = []
+    for one in left:
+        record = by_generation.get(one.entry.generation)
+        alive = now - one.touched_at <= one.entry.saved.lease_ttl_s + GRACE_S
+        if record is not None and record.replica_id == one.entry.replica_id and alive:
+            kept.append((one, record))
+        else:
+            lost.append(one)
+    held = {record.generation for _, record in kept}
+    return kept, lost, [record for number, record in by_generation.items() if number not in held]
+
+
+class EpisodeRecovery:
+    """Takes over what a killed host agent left. Used once, before anything is served."""
+
+    def __init__(self, creator: EpisodeCreator, brancher: ReplicaBrancher, runtime: base.Runtime) -> None:
+        """Keep the parts."""
+        self._creator = creator
+        self._service = creator.service
+        self._brancher = brancher
+        self._runtime = runtime
+
+    async def recover(self, records: Sequence[base.ReplicaRecord]) -> list[tuple[RequestMark, HostEpisode]]:
+        """Adopt the replicas whose episodes go on, reap the others.
+
+        Returns:
+            The episodes that go on, with the requests that they answered.
+
+        Raises:
+            OSError: The journal cannot be written.
+            RuntimeFault: A replica that nobody holds cannot be removed.
+        """
+        left, forgotten = self._service.journal.open(survives=self._runtime.capabilities().adoption)
+        for episode in forgotten:
+            self._service.remember_lost(episode)
+        kept, lost, unheld = choose(left, records, time.time())
+        for record in unheld:
+            await self._runtime.reap(record)
+        taken = await asyncio.gather(*(self._adopt(one, record) for one, record in kept))
+        lost += [one for (one, _), episode in zip(kept, taken, strict=True) if episode is None]
+        self._remember_lost(lost)
+        marks = [one.entry.request for one, _ in kept]
+        return [
+            (mark, episode)
+            for mark, episode in zip(marks, taken, strict=True)
+            if mark is not None and episode is not None
+        ]
+
+    def _remember_lost(self, lost: Sequence[UnfinishedEpisode]) -> None:
+        gone = [one.lost() for one in lost]
+        self._service.journal.lost(gone)
+        for one in gone:
+            self._service.journal.ended(one.episode_id)
+            self._service.remember_lost(one)
+
+    async def _adopt(self, left: UnfinishedEpisode, record: base.ReplicaRecord) -> HostEpisode | None:
+        """Give the episode its replica back; None when that failed (its replica is removed then)."""
+        entry = left.entry
+        saved = replace(entry.saved, progress=left.progress)
+        try:
+            task = read_task(saved.task)
+            episode = self._creator.draft(saved, task, episode_id=entry.episode_id, lease=entry.lease)
+        except (ServiceError, OSError) as error:
+            log.warning("episode %s cannot go on: %s", entry.episode_id, error)
+            await self._runtime.reap(record)
+            return None
+        episode.parent, episode.began_at = entry.parent, entry.began_at
+        episode.evaluation = left.evaluation
+        episode.steps.answered = left.progress.seq == 0
+        try:
+            async with asyncio.timeout(ADOPT_S):
+                holder = LeaseHolder(entry.episode_id, episode.replica.on_revoked)
+                episode.replica.attach(await self._brancher.adopt(record, holder))
+                await episode.confirm()
+        except (ReplicaNotMade, PoolStopping, ServiceError, TimeoutError) as error:
+            log.warning("episode %s cannot go on: %s", entry.episode_id, error)
+            episode.replica.release(Reason.HOST_RESTARTED)
+            return None
+        recorded = await asyncio.to_thread(self._service.recorder.last_seq, entry.episode_id)
+        self._service.resume(episode)
+        if left.progress.seq > recorded and self._service.recorder.mode is not RecordMode.OFF:
+            episode.steps.unrecorded = left.progress.seq
+            if episode.steps.answered:  # the guest's stored answer closes the gap in the trajectory
+                with contextlib.suppress(ServiceError):
+                    await self._service.step(entry.episode_id, entry.lease, left.progress.seq, ())
+        return episode

@@ -1,0 +1,112 @@
+"""The lease of one replica: calls to its guest, which end when the replica does, with one typed error."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from osgym_host.core.reasons import Reason
+from osgym_host.episodes.errors import EpisodeOver
+from osgym_host.guest_client import GuestClient, GuestError, GuestProtocolError, GuestRefused, GuestTimeout
+from osgym_host.replicas.manager import DEATH_NOTICE_S, ReplicaManager
+
+T = TypeVar("T")
+
+
+class ReplicaLease:
+    """A leased replica.
+
+    Attributes:
+        lost: Set, with why, as soon as the replica ends under the lease or is released.
+        manager: The replica's manager; None before `attach` and after `release`.
+        replica_id, generation: Of the replica; kept after its end.
+    """
+
+    def __init__(self, replica_id: str = "", generation: int = 0) -> None:
+        """Make a lease without a replica: the pool is given `on_revoked` before it gives a replica."""
+        self.lost: asyncio.Future[EpisodeOver] = asyncio.get_running_loop().create_future()
+        self.manager: ReplicaManager | None = None
+        self._guest: GuestClient | None = None
+        self.replica_id = replica_id
+        self.generation = generation
+
+    def attach(self, manager: ReplicaManager) -> None:
+        """Take the replica that the pool gave."""
+        self.manager, self._guest = manager, manager.guest
+        self.replica_id, self.generation = manager.replica_id, manager.generation
+
+    def on_revoked(self, reason: Reason, detail: str) -> None:
+        """Called by the manager when the replica ends under the lease."""
+        if not self.lost.done():
+            self.lost.set_result(EpisodeOver(reason, detail))
+
+    @property
+    def guest(self) -> GuestClient:
+        """The client of the replica's guest agent.
+
+        Raises:
+            EpisodeOver: The replica is lost.
+        """
+        if self._guest is None or self.lost.done():
+            raise self.loss()
+        return self._guest
+
+    def loss(self) -> EpisodeOver:
+        """Return why the replica is lost, as an error to raise; it must be lost."""
+        return self.lost.result().copy()
+
+    def release(self, reason: Reason, detail: str = "") -> None:
+        """Give the replica up: it retires, every call in flight ends with `reason`. Idempotent."""
+        self.on_revoked(reason, detail)
+        manager, self.manager, self._guest = self.manager, None, None
+        if manager is not None:
+            manager.retire(reason, detail)
+
+    async def attempt(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a call to the guest; end at once when the replica does. The caller judges what fails.
+
+        Raises:
+            EpisodeOver: The replica is lost, or was when the call began.
+            GuestError: The call failed. Unless the caller mends it, `give_up` is next.
+        """
+        if self.lost.done():
+            work.close()
+            raise self.loss()
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait((task, self.lost), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        if task.cancelled():
+            raise self.loss()
+        return task.result()
+
+    async def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a call to the guest. One that is gone, hangs or talks nonsense loses the replica.
+
+        Raises:
+            EpisodeOver: The replica is lost, or was when the call began.
+            GuestRefused: The guest answered with an error status; the replica lives on.
+        """
+        try:
+            return await self.attempt(work)
+        except GuestRefused:
+            raise
+        except GuestError as error:
+            raise await self.give_up(error) from error
+
+    async def give_up(self, error: GuestError) -> EpisodeOver:
+        """Release the replica after a failed call; return the error to raise, with the real cause."""
+        if isinstance(error, GuestTimeout):
+            reason = Reason.GUEST_HUNG
+        elif isinstance(error, GuestProtocolError | GuestRefused):
+            reason = Reason.GUEST_PROTOCOL
+        else:
+            reason = Reason.GUEST_DEAD
+            await asyncio.wait((self.lost,), timeout=DEATH_NOTICE_S)
+        if not self.lost.done():
+            self.release(reason, str(error))
+        return self.loss()

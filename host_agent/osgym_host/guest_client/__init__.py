@@ -1,0 +1,23 @@
+"""The client of the guest agent: `client` calls, `answers` reads what came, `http` carries both."""
+
+from osgym_host.guest_client.answers import (
+    GuestRefused,
+)
+from osgym_host.guest_client.client import GuestClient
+from osgym_host.guest_client.http import (
+    GuestAnswerTooLarge,
+    GuestError,
+    GuestProtocolError,
+    GuestTimeout,
+    GuestUnreachable,
+)
+
+__all__ = [
+    "GuestAnswerTooLarge",
+    "GuestClient",
+    "GuestError",
+    "GuestProtocolError",
+    "GuestRefused",
+    "GuestTimeout",
+    "GuestUnreachable",
+]

@@ -1,0 +1,355 @@
+"""The client of the guest agent: typed calls in, typed results or typed errors out.
+
+What a guest answers is hostile input. Everything is bounded (`osgym_host.guest_client.http`), checked for
+its shape (`osgym_host.guest_client.answers`), and never used as a path, a length or code.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from osgym_host.addresses import GuestAddress
+from osgym_host.guest_client.answers import (
+    CommandResult,
+    GuestHealth,
+    GuestRefused,
+    command_result,
+    frame,
+    health,
+    json_object,
+    refusal,
+    text_of,
+    typed,
+)
+from osgym_host.guest_client.http import (
+    MAX_BODY_BYTES,
+    GuestAnswerTooLarge,
+    GuestProtocolError,
+    HttpClient,
+    HttpResponse,
+)
+from osgym_protocol.codec import Message
+from osgym_protocol.codes import GuestErrorCode
+from osgym_protocol.observation import ObservedFrame
+from osgym_protocol.options import ObserveOptions, SettleOptions
+
+DEFAULT_TIMEOUT_S = 10.0
+MAX_JSON_BYTES = 16 * 1024 * 1024
+SLACK_S = 5.0
+"""How much longer than the guest's own deadline the host waits before it calls the guest hung."""
+
+
+class GuestClient:
+    """Calls to the guest agent of one replica. Safe for many tasks of one event loop.
+
+    Every method raises, besides what it names:
+        GuestUnreachable: No connection, or it broke (`delivered` says whether it may have acted).
+        GuestTimeout: The deadline passed.
+        GuestRefused: An error status of the guest.
+        GuestProtocolError: The answer makes no sense.
+    """
+
+    def __init__(self, address: GuestAddress, *, token: str | None = None) -> None:
+        """Nothing is opened before the first call."""
+        self._http = HttpClient(address, token=token)
+
+    def close(self) -> None:
+        """Close the connections. Idempotent."""
+        self._http.close()
+
+    async def __aenter__(self) -> GuestClient:
+        """Return the client itself."""
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Close the connections."""
+        self.close()
+
+    # The step protocol -----------------------------------------------------------------------
+
+    async def health(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> GuestHealth:
+        """Ask how the guest agent is."""
+        return health(await self._json("GET", "/v1/health", timeout_s=timeout_s))
+
+    async def ready(self, *, timeout_s: float = 30.0) -> GuestHealth:
+        """Wait until the desktop is drawn and quiet.
+
+        The guest's socket queues the call while the guest agent still starts.
+
+        Raises:
+            GuestRefused: 504 `not_ready` when it was not within `timeout_s`.
+        """
+        body = {"timeout_s": timeout_s}
+        return health(await self._json("POST", "/v1/ready", body, timeout_s=timeout_s + SLACK_S))
+
+    async def step(
+        self,
+        seq: int,
+        actions: Sequence[Mapping[str, Any]],
+        *,
+        settle: SettleOptions | Mapping[str, Any] | None = None,
+        observe: ObserveOptions | Mapping[str, Any] | None = None,
+        timeout_s: float,
+    ) -> ObservedFrame:
+        """Act, settle, observe. Repeating `seq` gives the stored answer and acts no second time.
+
+        Raises:
+            GuestRefused: 409 `bad_sequence`, 400 for what the guest does not accept.
+        """
+        body: dict[str, Any] = {"seq": seq, "actions": list(actions)}
+        _put(body, "settle", settle)
+        _put(body, "observe", observe)
+        return await self._frame("/v1/step", body, timeout_s)
+
+    async def observe(
+        self,
+        observe: ObserveOptions | Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> ObservedFrame:
+        """Take a frame as the screen is now."""
+        body: dict[str, Any] = {}
+        _put(body, "observe", observe)
+        return await self._frame("/v1/observe", body, timeout_s)
+
+    async def final(
+        self,
+        seq: int,
+        *,
+        wait_s: float,
+        observe: ObserveOptions | Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
+    ) -> ObservedFrame:
+        """Wait up to `wait_s` until the frame after step `seq` is final; `observation.final` says."""
+        body: dict[str, Any] = {"seq": seq, "timeout_ms": round(wait_s * 1000)}
+        _put(body, "observe", observe)
+        return await self._frame("/v1/final", body, wait_s + SLACK_S if timeout_s is None else timeout_s)
+
+    async def release(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """Let go of every held key and button."""
+        await self._ok("POST", "/v1/release", b"{}", timeout_s=timeout_s)
+
+    # OSWorld's endpoints ---------------------------------------------------------------------
+
+    async def execute(
+        self, command: str | Sequence[str], *, shell: bool = False, timeout_s: float = 130.0
+    ) -> CommandResult:
+        """Run a command and wait for it. Any return code is a result, not an error."""
+        body = {
+            "command": _plain(command),
+            "shell": shell,
+            "timeout": _time_inside(timeout_s),
+        }
+        return command_result(await self._json("POST", "/setup/execute", body, timeout_s=timeout_s))
+
+    async def execute_with_verification(
+        self,
+        command: str | Sequence[str],
+        *,
+        shell: bool = False,
+        verification: Mapping[str, Any],
+        max_wait_s: float = 10.0,
+        check_interval_s: float = 1.0,
+        timeout_s: float = 130.0,
+    ) -> CommandResult:
+        """Run a command and wait until what it should bring about is seen.
+
+        Raises:
+            GuestRefused: 500 when it was not seen within `max_wait_s`.
+        """
+        body = {
+            "command": _plain(command),
+            "shell": shell,
+            "verification": dict(verification),
+            "max_wait_time": max_wait_s,
+            "check_interval": check_interval_s,
+        }
+        path = "/setup/execute_with_verification"
+        return command_result(await self._json("POST", path, body, timeout_s=timeout_s + max_wait_s))
+
+    async def launch(
+        self, command: str | Sequence[str], *, shell: bool = False, timeout_s: float = 30.0
+    ) -> str:
+        """Start a program and do not wait for its end."""
+        body = {"command": _plain(command), "shell": shell}
+        return await self._text("POST", "/setup/launch", body, timeout_s=timeout_s)
+
+    async def run_bash_script(
+        self, script: str, *, run_timeout_s: float = 100.0, working_dir: str | None = None
+    ) -> CommandResult:
+        """Run a bash script in the guest; its output is merged into `output`."""
+        body: dict[str, Any] = {"script": script, "timeout": run_timeout_s}
+        if working_dir is not None:
+            body["working_dir"] = working_dir
+        return command_result(
+            await self._json("POST", "/run_bash_script", body, timeout_s=run_timeout_s + SLACK_S)
+        )
+
+    async def upload(self, guest_path: str, data: bytes, *, timeout_s: float = 60.0) -> None:
+        """Write a file in the guest; folders above it are made."""
+        boundary = secrets.token_hex(16)
+        head = (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="file_path"\r\n\r\n'.encode()
+            + guest_path.encode()
+            + f'\r\n--{boundary}\r\nContent-Disposition: form-data; name="file_data"; '
+            'filename="file"\r\nContent-Type: application/octet-stream\r\n\r\n'.encode()
+        )
+        body = b"".join((head, data, f"\r\n--{boundary}--\r\n".encode()))
+        kind = f"multipart/form-data; boundary={boundary}"
+        await self._ok("POST", "/setup/upload", body, content_type=kind, timeout_s=timeout_s)
+
+    async def file(
+        self, guest_path: str, *, max_bytes: int = MAX_BODY_BYTES, timeout_s: float = 60.0
+    ) -> bytes:
+        """Read a file of the guest.
+
+        Raises:
+            GuestRefused: 404 when it is not there.
+            GuestProtocolError: It is larger than `max_bytes`.
+        """
+        body = urlencode({"file_path": guest_path}).encode()
+        kind = "application/x-www-form-urlencoded"
+        answer = await self._ok(
+            "POST", "/file", body, content_type=kind, timeout_s=timeout_s, max_body=max_bytes
+        )
+        return bytes(answer.body)
+
+    async def list_directory(self, guest_path: str, *, timeout_s: float = 30.0) -> dict[str, Any]:
+        """Return the tree below a folder as nested `{"type","name","children"}`."""
+        answer = await self._json("POST", "/list_directory", {"path": guest_path}, timeout_s=timeout_s)
+        tree = answer.get("directory_tree")
+        if not isinstance(tree, dict):
+            raise GuestProtocolError("/list_directory: no directory_tree")
+        return tree
+
+    async def open_file(self, guest_path: str, *, timeout_s: float = 60.0) -> str:
+        """Open a file in its application and wait for the window."""
+        body = {"path": guest_path, "timeout": _time_inside(timeout_s)}
+        return await self._text("POST", "/setup/open_file", body, timeout_s=timeout_s)
+
+    async def activate_window(
+        self, window_name: str, *, strict: bool = False, by_class: bool = False, timeout_s: float = 30.0
+    ) -> str:
+        """Bring a window to the front; also succeeds when none matched."""
+        body = {"window_name": window_name, "strict": strict, "by_class": by_class}
+        return await self._text("POST", "/setup/activate_window", body, timeout_s=timeout_s)
+
+    async def close_window(
+        self, window_name: str, *, strict: bool = False, by_class: bool = False, timeout_s: float = 30.0
+    ) -> str:
+        """Close a window; also succeeds when none matched."""
+        body = {"window_name": window_name, "strict": strict, "by_class": by_class}
+        return await self._text("POST", "/setup/close_window", body, timeout_s=timeout_s)
+
+    async def change_wallpaper(self, guest_path: str, *, timeout_s: float = 30.0) -> str:
+        """Set the desktop's wallpaper to an image file of the guest."""
+        return await self._text("POST", "/setup/change_wallpaper", {"path": guest_path}, timeout_s=timeout_s)
+
+    async def accessibility(self, *, timeout_s: float = 30.0) -> str:
+        """Return the accessibility tree as XML (hostile: parse it defused)."""
+        tree = (await self._json("GET", "/accessibility", timeout_s=timeout_s)).get("AT")
+        if not isinstance(tree, str):
+            raise GuestProtocolError("/accessibility: no tree")
+        return tree
+
+    async def terminal(self, *, timeout_s: float = 30.0) -> str | None:
+        """Return the text of the focused terminal, None when there is none."""
+        output = (await self._json("GET", "/terminal", timeout_s=timeout_s)).get("output")
+        if output is not None and not isinstance(output, str):
+            raise GuestProtocolError("/terminal: output is not text")
+        return output
+
+    async def screenshot(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> bytes:
+        """Return the screen as PNG or JPEG, by OSWorld's endpoint."""
+        return bytes((await self._ok("GET", "/screenshot", timeout_s=timeout_s)).body)
+
+    async def screen_size(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> tuple[int, int]:
+        """Return width and height in pixels."""
+        answer = await self._json("POST", "/screen_size", {}, timeout_s=timeout_s)
+        return typed(answer, "width", int), typed(answer, "height", int)
+
+    async def window_size(self, app_class_name: str, *, timeout_s: float = 30.0) -> tuple[int, int]:
+        """Return width and height of an application's window.
+
+        Raises:
+            GuestRefused: 400 when there is no such window.
+        """
+        body = urlencode({"app_class_name": app_class_name}).encode()
+        kind = "application/x-www-form-urlencoded"
+        answer = json_object(
+            await self._ok("POST", "/window_size", body, content_type=kind, timeout_s=timeout_s)
+        )
+        return typed(answer, "width", int), typed(answer, "height", int)
+
+    async def get_text(self, path: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
+        """GET any other endpoint of OSWorld (`/platform`, `/cursor_position`) as text."""
+        answer = await self._ok("GET", quote(path, safe="/?=&"), timeout_s=timeout_s)
+        return text_of(answer)
+
+    async def post_json(
+        self, path: str, body: Mapping[str, Any], *, timeout_s: float = 30.0
+    ) -> dict[str, Any]:
+        """POST to any other endpoint of OSWorld that answers with a JSON object."""
+        return await self._json("POST", path, body, timeout_s=timeout_s)
+
+    # What all share --------------------------------------------------------------------------
+
+    async def _ok(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        content_type: str = "application/json",
+        timeout_s: float,
+        max_body: int = MAX_BODY_BYTES,
+    ) -> HttpResponse:
+        answer = await self._http.request(
+            method, path, body, content_type=content_type, timeout_s=timeout_s, max_body=max_body
+        )
+        if answer.status >= 300:
+            raise refusal(answer)
+        return answer
+
+    async def _json(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float
+    ) -> dict[str, Any]:
+        data = b"" if body is None else json.dumps(body).encode()
+        return json_object(await self._bounded(method, path, data, timeout_s))
+
+    async def _text(self, method: str, path: str, body: Mapping[str, Any], *, timeout_s: float) -> str:
+        data = json.dumps(body).encode()
+        return text_of(await self._bounded(method, path, data, timeout_s))
+
+    async def _bounded(self, method: str, path: str, data: bytes, timeout_s: float) -> HttpResponse:
+        """Take an answer that a command's output may make endless: too long is no fault of the guest."""
+        try:
+            return await self._ok(method, path, data, timeout_s=timeout_s, max_body=MAX_JSON_BYTES)
+        except GuestAnswerTooLarge as exc:
+            raise GuestRefused(502, GuestErrorCode.ANSWER_TOO_LARGE, str(exc), {}) from exc
+
+    async def _frame(self, path: str, body: Mapping[str, Any], timeout_s: float) -> ObservedFrame:
+        data = json.dumps(body, ensure_ascii=False).encode()
+        answer = await self._ok("POST", path, data, timeout_s=timeout_s)
+        return frame(path, answer)
+
+
+def _plain(command: str | Sequence[str]) -> str | list[str]:
+    return command if isinstance(command, str) else list(command)
+
+
+def _time_inside(timeout_s: float) -> float:
+    """What the guest is given of a call's time, so that it can still say what it was waiting for.
+
+    Our guest agent's own field; OSWorld's server ignores it and takes its fixed times.
+    """
+    return min(max(timeout_s - 2.0, timeout_s * 0.7), 600.0)
+
+
+def _put(body: dict[str, Any], name: str, value: Message | Mapping[str, Any] | None) -> None:
+    if value is not None:
+        body[name] = value.to_dict() if isinstance(value, Message) else dict(value)

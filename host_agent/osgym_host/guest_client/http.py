@@ -1,0 +1,348 @@
+"""A lean HTTP/1.1 client for talking to hostile servers over a unix socket or TCP.
+
+The guest may send anything. Head, header count and body are bounded, lengths are parsed strictly,
+and every call has a deadline. There are no redirects, no cookies, no proxies, no compression.
+
+Our own, because it was measured: a call over a kept unix socket takes 116 µs of CPU for an answer of 1 KB
+and 216 µs for one of 500 KB; through h11, with as much around it, 259 µs and 642 µs (medians of 7 rounds
+in one run). Through `httpx` a frame costs 1 ms and is bounded less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from osgym_host.addresses import GuestAddress, TcpAddress, UnixAddress, short_unix_path
+from osgym_host.errors import OsgymHostError
+
+MAX_HEAD_BYTES = 32 * 1024
+MAX_HEADERS = 64
+MAX_BODY_BYTES = 64 * 1024 * 1024
+MAX_CONNECTIONS = 16
+RECV_BYTES = 64 * 1024
+_FIRST_BYTES = 1024 * 1024
+
+
+class GuestError(OsgymHostError):
+    """Base of what a call to a guest raises."""
+
+
+class GuestUnreachable(GuestError):
+    """No connection, or it broke before the whole answer had come.
+
+    Attributes:
+        delivered: False when the request provably did not reach the guest as a whole, so that it
+            may be sent again; True when the guest may have acted on it.
+    """
+
+    def __init__(self, message: str, *, delivered: bool) -> None:
+        """Keep whether the request may have arrived."""
+        super().__init__(message)
+        self.delivered = delivered
+
+
+class GuestTimeout(GuestError):
+    """The deadline of the call passed. `delivered` as in `GuestUnreachable`."""
+
+    def __init__(self, message: str, *, delivered: bool, timeout_s: float) -> None:
+        """Keep the deadline and whether the request may have arrived."""
+        super().__init__(message)
+        self.delivered = delivered
+        self.timeout_s = timeout_s
+
+
+class GuestProtocolError(GuestError):
+    """The guest's answer is malformed or larger than allowed; the connection was closed."""
+
+
+class GuestAnswerTooLarge(GuestProtocolError):
+    """The guest's answer is larger than the caller takes; the connection was closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """One answer, read completely. Header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | bytearray = b""
+
+
+class _Connection:
+    """One keep-alive connection; used by one call at a time."""
+
+    __slots__ = ("_buffer", "_loop", "reusable", "sent_all", "sock")
+
+    def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+        self.sock = sock
+        self.sent_all = False
+        self.reusable = False
+        self._loop = loop
+        self._buffer = bytearray()
+
+    def close(self) -> None:
+        self.reusable = False
+        self.sock.close()
+
+    def is_stale(self) -> bool:
+        """Whether the peer closed it, or sent what nobody asked for, while it was idle."""
+        try:
+            self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    async def exchange(self, request: bytes, body: bytes, max_body: int) -> HttpResponse:
+        self.sent_all, self.reusable = False, False
+        if body and len(body) > RECV_BYTES:
+            await self._loop.sock_sendall(self.sock, request)
+            await self._loop.sock_sendall(self.sock, body)
+        else:
+            await self._loop.sock_sendall(self.sock, request + body)
+        self.sent_all = True
+        version, status, headers = parse_head(
+            await self._read_until(b"\r\n\r\n", MAX_HEAD_BYTES, "the head of the answer")
+        )
+        keep = version == "1.1" and headers.get("connection", "").lower() != "close"
+        if status in (204, 304):
+            content: bytes | bytearray = b""
+        elif "transfer-encoding" in headers:
+            content = await self._read_chunked(headers, max_body)
+        elif "content-length" in headers:
+            content = await self._read_exactly(content_length(headers["content-length"], max_body))
+        else:
+            content, keep = await self._read_to_end(max_body), False
+        self.reusable = keep and not self._buffer
+        return HttpResponse(status, headers, content)
+
+    async def _read_more(self) -> bool:
+        """Return whether more came: False at the end of the stream."""
+        # A guest that sends without a pause never lets `sock_recv` wait: others run, and the deadline
+        # fires, because of this line.
+        await asyncio.sleep(0)
+        data = await self._loop.sock_recv(self.sock, RECV_BYTES)
+        self._buffer += data
+        return bool(data)
+
+    async def _read_until(self, mark: bytes, limit: int, what: str) -> bytes:
+        searched = 0
+        while (end := self._buffer.find(mark, searched)) < 0:
+            searched = max(0, len(self._buffer) - len(mark) + 1)
+            if len(self._buffer) > limit:
+                raise GuestProtocolError(f"{what} is larger than {limit} bytes")
+            if not await self._read_more():
+                raise ConnectionResetError("the guest closed the connection")
+        if end > limit:
+            raise GuestProtocolError(f"{what} is larger than {limit} bytes")
+        data = bytes(self._buffer[:end])
+        del self._buffer[: end + len(mark)]
+        return data
+
+    async def _read_exactly(self, length: int) -> bytearray:
+        body = self._buffer[:length]
+        del self._buffer[:length]
+        have = len(body)
+        if have == length:
+            return body
+        # Memory grows with what has come, so that a lie about the length costs nothing.
+        whole = bytearray(min(length, _FIRST_BYTES))
+        whole[:have] = body
+        while True:
+            with memoryview(whole) as view:
+                while have < len(whole):
+                    count = await self._loop.sock_recv_into(self.sock, view[have:])
+                    if not count:
+                        raise ConnectionResetError("the guest closed the connection inside a body")
+                    have += count
+                    await asyncio.sleep(0)
+            if have == length:
+                return whole
+            whole.extend(bytes(min(length, 2 * have) - have))
+
+    async def _read_to_end(self, max_body: int) -> bytearray:
+        more = True
+        while more:
+            if len(self._buffer) > max_body:
+                raise GuestAnswerTooLarge(f"the body is larger than {max_body} bytes")
+            more = await self._read_more()
+        body, self._buffer = self._buffer, bytearray()
+        return body
+
+    async def _read_chunked(self, headers: Mapping[str, str], max_body: int) -> bytearray:
+        if headers["transfer-encoding"].lower() != "chunked" or "content-length" in headers:
+            raise GuestProtocolError("unsupported transfer encoding")
+        body = bytearray()
+        while True:
+            size = chunk_size(await self._read_until(b"\r\n", 1024, "a chunk header"))
+            if size == 0:
+                # Trailers are not accepted; the last chunk is followed by one empty line.
+                if await self._read_until(b"\r\n", 1024, "a trailer"):
+                    raise GuestProtocolError("unexpected trailers")
+                return body
+            if len(body) + size > max_body:
+                raise GuestAnswerTooLarge(f"the body is larger than {max_body} bytes")
+            await asyncio.sleep(0)  # many chunks may lie in one buffer
+            body += await self._read_exactly(size)
+            if await self._read_exactly(2) != b"\r\n":
+                raise GuestProtocolError("a chunk does not end where it said")
+
+
+class HttpClient:
+    """Keep-alive connections to one address, at most `MAX_CONNECTIONS` at a time."""
+
+    def __init__(
+        self, address: GuestAddress, *, token: str | None = None, max_connections: int = MAX_CONNECTIONS
+    ) -> None:
+        """Nothing is opened before the first call."""
+        self._address = address
+        self._slots = asyncio.Semaphore(max_connections)
+        self._idle: list[_Connection] = []
+        self._closed = False
+        auth = f"Authorization: Bearer {_header_safe(token)}\r\n" if token else ""
+        self._common = f"Host: guest\r\n{auth}"
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        content_type: str = "application/json",
+        timeout_s: float,
+        max_body: int = MAX_BODY_BYTES,
+    ) -> HttpResponse:
+        """Send one request and read the whole answer, whatever its status.
+
+        A connection that turns out to be closed before anything was sent is replaced silently.
+        After a failure or a cancellation the connection is closed and the client usable.
+
+        Raises:
+            GuestUnreachable: No connection, or it broke.
+            GuestTimeout: `timeout_s` passed.
+            GuestProtocolError: The answer is malformed or too large.
+        """
+        if self._closed:
+            raise GuestUnreachable("the client is closed", delivered=False)
+        head = f"{method} {_header_safe(path)} HTTP/1.1\r\n{self._common}"
+        if body or method != "GET":
+            head += f"Content-Type: {_header_safe(content_type)}\r\nContent-Length: {len(body)}\r\n"
+        request = (head + "\r\n").encode("latin-1")
+        connection: _Connection | None = None
+        try:
+            async with asyncio.timeout(timeout_s), self._slots:
+                connection = self._take_idle() or await self._connect()
+                return await connection.exchange(request, body, max_body)
+        except TimeoutError as exc:
+            delivered = connection is not None and connection.sent_all
+            raise GuestTimeout(
+                f"{method} {path}: no answer within {timeout_s:g} s", delivered=delivered, timeout_s=timeout_s
+            ) from exc
+        except OSError as exc:
+            delivered = connection is not None and connection.sent_all
+            raise GuestUnreachable(f"{method} {path}: {exc}", delivered=delivered) from exc
+        finally:
+            if connection is not None:
+                self._give_back(connection)
+
+    def close(self) -> None:
+        """Close all idle connections; running calls fail when they end. Idempotent."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    def _take_idle(self) -> _Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_stale():
+                connection.sent_all = False
+                return connection
+            connection.close()
+        return None
+
+    def _give_back(self, connection: _Connection) -> None:
+        if connection.reusable and not self._closed:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    async def _connect(self) -> _Connection:
+        loop = asyncio.get_running_loop()
+        family = socket.AF_UNIX if isinstance(self._address, UnixAddress) else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        try:
+            if isinstance(self._address, TcpAddress):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                await loop.sock_connect(sock, (self._address.host, self._address.port))
+            else:
+                with short_unix_path(os.fspath(self._address.path)) as path:
+                    await loop.sock_connect(sock, path)
+        except BaseException:
+            sock.close()
+            raise
+        return _Connection(sock, loop)
+
+
+def parse_head(head: bytes) -> tuple[str, int, dict[str, str]]:
+    """Parse status line and headers of an answer.
+
+    Returns:
+        HTTP version (`1.0` or `1.1`), status, headers with names in lower case.
+
+    Raises:
+        GuestProtocolError: Anything that is not plainly well-formed.
+    """
+    lines = head.decode("latin-1").split("\r\n")
+    parts = lines[0].split(" ", 2)
+    if len(parts) < 2 or parts[0] not in ("HTTP/1.0", "HTTP/1.1"):
+        raise GuestProtocolError(f"not an HTTP answer: {lines[0][:80]!r}")
+    if not (len(parts[1]) == 3 and parts[1].isascii() and parts[1].isdigit() and "200" <= parts[1] <= "599"):
+        raise GuestProtocolError(f"unacceptable status: {parts[1][:20]!r}")
+    if len(lines) - 1 > MAX_HEADERS:
+        raise GuestProtocolError(f"more than {MAX_HEADERS} headers")
+    headers: dict[str, str] = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip() or "\n" in line or "\r" in line or "\0" in line:
+            raise GuestProtocolError(f"malformed header: {line[:80]!r}")
+        name = name.lower()
+        if name in headers and name in ("content-length", "transfer-encoding"):
+            raise GuestProtocolError(f"repeated header: {name}")
+        headers[name] = value.strip()
+    return parts[0][5:], int(parts[1]), headers
+
+
+def content_length(text: str, max_body: int) -> int:
+    """Parse a length.
+
+    Raises:
+        GuestProtocolError: Not plain decimal digits, or more than `max_body`.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) <= 15):
+        raise GuestProtocolError(f"malformed content length: {text[:40]!r}")
+    if int(text) > max_body:
+        raise GuestAnswerTooLarge(f"the body is larger than {max_body} bytes ({text})")
+    return int(text)
+
+
+def chunk_size(line: bytes) -> int:
+    """Parse the size of a chunk; extensions are ignored.
+
+    Raises:
+        GuestProtocolError: Not plain hexadecimal digits.
+    """
+    digits = line.partition(b";")[0].strip()
+    if not digits or len(digits) > 12 or digits.strip(b"0123456789abcdefABCDEF"):
+        raise GuestProtocolError(f"malformed chunk size: {line[:40]!r}")
+    return int(digits, 16)
+
+
+def _header_safe(text: str) -> str:
+    if not text.isprintable() or not text.isascii():
+        raise ValueError("control or non-ASCII character in a header")
+    return text

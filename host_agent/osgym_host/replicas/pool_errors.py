@@ -1,0 +1,54 @@
+"""Errors of the pool: why somebody who asked for a replica gets none."""
+
+from __future__ import annotations
+
+from osgym_host.core.plan import Blocked
+from osgym_host.core.reasons import Reason
+from osgym_host.errors import OsgymHostError
+from osgym_protocol.host_api import Notice
+
+
+class PoolExhausted(OsgymHostError):
+    """No replica was free in time.
+
+    Attributes:
+        waited_s: How long was waited.
+        blocked: What keeps the pool from making more.
+        last_failure: Why the last attempt to make one failed, empty when none did.
+    """
+
+    def __init__(self, waited_s: float, blocked: Blocked, last_failure: str) -> None:
+        """Keep the fields beside the message."""
+        why = f"; the last one could not be made: {last_failure}" if last_failure else ""
+        super().__init__(f"No replica was free within {waited_s:.1f} s (blocked by {blocked.value}){why}")
+        self.waited_s = waited_s
+        self.blocked = blocked
+        self.last_failure = last_failure
+
+
+class PoolStopping(OsgymHostError):
+    """No replica is handed out: the host agent is stopping."""
+
+    def __init__(self, text: str = "The host agent is stopping.") -> None:
+        """Keep the message."""
+        super().__init__(text)
+
+
+class PoolDraining(PoolStopping):
+    """The host will be taken away; it hands out no replicas unless that is taken back."""
+
+    def __init__(self, notice: Notice) -> None:
+        """Keep the notice."""
+        super().__init__("This host will be taken away; it takes no new episodes.")
+        self.notice = notice
+
+
+class ReplicaNotMade(OsgymHostError):
+    """A replica that was made for one lease (a child, an adopted one) failed before it was handed over."""
+
+    def __init__(self, replica_id: str, reason: Reason, detail: str) -> None:
+        """Keep the fields beside the message."""
+        super().__init__(f"replica {replica_id} could not be made ({reason.value}): {detail}")
+        self.replica_id = replica_id
+        self.reason = reason
+        self.detail = detail

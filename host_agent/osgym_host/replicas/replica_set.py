@@ -1,0 +1,92 @@
+"""The replicas that exist: their managers, each running as a task, with generations out of the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from osgym_host.core.reasons import Reason
+from osgym_host.replicas.journal import ReplicaJournal
+from osgym_host.replicas.manager import Deadlines, ManagerListener, ReplicaManager
+from osgym_host.runtimes import base
+
+log = logging.getLogger(__name__)
+
+
+class ReplicaSet:
+    """Starts replicas and knows those that are not gone. For one event loop."""
+
+    def __init__(
+        self,
+        runtime: base.Runtime,
+        journal: ReplicaJournal,
+        deadlines: Deadlines,
+        make_spec: Callable[[str, int], base.ReplicaSpec],
+    ) -> None:
+        """Start empty; `make_spec` gives what a replica of that id and generation is made from."""
+        self.runtime = runtime
+        self._journal = journal
+        self._deadlines = deadlines
+        self._make_spec = make_spec
+        self._managers: dict[str, ReplicaManager] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """Return how many are not gone."""
+        return len(self._managers)
+
+    def managers(self) -> list[ReplicaManager]:
+        """Return the managers of all replicas that are not gone."""
+        return list(self._managers.values())
+
+    def find(self, replica_id: str) -> ReplicaManager | None:
+        """Return the manager of a replica that is not gone."""
+        return self._managers.get(replica_id)
+
+    def next_spec(self, origin: base.BranchPoint | None = None) -> base.ReplicaSpec:
+        """Return what the next replica is made from: the image, or a branch point."""
+        generation = self._journal.next_generation()
+        if origin is not None and generation == origin.generation:
+            # A checkpoint of another host: its guest takes a number for a new one only if it differs.
+            generation = self._journal.next_generation()
+        return replace(self._make_spec(f"r{generation}", generation), origin=origin)
+
+    def adopted_spec(self, record: base.ReplicaRecord) -> base.ReplicaSpec:
+        """Return what a replica of a previous host agent was made from."""
+        return self._make_spec(record.replica_id, record.generation)
+
+    def start(
+        self, spec: base.ReplicaSpec, listener: ManagerListener, record: base.ReplicaRecord | None = None
+    ) -> ReplicaManager:
+        """Make a replica, or adopt the one of `record`; its manager reports to `listener`."""
+        self._journal.created(spec.replica_id, spec.generation)
+        manager = ReplicaManager(spec, self.runtime, listener, self._deadlines, record)
+        self._managers[spec.replica_id] = manager
+        task = asyncio.create_task(manager.run(), name=f"{spec.replica_id}:manager")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return manager
+
+    def forget(self, manager: ReplicaManager) -> None:
+        """Count a replica no more: nothing of it is left."""
+        self._managers.pop(manager.replica_id, None)
+        self._journal.gone(manager.replica_id)
+
+    def retire_all(self, reason: Reason) -> None:
+        """Retire every replica."""
+        for manager in self.managers():
+            manager.retire(reason)
+
+    async def wait_gone(self, timeout_s: float) -> bool:
+        """Wait until all managers have ended; return whether they did in time."""
+        if not self._tasks:
+            return True
+        _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
+        return not late
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a replica manager failed", exc_info=task.exception())

@@ -1,0 +1,71 @@
+"""From the setting `runtime` to what is cloned and what runs it, by the registry of runtimes."""
+
+from __future__ import annotations
+
+import importlib
+
+from osgym_host.runtime_registry import RUNTIMES
+from osgym_host.runtimes.base import Runtime, StartReport
+from osgym_host.runtimes.kind import ImageRef, RuntimeKind
+from osgym_host.settings import Settings
+
+
+def runtime_kind(name: str) -> RuntimeKind:
+    """Return the kind of runtime of this name; only that runtime is imported."""
+    kind = importlib.import_module(f"{RUNTIMES[name]}.kind").KIND
+    assert isinstance(kind, RuntimeKind)
+    return kind
+
+
+def find_image(settings: Settings) -> ImageRef:
+    """Look up what the settings say is to be cloned.
+
+    Raises:
+        ImageError: It is not in the store, or not what the settings want; the message says what to do.
+    """
+    return runtime_kind(settings.runtime).find_image(settings)
+
+
+def make_runtime(settings: Settings, image: ImageRef | None = None) -> Runtime:
+    """Make the runtime of the settings. Nothing is touched yet.
+
+    Args:
+        image: What will mostly be cloned; None where the runtime is only to clear leftovers.
+    """
+    return runtime_kind(settings.runtime).make(settings, image)
+
+
+async def clear_leftovers(settings: Settings) -> StartReport:
+    """Remove what killed host agents of this instance left, whatever their runtime was.
+
+    Raises:
+        DataDirBusy: A live host agent holds the directory.
+        RuntimeFault: Something cannot be removed.
+    """
+    reaped_replicas = reaped_processes = 0
+    for name in _runtimes_left(settings):
+        runtime = runtime_kind(name).make(settings, None)
+        report = await runtime.start()
+        await runtime.stop()
+        reaped_replicas += report.reaped_replicas + len(report.adoptable)
+        reaped_processes += report.reaped_processes + len(report.adoptable)
+    return StartReport(reaped_replicas=reaped_replicas, reaped_processes=reaped_processes)
+
+
+async def clear_other_leftovers(settings: Settings) -> None:
+    """Remove what a killed host agent of this instance left that had another runtime than this one.
+
+    Raises:
+        DataDirBusy: A live host agent holds the directory.
+        RuntimeFault: Something cannot be removed.
+    """
+    if any(name != settings.runtime for name in _runtimes_left(settings)):
+        await clear_leftovers(settings)
+
+
+def _runtimes_left(settings: Settings) -> list[str]:
+    """Return the runtimes that left something in the instance's folder."""
+    folder = settings.data_dir / "run" / settings.instance
+    if not folder.is_dir():
+        return []
+    return [name for name in RUNTIMES if runtime_kind(name).has_leftovers(folder)]

@@ -1,0 +1,170 @@
+"""The local runtime: a replica is really made, from this machine's own shell."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from osgym_host.doctor.result import DoctorContext, Finding, Status
+from osgym_host.images.errors import NamespaceUnavailable
+from osgym_host.images.idmap import current_idmap
+from osgym_host.runtimes.base import ReplicaCreateFailed, ReplicaSpec, RuntimeFault, RuntimeUnsupported
+from osgym_host.runtimes.local.probe_image import ProbeImage, build_probe_image
+from osgym_host.runtimes.local.runtime import LocalRuntime
+
+_SESSION = '#!/bin/sh\necho probe >/probe && read -r line </probe && [ "$line" = probe ] && exit 7\n'
+_PROBE_EXIT_CODE = 7
+_PROBE_TIMEOUT_S = 10.0
+
+
+async def check_ids(context: DoctorContext) -> list[Finding]:
+    """Subordinate ids, and the tools that map them for ordinary users."""
+    name = "subordinate ids"
+    try:
+        idmap = current_idmap()
+    except NamespaceUnavailable as exc:
+        remedy = (
+            "Install uidmap, then as root: "
+            "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER"
+        )
+        return [Finding(name, Status.MISSING, f"{exc}.", remedy, needed=True)]
+    how = "root maps them directly" if os.geteuid() == 0 else "newuidmap and newgidmap map them"
+    facts = {"uid_base": idmap.uid_base, "count": idmap.count}
+    return [
+        Finding(name, Status.OK, f"{idmap.count:,} from {idmap.uid_base}; {how}.", needed=True, facts=facts)
+    ]
+
+
+async def check_replica(context: DoctorContext) -> list[Finding]:
+    """Make one replica: namespaces, overlay, mounts, filter, control groups."""
+    made_data_dir = not context.data_dir.exists()
+    try:
+        context.data_dir.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="doctor-", dir=context.data_dir))
+    except OSError as exc:
+        remedy = "Choose another folder with OSGYM_DATA_DIR."
+        return [
+            Finding(
+                "local runtime",
+                Status.MISSING,
+                f"{context.data_dir} cannot be written: {exc}.",
+                remedy,
+                needed=True,
+            )
+        ]
+    try:
+        return await _try_replica(folder)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, True)
+        if made_data_dir and not any(context.data_dir.iterdir()):
+            context.data_dir.rmdir()
+
+
+async def _try_replica(folder: Path) -> list[Finding]:
+    runtime = LocalRuntime(folder, "doctor")
+    try:
+        image = await asyncio.to_thread(build_probe_image, folder / "image", _SESSION)
+        await runtime.start()
+    except (RuntimeUnsupported, NamespaceUnavailable) as exc:
+        return [_failed("user namespaces", str(exc))]
+    except (RuntimeFault, OSError) as exc:
+        return [_failed("local runtime", str(exc))]
+    namespaces = Finding(
+        "user namespaces", Status.OK, "One was entered, with all its ids mapped.", needed=True
+    )
+    try:
+        capabilities = runtime.capabilities()
+        caps = (
+            ("memory", capabilities.caps_memory),
+            ("cpu", capabilities.caps_cpu),
+            ("pids", capabilities.caps_pids),
+        )
+        groups = _control_groups([name for name, there in caps if there], capabilities.notes)
+        return [namespaces, groups, *await _try_create(runtime, image)]
+    finally:
+        await runtime.stop()
+
+
+async def _try_create(runtime: LocalRuntime, image: ProbeImage) -> list[Finding]:
+    began = time.monotonic()
+    try:
+        replica = await runtime.create(ReplicaSpec("probe", 1, image, pids=32))
+        async with asyncio.timeout(_PROBE_TIMEOUT_S):
+            info = await replica.wait_dead()
+    except ReplicaCreateFailed as exc:
+        if "overlay" in str(exc):
+            found = f"An overlay with userxattr cannot be mounted: {exc}."
+            return [
+                Finding(
+                    "overlay",
+                    Status.MISSING,
+                    found,
+                    "Linux 5.11 or newer is needed, and a data directory that is not itself an overlay, "
+                    "NFS or the like: set OSGYM_DATA_DIR to a folder on ext4, XFS or btrfs.",
+                    needed=True,
+                )
+            ]
+        return [_failed("local runtime", str(exc))]
+    except (RuntimeFault, TimeoutError) as exc:
+        return [_failed("local runtime", f"the probe did not end: {exc}")]
+    took_ms = (time.monotonic() - began) * 1000
+    if info.exit_code != _PROBE_EXIT_CODE:
+        return [_failed("local runtime", f"{info.detail}: {info.log_tail}")]
+    return [
+        Finding(
+            "overlay",
+            Status.OK,
+            "Mounted with userxattr inside a user namespace, and written to.",
+            needed=True,
+        ),
+        Finding(
+            "local runtime",
+            Status.OK,
+            f"A replica was made from this machine's shell, ran and went, in {took_ms:.0f} ms.",
+            needed=True,
+            facts={"ms": round(took_ms, 1)},
+        ),
+    ]
+
+
+def _control_groups(enforced: list[str], notes: tuple[str, ...]) -> Finding:
+    facts = {"enforced": enforced}
+    if len(enforced) == 3:
+        return Finding(
+            "control groups", Status.OK, "Memory, CPU and processes of a replica are capped.", facts=facts
+        )
+    found = f"Capped: {', '.join(enforced) or 'nothing'}."
+    return Finding("control groups", Status.WARN, found, " ".join(notes), facts=facts)
+
+
+def _failed(name: str, text: str) -> Finding:
+    return Finding(name, Status.MISSING, text.strip(), _namespace_remedy(), needed=True)
+
+
+def _namespace_remedy() -> str:
+    """Say what of the usual obstacles stands in the way here."""
+    for path, bad, remedy in (
+        (
+            "kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+            "kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
+        ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
+        ("user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
+    ):
+        try:
+            value = (Path("/proc/sys") / path).read_text().strip()
+        except OSError:
+            continue
+        if value == bad and (os.geteuid() != 0 or path.startswith("user/")):
+            return f"As root: sysctl -w {remedy} (and a file in /etc/sysctl.d to keep it)."
+    if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
+        return "In a container, run it with --privileged, or on the host itself."
+    return "Run as root, or allow user namespaces to ordinary users."
+
+
+CHECKS = (("subordinate ids", check_ids), ("local runtime", check_replica))

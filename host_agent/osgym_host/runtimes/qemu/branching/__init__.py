@@ -1,0 +1,7 @@
+"""Branch points of running machines: taken, kept on disk, carried to other hosts, given to children."""
+
+from osgym_host.runtimes.qemu.branching.point_store import BranchChild, BranchPointStore
+from osgym_host.runtimes.qemu.branching.point_taker import BranchSource
+from osgym_host.runtimes.qemu.branching.ram_native import RamControl, RamLibrary, RamLibraryLoader
+
+__all__ = ["BranchChild", "BranchPointStore", "BranchSource", "RamControl", "RamLibrary", "RamLibraryLoader"]

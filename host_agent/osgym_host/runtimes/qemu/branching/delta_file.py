@@ -1,0 +1,155 @@
+"""Pages of guest RAM as a file: what of a checkpoint goes to disk, or to another host.
+
+Layout, little endian: magic, version, page size, size of the RAM, number of runs, number of chunks, CRC-32
+of the runs (`_HEADER`); then an offset and a length for each run of pages; then the pages back to back, cut
+into chunks of 4 MiB (the last one is shorter), each with its compressed length before it. Level 1 of zlib:
+a desktop's pages shrink to a quarter, and each core compresses some 100 MB/s.
+
+A file may come from another host and is not trusted: every number is checked before it is used, and
+no chunk may grow beyond its place.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from osgym_host.errors import OsgymHostError
+from osgym_host.runtimes.qemu.branching.ram_pages import PAGE, Extents, PageBuffer, RamDelta
+
+_HEADER = struct.Struct("<8sIIQQQI")
+_MAGIC = b"OSGYMRAM"
+_VERSION = 1
+_LENGTH = struct.Struct("<I")
+_CHUNK_BYTES = 4 << 20
+_COMPRESSED_MAX = _CHUNK_BYTES + _CHUNK_BYTES // 1000 + 64  # zlib's own bound is 0.03 % and 13 bytes
+_LEVEL = 1
+_AT_ONCE = 4
+
+
+class DeltaFileError(OsgymHostError):
+    """The file is not one of ours, is damaged, or does not fit."""
+
+
+def write_file(path: Path, delta: RamDelta, ram_bytes: int, workers: Executor) -> None:
+    """Write pages to a new file. Blocking; compresses in the workers.
+
+    Raises:
+        OSError: It is there already, or the disk is full.
+    """
+    size = delta.size_bytes
+    starts = range(0, size, _CHUNK_BYTES)
+    with path.open("xb") as file, delta.packed() as pages:
+        places = array("Q", bytes(16 * len(delta.extents)))
+        places[0::2], places[1::2] = delta.extents.offsets, delta.extents.lengths
+        runs = places.tobytes()
+        head = (_MAGIC, _VERSION, PAGE, ram_bytes, len(delta.extents), len(starts), zlib.crc32(runs))
+        file.write(_HEADER.pack(*head) + runs)
+        for chunk in _in_order(starts, pages, workers):
+            file.write(_LENGTH.pack(len(chunk)))
+            file.write(chunk)
+
+
+def read_file(path: Path, ram_bytes: int, workers: Executor) -> RamDelta:
+    """Read pages back. Blocking.
+
+    Args:
+        ram_bytes: Size of the RAM they must be of.
+
+    Raises:
+        DeltaFileError: The file is damaged or of a machine of another size.
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        extents, chunks = _read_head(file, ram_bytes)
+        size = extents.size_bytes
+        if chunks != -(-size // _CHUNK_BYTES):
+            raise DeltaFileError(f"{chunks} chunks cannot hold {size} bytes")
+        pages = PageBuffer(size)
+        pages.prefault(size)
+        with pages.view() as target:
+            pending: deque[Future[None]] = deque()
+            try:
+                for start in range(0, size, _CHUNK_BYTES):
+                    packed = _read_chunk(file)
+                    place = target[start : min(start + _CHUNK_BYTES, size)]
+                    pending.append(workers.submit(_unpack, packed, place))
+                    if len(pending) >= _AT_ONCE:
+                        pending.popleft().result()
+            finally:
+                # Wait for all in any case: they write into the buffer.
+                errors = [future.exception() for future in pending]
+        for error in errors:
+            if error is not None:
+                raise error
+        if file.read(1):
+            raise DeltaFileError("there is more in the file than its header says")
+    return RamDelta(extents, pages)
+
+
+def _in_order(starts: range, pages: memoryview, workers: Executor) -> Iterator[bytes]:
+    """The chunks, compressed a few at a time."""
+    rest = iter(starts)
+    pending = deque(workers.submit(_pack, pages, start) for start in islice(rest, _AT_ONCE))
+    while pending:
+        yield pending.popleft().result()
+        pending.extend(workers.submit(_pack, pages, start) for start in islice(rest, 1))
+
+
+def _pack(pages: memoryview, start: int) -> bytes:
+    with pages[start : start + _CHUNK_BYTES] as chunk:
+        return zlib.compress(chunk, _LEVEL)
+
+
+def _unpack(packed: bytes, place: memoryview) -> None:
+    with place:
+        unpacker = zlib.decompressobj()
+        try:
+            data = unpacker.decompress(packed, len(place) + 1)
+        except zlib.error as exc:
+            raise DeltaFileError(f"a chunk is damaged: {exc}") from exc
+        if len(data) != len(place) or not unpacker.eof or unpacker.unused_data:
+            raise DeltaFileError("a chunk has not the size it should have")
+        place[:] = data
+
+
+def _read_head(file: BinaryIO, ram_bytes: int) -> tuple[Extents, int]:
+    magic, version, page, size, count, chunks, checksum = _HEADER.unpack(_exactly(file, _HEADER.size))
+    if magic != _MAGIC or version != _VERSION:
+        raise DeltaFileError("not a file of RAM pages, or of a newer version")
+    if page != PAGE or size != ram_bytes:
+        raise DeltaFileError(f"pages of {page} bytes of {size} bytes of RAM do not fit {PAGE} of {ram_bytes}")
+    if count > ram_bytes // PAGE:
+        raise DeltaFileError(f"{count} runs are more than there are pages")
+    data = _exactly(file, 16 * count)
+    if zlib.crc32(data) != checksum:
+        raise DeltaFileError("the list of pages is damaged")
+    runs = array("Q", data)
+    offsets, lengths = runs[0::2], runs[1::2]
+    reached = 0
+    for offset, length in zip(offsets, lengths, strict=True):
+        if offset < reached or offset % PAGE or length % PAGE or not 0 < length <= ram_bytes - offset:
+            raise DeltaFileError("runs of pages overlap, are out of order or lie outside the RAM")
+        reached = offset + length
+    return Extents(offsets, lengths), chunks
+
+
+def _read_chunk(file: BinaryIO) -> bytes:
+    (length,) = _LENGTH.unpack(_exactly(file, _LENGTH.size))
+    if length > _COMPRESSED_MAX:
+        raise DeltaFileError(f"a chunk of {length} bytes is too large")
+    return _exactly(file, length)
+
+
+def _exactly(file: BinaryIO, size: int) -> bytes:
+    data = file.read(size)
+    if len(data) != size:
+        raise DeltaFileError("the file ends too early")
+    return data

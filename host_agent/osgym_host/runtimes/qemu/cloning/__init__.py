@@ -1,0 +1,24 @@
+"""From a golden snapshot to replicas: parked machines, resumed, told who they are, found again."""
+
+from osgym_host.runtimes.qemu.cloning.adoption import AdoptableVms
+from osgym_host.runtimes.qemu.cloning.guest_identity import IdentityRefused, assign, new_identity
+from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
+from osgym_host.runtimes.qemu.cloning.resume import CloneResumer, check_spec
+from osgym_host.runtimes.qemu.cloning.snapshot_registry import ParkedPools, SnapshotRegistry
+from osgym_host.runtimes.qemu.cloning.vm_manager import VmManager, VmOptions
+
+__all__ = [
+    "AdoptableVms",
+    "CloneResumer",
+    "IdentityRefused",
+    "ParkedPoolOptions",
+    "ParkedPools",
+    "QemuReplica",
+    "SnapshotRegistry",
+    "VmManager",
+    "VmOptions",
+    "assign",
+    "check_spec",
+    "new_identity",
+]

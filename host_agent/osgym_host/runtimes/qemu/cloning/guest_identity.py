@@ -1,0 +1,153 @@
+"""Who a clone is: what makes it another computer than the one it was cloned from.
+
+A clone wakes up with its template's random state, names, clock and token. The first thing it hears is
+`POST /v1/identity`, authorised by the token it still has; the guest agent has all of it changed by a
+helper that is root in the guest, and acknowledges. Until then nothing else is let near the clone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import secrets
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from osgym_host.addresses import GuestAddress
+from osgym_host.errors import OsgymHostError
+from osgym_host.guest_client.http import GuestError, HttpClient, HttpResponse
+
+SEED_BYTES = 64
+MAX_ANSWER_BYTES = 64 * 1024
+REQUIRED = frozenset({"seed", "machine_id", "hostname", "time", "token"})
+"""What must have been applied when the guest says which parts were; a boot id is not always possible."""
+_FIRST_TRY_S = 2.0
+"""A packet that was lost while the clone woke up is sent again by TCP after a second."""
+_PAUSE_S = 0.02
+_TEXT_MAX = 300
+
+
+class IdentityRefused(OsgymHostError):
+    """The guest did not take its new identity; the clone must not be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuestIdentity:
+    """What a clone becomes. The clock is read when it is sent.
+
+    Attributes:
+        token: What its guest agent demands from then on.
+        seed: Random bytes for its kernel.
+    """
+
+    generation: int
+    token: str = field(repr=False)
+    hostname: str
+    machine_id: str
+    boot_id: str
+    seed: bytes = field(repr=False)
+
+    def body(self, time_ns: int) -> bytes:
+        """Return the request's body."""
+        fields = {
+            "generation": self.generation,
+            "token": self.token,
+            "hostname": self.hostname,
+            "machine_id": self.machine_id,
+            "boot_id": self.boot_id,
+            "seed": base64.b64encode(self.seed).decode(),
+            "time_ns": time_ns,
+        }
+        return json.dumps(fields).encode()
+
+
+def new_identity(
+    replica_id: str,
+    generation: int,
+    token: str,
+    random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+) -> GuestIdentity:
+    """Make an identity that no other clone has."""
+    return GuestIdentity(
+        generation=generation,
+        token=token,
+        hostname=hostname_of(replica_id),
+        machine_id=random_bytes(16).hex(),
+        boot_id=str(uuid.UUID(bytes=random_bytes(16), version=4)),
+        seed=random_bytes(SEED_BYTES),
+    )
+
+
+def hostname_of(replica_id: str) -> str:
+    """Return a host name (RFC 1123) for a replica."""
+    return "desktop-" + re.sub(r"[^a-z0-9-]", "-", replica_id.lower())[:50].strip("-")
+
+
+async def assign(
+    address: GuestAddress, old_token: str | None, identity: GuestIdentity, *, timeout_s: float
+) -> Mapping[str, Any]:
+    """Tell a guest who it is until it acknowledges.
+
+    Returns:
+        What it answered (hostile, but checked for the right generation).
+
+    Raises:
+        IdentityRefused: It refused, made no sense, or did not answer within `timeout_s`.
+    """
+    clients = [HttpClient(address, token=token) for token in (old_token, identity.token)]
+    error = "it was not asked"
+    number, try_s = 0, _FIRST_TRY_S
+    loop = asyncio.get_running_loop()
+    until = loop.time() + timeout_s
+    try:
+        while (left_s := until - loop.time()) > 0:
+            try:
+                answer = await clients[number % 2].request(
+                    "POST",
+                    "/v1/identity",
+                    identity.body(time.time_ns()),
+                    timeout_s=min(try_s, left_s),
+                    max_body=MAX_ANSWER_BYTES,
+                )
+            except GuestError as exc:
+                error = str(exc)
+                try_s *= 2
+            else:
+                # When an answer is lost after the identity was taken, the old token is no longer accepted.
+                if answer.status != 401 or number > 0:
+                    return acknowledged(answer, identity)
+                number += 1
+            await asyncio.sleep(_PAUSE_S)
+    finally:
+        for client in clients:
+            client.close()
+    raise IdentityRefused(f"no acknowledgement within {timeout_s:g} s: {error[:_TEXT_MAX]}")
+
+
+def acknowledged(answer: HttpResponse, identity: GuestIdentity) -> Mapping[str, Any]:
+    """Check an answer.
+
+    Raises:
+        IdentityRefused: The answer does not acknowledge this identity.
+    """
+    text = bytes(answer.body[:_TEXT_MAX]).decode("utf-8", "replace")
+    if answer.status != 200:
+        raise IdentityRefused(f"status {answer.status}: {text}")
+    try:
+        fields = json.loads(answer.body)
+    except (ValueError, RecursionError) as exc:
+        raise IdentityRefused(f"not JSON: {text}") from exc
+    if not isinstance(fields, dict) or str(fields.get("generation")) != str(identity.generation):
+        raise IdentityRefused(f"not for generation {identity.generation}: {text}")
+    applied = fields.get("applied")
+    if not isinstance(applied, dict):
+        raise IdentityRefused(f"it does not say what was applied: {text}")
+    failed = sorted(name for name in REQUIRED if applied.get(name, True) is not True)
+    if failed or applied.get("seed") is not True:
+        raise IdentityRefused(f"not applied: {', '.join(failed) or 'seed'}")
+    return fields

@@ -1,0 +1,188 @@
+"""One replica of the qemu runtime: a machine with an identity, listened to until it is dead."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+import zlib
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+from osgym_host.addresses import GuestAddress
+from osgym_host.runtimes.base import ExitInfo, ExitReason, ReplicaSpec, RuntimeFault
+from osgym_host.runtimes.qemu.agentless import AgentlessGuest
+from osgym_host.runtimes.qemu.branching import BranchSource
+from osgym_host.runtimes.qemu.cloning.vm_manager import ManagedVm
+from osgym_host.runtimes.qemu.golden import GoldenSnapshot
+from osgym_host.runtimes.qemu.health import DeathCause, Liveness, rules
+from osgym_host.runtimes.qemu.machine import EventStream, ProcessEnd, QmpError
+from osgym_host.runtimes.replica_table import ManagedReplica
+
+log = logging.getLogger(__name__)
+
+CONSOLE_KEPT_BYTES = 64 * 1024
+_EVENTS = ("SHUTDOWN", "GUEST_PANICKED", "BLOCK_IO_ERROR", "STOP")
+_CONSOLE_TIMEOUT_S = 0.3
+_STATUS_TIMEOUT_S = 2.0
+_KILL_TIMEOUT_S = 10.0
+_LAST_WORDS_S = 0.5
+"""After the process has ended, what QEMU still had said over QMP is read for so long."""
+_DEATH_NOTICE_S = 1.0
+"""After the QMP connection broke, the end of the process is awaited for so long."""
+
+
+class QemuReplica(ManagedReplica):
+    """Made by `QemuRuntime`; everything that changes, the runtime and the health monitor change."""
+
+    def __init__(self, spec: ReplicaSpec, vm: ManagedVm, token: str | None) -> None:
+        """Take over a machine and begin to listen to it; it may still be asleep."""
+        super().__init__(spec)
+        self._token = token
+        self.vm = vm
+        self.agentless: AgentlessGuest | None = None
+        self.desktop_ready = False
+        spread = zlib.crc32(spec.replica_id.encode()) / 0xFFFFFFFF
+        self.liveness = Liveness(spread, time.monotonic())
+        self._expected_pauses = 0
+        self._console = b""
+        self._cause: DeathCause | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listening = self._spawn(self._listen())
+        self._spawn(self._await_end())
+
+    @property
+    def guest(self) -> GuestAddress:
+        """A port of the loopback interface that QEMU forwards to the guest agent, or who stands for it."""
+        return self.vm.address if self.agentless is None else self.agentless.address
+
+    @property
+    def guest_token(self) -> str | None:
+        """What the guest agent demands: its own for each clone. Who stands for it demands nothing."""
+        return self._token if self.agentless is None else None
+
+    @property
+    def reported_ready(self) -> bool:
+        """Whether its guest agent, when it acknowledged its identity, said that the desktop is drawn."""
+        return self.desktop_ready
+
+    @property
+    def pid(self) -> int:
+        """Host PID of QEMU."""
+        return self.vm.pid
+
+    def console_tail(self, max_bytes: int = 8192) -> str:
+        """Return the last bytes of the serial console, as far as they were read (`read_console`)."""
+        return self._console[-max_bytes:].decode("utf-8", "replace")
+
+    async def read_console(self, timeout_s: float = _CONSOLE_TIMEOUT_S) -> str:
+        """Fetch what the guest has written since, and return the tail. QEMU keeps it until then."""
+        with contextlib.suppress(QmpError):
+            fresh = await self.vm.machine.read_console(timeout_s=timeout_s)
+            self._console = (self._console + fresh)[-CONSOLE_KEPT_BYTES:]
+        return self.console_tail()
+
+    # For runtime and health monitor ------------------------------------------------------------------
+
+    @property
+    def exempt(self) -> bool:
+        """It is dead or dying, or stands still because we said so."""
+        return self._dead.done() or self.destroying or self._cause is not None or self._expected_pauses > 0
+
+    @contextlib.asynccontextmanager
+    async def expecting_pause(self) -> AsyncIterator[None]:
+        """While the context lasts, we stop and continue it ourselves; at its end it runs, or is killed."""
+        self._expected_pauses += 1
+        try:
+            yield
+        finally:
+            self._expected_pauses -= 1
+            await self.check_status()
+
+    def branch_source(self, golden: GoldenSnapshot) -> BranchSource:
+        """Return what is needed of it to branch it."""
+        return BranchSource(
+            replica_id=self.replica_id,
+            generation=self.generation,
+            token=self.guest_token,
+            machine=self.vm.machine,
+            ram=self.vm.ram,
+            folder=self.vm.folder,
+            overlay=self.vm.overlay,
+            golden=golden,
+            pausing=self.expecting_pause,
+        )
+
+    def kill_for(self, cause: DeathCause) -> None:
+        """It must die, for this reason, if there was none before. Returns at once."""
+        if self._cause is None and not self._dead.done() and not self.destroying:
+            self._cause = cause
+            self._spawn(self._kill(cause))
+
+    async def check_status(self) -> None:
+        """Ask QEMU whether the guest runs, and kill it when it does not."""
+        try:
+            status = await self.vm.machine.status(timeout_s=_STATUS_TIMEOUT_S)
+        except QmpError:  # dead, or the health monitor finds out
+            return
+        if status == "paused" and self._expected_pauses == 0:
+            self.kill_for(rules.PAUSED)
+        elif (cause := rules.cause_of_status(status)) is not None:
+            self.kill_for(cause)
+
+    async def close(self) -> None:
+        """Stop listening. Idempotent; for a replica whose process is gone, or that lives on without us."""
+        for task in tuple(self._tasks):
+            if task is not asyncio.current_task():
+                task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.agentless is not None:
+            await self.agentless.close()
+
+    async def _kill(self, cause: DeathCause) -> None:
+        if cause is not rules.STOPPED:  # a stopped process answers nobody
+            await self.read_console()
+        try:
+            await self.vm.machine.process.kill(timeout_s=_KILL_TIMEOUT_S)
+        except (RuntimeFault, OSError):  # the destroy that follows tries again, and says so
+            log.exception("replica %s cannot be killed", self.replica_id)
+
+    async def _listen(self) -> None:
+        qmp = self.vm.machine.qmp
+        with qmp.subscribe(*_EVENTS) as events:
+            await self._judge_events(events)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DEATH_NOTICE_S):
+                await self.vm.wait_end()
+        if self.vm.machine.end is None:
+            self.kill_for(rules.MONITOR_LOST)
+
+    async def _judge_events(self, events: EventStream) -> None:
+        async for event in events:
+            cause = rules.cause_of_event(event.name, event.data)
+            if cause is not None:
+                self.kill_for(cause)
+            elif event.name == "STOP" and not self.exempt:
+                await self.check_status()
+
+    async def _await_end(self) -> None:
+        end = await self.vm.wait_end()
+        await asyncio.wait((self._listening,), timeout=_LAST_WORDS_S)
+        if not self._dead.done():
+            self._dead.set_result(self._explain(end))
+
+    def _explain(self, end: ProcessEnd) -> ExitInfo:
+        if self._cause is not None:
+            cause = self._cause
+        elif self.destroying:
+            cause = DeathCause(ExitReason.DESTROYED, "it was destroyed")
+        else:
+            cause = rules.cause_of_end(end, self._spec.ram_mib)
+        return ExitInfo(cause.reason, cause.detail, end.exit_code, end.signal, self.console_tail())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=f"{self._spec.replica_id}:qemu")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,19 @@
+"""What clones of a golden snapshot share: frozen files, RAM in memory; and the template it is made of."""
+
+from osgym_host.runtimes.qemu.golden.overlay import Overlays
+from osgym_host.runtimes.qemu.golden.ram_file import RamFileError, RamIdentity
+from osgym_host.runtimes.qemu.golden.snapshot import GoldenRamCache, GoldenSnapshot, golden_snapshot
+from osgym_host.runtimes.qemu.golden.template import FrozenTemplate, Template, TemplateFailed, trial_clone
+
+__all__ = [
+    "FrozenTemplate",
+    "GoldenRamCache",
+    "GoldenSnapshot",
+    "Overlays",
+    "RamFileError",
+    "RamIdentity",
+    "Template",
+    "TemplateFailed",
+    "golden_snapshot",
+    "trial_clone",
+]

@@ -1,0 +1,89 @@
+"""Empty overlays: written in a millisecond, from an empty qcow2 that `qemu-img` made once per size."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from osgym_host.errors import OsgymHostError
+
+_IMG_TIMEOUT_S = 60.0
+_BLOCK_BYTES = 4096
+_MAX_EMPTY_BYTES = 16 << 20
+
+
+class OverlayError(OsgymHostError):
+    """An overlay could not be made."""
+
+
+class Overlays:
+    """Makes empty qcow2 files whose backing file is given by whoever opens them (`blockdev`)."""
+
+    def __init__(self, folder: Path) -> None:
+        """Args: folder: for the file that is made to be copied; it is removed at once."""
+        self._folder = folder
+        self._parts: dict[int, tuple[int, list[tuple[int, bytes]]]] = {}
+        self._lock = asyncio.Lock()
+
+    async def make(self, path: Path, virtual_bytes: int) -> None:
+        """Write an empty overlay for a disk of this size to a new file.
+
+        Raises:
+            OverlayError: `qemu-img` failed.
+            OSError: The file is there, or cannot be written.
+        """
+        async with self._lock:
+            if virtual_bytes not in self._parts:
+                self._parts[virtual_bytes] = await self._learn(virtual_bytes)
+        size, parts = self._parts[virtual_bytes]
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(fd, size)
+            for offset, data in parts:
+                os.pwrite(fd, data, offset)
+        finally:
+            os.close(fd)
+
+    async def _learn(self, virtual_bytes: int) -> tuple[int, list[tuple[int, bytes]]]:
+        """Have one made; keep its size and the blocks that are not zero (some 12 KB of 200)."""
+        path = self._folder / f".empty-{virtual_bytes}.qcow2"
+        try:
+            await create_qcow2(path, str(virtual_bytes))
+            content = path.read_bytes()
+        finally:
+            path.unlink(missing_ok=True)
+        if len(content) > _MAX_EMPTY_BYTES:
+            raise OverlayError(f"an empty overlay has {len(content)} bytes")
+        blocks = range(0, len(content), _BLOCK_BYTES)
+        parts = [(at, content[at : at + _BLOCK_BYTES]) for at in blocks]
+        return len(content), [(at, data) for at, data in parts if data.strip(b"\0")]
+
+
+async def create_qcow2(path: Path, *arguments: str) -> None:
+    """Make an empty qcow2 file; the arguments are those of `qemu-img create`, such as its size.
+
+    Raises:
+        OverlayError: `qemu-img` is not there, fails or does not end.
+    """
+    argv = ["qemu-img", "create", "-q", "-f", "qcow2", str(path), *arguments]
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+    except OSError as exc:
+        raise OverlayError(f"qemu-img cannot be started (package qemu-utils): {exc}") from exc
+    try:
+        async with asyncio.timeout(_IMG_TIMEOUT_S):
+            said, _ = await process.communicate()
+    except TimeoutError as exc:
+        raise OverlayError(f"qemu-img took more than {_IMG_TIMEOUT_S:.0f} s") from exc
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        raise OverlayError(f"qemu-img: {said.decode('utf-8', 'replace').strip()[-300:]}")

@@ -1,0 +1,143 @@
+"""What clones of a golden snapshot share: its frozen files, and its RAM in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from osgym_host.images.disks.manifest import GuestKind
+from osgym_host.images.errors import ImageError
+from osgym_host.images.snapshots import Snapshot
+from osgym_host.runtimes.base import Screen
+from osgym_host.runtimes.qemu.golden.ram_file import RamFile, RamFileError, RamIdentity
+from osgym_host.runtimes.qemu.machine import Shape, shape_of
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenSnapshot:
+    """A golden snapshot as the runtime uses it.
+
+    Attributes:
+        name: For people: its reference.
+        shape: What template, clones and branches look like to guest and migration stream.
+        disk: Its frozen disk, below every clone's overlay.
+        ram: Its frozen RAM.
+        state: Its device state.
+        token: What the frozen guest agent demands; None for a guest without our agent.
+        guest: Which agent answers inside.
+        screen: Size of its desktop.
+        screen_from: Where it is seen (`Hardware.screen_from`); of no meaning with our agent inside.
+        disk_bytes: Virtual size of its disk.
+        uefi: Its firmware, where it was booted by UEFI.
+        reads: Folders that a machine reads.
+    """
+
+    digest: str
+    name: str
+    shape: Shape
+    disk: Path
+    ram: Path
+    state: Path
+    token: str | None = field(repr=False)
+    guest: GuestKind
+    screen: Screen
+    disk_bytes: int
+    screen_from: str
+    uefi: Path | None
+    reads: tuple[Path, ...]
+
+
+def golden_snapshot(snapshot: Snapshot) -> GoldenSnapshot:
+    """Read what the runtime needs of a snapshot in the store.
+
+    Raises:
+        ImageError: It is broken.
+    """
+    manifest = snapshot.manifest
+    try:
+        shape = shape_of(manifest)
+        size = qcow2_virtual_bytes(snapshot.disk)
+    except (OSError, ValueError) as exc:
+        raise ImageError(f"the snapshot {snapshot.reference} is broken: {exc}", "build it again") from exc
+    return GoldenSnapshot(
+        digest=snapshot.digest,
+        name=snapshot.reference,
+        shape=shape,
+        disk=snapshot.disk,
+        ram=snapshot.ram,
+        state=snapshot.state,
+        token=snapshot.secret(),
+        guest=manifest.guest,
+        screen=Screen(*manifest.screen),
+        disk_bytes=size,
+        screen_from="vga" if manifest.hardware is None else manifest.hardware.screen_from,
+        uefi=snapshot.uefi,
+        reads=(snapshot.folder,),
+    )
+
+
+def qcow2_virtual_bytes(path: Path) -> int:
+    """Return the size of the disk that a qcow2 file stands for (its header: docs/interop/qcow2.txt of QEMU).
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: The file is not a qcow2.
+    """
+    with path.open("rb") as file:
+        header = file.read(32)
+    if len(header) < 32 or header[:4] != b"QFI\xfb":
+        raise ValueError(f"{path} is not a qcow2")
+    return int.from_bytes(header[24:32], "big")
+
+
+class GoldenRamCache:
+    """The golden RAM of each snapshot in use: loaded once, held until the runtime stops."""
+
+    def __init__(self) -> None:
+        """Nothing is loaded before it is asked for."""
+        self._files: dict[str, RamFile] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def get(self, golden: GoldenSnapshot) -> RamFile:
+        """Return the RAM of a snapshot; loading it takes a second for each GB or two.
+
+        Raises:
+            RamFileError: It cannot be read, or there is not enough memory.
+        """
+        async with self._locks[golden.digest]:
+            found = self._files.get(golden.digest)
+            if found is None:
+                loading = asyncio.create_task(asyncio.to_thread(RamFile.load, golden.ram))
+                try:
+                    found = await asyncio.shield(loading)
+                except asyncio.CancelledError:
+                    with contextlib.suppress(RamFileError):
+                        (await loading).close()
+                    raise
+                self._files[golden.digest] = found
+            return found
+
+    def recover(self, digest: str, pid: int, identity: RamIdentity) -> None:
+        """Take over the RAM of a snapshot from a machine of a previous host agent that maps it.
+
+        What cannot be had is loaded anew when it is asked for; then there are two copies in memory
+        for as long as the machines of the previous host agent live.
+        """
+        if digest in self._files:
+            return
+        try:
+            self._files[digest] = RamFile.recover(pid, identity)
+        except RamFileError as exc:
+            log.warning("the golden RAM of snapshot %s is loaded anew: %s", digest[:12], exc)
+
+    def close(self) -> None:
+        """Let go of all. Idempotent."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

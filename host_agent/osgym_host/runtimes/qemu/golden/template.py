@@ -1,0 +1,268 @@
+"""The machine that becomes a golden snapshot: booted with RAM of its own, stopped and taken apart.
+
+Who warms it up, and decides that it is ready, is above (`osgym_host.snapshotting`): that needs a client of
+the guest agent. Here are the machine's two ends: `boot` and `freeze`; and `wake`, the trial of what was
+made. All in one scratch folder, which becomes the snapshot's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from osgym_host.addresses import TcpAddress
+from osgym_host.errors import OsgymHostError
+from osgym_host.images.disks.manifest import DiskFormat
+from osgym_host.images.disks.store import DiskImage
+from osgym_host.images.snapshots import DISK, RAM, STATE, base_name
+from osgym_host.runtimes.qemu.golden.overlay import OverlayError, create_qcow2
+from osgym_host.runtimes.qemu.golden.ram_file import RamFile, save_trimmed, sparse_sha256, template_ram
+from osgym_host.runtimes.qemu.machine import (
+    INHERITED_RAM,
+    RAM_FD,
+    SCREEN_QMP_FD,
+    SCREEN_SOCKET,
+    Disk,
+    FileConsole,
+    Kernel,
+    Launch,
+    Launcher,
+    Machine,
+    Ram,
+    RingConsole,
+    Shape,
+    UserNet,
+)
+
+TB_MIB = 256
+"""TCG's code cache while booting and warming up, when most code runs once."""
+_MACHINE = "vm"
+_TRIAL = "trial"
+_CONSOLE = "console.log"
+
+
+class TemplateFailed(OsgymHostError):
+    """A template could not be booted or frozen."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenTemplate:
+    """What freezing left in the folder, for the manifest."""
+
+    argv: list[str]
+    ram_data_bytes: int
+    state_bytes: int
+    disk_bytes: int
+    ram_sha256: str
+    state_sha256: str
+    disk_sha256: str
+
+
+class Template:
+    """A machine on its way to become a snapshot. `remove` must be called at the end."""
+
+    def __init__(
+        self, machine: Machine, folder: Path, ram_fd: int, address: TcpAddress, base: str, argv: list[str]
+    ) -> None:
+        """Use `boot`."""
+        self.machine = machine
+        self.address = address
+        self._folder = folder
+        self._vm = folder / _MACHINE
+        self._ram_fd = ram_fd
+        self._base = base
+        self._argv = argv
+
+    @classmethod
+    async def boot(
+        cls,
+        launcher: Launcher,
+        disk: DiskImage,
+        shape: Shape,
+        *,
+        folder: Path,
+        credentials: dict[str, str],
+        screen_server: bool = False,
+        uefi: Path | None = None,
+        qemu: str = "qemu-system-x86_64",
+    ) -> Template:
+        """Start the machine from a disk image; on failure nothing runs.
+
+        Args:
+            folder: Scratch folder that becomes the snapshot's; the launcher's own.
+            credentials: Given to the guest's init system by name.
+            screen_server: A second QMP server, at `screen_socket`.
+            uefi: Firmware for a disk that boots by UEFI; clones need the very same.
+
+        Raises:
+            TemplateFailed: The overlay cannot be made.
+            LaunchFailed, MachineFailed: QEMU does not start.
+        """
+        vm = folder / _MACHINE
+        vm.mkdir(mode=0o700)
+        base = base_name(DiskFormat(disk.manifest.format))
+        os.link(disk.disk, vm / base)
+        await make_overlay(vm / DISK, base, disk.manifest.format)
+        ram_fd = template_ram(shape.ram_mib)
+        kernel = None
+        if disk.kernel is not None:
+            kernel = Kernel(disk.kernel, disk.initrd, disk.manifest.kernel_append)
+        launch = Launch(
+            name=_MACHINE,
+            disk=Disk(vm / DISK),
+            ram=Ram(INHERITED_RAM, share=True),
+            network=UserNet() if shape.network else None,
+            screen_qmp=SCREEN_QMP_FD if screen_server else None,
+            console=FileConsole(vm / _CONSOLE),
+            kernel=kernel,
+            uefi=uefi,
+            credentials=tuple(_credential(vm, name, value) for name, value in credentials.items()),
+            tb_mib=TB_MIB,
+            qemu=qemu,
+        )
+        machine: Machine | None = None
+        try:
+            reads = (disk.folder,) if uefi is None else (disk.folder, uefi)
+            fds = {RAM_FD: ram_fd}
+            machine = await Machine.start(launcher, shape, launch, folder=vm, fds=fds, reads=reads)
+            port = await machine.host_port() if shape.network else 0
+        except BaseException:
+            os.close(ram_fd)
+            if machine is not None:
+                await asyncio.shield(machine.remove())
+            raise
+        argv = [part.replace(str(folder), ".") for part in machine.argv]
+        return cls(machine, folder, ram_fd, TcpAddress("127.0.0.1", port), base, argv)
+
+    @property
+    def screen_socket(self) -> Path:
+        """The second QMP server."""
+        return self._vm / SCREEN_SOCKET
+
+    def console_tail(self, max_bytes: int = 8192) -> str:
+        """Return the end of the serial console: for people only."""
+        try:
+            with (self._vm / _CONSOLE).open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - max_bytes))
+                return log.read(max_bytes).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    async def freeze(self) -> FrozenTemplate:
+        """Stop the machine for ever and put its parts into the folder: disk, base, RAM, state.
+
+        Raises:
+            MachineFailed, QmpError: QEMU does not do as told.
+            OSError: A file cannot be written.
+        """
+        await self.machine.stop()
+        await self.machine.save_state(self._folder / STATE)
+        await self.machine.remove()
+        return await asyncio.to_thread(self._collect)
+
+    async def remove(self) -> None:
+        """End the machine, if it runs, and remove what no snapshot needs. Idempotent."""
+        await self.machine.remove()
+        if self._ram_fd >= 0:
+            os.close(self._ram_fd)
+            self._ram_fd = -1
+        await asyncio.to_thread(shutil.rmtree, self._vm, ignore_errors=True)
+
+    def _collect(self) -> FrozenTemplate:
+        ram, state, disk = (self._folder / name for name in (RAM, STATE, DISK))
+        ram_data_bytes = save_trimmed(self._ram_fd, ram)
+        os.close(self._ram_fd)
+        self._ram_fd = -1
+        for name in (DISK, self._base):
+            (self._vm / name).rename(self._folder / name)
+        for path in (ram, state, disk):
+            if os.geteuid() == 0:
+                os.chown(path, 0, 0)
+            path.chmod(0o444)
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        return FrozenTemplate(
+            argv=self._argv,
+            ram_data_bytes=ram_data_bytes,
+            state_bytes=state.stat().st_size,
+            disk_bytes=disk.stat().st_blocks * 512,
+            ram_sha256=sparse_sha256(ram),
+            state_sha256=sparse_sha256(state),
+            disk_sha256=sparse_sha256(disk),
+        )
+
+
+@contextlib.asynccontextmanager
+async def trial_clone(
+    launcher: Launcher,
+    shape: Shape,
+    folder: Path,
+    *,
+    screen_server: bool = False,
+    uefi: Path | None = None,
+    qemu: str,
+) -> AsyncIterator[tuple[Machine, TcpAddress, Path]]:
+    """Clone a frozen machine once, as the runtime does, and let it run within the context.
+
+    Gives the machine, where its guest agent is, and where its second QMP server is, if there is one.
+
+    Raises:
+        LaunchFailed, MachineFailed, RamFileError, TemplateFailed: It cannot be cloned.
+    """
+    trial = folder / _TRIAL
+    trial.mkdir(mode=0o700)
+    ram = await asyncio.to_thread(RamFile.load, folder / RAM)
+    machine: Machine | None = None
+    try:
+        await make_overlay(trial / "overlay.qcow2", str(folder / DISK), DiskFormat.QCOW2)
+        launch = Launch(
+            name=_TRIAL,
+            disk=Disk(trial / "overlay.qcow2", base=folder / DISK),
+            ram=Ram(INHERITED_RAM, share=False),
+            network=UserNet() if shape.network else None,
+            screen_qmp=SCREEN_QMP_FD if screen_server else None,
+            uefi=uefi,
+            console=RingConsole(),
+            incoming=True,
+            paused=True,
+            qemu=qemu,
+        )
+        fds = {RAM_FD: ram.fd}
+        machine = await Machine.start(launcher, shape, launch, folder=trial, fds=fds, reads=(folder,))
+        await machine.load_state(folder / STATE)
+        port = await machine.host_port() if shape.network else 0
+        await machine.cont()
+        yield machine, TcpAddress("127.0.0.1", port), trial / SCREEN_SOCKET
+    finally:
+        ram.close()
+        if machine is not None:
+            await asyncio.shield(machine.remove())
+        await asyncio.to_thread(shutil.rmtree, trial, ignore_errors=True)
+
+
+async def make_overlay(path: Path, backing: str, backing_format: str) -> None:
+    """Make an empty qcow2 over another disk, which is named relative to it.
+
+    Raises:
+        TemplateFailed: `qemu-img` is not there or fails.
+    """
+    try:
+        await create_qcow2(path, "-F", backing_format, "-b", backing)
+    except OverlayError as exc:
+        raise TemplateFailed(str(exc)) from exc
+
+
+def _credential(folder: Path, name: str, value: str) -> Path:
+    """Write one string for the guest's init system (systemd.exec(5), "Credentials", SMBIOS type 11)."""
+    path = folder / f"credential.{name}"
+    path.touch(mode=0o600)
+    path.write_text(f"io.systemd.credential:{name}={value}")
+    return path
+
+
+__all__ = ["FrozenTemplate", "Template", "TemplateFailed", "make_overlay", "trial_clone"]

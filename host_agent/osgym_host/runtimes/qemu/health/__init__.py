@@ -1,0 +1,7 @@
+"""How machines are judged: pure rules, and the one look at all of them a second."""
+
+from osgym_host.runtimes.qemu.health import rules
+from osgym_host.runtimes.qemu.health.monitor import HealthMonitor
+from osgym_host.runtimes.qemu.health.rules import DeathCause, HealthOptions, Liveness
+
+__all__ = ["DeathCause", "HealthMonitor", "HealthOptions", "Liveness", "rules"]

@@ -1,0 +1,107 @@
+"""The qemu runtime as the registry knows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from osgym_host.core.egress import parse_allowlist
+from osgym_host.images.errors import ImageError
+from osgym_host.images.snapshots import Snapshot, SnapshotStore, how_to_make
+from osgym_host.runtimes.base import Runtime, RuntimeUnsupported, Screen
+from osgym_host.runtimes.cgroups import Caps, CgroupTree, instance_group_name
+from osgym_host.runtimes.kind import ImageRef, RuntimeKind
+from osgym_host.runtimes.qemu.cloning import ParkedPoolOptions, VmOptions
+from osgym_host.runtimes.qemu.machine import Accel, Launcher, check_host, memory_cap_mib
+from osgym_host.runtimes.qemu.network import Network, TapNetwork, UserNetwork
+from osgym_host.runtimes.qemu.runner import ContainerLauncher, ProcessLauncher
+from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime, cores
+from osgym_host.settings import Settings
+
+
+class QemuKind(RuntimeKind):
+    """Replicas as virtual machines cloned from a golden snapshot."""
+
+    def find_image(self, settings: Settings) -> ImageRef:
+        """Look up the snapshot, by its reference or its digest."""
+        name = settings.image
+        store = SnapshotStore(settings.data_dir)
+        reference = name if "@" in name else f"{name}@{settings.snapshot}"
+        try:
+            found = store.resolve(reference)
+        except ImageError:
+            if "@" in name or not all(character in "0123456789abcdef" for character in name):
+                raise
+            found = store.resolve(name)
+        accel = found.manifest.shape.get("accel")
+        if settings.accel not in ("auto", accel):
+            raise ImageError(
+                f"the snapshot {found.reference} runs by {accel} only, not by {settings.accel}",
+                f"{how_to_make(found.reference)} --accel {settings.accel}",
+            )
+        screen = Screen(*found.manifest.screen)
+        wanted = Screen(*settings.screen)
+        if "screen" in settings.model_fields_set and wanted != screen:
+            raise ImageError(
+                f"the desktop of {found.reference} was frozen at {screen}, not {wanted}",
+                f"leave `screen` out, or {how_to_make(found.reference)} --screen {wanted}",
+            )
+        return ImageRef(found, found.reference, screen)
+
+    def make(self, settings: Settings, image: ImageRef | None) -> Runtime:
+        """Make the runtime, with the launcher and the network of the settings."""
+        snapshot = image.image if image is not None and isinstance(image.image, Snapshot) else None
+        kvm = snapshot is not None and snapshot.manifest.shape.get("accel") == Accel.KVM
+        run_folder = settings.data_dir / "run" / settings.instance
+        # Tells this instance's containers, groups and rules from any other's on the host.
+        mark = instance_group_name(run_folder)
+        containers = settings.runner == "container"
+
+        def make_launcher(tree: CgroupTree) -> Launcher:
+            if containers:
+                return ContainerLauncher(mark, kvm=kvm)
+            return ProcessLauncher(run_folder, tree=tree, kvm=kvm)
+
+        network: Network = UserNetwork(forwards=containers, mark=mark)
+        if settings.network == "tap":
+            allowed = parse_allowlist(settings.egress_allow)
+            network = TapNetwork(mark, allowlist=allowed, links=settings.network_links)
+        caps = Caps(
+            ram_mib=self.replica_ram_mib(settings, image) if image is not None else None,
+            cpus=settings.replica_cpus or None,
+            pids=settings.replica_pids,
+        )
+        options = QemuOptions(
+            vms=VmOptions(
+                tb_mib=settings.tb_mib,
+                caps=caps,
+                disk_mib=settings.replica_disk_mib or None,
+                native=settings.data_dir / "cache" / "native" if settings.fork_native == "auto" else None,
+            ),
+            parked=ParkedPoolOptions(target=settings.parked, at_once=cores()),
+            resumes_at_once=2 * cores(),
+        )
+        return QemuRuntime(settings.data_dir, settings.instance, make_launcher, network, options, snapshot)
+
+    def has_leftovers(self, run_folder: Path) -> bool:
+        """Say whether there are machines."""
+        return (run_folder / "vms").is_dir()
+
+    def replica_ram_mib(self, settings: Settings, image: ImageRef) -> int:
+        """Return at least what the machine's RAM and QEMU need."""
+        if isinstance(image.image, Snapshot):
+            needed = memory_cap_mib(image.image.manifest.ram_mib, settings.tb_mib)
+            return max(settings.replica_ram_mib, needed)
+        return settings.replica_ram_mib
+
+    async def check_image(self, settings: Settings, image: ImageRef) -> None:
+        """Compare the snapshot with this host's QEMU, KVM and processor."""
+        if isinstance(image.image, Snapshot):
+            found = await check_host(image.image.manifest, settings.data_dir)
+            if found:
+                *reasons, remedy = found
+                raise RuntimeUnsupported(
+                    f"this host cannot clone {image.flavor}: {'; '.join(reasons)};", remedy=remedy
+                )
+
+
+KIND = QemuKind()

@@ -1,0 +1,78 @@
+"""One QEMU process: its arguments, its monitor, who starts it, and what is written down of it."""
+
+from osgym_host.runtimes.qemu.machine.argv import (
+    BASE_NODE,
+    DISK_FILE_NODE,
+    DISK_NODE,
+    GATEWAY_IP,
+    GUEST_IP,
+    GUEST_PORT,
+    INHERITED_RAM,
+    MAC,
+    QEMU,
+    RAM_CONTROL_FD,
+    RAM_FD,
+    SCREEN_QMP_FD,
+    Accel,
+    Disk,
+    DiskBus,
+    FileConsole,
+    Kernel,
+    Launch,
+    Nic,
+    Ram,
+    RingConsole,
+    Shape,
+    TapNet,
+    UserNet,
+    block_options,
+    to_argv,
+)
+from osgym_host.runtimes.qemu.machine.host_checks import (
+    QemuFacts,
+    ask_qemu,
+    check_host,
+    choose_accel,
+    choose_cpu,
+    shape_fields,
+    shape_of,
+)
+from osgym_host.runtimes.qemu.machine.kernel_trial import (
+    BOOT_TIMEOUT_S,
+    KernelBoot,
+    boot_kernel,
+    find_kernel,
+    kvm_opens,
+)
+from osgym_host.runtimes.qemu.machine.launcher import (
+    FoundProcess,
+    Launcher,
+    LaunchFailed,
+    LaunchRequest,
+    ProcessEnd,
+    RunnerKind,
+    VmProcess,
+    memory_cap_mib,
+)
+from osgym_host.runtimes.qemu.machine.machine import (
+    QMP_SOCKET,
+    SCREEN_SOCKET,
+    Machine,
+    MachineFailed,
+)
+from osgym_host.runtimes.qemu.machine.qmp import EventStream, Qmp, QmpClosed, QmpError
+from osgym_host.runtimes.qemu.machine.records import ReplicaFacts, VmPhase, VmRecord, VmRecords
+from osgym_host.runtimes.qemu.machine.usage import disk_mib, measure_vm
+
+# fmt: off
+__all__ = [
+    "BASE_NODE", "BOOT_TIMEOUT_S", "DISK_FILE_NODE", "DISK_NODE", "GATEWAY_IP", "GUEST_IP", "GUEST_PORT",
+    "INHERITED_RAM", "MAC", "QEMU", "QMP_SOCKET", "RAM_CONTROL_FD", "RAM_FD", "SCREEN_QMP_FD",
+    "SCREEN_SOCKET", "Accel", "Disk", "DiskBus", "EventStream", "FileConsole", "FoundProcess", "Kernel",
+    "KernelBoot", "Launch", "LaunchFailed", "LaunchRequest", "Launcher", "Machine", "MachineFailed", "Nic",
+    "ProcessEnd", "QemuFacts", "Qmp", "QmpClosed", "QmpError", "Ram", "ReplicaFacts", "RingConsole",
+    "RunnerKind", "Shape", "TapNet", "UserNet", "VmPhase", "VmProcess", "VmRecord", "VmRecords", "ask_qemu",
+    "block_options", "boot_kernel", "check_host", "choose_accel", "choose_cpu", "disk_mib", "find_kernel",
+    "kvm_opens", "measure_vm", "memory_cap_mib", "shape_fields", "shape_of", "to_argv",
+]
+# fmt: on

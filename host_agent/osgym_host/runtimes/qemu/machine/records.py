@@ -1,0 +1,171 @@
+"""What is written down about each virtual machine, so that the next host agent knows it again.
+
+Every machine has a folder of its own, `<data_dir>/run/<instance>/vms/<name>`, and a record beside it,
+`records/<name>.json`, from the moment before its process is started until nothing of it is left; one
+that was parked and becomes a replica keeps both. The folder belongs to the user that the machine runs
+as, the record to the host agent alone: it names processes that are killed, and holds the token of the
+guest agent. It is replaced atomically, and not synced to disk: it has to outlive the host agent, not
+the host, with which the machines end as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from osgym_host.addresses import TcpAddress
+from osgym_host.runtimes.base import Egress, ReplicaRecord
+from osgym_host.runtimes.cgroups import Caps
+from osgym_host.runtimes.processes import ProcessIdentity
+
+MAX_RECORD_BYTES = 64 * 1024
+_UNFINISHED = ".new-"
+
+
+class VmPhase(StrEnum):
+    """How far a machine is."""
+
+    STARTING = "starting"  # its process may run, and nobody has spoken to it yet
+    PARKED = "parked"  # it waits to become a replica
+    RESUMING = "resuming"  # it is becoming one
+    RUNNING = "running"  # its guest has acknowledged the identity of the replica
+
+
+class ReplicaFacts(BaseModel):
+    """The replica that a machine is, and what of its spec is needed to carry it on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    replica_id: str
+    generation: int
+    token: str = Field(repr=False)
+    screen: tuple[int, int]
+    ram_mib: int | None
+    cpus: float | None
+    pids: int | None
+    egress: Egress
+
+    @property
+    def caps(self) -> Caps:
+        """What the machine is capped with."""
+        return Caps(ram_mib=self.ram_mib, cpus=self.cpus, pids=self.pids)
+
+
+class VmRecord(BaseModel):
+    """One machine.
+
+    Attributes:
+        name: Of its folder and its control group; never used twice by an instance at one time.
+        snapshot: Digest of the golden snapshot it is a clone of.
+        pid, start_ticks: Its process, None before it was started.
+        host, port: Where the guest agent is reached; port 0 where it is not yet.
+        keeper: What the launcher needs to find it again (the id of a container); empty for a process.
+        ram: Device, inode and size in bytes of the golden RAM that it maps.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    phase: VmPhase
+    snapshot: str
+    pid: int | None = None
+    start_ticks: int | None = None
+    host: str = Field(default="127.0.0.1", max_length=64)
+    port: int = Field(default=0, ge=0, le=65535)
+    keeper: str = ""
+    ram: tuple[int, int, int] | None = None
+    replica: ReplicaFacts | None = None
+
+    @property
+    def process(self) -> ProcessIdentity | None:
+        """Its process for sure, None before it was started."""
+        if self.pid is None or self.start_ticks is None:
+            return None
+        return ProcessIdentity(self.pid, self.start_ticks)
+
+    @property
+    def guest(self) -> TcpAddress:
+        """Where its guest agent is reached."""
+        return TcpAddress(self.host, self.port)
+
+    @property
+    def adoptable(self) -> bool:
+        """Whether a next host agent may carry it on, if it still runs."""
+        return self.phase is VmPhase.RUNNING and self.replica is not None and self.process is not None
+
+    def as_replica(self) -> ReplicaRecord:
+        """Return this as the record of a replica that the runtime contract knows.
+
+        Raises:
+            ValueError: The machine is not a replica, or has no process.
+        """
+        if self.replica is None or self.pid is None:
+            raise ValueError(f"{self.name} is not a replica")
+        return ReplicaRecord(
+            self.replica.replica_id,
+            self.replica.generation,
+            self.snapshot,
+            self.pid,
+            self.guest,
+        )
+
+
+class VmRecords:
+    """The records of an instance, in a folder that nobody but the host agent enters. Blocking, quick."""
+
+    def __init__(self, folder: Path) -> None:
+        """Nothing is touched before `open`."""
+        self._folder = folder
+
+    def open(self) -> None:
+        """Make the folder."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def write(self, record: VmRecord) -> None:
+        """Write or replace the record of a machine, without a sync.
+
+        Raises:
+            OSError: It cannot be written; the old one is still there.
+        """
+        fd, name = tempfile.mkstemp(prefix=_UNFINISHED, dir=self._folder)  # made with mode 0600
+        try:
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
+                file.write(record.model_dump_json())
+            Path(name).rename(self._folder / f"{record.name}.json")
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+            raise
+
+    def remove(self, name: str) -> None:
+        """Remove the record of a machine. Idempotent."""
+        (self._folder / f"{name}.json").unlink(missing_ok=True)
+
+    def read_all(self) -> list[VmRecord]:
+        """Return all records in the order of their names; what is broken is removed."""
+        found = []
+        for path in sorted(self._folder.glob("*")):
+            record = None if path.name.startswith(_UNFINISHED) else _read(path)
+            if record is None or path.name != f"{record.name}.json":
+                path.unlink(missing_ok=True)
+            else:
+                found.append(record)
+        return found
+
+    def close(self) -> None:
+        """Remove the folder of an instance that left nothing. Idempotent."""
+        with contextlib.suppress(FileNotFoundError):
+            self._folder.rmdir()
+
+
+def _read(path: Path) -> VmRecord | None:
+    try:
+        with path.open("rb") as file:
+            return VmRecord.model_validate_json(file.read(MAX_RECORD_BYTES))
+    except (OSError, ValidationError):
+        return None

@@ -1,0 +1,43 @@
+"""What a virtual machine uses, measured from outside. Blocking: run in a thread."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from osgym_host.runtimes import usage
+from osgym_host.runtimes.base import Usage
+from osgym_host.runtimes.cgroups import CgroupGroup
+
+
+def measure_vm(group: CgroupGroup | None, pid: int | None, folder: Path, *, deep: bool) -> Usage:
+    """Measure a machine.
+
+    Args:
+        pid: QEMU's process; None when it is dead. Others in its groups, such as what passes connections
+            on in a container, count as well.
+        folder: Its folder with the files of its disk.
+    """
+    pids = None
+    if pid is not None:
+        pids = {pid} | (group.pids() if group is not None else set())
+    return usage.measure(group, pids, deep=deep, overlay_mib=disk_mib(folder) if deep else None)
+
+
+def disk_mib(folder: Path) -> float:
+    """Return what the files in a machine's folder take of the disk.
+
+    A layer that several machines share (branches, by hard links) counts to each with its part.
+    """
+    total = 0.0
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return 0.0
+    for entry in entries:
+        try:
+            found = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        total += found.st_blocks * 512 / max(1, found.st_nlink)
+    return total / (1 << 20)

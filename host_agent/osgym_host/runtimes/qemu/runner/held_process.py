@@ -1,0 +1,115 @@
+"""A QEMU process that is watched by its pidfd, whatever keeps it: what bare ones and containers share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from osgym_host.runtimes.base import RuntimeFault
+from osgym_host.runtimes.cgroups import CgroupGroup
+from osgym_host.runtimes.processes import ProcessIdentity
+from osgym_host.runtimes.qemu.machine import ProcessEnd, VmProcess
+from osgym_host.runtimes.qemu.runner.output import read_output
+
+
+@dataclass(frozen=True, slots=True)
+class RunningProcess:
+    """A process that runs, with descriptors of ours.
+
+    Attributes:
+        output: The memory file that it prints to, None when it was adopted.
+        keeper: The id of its container, empty for a bare process.
+    """
+
+    identity: ProcessIdentity
+    pidfd: int
+    group: CgroupGroup | None
+    output: int | None
+    keeper: str = ""
+
+
+class HeldProcess(VmProcess):
+    """One process, from its start or adoption until nothing of it is left."""
+
+    def __init__(self, name: str, running: RunningProcess, removed: Callable[[str], None]) -> None:
+        """Take over a running process with its descriptors; `removed` is told when nothing is left."""
+        self._name = name
+        self._running = running
+        self._output = running.output
+        self._removed = removed
+        self._text = ""
+        self._end: ProcessEnd | None = None
+        self._gone = asyncio.Event()
+        self._ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(running.pidfd, self._on_gone)
+
+    @property
+    def name(self) -> str:
+        """As in the request."""
+        return self._name
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        """QEMU's process on the host."""
+        return self._running.identity
+
+    @property
+    def keeper(self) -> str:
+        """The id of its container, empty for a bare process."""
+        return self._running.keeper
+
+    @property
+    def group(self) -> CgroupGroup | None:
+        """Its control groups."""
+        return self._running.group
+
+    @property
+    def end(self) -> ProcessEnd | None:
+        """How it ended, None while it lives."""
+        return self._end
+
+    async def wait(self) -> ProcessEnd:
+        """Wait for its end."""
+        await self._ended.wait()
+        assert self._end is not None
+        return self._end
+
+    async def kill(self, *, timeout_s: float = 10.0) -> None:
+        """Kill it and wait until it is gone."""
+        if not self._gone.is_set():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._running.pidfd, signal.SIGKILL)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._gone.wait()
+        except TimeoutError as exc:
+            raise RuntimeFault(f"process {self.pid} of {self._name} does not end") from exc
+
+    def output_tail(self, max_bytes: int = 4096) -> str:
+        """Return the last that QEMU itself printed."""
+        return self._text[-max_bytes:] if self._output is None else read_output(self._output, max_bytes)
+
+    def _on_gone(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._running.pidfd)
+        os.close(self._running.pidfd)
+        # The group is still there now; a daemon may hear of the exit before it hears of its cause.
+        out_of_memory = self.group is not None and self.group.oom_kills() > 0
+        self._gone.set()
+        self._read_end(out_of_memory)
+
+    @abstractmethod
+    def _read_end(self, out_of_memory: bool) -> None:
+        """Find out how it ended, and call `_finish`."""
+
+    def _finish(self, end: ProcessEnd) -> None:
+        self._text = self.output_tail()
+        if self._output is not None:
+            os.close(self._output)
+            self._output = None
+        self._end = replace(end, output=self._text)
+        self._ended.set()

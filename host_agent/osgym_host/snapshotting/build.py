@@ -1,0 +1,402 @@
+"""Build a golden snapshot: boot, warm up, come to rest, freeze, try, publish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import secrets
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from osgym_host.addresses import TcpAddress
+from osgym_host.errors import OsgymHostError
+from osgym_host.guest_client import GuestClient, GuestError
+from osgym_host.images.content_store import NAME
+from osgym_host.images.disks.manifest import GuestKind
+from osgym_host.images.disks.store import DiskImage
+from osgym_host.images.progress import BakeProgress
+from osgym_host.images.snapshots import (
+    SECRET,
+    Snapshot,
+    SnapshotManifest,
+    SnapshotStore,
+)
+from osgym_host.runtimes.base import RuntimeFault
+from osgym_host.runtimes.qemu.cloning import IdentityRefused
+from osgym_host.runtimes.qemu.golden import (
+    FrozenTemplate,
+    RamFileError,
+    Template,
+    TemplateFailed,
+    trial_clone,
+)
+from osgym_host.runtimes.qemu.machine import (
+    QEMU,
+    Accel,
+    Launcher,
+    MachineFailed,
+    QemuFacts,
+    QmpError,
+    Shape,
+    ask_qemu,
+    check_host,
+    choose_accel,
+    choose_cpu,
+    shape_fields,
+)
+from osgym_host.runtimes.qemu.runner import ProcessLauncher
+from osgym_host.snapshotting.guest_preparation import (
+    COMMAND_TIMEOUT_S,
+    IDLE_TIMEOUT_S,
+    REST_TIMEOUT_S,
+    TRIAL_TIMEOUT_S,
+    as_root,
+    quoted_pattern,
+    try_clone,
+    wait_for_idle,
+    wait_for_rest,
+    warm_code_paths,
+)
+from osgym_host.snapshotting.machine import QUIET_S, agentless_client, copy_firmware, shape_of_disk
+from osgym_host.snapshotting.warmup import Warmup
+from osgym_host.tasks.context import TaskContext
+from osgym_host.tasks.downloads import DownloadCache
+from osgym_host.tasks.errors import TaskError
+from osgym_host.tasks.policy import TaskPolicy
+from osgym_host.tasks.sandbox import Sandbox
+from osgym_host.tasks.setup import run_steps
+
+READY_TIMEOUT_S = 600.0
+"""For a boot under emulation on a busy machine; a quiet one needs 20 to 60 s."""
+WARMUP_TIMEOUT_S = 900.0
+TRIAL_QUIET_S = 0.3
+_TOKEN_BYTES = 32
+_FORMAT = 3
+"""To be counted up when a template is booted or warmed up differently, so that snapshots are made anew."""
+_TRIM = "sync; fstrim -v /; sync"
+_FORGET = "sync; echo 3 >/proc/sys/vm/drop_caches"
+
+
+class SnapshotFailed(OsgymHostError):
+    """A snapshot could not be made; nothing of it is left.
+
+    Attributes:
+        stage: Where it failed.
+        log_tail: The end of the guest's console: show it, never interpret it.
+    """
+
+    def __init__(self, stage: str, message: str, log_tail: str = "") -> None:
+        """Keep the fields beside the message."""
+        super().__init__(f"{stage}: {message}")
+        self.stage = stage
+        self.log_tail = log_tail
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRequest:
+    """What to make.
+
+    Attributes:
+        name: Of the snapshot; its reference is `<disk's name>@<name>`.
+        warmup: None: the bare desktop.
+        accel: `auto`, `kvm` or `tcg`.
+        screen: None: as the disk image says.
+        refresh: Make it anew although one of the same definition is there.
+    """
+
+    disk: DiskImage
+    name: str = "desktop"
+    warmup: Warmup | None = None
+    ram_mib: int = 2048
+    vcpus: int = 1
+    accel: str = "auto"
+    screen: tuple[int, int] | None = None
+    refresh: bool = False
+    qemu: str = QEMU
+
+    @property
+    def reference(self) -> str:
+        """`<disk's name>@<name>`."""
+        return f"{self.disk.name}@{self.name}"
+
+
+@dataclass(slots=True)
+class _SnapshotBuild:
+    """What one build carries from stage to stage."""
+
+    request: SnapshotRequest
+    folder: Path
+    launcher: Launcher
+    facts: QemuFacts
+    shape: Shape
+    key: str
+    token: str
+    screen: tuple[int, int]
+    uefi: Path | None
+    stage: str = "boot"
+    boot_s: float = 0.0
+    guest_version: str = ""
+
+    @property
+    def has_our_agent(self) -> bool:
+        """Whether OSGym's guest agent is inside."""
+        return self.request.disk.manifest.guest is GuestKind.OSGYM
+
+    def guest(
+        self, address: TcpAddress, screen_socket: Path, pid: int, quiet_s: float
+    ) -> contextlib.AbstractAsyncContextManager[GuestClient]:
+        """Return a client of the guest agent of a machine, or of who stands for it."""
+        if self.has_our_agent:
+            return GuestClient(address, token=self.token)
+        return agentless_client(
+            self.request.disk,
+            folder=self.folder,
+            screen_socket=screen_socket,
+            pid=pid,
+            address=address,
+            screen=self.screen,
+            quiet_s=quiet_s,
+        )
+
+
+class SnapshotBuilder:
+    """Makes snapshots in one store."""
+
+    def __init__(self, store: SnapshotStore, progress: BakeProgress) -> None:
+        """Args: progress: Told what is done; shown by the caller."""
+        self._store = store
+        self._progress = progress
+
+    async def build(self, request: SnapshotRequest) -> Snapshot:
+        """Make a snapshot, if there is none like it, and let its reference name it from now on.
+
+        Raises:
+            SnapshotFailed: A stage failed; nothing is left but older snapshots.
+            RuntimeUnsupported: This host cannot run it at all.
+        """
+        if not NAME.fullmatch(request.name):
+            raise SnapshotFailed("request", f"not a name for a snapshot: {request.name!r}")
+        if request.disk.manifest.guest is GuestKind.NONE and request.warmup is not None:
+            raise SnapshotFailed("request", f"{request.disk.name} has no agent inside to warm it up")
+        began = time.monotonic()
+        facts = await ask_qemu(request.qemu)
+        screen = request.screen or request.disk.manifest.screen
+        shape = await self._shape(request, screen)
+        key = _key(request, shape, screen)
+        found = None if request.refresh else self._store.made_from(key)
+        if found is not None and not await check_host(found.manifest, self._store.data_dir, request.qemu):
+            self._store.tag(request.reference, found.digest)
+            return found
+        with self._store.workspace() as folder:
+            launcher = ProcessLauncher(folder, kvm=shape.accel is Accel.KVM)
+            await launcher.prepare()
+            token = secrets.token_urlsafe(_TOKEN_BYTES)
+            uefi = copy_firmware(request.disk, folder)
+            job = _SnapshotBuild(request, folder, launcher, facts, shape, key, token, screen, uefi)
+            frozen = await self._freeze(job)
+            await self._try(job)
+            (folder / SECRET).touch(mode=0o600)
+            (folder / SECRET).write_text(f"{token if job.has_our_agent else ''}\n")
+            self._enter(job, "publish")
+            manifest = _manifest(job, frozen, time.monotonic() - began)
+            snapshot = await asyncio.to_thread(self._store.publish, folder, manifest)
+        self._store.tag(request.reference, snapshot.digest)
+        return snapshot
+
+    async def _shape(self, request: SnapshotRequest, screen: tuple[int, int]) -> Shape:
+        accel, why = await choose_accel(
+            request.accel, self._store.data_dir, kernel=request.disk.kernel, qemu=request.qemu
+        )
+        self._progress.note(f"accelerator {accel}: {why}")
+        cpu = await choose_cpu(accel, request.qemu)
+        return shape_of_disk(request.disk, accel, cpu, request.ram_mib, request.vcpus, screen)
+
+    async def _freeze(self, job: _SnapshotBuild) -> FrozenTemplate:
+        """Boot, warm up, freeze."""
+        width, height = job.screen
+        credentials = {"osgym.token": job.token, "osgym.screen": f"{width}x{height}"}
+        if not job.has_our_agent:
+            credentials = {}
+        self._enter(job, "boot", job.request.disk.name)
+        began = time.monotonic()
+        template: Template | None = None
+        try:
+            template = await Template.boot(
+                job.launcher,
+                job.request.disk,
+                job.shape,
+                folder=job.folder,
+                credentials=credentials,
+                screen_server=not job.has_our_agent,
+                uefi=job.uefi,
+                qemu=job.request.qemu,
+            )
+            async with job.guest(
+                template.address, template.screen_socket, template.machine.pid, QUIET_S
+            ) as guest:
+                job.guest_version = await self._until_ready(guest, template)
+                job.boot_s = time.monotonic() - began
+                await self._prepare(job, guest)
+            await self._come_to_rest(job, template)
+            self._enter(job, "freeze")
+            return await template.freeze()
+        except _FAILURES as exc:
+            tail = template.console_tail() if template is not None else ""
+            raise SnapshotFailed(job.stage, str(exc), tail) from exc
+        finally:
+            if template is not None:
+                await asyncio.shield(template.remove())
+
+    async def _until_ready(self, guest: GuestClient, template: Template) -> str:
+        """Wait until the desktop is drawn and quiet; return the guest agent's version."""
+        last: list[str] = ["it does not answer"]
+        async with _deadline(READY_TIMEOUT_S, lambda: f"the desktop is not ready ({last[-1]})"):
+            while template.machine.end is None:
+                try:
+                    return (await guest.ready(timeout_s=30.0)).version
+                except GuestError as exc:
+                    last = [str(exc)]
+                await asyncio.sleep(0.2)
+        raise MachineFailed("the machine ended", end=template.machine.end)
+
+    async def _prepare(self, job: _SnapshotBuild, guest: GuestClient) -> None:
+        """Bring the desktop into the state that clones start from."""
+        if job.has_our_agent:
+            await as_root(guest, _FORGET)
+        warmup = job.request.warmup
+        if warmup is not None:
+            self._enter(job, "warmup", warmup.name)
+            await self._warm_up(job, warmup, guest)
+        await guest.observe()
+        if job.has_our_agent:
+            await guest.accessibility(timeout_s=60.0)
+            self._progress.note((await as_root(guest, _TRIM)).strip())
+        await guest.ready(timeout_s=60.0)
+
+    async def _come_to_rest(self, job: _SnapshotBuild, template: Template) -> None:
+        """Wait until nothing happens any more: each clone would go on with whatever still does.
+
+        Nobody may be connected, since a connection that breaks is something that happens.
+        """
+        self._enter(job, "rest")
+        if job.has_our_agent:
+            await warm_code_paths(template.address, job.token)
+        if not await wait_for_rest(template.machine.pid):
+            self._progress.note(f"it does not come to rest within {REST_TIMEOUT_S:.0f} s")
+        elif job.has_our_agent and not await wait_for_idle(template.machine.pid):
+            self._progress.note(f"something in it still wakes up after {IDLE_TIMEOUT_S:.0f} s")
+
+    async def _warm_up(self, job: _SnapshotBuild, warmup: Warmup, guest: GuestClient) -> None:
+        if warmup.read:
+            # Unmatched patterns stay as they are, and cat complains; that is no failure.
+            patterns = " ".join(quoted_pattern(pattern) for pattern in warmup.read)
+            script = f"cat -- {patterns} >/dev/null 2>&1; true"
+            await guest.run_bash_script(script, run_timeout_s=COMMAND_TIMEOUT_S)
+        with tempfile.TemporaryDirectory(prefix="osgym-warmup-") as scratch:
+            policy = TaskPolicy(allow_downloads=False)
+            async with Sandbox() as sandbox:
+                downloads = DownloadCache(Path(scratch), policy)
+                context = TaskContext(Path(scratch), policy, downloads, sandbox, job.screen)
+                deadline = asyncio.get_running_loop().time() + WARMUP_TIMEOUT_S
+                await run_steps(warmup.steps, warmup.name, guest, context, deadline, phase="warmup")
+        await guest.ready(timeout_s=60.0)
+
+    async def _try(self, job: _SnapshotBuild) -> None:
+        """Wake one clone; it must take an identity and show the desktop."""
+        self._enter(job, "try")
+        try:
+            async with (
+                _deadline(TRIAL_TIMEOUT_S, lambda: "a clone does not answer"),
+                trial_clone(
+                    job.launcher,
+                    job.shape,
+                    job.folder,
+                    screen_server=not job.has_our_agent,
+                    uefi=job.uefi,
+                    qemu=job.request.qemu,
+                ) as (machine, address, screen_socket),
+            ):
+                if job.has_our_agent:
+                    await try_clone(address, job.token)
+                else:
+                    async with job.guest(address, screen_socket, machine.pid, TRIAL_QUIET_S) as guest:
+                        await guest.ready(timeout_s=TRIAL_TIMEOUT_S / 2)
+                        await guest.observe()
+        except _FAILURES as exc:
+            raise SnapshotFailed(job.stage, str(exc)) from exc
+
+    def _enter(self, job: _SnapshotBuild, stage: str, what: str = "") -> None:
+        job.stage = stage
+        self._progress.stage(stage, what)
+
+
+_FAILURES = (
+    GuestError,
+    IdentityRefused,
+    MachineFailed,
+    OSError,
+    QmpError,
+    RamFileError,
+    RuntimeFault,
+    TaskError,
+    TemplateFailed,
+)
+
+
+@contextlib.asynccontextmanager
+async def _deadline(timeout_s: float, what: Callable[[], str]) -> AsyncIterator[None]:
+    """Raise `TemplateFailed`, saying what, when the block takes longer."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except TimeoutError as exc:
+        raise TemplateFailed(f"{what()} within {timeout_s:.0f} s") from exc
+
+
+def _key(request: SnapshotRequest, shape: Shape, screen: tuple[int, int]) -> str:
+    """Return the hash of what a snapshot is made from; the program is not part of it, its machine type is."""
+    warmup = request.warmup.key if request.warmup is not None else ""
+    parts = [_FORMAT, request.reference, request.disk.digest, warmup, shape_fields(shape), screen]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _manifest(job: _SnapshotBuild, frozen: FrozenTemplate, build_s: float) -> SnapshotManifest:
+    disk, request = job.request.disk, job.request
+    shape = shape_fields(job.shape)
+    parts = [frozen.ram_sha256, frozen.state_sha256, frozen.disk_sha256, disk.digest]
+    content = json.dumps([parts, shape], sort_keys=True)
+    kernel = disk.kernel
+    return SnapshotManifest(
+        digest=hashlib.sha256(content.encode()).hexdigest(),
+        reference=request.reference,
+        disk_digest=disk.digest,
+        disk_format=disk.manifest.format,
+        image_digest=disk.manifest.image_digest,
+        guest=disk.manifest.guest,
+        guest_version=job.guest_version,
+        hardware=disk.manifest.hardware,
+        screen=job.screen,
+        qemu_version=job.facts.version_text,
+        shape=shape,
+        argv=frozen.argv,
+        definition_key=job.key,
+        kernel_digest=None if kernel is None else hashlib.sha256(kernel.read_bytes()).hexdigest(),
+        warmup=request.warmup.name if request.warmup is not None else "",
+        ram_mib=request.ram_mib,
+        ram_data_bytes=frozen.ram_data_bytes,
+        state_bytes=frozen.state_bytes,
+        disk_bytes=frozen.disk_bytes,
+        ram_sha256=frozen.ram_sha256,
+        state_sha256=frozen.state_sha256,
+        disk_sha256=frozen.disk_sha256,
+        boot_s=round(job.boot_s, 2),
+        build_s=round(build_s, 2),
+    )
+
+
+__all__ = ["SnapshotBuilder", "SnapshotFailed", "SnapshotRequest"]

@@ -1,0 +1,46 @@
+"""What tasks may do on this host, and how much of their time is left."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from osgym_host.tasks.errors import DeadlineExceeded
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPolicy:
+    """What tasks may do on this host.
+
+    Attributes:
+        task_files_dir: The only folder that ``upload_file.local_path`` and ``file:`` URLs may read;
+            None forbids both.
+        allow_private_addresses: Let downloads reach addresses that are not public.
+        allow_downloads: False serves downloads from the cache only.
+        max_file_bytes: Largest file fetched from the web or from a guest.
+        client_password: What ``{CLIENT_PASSWORD}`` in commands becomes.
+    """
+
+    task_files_dir: Path | None = None
+    allow_downloads: bool = True
+    allow_private_addresses: bool = False
+    max_file_bytes: int = 64 * MIB
+    download_timeout_s: float = 120
+    evaluation_timeout_s: float = 30
+    evaluation_memory_bytes: int = 1024 * MIB
+    client_password: str = "password"  # noqa: S105 - OSWorld's published default, inside the replica
+
+
+def remaining_s(deadline: float, what: str) -> float:
+    """Return the seconds until ``deadline`` (in ``loop.time()``).
+
+    Raises:
+        DeadlineExceeded: None are left.
+    """
+    left = deadline - asyncio.get_running_loop().time()
+    if left <= 0:
+        raise DeadlineExceeded(f"no time left for {what}", {"what": what})
+    return left

@@ -1,0 +1,104 @@
+"""The setup steps and getters that are there: each declares itself, with the model of its parameters.
+
+The functions are in `osgym_host.tasks.steps` and `osgym_host.tasks.getters`; metrics, which run in
+another process, have `osgym_host.tasks.evaluator.registry`. To add one of the three, write its function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from osgym_host.tasks.context import TaskRun
+from osgym_host.tasks.values import Value
+
+MAX_TEXT = 1_000_000
+"""Longest string of a task file in characters; data carried in the task may be longer."""
+
+
+class Parameters(BaseModel):
+    """Parameters of a step or getter. Keys that OSWorld's files carry besides are left out."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+def _command(value: object) -> object:
+    ok = isinstance(value, str) or (isinstance(value, list) and all(isinstance(v, str) for v in value))
+    if not ok or not value:
+        raise ValueError("a command is a non-empty string or a non-empty list of strings")
+    return value
+
+
+def _lenient_bool(value: object) -> object:
+    """OSWorld's files write ``"true"`` where they mean ``true``."""
+    if isinstance(value, str) and value.lower() in {"true", "false"}:
+        return value.lower() == "true"
+    return value
+
+
+Text = Annotated[str, Field(max_length=MAX_TEXT)]
+FilePath = Annotated[str, Field(min_length=1, max_length=4000)]
+Command = Annotated[str | list[str], BeforeValidator(_command)]
+LenientBool = Annotated[bool, BeforeValidator(_lenient_bool)]
+
+P = TypeVar("P", bound=Parameters)
+StepFunction = Callable[[TaskRun, P], Awaitable[None]]
+GetterFunction = Callable[[TaskRun, P], Awaitable[Value]]
+
+
+class StepProblem(Exception):
+    """A setup step did not bring about what it should; `run_steps` says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepKind:
+    """One setup step: the model of its parameters and the function that carries it out."""
+
+    parameters: type[Parameters]
+    run: StepFunction[Any]
+
+
+def _everything(parameters: Any) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class GetterKind:
+    """One getter.
+
+    Attributes:
+        unsupported: Names what these parameters ask for that is not there.
+    """
+
+    parameters: type[Parameters]
+    fetch: GetterFunction[Any]
+    unsupported: Callable[[Any], list[str]]
+
+
+STEPS: dict[str, StepKind] = {}
+GETTERS: dict[str, GetterKind] = {}
+
+
+def setup_step(name: str, parameters: type[P]) -> Callable[[StepFunction[P]], StepFunction[P]]:
+    """Declare a setup step; it raises `StepProblem` when it fails by its own judgement."""
+
+    def register(function: StepFunction[P]) -> StepFunction[P]:
+        STEPS[name] = StepKind(parameters, function)
+        return function
+
+    return register
+
+
+def getter(
+    name: str, parameters: type[P], *, unsupported: Callable[[P], list[str]] = _everything
+) -> Callable[[GetterFunction[P]], GetterFunction[P]]:
+    """Declare a getter: it returns a metric's argument, `Value.missing` when there is none."""
+
+    def register(function: GetterFunction[P]) -> GetterFunction[P]:
+        GETTERS[name] = GetterKind(parameters, function, unsupported)
+        return function
+
+    return register

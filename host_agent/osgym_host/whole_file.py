@@ -1,0 +1,24 @@
+"""Files that a reader finds whole or not at all. Not made durable: `images.content_store` does that."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write or replace a file. Only one at a time may write it.
+
+    Raises:
+        OSError: It cannot be written; what was there still is.
+    """
+    fresh = path.with_name(f".{path.name}.new")
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            os.fchmod(fd, mode)
+            file.write(data)
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,215 @@
+"""Packs what hosts fetch: the host agent of this tree with all it needs, and an image of the store here."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from osgym_infra.errors import OsgymInfraError
+
+DISTRIBUTIONS = ("protocol", "sdk", "host_agent")
+"""What a host needs, by folder."""
+CONSTRAINTS = "constraints.txt"
+PRODUCTS = ("build", "*.egg-info", "__pycache__", "*.pyc", "*.so", "osgym-identity")
+"""What a build leaves in a distribution's folder."""
+SETUPTOOLS = 70
+"""Whatever is newer has all that our wheels are built with."""
+BUILD_S = 900
+PACK_S = 3600
+
+SAME_WHEELS = {"SOURCE_DATE_EPOCH": "315619200", "CFLAGS": "-g0", "LDFLAGS": "-Wl,--build-id=none"}
+"""So that the same source makes the same wheels: a date that zip can hold, and no paths of this machine."""
+SAME_TAR = ("--sort=name",)
+NOBODYS_TAR = ("--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX")
+EXACT_TAR = (
+    "--numeric-owner", "--xattrs", "--xattrs-include=*", "--format=posix",
+    # Without these two it would hold when each file was last read, and the number of tar's process.
+    "--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime",
+)  # fmt: skip
+
+
+class PackFailed(OsgymInfraError):
+    """Something could not be packed; the message ends with what the tool said."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedArchive:
+    """A finished archive.
+
+    Attributes:
+        digest: of the image in it; empty for an agent.
+    """
+
+    path: Path
+    sha256: str
+    digest: str = ""
+
+    def named_by_content(self, name: str) -> PackedArchive:
+        """The same archive under a name that no other content has."""
+        path = self.path.replace(self.path.with_name(f"{name}-{self.sha256[:16]}.tar"))
+        return PackedArchive(path, self.sha256, self.digest)
+
+
+def agent_definition(root: Path) -> str:
+    """Digest of everything that the agent's archive is made from, except what an index answers.
+
+    Args:
+        root: of the repository.
+    """
+    total = hashlib.sha256(f"{sys.version_info[:2]} {SAME_WHEELS}\n".encode())
+    paths = [root / CONSTRAINTS] if (root / CONSTRAINTS).exists() else []
+    for part in DISTRIBUTIONS:
+        paths += _sources(root / part)
+    for path in paths:
+        total.update(f"{path.relative_to(root)} {sha256_of(path)}\n".encode())
+    return total.hexdigest()
+
+
+def _sources(folder: Path) -> list[Path]:
+    """Return the files that a distribution is made from, also behind links, without what a build leaves."""
+    products = shutil.ignore_patterns(*PRODUCTS)
+    found = []
+    for name, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = set(folders) - products(name, folders)
+        found += [Path(name) / file for file in set(files) - products(name, files)]
+    return sorted(found)
+
+
+def build_wheels(root: Path, parts: Sequence[str], target: Path, *, dependencies: bool = False) -> None:
+    """Build the wheels of this tree's distributions; the same source gives the same bytes.
+
+    Args:
+        root: Of the repository.
+        parts: Folders of the distributions.
+        target: Folder for the wheels.
+        dependencies: With the wheels of all that they depend on, from an index.
+
+    Raises:
+        PackFailed: A wheel could not be built or fetched.
+    """
+    with tempfile.TemporaryDirectory(prefix="osgym-pack-") as name:
+        source = Path(name)
+        for part in parts:
+            for path in _sources(root / part):
+                copy = source / path.relative_to(root)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
+                copy.chmod(0o755 if os.access(path, os.X_OK) else 0o644)
+        argv = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check"]
+        if (root / CONSTRAINTS).exists():
+            argv += ["-c", str(root / CONSTRAINTS)]
+        argv += [] if dependencies else ["--no-deps", *_no_isolation()]
+        _run([*argv, "-w", str(target), *(str(source / part) for part in parts)], BUILD_S)
+
+
+def _no_isolation() -> list[str]:
+    """Return the option to build with the installed setuptools, asking no index, if it can build ours."""
+    try:
+        version = importlib.metadata.version("setuptools")
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    return ["--no-build-isolation"] if int(version.split(".")[0]) > SETUPTOOLS else []
+
+
+def pack_agent(root: Path, target: Path) -> PackedArchive:
+    """The host agent as wheels in a tar: hosts install from it, and ask no index.
+
+    Args:
+        root: of the repository.
+
+    Raises:
+        PackFailed: a wheel could not be built or fetched.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="osgym-pack-") as name:
+        build_wheels(root, DISTRIBUTIONS, Path(name), dependencies=True)
+        _tar(target, [*NOBODYS_TAR, "-C", name, "."])
+    return PackedArchive(target, sha256_of(target))
+
+
+def pack_image(data_dir: Path, name: str, target: Path, *, machines: bool = False) -> PackedArchive:
+    """An image of the store as the bootstrap takes it: folders below the data directory, ids as they are.
+
+    Args:
+        data_dir: the store, as `osgym image build` fills it.
+        name: of the image: `full`, `small`.
+        machines: with its bootable disk and its snapshots, for `runtime: qemu`.
+
+    Raises:
+        PackFailed: there is no such image, or no disk or snapshot of it.
+    """
+    digest = _tagged(data_dir, "images", name)
+    members = [f"images/{digest}", f"images/tags/{name}"]
+    if machines:
+        members += [f"disks/{_tagged(data_dir, 'disks', name)}", f"disks/tags/{name}"]
+        snapshots = sorted((data_dir / "snapshots" / "tags").glob(f"{name}@*"))
+        if not snapshots:
+            raise PackFailed(f"there is no snapshot of {name} in {data_dir}: osgym image snapshot {name}")
+        for tag in snapshots:
+            members += [f"snapshots/{_tagged(data_dir, 'snapshots', tag.name)}", f"snapshots/tags/{tag.name}"]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Most of a frozen machine's RAM file is holes. With them no two archives are quite the same: tar puts its
+    # process number into the names of such files.
+    sparse = ["--sparse"] if machines else []
+    _tar(target, [*EXACT_TAR, *sparse, "-C", str(data_dir), *dict.fromkeys(members)])
+    return PackedArchive(target, sha256_of(target), digest)
+
+
+def config_lines(agent: PackedArchive, image: PackedArchive, name: str) -> str:
+    """What stands in a stack's configuration to use both; `file://` means this machine."""
+    values = {
+        "agent_uri": agent.path.resolve().as_uri(),
+        "agent_sha256": agent.sha256,
+        "image_name": name,
+        "image_uri": image.path.resolve().as_uri(),
+        "image_sha256": image.sha256,
+        "image_digest": image.digest,
+    }
+    return "".join(f"osgym:{key}: {json.dumps(value)}\n" for key, value in values.items())
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _tagged(data_dir: Path, kind: str, name: str) -> str:
+    try:
+        digest = (data_dir / kind / "tags" / name).read_text().strip().removeprefix("sha256:")
+    except OSError as error:
+        raise PackFailed(f"there is no {name} among the {kind} in {data_dir}: osgym image build") from error
+    if not (data_dir / kind / digest / "manifest.json").is_file():
+        raise PackFailed(f"{kind}/{digest[:12]} in {data_dir} is incomplete")
+    return digest
+
+
+def _tar(target: Path, arguments: list[str]) -> None:
+    unfinished = target.with_name(f".{target.name}.part")
+    try:
+        _run(["tar", "-cf", str(unfinished), *SAME_TAR, *arguments], PACK_S)
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _run(argv: list[str], timeout_s: float) -> None:
+    try:
+        done = subprocess.run(
+            argv, env={**os.environ, **SAME_WHEELS}, capture_output=True, text=True, timeout=timeout_s,
+            check=False, umask=0o022,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PackFailed(f"{argv[0]}: {error}") from error
+    if done.returncode != 0:
+        said = "\n".join((done.stderr or done.stdout).splitlines()[-20:])
+        raise PackFailed(f"{' '.join(argv[:4])} … ended with {done.returncode}:\n{said}")

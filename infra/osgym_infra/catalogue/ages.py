@@ -1,0 +1,63 @@
+"""How old prices are, and the warnings for what is old or undated."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+from osgym_infra.catalogue.rows import PriceSource
+from osgym_infra.errors import BadInput
+
+STALE_DAYS = 30
+"""After so long a price is warned about: spot prices move daily, list prices about monthly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """How old one source is that an answer rests on. `days` is `None` for an undated source."""
+
+    title: str
+    as_of: date | None
+    days: int | None
+
+    @property
+    def stale(self) -> bool:
+        """Old, or of unknown age."""
+        return self.days is None or self.days > STALE_DAYS
+
+    def __str__(self) -> str:
+        if self.as_of is None:
+            return f"{self.title}: undated"
+        return f"{self.title}: as of {self.as_of.isoformat()}, {self.days} days old"
+
+
+def ages(sources: Iterable[PriceSource], today: date) -> tuple[Age, ...]:
+    """The ages of some sources, each once, oldest first and undated ones before all."""
+    found = {
+        (s.title, s.as_of): Age(s.title, s.as_of, (today - s.as_of).days if s.as_of else None)
+        for s in sources
+    }
+    return tuple(sorted(found.values(), key=lambda a: (a.as_of is not None, -(a.days or 0), a.title)))
+
+
+def age_lines(sources: Iterable[PriceSource], now: date) -> tuple[list[str], list[str]]:
+    """Lines that say how old everything is, and warnings for what is old or undated."""
+    found = ages(sources, now)
+    return [str(age) for age in found], [_warning(age) for age in found if age.stale]
+
+
+def _warning(age: Age) -> str:
+    old = "undated" if age.days is None else f"{age.days} days old"
+    return f"{age.title} is {old}: check before you pay (osgym catalogue refresh)"
+
+
+def today() -> date:
+    """Today, or `$OSGYM_TODAY` (for examples and tests that must not grow old)."""
+    if text := os.environ.get("OSGYM_TODAY"):
+        try:
+            return date.fromisoformat(text)
+        except ValueError as error:
+            raise BadInput("OSGYM_TODAY", f"{text!r} is not a date", "e.g. 2026-11-21") from error
+    return datetime.now(UTC).date()

@@ -1,0 +1,1 @@
+"""What a fleet costs and which hosts to take. Pure."""

@@ -1,0 +1,295 @@
+"""How many replicas fit on a host, what binds, and what is left over. Pure: no input, no output.
+
+Notation, used in all docstrings of the cost model:
+
+| symbol | field | unit |
+|---|---|---|
+| R_ws | `Replica.working_set_gib`: memory a replica touches, shared pages counted in full | GiB |
+| s | `Replica.shared_fraction`: part of R_ws that all replicas of a host share copy-on-write | 1 |
+| o | `Replica.overhead_gib`: host memory per replica outside the replica (its process, its manager) | GiB |
+| b | `Replica.idle_cores`: CPU of a replica that does nothing | cores |
+| D | `Replica.step_cpu_s`: CPU per step, with the step's part of a reset | CPU-s |
+| Z | `Replica.think_s`: time between an answer and the next step, waiting for the screen included | s |
+| a | `Rules.ram_usable`: part of the host's RAM that may be planned with | 1 |
+| H | `Rules.reserve_gib`: RAM for the kernel, the host agent, page cache | GiB |
+| ρ | `Rules.cpu_target`: utilisation that is planned with | 1 |
+| ν | `Rules.nested_efficiency`: what nested virtualisation leaves of a vCPU | 1 |
+
+The formulas are those of the OSGym paper's cost analysis (section on RAM-bound packing) with the shared
+part and the host reserve made explicit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from osgym_infra.errors import BadInput
+from osgym_protocol.runtimes import RuntimeName
+
+GIB_PER_GB = 1e9 / 2**30
+
+_AMOUNTS = (
+    "overhead_gib", "idle_cores", "step_cpu_s", "think_s", "overlay_gib", "steady_iops", "steady_mibps",
+    "reset_ios", "reset_mib", "frame_mb",
+)  # fmt: skip
+
+
+class Kvm(StrEnum):
+    """How a host can run KVM guests."""
+
+    METAL = "metal"
+    NESTED = "nested"
+    NONE = "none"
+    UNKNOWN = "unknown"
+
+
+class Resource(StrEnum):
+    """What can bind the number of replicas on a host."""
+
+    CPU = "cpu"
+    RAM = "ram"
+    DISK = "disk"
+    IOPS = "iops"
+    MIBPS = "mibps"
+    EGRESS = "egress"
+    LATENCY = "latency"
+    CAP = "cap"
+
+
+@dataclass(frozen=True, slots=True)
+class HostShape:
+    """What a host has. `None` means: bought as needed, or not known; then it binds nothing.
+
+    `vcpu` are hardware threads as the provider counts them. `disk_gib` is local storage; a host without
+    takes a network volume of the size its replicas need.
+    """
+
+    name: str
+    vcpu: float
+    ram_gib: float
+    kvm: Kvm = Kvm.UNKNOWN
+    disk_gib: float | None = None
+    iops: float | None = None
+    mibps: float | None = None
+    egress_gbps: float | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("vcpu", "ram_gib"):
+            _positive(f"{self.name}.{field}", getattr(self, field))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaNeeds:
+    """What one replica needs, at the bound that is planned with. Symbols as in the module's docstring.
+
+    `overlay_gib` is what one episode writes to disk at most. `reset_ios` and `reset_mib` are the disk
+    operations and MiB of one reset, `steps_per_episode` how often resets come; `steady_iops` and
+    `steady_mibps` are those of stepping. `frame_mb` is what one step sends to the trainer, in MB (10⁶ B).
+    """
+
+    working_set_gib: float
+    shared_fraction: float = 0.0
+    overhead_gib: float = 0.0
+    idle_cores: float = 0.0
+    step_cpu_s: float = 0.0
+    think_s: float = 0.0
+    overlay_gib: float = 0.0
+    steady_iops: float = 0.0
+    steady_mibps: float = 0.0
+    reset_ios: float = 0.0
+    reset_mib: float = 0.0
+    steps_per_episode: float = 15.0
+    frame_mb: float = 0.0
+
+    def __post_init__(self) -> None:
+        _positive("working_set_gib", self.working_set_gib)
+        _positive("steps_per_episode", self.steps_per_episode)
+        if not 0 <= self.shared_fraction < 1:
+            raise BadInput("shared_fraction", f"{self.shared_fraction} is not a part", "0 ≤ s < 1")
+        for field in _AMOUNTS:
+            _not_negative(field, getattr(self, field))
+
+    @property
+    def private_gib(self) -> float:
+        """R_ws·(1 − s) + o: what each further replica takes from the host, GiB."""
+        return self.working_set_gib * (1 - self.shared_fraction) + self.overhead_gib
+
+    @property
+    def shared_gib(self) -> float:
+        """s·R_ws: what all replicas of a host together take once, GiB."""
+        return self.working_set_gib * self.shared_fraction
+
+    @property
+    def cycle_s(self) -> float:
+        """Z + D: one step after the other on an unloaded host, seconds."""
+        return self.think_s + self.step_cpu_s
+
+    @property
+    def cores(self) -> float:
+        """u = b + D/(Z + D): cores that one replica uses in the mean.
+
+        The utilisation law of a closed system with one customer (Lazowska et al., Quantitative System
+        Performance, 1984, chapter 3), above the idle CPU b. A replica that never thinks uses one core.
+        """
+        return self.idle_cores + (self.step_cpu_s / self.cycle_s if self.cycle_s else 0.0)
+
+    @property
+    def egress_mbit_s(self) -> float:
+        """8·frame_mb / (Z + D): what one replica sends, Mbit/s."""
+        return 8 * self.frame_mb / self.cycle_s if self.cycle_s else 0.0
+
+    @property
+    def egress_gb_per_day(self) -> float:
+        """86,400 s / (Z + D) · frame_mb / 1000: what one replica sends, GB (10⁹ B) a day."""
+        return 86400 / self.cycle_s * self.frame_mb / 1000 if self.cycle_s else 0.0
+
+    @property
+    def resets_per_s(self) -> float:
+        """1 / (n·(Z + D)), n steps per episode: resets of one replica per second."""
+        return 1 / (self.steps_per_episode * self.cycle_s) if self.cycle_s else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How hard a host may be packed.
+
+    Sources of the defaults: `ram_usable` and `cpu_target` leave room for what a mean does not show;
+    `reserve_gib` is a host's kernel, agent and page cache, generously; `nested_efficiency` from Google's
+    "at least 10 % for CPU-bound work" (Compute Engine documentation, nested virtualization overview);
+    `max_replicas` because an unlucky host takes all its episodes with it, and because 226 desktops of the
+    namespace runtime and 450 virtual machines are the most that were ever run on one host here;
+    `storm` covers a fleet whose episodes end together after a batch update.
+    """
+
+    ram_usable: float = 0.95
+    reserve_gib: float = 4.0
+    cpu_target: float = 0.7
+    nested_efficiency: float = 0.9
+    disk_usable: float = 0.9
+    base_disk_gib: float = 30.0
+    storm: float = 10.0
+    max_replicas: int = 512
+
+    def __post_init__(self) -> None:
+        for field in ("ram_usable", "cpu_target", "nested_efficiency", "disk_usable"):
+            value = getattr(self, field)
+            if not 0 < value <= 1:
+                raise BadInput(field, f"{value} is not a usable part", "0 < value ≤ 1")
+        for field in ("reserve_gib", "base_disk_gib"):
+            _not_negative(field, getattr(self, field))
+        if self.storm < 1:
+            raise BadInput("storm", f"{self.storm} is below the mean", "1 or more")
+        if self.max_replicas < 1:
+            raise BadInput("max_replicas", f"{self.max_replicas} replicas per host", "1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How many replicas a host carries, and why not more.
+
+    `replicas` is 0 when not even one fits. `limits` holds K of each resource that limits at all, not
+    rounded; `binding` is the smallest of them. `stranded` is, for each limited resource but the caps, the
+    part of its planned capacity that nobody can use because something else binds (0..1).
+    """
+
+    replicas: int
+    binding: Resource
+    limits: Mapping[Resource, float]
+    stranded: Mapping[Resource, float]
+
+
+def cpu_capacity(host: HostShape, runtime: RuntimeName, rules: Rules) -> float:
+    """vCPU·ν: cores that replicas can really use; ν is 1 unless a VM runs inside a VM."""
+    nested = runtime.boots_machines and host.kvm is not Kvm.METAL
+    return host.vcpu * (rules.nested_efficiency if nested else 1.0)
+
+
+def k_ram(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
+    """K_ram = (a·RAM − H − s·R_ws) / (R_ws·(1 − s) + o).
+
+    The paper's formula with the shared part s·R_ws, which is there once, taken off first.
+    """
+    room = rules.ram_usable * host.ram_gib - rules.reserve_gib - replica.shared_gib
+    return max(0.0, room) / replica.private_gib if replica.private_gib else math.inf
+
+
+def k_cpu(host: HostShape, replica: ReplicaNeeds, runtime: RuntimeName, rules: Rules) -> float:
+    """K_cpu = ρ·vCPU·ν / u with u = b + D/(Z + D)."""
+    return (
+        rules.cpu_target * cpu_capacity(host, runtime, rules) / replica.cores if replica.cores else math.inf
+    )
+
+
+def k_disk(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
+    """K_disk = (a_d·disk − base) / overlay: what replicas may write, GiB, over what each may grow to."""
+    if host.disk_gib is None or not replica.overlay_gib:
+        return math.inf
+    return max(0.0, rules.disk_usable * host.disk_gib - rules.base_disk_gib) / replica.overlay_gib
+
+
+def k_iops(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
+    """K_iops = IOPS / (i + σ·n_reset·r): i operations/s of stepping, r resets/s of n_reset operations, and
+    σ (`Rules.storm`) times their mean, because resets come in storms."""
+    each = replica.steady_iops + rules.storm * replica.reset_ios * replica.resets_per_s
+    return math.inf if host.iops is None or not each else host.iops / each
+
+
+def k_mibps(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
+    """K_mibps: as K_iops with MiB/s and the MiB of a reset."""
+    each = replica.steady_mibps + rules.storm * replica.reset_mib * replica.resets_per_s
+    return math.inf if host.mibps is None or not each else host.mibps / each
+
+
+def k_egress(host: HostShape, replica: ReplicaNeeds) -> float:
+    """K_egress = network / e: Gbit/s of the host over the frames that a replica sends, 8·frame/(Z + D)."""
+    if host.egress_gbps is None or not replica.egress_mbit_s:
+        return math.inf
+    return host.egress_gbps * 1000 / replica.egress_mbit_s
+
+
+def fit(
+    host: HostShape,
+    replica: ReplicaNeeds,
+    runtime: RuntimeName,
+    rules: Rules,
+    latency_limit: int | None = None,
+) -> Fit:
+    """K = floor(min of all K), capped by the blast radius and, where given, by a latency limit.
+
+    Args:
+        latency_limit: the largest K that still meets a p95 (`queueing.largest_k`); `None` for no such wish.
+    """
+    limits = {
+        Resource.CPU: k_cpu(host, replica, runtime, rules),
+        Resource.RAM: k_ram(host, replica, rules),
+        Resource.DISK: k_disk(host, replica, rules),
+        Resource.IOPS: k_iops(host, replica, rules),
+        Resource.MIBPS: k_mibps(host, replica, rules),
+        Resource.EGRESS: k_egress(host, replica),
+        Resource.CAP: float(rules.max_replicas),
+    }
+    if latency_limit is not None:
+        limits[Resource.LATENCY] = float(latency_limit)
+    limits = {name: value for name, value in limits.items() if not math.isinf(value)}
+    binding = min(limits, key=lambda name: limits[name])
+    # A replica that fits exactly must not be lost to the last bit of a division.
+    replicas = math.floor(limits[binding] * (1 + 1e-12) + 1e-9)
+    stranded: dict[Resource, float] = {
+        name: 1 - min(1.0, replicas / value) if value else 0.0
+        for name, value in limits.items()
+        if name not in (Resource.CAP, Resource.LATENCY)
+    }
+    return Fit(replicas, binding, limits, stranded)
+
+
+def _positive(field: str, value: float) -> None:
+    if not (value > 0 and math.isfinite(value)):
+        raise BadInput(field, f"{value} is not a size", "a number above 0")
+
+
+def _not_negative(field: str, value: float) -> None:
+    if not (value >= 0 and math.isfinite(value)):
+        raise BadInput(field, f"{value} is not an amount", "0 or more")

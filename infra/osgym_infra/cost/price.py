@@ -1,0 +1,128 @@
+"""What a replica-day costs. Pure.
+
+    USD per replica-day = ([24·P·(1 + w) + disk + IP] / K + G·p) / A
+
+P host price in USD/h, w the part of paid hours lost to interruptions, disk and IP in USD per host-day, K
+replicas on the host, G GB of egress per replica-day at p USD/GB, A the part of time a replica is usable.
+The formula is the OSGym paper's cost per replica with interruptions, egress and availability added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from osgym_infra.errors import BadInput
+
+HOURS_PER_MONTH = 730.0
+"""365·24/12; what the providers themselves divide monthly prices by."""
+
+DAYS_PER_MONTH = HOURS_PER_MONTH / 24
+
+
+class Market(StrEnum):
+    """How a host is paid for."""
+
+    ON_DEMAND = "on_demand"
+    SPOT = "spot"
+    DEDICATED = "dedicated"
+
+
+@dataclass(frozen=True, slots=True)
+class Interruptions:
+    """What the provider takes back.
+
+    Attributes:
+        per_host_day: λ, interruptions of one host per day.
+        lost_h: work of the host that is lost with each, hours (half an episode and what was not told).
+        rebuild_h: until a new host serves, hours (start, image, first replicas).
+    """
+
+    per_host_day: float = 0.0
+    lost_h: float = 0.25
+    rebuild_h: float = 0.25
+
+    @property
+    def waste(self) -> float:
+        """w = λ·(lost + rebuild)/24: paid hours without use per useful hour."""
+        return self.per_host_day * (self.lost_h + self.rebuild_h) / 24
+
+
+@dataclass(frozen=True, slots=True)
+class CostAssumptions:
+    """What is assumed beside list prices; all of it can be set, none of it is measured.
+
+    `spot` assumes that each spot host is taken back once a day, which is pessimistic for most types.
+    `availability` 0.99 allows for a quarter of an hour a day of a host that is being replaced or updated.
+    `public_ip`: hosts are reached through a public IPv4 address of their own.
+    `egress_to_internet`: frames leave the provider's network; a trainer in the same region pays nothing.
+    """
+
+    spot: Interruptions = field(default_factory=lambda: Interruptions(per_host_day=1.0))
+    availability: float = 0.99
+    public_ip: bool = True
+    egress_to_internet: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.availability <= 1:
+            raise BadInput("availability", f"{self.availability} is not a part of time", "0 < value ≤ 1")
+        for part in ("per_host_day", "lost_h", "rebuild_h"):
+            if getattr(self.spot, part) < 0:
+                raise BadInput(f"spot.{part}", "below zero", "0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class HostDay:
+    """What one host costs in a day, USD: the parts of the formula, before the division by K."""
+
+    host: float
+    waste: float
+    disk: float
+    ip: float
+
+    @property
+    def total(self) -> float:
+        """24·P·(1 + w) + disk + IP, USD."""
+        return self.host + self.waste + self.disk + self.ip
+
+
+def host_day(
+    usd_per_hour: float,
+    market: Market,
+    terms: CostAssumptions,
+    disk_usd_per_day: float = 0.0,
+    ip_usd_per_hour: float = 0.0,
+) -> HostDay:
+    """24·P, 24·P·w, disk and IP of one host, USD per day; w is 0 off the spot market."""
+    base = 24 * usd_per_hour
+    waste = base * terms.spot.waste if market is Market.SPOT else 0.0
+    return HostDay(base, waste, disk_usd_per_day, 24 * ip_usd_per_hour if terms.public_ip else 0.0)
+
+
+def replica_day(host_day_usd: float, replicas: float, egress_usd: float, availability: float) -> float:
+    """USD per replica-day from the parts: (host/K + egress)/A."""
+    return (host_day_usd / replicas + egress_usd) / availability
+
+
+def volume_usd_per_day(
+    gib: float,
+    usd_per_gib_month: float,
+    iops: float = 0.0,
+    free_iops: float = 0.0,
+    usd_per_iops_month: float = 0.0,
+    mibps: float = 0.0,
+    free_mibps: float = 0.0,
+    usd_per_mibps_month: float = 0.0,
+) -> float:
+    """A network volume per day, USD: size, and operations and throughput above what is included."""
+    month = (
+        gib * usd_per_gib_month
+        + max(0.0, iops - free_iops) * usd_per_iops_month
+        + max(0.0, mibps - free_mibps) * usd_per_mibps_month
+    )
+    return month / DAYS_PER_MONTH
+
+
+def per_thousand_trajectories(usd_per_replica_day: float, trajectory_s: float) -> float:
+    """1000 · USD per replica-day · T / 86,400 s, T seconds of one replica per trajectory (reset included)."""
+    return 1000 * usd_per_replica_day * trajectory_s / 86400

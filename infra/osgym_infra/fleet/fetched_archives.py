@@ -1,0 +1,27 @@
+"""What hosts fetch at their first start, by name and digest. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from osgym_infra.config.keys import FleetConfig
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedArchives:
+    """Two archives. Empty texts stand for one that is made by the stack and not known yet.
+
+    Attributes:
+        image_digest: of the golden image; the other two digests are of archives.
+    """
+
+    image_uri: str
+    image_sha256: str
+    image_digest: str
+    agent_uri: str
+    agent_sha256: str
+
+    @classmethod
+    def named_in(cls, config: FleetConfig) -> FetchedArchives:
+        """Those that the configuration names."""
+        return cls(**{name: getattr(config, name) for name in cls.__slots__})

@@ -1,0 +1,110 @@
+"""What a stack puts out: the shape of fleet.json, the same for every provider. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from osgym_infra.fleet.blueprint import Blueprint
+from osgym_infra.fleet.boot import DATA, LOCAL_DATA
+
+SCHEMA_VERSION = 1
+REMOVES = "destroy_removes"
+"""An output for people; it does not get into fleet.json."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostOutput:
+    """One host in fleet.json.
+
+    Attributes:
+        id: unique in the fleet.
+        zone: where it stands; empty for own machines.
+        url: of its agent.
+        server_name: the name in its certificate where that is not its address; empty otherwise. A client
+            verifies the certificate against it (TLS server name indication), trusting the fleet's CA only.
+        capacity: replicas that it carries at most.
+        market: how it is paid for.
+    """
+
+    id: str
+    zone: str
+    url: str
+    server_name: str
+    capacity: int
+    market: str
+    image_digest: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it stands in fleet.json."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def fleet_outputs(blueprint: Blueprint, stack: str, hosts: Any, token_secret: Any, ca: Any) -> dict[str, Any]:
+    """The outputs of a stack, by name. What the last three are may be known later only.
+
+    Args:
+        hosts: `HostOutput.to_dict` of each.
+        token_secret: where the token is (`aws:ARN`, `gcp:projects/…`, `file:PATH`), never the token.
+        ca: certificate of the authority that signed the hosts' certificates, PEM; empty: hosts speak HTTP.
+    """
+    config = blueprint.config
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "stack": stack,
+        "provider": config.provider.value,
+        "region": config.region,
+        "hosts": hosts,
+        "token_secret": token_secret,
+        "ca": ca,
+        "capacity": blueprint.capacity,
+        "expected_usd_per_day": _cents(blueprint.usd_per_day),
+        "expected_usd_per_replica_day": _cents(blueprint.usd_per_replica_day, 4),
+        "notes": list(blueprint.notes),
+        "price_sources": price_sources(blueprint),
+    }
+
+
+def destroy_removes(blueprint: Blueprint) -> list[str]:
+    """What `pulumi destroy` takes from own machines, for the preview and for the stack's outputs: a destroy
+    runs no program and asks no provider before it begins, but it shows the outputs that it will drop."""
+    away = sum(not host.is_local for host in blueprint.config.hosts)
+    places = [(f"{away} hosts behind ssh", DATA)] if away else []
+    if away < len(blueprint.config.hosts):
+        places.append(("this machine", LOCAL_DATA))
+    return [
+        f"{where}: everything below {data} (images, checkpoints, trajectories, what replicas wrote), "
+        "/opt/osgym, /etc/osgym, /usr/local/lib/osgym, the account osgym. Packages stay"
+        for where, data in places
+    ]
+
+
+def price_sources(blueprint: Blueprint) -> list[str]:
+    """Where the prices are from, and of when."""
+    return [f"{s.title} ({s.as_of or 'undated'})" for s in blueprint.sources]
+
+
+def summary(blueprint: Blueprint) -> str:
+    """What a preview says before anything is created: hosts, what they carry, what they cost."""
+    if blueprint.usd_per_day is None:
+        kinds = f"{sum(group.count for group in blueprint.groups)} own machines"
+    else:
+        kinds = ", ".join(
+            f"{group.count} × {group.type} ({group.market.value.replace('_', '-')}, "
+            f"{group.replicas} replicas each, {group.usd_per_hour:.2f} USD/h each)"
+            for group in blueprint.groups
+        )
+    lines = [f"{blueprint.config.replicas} replicas on {kinds}; room for {blueprint.capacity}"]
+    if blueprint.usd_per_day is not None and blueprint.usd_per_replica_day is not None:
+        lines.append(
+            f"expected: {blueprint.usd_per_day:.2f} USD a day, "
+            f"{blueprint.usd_per_replica_day:.4f} USD per replica-day"
+        )
+    if blueprint.config.runtime.boots_machines and any(group.nested for group in blueprint.groups):
+        lines.append("nested virtualisation is switched on where the type is not metal")
+    lines += [f"destroy will remove from {line}" for line in destroy_removes(blueprint)]
+    return "\n".join(lines)
+
+
+def _cents(value: float | None, digits: int = 2) -> float | None:
+    return None if value is None else round(value, digits)

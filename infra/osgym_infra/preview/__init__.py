@@ -1,0 +1,1 @@
+"""What a stack would create and cost, without an account."""

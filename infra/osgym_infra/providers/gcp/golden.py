@@ -1,0 +1,40 @@
+"""Image and agent in a bucket at Google Cloud, which encrypts everything it keeps."""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_gcp as gcp
+
+from osgym_infra.components import golden
+
+
+class GoldenImage(golden.GoldenImage):
+    """Uploads to a private bucket of its own, or to that of the configuration."""
+
+    def _prepare(self) -> None:
+        self._place: pulumi.Input[str] = self._config.bucket
+        if self._config.bucket:
+            return
+        made = gcp.storage.Bucket(
+            f"{self._name}-archives",
+            location=self._config.region,
+            project=self._config.own["project"],
+            public_access_prevention="enforced",
+            uniform_bucket_level_access=True,
+            # What is in it can be made again: nothing deleted is kept, and paid for, for a week.
+            soft_delete_policy=gcp.storage.BucketSoftDeletePolicyArgs(retention_duration_seconds=0),
+            force_destroy=True,
+            labels=self._args.tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self._place, self.bucket = made.id, made.id
+
+    def _uri(self, part: str, archive: golden.Archive) -> pulumi.Output[str]:
+        stored = gcp.storage.BucketObject(
+            f"{self._name}-{part}",
+            bucket=self._place,
+            name=self._key(archive),
+            source=archive.archive.apply(pulumi.FileAsset),
+            opts=pulumi.ResourceOptions(parent=archive),
+        )
+        return pulumi.Output.concat("gs://", stored.bucket, "/", stored.name)

@@ -1,0 +1,1 @@
+"""Machines that exist already, by ssh or (this one) without."""

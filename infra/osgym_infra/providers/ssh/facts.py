@@ -1,0 +1,5 @@
+"""What is to be known of machines that exist already."""
+
+from osgym_infra.config.providers import ProviderFacts
+
+FACTS = ProviderFacts()

@@ -1,0 +1,218 @@
+"""Measured workload profiles: what one replica needs, with intervals, and where the figures come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import date
+from enum import StrEnum
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from osgym_infra.catalogue.rows import PriceSource
+from osgym_infra.cost.model import ReplicaNeeds
+from osgym_infra.errors import BadInput
+from osgym_protocol.runtimes import RuntimeName
+
+SCHEMA = 1
+MIB_PER_GIB = 1024.0
+DEFAULT = "desktop-local"
+"""The profile that is planned with when none is named."""
+
+
+class Parameter(StrEnum):
+    """What a profile may hold. The names carry the units."""
+
+    WORKING_SET_MIB = "working_set_mib"
+    SHARED_FRACTION = "shared_fraction"
+    PRIVATE_MIB = "private_mib"
+    OVERHEAD_MIB = "overhead_mib"
+    IDLE_CORES = "idle_cores"
+    STEP_CPU_S = "step_cpu_s"
+    THINK_S = "think_s"
+    OVERLAY_MIB = "overlay_mib"
+    FRAME_KB = "frame_kb"
+    STEPS_PER_EPISODE = "steps_per_episode"
+    RESET_CPU_S = "reset_cpu_s"
+    TRAJECTORY_S = "trajectory_s"
+    KNEE_REPLICAS = "knee_replicas"
+
+
+LESS_IS_WORSE = {
+    Parameter.SHARED_FRACTION,
+    Parameter.THINK_S,
+    Parameter.STEPS_PER_EPISODE,
+    Parameter.KNEE_REPLICAS,
+}
+"""Parameters whose low end costs more; of all others it is the high end."""
+
+REQUIRED = (Parameter.WORKING_SET_MIB,)
+
+MOST_SHARED = 0.99
+"""s above this is a measuring error: something of a replica is always its own."""
+
+
+class Bound(StrEnum):
+    """Which end of the intervals a plan is made for."""
+
+    PESSIMISTIC = "pessimistic"
+    MEAN = "mean"
+    OPTIMISTIC = "optimistic"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One parameter: value, 95 % interval, number of observations, and how it was found."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    how: str
+
+    def at(self, bound: Bound, less_is_worse: bool) -> float:
+        """The end of the interval that `bound` asks for."""
+        if bound is Bound.MEAN:
+            return self.value
+        return self.low if (bound is Bound.PESSIMISTIC) == less_is_worse else self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A workload as it was measured. `sources` are the files of raw series it was fitted from."""
+
+    workload: str
+    measured_on: date
+    runtime: RuntimeName
+    machine: str
+    image: str
+    sources: tuple[str, ...]
+    parameters: Mapping[Parameter, Measured]
+    notes: tuple[str, ...] = ()
+
+    def value(self, parameter: Parameter, bound: Bound, default: float = 0.0) -> float:
+        """A parameter at one end of its interval; `default` where it was not measured."""
+        found = self.parameters.get(parameter)
+        return default if found is None else found.at(bound, parameter in LESS_IS_WORSE)
+
+    def replica(self, bound: Bound = Bound.PESSIMISTIC) -> ReplicaNeeds:
+        """What the model needs, at one end of all intervals at once.
+
+        A reset's CPU time is spread over the steps of its episode: D = step + reset/n. Where `private_mib`
+        (what each further replica takes, R_ws·(1 − s) + o) was measured itself, s follows from it at the same
+        end, since it is what the plan rests on; the ends of s alone would count the same error twice.
+        """
+        steps = self.value(Parameter.STEPS_PER_EPISODE, bound, 15.0)
+        working_set = self.value(Parameter.WORKING_SET_MIB, bound)
+        shared = self.value(Parameter.SHARED_FRACTION, bound)
+        overhead = self.value(Parameter.OVERHEAD_MIB, bound)
+        if Parameter.PRIVATE_MIB in self.parameters:
+            private = self.value(Parameter.PRIVATE_MIB, bound)
+            working_set = max(working_set, private - overhead)
+            shared = min(MOST_SHARED, max(0.0, 1 - (private - overhead) / working_set))
+        return ReplicaNeeds(
+            working_set_gib=working_set / MIB_PER_GIB,
+            shared_fraction=shared,
+            overhead_gib=overhead / MIB_PER_GIB,
+            idle_cores=self.value(Parameter.IDLE_CORES, bound),
+            step_cpu_s=self.value(Parameter.STEP_CPU_S, bound)
+            + self.value(Parameter.RESET_CPU_S, bound) / steps,
+            think_s=self.value(Parameter.THINK_S, bound),
+            overlay_gib=self.value(Parameter.OVERLAY_MIB, bound) / MIB_PER_GIB,
+            reset_mib=self.value(Parameter.OVERLAY_MIB, bound),
+            reset_ios=self.value(Parameter.OVERLAY_MIB, bound) * 256,  # as if all were pages of 4 KiB
+            steps_per_episode=steps,
+            frame_mb=self.value(Parameter.FRAME_KB, bound) / 1000,
+        )
+
+    def mismatch(self, runtime: RuntimeName) -> tuple[str, ...]:
+        """A note when the plan is for another runtime than the one that was measured."""
+        if runtime is self.runtime:
+            return ()
+        return (
+            f"{self.workload} was measured with the {self.runtime} runtime; a replica of {runtime} needs "
+            "other memory and CPU: calibrate with its own series, or give --replica-ram-gib and --shared",
+        )
+
+    def source(self) -> PriceSource:
+        """The profile as a source with a date, for the answer's footer."""
+        return PriceSource(f"workload profile {self.workload} ({self.runtime})", self.measured_on)
+
+    def to_json(self) -> str:
+        """The file's text."""
+        data = {
+            "schema": SCHEMA, "workload": self.workload, "measured_on": self.measured_on.isoformat(),
+            "runtime": self.runtime.value, "machine": self.machine, "image": self.image,
+            "sources": list(self.sources), "notes": list(self.notes),
+            "parameters": {
+                p.value: {k: _rounded(v) for k, v in asdict(self.parameters[p]).items()}
+                for p in Parameter if p in self.parameters
+            },
+        }  # fmt: skip
+        return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def from_json(text: str, name: str) -> Profile:
+    """Read what `Profile.to_json` wrote.
+
+    Raises:
+        BadInput: the text is not such a file, or lacks what a plan needs.
+    """
+    try:
+        data = json.loads(text)
+        if data["schema"] != SCHEMA:
+            raise BadInput("profile", f"{name} has schema {data['schema']}", f"this version reads {SCHEMA}")
+        parameters = {}
+        for key, row in data["parameters"].items():
+            measured = Measured(
+                float(row["value"]), float(row["low"]), float(row["high"]), int(row["n"]), row["how"]
+            )
+            if not measured.low <= measured.value <= measured.high:
+                raise BadInput("profile", f"{name}: {key} lies outside its interval", "low ≤ value ≤ high")
+            parameters[Parameter(key)] = measured
+        profile = Profile(
+            str(data["workload"]), date.fromisoformat(data["measured_on"]), RuntimeName(data["runtime"]),
+            str(data["machine"]), str(data["image"]), tuple(data["sources"]), parameters,
+            tuple(data.get("notes", ())),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(
+            "profile", f"{name} is not a workload profile: {error!r}", "see osgym calibrate"
+        ) from error
+    if missing := [p.value for p in REQUIRED if p not in parameters]:
+        raise BadInput("profile", f"{name} lacks {', '.join(missing)}", "see osgym calibrate")
+    return profile
+
+
+def names() -> tuple[str, ...]:
+    """The profiles that come along."""
+    folder = resources.files("osgym_infra.workloads") / "data"
+    return tuple(sorted(p.name.removesuffix(".json") for p in folder.iterdir() if p.name.endswith(".json")))
+
+
+def load(name: str) -> Profile:
+    """A profile that comes along, by name, or a file.
+
+    Raises:
+        BadInput: there is no such profile, or the file is not one.
+    """
+    if name in names():
+        path = resources.files("osgym_infra.workloads") / "data" / f"{name}.json"
+        return from_json(path.read_text("utf-8"), name)
+    try:
+        return from_json(Path(name).read_text("utf-8"), name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(
+            "profile", f"there is no {name!r}", f"Built in are {', '.join(names())}; else name a file"
+        ) from error
+
+
+def with_values(base: ReplicaNeeds, **values: float | None) -> ReplicaNeeds:
+    """Replace what the user gave; `None` keeps the profile's."""
+    return replace(base, **{k: v for k, v in values.items() if v is not None})

@@ -1,0 +1,67 @@
+"""The program of a fleet, the same for every provider: configuration to blueprint to component to outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+from pulumi.runtime import config as pulumi_config
+
+from osgym_infra.catalogue.ages import age_lines, today
+from osgym_infra.catalogue.load import load
+from osgym_infra.components.common import HostsArgs, check_every_resource, fleet_name
+from osgym_infra.components.golden import fed
+from osgym_infra.config.keys import parse
+from osgym_infra.config.providers import Provider
+from osgym_infra.config.readers import NAMESPACE, full_key
+from osgym_infra.errors import BadInput
+from osgym_infra.fleet.blueprint import Blueprint, draw
+from osgym_infra.fleet.outputs import REMOVES, destroy_removes, fleet_outputs, summary
+from osgym_infra.workloads import profile as profiles
+
+
+def configured() -> dict[str, object]:
+    """This stack's keys of our namespace, without it, as the engine gives them."""
+    found: Mapping[str, Any] = {**pulumi_config.get_config_env(), **pulumi_config.CONFIG.get()}
+    prefix = f"{NAMESPACE}:"
+    return {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
+
+
+def begin(provider: Provider) -> Blueprint:
+    """Check the configuration, plan, say what it will cost, and have every resource checked from now on.
+
+    Raises:
+        BadInput: a key is wrong, or means another provider than the program's.
+        CannotMeet: no plan meets budget or latency.
+    """
+    config = parse(configured())
+    if config.provider is not provider:
+        raise BadInput(full_key("provider"), f"this program is for {provider}", f"provider: {provider}")
+    catalogue, _ = load().in_usd({})
+    blueprint = draw(config, catalogue, profiles.load(config.profile))
+    pulumi.log.info(summary(blueprint))
+    _, old = age_lines(blueprint.sources, today())
+    for note in (*blueprint.notes, *old):
+        pulumi.log.warn(note)
+    check_every_resource()
+    return blueprint
+
+
+def run(provider: Provider) -> dict[str, Any]:
+    """Make the fleet of this stack's configuration; returns the stack's outputs, those of fleet.json.
+
+    Raises:
+        BadInput: a key is wrong, or means another provider.
+        CannotMeet: no plan meets budget or latency.
+    """
+    blueprint, stack = begin(provider), pulumi.get_stack()
+    name = fleet_name(stack) if provider.rents else "fleet"
+    args = fed(provider.part("golden").GoldenImage, name, HostsArgs(blueprint, stack))
+    fleet = provider.part("hosts").ReplicaHosts(name, args)
+    if removed := destroy_removes(blueprint):
+        pulumi.export(REMOVES, removed)
+    outputs = fleet_outputs(blueprint, stack, fleet.hosts, fleet.token_source, fleet.ca)
+    for key, value in outputs.items():
+        pulumi.export(key, value)
+    return outputs

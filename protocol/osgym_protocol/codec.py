@@ -1,0 +1,258 @@
+"""Frozen dataclasses to JSON objects and back, with the types checked on the way in.
+
+Unknown fields are ignored, so an old client understands a newer host; a known field of the wrong
+type is an error that names its path.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T", bound="Message")
+
+Converter = Callable[[Any, str], Any]
+
+OMIT = {"omit_none": True}
+"""Metadata of a field that is left out of the JSON object while it is None."""
+
+
+class WireFormatError(ValueError):
+    """What came over the wire is not what the protocol promises."""
+
+
+class Message:
+    """Base of all wire types: ``from_dict`` and ``to_dict`` for frozen, slotted dataclasses."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_dict(cls: type[T], data: object) -> T:
+        """Build the message from a decoded JSON object.
+
+        Raises:
+            WireFormatError: a field is missing or of the wrong type.
+        """
+        result: T = _converter_of(cls)(data, cls.__name__)
+        return result
+
+    @classmethod
+    def field_names(cls) -> tuple[str, ...]:
+        """Return the names of all fields."""
+        return tuple([name for name, _ in _names_of(cls)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object of this message; fields that are unset are left out."""
+        out: dict[str, Any] = {}
+        for name, omit_none in _names_of(type(self)):
+            value = getattr(self, name)
+            if value is None and omit_none:
+                continue
+            out[name] = value if type(value) in _ATOMS else _plain(value)
+        return out
+
+
+def known_fields(raw: Any, known: tuple[str, ...], name: str) -> Mapping[str, Any]:
+    """Return the object `name` of a request, which may have these fields and no other.
+
+    Raises:
+        WireFormatError: The value is not an object, or has an unknown field.
+    """
+    if not isinstance(raw, Mapping):
+        raise WireFormatError(f"{name} must be an object")
+    for key in raw:
+        if key not in known:
+            raise WireFormatError(f"{name} has no field {key!r}")
+    return raw
+
+
+_ATOMS = frozenset((str, int, float, bool, type(None)))
+"""What is JSON as it is. Told apart before `_plain` is called: 13 µs instead of 29 for a step's answer."""
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Message):
+        return value.to_dict()
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, (list, tuple)):
+        return [item if type(item) in _ATOMS else _plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): item if type(item) in _ATOMS else _plain(item) for key, item in value.items()}
+    return value
+
+
+_MOST = 2**63
+"""Numbers beyond this are nobody's; JSON has no bound of its own."""
+_NAMES: dict[type[Message], tuple[tuple[str, bool], ...]] = {}
+_CONVERTERS: dict[type[Message], Converter] = {}
+
+
+def _names_of(cls: type[Message]) -> tuple[tuple[str, bool], ...]:
+    names = _NAMES.get(cls)
+    if names is None:
+        fields = dataclasses.fields(typing.cast(Any, cls))
+        names = _NAMES[cls] = tuple((f.name, bool(f.metadata.get("omit_none"))) for f in fields)
+    return names
+
+
+def _converter_of(cls: type[Message]) -> Converter:
+    converter = _CONVERTERS.get(cls)
+    if converter is None:
+        converter = _CONVERTERS[cls] = _message_converter(cls)
+    return converter
+
+
+def _message_converter(cls: Any) -> Converter:
+    hints = typing.get_type_hints(cls)
+    plan: list[tuple[str, bool, Converter]] = []
+    for field in dataclasses.fields(cls):
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        plan.append((field.name, required, _converter(hints[field.name])))
+
+    def convert(data: Any, path: str) -> Any:
+        if not isinstance(data, Mapping):
+            raise WireFormatError(f"{path}: expected an object, got {type(data).__name__}")
+        values = {}
+        for name, required, converter in plan:
+            if name in data:
+                values[name] = converter(data[name], f"{path}.{name}")
+            elif required:
+                raise WireFormatError(f"{path}.{name}: missing")
+        return cls(**values)
+
+    return convert
+
+
+def _converter(hint: Any) -> Converter:
+    """The checked conversion for one type hint."""
+    if hint is Any:
+        return _anything
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _optional([arg for arg in args if arg is not type(None)], type(None) in args)
+    if origin is tuple:
+        return _sequence(args)
+    if origin in (dict, Mapping, typing.get_origin(Mapping[str, Any])):
+        return _mapping(_converter(args[1]))
+    if isinstance(hint, type):
+        if issubclass(hint, Message):
+            return _converter_of(hint)
+        if issubclass(hint, enum.Enum):
+            return _enum(hint)
+        if hint is float:
+            return _number
+        if hint is int:
+            return _integer
+        if hint is str:
+            return _text
+        return _scalar(hint)
+    raise TypeError(f"no wire conversion for {hint!r}")
+
+
+def _optional(choices: list[Any], nullable: bool) -> Converter:
+    converters = [_converter(choice) for choice in choices]
+
+    def convert(value: Any, path: str) -> Any:
+        if value is None and nullable:
+            return None
+        if len(converters) == 1:
+            return converters[0](value, path)
+        for converter in converters:
+            try:
+                return converter(value, path)
+            except WireFormatError:
+                continue
+        raise WireFormatError(f"{path}: {type(value).__name__} is not one of the types allowed here")
+
+    return convert
+
+
+def _sequence(args: tuple[Any, ...]) -> Converter:
+    variadic = len(args) == 2 and args[1] is Ellipsis
+    converters = [_converter(arg) for arg in args if arg is not Ellipsis]
+
+    def convert(value: Any, path: str) -> tuple[Any, ...]:
+        if not isinstance(value, (list, tuple)):
+            raise WireFormatError(f"{path}: expected a list, got {type(value).__name__}")
+        if variadic:
+            one = converters[0]
+            return tuple(one(item, f"{path}[{i}]") for i, item in enumerate(value))
+        if len(value) != len(converters):
+            raise WireFormatError(f"{path}: expected {len(converters)} items, got {len(value)}")
+        return tuple(c(v, f"{path}[{i}]") for i, (c, v) in enumerate(zip(converters, value, strict=True)))
+
+    return convert
+
+
+def _mapping(item: Converter) -> Converter:
+    def convert(value: Any, path: str) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise WireFormatError(f"{path}: expected an object, got {type(value).__name__}")
+        return {_text(key, path): item(inner, f"{path}.{key}") for key, inner in value.items()}
+
+    return convert
+
+
+def _enum(kind: type[enum.Enum]) -> Converter:
+    def convert(value: Any, path: str) -> enum.Enum:
+        try:
+            return kind(value)
+        except ValueError:
+            known = ", ".join(str(member.value) for member in kind)
+            raise WireFormatError(f"{path}: {value!r} is not one of {known}") from None
+
+    return convert
+
+
+def _scalar(kind: type) -> Converter:
+    def convert(value: Any, path: str) -> Any:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise WireFormatError(f"{path}: expected {kind.__name__}, got {type(value).__name__}")
+        return value
+
+    return convert
+
+
+def _number(value: Any, path: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise WireFormatError(f"{path}: expected a number, got {type(value).__name__}")
+    if not -_MOST <= value <= _MOST:  # false for what is not a number, too
+        raise WireFormatError(f"{path}: the number is too large")
+    return float(value)
+
+
+def _integer(value: Any, path: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise WireFormatError(f"{path}: expected int, got {type(value).__name__}")
+    if not -_MOST <= value <= _MOST:
+        raise WireFormatError(f"{path}: the number is too large")
+    return value
+
+
+def _text(value: Any, path: str) -> str:
+    if not isinstance(value, str):
+        raise WireFormatError(f"{path}: expected str, got {type(value).__name__}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as exc:
+            raise WireFormatError(f"{path}: the text cannot be encoded") from exc
+    return value
+
+
+def _anything(value: Any, path: str) -> Any:
+    """Check what has no type of its own: it must at least be JSON that can be passed on."""
+    if isinstance(value, str):
+        return _text(value, path)
+    if isinstance(value, float):
+        return _number(value, path)
+    if isinstance(value, Mapping):
+        return {_text(key, path): _anything(item, path) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_anything(item, path) for item in value]
+    return value

@@ -1,0 +1,187 @@
+"""The enums of both protocols: codes and what they mean, classes, reasons, policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NoReturn
+
+
+class TextEnum(str, Enum):
+    """An enum whose members are strings (`StrEnum` needs Python 3.11)."""
+
+    def __str__(self) -> str:
+        """Return the value: what is on the wire."""
+        return str(self.value)
+
+
+def assert_never(value: NoReturn) -> NoReturn:
+    """Mark what cannot be reached, for the type checker (`typing` has it from Python 3.11 on)."""
+    raise AssertionError(f"unexpected {value!r}")
+
+
+class ErrorCode(TextEnum):
+    """Stable codes of ``{"code", "message", "details"}``. Open: a client must accept others."""
+
+    BAD_REQUEST = "bad_request"  # 400, 422: the body is not what v1 says
+    UNAUTHORIZED = "unauthorized"  # 401: token missing or wrong
+    FORBIDDEN = "forbidden"  # 403: address not allowed
+    NOT_FOUND = "not_found"  # 404: no such path or replica
+    INVALID_ACTION = "invalid_action"  # 400: cannot be parsed, or refused; nothing was done
+    BAD_SEQUENCE = "bad_sequence"  # 409: seq is neither the last nor the next
+    UNKNOWN_EPISODE = "unknown_episode"  # 404: never existed here, or forgotten
+    EPISODE_ENDED = "episode_ended"  # 409: closed, done or out of steps
+    EPISODE_LOST = "episode_lost"  # 410: details.cause says which failure took the replica
+    LEASE_EXPIRED = "lease_expired"  # 410: nobody called within lease_ttl_s
+    LEASE_MISMATCH = "lease_mismatch"  # 403: not the lease of this episode
+    CANCELLED = "cancelled"  # 409: this request_id was cancelled
+    TASK_INVALID = "task_invalid"  # 422: the task file is wrong
+    TASK_UNSUPPORTED = "task_unsupported"  # 422: names a step, getter or metric that is not there
+    SETUP_FAILED = "setup_failed"  # 424: a setup step of the task failed
+    EVALUATOR_ERROR = "evaluator_error"  # 424: the check raised or ran out of time
+    NO_CAPACITY = "no_capacity"  # 503: no replica within wait_s, or no room for checkpoints
+    UNKNOWN_CHECKPOINT = "unknown_checkpoint"  # 404: never was here, deleted, or its time was over
+    UNSUPPORTED = "unsupported"  # 501: this host's runtime cannot do that; the message says which can
+    BRANCH_FAILED = "branch_failed"  # 503: a fork or checkpoint failed; the episode is not affected
+    DRAINING = "draining"  # 503: the host will be taken away; it takes no new episodes
+    SHUTTING_DOWN = "shutting_down"  # 503: the host agent stops; it takes no new episodes
+    TIMEOUT = "timeout"  # 504: the guest did not answer within the step's deadline
+    INTERNAL = "internal"  # 500: a fault of the host
+
+
+class ErrorClass(TextEnum):
+    """Whose fault a failure is: the policy's, the task file's, or ours."""
+
+    MODEL = "model"
+    TASK = "task"
+    INFRA = "infra"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorMeaning:
+    """What follows from a code.
+
+    Attributes:
+        status: The HTTP status, where the answer has no more exact one.
+        error_class: Whose fault it is; None where nobody's training run is concerned.
+    """
+
+    status: int
+    error_class: ErrorClass | None = ErrorClass.INFRA
+
+
+MEANINGS: Mapping[ErrorCode, ErrorMeaning] = {
+    ErrorCode.BAD_REQUEST: ErrorMeaning(400, None),
+    ErrorCode.UNAUTHORIZED: ErrorMeaning(401),
+    ErrorCode.FORBIDDEN: ErrorMeaning(403),
+    ErrorCode.NOT_FOUND: ErrorMeaning(404),
+    ErrorCode.INVALID_ACTION: ErrorMeaning(400, ErrorClass.MODEL),
+    ErrorCode.BAD_SEQUENCE: ErrorMeaning(409),
+    ErrorCode.UNKNOWN_EPISODE: ErrorMeaning(404),
+    ErrorCode.EPISODE_ENDED: ErrorMeaning(409, None),
+    ErrorCode.EPISODE_LOST: ErrorMeaning(410),
+    ErrorCode.LEASE_EXPIRED: ErrorMeaning(410),
+    ErrorCode.LEASE_MISMATCH: ErrorMeaning(403),
+    ErrorCode.CANCELLED: ErrorMeaning(409, None),
+    ErrorCode.TASK_INVALID: ErrorMeaning(422, ErrorClass.TASK),
+    ErrorCode.TASK_UNSUPPORTED: ErrorMeaning(422, ErrorClass.TASK),
+    ErrorCode.SETUP_FAILED: ErrorMeaning(424, ErrorClass.TASK),
+    ErrorCode.EVALUATOR_ERROR: ErrorMeaning(424, ErrorClass.TASK),
+    ErrorCode.NO_CAPACITY: ErrorMeaning(503),
+    ErrorCode.UNKNOWN_CHECKPOINT: ErrorMeaning(404, None),
+    ErrorCode.UNSUPPORTED: ErrorMeaning(501, None),
+    ErrorCode.BRANCH_FAILED: ErrorMeaning(503),
+    ErrorCode.DRAINING: ErrorMeaning(503),
+    ErrorCode.SHUTTING_DOWN: ErrorMeaning(503),
+    ErrorCode.TIMEOUT: ErrorMeaning(504),
+    ErrorCode.INTERNAL: ErrorMeaning(500),
+}
+"""What each code of host API v1 means: total; which exception it becomes is said by the SDK."""
+
+
+class TerminationReason(TextEnum):
+    """Why an episode ended. Open: a client must accept others."""
+
+    DONE = "done"
+    FAIL = "fail"
+    MAX_STEPS = "max_steps"
+    CLOSED = "closed"
+    POLICY_STOPPED = "policy_stopped"
+    POLICY_ERROR = "policy_error"
+    INVALID_ACTION = "invalid_action"
+    DEADLINE = "deadline"
+    CANCELLED = "cancelled"
+    LEASE_EXPIRED = "lease_expired"
+    REPLICA_LOST = "replica_lost"
+    HOST_LOST = "host_lost"
+    NO_CAPACITY = "no_capacity"
+    TASK_INVALID = "task_invalid"
+    SETUP_FAILED = "setup_failed"
+    EVALUATOR_ERROR = "evaluator_error"
+    INTERNAL = "internal"
+
+
+class Done(TextEnum):
+    """Why a step was the last one."""
+
+    DONE = "done"
+    FAIL = "fail"
+    MAX_STEPS = "max_steps"
+
+
+class SettlePolicy(TextEnum):
+    """How the guest decides that the screen is final."""
+
+    EXACT = "exact"
+    FAST = "fast"
+    FIXED = "fixed"
+
+
+class SettleReason(TextEnum):
+    """Why the guest answered when it did."""
+
+    QUIET = "quiet"
+    TIMEOUT = "timeout"
+    UNCHANGED = "unchanged"
+    FIXED = "fixed"
+
+
+class ImageFormat(TextEnum):
+    """Encodings of a frame."""
+
+    PNG = "png"
+    JPEG = "jpeg"
+    WEBP = "webp"
+    NONE = "none"
+
+
+class GuestErrorCode(TextEnum):
+    """Stable `code` of a guest's error answers and of failed actions. Open: accept others."""
+
+    BAD_REQUEST = "bad_request"
+    BAD_JSON = "bad_json"
+    BAD_FORM = "bad_form"
+    INVALID_ACTION = "invalid_action"
+    UNAUTHORIZED = "unauthorized"
+    NOT_FOUND = "not_found"
+    NO_SUCH_FILE = "no_such_file"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    LENGTH_REQUIRED = "length_required"
+    BODY_TOO_LARGE = "body_too_large"
+    HEADERS_TOO_LARGE = "headers_too_large"
+    TOO_MANY_CONNECTIONS = "too_many_connections"
+    BAD_SEQUENCE = "bad_sequence"
+    ANSWER_LOST = "answer_lost"
+    BUSY = "busy"
+    NOT_READY = "not_ready"
+    NOT_AVAILABLE = "not_available"
+    STALE_IDENTITY = "stale_identity"
+    NO_IDENTITY_HELPER = "no_identity_helper"
+    DISPLAY_GONE = "display_gone"
+    DEADLINE = "deadline"
+    ANSWER_TOO_LARGE = (
+        "answer_too_large"  # said by the host itself, and by its server for guests without agent
+    )
+    GUEST_FAILED = "guest_failed"  # said by that server
+    INTERNAL = "internal"

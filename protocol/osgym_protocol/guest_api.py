@@ -1,0 +1,39 @@
+"""Guest protocol v1: what is particular to it, beside the actions, options and observations it shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from osgym_protocol.codec import WireFormatError
+from osgym_protocol.options import check_number
+
+EXIT_DISPLAY_GONE = 3
+"""Exit code of the guest agent when the X server is gone."""
+
+LISTEN_FD = 3
+"""The inherited listening socket, when LISTEN_FDS is 1."""
+
+DEFAULT_PORT = 5000
+
+
+def sequence_number(raw: Any) -> int:
+    """Check the sequence number of a step.
+
+    Raises:
+        WireFormatError: `raw` is not a whole number from 1.
+    """
+    if isinstance(raw, bool) or not isinstance(raw, int) or raw < 1:
+        raise WireFormatError("seq must be a whole number from 1")
+    return raw
+
+
+def number(raw: Any, name: str, low: float, high: float) -> float:
+    """Return a checked number.
+
+    Raises:
+        WireFormatError: `raw` is not a number, or lies outside [low, high].
+    """
+    if isinstance(raw, bool) or not isinstance(raw, (int, float)):
+        raise WireFormatError(f"{name} must be a number")
+    check_number(raw, name, low, high)
+    return float(raw)

@@ -1,0 +1,69 @@
+"""Every bound and default of the two protocols. Nothing else says them a second time."""
+
+from __future__ import annotations
+
+# Leases and episodes
+DEFAULT_LEASE_TTL_S = 60.0
+MIN_LEASE_TTL_S = 1.0
+MAX_LEASE_TTL_S = 3600
+"""What a host allows unless its settings say otherwise; a longer time is cut to it."""
+DEFAULT_WAIT_S = 60.0
+"""How long a create waits for a replica."""
+MAX_WAIT_S = 600
+"""What a host allows unless its settings say otherwise; a longer time is cut to it."""
+DEFAULT_FORK_WAIT_S = 10.0
+"""How long a fork waits for room for all of its children."""
+MAX_CHILDREN = 64
+"""Of one fork."""
+MAX_CHECKPOINT_TTL_S = 10**9
+MAX_DRAIN_S = 10**6
+MAX_SEQ = 2**53
+"""What JSON numbers hold exactly everywhere."""
+MAX_ID_CHARS = 128
+"""Of an episode's id, a lease, a request's id."""
+
+# Bodies and records
+MAX_BODY_BYTES = 16 * 1024 * 1024
+"""Of a request to the host."""
+MAX_STEP_ACTIONS_BYTES = 1024 * 1024
+"""Of one step's actions in their canonical JSON, in UTF-8."""
+MAX_STEP_BODY_BYTES = MAX_STEP_ACTIONS_BYTES + 64 * 1024
+"""Of a step's request to the guest: its actions, its number and its options."""
+MAX_BATCH_STEPS = 4096
+MAX_RENEWED_LEASES = 65536
+MAX_META_BYTES = 4 * 1024 * 1024
+"""Of a record. A step's meta is about 1 KB; the bound is for long action lists."""
+MAX_BLOB_BYTES = 64 * 1024 * 1024
+"""Of a record. An uncompressed 4K frame is 33 MB."""
+
+# Actions
+MAX_ACTIONS = 256
+"""Of one step."""
+MAX_TEXT_CHARS = 100_000
+"""Of one `type`, and of one action string."""
+MAX_DURATION_MS = 60_000
+"""Of one `wait` or `hold`, of all of a step together, and of a settle."""
+MAX_CLICK_COUNT = 10
+MAX_KEY_REPEAT = 200
+MAX_KEYS = 8
+"""Of one chord, its modifiers included."""
+MAX_SCROLL_CLICKS = 1000
+PIXELS_PER_SCROLL_CLICK = 120
+MAX_PATH_POINTS = 10_000
+
+# Settle
+DEFAULT_SETTLE_MAX_MS = 5000.0
+MAX_QUIET_MS = 1000
+DEFAULT_FINAL_MS = 3000.0
+"""How long `final` waits when it is not said."""
+
+# Observe
+MAX_SCREEN_SIDE_PX = 16384
+MAX_IMAGE_SIDE_PX = 8192
+DEFAULT_IMAGE_QUALITY = 85
+MAX_IMAGE_QUALITY = 100
+MAX_HASH_CHARS = 128
+
+# Readiness
+DEFAULT_READY_S = 30.0
+MAX_READY_S = 600.0

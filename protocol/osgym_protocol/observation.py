@@ -1,0 +1,92 @@
+"""What a step or a look answers: results, how the wait ended, the frame. The same from guest to client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from osgym_protocol.codec import OMIT, Message
+from osgym_protocol.codes import ImageFormat, SettlePolicy, SettleReason
+from osgym_protocol.records import record_head
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo(Message):
+    """The body of every error answer."""
+
+    code: str
+    message: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ActionResult(Message):
+    """What became of one action of a step; actions after a failed one are absent."""
+
+    ok: bool
+    op: str
+    error: ErrorInfo | None = field(default=None, metadata=OMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class SettleInfo(Message):
+    """How the wait ended. ``last_change_ms`` counts from the last action; None: nothing changed."""
+
+    policy: SettlePolicy
+    reason: SettleReason
+    wait_ms: float
+    last_change_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FrameInfo(Message):
+    """The image of an observation: ``width`` × ``height`` as sent, ``screen`` as it is."""
+
+    hash: str
+    format: ImageFormat
+    width: int
+    height: int
+    screen: tuple[int, int]
+    unchanged: bool = False
+    t_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousFrame(Message):
+    """What the watch saw of step ``seq`` after its answer had gone out."""
+
+    seq: int
+    final: bool
+    changed_after_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation(Message):
+    """Meta of a frame, as the guest made it (docs/protocol.md, record meta of a step)."""
+
+    frame: FrameInfo
+    seq: int = 0
+    replayed: bool = False
+    results: tuple[ActionResult, ...] = ()
+    failed_index: int | None = None
+    settle: SettleInfo | None = None
+    previous: PreviousFrame | None = None
+    final: bool | None = field(default=None, metadata=OMIT)
+    timing_ms: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedFrame:
+    """An observation and its image; `image` is empty when unchanged or not asked for."""
+
+    observation: Observation
+    image: bytes = field(repr=False)
+
+    def record(self) -> tuple[bytes, bytes]:
+        """Return it as a record in two parts, so that the image need not be copied."""
+        return record_head(self.observation.to_dict(), len(self.image)), self.image
+
+    def replayed(self) -> ObservedFrame:
+        """Return the same, marked as an answer that was given before."""
+        return replace(self, observation=replace(self.observation, replayed=True))

@@ -1,0 +1,136 @@
+"""Records on the wire: ``u32 meta_len, u32 blob_len`` (big endian), meta as JSON, the bytes of an image."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from osgym_protocol.codec import WireFormatError
+from osgym_protocol.limits import MAX_BLOB_BYTES, MAX_META_BYTES
+
+RECORDS_TYPE = "application/x-osgym-records"
+
+_HEADER = struct.Struct(">II")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One frame on the wire: a JSON object and the bytes of an image (empty: none)."""
+
+    meta: dict[str, Any]
+    blob: bytes = b""
+
+
+def record_head(meta: Mapping[str, Any], blob_bytes: int) -> bytes:
+    """Return all of a record but its blob, which may then be sent without being copied.
+
+    Raises:
+        WireFormatError: Meta or blob is over the bound that decoders enforce.
+    """
+    encoded = json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    _check_bounds(len(encoded), blob_bytes)
+    return _HEADER.pack(len(encoded), blob_bytes) + encoded
+
+
+def encode_record(meta: Mapping[str, Any], blob: bytes | memoryview = b"") -> bytes:
+    """Return the bytes of one record.
+
+    Raises:
+        WireFormatError: Meta or blob is over the bound that decoders enforce.
+    """
+    return b"".join((record_head(meta, len(blob)), blob))
+
+
+def decode_record(data: bytes | memoryview) -> Record:
+    """The one record that ``data`` is.
+
+    Raises:
+        WireFormatError: truncated, over the bounds, not JSON, or followed by something else.
+    """
+    view = memoryview(data)
+    if len(view) < _HEADER.size:
+        raise WireFormatError(f"truncated record: {len(view)} bytes")
+    meta_len, blob_len = _HEADER.unpack_from(view)
+    _check_bounds(meta_len, blob_len)
+    end = _HEADER.size + meta_len + blob_len
+    if len(view) != end:
+        raise WireFormatError(f"record of {end} bytes, got {len(view)}")
+    return _record(view[_HEADER.size :], meta_len)
+
+
+class RecordDecoder:
+    """Cuts a stream of bytes into records; memory is bounded by the bounds of one record.
+
+    After an error the decoder is unusable: nothing says where the next record starts.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._failed = False
+
+    def feed(self, data: bytes | memoryview) -> Iterator[Record]:
+        """Take more bytes and yield the records that are now complete. Exhaust it before the next call.
+
+        Raises:
+            WireFormatError: a length over the bounds, or meta that is not a JSON object.
+        """
+        if self._failed:
+            raise WireFormatError("the stream is broken")
+        self._buffer += data
+        while len(self._buffer) >= _HEADER.size:
+            meta_len, blob_len = _HEADER.unpack_from(self._buffer)
+            end = _HEADER.size + meta_len + blob_len
+            try:
+                _check_bounds(meta_len, blob_len)
+                if len(self._buffer) < end:
+                    return
+                record = _record(bytes(memoryview(self._buffer)[_HEADER.size : end]), meta_len)
+            except WireFormatError:
+                self._failed = True
+                self._buffer.clear()
+                raise
+            del self._buffer[:end]
+            yield record
+
+    def close(self) -> None:
+        """Say that the stream has ended.
+
+        Raises:
+            WireFormatError: it ended in the middle of a record.
+        """
+        if self._buffer:
+            self._failed = True
+            raise WireFormatError(f"the stream ended inside a record, {len(self._buffer)} bytes in")
+
+
+def _check_bounds(meta_len: int, blob_len: int) -> None:
+    if meta_len > MAX_META_BYTES or blob_len > MAX_BLOB_BYTES:
+        raise WireFormatError(f"record too large: {meta_len} bytes of meta, {blob_len} of blob")
+
+
+def _record(body: bytes | memoryview, meta_len: int) -> Record:
+    raw = bytes(body[:meta_len])
+    try:
+        meta = json.loads(raw, parse_constant=_refuse_constant, parse_float=_finite)
+        if b"\\u" in raw:  # only an escape can make text that nobody can pass on
+            json.dumps(meta, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as exc:
+        raise WireFormatError(f"meta is not JSON: {exc}") from exc
+    if not isinstance(meta, dict):
+        raise WireFormatError("meta is not a JSON object")
+    return Record(meta, bytes(body[meta_len:]))
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:20]} is too large")
+    return number
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,131 @@
+"""Steps of many episodes in one request per host, answered as they are ready."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from osgym_sdk._episode import AsyncEpisode, AsyncObservation
+from osgym_sdk._exceptions import ConfigError, HostUnreachable, OSGymError, ProtocolError, error_from_wire
+from osgym_sdk._host import HostLink
+from osgym_sdk._options import Actions, Observe, Settle
+from osgym_sdk._types import PreparedStep
+from osgym_sdk.wire import BatchStepItem, BatchStepRequest, RecordDecoder, StepAnswer, WireFormatError
+
+StepOutcome = AsyncObservation | OSGymError
+Results = asyncio.Queue[tuple[AsyncEpisode, StepOutcome] | asyncio.Task[None]]
+"""Outcomes as they come; a task once it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadyStep:
+    episode: AsyncEpisode
+    prepared: PreparedStep
+
+
+async def step_many(
+    steps: Iterable[tuple[AsyncEpisode, Actions]],
+    settle: Settle | None,
+    observe: Observe | None,
+    timeout_s: float,
+) -> AsyncIterator[tuple[AsyncEpisode, StepOutcome]]:
+    """See :meth:`AsyncClient.step_many`."""
+    listed = list(steps)
+    if len({id(episode) for episode, _ in listed}) != len(listed):
+        raise ConfigError("an episode is in the list twice; give it a list of actions instead")
+    groups: dict[str, list[tuple[AsyncEpisode, Actions]]] = {}
+    for episode, actions in listed:
+        groups.setdefault(episode.host, []).append((episode, actions))
+    results: Results = asyncio.Queue()
+    works = [_one_host(group, settle, observe, timeout_s, results) for group in groups.values()]
+    tasks = [asyncio.create_task(work) for work in works]
+    for task in tasks:
+        task.add_done_callback(results.put_nowait)
+    try:
+        running = len(tasks)
+        while running:
+            item = await results.get()
+            if isinstance(item, asyncio.Task):
+                item.result()
+                running -= 1
+            else:
+                yield item
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _one_host(
+    group: Sequence[tuple[AsyncEpisode, Actions]],
+    settle: Settle | None,
+    observe: Observe | None,
+    timeout_s: float,
+    results: Results,
+) -> None:
+    """Put one result for each episode of the group into the queue, whatever happens."""
+    async with AsyncExitStack() as locks:
+        ready: list[_ReadyStep] = []
+        # In one order everywhere, so that two callers cannot wait for each other.
+        for episode, actions in sorted(group, key=lambda item: item[0].episode_id):
+            await locks.enter_async_context(episode.exclusive())
+            try:
+                ready.append(_ReadyStep(episode, await episode.prepare(actions, settle, observe)))
+            except OSGymError as exc:
+                results.put_nowait((episode, exc))
+        open_steps = dict(enumerate(ready))
+        if not ready:
+            return
+        try:
+            async with asyncio.timeout(timeout_s):
+                await _stream(ready[0].episode.link, open_steps, results)
+        except (TimeoutError, HostUnreachable, ProtocolError, WireFormatError):
+            pass  # the sequence numbers make it safe to ask for each answer again
+        await asyncio.gather(*(_step_one(item, timeout_s, results) for item in open_steps.values()))
+
+
+async def _stream(
+    link: HostLink,
+    open_steps: dict[int, _ReadyStep],
+    results: Results,
+) -> None:
+    """Take the answers that come; what has none stays in ``open_steps``."""
+    items = [_item(ready) for ready in open_steps.values()]
+    decoder = RecordDecoder()
+    async with link.stream("POST", "/v1/steps", BatchStepRequest(tuple(items))) as (_, chunks):
+        async for chunk in chunks:
+            for record in decoder.feed(chunk):
+                answer = StepAnswer.from_dict(record.meta)
+                ready = open_steps.pop(-1 if answer.index is None else answer.index, None)
+                if ready is None:
+                    raise ProtocolError("a step was answered that was not asked for", host=link.url)
+                if answer.error is not None:
+                    error = error_from_wire(answer.error, host=link.url, episode_id=ready.episode.episode_id)
+                    ready.episode.refused(ready.prepared, error)
+                    results.put_nowait((ready.episode, error))
+                else:
+                    obs = ready.episode.accept(ready.prepared, answer, record.blob, None)
+                    results.put_nowait((ready.episode, obs))
+    decoder.close()
+
+
+async def _step_one(ready: _ReadyStep, timeout_s: float, results: Results) -> None:
+    try:
+        outcome: StepOutcome = await ready.episode.send(ready.prepared, timeout_s)
+    except OSGymError as exc:
+        outcome = exc
+    results.put_nowait((ready.episode, outcome))
+
+
+def _item(ready: _ReadyStep) -> BatchStepItem:
+    request = ready.prepared.request
+    return BatchStepItem(
+        episode_id=ready.episode.episode_id,
+        lease=request.lease,
+        seq=request.seq,
+        actions=request.actions,
+        settle=request.settle,
+        observe=request.observe,
+    )

@@ -1,0 +1,178 @@
+"""One HTTP/1.1 connection as a transport of httpx, made for the step path.
+
+httpx's own transport, which serves proxies and uploads, takes twice the CPU time for a call: it writes
+head and body of a request apart, and keeps the books of a pool where there is one connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import h11
+import httpx
+
+_READ_AHEAD_BYTES = 1024 * 1024
+"""What may wait to be read before the other side is slowed down."""
+
+
+class Http1Connection(httpx.AsyncBaseTransport):
+    """One call at a time; bodies of requests are bytes. After an error it can only be closed.
+
+    Args:
+        context: for https.
+    """
+
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        self._context = context
+        self._wire: _Wire | None = None
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; the answer's body is read from the connection as it comes.
+
+        Raises:
+            httpx.TransportError: the connection cannot be made, or breaks.
+        """
+        if self._wire is None or self._wire.closed:
+            self._wire = await self._connect(request)
+        wire = self._wire
+        with _httpx_errors(httpx.WriteError):
+            wire.send(request)
+        with _httpx_errors(httpx.ReadError):
+            event = await wire.next_event()
+            while isinstance(event, h11.InformationalResponse):
+                event = await wire.next_event()
+        assert isinstance(event, h11.Response)
+        return httpx.Response(event.status_code, headers=event.headers.raw_items(), stream=_Body(wire))
+
+    async def aclose(self) -> None:
+        """Close the connection. Idempotent."""
+        if self._wire is not None:
+            self._wire.close()
+            await self._wire.lost.wait()
+
+    async def _connect(self, request: httpx.Request) -> _Wire:
+        url, extensions = request.url, request.extensions
+        tls = url.scheme == "https"
+        loop = asyncio.get_running_loop()
+        with _httpx_errors(httpx.ConnectError):
+            try:
+                async with asyncio.timeout(extensions.get("timeout", {}).get("connect")):
+                    _, wire = await loop.create_connection(
+                        _Wire,
+                        url.raw_host.decode("ascii"),
+                        url.port or (443 if tls else 80),
+                        ssl=self._context if tls else None,
+                        server_hostname=extensions.get("sni_hostname") if tls else None,
+                        happy_eyeballs_delay=0.25,
+                    )
+            except TimeoutError as exc:
+                raise httpx.ConnectTimeout("the connection was not made in time") from exc
+        return wire
+
+
+class _Wire(asyncio.Protocol):
+    """Bytes of one connection, to and from h11."""
+
+    def __init__(self) -> None:
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=256 * 1024)
+        self._waiter: asyncio.Future[None] | None = None
+        self.buffered_bytes = 0
+        self._error: Exception | None = None
+        self.closed = False
+        self.lost = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._http.receive_data(data)
+        self.buffered_bytes += len(data)
+        if self.buffered_bytes > _READ_AHEAD_BYTES:
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        self.closed = True
+        self._http.receive_data(b"")
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._error = exc
+        self.lost.set()
+        if not self.closed:
+            self.eof_received()
+        self._wake()
+
+    def close(self) -> None:
+        """Drop the connection; nothing that waits to be sent matters any more."""
+        self.closed = True
+        self._transport.abort()
+
+    def send(self, request: httpx.Request) -> None:
+        """Write a whole request at once."""
+        http = self._http
+        if http.our_state is h11.DONE:
+            http.start_next_cycle()
+        assert isinstance(request.stream, httpx.ByteStream)
+        line = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
+        data = h11.Data(data=b"".join(request.stream))
+        self._transport.write(b"".join(http.send(event) or b"" for event in (line, data, h11.EndOfMessage())))
+
+    async def next_event(self) -> h11.Event:
+        """Return what comes next of an answer.
+
+        Raises:
+            h11.ProtocolError, OSError: the connection broke.
+        """
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            if self._error is not None:
+                raise self._error
+            self.buffered_bytes = 0
+            if not self.closed:
+                self._transport.resume_reading()
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        assert not isinstance(event, type)
+        return event
+
+    def finished(self) -> bool:
+        """Return whether the answer was read to its end, so that the connection may be used again."""
+        return self._http.states == {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class _Body(httpx.AsyncByteStream):
+    def __init__(self, wire: _Wire) -> None:
+        self._wire = wire
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with _httpx_errors(httpx.ReadError):
+            while isinstance(event := await self._wire.next_event(), h11.Data):
+                yield bytes(event.data)
+
+    async def aclose(self) -> None:
+        if not self._wire.finished():
+            self._wire.close()
+
+
+@contextmanager
+def _httpx_errors(broken: type[httpx.NetworkError]) -> Iterator[None]:
+    """Raise what httpx says where sockets and h11 say it in their own words."""
+    try:
+        yield
+    except h11.RemoteProtocolError as exc:
+        raise httpx.RemoteProtocolError(str(exc)) from exc
+    except h11.LocalProtocolError as exc:
+        raise httpx.LocalProtocolError(str(exc)) from exc
+    except OSError as exc:
+        raise broken(str(exc) or type(exc).__name__) from exc

@@ -1,0 +1,40 @@
+"""What describes an episode and its steps before they are sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from osgym_sdk.wire import CreateRequest, ObserveOptions, StepRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """All that is needed to go on with an episode elsewhere. Whoever has it controls the replica."""
+
+    host: str
+    episode_id: str
+    lease: str = field(repr=False)
+    lease_ttl_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeOptions:
+    """What the caller asked for; ``request`` is what goes to the host."""
+
+    request: CreateRequest
+    task_id: str | None
+    keep_frames: bool
+    reuse_frames: bool
+    ticket: Ticket | None = None
+    """Go on with this episode instead of making one."""
+    host: str | None = None
+    """Make it on this host only."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedStep:
+    """A step that is about to be sent: it has its number, and ``started_s`` on the client's clock."""
+
+    request: StepRequest
+    options: ObserveOptions
+    started_s: float

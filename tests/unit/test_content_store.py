@@ -1,0 +1,140 @@
+"""What all content stores do alike; what is special to images, disks and snapshots is tested beside."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from osgym_host.images.content_store import ContentStore, Manifest, StoredContent
+from osgym_host.images.errors import ImageError, ImageNotFound
+
+
+class NoteManifest(Manifest):
+    """The smallest manifest there can be."""
+
+    title: str
+
+
+class Note(StoredContent[NoteManifest]):
+    """An entry of the store below."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """Its title."""
+        return self.manifest.title
+
+
+class NoteStore(ContentStore[Note, NoteManifest]):
+    """A store of a kind of its own."""
+
+    KIND = "notes"
+    NOUN = "note"
+
+    def tag_name(self, name: str) -> str:
+        """Refuse a name that begins with a digit, as a prefix of a digest may."""
+        if name[:1].isdigit():
+            raise ValueError(name)
+        return name
+
+    def open_entry(self, folder: Path, text: str) -> Note:
+        """Read the manifest."""
+        return Note(folder, NoteManifest.model_validate_json(text))
+
+    def how_to_make(self, name: str) -> str:
+        """Say something that can be told from other hints."""
+        return f"write {name}"
+
+
+def put(store: NoteStore, digest: str, title: str = "first", key: str = "", at: str = "2026-01-01") -> Note:
+    """Publish a note."""
+    with store.workspace() as workspace:
+        made = workspace / "made"
+        made.mkdir()
+        manifest = NoteManifest(digest=digest, created_at=at, definition_key=key, title=title)
+        return store.publish(made, manifest)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> NoteStore:
+    """An empty store."""
+    return NoteStore(tmp_path)
+
+
+def test_an_empty_store_has_nothing_and_makes_no_folder(store: NoteStore) -> None:
+    """To look is not to write."""
+    assert store.all() == [] and store.tagged() == {}
+    with pytest.raises(ImageNotFound, match="no note is called 'first'") as raised:
+        store.resolve("first")
+    assert raised.value.hint == "write first"
+    assert not store.folder.exists()
+
+
+def test_what_was_made_from_a_definition_is_found(store: NoteStore) -> None:
+    """The newest of it."""
+    put(store, "aa" * 32, key="k", at="2026-01-01")
+    later = put(store, "bb" * 32, key="k", at="2026-01-02")
+    assert store.made_from("k") == later
+    assert store.made_from("other") is None
+
+
+def test_a_selection_has_each_entry_once(store: NoteStore) -> None:
+    """By its tag, its digest, and because no tag names it."""
+    kept, loose = put(store, "aa" * 32), put(store, "bb" * 32, "second")
+    store.tag("first", kept.digest)
+    assert store.is_tagged(kept) and not store.is_tagged(loose)
+    assert store.select(["first", "aaaaaa"]) == [kept]
+    assert store.select([], untagged=True) == [loose]
+    assert store.select(["bbbbbb", "first"], untagged=True) == [loose, kept]
+    with pytest.raises(ImageNotFound, match="no note is called"):
+        store.select(["first", "none"])
+
+
+def test_a_name_that_cannot_be_a_tag_may_be_a_digest(store: NoteStore) -> None:
+    """And is never made one."""
+    made = put(store, "12" * 32)
+    assert store.resolve("121212") == made
+    with pytest.raises(ValueError, match="1x"):
+        store.tag("1x", made.digest)
+
+
+def test_two_that_make_the_same_wait_for_each_other(store: NoteStore) -> None:
+    """By the tag; and leftovers are removed before."""
+    store.prepare()
+    (store.folder / ".baking-dead").mkdir()
+    order = []
+
+    def second() -> None:
+        with store.making("first"):
+            order.append("second")
+
+    with store.making("first"), store.making("other"):
+        assert not (store.folder / ".baking-dead").exists()
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join(0.2)
+        order.append("first")
+    thread.join(10)
+    assert order == ["first", "second"]
+    assert store.tagged() == {}
+
+
+def test_a_manifest_that_cannot_be_read_is_named(store: NoteStore) -> None:
+    """With what to do about it."""
+    made = put(store, "aa" * 32)
+    (made.folder / "manifest.json").write_text("{}")
+    with pytest.raises(ImageError, match=r"manifest\.json cannot be read") as raised:
+        store.all()
+    assert raised.value.hint == f"remove {made.folder}"
+
+
+def test_a_tag_that_disappears_while_tags_are_read_is_none(store: NoteStore) -> None:
+    """Another process may remove an entry at any time; a link to nothing is read as such a file is."""
+    made = put(store, "aa" * 32)
+    store.tag("first", made.digest)
+    (store.tags / "gone").symlink_to(store.tags / "nowhere")
+    assert store.tagged() == {"first": made.digest}
+    assert store.resolve("first") == made

@@ -1,0 +1,42 @@
+"""What the distributions share is written once; their wheels are built and tried in an integration test."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import osgym_guest
+import osgym_sdk
+from osgym_host.images.definition import find_images_folder
+from osgym_host.tasks.shipped import default_folder
+from osgym_protocol.version import __version__
+
+ROOT = Path(__file__).parents[2]
+DISTRIBUTIONS = ["protocol", "sdk", "guest_agent", "host_agent", "infra"]
+
+
+@pytest.mark.parametrize("folder", DISTRIBUTIONS)
+def test_every_distribution_has_the_one_version(folder: str) -> None:
+    """By a link: a copy would stay behind."""
+    with (ROOT / folder / "pyproject.toml").open("rb") as file:
+        described = tomllib.load(file)
+    assert described["project"]["dynamic"] == ["version"]
+    assert importlib.metadata.version(described["project"]["name"]) == __version__
+    if folder != "protocol":
+        assert described["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "_version.__version__"}
+        link = ROOT / folder / "_version.py"
+        assert link.is_symlink() and link.resolve() == ROOT / "protocol/osgym_protocol/version.py"
+
+
+def test_programs_say_the_same_version() -> None:
+    """The SDK's and the guest agent's."""
+    assert osgym_sdk.__version__ == osgym_guest.__version__ == __version__
+
+
+def test_the_hosts_data_are_the_folders_of_the_repository() -> None:
+    """Links, too: what is edited there is what is baked and run."""
+    assert find_images_folder().resolve() == ROOT / "images"
+    assert default_folder().resolve() == ROOT / "tasks"
