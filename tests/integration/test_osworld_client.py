@@ -1,7 +1,8 @@
 """OSWorld's own controllers, unchanged, against a real replica.
 
 They come with the package desktop-env, installed without its dependencies (`pip install --no-deps
-desktop-env==1.0.2 requests-toolbelt python-dotenv`): those are gigabytes, and only their names are imported here.
+desktop-env==1.0.2`; requests, requests-toolbelt and python-dotenv besides): those are gigabytes, and only
+their names are imported here.
 """
 
 from __future__ import annotations
