@@ -1,0 +1,68 @@
+"""docs/security.md against the tests: every threat has a mechanism, and a test that exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "security.md").read_text("utf-8")
+SECTIONS = (
+    "Threat model",
+    "Guests on `local`",
+    "Guests on `qemu`",
+    "Tasks and policies against a score",
+    "Clients, files and frames",
+    "What is not defended",
+)
+TABLED = SECTIONS[1:5]
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+def sections() -> dict[str, str]:
+    """Each section of the second level by its heading."""
+    parts = re.split(r"^## (.+)$", TEXT, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def rows(section: str) -> list[list[str]]:
+    """The cells of a section's table `threat | mechanism | test`, without its head."""
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    assert lines[:2] == ["| threat | mechanism | test |", "|---|---|---|"]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))] for line in lines[2:]]
+
+
+def names_of(path: str) -> set[str]:
+    """The tests that a file defines."""
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    return {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    }
+
+
+def test_the_sections_are_there() -> None:
+    """In this order; others may follow in between."""
+    assert [name for name in sections() if name in SECTIONS] == list(SECTIONS)
+
+
+def test_every_threat_names_a_mechanism_and_a_test() -> None:
+    """A row without a test is a promise that nobody keeps."""
+    bad = [
+        row
+        for name in TABLED
+        for row in rows(sections()[name])
+        if len(row) != 3 or not row[0] or not row[1] or not TEST.search(row[2])
+    ]
+    assert bad == []
+    assert all(rows(sections()[name]) for name in TABLED)
+
+
+def test_every_named_test_exists() -> None:
+    """Anywhere in the document, in the tables or in the text."""
+    named = TEST.findall(TEXT)
+    missing = [f"{path}::{name}" for path, name in named if name not in names_of(path)]
+    assert missing == []
+    assert len(named) > 10
