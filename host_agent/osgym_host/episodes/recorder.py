@@ -38,6 +38,21 @@ class RecordMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedExtent:
+    """How far the trajectory of an episode was written.
+
+    Attributes:
+        started: Its first line is there.
+        last_seq: The number of the last recorded step, 0 for none.
+        evaluated: The line of its evaluation is there.
+    """
+
+    started: bool = False
+    last_seq: int = 0
+    evaluated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class _Job:
     folder: Path
     line: Mapping[str, Any]
@@ -127,13 +142,16 @@ class TrajectoryRecorder:
                     line["frame_dropped"] = True
             yield Record(line, frame)
 
-    def last_seq(self, episode_id: str) -> int:
-        """Return the number of the last step that was recorded of an episode, 0 for none (blocking)."""
+    def extent(self, episode_id: str) -> RecordedExtent:
+        """Return how far an episode was recorded (blocking)."""
         try:
-            steps = [line for line in self._lines(episode_id) if line.get("kind") == "step"]
+            lines = list(self._lines(episode_id))
         except OSError:
-            return 0
-        return max((line["seq"] for line in steps if isinstance(line.get("seq"), int)), default=0)
+            return RecordedExtent()
+        kinds = {line.get("kind") for line in lines}
+        steps = [line.get("seq") for line in lines if line.get("kind") == "step"]
+        last_seq = max((seq for seq in steps if isinstance(seq, int)), default=0)
+        return RecordedExtent("start" in kinds, last_seq, "evaluation" in kinds)
 
     def _lines(self, episode_id: str) -> Iterator[dict[str, Any]]:
         if not _EPISODE_ID.fullmatch(episode_id):

@@ -19,7 +19,7 @@ from osgym_host.episodes.creator import EpisodeCreator
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.errors import ServiceError
 from osgym_host.episodes.journal import RequestMark, UnfinishedEpisode
-from osgym_host.episodes.recorder import RecordMode
+from osgym_host.episodes.recorder import RecordedExtent, RecordMode
 from osgym_host.replicas.brancher import LeaseHolder, ReplicaBrancher
 from osgym_host.replicas.pool_errors import PoolStopping, ReplicaNotMade
 from osgym_host.runtimes import base
@@ -124,11 +124,24 @@ class EpisodeRecovery:
             log.warning("episode %s cannot go on: %s", entry.episode_id, error)
             episode.replica.release(Reason.HOST_RESTARTED)
             return None
-        recorded = await asyncio.to_thread(self._service.recorder.last_seq, entry.episode_id)
+        recorded = await asyncio.to_thread(self._service.recorder.extent, entry.episode_id)
         self._service.resume(episode)
-        if left.progress.seq > recorded and self._service.recorder.mode is not RecordMode.OFF:
-            episode.steps.unrecorded = left.progress.seq
-            if episode.steps.answered:  # the guest's stored answer closes the gap in the trajectory
-                with contextlib.suppress(ServiceError):
-                    await self._service.step(entry.episode_id, entry.lease, left.progress.seq, ())
+        if self._service.recorder.mode is not RecordMode.OFF:
+            await self._complete_trajectory(episode, recorded)
         return episode
+
+    async def _complete_trajectory(self, episode: HostEpisode, recorded: RecordedExtent) -> None:
+        """Add the lines that were still queued when the agent was killed: at most one of each kind.
+
+        The answers of all steps but the last are gone with the agent; the last one's is stored by the guest.
+        """
+        if not recorded.started:
+            self._service.record_start(episode)
+        seq = episode.steps.progress.seq
+        if seq > recorded.last_seq:
+            episode.steps.unrecorded = seq
+            if episode.steps.answered:
+                with contextlib.suppress(ServiceError):
+                    await self._service.step(episode.episode_id, episode.lease.token, seq, ())
+        if episode.evaluation is not None and not recorded.evaluated:
+            self._service.record_evaluation(episode.episode_id, episode.evaluation)

@@ -150,11 +150,20 @@ class EpisodeService:
         self._activate(episode)
         if timing_ms is not None:
             self.metrics.opened(timing_ms)
-        parent = episode.parent.to_dict() if episode.parent is not None else None
-        origin = {"parent": parent} if parent is not None else {}
+        origin = {"parent": episode.parent.to_dict()} if episode.parent is not None else {}
         self._add_event(episode, state="active", **origin)
-        if parent is not None:
-            origin = {"parent": {**parent, "pause_ms": pause_ms}}
+        self.record_start(episode, frame, timing_ms=timing_ms, pause_ms=pause_ms)
+
+    def record_start(
+        self,
+        episode: HostEpisode,
+        frame: ObservedFrame | None = None,
+        *,
+        timing_ms: Mapping[str, float] | None = None,
+        pause_ms: float | None = None,
+    ) -> None:
+        """Add the first line of an episode's trajectory (the arguments are those of `register`)."""
+        origin = {"parent": {**episode.parent.to_dict(), "pause_ms": pause_ms}} if episode.parent else {}
         line = {
             "kind": "start",
             "episode_id": episode.episode_id,
@@ -259,9 +268,12 @@ class EpisodeService:
                     episode.evaluation = await evaluate_episode(episode, self.limits.evaluate_s)
                     self.metrics.evaluated(episode.evaluation)
                     self.journal.evaluated(episode_id, episode.evaluation)
-                    line = {"kind": "evaluation", **episode.evaluation.to_dict()}
-                    self.recorder.add(episode_id, line)
+                    self.record_evaluation(episode_id, episode.evaluation)
                 return episode.evaluation
+
+    def record_evaluation(self, episode_id: str, evaluation: EvaluationAnswer) -> None:
+        """Add an evaluation to the episode's trajectory."""
+        self.recorder.add(episode_id, {"kind": "evaluation", **evaluation.to_dict()})
 
     # Ending ------------------------------------------------------------------------------------
 
