@@ -13,9 +13,11 @@ from typing import Any
 
 import click
 
+from osgym_host import logs
 from osgym_host.app import HostAgent
 from osgym_host.errors import OsgymHostError
 from osgym_host.images.errors import ImageError
+from osgym_host.logs import escape_controls, escape_lines
 from osgym_host.pidfile import AlreadyRunning, held, pid_path
 from osgym_host.runtime_factory import find_image
 from osgym_host.runtime_registry import RUNTIMES
@@ -67,9 +69,7 @@ def serve(config: Path | None, ports: tuple[int, ...], pairs: dict[str, str], **
         settings = load(config, os.environ, given)
     except SettingsError as error:
         _fail(str(error), EXIT_SETTINGS)
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    logs.configure(settings.log_level)
     if settings.log_level != "debug":
         for noisy in ("uvicorn", "httpx", "httpcore", "asyncio"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -142,7 +142,7 @@ async def _show_warming(agent: HostAgent) -> None:
             ending = f"ready: {ready} desktops in {time.monotonic() - began:.1f} s"
             click.echo(f"\r\x1b[K{ending}" if tty else ending, err=True)
             return
-        failure = pool["last_failure"].splitlines()[0][:200] if pool["last_failure"] else ""
+        failure = escape_controls(pool["last_failure"].splitlines()[0][:200]) if pool["last_failure"] else ""
         if (ready, failure) != shown or tty:
             shown = (ready, failure)
             text = f"{ready}/{warm} desktops ready, {pool['starting']} starting" + (
@@ -154,5 +154,5 @@ async def _show_warming(agent: HostAgent) -> None:
 
 
 def _say(message: str, code: int) -> int:
-    click.echo(f"osgym: {message}", err=True)
+    click.echo(f"osgym: {escape_lines(message)}", err=True)
     return code
