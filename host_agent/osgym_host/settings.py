@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,6 +27,7 @@ from pydantic import (
 
 from osgym_host.core.egress import parse_allowlist
 from osgym_host.errors import OsgymHostError
+from osgym_host.images.store import default_data_dir
 from osgym_host.runtime_registry import RuntimeSetting
 from osgym_protocol.limits import MAX_LEASE_TTL_S, MAX_WAIT_S
 
@@ -58,11 +58,6 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 class SettingsError(OsgymHostError):
     """A setting is unknown or wrong; the message names it, where it stands and what is allowed."""
-
-
-def default_data_dir() -> Path:
-    """Return `/var/lib/osgym` for root, `~/.cache/osgym` otherwise."""
-    return Path("/var/lib/osgym") if os.geteuid() == 0 else Path.home() / ".cache" / "osgym"
 
 
 def _list(value: object) -> object:

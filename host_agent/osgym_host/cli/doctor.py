@@ -15,7 +15,7 @@ from rich.table import Table
 
 from osgym_host.doctor.examination import can_run, examine
 from osgym_host.doctor.result import DoctorContext, Finding, Status
-from osgym_host.settings import default_data_dir
+from osgym_host.images.store import default_data_dir
 
 _STYLES = {Status.OK: "green", Status.WARN: "yellow", Status.MISSING: "bold red"}
 
