@@ -412,6 +412,17 @@ async def test_no_capacity_is_bounded_and_says_why(tmp_path: Path) -> None:
         ({"id": "x"}, 422, "task_invalid"),
         ({**TASK, "evaluator": {"func": "no_such_metric"}}, 422, "task_unsupported"),
         ({**TASK, "config": [{"type": "execute", "parameters": {"command": ["fail"]}}]}, 424, "setup_failed"),
+        *(
+            (
+                {
+                    **TASK,
+                    "config": [{"type": "download", "parameters": {"files": [{"url": url, "path": "x"}]}}],
+                },
+                422,
+                "task_invalid",
+            )
+            for url in ("http://a/\0", "http://a:99999/", "http://" + "a" * 300)
+        ),
     ],
 )
 async def test_what_is_wrong_with_a_task_is_said(

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import gzip
 import http.server
+import resource
 import threading
+import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,14 +19,34 @@ from osgym_host.tasks.downloads import DownloadCache, cache_name, refusal, safe_
 from osgym_host.tasks.errors import DeadlineExceeded, DownloadFailed, RefusedByPolicy
 from osgym_host.tasks.policy import TaskPolicy
 
+BOMBS = {"/gzip": "gzip", "/gzip-twice": "gzip, gzip", "/deflate": "deflate", "/unknown": "br, zstd"}
+REDIRECTS = {
+    "/redirect-port": "http://127.0.0.1:99999/",
+    "/redirect-letters": "http://127.0.0.1:abc/",
+    "/redirect-long": "http://" + "a" * 300 + "/",
+    "/redirect-user": "http://a:b@127.0.0.1/",
+    "/redirect-bracket": "http://[::1/",
+    "/redirect-label": "http://" + "a" * 80 + ".example/",
+}
+
+
+@functools.cache
+def bomb() -> bytes:
+    """1 GiB of zeros, compressed twice: some thousand bytes."""
+    once = zlib.compressobj(9, zlib.DEFLATED, 31)
+    inner = b"".join(once.compress(bytes(1 << 20)) for _ in range(1024)) + once.flush()
+    return gzip.compress(inner, 9)
+
 
 class Handler(http.server.BaseHTTPRequestHandler):
     """Serves what the path says."""
 
     served: list[str]
+    encodings: list[str | None]
 
     def do_GET(self) -> None:
         self.served.append(self.path)
+        self.encodings.append(self.headers.get("Accept-Encoding"))
         if self.path == "/redirect-inside":
             return self.redirect("/file")
         if self.path == "/redirect-metadata":
@@ -32,9 +57,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.redirect("/redirect-loop")
         if self.path == "/missing":
             return self.send_error(404)
+        if self.path in REDIRECTS:
+            return self.redirect(REDIRECTS[self.path])
         self.send_response(200)
+        if self.path in BOMBS:
+            self.send_header("Content-Encoding", BOMBS[self.path])
+        if self.path == "/announced":
+            self.send_header("Content-Length", str(1 << 40))
+        if self.path == "/crumbs":
+            self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         try:
+            if self.path in BOMBS:
+                self.wfile.write(bomb())
+                return None
+            while self.path == "/crumbs":
+                self.wfile.write(b"1\r\nx\r\n" * 10_000)
             if self.path == "/endless":
                 while True:
                     self.wfile.write(b"x" * 65536)
@@ -60,7 +98,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[str]:
     """A server on loopback."""
-    Handler.served = []
+    Handler.served, Handler.encodings = [], []
     made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     made.shutting = threading.Event()  # type: ignore[attr-defined]  # a handler waits for it
     thread = threading.Thread(target=made.serve_forever)
@@ -148,6 +186,62 @@ async def test_private_addresses_are_refused_by_default(server: str, tmp_path: P
     assert Handler.served == []
 
 
+@pytest.mark.parametrize("path", BOMBS)
+async def test_what_is_encoded_is_refused_and_never_decoded(server: str, tmp_path: Path, path: str) -> None:
+    """Two thousand bytes that stand for a gigabyte cost neither memory nor the time of others."""
+    bomb()
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DownloadFailed, match="content encoding"):
+        await cache(tmp_path).get(server + path, "f", "t", soon())
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 20 << 10
+    assert Handler.encodings == ["identity"]
+    assert names(tmp_path) == []
+
+
+async def test_a_size_that_is_announced_is_believed(server: str, tmp_path: Path) -> None:
+    """What says that it is too large is not read."""
+    with pytest.raises(RefusedByPolicy, match="larger than"):
+        await cache(tmp_path).get(f"{server}/announced", "f", "t", soon())
+
+
+async def test_crumbs_delay_nobody(server: str, tmp_path: Path) -> None:
+    """Chunks of one byte are refused soon, and meanwhile the loop serves others."""
+    longest_s = 0.0
+
+    async def neighbour() -> None:
+        nonlocal longest_s
+        while True:
+            begin_s = time.process_time()
+            await asyncio.sleep(0)
+            longest_s = max(longest_s, time.process_time() - begin_s)
+
+    task = asyncio.create_task(neighbour())
+    try:
+        with pytest.raises(DownloadFailed, match="pieces of a few bytes"):
+            await cache(tmp_path).get(f"{server}/crumbs", "f", "t", soon())
+    finally:
+        task.cancel()
+    assert longest_s < 0.1
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", REDIRECTS)
+async def test_where_a_redirect_must_not_lead(server: str, tmp_path: Path, path: str) -> None:
+    """A server's redirect is read as strictly as a task's own URL, and fails as typed."""
+    with pytest.raises((RefusedByPolicy, DownloadFailed)) as caught:
+        await cache(tmp_path).get(server + path, "f", "t", soon())
+    assert caught.value.code in {"task_unsupported", "setup_failed"}
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("url", ["http://a:99999/", "http://a/\0", "http://" + "a" * 300, "file:///%00"])
+async def test_what_is_no_url_is_refused(tmp_path: Path, url: str) -> None:
+    """Also where it did not come from a task file."""
+    policy = TaskPolicy(task_files_dir=tmp_path, allow_private_addresses=True)
+    with pytest.raises(RefusedByPolicy):
+        await DownloadCache(tmp_path / "cache", policy).get(url, "f", "t", soon())
+
+
 ALWAYS_REFUSED = """
 169.254.169.254 ::ffff:169.254.169.254 64:ff9b::a9fe:a9fe fd00:ec2::254 168.63.129.16
 100.100.100.200 2002:a9fe:a9fe:: fe80::1%eth0 0.0.0.0 224.0.0.1 ::
@@ -176,7 +270,8 @@ async def test_files_of_the_host_only_below_their_folder(tmp_path: Path) -> None
     (folder / "link").symlink_to(tmp_path / "secret")
     store = DownloadCache(tmp_path / "cache", TaskPolicy(task_files_dir=folder))
     assert (await store.get("file:///a.txt", "x", "t", soon())).read_text() == "a"
-    for name in ("../secret", "/../secret", "link", "%2e%2e/secret"):
+    (folder / "circle").symlink_to(folder / "circle")
+    for name in ("../secret", "/../secret", "link", "%2e%2e/secret", "circle", "a" * 3000):
         with pytest.raises((RefusedByPolicy, DownloadFailed)):
             await store.get(f"file:{name}", "x", "t", soon())
     with pytest.raises(RefusedByPolicy, match="no task-files folder"):

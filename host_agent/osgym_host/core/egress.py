@@ -13,6 +13,7 @@ NEVER = (
     "169.254.0.0/16",  # link-local: metadata of EC2, GCE, Azure, OpenStack
     "168.63.129.16/32",  # Azure's host services
     "100.100.100.200/32",  # Alibaba Cloud's metadata
+    "192.0.0.192/32",  # Oracle Cloud's metadata
     "224.0.0.0/3",  # multicast, reserved, broadcast
 )
 """Never reached, whatever an allowlist says: the host's own, the cloud's metadata, no single machine.

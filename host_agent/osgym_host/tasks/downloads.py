@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import os
 import re
 import socket
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from urllib.parse import unquote, urljoin, urlsplit
+from typing import assert_never
+from urllib.parse import unquote, urljoin
 
 import httpx
 
+from osgym_host.core.special_addresses import Kind, kind_of
 from osgym_host.tasks.errors import DownloadFailed, RefusedByPolicy
 from osgym_host.tasks.policy import TaskPolicy, remaining_s
+from osgym_host.tasks.urls import InvalidUrl, WebUrl, check_url, parse_web_url, scheme_of
 
 MAX_REDIRECTS = 5
-_METADATA = {
-    ipaddress.ip_address("168.63.129.16"),
-    ipaddress.ip_address("100.100.100.200"),
-    ipaddress.ip_address("fd00:ec2::254"),
-}
-"""Cloud metadata services outside the link-local range; never fetched from, whatever the policy."""
+_IDENTITY = {"accept-encoding": "identity"}
+_WRITE_BYTES = 1 << 18
+_PIECES_AT_ONCE = 32
+"""After so many pieces of an answer others get their turn: pieces that are there already cost no wait."""
+_FREE_PIECES, _MIN_PIECE_BYTES = 4096, 64
+"""An answer of more pieces than that must have so many bytes in each, in the mean."""
 
 
 def safe_name(name: str) -> str:
@@ -42,20 +44,17 @@ def cache_name(url: str, path: str) -> str:
 
 def refusal(address: str, *, allow_private: bool) -> str | None:
     """Why the host must not fetch from this address, or None."""
-    ip = ipaddress.ip_address(address.split("%", 1)[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
-        if inner is not None:
-            return refusal(str(inner), allow_private=allow_private)
-        if ip in ipaddress.ip_network("64:ff9b::/96"):
-            return refusal(str(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)), allow_private=allow_private)
-    if ip.is_link_local or ip in _METADATA:
-        return "link-local and cloud metadata addresses are never fetched from"
-    if ip.is_multicast or ip.is_unspecified or ip.is_reserved:
-        return "not an address of one machine"
-    if not ip.is_global and not allow_private:
-        return "not a public address, and this host allows only those"
-    return None
+    match kind_of(address):
+        case Kind.PUBLIC:
+            return None
+        case Kind.PRIVATE:
+            return None if allow_private else "not a public address, and this host allows only those"
+        case Kind.LINK_LOCAL:
+            return "link-local and cloud metadata addresses are never fetched from"
+        case Kind.NO_MACHINE:
+            return "not an address of one machine"
+        case _ as never:
+            assert_never(never)
 
 
 @contextlib.contextmanager
@@ -89,13 +88,17 @@ class DownloadCache:
             task_id: safe id of the task; files laid out as OSWorld's own cache are found by it.
 
         Raises:
-            RefusedByPolicy: the scheme, the address or the size is not allowed.
+            RefusedByPolicy: the URL, its scheme, the address or the size is not allowed.
             DownloadFailed: it could not be fetched.
             DeadlineExceeded: no time left.
         """
+        try:
+            check_url(url)
+        except InvalidUrl as error:
+            raise RefusedByPolicy(f"the URL {url[:200]!a} {error}", {"url": ascii(url[:200])}) from error
         if (cached := self.cached(url, path, task_id)) is not None:
             return cached
-        scheme = urlsplit(url).scheme.lower()
+        scheme = scheme_of(url)
         if scheme == "file":
             return self.local_file(unquote(url.split(":", 1)[1]))
         if scheme not in {"http", "https"}:
@@ -143,13 +146,16 @@ class DownloadCache:
                 {"path": name},
             )
         root = root.resolve()
-        target = (root / name.lstrip("/")).resolve()
-        if not target.is_relative_to(root):
-            raise RefusedByPolicy(f"{name!r} leads out of the task-files folder", {"path": name})
-        if not target.is_file():
-            raise DownloadFailed(f"there is no {name!r} in the task-files folder", {"path": name})
-        if target.stat().st_size > self._policy.max_file_bytes:
-            raise RefusedByPolicy(f"{name!r} is larger than this host allows", {"path": name})
+        try:
+            target = (root / name.lstrip("/")).resolve()
+            if not target.is_relative_to(root):
+                raise RefusedByPolicy(f"{name!r} leads out of the task-files folder", {"path": name})
+            if not target.is_file():
+                raise DownloadFailed(f"there is no {name!r} in the task-files folder", {"path": name})
+            if target.stat().st_size > self._policy.max_file_bytes:
+                raise RefusedByPolicy(f"{name!r} is larger than this host allows", {"path": name})
+        except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, a circle of links
+            raise RefusedByPolicy(f"{name[:200]!a} is not a path: {error}", {"path": name[:200]}) from error
         return target
 
     async def _fetch(self, url: str, target: Path, deadline: float) -> None:
@@ -164,7 +170,7 @@ class DownloadCache:
                     await self._follow(client, url, fd)
         except TimeoutError as error:
             raise DownloadFailed(f"{url} did not arrive in {timeout_s:.0f} s", {"url": url}) from error
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
             raise DownloadFailed(f"{url} could not be fetched: {error!r}", {"url": url}) from error
 
     async def _follow(self, client: httpx.AsyncClient, url: str, fd: int) -> None:
@@ -188,38 +194,78 @@ class DownloadCache:
         raise DownloadFailed(f"{url} redirects more than {MAX_REDIRECTS} times", {"url": url})
 
     async def _save(self, response: httpx.Response, url: str, fd: int) -> None:
-        size, limit = 0, self._policy.max_file_bytes
-        async for chunk in response.aiter_bytes(1 << 18):
-            size += len(chunk)
+        """Write the bytes as they come: an encoding would be undone here, where it could be a bomb."""
+        encoding = response.headers.get("content-encoding", "").strip().lower()
+        if encoding not in {"", "identity"}:
+            raise DownloadFailed(
+                f"{url} is sent with the content encoding {encoding[:60]!a}, and this host takes files as "
+                "they are; let the server answer `Accept-Encoding: identity`",
+                {"url": url, "content_encoding": encoding[:60]},
+            )
+        limit = self._policy.max_file_bytes
+        length = response.headers.get("content-length", "")
+        if length.isascii() and length.isdigit() and int(length[:20]) > limit:
+            raise _too_large(url, limit)
+        kept, size = bytearray(), 0
+        async for piece in _in_turns(response, url):
+            size += len(piece)
             if size > limit:
-                raise RefusedByPolicy(f"{url} is larger than {limit} bytes", {"url": url})
-            await asyncio.to_thread(os.write, fd, chunk)
+                raise _too_large(url, limit)
+            kept += piece
+            if len(kept) >= _WRITE_BYTES:
+                await asyncio.to_thread(_write_whole, fd, bytes(kept))
+                kept.clear()
+        await asyncio.to_thread(_write_whole, fd, bytes(kept))
 
     async def _request(self, client: httpx.AsyncClient, url: str) -> httpx.Request:
         """A request to the address that was checked, so a second look-up cannot change it."""
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise RefusedByPolicy(f"only http and https URLs are fetched: {url}", {"url": url})
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        address = await self._resolve(parts.hostname, port, url)
-        host = f"[{address}]" if ":" in address else address
-        pinned = parts._replace(netloc=f"{host}:{port}", fragment="").geturl()
-        name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        try:
+            parsed = parse_web_url(url)
+        except InvalidUrl as error:
+            raise RefusedByPolicy(f"{url[:200]!a}: {error}", {"url": ascii(url[:200])}) from error
+        address = await self._resolve(parsed, url)
         return client.build_request(
             "GET",
-            pinned,
-            headers={"host": name if parts.port is None else f"{name}:{port}"},
-            extensions={"sni_hostname": parts.hostname} if parts.scheme == "https" else {},
+            parsed.at(address),
+            headers={"host": parsed.host_header, **_IDENTITY},
+            extensions={"sni_hostname": parsed.host} if parsed.parts.scheme == "https" else {},
         )
 
-    async def _resolve(self, host: str, port: int, url: str) -> str:
+    async def _resolve(self, parsed: WebUrl, url: str) -> str:
         loop = asyncio.get_running_loop()
-        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        infos = await loop.getaddrinfo(parsed.host, parsed.port, type=socket.SOCK_STREAM)
         addresses = [str(info[4][0]) for info in infos]
         for address in addresses:
             why = refusal(address, allow_private=self._policy.allow_private_addresses)
             if why is not None:
                 raise RefusedByPolicy(f"{url} is at {address}: {why}", {"url": url, "address": address})
         if not addresses:
-            raise DownloadFailed(f"{host} has no address", {"url": url})
+            raise DownloadFailed(f"{parsed.host} has no address", {"url": url})
         return addresses[0]
+
+
+async def _in_turns(response: httpx.Response, url: str) -> AsyncIterator[bytes]:
+    """Yield the pieces of an answer; however small they are, other work of the loop is not held up.
+
+    Raises:
+        DownloadFailed: They are so many and so small that reading them is an attack.
+    """
+    size = 0
+    number = 0
+    async for piece in response.aiter_raw():
+        number, size = number + 1, size + len(piece)
+        if number > _FREE_PIECES and size < number * _MIN_PIECE_BYTES:
+            raise DownloadFailed(f"{url} is sent in pieces of a few bytes", {"url": url})
+        if number % _PIECES_AT_ONCE == 0:
+            await asyncio.sleep(0)
+        yield piece
+
+
+def _too_large(url: str, limit: int) -> RefusedByPolicy:
+    return RefusedByPolicy(f"{url} is larger than {limit} bytes", {"url": url})
+
+
+def _write_whole(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

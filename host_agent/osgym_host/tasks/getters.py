@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from osgym_host.guest_client import GuestAnswerTooLarge, GuestRefused
 from osgym_host.tasks.context import COMMAND_TIMEOUT_S, TaskRun
 from osgym_host.tasks.downloads import safe_name
 from osgym_host.tasks.errors import EvaluatorError
 from osgym_host.tasks.evaluator.metrics import TRANSFORMS
-from osgym_host.tasks.registry import Command, FilePath, LenientBool, Parameters, getter
+from osgym_host.tasks.registry import Command, FilePath, FileUrl, LenientBool, Parameters, getter
 from osgym_host.tasks.values import NamedFile, Value
 
 GUEST_TIMEOUT_S = 60.0
+MAX_FILES = 32
 
 Name = Annotated[str, Field(min_length=1, max_length=400)]
 
@@ -30,13 +31,28 @@ class NoParameters(Parameters):
     """A getter without parameters of its own."""
 
 
-class FilesParameters(Parameters):
-    """Files by path (in the guest) or URL; ``gives`` picks those that the metric gets."""
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
 
-    path: FilePath | Annotated[list[FilePath], Field(min_length=1, max_length=32)]
+
+class SeveralFiles(Parameters):
+    """Which of several files a metric gets (``gives``), and how they are called."""
+
     dest: Name | list[Name] = "file"
     multi: LenientBool = False
-    gives: tuple[Annotated[int, Field(ge=0, lt=32)], ...] = (0,)
+    gives: tuple[Annotated[int, Field(ge=0, lt=MAX_FILES)], ...] = (0,)
+
+
+class FilesParameters(SeveralFiles):
+    """Files of the guest by path."""
+
+    path: Annotated[list[FilePath], Field(min_length=1, max_length=MAX_FILES), BeforeValidator(_listed)]
+
+
+class CloudFilesParameters(SeveralFiles):
+    """Files by URL."""
+
+    path: Annotated[list[FileUrl], Field(min_length=1, max_length=MAX_FILES), BeforeValidator(_listed)]
 
 
 @getter("vm_file", FilesParameters)
@@ -46,17 +62,17 @@ async def vm_file(run: TaskRun, parameters: FilesParameters) -> Value:
     async def get(path: str, dest: str) -> NamedFile | Value:
         return await _guest_file(run, path, dest)
 
-    return await _files(parameters, get)
+    return await _files(parameters.path, parameters, get)
 
 
-@getter("cloud_file", FilesParameters)
-async def cloud_file(run: TaskRun, parameters: FilesParameters) -> Value:
+@getter("cloud_file", CloudFilesParameters)
+async def cloud_file(run: TaskRun, parameters: CloudFilesParameters) -> Value:
     """Files by URL, from the host's cache where possible."""
 
     async def get(url: str, dest: str) -> NamedFile:
         return NamedFile(await run.ctx.downloads.get(url, dest, run.task_id, run.deadline), safe_name(dest))
 
-    return await _files(parameters, get)
+    return await _files(parameters.path, parameters, get)
 
 
 async def _guest_file(run: TaskRun, path: str, name: str) -> NamedFile | Value:
@@ -80,9 +96,8 @@ async def _one_file(run: TaskRun, path: str, *, transform: str = "") -> Value:
 
 
 async def _files(
-    parameters: FilesParameters, get: Callable[[str, str], Awaitable[NamedFile | Value]]
+    paths: list[str], parameters: SeveralFiles, get: Callable[[str, str], Awaitable[NamedFile | Value]]
 ) -> Value:
-    paths = parameters.path if isinstance(parameters.path, list) else [parameters.path]
     names = parameters.dest if isinstance(parameters.dest, list) else [parameters.dest]
     if len(names) < len(paths):
         names = [*names, *(safe_name(p) for p in paths[len(names) :])]

@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from osgym_host.tasks.context import TaskRun
+from osgym_host.tasks.urls import MAX_URL_CHARS, check_text, check_url
 from osgym_host.tasks.values import Value
 
 MAX_TEXT = 1_000_000
@@ -40,7 +41,8 @@ def _lenient_bool(value: object) -> object:
 
 
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
-FilePath = Annotated[str, Field(min_length=1, max_length=4000)]
+FilePath = Annotated[str, Field(min_length=1, max_length=MAX_URL_CHARS), AfterValidator(check_text)]
+FileUrl = Annotated[str, Field(min_length=1, max_length=MAX_URL_CHARS), AfterValidator(check_url)]
 Command = Annotated[str | list[str], BeforeValidator(_command)]
 LenientBool = Annotated[bool, BeforeValidator(_lenient_bool)]
 

@@ -16,6 +16,7 @@ from osgym_host.tasks.policy import remaining_s
 from osgym_host.tasks.registry import (
     Command,
     FilePath,
+    FileUrl,
     LenientBool,
     Parameters,
     StepProblem,
@@ -32,7 +33,7 @@ UNTIL_INTERVAL_S = 0.3
 class Download(Parameters):
     """One file to fetch and put into the guest."""
 
-    url: FilePath
+    url: FileUrl
     path: FilePath
 
 
