@@ -19,6 +19,7 @@ from osgym_host.guest_client import GuestClient, GuestError
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.processes import pss_mib
 from osgym_host.runtimes.qemu.cloning.guest_identity import assign, new_identity
+from osgym_host.runtimes.qemu.golden import opened_disks
 from osgym_host.runtimes.qemu.golden.ram_file import RamFile, sparse_sha256, template_ram
 from osgym_host.runtimes.qemu.machine.argv import INHERITED_RAM, RAM_FD, Disk, Launch, Ram, Shape, UserNet
 from osgym_host.runtimes.qemu.machine.host_checks import ask_qemu, check_host, shape_of
@@ -128,14 +129,16 @@ async def parked(
     empty(folder / "overlay.qcow2", str(snapshot.manifest.disk_format), snapshot.disk)
     launch = Launch(
         name,
-        Disk(folder / "overlay.qcow2", base=snapshot.disk),
+        Disk(folder / "overlay.qcow2", base_image=snapshot.manifest.disk_format),
         Ram(INHERITED_RAM, share=False),
         network=UserNet(),
         incoming=True,
         paused=True,
     )
     shape = shape_of(snapshot.manifest)
-    return await Machine.start(launcher, shape, launch, folder=folder, fds={RAM_FD: ram.fd})
+    with opened_disks(snapshot.disk, snapshot.base) as disks:
+        fds = {RAM_FD: ram.fd, **disks}
+        return await Machine.start(launcher, shape, launch, folder=folder, fds=fds)
 
 
 def empty(path: Path, backing_format: str = "", backing: Path | None = None) -> None:

@@ -29,7 +29,6 @@ from osgym_host.runtimes.qemu.machine.argv import (
     to_argv,
 )
 
-GOLDEN = Path("/data/snapshots/abc/disk.qcow2")
 TEMPLATE = Launch(
     "vm",
     Disk(Path("/t/disk.qcow2")),
@@ -42,7 +41,7 @@ TEMPLATE = Launch(
 )
 CLONE = Launch(
     "r1",
-    Disk(Path("/c/overlay.qcow2"), base=GOLDEN),
+    Disk(Path("/c/overlay.qcow2"), base_image="raw"),
     Ram(INHERITED_RAM, share=False),
     network=UserNet(),
     incoming=True,
@@ -109,13 +108,18 @@ def test_a_clone_waits_without_a_kernel() -> None:
 
 
 def test_the_disk_of_a_clone_lies_over_a_named_read_only_base() -> None:
-    """A branch changes what the top node is laid over, by these names."""
-    found = nodes(to_argv(Shape(), CLONE))
+    """A branch changes what the top node is laid over, by these names; frozen files come as descriptors."""
+    argv = to_argv(Shape(), CLONE)
+    found = nodes(argv)
+    assert options(argv, "-add-fd") == ["fd=8,set=8", "fd=9,set=9"]
     assert found["d0"]["backing"] == "g0"
     assert found["d0"]["file"] == "d0f"
     assert found["g0"]["file"] == "g0f"
     assert found["g0"]["read-only"] and found["g0f"]["read-only"]
-    assert found["g0f"]["filename"] == str(GOLDEN)
+    assert found["g0f"]["filename"] == "/dev/fdset/8"
+    assert found["g0"]["backing"] == "i0" and found["i0"]["driver"] == "raw"
+    assert found["i0"]["file"] == "i0f" and found["i0f"]["filename"] == "/dev/fdset/9"
+    assert found["i0"]["read-only"] and found["i0f"]["read-only"]
     assert "read-only" not in found["d0f"]
     assert all(node["cache"]["no-flush"] for name, node in found.items() if name.startswith("d0"))
 
@@ -123,7 +127,7 @@ def test_the_disk_of_a_clone_lies_over_a_named_read_only_base() -> None:
 def test_nodes_come_before_those_that_name_them() -> None:
     """QEMU opens them in order."""
     seen: set[str] = set()
-    for node in block_options(Disk(Path("/x"), base=GOLDEN)):
+    for node in block_options(Disk(Path("/x"), base_image="qcow2")):
         assert {node[key] for key in ("file", "backing") if isinstance(node.get(key), str)} <= seen
         seen.add(node["node-name"])
 

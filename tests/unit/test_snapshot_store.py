@@ -297,3 +297,29 @@ def test_a_malformed_warm_up_is_refused_by_name(tmp_path: Path, text: str) -> No
     path.write_text(text)
     with pytest.raises(DefinitionError, match=r"bad\.toml"):
         load_warmup(path)
+
+
+def test_what_is_published_only_its_owner_reads(store: SnapshotStore) -> None:
+    """Whatever was left open on the way; the disk image is another store's too, and keeps its mode."""
+    with store.workspace() as folder:
+        for name in ("ram", "device.state", "disk.qcow2", "secret", "base.qcow2"):
+            (folder / name).write_text("x")
+            (folder / name).chmod(0o444)
+        made = store.publish(folder, manifest())
+    modes = {path.name: path.stat().st_mode & 0o777 for path in made.folder.iterdir()}
+    assert made.folder.stat().st_mode & 0o777 == 0o700
+    assert {modes[name] for name in ("ram", "device.state", "disk.qcow2", "secret")} == {0o400}
+    assert modes["base.qcow2"] == 0o444
+    assert store.close_to_others() == []
+
+
+def test_snapshots_that_others_could_read_are_closed_once(store: SnapshotStore) -> None:
+    """And links in their place are not followed."""
+    made = publish(store, "a" * 64)
+    (made.folder / "ram").symlink_to(store.data_dir / "other")
+    (store.data_dir / "other").touch(mode=0o644)
+    made.folder.chmod(0o755)
+    assert store.close_to_others() == [made.digest]
+    assert store.close_to_others() == []
+    assert made.folder.stat().st_mode & 0o777 == 0o700
+    assert (store.data_dir / "other").stat().st_mode & 0o777 == 0o644

@@ -121,8 +121,9 @@ class ContentStore(ABC, Generic[Entry, M]):
         found = []
         if self.folder.is_dir():
             for path in self.folder.iterdir():
-                if not path.name.startswith(".") and (path / MANIFEST).is_file():
-                    found.append(self._load(path))
+                with contextlib.suppress(PermissionError):  # another user's, which only he may read
+                    if not path.name.startswith(".") and (path / MANIFEST).is_file():
+                        found.append(self._load(path))
         return sorted(found, key=lambda entry: entry.manifest.created_at, reverse=True)
 
     def tagged(self) -> dict[str, str]:
@@ -144,12 +145,19 @@ class ContentStore(ABC, Generic[Entry, M]):
 
         Raises:
             ImageNotFound: Nothing matches, or a prefix matches more than one.
+            ImageError: It is another user's.
         """
         with contextlib.suppress(ValueError):
             tag = self.tag_name(name)
             if digest := self.tagged().get(tag):
-                if (self.folder / digest / MANIFEST).is_file():
-                    return self._load(self.folder / digest)
+                try:
+                    if (self.folder / digest / MANIFEST).is_file():
+                        return self._load(self.folder / digest)
+                except PermissionError as exc:
+                    raise ImageError(
+                        f"the {self.NOUN} {tag} is another user's, who alone may read it",
+                        "run as that user, or " + self.how_to_make(tag),
+                    ) from exc
                 raise ImageNotFound(f"the {self.NOUN} {tag} is gone", self.how_to_make(tag))
         found = [entry for entry in self.all() if entry.digest.startswith(name)]
         if len(found) == 1 and len(name) >= MIN_PREFIX:

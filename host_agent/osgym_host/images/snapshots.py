@@ -11,10 +11,16 @@ A snapshot is a folder that never changes:
     secret          the token that its guest agent demands until a clone gets one of its own; empty where
                     it has no agent of ours
     uefi.fd         the firmware it was booted with, where that is UEFI
+
+Memory and secret open every clone until it has an identity of its own, so nobody but the owner enters the
+folder. Machines that run as other users get what they need as descriptors.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +31,7 @@ from osgym_host.images.errors import ImageError
 SNAPSHOT_MANIFEST_VERSION = 1
 DISK, RAM, STATE, SECRET = "disk.qcow2", "ram", "device.state", "secret"
 UEFI = "uefi.fd"
+_OWNERS_ONLY = (RAM, STATE, DISK, SECRET)
 DEFAULT_NAME = "desktop"
 
 
@@ -130,6 +137,23 @@ class SnapshotStore(ContentStore[Snapshot, SnapshotManifest]):
     KIND = "snapshots"
     NOUN = "snapshot"
 
+    def publish(self, prepared: Path, manifest: SnapshotManifest) -> Snapshot:
+        """Close the snapshot to others, then publish it."""
+        _close_to_others(prepared)
+        found = super().publish(prepared, manifest)
+        _close_to_others(found.folder)
+        return found
+
+    def close_to_others(self) -> list[str]:
+        """Take from others what older versions let them read; return the digests of snapshots changed.
+
+        Those of another user are left alone, unless we are root.
+        """
+        if not self.folder.is_dir():
+            return []
+        folders = [path for path in sorted(self.folder.iterdir()) if not path.name.startswith(".")]
+        return [path.name for path in folders if path != self.tags and _close_to_others(path)]
+
     def tag_name(self, name: str) -> str:
         """Return the reference that `name` means.
 
@@ -145,6 +169,23 @@ class SnapshotStore(ContentStore[Snapshot, SnapshotManifest]):
     def how_to_make(self, name: str) -> str:
         """Return the command that makes a snapshot of this reference."""
         return how_to_make(name)
+
+
+def _close_to_others(folder: Path) -> bool:
+    """Let only the owner into a snapshot's folder and read its memory; return whether something changed.
+
+    The disk image beneath it keeps its mode: it is another name of a file of the disk images' store.
+    """
+    changed = False
+    for path, mode in ((folder, 0o700), *((folder / name, 0o400) for name in _OWNERS_ONLY)):
+        with contextlib.suppress(FileNotFoundError):
+            found = path.lstat()
+            if stat.S_ISLNK(found.st_mode) or os.geteuid() not in (0, found.st_uid):
+                continue
+            if stat.S_IMODE(found.st_mode) & 0o077:
+                path.chmod(mode)
+                changed = True
+    return changed
 
 
 def full_reference(name: str) -> str:

@@ -316,6 +316,7 @@ class SnapshotBuilder:
                     job.launcher,
                     job.shape,
                     job.folder,
+                    image_format=job.request.disk.manifest.format,
                     screen_server=not job.has_our_agent,
                     uefi=job.uefi,
                     qemu=job.request.qemu,

@@ -196,6 +196,9 @@ def _tagged(data_dir: Path, kind: str, name: str) -> str:
 def _tar(target: Path, arguments: list[str]) -> None:
     unfinished = target.with_name(f".{target.name}.part")
     try:
+        # It may hold a frozen machine's memory and its secret.
+        unfinished.unlink(missing_ok=True)
+        unfinished.touch(mode=0o600)
         _run(["tar", "-cf", str(unfinished), *SAME_TAR, *arguments], PACK_S)
         unfinished.replace(target)
     finally:

@@ -163,6 +163,8 @@ class QemuRuntime(Runtime):
 
     async def _start(self, ram: GoldenRamCache) -> tuple[_Started, StartReport]:
         options = self._options
+        if opened := await asyncio.to_thread(self._snapshots.close_to_others):
+            log.warning("other users of this host could read %d snapshot(s); now they cannot", len(opened))
         tree = await asyncio.to_thread(open_groups, self._folder)
         launcher = self._make_launcher(tree)
         vms = VmManager(self._folder, launcher, self._network, ram, options.vms)

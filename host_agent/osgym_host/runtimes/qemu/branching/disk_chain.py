@@ -170,8 +170,11 @@ async def flatten(qmp: Qmp, chain: DiskChain, *, timeout_s: float = _STREAM_TIME
     return DiskChain(chain.folder, chain.overlay, chain.layers[-1:], chain.number)
 
 
-async def attach(qmp: Qmp, overlay: Path, layers: Sequence[Path], base: Path) -> None:
+async def attach(qmp: Qmp, overlay: Path, layers: Sequence[Path], base_image: str) -> None:
     """Put frozen layers, linked into the machine's folder, between a waiting machine's overlay and its base.
+
+    Args:
+        base_image: Format of the disk image at the bottom (`Disk.base_image`).
 
     Raises:
         QmpError: QEMU refused.
@@ -188,7 +191,8 @@ async def attach(qmp: Qmp, overlay: Path, layers: Sequence[Path], base: Path) ->
     if isinstance(below, str):
         return
     await qmp.execute("blockdev-add", below, timeout_s=_QMP_TIMEOUT_S)
-    top = next(node for node in block_options(Disk(overlay, base=base)) if node["node-name"] == DISK_NODE)
+    nodes = block_options(Disk(overlay, base_image=base_image))
+    top = next(node for node in nodes if node["node-name"] == DISK_NODE)
     options = {**top, "file": DISK_FILE_NODE, "backing": below["node-name"]}
     await qmp.execute("blockdev-reopen", {"options": [options]}, timeout_s=_QMP_TIMEOUT_S)
 

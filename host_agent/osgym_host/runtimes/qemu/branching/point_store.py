@@ -195,7 +195,7 @@ class BranchPointStore:
         layers = await self._in_thread(disk_chain.link_below, point.layers, child.folder)
         results = await asyncio.gather(
             self._restore_ram(point, child),
-            disk_chain.attach(machine.qmp, child.overlay, layers, child.golden.disk),
+            disk_chain.attach(machine.qmp, child.overlay, layers, child.golden.image_format),
             return_exceptions=True,
         )
         for result in results:

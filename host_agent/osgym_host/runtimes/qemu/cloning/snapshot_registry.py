@@ -30,6 +30,10 @@ class SnapshotRegistry:
         self._store = SnapshotStore(data_dir)
         self._known: dict[str, GoldenSnapshot] = {}
 
+    def close_to_others(self) -> list[str]:
+        """Take from others what older versions let them read of snapshots; return those. Blocking."""
+        return self._store.close_to_others()
+
     def of(self, image: ImageLike) -> GoldenSnapshot:
         """Return what is known of the image of a spec.
 

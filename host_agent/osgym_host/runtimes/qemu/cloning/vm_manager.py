@@ -8,7 +8,7 @@ import itertools
 import logging
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,13 +18,21 @@ from osgym_host.runtimes.base import ReplicaDestroyFailed, RuntimeFault
 from osgym_host.runtimes.cgroups import Caps, CgroupGroup
 from osgym_host.runtimes.processes import ProcessIdentity, process_state
 from osgym_host.runtimes.qemu.branching import RamControl, RamLibrary, RamLibraryLoader
-from osgym_host.runtimes.qemu.golden import GoldenRamCache, GoldenSnapshot, Overlays, RamIdentity
+from osgym_host.runtimes.qemu.golden import (
+    GoldenRamCache,
+    GoldenSnapshot,
+    Overlays,
+    RamIdentity,
+    opened_disks,
+)
 from osgym_host.runtimes.qemu.machine import (
     INHERITED_RAM,
+    INHERITED_UEFI,
     QMP_SOCKET,
     RAM_CONTROL_FD,
     RAM_FD,
     SCREEN_QMP_FD,
+    UEFI_FD,
     Disk,
     Launch,
     Launcher,
@@ -222,11 +230,11 @@ class VmManager:
         attachment = await self._network.attach(record.name)
         launch = Launch(
             name=record.name,
-            disk=Disk(folder / OVERLAY, base=golden.disk),
+            disk=Disk(folder / OVERLAY, base_image=golden.image_format),
             ram=Ram(INHERITED_RAM, share=False),
             network=attachment.backend,
             screen_qmp=SCREEN_QMP_FD if golden.guest is not GuestKind.OSGYM else None,
-            uefi=golden.uefi,
+            uefi=None if golden.uefi is None else INHERITED_UEFI,
             incoming=True,
             paused=True,
             tb_mib=self._options.tb_mib,
@@ -234,11 +242,15 @@ class VmManager:
         )
         try:
             with contextlib.ExitStack() as stack:
-                fds = {RAM_FD: ram_fd, **attachment.fds}
-                env, reads = {}, golden.reads
+                disks = stack.enter_context(opened_disks(golden.disk, golden.image))
+                fds = {RAM_FD: ram_fd, **disks, **attachment.fds}
+                if golden.uefi is not None:
+                    fds[UEFI_FD] = self._ram.firmware(golden)
+                env: Mapping[str, str] = {}
+                reads: tuple[Path, ...] = ()
                 if library is not None and control is not None:
                     fds[RAM_CONTROL_FD] = stack.enter_context(control.theirs).fileno()
-                    env, reads = library.environment(RAM_FD, RAM_CONTROL_FD), (*reads, library.path)
+                    env, reads = library.environment(RAM_FD, RAM_CONTROL_FD), (library.path,)
                 machine = await Machine.start(
                     self._launcher,
                     golden.shape,

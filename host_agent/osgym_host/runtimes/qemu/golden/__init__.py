@@ -2,7 +2,12 @@
 
 from osgym_host.runtimes.qemu.golden.overlay import Overlays
 from osgym_host.runtimes.qemu.golden.ram_file import RamFileError, RamIdentity
-from osgym_host.runtimes.qemu.golden.snapshot import GoldenRamCache, GoldenSnapshot, golden_snapshot
+from osgym_host.runtimes.qemu.golden.snapshot import (
+    GoldenRamCache,
+    GoldenSnapshot,
+    golden_snapshot,
+    opened_disks,
+)
 from osgym_host.runtimes.qemu.golden.template import FrozenTemplate, Template, TemplateFailed, trial_clone
 
 __all__ = [
@@ -15,5 +20,6 @@ __all__ = [
     "Template",
     "TemplateFailed",
     "golden_snapshot",
+    "opened_disks",
     "trial_clone",
 ]

@@ -113,6 +113,23 @@ def template_ram(ram_mib: int) -> int:
     return fd
 
 
+def memory_copy(path: Path) -> int:
+    """Return the descriptor of a sealed memory file with the content of a small file. Caller closes it.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    content = path.read_bytes()
+    fd = os.memfd_create(f"osgym-{path.name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        _write_all(fd, memoryview(content), 0)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
 def save_trimmed(source_fd: int, target: Path) -> int:
     """Write RAM to a new sparse file without the pages that are all zero. Blocking.
 
@@ -123,7 +140,7 @@ def save_trimmed(source_fd: int, target: Path) -> int:
         OSError: The target is there already, or cannot be written.
     """
     size = os.fstat(source_fd).st_size
-    out = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    out = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     written = 0
     try:
         os.ftruncate(out, size)
@@ -228,6 +245,7 @@ __all__ = [
     "RamFileError",
     "RamIdentity",
     "data_extents",
+    "memory_copy",
     "save_trimmed",
     "sparse_sha256",
     "template_ram",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,8 +15,8 @@ from osgym_host.images.disks.manifest import GuestKind
 from osgym_host.images.errors import ImageError
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import Screen
-from osgym_host.runtimes.qemu.golden.ram_file import RamFile, RamFileError, RamIdentity
-from osgym_host.runtimes.qemu.machine import Shape, shape_of
+from osgym_host.runtimes.qemu.golden.ram_file import RamFile, RamFileError, RamIdentity, memory_copy
+from osgym_host.runtimes.qemu.machine import BASE_FD, IMAGE_FD, Shape, shape_of
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +29,7 @@ class GoldenSnapshot:
         name: For people: its reference.
         shape: What template, clones and branches look like to guest and migration stream.
         disk: Its frozen disk, below every clone's overlay.
+        image: The disk image below that, in its format.
         ram: Its frozen RAM.
         state: Its device state.
         token: What the frozen guest agent demands; None for a guest without our agent.
@@ -35,7 +38,6 @@ class GoldenSnapshot:
         screen_from: Where it is seen (`Hardware.screen_from`); of no meaning with our agent inside.
         disk_bytes: Virtual size of its disk.
         uefi: Its firmware, where it was booted by UEFI.
-        reads: Folders that a machine reads.
     """
 
     digest: str
@@ -50,7 +52,8 @@ class GoldenSnapshot:
     disk_bytes: int
     screen_from: str
     uefi: Path | None
-    reads: tuple[Path, ...]
+    image: Path
+    image_format: str
 
 
 def golden_snapshot(snapshot: Snapshot) -> GoldenSnapshot:
@@ -78,8 +81,24 @@ def golden_snapshot(snapshot: Snapshot) -> GoldenSnapshot:
         disk_bytes=size,
         screen_from="vga" if manifest.hardware is None else manifest.hardware.screen_from,
         uefi=snapshot.uefi,
-        reads=(snapshot.folder,),
+        image=snapshot.base,
+        image_format=manifest.disk_format,
     )
+
+
+@contextlib.contextmanager
+def opened_disks(disk: Path, image: Path) -> Iterator[dict[int, int]]:
+    """Open a frozen disk and the image below it for a machine: its descriptor numbers to ours.
+
+    Raises:
+        OSError: One of them is missing, or not ours to read.
+    """
+    with contextlib.ExitStack() as stack:
+        fds = {}
+        for number, path in ((BASE_FD, disk), (IMAGE_FD, image)):
+            fds[number] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            stack.callback(os.close, fds[number])
+        yield fds
 
 
 def qcow2_virtual_bytes(path: Path) -> int:
@@ -97,11 +116,12 @@ def qcow2_virtual_bytes(path: Path) -> int:
 
 
 class GoldenRamCache:
-    """The golden RAM of each snapshot in use: loaded once, held until the runtime stops."""
+    """The golden RAM, and firmware, of each snapshot in use: loaded once, held until the runtime stops."""
 
     def __init__(self) -> None:
         """Nothing is loaded before it is asked for."""
         self._files: dict[str, RamFile] = {}
+        self._firmware: dict[str, int] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def get(self, golden: GoldenSnapshot) -> RamFile:
@@ -123,6 +143,18 @@ class GoldenRamCache:
                 self._files[golden.digest] = found
             return found
 
+    def firmware(self, golden: GoldenSnapshot) -> int:
+        """Return the descriptor of a sealed memory file with the snapshot's firmware.
+
+        Raises:
+            OSError: It has none, or it cannot be read.
+        """
+        if golden.uefi is None:
+            raise FileNotFoundError(f"{golden.name} has no firmware of its own")
+        if golden.digest not in self._firmware:
+            self._firmware[golden.digest] = memory_copy(golden.uefi)
+        return self._firmware[golden.digest]
+
     def recover(self, digest: str, pid: int, identity: RamIdentity) -> None:
         """Take over the RAM of a snapshot from a machine of a previous host agent that maps it.
 
@@ -141,3 +173,6 @@ class GoldenRamCache:
         for file in self._files.values():
             file.close()
         self._files.clear()
+        for fd in self._firmware.values():
+            os.close(fd)
+        self._firmware.clear()

@@ -22,6 +22,7 @@ from osgym_host.images.disks.store import DiskImage
 from osgym_host.images.snapshots import DISK, RAM, STATE, base_name
 from osgym_host.runtimes.qemu.golden.overlay import OverlayError, create_qcow2
 from osgym_host.runtimes.qemu.golden.ram_file import RamFile, save_trimmed, sparse_sha256, template_ram
+from osgym_host.runtimes.qemu.golden.snapshot import opened_disks, qcow2_virtual_bytes
 from osgym_host.runtimes.qemu.machine import (
     INHERITED_RAM,
     RAM_FD,
@@ -183,7 +184,7 @@ class Template:
         for path in (ram, state, disk):
             if os.geteuid() == 0:
                 os.chown(path, 0, 0)
-            path.chmod(0o444)
+            path.chmod(0o400)
             with path.open("rb") as file:
                 os.fsync(file.fileno())
         return FrozenTemplate(
@@ -203,6 +204,7 @@ async def trial_clone(
     shape: Shape,
     folder: Path,
     *,
+    image_format: DiskFormat,
     screen_server: bool = False,
     uefi: Path | None = None,
     qemu: str,
@@ -219,10 +221,11 @@ async def trial_clone(
     ram = await asyncio.to_thread(RamFile.load, folder / RAM)
     machine: Machine | None = None
     try:
-        await make_overlay(trial / "overlay.qcow2", str(folder / DISK), DiskFormat.QCOW2)
+        overlay = trial / "overlay.qcow2"
+        await _create(overlay, str(qcow2_virtual_bytes(folder / DISK)))
         launch = Launch(
             name=_TRIAL,
-            disk=Disk(trial / "overlay.qcow2", base=folder / DISK),
+            disk=Disk(overlay, base_image=image_format),
             ram=Ram(INHERITED_RAM, share=False),
             network=UserNet() if shape.network else None,
             screen_qmp=SCREEN_QMP_FD if screen_server else None,
@@ -232,8 +235,10 @@ async def trial_clone(
             paused=True,
             qemu=qemu,
         )
-        fds = {RAM_FD: ram.fd}
-        machine = await Machine.start(launcher, shape, launch, folder=trial, fds=fds, reads=(folder,))
+        reads = () if uefi is None else (uefi,)
+        with opened_disks(folder / DISK, folder / base_name(image_format)) as disks:
+            fds = {RAM_FD: ram.fd, **disks}
+            machine = await Machine.start(launcher, shape, launch, folder=trial, fds=fds, reads=reads)
         await machine.load_state(folder / STATE)
         port = await machine.host_port() if shape.network else 0
         await machine.cont()
@@ -251,8 +256,12 @@ async def make_overlay(path: Path, backing: str, backing_format: str) -> None:
     Raises:
         TemplateFailed: `qemu-img` is not there or fails.
     """
+    await _create(path, "-F", backing_format, "-b", backing)
+
+
+async def _create(path: Path, *arguments: str) -> None:
     try:
-        await create_qcow2(path, "-F", backing_format, "-b", backing)
+        await create_qcow2(path, *arguments)
     except OverlayError as exc:
         raise TemplateFailed(str(exc)) from exc
 

@@ -1,18 +1,22 @@
 """One QEMU process: its arguments, its monitor, who starts it, and what is written down of it."""
 
 from osgym_host.runtimes.qemu.machine.argv import (
+    BASE_FD,
     BASE_NODE,
     DISK_FILE_NODE,
     DISK_NODE,
     GATEWAY_IP,
     GUEST_IP,
     GUEST_PORT,
+    IMAGE_FD,
     INHERITED_RAM,
+    INHERITED_UEFI,
     MAC,
     QEMU,
     RAM_CONTROL_FD,
     RAM_FD,
     SCREEN_QMP_FD,
+    UEFI_FD,
     Accel,
     Disk,
     DiskBus,
@@ -66,13 +70,14 @@ from osgym_host.runtimes.qemu.machine.usage import disk_mib, measure_vm
 
 # fmt: off
 __all__ = [
-    "BASE_NODE", "BOOT_TIMEOUT_S", "DISK_FILE_NODE", "DISK_NODE", "GATEWAY_IP", "GUEST_IP", "GUEST_PORT",
-    "INHERITED_RAM", "MAC", "QEMU", "QMP_SOCKET", "RAM_CONTROL_FD", "RAM_FD", "SCREEN_QMP_FD",
-    "SCREEN_SOCKET", "Accel", "Disk", "DiskBus", "EventStream", "FileConsole", "FoundProcess", "Kernel",
-    "KernelBoot", "Launch", "LaunchFailed", "LaunchRequest", "Launcher", "Machine", "MachineFailed", "Nic",
-    "ProcessEnd", "QemuFacts", "Qmp", "QmpClosed", "QmpError", "Ram", "ReplicaFacts", "RingConsole",
-    "RunnerKind", "Shape", "TapNet", "UserNet", "VmPhase", "VmProcess", "VmRecord", "VmRecords", "ask_qemu",
-    "block_options", "boot_kernel", "check_host", "choose_accel", "choose_cpu", "disk_mib", "find_kernel",
-    "kvm_opens", "measure_vm", "memory_cap_mib", "shape_fields", "shape_of", "to_argv",
+    "BASE_FD", "BASE_NODE", "BOOT_TIMEOUT_S", "DISK_FILE_NODE", "DISK_NODE", "GATEWAY_IP", "GUEST_IP",
+    "GUEST_PORT", "IMAGE_FD", "INHERITED_RAM", "INHERITED_UEFI", "MAC", "QEMU", "QMP_SOCKET",
+    "RAM_CONTROL_FD", "RAM_FD", "SCREEN_QMP_FD", "SCREEN_SOCKET", "UEFI_FD", "Accel", "Disk", "DiskBus",
+    "EventStream", "FileConsole", "FoundProcess", "Kernel", "KernelBoot", "Launch", "LaunchFailed",
+    "LaunchRequest", "Launcher", "Machine", "MachineFailed", "Nic", "ProcessEnd", "QemuFacts", "Qmp",
+    "QmpClosed", "QmpError", "Ram", "ReplicaFacts", "RingConsole", "RunnerKind", "Shape", "TapNet",
+    "UserNet", "VmPhase", "VmProcess", "VmRecord", "VmRecords", "ask_qemu", "block_options", "boot_kernel",
+    "check_host", "choose_accel", "choose_cpu", "disk_mib", "find_kernel", "kvm_opens", "measure_vm",
+    "memory_cap_mib", "shape_fields", "shape_of", "to_argv",
 ]
 # fmt: on

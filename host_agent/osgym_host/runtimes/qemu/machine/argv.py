@@ -5,8 +5,8 @@ booted, for its clones, for parked processes and for the children of a branch; a
 keeps it. A `Launch` is what one process gets besides: its disk, RAM file, sockets, console, kernel.
 
 Names that QMP commands may rely on, whatever is launched: block node `d0` (format) over `d0f`
-(protocol) of device `vd0`, below it `g0` over `g0f` (read-only) where a base is named; netdev `n0` of
-device `vn0`; RAM object `ram0`; console `s0`.
+(protocol) of device `vd0`; where it has a base, below it `g0` over `g0f` and `i0` over `i0f` (read-only);
+netdev `n0` of device `vn0`; RAM object `ram0`; console `s0`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ DISK_NODE = "d0"
 DISK_FILE_NODE = "d0f"
 BASE_NODE = "g0"
 BASE_FILE_NODE = "g0f"
+IMAGE_NODE = "i0"
+IMAGE_FILE_NODE = "i0f"
 DISK_DEVICE = "vd0"
 NETDEV = "n0"
 STATE_NETDEV = "n1"
@@ -45,6 +47,13 @@ SCREEN_QMP_FD = 5
 large commands do not hold up those that run the machine."""
 RAM_CONTROL_FD = 7
 """Descriptor at which the library in a process finds its socket (`ram_native`); a tap device is at 6."""
+BASE_FD = 8
+"""Descriptor of a snapshot's frozen disk: its files are their owner's only, and QEMU is another user."""
+IMAGE_FD = 9
+"""Descriptor of the disk image below the frozen disk."""
+UEFI_FD = 10
+"""Descriptor of a memory file with the firmware, which QEMU opens by name."""
+INHERITED_UEFI = Path(f"/proc/self/fd/{UEFI_FD}")
 MAC = "52:54:00:6f:73:67"
 """The same in all clones, as in the frozen state; each is alone on its network."""
 GUEST_IP = "10.0.2.15"
@@ -107,13 +116,14 @@ class Disk:
     Attributes:
         path: Its top layer, written to.
         format: `qcow2` or `raw`.
-        base: The layer below, always qcow2, opened read-only under a name of its own (a snapshot's
-            frozen disk); None takes what the header of the top layer names, if it names any.
+        base_image: Format of the disk image below a snapshot's frozen disk (qcow2), over which the top
+            layer lies; both are read by inherited descriptors (`BASE_FD`, `IMAGE_FD`) and not by name.
+            None takes what the header of the top layer names, if it names any.
     """
 
     path: Path
     format: str = "qcow2"
-    base: Path | None = None
+    base_image: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,10 +246,14 @@ def block_options(disk: Disk) -> list[dict[str, Any]]:
         "discard": "unmap",
         "cache": {"direct": False, "no-flush": True},
     }
-    if disk.base is not None:
-        base = {"driver": "file", "node-name": BASE_FILE_NODE, "read-only": True}
-        nodes.append({**base, "filename": str(disk.base)})
-        nodes.append({"driver": "qcow2", "node-name": BASE_NODE, "read-only": True, "file": BASE_FILE_NODE})
+    if disk.base_image is not None:
+        frozen = {"read-only": True}
+        image = {"driver": disk.base_image, "node-name": IMAGE_NODE, "file": IMAGE_FILE_NODE}
+        base = {"driver": "qcow2", "node-name": BASE_NODE, "file": BASE_FILE_NODE, "backing": IMAGE_NODE}
+        for number, above in ((IMAGE_FD, image), (BASE_FD, base)):
+            name = f"/dev/fdset/{number}"
+            nodes.append({"driver": "file", "node-name": above["file"], "filename": name, **frozen})
+            nodes.append({**above, **frozen})
         top["backing"] = BASE_NODE
     file = {
         "driver": "file",
@@ -274,6 +288,8 @@ def _board(shape: Shape, launch: Launch) -> list[str]:
 
 def _block(shape: Shape, disk: Disk) -> list[str]:
     argv: list[str] = []
+    for number in (BASE_FD, IMAGE_FD) if disk.base_image is not None else ():
+        argv += ["-add-fd", f"fd={number},set={number}"]
     for node in block_options(disk):
         argv += ["-blockdev", _json(node)]
     errors = "werror=stop,rerror=stop,bootindex=1"
