@@ -12,7 +12,7 @@ fleet=(tests/integration/test_{golden_image,infra_*,packer_*,ssh_*}.py)
 
 log=$(mktemp)
 trap 'kill "$beside" 2>/dev/null; rm -f "$log"' EXIT
-"$python" -m pytest tests/unit tests/contract "${fleet[@]}" --durations=25 >"$log" 2>&1 &
+"$python" -m pytest tests/unit tests/contract tests/fuzz "${fleet[@]}" --durations=25 >"$log" 2>&1 &
 beside=$!
 "$python" -m pytest tests/e2e tests/integration "${fleet[@]/#/--ignore=}" --durations=25
 status=$?

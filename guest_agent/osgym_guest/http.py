@@ -87,7 +87,7 @@ class Request:
         try:
             text = str(self.body, "utf-8").strip(_SPACE)
             value, end = _scan(text, 0)
-        except (ValueError, StopIteration) as exc:
+        except (ValueError, StopIteration, RecursionError) as exc:
             raise HttpError(400, GuestErrorCode.BAD_JSON, f"the body is not JSON: {exc}") from exc
         if end != len(text):
             raise HttpError(400, GuestErrorCode.BAD_JSON, "the body is not JSON: something follows its end")

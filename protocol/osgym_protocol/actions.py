@@ -19,6 +19,7 @@ from osgym_protocol.limits import (
     MAX_SCROLL_CLICKS,
     MAX_STEP_ACTIONS_BYTES,
     MAX_TEXT_CHARS,
+    MAX_WHY_CHARS,
     PIXELS_PER_SCROLL_CLICK,
 )
 
@@ -50,10 +51,11 @@ class InvalidAction(ValueError):
 
     Attributes:
         index: which one of the list.
-        message: what is wrong with it.
+        message: what is wrong with it; shortened where it cites what was given.
     """
 
     def __init__(self, message: str, index: int = 0) -> None:
+        message = message if len(message) <= MAX_WHY_CHARS else message[: MAX_WHY_CHARS - 3] + "..."
         super().__init__(message)
         self.index = index
         self.message = message

@@ -13,6 +13,8 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from osgym_protocol.limits import MAX_JSON_DEPTH
+
 T = TypeVar("T", bound="Message")
 
 Converter = Callable[[Any, str], Any]
@@ -245,14 +247,16 @@ def _text(value: Any, path: str) -> str:
     return value
 
 
-def _anything(value: Any, path: str) -> Any:
+def _anything(value: Any, path: str, depth: int = 0) -> Any:
     """Check what has no type of its own: it must at least be JSON that can be passed on."""
     if isinstance(value, str):
         return _text(value, path)
     if isinstance(value, float):
         return _number(value, path)
+    if isinstance(value, (Mapping, list, tuple)) and depth >= MAX_JSON_DEPTH:
+        raise WireFormatError(f"{path}: nested deeper than {MAX_JSON_DEPTH} levels")
     if isinstance(value, Mapping):
-        return {_text(key, path): _anything(item, path) for key, item in value.items()}
+        return {_text(key, path): _anything(item, path, depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_anything(item, path) for item in value]
+        return [_anything(item, path, depth + 1) for item in value]
     return value

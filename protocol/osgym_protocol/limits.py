@@ -35,6 +35,8 @@ MAX_META_BYTES = 4 * 1024 * 1024
 """Of a record. A step's meta is about 1 KB; the bound is for long action lists."""
 MAX_BLOB_BYTES = 64 * 1024 * 1024
 """Of a record. An uncompressed 4K frame is 33 MB."""
+MAX_JSON_DEPTH = 100
+"""Of what has no type of its own (a task, an error's details): deeper ends in the interpreter's stack."""
 
 # Actions
 MAX_ACTIONS = 256
@@ -50,6 +52,8 @@ MAX_KEYS = 8
 MAX_SCROLL_CLICKS = 1000
 PIXELS_PER_SCROLL_CLICK = 120
 MAX_PATH_POINTS = 10_000
+MAX_WHY_CHARS = 500
+"""Of the message of a refused action, which may cite what was given."""
 
 # Settle
 DEFAULT_SETTLE_MAX_MS = 5000.0

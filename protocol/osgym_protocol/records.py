@@ -115,7 +115,8 @@ def _check_bounds(meta_len: int, blob_len: int) -> None:
 def _record(body: bytes | memoryview, meta_len: int) -> Record:
     raw = bytes(body[:meta_len])
     try:
-        meta = json.loads(raw, parse_constant=_refuse_constant, parse_float=_finite)
+        # As text: given bytes, Python's parser takes surrogates in UTF-8, which nobody can pass on.
+        meta = json.loads(raw.decode(), parse_constant=_refuse_constant, parse_float=_finite)
         if b"\\u" in raw:  # only an escape can make text that nobody can pass on
             json.dumps(meta, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as exc:

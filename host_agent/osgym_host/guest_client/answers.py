@@ -75,8 +75,9 @@ def json_object(answer: HttpResponse) -> dict[str, Any]:
         GuestProtocolError: The body is not such an object.
     """
     try:
+        # As text: given bytes, Python's parser takes surrogates in UTF-8.
         value = json.loads(
-            answer.body, parse_float=_finite, parse_int=_whole, parse_constant=_refuse_constant
+            str(answer.body, "utf-8"), parse_float=_finite, parse_int=_whole, parse_constant=_refuse_constant
         )
         if b"\\u" in answer.body:
             value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))

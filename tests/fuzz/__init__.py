@@ -1,0 +1,1 @@
+"""Fuzz targets: parsers of what strangers send, each with a corpus. `python -m tests.fuzz --help`."""
