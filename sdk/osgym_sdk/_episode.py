@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from osgym_protocol.limits import DEFAULT_FORK_WAIT_S, MAX_CHILDREN
+from osgym_sdk._actions import Actions, as_actions
 from osgym_sdk._checkpoints import AsyncCheckpoint
 from osgym_sdk._episode_info import EpisodeInfo, EpisodeRecord
 from osgym_sdk._exceptions import (
@@ -23,7 +24,7 @@ from osgym_sdk._exceptions import (
 from osgym_sdk._frames import FrameCache
 from osgym_sdk._host import HostLink
 from osgym_sdk._observation import Observation, Timing
-from osgym_sdk._options import Actions, Observe, Settle, as_actions, as_settle
+from osgym_sdk._options import Observe, Settle, as_settle
 from osgym_sdk._results import Evaluation, Trajectory
 from osgym_sdk._scheduler import Placement, Scheduler
 from osgym_sdk._session import EpisodeSession

@@ -1,40 +1,25 @@
-"""The short forms that callers may write for actions, tasks, settle and observe options."""
+"""The short forms that callers may write for tasks, settle and observe options."""
 
 from __future__ import annotations
 
+import difflib
+import enum
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from osgym_sdk._exceptions import ConfigError, InvalidAction
-from osgym_sdk.wire import ImageFormat, ObserveOptions, SettleOptions, SettlePolicy
+from osgym_protocol.codec import known_fields
+from osgym_sdk._exceptions import ConfigError
+from osgym_sdk.wire import ImageFormat, Message, ObserveOptions, SettleOptions, SettlePolicy
 
-Action = str | Mapping[str, Any]
-Actions = Action | Sequence[Action]
 Task = Mapping[str, Any] | str | os.PathLike[str]
 Settle = SettleOptions | SettlePolicy | str | Mapping[str, Any]
 Observe = ObserveOptions | ImageFormat | str | Mapping[str, Any]
 
-
-def as_actions(actions: Actions) -> tuple[Action, ...]:
-    """Return one action or several as a tuple.
-
-    Raises:
-        InvalidAction: something else than text or an object is in it.
-    """
-    listed: tuple[Any, ...]
-    if isinstance(actions, (str, Mapping)):
-        listed = (actions,)
-    elif isinstance(actions, Sequence) and not isinstance(actions, (bytes, bytearray)):
-        listed = tuple(actions)
-    else:
-        raise InvalidAction(f"an action is text or an object, not {type(actions).__name__}")
-    for item in listed:
-        if not isinstance(item, (str, Mapping)):
-            raise InvalidAction(f"an action is text or an object, not {type(item).__name__}")
-    return listed
+E = TypeVar("E", bound=enum.Enum)
+M = TypeVar("M", bound=Message)
 
 
 def as_task(task: Task | None) -> dict[str, Any] | None:
@@ -46,8 +31,12 @@ def as_task(task: Task | None) -> dict[str, Any] | None:
     if task is None:
         return None
     if isinstance(task, Mapping):
-        return dict(task)
+        return _plain(task)
+    if not isinstance(task, (str, os.PathLike)) or not isinstance(os.fspath(task), str):
+        raise ConfigError(f"a task is an object or the path of its file, not {type(task).__name__}")
     path = Path(task)
+    if path.is_dir():
+        raise ConfigError(f"task file {path}: it is a folder; client.run() takes all tasks in it")
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
     except OSError as exc:
@@ -59,6 +48,30 @@ def as_task(task: Task | None) -> dict[str, Any] | None:
     return loaded
 
 
+def _plain(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task as it is sent; what is no JSON in it is found here, not in the middle of a call."""
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(dict(task), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise ConfigError(f"a task is a JSON object: {exc}") from exc
+    return plain
+
+
+def as_choice(kind: type[E], value: Any, name: str) -> E:
+    """Return the member of an enum that a caller wrote by its name.
+
+    Raises:
+        ConfigError: there is none; the message lists those that there are, the most similar first.
+    """
+    try:
+        return kind(value)
+    except ValueError:
+        known = [str(member.value) for member in kind]
+    near = difflib.get_close_matches(str(value)[:100], known, n=1, cutoff=0.5)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    raise ConfigError(f"{name}: there is no {str(value)[:100]!r}; there are {', '.join(known)}{meant}")
+
+
 def as_settle(settle: Settle | None) -> SettleOptions | None:
     """Return options from ``"fast"``, a policy, an object, or options.
 
@@ -67,12 +80,12 @@ def as_settle(settle: Settle | None) -> SettleOptions | None:
     """
     if settle is None or isinstance(settle, SettleOptions):
         return settle
-    try:
-        if isinstance(settle, str):
-            return SettleOptions(SettlePolicy(settle))
-        return SettleOptions.from_dict(settle)
-    except ValueError as exc:
-        raise ConfigError(f"settle: {exc}") from exc
+    if isinstance(settle, str):
+        policy = as_choice(SettlePolicy, settle, "settle")
+        if policy is SettlePolicy.FIXED:
+            raise ConfigError("settle: 'fixed' needs its pause: {'policy': 'fixed', 'pause_ms': 500}")
+        return SettleOptions(policy)
+    return _options(SettleOptions, settle, "settle", "policy", SettlePolicy)
 
 
 def as_observe(observe: Observe | None) -> ObserveOptions | None:
@@ -83,9 +96,19 @@ def as_observe(observe: Observe | None) -> ObserveOptions | None:
     """
     if observe is None or isinstance(observe, ObserveOptions):
         return observe
+    if isinstance(observe, str):
+        return ObserveOptions(as_choice(ImageFormat, observe, "observe"))
+    return _options(ObserveOptions, observe, "observe", "format", ImageFormat)
+
+
+def _options(kind: type[M], given: Any, name: str, chosen: str, choices: type[enum.Enum]) -> M:
+    """Return options from an object, which may have no fields but theirs."""
     try:
-        if isinstance(observe, str):
-            return ObserveOptions(ImageFormat(observe))
-        return ObserveOptions.from_dict(observe)
+        known_fields(given, kind.field_names(), name)
+        if chosen in given:
+            given = {**given, chosen: as_choice(choices, given[chosen], f"{name}.{chosen}").value}
+        return kind.from_dict(given)
+    except ConfigError:
+        raise
     except ValueError as exc:
-        raise ConfigError(f"observe: {exc}") from exc
+        raise ConfigError(f"{name}: {exc}") from exc

@@ -22,10 +22,11 @@ from osgym_sdk import (
     Timing,
     wire,
 )
+from osgym_sdk._actions import as_actions
 from osgym_sdk._config import ClientConfig, make_config, parse_hosts
 from osgym_sdk._fleet import FleetHost, _sample, choose
 from osgym_sdk._host import HostLink
-from osgym_sdk._options import as_actions, as_observe, as_settle, as_task
+from osgym_sdk._options import as_observe, as_settle, as_task
 from osgym_sdk._retry import Deadline, RetryBackoff, next_delay
 from osgym_sdk._sync import Client
 
