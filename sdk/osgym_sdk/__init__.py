@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 from osgym_protocol.version import __version__ as __version__
-from osgym_sdk._batch import Batch, Policy, PolicyObject
+from osgym_sdk._batch import Batch
+from osgym_sdk._batch_episode import OnInvalid
 from osgym_sdk._checkpoints import AsyncCheckpoint
 from osgym_sdk._client import AsyncClient
 from osgym_sdk._config import Limits, Timeouts
@@ -38,6 +39,7 @@ from osgym_sdk._exceptions import (
     Unsupported,
 )
 from osgym_sdk._observation import Observation, Timing
+from osgym_sdk._policy import Policy, PolicyObject
 from osgym_sdk._progress import Progress, ProgressLine
 from osgym_sdk._results import Evaluation, Failure, Result, StepRecord, Trajectory
 from osgym_sdk._sync import Checkpoint, Client, Episode, SyncObservation
@@ -88,6 +90,7 @@ __all__ = [
     "OSGymError",
     "Observation",
     "ObserveOptions",
+    "OnInvalid",
     "ParentInfo",
     "Policy",
     "PolicyObject",

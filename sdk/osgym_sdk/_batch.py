@@ -4,97 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sized
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sized
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
+from osgym_sdk._batch_episode import BatchOptions, TaskRun
 from osgym_sdk._episode import AsyncEpisode
-from osgym_sdk._exceptions import InvalidAction, OSGymError
-from osgym_sdk._options import Actions
-from osgym_sdk._progress import OnProgress, Progress
-from osgym_sdk._results import Failure, Result, Trajectory, termination_of
-from osgym_sdk.wire import ErrorClass, TerminationReason
+from osgym_sdk._exceptions import OSGymError
+from osgym_sdk._policy import Policy, PolicyRunner
+from osgym_sdk._progress import Progress
+from osgym_sdk._results import Result
 
 _LOG = logging.getLogger("osgym.sdk")
-
-Decision = Actions | None
-PolicyFunction = Callable[[Any, Any, int], Decision | Awaitable[Decision]]
-
-
-@runtime_checkable
-class PolicyObject(Protocol):
-    """A policy with a state. It may also have ``reset(task)``, called before each episode.
-
-    What ``reset`` returns, unless None, acts in that episode: episodes run at the same time, so a
-    policy that remembers anything returns one object per episode.
-    """
-
-    def act(self, obs: Any, task: Any, step: int) -> Decision | Awaitable[Decision]:
-        """The next action or actions; None ends the episode."""
-
-
-Policy = PolicyFunction | PolicyObject
-
-
-class PolicyRunner:
-    """Calls policies: coroutines on the loop, plain functions in threads of their own."""
-
-    def __init__(self, policy: Policy, concurrency: int) -> None:
-        self._policy = policy
-        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="osgym-policy")
-
-    async def begin(self, task: Any) -> PolicyFunction:
-        """Return the function that acts in one episode."""
-        policy = self._policy
-        reset = getattr(policy, "reset", None)
-        if reset is not None:
-            own = await self._invoke(reset, task)
-            policy = policy if own is None else own
-        act = policy.act if isinstance(policy, PolicyObject) else policy
-        if not callable(act):
-            raise TypeError("a policy is a callable, or an object with act(obs, task, step)")
-
-        async def call(obs: Any, task: Any, step: int) -> Decision:
-            decision: Decision = await self._invoke(act, obs, task, step)
-            return decision
-
-        return call
-
-    def close(self) -> None:
-        """Let the threads end; one that still runs a policy is not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    async def _invoke(self, function: Callable[..., Any], *args: Any) -> Any:
-        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - asks whether an instance is awaited
-        ):
-            return await function(*args)
-        result = await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
-        return await result if inspect.isawaitable(result) else result
-
-
-@dataclass(frozen=True, slots=True)
-class BatchOptions:
-    """How a batch runs; see :meth:`AsyncClient.run`."""
-
-    concurrency: int
-    max_steps: int
-    evaluate: bool
-    retries: int
-    episode_timeout_s: float | None
-    on_progress: OnProgress | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    """How the acting ended."""
-
-    reason: str
-    failure: Failure | None = None
-    note: str | None = None
 
 
 @dataclass(slots=True)
@@ -130,6 +52,7 @@ class Batch:
         clock: Callable[[], float],
     ) -> None:
         self._tasks = tasks
+        self._policy = policy
         self._total = len(tasks) if isinstance(tasks, Sized) else None
         self._options = options
         self._open = open_episode
@@ -137,7 +60,6 @@ class Batch:
         self._counts = _Counts()
         self._started_s = 0.0
         self._used = False
-        self._runner = PolicyRunner(policy, options.concurrency)
         self._results: asyncio.Queue[Result | BaseException | None] = asyncio.Queue(options.concurrency)
         self._workers: list[asyncio.Task[None]] = []
 
@@ -147,7 +69,6 @@ class Batch:
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
-        self._runner.close()
         if self._used:
             with contextlib.suppress(asyncio.QueueFull):
                 self._results.put_nowait(OSGymError("the batch was closed", code="closed"))
@@ -184,96 +105,27 @@ class Batch:
 
     async def _worker(self, source: AsyncIterator[tuple[int, Any]], pulling: asyncio.Lock) -> None:
         results = self._results
+        runner = PolicyRunner(self._policy)
+        tasks = TaskRun(self._options, runner, self._open, self._clock)
         try:
             while True:
                 async with pulling:
-                    index, task = await anext(source)
+                    pulled = await anext(source, None)
+                if pulled is None:
+                    break
                 self._counts.running += 1
                 self._report()
                 try:
-                    result = await self._one(index, task)
+                    result = await tasks.run(*pulled)
                 finally:
                     self._counts.running -= 1
                 await results.put(result)
-        except StopAsyncIteration:
             await results.put(None)
         except Exception as exc:  # noqa: BLE001 - top of a task: the consumer raises it
             _LOG.debug("batch worker failed", exc_info=True)
             await results.put(exc)
-
-    async def _one(self, index: int, task: Any) -> Result:
-        started = self._clock()
-        attempt = 0
-        while True:
-            attempt += 1
-            trajectory, end = await self._attempt(task)
-            failure = end.failure
-            if failure is None or failure.error_class is not ErrorClass.INFRA:
-                break
-            if attempt > self._options.retries:
-                break
-            _LOG.info("task %s lost (%s), trying again on a fresh replica", trajectory.task_id, failure)
-        evaluation = trajectory.evaluation
-        return Result(
-            index=index,
-            task=task,
-            task_id=trajectory.task_id,
-            reward=None if failure or evaluation is None else evaluation.reward,
-            failure=failure,
-            termination_reason=end.reason,
-            valid_for_training=failure is None and (evaluation is None or evaluation.valid_for_training),
-            trajectory=trajectory,
-            attempts=attempt,
-            duration_s=self._clock() - started,
-            note=end.note,
-        )
-
-    async def _attempt(self, task: Any) -> tuple[Trajectory, _Ending]:
-        """Run one episode. Everything that can go wrong in it comes back as a failure."""
-        trajectory = Trajectory(None)
-        limit_s = self._options.episode_timeout_s
-        try:
-            async with asyncio.timeout(limit_s):
-                episode = self._open(task)
-                trajectory = episode.trajectory
-                async with episode:
-                    end = await self._play(episode, task)
-                    if end.failure is not None or not self._options.evaluate or task is None:
-                        return trajectory, end
-                    evaluation = await episode.evaluate()
-                    if evaluation.failure is not None:
-                        return trajectory, _Ending(evaluation.termination_reason, evaluation.failure)
-                    return trajectory, end
-        except TimeoutError as exc:
-            if isinstance(exc, OSGymError):
-                return trajectory, _Ending(termination_of(exc), Failure.of(exc))
-            text = f"the episode took longer than {limit_s} s"
-            return trajectory, _Ending(
-                TerminationReason.DEADLINE, Failure("deadline", text, ErrorClass.INFRA)
-            )
-        except OSGymError as exc:
-            return trajectory, _Ending(termination_of(exc), Failure.of(exc))
-
-    async def _play(self, episode: AsyncEpisode, task: Any) -> _Ending:
-        try:
-            act = await self._runner.begin(task)
-        except Exception as exc:  # noqa: BLE001 - the user's code: its fault is data here
-            return _policy_failed(exc)
-        for step in range(self._options.max_steps):
-            try:
-                decision = act(episode.observation, task, step)
-                actions = await decision if inspect.isawaitable(decision) else decision
-            except Exception as exc:  # noqa: BLE001 - the same
-                return _policy_failed(exc)
-            if actions is None:
-                return _Ending(TerminationReason.POLICY_STOPPED)
-            try:
-                obs = await episode.step(actions)
-            except InvalidAction as exc:
-                return _Ending(TerminationReason.INVALID_ACTION, note=exc.message)
-            if obs.done is not None:
-                return _Ending(TerminationReason(obs.done.value))
-        return _Ending(TerminationReason.MAX_STEPS)
+        finally:
+            runner.close()
 
     def _report(self) -> None:
         if self._options.on_progress is None:
@@ -290,13 +142,6 @@ class Batch:
                 elapsed_s=self._clock() - self._started_s,
             )
         )
-
-
-def _policy_failed(exc: Exception) -> _Ending:
-    _LOG.warning("the policy raised %s", type(exc).__name__, exc_info=exc)
-    text = f"{type(exc).__name__}: {exc}"
-    failure = Failure("policy_error", text, ErrorClass.MODEL, {}, exc)
-    return _Ending(TerminationReason.POLICY_ERROR, failure)
 
 
 async def _numbered(tasks: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[tuple[int, Any]]:

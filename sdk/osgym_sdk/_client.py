@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import uuid
 import weakref
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 from osgym_protocol.limits import DEFAULT_LEASE_TTL_S, DEFAULT_WAIT_S
+from osgym_sdk._actions import Actions
 from osgym_sdk._background import BackgroundTasks
-from osgym_sdk._batch import Batch, BatchOptions, Policy
+from osgym_sdk._batch import Batch
+from osgym_sdk._batch_episode import DEFAULT_MAX_INVALID, BatchOptions, OnInvalid
 from osgym_sdk._batch_step import step_many
 from osgym_sdk._checkpoints import AsyncCheckpoint, CheckpointHandle, list_checkpoints, send_checkpoint
 from osgym_sdk._config import ClientSettings, make_config
@@ -20,9 +22,11 @@ from osgym_sdk._episode import AsyncEpisode, AsyncObservation
 from osgym_sdk._exceptions import CheckpointNotFound, ConfigError, HostUnreachable, OSGymError, ProtocolError
 from osgym_sdk._fleet import Fleet
 from osgym_sdk._fleet_file import FleetFile, read_fleet
-from osgym_sdk._options import Actions, Observe, Settle, Task, as_observe, as_settle, as_task
+from osgym_sdk._options import Observe, Settle, Task, as_choice, as_observe, as_settle, as_task
+from osgym_sdk._policy import Policy, check_policy
 from osgym_sdk._progress import OnProgress, ProgressLine
 from osgym_sdk._scheduler import Scheduler
+from osgym_sdk._tasks import Tasks, as_tasks
 from osgym_sdk._types import EpisodeOptions, Ticket
 from osgym_sdk.wire import CreateRequest, HostState
 
@@ -280,13 +284,15 @@ class AsyncClient:
 
     def run(
         self,
-        tasks: Iterable[Any] | AsyncIterable[Any],
+        tasks: Tasks,
         policy: Policy,
         *,
         concurrency: int = 8,
         max_steps: int = 100,
         evaluate: bool = True,
-        retries: int = 0,
+        retries: int = 1,
+        on_invalid: OnInvalid | str = OnInvalid.ERROR,
+        max_invalid: int | None = None,
         episode_timeout_s: float | None = None,
         on_progress: OnProgress | None = None,
         progress: bool = False,
@@ -299,17 +305,26 @@ class AsyncClient:
         """Run the policy on every task and yield a :class:`Result` for each, as they finish.
 
         What goes wrong in an episode is in its result (``failure``, with ``reward`` None) and does
-        not stop the others. An action that the host refuses ends the acting, and the desktop is scored
-        as it stands (``termination_reason`` ``invalid_action``, ``note`` says why).
+        not stop the others, whatever a policy returns or raises.
 
         Args:
-            tasks: task objects or paths, finite or not; taken one by one as there is room.
+            tasks: task objects or paths, finite or not, taken one by one as there is room; or the path of a
+                task file, of a folder, or a pattern (``"tasks/*/*.json"``).
             policy: ``policy(obs, task, step)`` giving an action, several, or None to stop; a coroutine
                 function, a plain function (run in a thread), or an object with ``act`` and ``reset``.
+                It may raise InvalidAction itself, where its model's output is none.
             concurrency: how many episodes at a time.
             max_steps: steps before an episode is cut off and scored as it stands.
             evaluate: score the episodes.
-            retries: how often a task is tried again after an infrastructure failure.
+            retries: how often a task is tried again, on a fresh replica, when the infrastructure failed under
+                it. Never after a reward, never when policy or task were at fault, and not when no host or no
+                replica was to be had within ``wait_s`` or ``episode_timeout_s`` was over.
+            on_invalid: what follows when the policy returns what is no action, or one that the host refuses.
+                ``"error"``: a failure of the class ``model``, so no reward. ``"noop"``: nothing is done, it
+                counts as a step, and the policy is asked again (``obs.refused`` says why). ``"end"``: the
+                acting ends and the desktop is scored as it stands.
+            max_invalid: with ``"noop"``, how many of them an episode may have, 5 by default; one more is a
+                failure as with ``"error"``.
             episode_timeout_s: deadline of one episode, waiting and scoring included.
             on_progress: called with a :class:`Progress` whenever something changed.
             progress: show it on stderr.
@@ -318,6 +333,11 @@ class AsyncClient:
         """
         if concurrency < 1 or max_steps < 1 or retries < 0:
             raise ConfigError("concurrency and max_steps are 1 or more, retries 0 or more")
+        if max_invalid is not None and (max_invalid < 0 or on_invalid != OnInvalid.NOOP):
+            raise ConfigError('max_invalid is 0 or more, and for on_invalid="noop" only')
+        check_policy(policy)
+        invalid = as_choice(OnInvalid, on_invalid, "on_invalid")
+        listed = as_tasks(tasks)
         if progress and on_progress is None:
             on_progress = ProgressLine()
 
@@ -332,8 +352,17 @@ class AsyncClient:
                 keep_frames=keep_frames,
             )
 
-        options = BatchOptions(concurrency, max_steps, evaluate, retries, episode_timeout_s, on_progress)
-        batch = Batch(tasks, self._adapt_policy(policy), options, open_episode, self._config.clock)
+        options = BatchOptions(
+            concurrency,
+            max_steps,
+            evaluate,
+            retries,
+            episode_timeout_s,
+            on_progress,
+            invalid,
+            DEFAULT_MAX_INVALID if max_invalid is None else max_invalid,
+        )
+        batch = Batch(listed, self._adapt_policy(policy), options, open_episode, self._config.clock)
         self._batches.add(batch)
         return batch
 

@@ -112,7 +112,13 @@ class Observation(AnsweredStep):
         self.data = data
         """The image as it was sent; the last frame's where ``unchanged``; empty with format ``none``."""
         self.timing = timing
+        self.refused: str | None = None
+        """In a batch with ``on_invalid="noop"``: why the last action was refused; nothing was done."""
         self._image: Image | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle what was seen: a copy belongs to no episode, so it has no ``final()``."""
+        return _restored, (type(self), self.answer, bytes(self.data), self.timing, self.refused)
 
     @property
     def actions(self) -> tuple[Mapping[str, Any], ...]:
@@ -200,3 +206,13 @@ class Observation(AnsweredStep):
         settle = f", settle={self.settle.reason.value} {self.settle.wait_ms:.0f} ms" if self.settle else ""
         done = f", done={self.done.value}" if self.done else ""
         return f"<{type(self).__name__} step={self.step} {self.size[0]}x{self.size[1]}{settle}{done}>"
+
+
+def _restored(
+    kind: type[Observation], answer: StepAnswer, data: bytes, timing: Timing | None, refused: str | None
+) -> Observation:
+    """Return a copy of an observation, of the same class where that is one of ours."""
+    obs = kind.__new__(kind)
+    Observation.__init__(obs, answer, data, timing)
+    obs.refused = refused
+    return obs

@@ -34,13 +34,22 @@ from osgym_sdk.wire import (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why there is no reward. ``cause`` is the exception of the client, where there was one."""
+    """Why there is no reward. ``cause`` is the exception of the client, where there was one.
+
+    With ``policy_error`` it is what the policy raised, and ``details["traceback"]`` its text: a pickled
+    failure has the text, but of the causes only the SDK's own.
+    """
 
     code: str
     message: str
     error_class: ErrorClass | None
     details: Mapping[str, Any] = field(default_factory=dict)
     cause: BaseException | None = field(default=None, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave out exceptions of others: nobody knows whether they can be pickled and read again."""
+        cause = self.cause if isinstance(self.cause, OSGymError) else None
+        return Failure, (self.code, self.message, self.error_class, dict(self.details), cause)
 
     @classmethod
     def of(cls, error: OSGymError) -> Failure:
@@ -93,6 +102,8 @@ class StepRecord(AnsweredStep):
     """The image, where ``keep_frames`` was asked for."""
     final: bool | None = None
     changed_after_ms: float | None = None
+    refused: str | None = None
+    """In a batch with ``on_invalid="noop"``: what was wrong with what the policy gave; nothing was done."""
 
     @property
     def executed(self) -> tuple[Mapping[str, Any], ...]:
@@ -169,6 +180,8 @@ class Result:
     duration_s: float
     note: str | None = None
     """With ``invalid_action``: what was wrong with it."""
+    invalid_actions: int = 0
+    """How often the policy gave what is no action, or one that was refused; nothing was done then."""
 
     @property
     def steps(self) -> list[StepRecord]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
-from osgym_sdk._batch import Policy, PolicyObject
+from osgym_sdk._actions import Actions
 from osgym_sdk._checkpoints import AsyncCheckpoint, CheckpointHandle
 from osgym_sdk._client import AsyncClient, fleet_settings
 from osgym_sdk._config import ClientSettings
@@ -26,7 +26,8 @@ from osgym_sdk._episode_info import EpisodeInfo
 from osgym_sdk._exceptions import ConfigError, OSGymError
 from osgym_sdk._fleet_file import read_fleet
 from osgym_sdk._observation import Observation
-from osgym_sdk._options import Actions, Observe, Settle
+from osgym_sdk._options import Observe, Settle
+from osgym_sdk._policy import Policy, PolicyObject
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -91,14 +92,20 @@ class Portal:
 class SyncObservation(Observation):
     """An observation of an :class:`Episode`."""
 
+    _origin: tuple[AsyncObservation, Portal] | None = None
+    """None in a copy."""
+
     def __init__(self, inner: AsyncObservation, portal: Portal) -> None:
         super().__init__(inner.answer, inner.data, inner.timing)
-        self._inner = inner
-        self._portal = portal
+        self.refused = inner.refused
+        self._origin = (inner, portal)
 
     def final(self, timeout_s: float = 3.0) -> SyncObservation:
         """Return the frame of this step when the screen has come to rest; see :class:`AsyncObservation`."""
-        return SyncObservation(self._portal.call(self._inner.final(timeout_s)), self._portal)
+        if self._origin is None:
+            raise ValueError("this observation belongs to no episode")
+        inner, portal = self._origin
+        return SyncObservation(portal.call(inner.final(timeout_s)), portal)
 
 
 def _calls(

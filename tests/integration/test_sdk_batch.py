@@ -75,13 +75,13 @@ async def test_failures_are_typed_and_stop_nobody_else(running: Running) -> None
     assert told == {
         "good": (1.0, "policy_stopped", None),
         "raises": (None, "policy_error", ("policy_error", "model")),
-        "nonsense": (1.0, "invalid_action", None),
+        "nonsense": (None, "invalid_action", ("invalid_action", "model")),
         "lost": (None, "replica_lost", ("episode_lost", "infra")),
         "broken-setup": (None, "setup_failed", ("setup_failed", "task")),
         "broken-check": (None, "evaluator_error", ("evaluator_error", "task")),
     }
     assert by_name["nonsense"].note == "cannot parse 'nonsense'"
-    assert [name for name, r in by_name.items() if r.valid_for_training] == ["good", "nonsense"]
+    assert [name for name, r in by_name.items() if r.valid_for_training] == ["good"]
     assert isinstance(by_name["lost"].failure.cause, EpisodeLost)  # type: ignore[union-attr] # is there
     assert running.host.live() == []
 
