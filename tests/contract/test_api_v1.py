@@ -436,7 +436,7 @@ async def test_what_is_wrong_with_a_task_is_said(
 
 async def test_an_evaluation_that_cannot_be_made_has_no_reward(service: Service) -> None:
     """Absent, with error and class; never 0."""
-    broken = {**TASK["evaluator"], "result": {"type": "vm_command_line", "command": ["fail"]}}
+    broken = {**TASK["evaluator"], "expected": {"type": "rule", "rules": {}}}
     episode = await service.create(task={**TASK, "evaluator": broken})
     path = f"/v1/episodes/{episode['episode_id']}/evaluate"
     answer = wire.EvaluationAnswer.from_dict(

@@ -134,6 +134,12 @@ async def test_giving_up(client: AsyncClient) -> None:
         ("true", "is not there"),
         ("truncate -s 10G ~/r.docx", "is larger than"),
         ("head -c 5000 /dev/urandom > ~/r.docx", "not UTF-8|not a readable zip"),
+        ("echo x > ~/r.docx; chmod 000 ~/r.docx", "Permission denied"),
+        ("ln -s r.docx ~/r.docx", "symbolic links"),
+        ("mkdir ~/r.docx", "not a regular file"),
+        ("mkfifo ~/r.docx", "not a regular file"),
+        ("ln -s /dev/zero ~/r.docx", "not a regular file"),
+        ("touch ~/x; ln -s ~/x/y ~/r.docx", "is not there"),
         (
             "python3 -c \"import zipfile; z = zipfile.ZipFile('/home/user/r.docx', 'w', 8);"
             "z.writestr('word/document.xml', bytes(80 << 20)); z.close()\"",
@@ -142,7 +148,7 @@ async def test_giving_up(client: AsyncClient) -> None:
     ],
 )
 async def test_hostile_results_score_0_with_the_reason(client: AsyncClient, prepare: str, note: str) -> None:
-    """Missing, huge, broken and exploding result files are wrong results; the host survives them."""
+    """Missing, unreadable, huge, broken and exploding result files are wrong results."""
     made = task(
         [shell(prepare)],
         func="check_document_text",
@@ -152,6 +158,27 @@ async def test_hostile_results_score_0_with_the_reason(client: AsyncClient, prep
     verdict = await score(client, made)
     assert verdict.reward == 0.0
     assert re.search(note, verdict.details[0]["note"])
+
+
+async def test_a_result_that_changes_while_it_is_read_scores_0(client: AsyncClient) -> None:
+    """A file that becomes shorter breaks the answer's connection; the desktop is not lost for that."""
+    flicker = "while :; do truncate -s 0 ~/r.txt; truncate -s 60M ~/r.txt; done"
+    made = task(
+        [step("launch", command=["sh", "-c", flicker])],
+        func="check_include_exclude",
+        result={"type": "vm_file", "path": "/home/user/r.txt", "dest": "r.txt"},
+        expected=rule(include=["x"]),
+    )
+    assert (await score(client, made)).reward == 0.0
+
+
+async def test_a_command_that_cannot_start_scores_0(client: AsyncClient) -> None:
+    """What a check runs inside is the policy's: it may have replaced or blocked it."""
+    made = task([], func="exact_match", result=output("x"), expected=rule(expected="a"))
+    made["evaluator"]["result"] = {"type": "vm_command_line", "command": ["not-there"]}
+    verdict = await score(client, made)
+    assert verdict.reward == 0.0
+    assert "not-there" in verdict.details[0]["note"]
 
 
 async def test_a_failed_check_is_no_reward(client: AsyncClient) -> None:

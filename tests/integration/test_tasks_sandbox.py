@@ -42,7 +42,7 @@ async def test_verdicts_and_errors(sandbox: Sandbox) -> None:
     wrong = await sandbox.run(job("exact_match", Value(data="a"), {"expected": "b"}))
     assert (right.score, wrong.score) == (1, 0)
     assert "'a'" in wrong.note
-    with pytest.raises(EvaluatorError, match="exact_match failed: KeyError"):
+    with pytest.raises(EvaluatorError, match="exact_match failed: the expected value is wrong"):
         await sandbox.run(job("exact_match", Value(data="a"), {}))
 
 

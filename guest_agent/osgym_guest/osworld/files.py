@@ -24,20 +24,35 @@ async def get_file(context: OsworldContext, request: Request) -> Response:
     """The bytes of a file."""
     path = context.session.path(fields.text(dict(request.form().fields), "file_path"))
     try:
-        info = path.stat()
-        if not stat.S_ISREG(info.st_mode):
+        if not stat.S_ISREG(path.stat().st_mode):
             return error(400, f"not a regular file: {path}", "not_a_file")
-        with path.open("rb") as file:
-            head = b"" if info.st_size else file.read(MAX_SIZELESS_BYTES)
+        size, head = _begin(path)
+    except IsADirectoryError:
+        return error(400, f"not a regular file: {path}", "not_a_file")
     except (FileNotFoundError, NotADirectoryError):
         return error(404, "File not found", "no_such_file")
     except (OSError, ValueError) as exc:
         return error(500, f"Failed to serve file: {exc}", "cannot_read")
-    answer = Response.stream(path) if info.st_size else Response.data(head)
+    answer = Response.stream(path) if size else Response.data(head)
     ascii_name = path.name.encode("ascii", "replace").decode().replace('"', "_").replace("\\", "_")
     safe = "".join(char if char.isprintable() else "_" for char in ascii_name)
     headers = {**answer.headers, "Content-Disposition": f'attachment; filename="{safe}"'}
     return Response(answer.status, headers, answer.body, answer.file)
+
+
+def _begin(path: Path) -> tuple[int, bytes]:
+    """Return a file's size, and the content of one that says it is empty.
+
+    Whoever swaps it for a pipe just now must not make the agent wait for a writer.
+
+    Raises:
+        OSError: It cannot be read; `IsADirectoryError` when it is no regular file any more.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        info = os.fstat(file.fileno())
+        if not stat.S_ISREG(info.st_mode):
+            raise IsADirectoryError(f"not a regular file: {path}")
+        return info.st_size, b"" if info.st_size else file.read(MAX_SIZELESS_BYTES)
 
 
 async def list_directory(context: OsworldContext, request: Request) -> Response:

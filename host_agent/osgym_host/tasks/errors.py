@@ -2,7 +2,8 @@
 
 Every error carries a stable ``code`` for the wire, a sentence for people, and ``details`` for
 programs. ``error_class`` says whose fault it is: ``task`` (the task file) or ``infra`` (this host, its
-guest, its evaluator). Neither is ever turned into a reward of 0.
+guest, its evaluator). Neither is ever turned into a reward of 0. `ResultUnusable` is, and only that: what
+the policy left in its replica is the policy's.
 """
 
 from __future__ import annotations
@@ -64,14 +65,18 @@ class SetupFailed(TaskError):
     Attributes:
         step: index in ``config`` (or ``postconfig``).
         kind: its ``type``.
+        by_replica: what is in the replica did not let it, which a policy has in its hands once it acts.
     """
 
     code = ErrorCode.SETUP_FAILED
 
-    def __init__(self, message: str, *, step: int, kind: str, phase: str = "config") -> None:
+    def __init__(
+        self, message: str, *, step: int, kind: str, phase: str = "config", by_replica: bool = False
+    ) -> None:
         super().__init__(f"{phase}[{step}] ({kind}): {message}", {"step": step, "type": kind, "phase": phase})
         self.step = step
         self.kind = kind
+        self.by_replica = by_replica
 
 
 class DownloadFailed(TaskError):
@@ -86,6 +91,13 @@ class DeadlineExceeded(TaskError):
 
     code = ErrorCode.TIMEOUT
     error_class = ErrorClass.INFRA
+
+
+class ResultUnusable(OsgymHostError):
+    """What the replica holds cannot be scored: a wrong result, so a 0 with this reason.
+
+    Not a `TaskError`: nothing is wrong with the task or with the host.
+    """
 
 
 class EvaluatorError(TaskError):

@@ -1,7 +1,13 @@
-"""From the end state of a replica to a reward: postconfig, getters, confined metrics, scoring."""
+"""From the end state of a replica to a reward: postconfig, getters, confined metrics, scoring.
+
+What the replica causes is a 0 with the reason, what our side causes is an error without a reward:
+`osgym_host.tasks.replica_side` tells them apart for what is asked of the guest agent,
+`osgym_host.tasks.control` for what a metric makes of it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,11 +15,13 @@ from typing import assert_never
 
 from osgym_host.guest_client import GuestClient
 from osgym_host.tasks.context import TaskContext, TaskRun
-from osgym_host.tasks.errors import EvaluatorError, UnsupportedTask
-from osgym_host.tasks.registry import GETTERS
-from osgym_host.tasks.sandbox import MetricJob
+from osgym_host.tasks.control import blame_result
+from osgym_host.tasks.errors import EvaluatorError, ResultUnusable, SetupFailed, UnsupportedTask
+from osgym_host.tasks.registry import GETTERS, STEPS
+from osgym_host.tasks.replica_side import ReplicaTime
+from osgym_host.tasks.sandbox import MetricFailed, MetricJob, MetricVerdict
 from osgym_host.tasks.schema import Check, Conjunction, Getter, Task
-from osgym_host.tasks.setup import run_steps, wait_for_quiet
+from osgym_host.tasks.setup import run_step, wait_for_quiet
 from osgym_host.tasks.values import Value
 
 
@@ -72,8 +80,11 @@ async def evaluate(
     gave_up = last_action == LastAction.FAIL
     if not (gave_up or task.evaluator.infeasible):
         await wait_for_quiet(guest, deadline, final=True)
+    replica_time = ReplicaTime(deadline - asyncio.get_running_loop().time())
+    prepared = ""
     if task.evaluator.postconfig:
-        await run_steps(task.evaluator.postconfig, task.safe_id, guest, ctx, deadline, phase="postconfig")
+        run = TaskRun(guest, ctx, task.safe_id, deadline)
+        prepared = await _prepare(task, run, replica_time)
     if task.evaluator.infeasible:
         return TaskEvaluation(
             1.0 if gave_up else 0.0,
@@ -82,10 +93,33 @@ async def evaluate(
     if gave_up:
         note = "the policy gave up on a feasible task"
         return TaskEvaluation(0.0, tuple(CheckResult(c.func, 0.0, note) for c in task.evaluator.checks))
-    return await _run_checks(task, guest, ctx, deadline)
+    if prepared:
+        return TaskEvaluation(0.0, tuple(CheckResult(c.func, 0.0, prepared) for c in task.evaluator.checks))
+    return await _run_checks(task, TaskRun(guest, ctx, task.safe_id, deadline), replica_time)
 
 
-async def _run_checks(task: Task, guest: GuestClient, ctx: TaskContext, deadline: float) -> TaskEvaluation:
+async def _prepare(task: Task, run: TaskRun, replica_time: ReplicaTime) -> str:
+    """Carry out the postconfig; return why the replica did not let it, else an empty string.
+
+    A check that follows half a preparation could be one that the policy has earned by breaking it.
+    """
+    for index, step in enumerate(task.evaluator.postconfig):
+        work = run_step(run, index, step, phase="postconfig")
+        try:
+            if (kind := STEPS.get(step.type)) is not None and kind.host_takes_time:
+                await work
+            else:
+                await replica_time.of(run.guest, run.deadline, f"postconfig[{index}]", work)
+        except ResultUnusable as error:
+            return str(error)
+        except SetupFailed as error:
+            if not error.by_replica:
+                raise
+            return str(error)
+    return ""
+
+
+async def _run_checks(task: Task, run: TaskRun, replica_time: ReplicaTime) -> TaskEvaluation:
     conj = task.evaluator.conj
     results: list[CheckResult] = []
     decided = False
@@ -93,7 +127,7 @@ async def _run_checks(task: Task, guest: GuestClient, ctx: TaskContext, deadline
         if decided:
             results.append(CheckResult(check.func, None, "not needed"))
             continue
-        result = await _run_check(check, TaskRun(guest, ctx, task.safe_id, deadline))
+        result = await _run_check(check, run, replica_time)
         results.append(result)
         assert result.score is not None
         decided = result.score <= 0 if conj is Conjunction.AND else result.score >= 1
@@ -114,38 +148,55 @@ def combine(scores: Sequence[float], conj: Conjunction) -> float:
             assert_never(conj)
 
 
-async def fetch(run: TaskRun, getter: Getter) -> Value:
-    """Return what the getter names; `Value.missing` when it is not there.
+async def fetch(run: TaskRun, getter: Getter, replica_time: ReplicaTime) -> Value:
+    """Return what the getter names.
 
     Raises:
-        UnsupportedTask, EvaluatorError, DownloadFailed, RefusedByPolicy, DeadlineExceeded: And what the
-            guest client raises when the replica is gone.
+        ResultUnusable: It is the replica's, and cannot be had.
+        UnsupportedTask, EvaluatorError, DownloadFailed, RefusedByPolicy, DeadlineExceeded: It is ours.
+        GuestError: The replica is gone.
     """
     if (kind := GETTERS.get(getter.type)) is None:
         raise UnsupportedTask([f"getter {getter.type}"])
-    return await kind.fetch(run, kind.parameters.model_validate(getter.fields))
+    value = kind.fetch(run, kind.parameters.model_validate(getter.fields))
+    if not kind.from_replica:
+        found = await value
+        if found.missing:
+            raise EvaluatorError(f"{getter.type} gives nothing: {found.note}")
+        return found
+    found = await replica_time.of(run.guest, run.deadline, getter.type, value)
+    if found.missing:
+        raise ResultUnusable(found.note or "the result does not exist")
+    return found
 
 
-async def _run_check(check: Check, run: TaskRun) -> CheckResult:
-    result = await fetch(run, check.result) if check.result else None
-    if result is not None and result.missing:
-        return CheckResult(check.func, 0.0, result.note or "the result file does not exist")
-    expected = await fetch(run, check.expected) if check.expected else None
-    if expected is not None and expected.missing:
-        raise EvaluatorError(
-            f"the expected value of {check.func} could not be had: {expected.note}",
-            {"func": check.func},
-        )
-    policy = run.ctx.policy
-    timeout_s = run.left(f"the metric {check.func}", policy.evaluation_timeout_s)
-    verdict = await run.ctx.sandbox.run(
-        MetricJob(
-            func=check.func,
-            result=result,
-            expected=expected,
-            options=check.options,
-            timeout_s=timeout_s,
-            memory_bytes=policy.evaluation_memory_bytes,
-        )
-    )
+async def _run_check(check: Check, run: TaskRun, replica_time: ReplicaTime) -> CheckResult:
+    try:
+        result = await fetch(run, check.result, replica_time) if check.result else None
+        expected = await fetch(run, check.expected, replica_time) if check.expected else None
+        verdict = await _run_metric(check, result, expected, run)
+    except ResultUnusable as error:
+        return CheckResult(check.func, 0.0, str(error))
+    except OSError as error:
+        raise EvaluatorError(f"{check.func} could not be checked: {error}", {"func": check.func}) from error
     return CheckResult(check.func, verdict.score, verdict.note)
+
+
+async def _run_metric(
+    check: Check, result: Value | None, expected: Value | None, run: TaskRun
+) -> MetricVerdict:
+    policy = run.ctx.policy
+    job = MetricJob(
+        func=check.func,
+        result=result,
+        expected=expected,
+        options=check.options,
+        timeout_s=run.left(f"the metric {check.func}", policy.evaluation_timeout_s),
+        memory_bytes=policy.evaluation_memory_bytes,
+        cpu_s=policy.evaluation_cpu_s,
+    )
+    try:
+        return await run.ctx.sandbox.run(job)
+    except MetricFailed as failure:
+        shared = check.expected is not None and GETTERS[check.expected.type].from_replica
+        return MetricVerdict(0.0, await blame_result(job, failure, run, expected_from_replica=shared))

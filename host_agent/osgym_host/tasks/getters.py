@@ -16,9 +16,9 @@ from pydantic import BeforeValidator, Field
 from osgym_host.guest_client import GuestAnswerTooLarge, GuestRefused
 from osgym_host.tasks.context import COMMAND_TIMEOUT_S, TaskRun
 from osgym_host.tasks.downloads import safe_name
-from osgym_host.tasks.errors import EvaluatorError
 from osgym_host.tasks.evaluator.metrics import TRANSFORMS
 from osgym_host.tasks.registry import Command, FilePath, FileUrl, LenientBool, Parameters, getter
+from osgym_host.tasks.replica_side import is_ours
 from osgym_host.tasks.values import NamedFile, Value
 
 GUEST_TIMEOUT_S = 60.0
@@ -65,7 +65,7 @@ async def vm_file(run: TaskRun, parameters: FilesParameters) -> Value:
     return await _files(parameters.path, parameters, get)
 
 
-@getter("cloud_file", CloudFilesParameters)
+@getter("cloud_file", CloudFilesParameters, from_replica=False)
 async def cloud_file(run: TaskRun, parameters: CloudFilesParameters) -> Value:
     """Files by URL, from the host's cache where possible."""
 
@@ -84,9 +84,9 @@ async def _guest_file(run: TaskRun, path: str, name: str) -> NamedFile | Value:
     except GuestAnswerTooLarge:
         return Value(missing=True, note=f"{path} is larger than {limit} bytes")
     except GuestRefused as error:
-        if error.status in {400, 404}:
+        if error.status == 404 and not is_ours(error):
             return Value(missing=True, note=f"{path} is not there")
-        raise EvaluatorError(f"{path} could not be read: {error}", {"path": path}) from error
+        raise
     return await run.keep(data, name)
 
 
@@ -116,7 +116,7 @@ class PathParameters(Parameters):
     path: FilePath
 
 
-@getter("cache_file", PathParameters)
+@getter("cache_file", PathParameters, from_replica=False)
 async def cache_file(run: TaskRun, parameters: PathParameters) -> Value:
     """What a setup step kept of a command's output."""
     data = run.ctx.outputs.get(parameters.path)
@@ -143,11 +143,8 @@ async def vm_command_error(run: TaskRun, parameters: CommandParameters) -> Value
 
 
 async def _command(run: TaskRun, command: str | list[str], shell: bool = False) -> tuple[str, str]:
-    try:
-        timeout_s = run.left("a command", COMMAND_TIMEOUT_S)
-        result = await run.guest.execute(run.substitute(command), shell=shell, timeout_s=timeout_s)
-    except GuestRefused as error:
-        raise EvaluatorError(f"a command of the check did not run: {error}") from error
+    timeout_s = run.left("a command", COMMAND_TIMEOUT_S)
+    result = await run.guest.execute(run.substitute(command), shell=shell, timeout_s=timeout_s)
     return result.output, result.error
 
 
@@ -155,7 +152,7 @@ class RuleParameters(Parameters):
     rules: Any
 
 
-@getter("rule", RuleParameters)
+@getter("rule", RuleParameters, from_replica=False)
 async def rule(run: TaskRun, parameters: RuleParameters) -> Value:
     """What the task file says itself."""
     return Value(data=parameters.rules)
@@ -178,11 +175,8 @@ async def accessibility_tree(run: TaskRun, parameters: NoParameters) -> Value:
 @getter("list_directory", PathParameters)
 async def list_directory(run: TaskRun, parameters: PathParameters) -> Value:
     """The names below a folder of the guest."""
-    try:
-        timeout_s = run.left("a folder", GUEST_TIMEOUT_S)
-        return Value(data=await run.guest.list_directory(parameters.path, timeout_s=timeout_s))
-    except GuestRefused as error:
-        return Value(missing=True, note=f"{parameters.path} cannot be listed: {error}")
+    timeout_s = run.left("a folder", GUEST_TIMEOUT_S)
+    return Value(data=await run.guest.list_directory(parameters.path, timeout_s=timeout_s))
 
 
 @getter("vm_screen_size", NoParameters)
@@ -200,12 +194,8 @@ class WindowSizeParameters(Parameters):
 async def vm_window_size(run: TaskRun, parameters: WindowSizeParameters) -> Value:
     """Width and height of an application's window in pixels."""
     name = parameters.app_class_name
-    try:
-        width, height = await run.guest.window_size(
-            name, timeout_s=run.left("a window's size", GUEST_TIMEOUT_S)
-        )
-    except GuestRefused:
-        return Value(missing=True, note=f"there is no window of {name}")
+    timeout_s = run.left("a window's size", GUEST_TIMEOUT_S)
+    width, height = await run.guest.window_size(name, timeout_s=timeout_s)
     return Value(data={"width": width, "height": height})
 
 

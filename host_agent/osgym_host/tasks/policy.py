@@ -21,6 +21,8 @@ class TaskPolicy:
         allow_private_addresses: Let downloads reach addresses that are not public.
         allow_downloads: False serves downloads from the cache only.
         max_file_bytes: Largest file fetched from the web or from a guest.
+        evaluation_cpu_s: CPU time of one metric.
+        evaluation_timeout_s: Time of one metric in all, on a host that has more to do.
         client_password: What ``{CLIENT_PASSWORD}`` in commands becomes.
     """
 
@@ -29,7 +31,8 @@ class TaskPolicy:
     allow_private_addresses: bool = False
     max_file_bytes: int = 64 * MIB
     download_timeout_s: float = 120
-    evaluation_timeout_s: float = 30
+    evaluation_cpu_s: float = 30
+    evaluation_timeout_s: float = 120
     evaluation_memory_bytes: int = 1024 * MIB
     client_password: str = "password"  # noqa: S105 - OSWorld's published default, inside the replica
 

@@ -52,15 +52,28 @@ GetterFunction = Callable[[TaskRun, P], Awaitable[Value]]
 
 
 class StepProblem(Exception):
-    """A setup step did not bring about what it should; `run_steps` says which."""
+    """A setup step did not bring about what it should; `run_step` says which.
+
+    Attributes:
+        by_replica: What is in the replica decided that, not the task or the host.
+    """
+
+    def __init__(self, message: str, *, by_replica: bool = False) -> None:
+        super().__init__(message)
+        self.by_replica = by_replica
 
 
 @dataclass(frozen=True, slots=True)
 class StepKind:
-    """One setup step: the model of its parameters and the function that carries it out."""
+    """One setup step: the model of its parameters and the function that carries it out.
+
+    Attributes:
+        host_takes_time: Most of its time is the host's or the task's, not the replica's.
+    """
 
     parameters: type[Parameters]
     run: StepFunction[Any]
+    host_takes_time: bool
 
 
 def _everything(parameters: Any) -> list[str]:
@@ -73,34 +86,47 @@ class GetterKind:
 
     Attributes:
         unsupported: Names what these parameters ask for that is not there.
+        from_replica: What it gives is in the policy's hands: that it cannot be had is a wrong result.
     """
 
     parameters: type[Parameters]
     fetch: GetterFunction[Any]
     unsupported: Callable[[Any], list[str]]
+    from_replica: bool
 
 
 STEPS: dict[str, StepKind] = {}
 GETTERS: dict[str, GetterKind] = {}
 
 
-def setup_step(name: str, parameters: type[P]) -> Callable[[StepFunction[P]], StepFunction[P]]:
+def setup_step(
+    name: str, parameters: type[P], *, host_takes_time: bool = False
+) -> Callable[[StepFunction[P]], StepFunction[P]]:
     """Declare a setup step; it raises `StepProblem` when it fails by its own judgement."""
 
     def register(function: StepFunction[P]) -> StepFunction[P]:
-        STEPS[name] = StepKind(parameters, function)
+        STEPS[name] = StepKind(parameters, function, host_takes_time)
         return function
 
     return register
 
 
 def getter(
-    name: str, parameters: type[P], *, unsupported: Callable[[P], list[str]] = _everything
+    name: str,
+    parameters: type[P],
+    *,
+    unsupported: Callable[[P], list[str]] = _everything,
+    from_replica: bool = True,
 ) -> Callable[[GetterFunction[P]], GetterFunction[P]]:
-    """Declare a getter: it returns a metric's argument, `Value.missing` when there is none."""
+    """Declare a getter: it returns a metric's argument, `Value.missing` when there is none.
+
+    Args:
+        unsupported: See `GetterKind`.
+        from_replica: False only where a policy has no way to what it gives.
+    """
 
     def register(function: GetterFunction[P]) -> GetterFunction[P]:
-        GETTERS[name] = GetterKind(parameters, function, unsupported)
+        GETTERS[name] = GetterKind(parameters, function, unsupported, from_replica)
         return function
 
     return register

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from osgym_host.tasks.errors import EvaluatorError
+from osgym_host.tasks.evaluator.registry import MetricEnd
 from osgym_host.tasks.values import Value
 
 log = logging.getLogger(__name__)
@@ -35,22 +36,45 @@ KILL_GRACE_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class MetricJob:
-    """One metric with its arguments."""
+    """One metric with its arguments.
+
+    Attributes:
+        cpu_s: CPU time that it may use, which its arguments decide.
+        timeout_s: Time that it may take in all, which the load of the host decides too.
+    """
 
     func: str
     result: Value | None
     expected: Value | None
     options: dict[str, object]
-    timeout_s: float = 30
+    timeout_s: float = 120
     memory_bytes: int = 1 << 30
+    cpu_s: float = 30
 
 
 @dataclass(frozen=True, slots=True)
 class MetricVerdict:
-    """A metric's score, 0 to 1, and why."""
+    """A metric's score, 0 to 1, and why.
+
+    Attributes:
+        unreadable: The result is not of a kind that the metric reads, so nothing was compared.
+    """
 
     score: float
     note: str = ""
+    unreadable: bool = False
+
+
+class MetricFailed(EvaluatorError):
+    """A metric gave no score.
+
+    Attributes:
+        end: How it ended; whose fault that is says `osgym_host.tasks.control`.
+    """
+
+    def __init__(self, message: str, func: str, end: MetricEnd) -> None:
+        super().__init__(message, {"func": func, "end": end.value})
+        self.end = end
 
 
 class _EvaluatorProcess:
@@ -60,7 +84,7 @@ class _EvaluatorProcess:
         self.process = process
         self.control = control
         self.confinement: tuple[str, ...] = ()
-        self.exits: dict[int, asyncio.Future[str]] = {}
+        self.exits: dict[int, asyncio.Future[tuple[str, MetricEnd]]] = {}
         self.reader: asyncio.Task[None] | None = None
 
     @property
@@ -78,10 +102,10 @@ class _EvaluatorProcess:
             while (message := await self.receive()) is not None:
                 waiter = self.exits.get(int(str(message.get("id", -1))))
                 if waiter is not None and not waiter.done():
-                    waiter.set_result(str(message.get("exit", "")))
+                    waiter.set_result((str(message.get("exit", "")), MetricEnd(str(message["end"]))))
         for waiter in self.exits.values():
             if not waiter.done():
-                waiter.set_result("the evaluator's process ended")
+                waiter.set_result(("the evaluator's process ended", MetricEnd.OUTSIDE))
 
     async def close(self) -> None:
         if self.reader is not None:
@@ -141,7 +165,8 @@ class Sandbox:
         """Run one metric.
 
         Raises:
-            EvaluatorError: it raised, crashed, ran out of time or memory, or could not be started.
+            MetricFailed: it raised, crashed, ran out of time or memory, or its task is wrong.
+            EvaluatorError: it could not be started.
         """
         async with self._slots:
             zygote = await self._running()
@@ -161,13 +186,18 @@ class Sandbox:
 
     async def _run(self, zygote: _EvaluatorProcess, job: MetricJob) -> MetricVerdict:
         job_id = next(self._ids)
-        waiter: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[tuple[str, MetricEnd]] = asyncio.get_running_loop().create_future()
         zygote.exits[job_id] = waiter
         read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
         try:
             try:
                 with _job_files(job) as fds:
-                    header = {"id": job_id, "timeout_s": job.timeout_s, "memory_bytes": job.memory_bytes}
+                    header = {
+                        "id": job_id,
+                        "timeout_s": job.timeout_s,
+                        "cpu_s": job.cpu_s,
+                        "memory_bytes": job.memory_bytes,
+                    }
                     await _send(zygote.control, json.dumps(header).encode(), [write_fd, *fds])
             except OSError as error:
                 raise EvaluatorError(f"the evaluator took no job: {error}", {"func": job.func}) from error
@@ -183,18 +213,22 @@ class Sandbox:
             zygote.exits.pop(job_id, None)
 
     async def _verdict(
-        self, raw: bytes, job: MetricJob, waiter: asyncio.Future[str], zygote: _EvaluatorProcess
+        self,
+        raw: bytes,
+        job: MetricJob,
+        waiter: asyncio.Future[tuple[str, MetricEnd]],
+        zygote: _EvaluatorProcess,
     ) -> MetricVerdict:
         if (verdict := _parse_verdict(raw, job.func)) is not None:
             return verdict
         try:
             async with asyncio.timeout(KILL_GRACE_S):
-                how = await waiter
+                how, end = await waiter
         except TimeoutError:
-            how = "it did not end when it was killed"
+            how, end = "it did not end when it was killed", MetricEnd.OUTSIDE
             with contextlib.suppress(ProcessLookupError):
                 zygote.process.kill()
-        raise EvaluatorError(f"the metric {job.func} gave no verdict: {how}", {"func": job.func})
+        raise MetricFailed(f"the metric {job.func} gave no verdict: {how}", job.func, end)
 
 
 def _parse_verdict(raw: bytes, func: str) -> MetricVerdict | None:
@@ -206,13 +240,15 @@ def _parse_verdict(raw: bytes, func: str) -> MetricVerdict | None:
     if not isinstance(message, dict):
         return None
     if isinstance(problem := message.get("error"), str):
-        raise EvaluatorError(f"the metric {func} failed: {problem[:2000]}", {"func": func})
+        known = message.get("end") in set(MetricEnd)
+        end = MetricEnd(str(message["end"])) if known else MetricEnd.CRASHED
+        raise MetricFailed(f"the metric {func} failed: {problem[:2000]}", func, end)
     score, note = message.get("score"), message.get("note", "")
     if isinstance(score, bool) or not isinstance(score, int | float) or not isinstance(note, str):
         return None
     if not math.isfinite(score) or not 0 <= score <= 1:
-        raise EvaluatorError(f"the metric {func} gave the score {score}", {"func": func})
-    return MetricVerdict(float(score), note[:2000])
+        raise MetricFailed(f"the metric {func} gave the score {score}", func, MetricEnd.CRASHED)
+    return MetricVerdict(float(score), note[:2000], message.get("unreadable") is True)
 
 
 def _argument(value: Value | None, fds: list[int]) -> dict[str, object] | None:

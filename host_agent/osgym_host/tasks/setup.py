@@ -9,6 +9,7 @@ from osgym_host.tasks.context import TaskContext, TaskRun
 from osgym_host.tasks.errors import SetupFailed, UnsupportedTask
 from osgym_host.tasks.policy import remaining_s
 from osgym_host.tasks.registry import STEPS, StepProblem
+from osgym_host.tasks.replica_side import is_ours
 from osgym_host.tasks.schema import Step, Task
 
 QUIET_TIMEOUT_S = 5.0
@@ -68,9 +69,21 @@ async def run_steps(
     """
     run = TaskRun(guest, ctx, task_id, deadline)
     for index, step in enumerate(steps):
-        if (kind := STEPS.get(step.type)) is None:
-            raise UnsupportedTask([f"setup step {step.type}"])
-        try:
-            await kind.run(run, step.parameters)
-        except (GuestRefused, StepProblem) as error:
-            raise SetupFailed(str(error), step=index, kind=step.type, phase=phase) from error
+        await run_step(run, index, step, phase=phase)
+
+
+async def run_step(run: TaskRun, index: int, step: Step, *, phase: str) -> None:
+    """Carry out the step of that index.
+
+    Raises:
+        TaskError, GuestError: As `run_setup`.
+    """
+    if (kind := STEPS.get(step.type)) is None:
+        raise UnsupportedTask([f"setup step {step.type}"])
+    try:
+        await kind.run(run, step.parameters)
+    except (GuestRefused, StepProblem) as error:
+        by_replica = not is_ours(error) if isinstance(error, GuestRefused) else error.by_replica
+        raise SetupFailed(
+            str(error), step=index, kind=step.type, phase=phase, by_replica=by_replica
+        ) from error

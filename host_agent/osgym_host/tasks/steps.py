@@ -41,7 +41,7 @@ class DownloadParameters(Parameters):
     files: Annotated[list[Download], Field(max_length=MAX_FILES)]
 
 
-@setup_step("download", DownloadParameters)
+@setup_step("download", DownloadParameters, host_takes_time=True)
 async def download(run: TaskRun, parameters: DownloadParameters) -> None:
     """Put files from the web, or from the host's cache, into the guest."""
     for file in parameters.files:
@@ -148,7 +148,7 @@ async def execute(run: TaskRun, parameters: ExecuteParameters) -> None:
         if parameters.until is None or parameters.until.holds(result.output, result.error, result.returncode):
             return
         if remaining_s(run.deadline, "execute until") <= UNTIL_INTERVAL_S:
-            raise StepProblem("its until was not fulfilled in time")
+            raise StepProblem("its until was not fulfilled in time", by_replica=True)
         await asyncio.sleep(UNTIL_INTERVAL_S)
 
 
@@ -204,7 +204,7 @@ class SleepParameters(Parameters):
     seconds: Annotated[float, Field(ge=0, le=600)]
 
 
-@setup_step("sleep", SleepParameters)
+@setup_step("sleep", SleepParameters, host_takes_time=True)
 async def sleep(run: TaskRun, parameters: SleepParameters) -> None:
     """Wait."""
     if parameters.seconds > remaining_s(run.deadline, "sleep"):

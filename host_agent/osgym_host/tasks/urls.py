@@ -120,9 +120,7 @@ def _host(parts: SplitResult) -> str:
     if not name:
         raise InvalidUrl("names no host")
     if len(name) > MAX_HOST_CHARS:
-        raise InvalidUrl(
-            f"its host has {len(name)} characters; {MAX_HOST_CHARS} are allowed"
-        )
+        raise InvalidUrl(f"its host has {len(name)} characters; {MAX_HOST_CHARS} are allowed")
     if parts.netloc.startswith("["):
         try:
             if "%" in name or not re.fullmatch(r"\[[^]]*\](:[0-9]*)?", parts.netloc):

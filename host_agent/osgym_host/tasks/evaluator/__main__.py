@@ -1,9 +1,9 @@
 """The zygote: imports the parsers once, then forks a confined child for each job.
 
 It has one socket (its standard input, SOCK_SEQPACKET). A job arrives as one message: a JSON header
-``{"id", "timeout_s", "memory_bytes"}`` with descriptors [verdict pipe, job, files…]. The child writes
-its verdict to the pipe; the zygote reports ``{"id", "exit"}`` when the child is gone, killed after
-``timeout_s`` at the latest. When the socket ends, everything ends.
+``{"id", "timeout_s", "cpu_s", "memory_bytes"}`` with descriptors [verdict pipe, job, files…]. The child
+writes its verdict to the pipe; the zygote reports ``{"id", "exit", "end"}`` when the child is gone, killed
+after ``timeout_s`` at the latest. When the socket ends, everything ends.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from PIL import Image
 
 from osgym_host.tasks.evaluator import confine, metrics
+from osgym_host.tasks.evaluator.registry import MetricEnd
 from osgym_host.tasks.evaluator.run import run_job
 
 PRELOADED = (encodings.cp437, encodings.idna, encodings.utf_8_sig, metrics)
@@ -108,12 +109,14 @@ def _wait_ms(children: dict[int, _MetricProcess]) -> int | None:
 def _report(control: socket.socket, child: _MetricProcess) -> None:
     _, status = os.waitpid(child.pid, 0)
     if child.killed:
-        how = "it took too long"
+        how, end = "it took too long", MetricEnd.OUTSIDE
     elif os.WIFSIGNALED(status):
-        how = f"killed by signal {os.WTERMSIG(status)}"
+        how, end = f"killed by signal {os.WTERMSIG(status)}", MetricEnd.OUTSIDE
     else:
-        how = _EXITS.get(os.WEXITSTATUS(status), f"ended with status {os.WEXITSTATUS(status)}")
-    control.send(json.dumps({"id": child.job_id, "exit": how}).encode())
+        code = os.WEXITSTATUS(status)
+        crashed = f"ended with status {code}", MetricEnd.CRASHED
+        how, end = _EXITS.get(code, crashed)
+    control.send(json.dumps({"id": child.job_id, "exit": how, "end": end.value}).encode())
 
 
 def _end(children: dict[int, _MetricProcess]) -> None:
@@ -129,7 +132,7 @@ def _spawn(header: dict[str, float], fds: list[int], layers: frozenset[str]) -> 
     if pid == 0:
         status = _NOT_CONFINED
         try:
-            status = _helper(zygote, int(header["memory_bytes"]), timeout_s, fds, layers)
+            status = _helper(zygote, int(header["memory_bytes"]), float(header["cpu_s"]), fds, layers)
         finally:
             os._exit(status)
     for fd in fds:
@@ -137,18 +140,21 @@ def _spawn(header: dict[str, float], fds: list[int], layers: frozenset[str]) -> 
     return os.pidfd_open(pid), _MetricProcess(int(header["id"]), pid, time.monotonic() + timeout_s)
 
 
-_NOT_CONFINED, _BY_SIGNAL = 70, 100
+_NOT_CONFINED, _CPU_USED_UP, _BY_SIGNAL = 70, 71, 100
 _EXITS = {
-    0: "it wrote no verdict",
-    _NOT_CONFINED: "it could not be confined",
-    _BY_SIGNAL + signal.SIGXCPU: "it used too much CPU time",
-    _BY_SIGNAL + signal.SIGKILL: "it was killed (CPU time or memory)",
-    _BY_SIGNAL + signal.SIGSEGV: "it crashed (SIGSEGV)",
-    _BY_SIGNAL + signal.SIGABRT: "it crashed (SIGABRT)",
+    0: ("it wrote no verdict", MetricEnd.CRASHED),
+    _NOT_CONFINED: ("it could not be confined", MetricEnd.OUTSIDE),
+    _CPU_USED_UP: ("it used too much CPU time", MetricEnd.CPU_TIME),
+    _BY_SIGNAL + signal.SIGXCPU: ("it used too much CPU time", MetricEnd.CPU_TIME),
+    _BY_SIGNAL + signal.SIGKILL: ("it was killed from outside", MetricEnd.OUTSIDE),
+    _BY_SIGNAL + signal.SIGSEGV: ("it crashed (SIGSEGV)", MetricEnd.CRASHED),
+    _BY_SIGNAL + signal.SIGABRT: ("it crashed (SIGABRT)", MetricEnd.CRASHED),
 }
+"""What a child's exit status means. The first process of a PID namespace gets no SIGXCPU: the limit on its
+CPU time kills it, as the host does when it is out of memory; what it used tells the two apart."""
 
 
-def _helper(zygote: int, memory_bytes: int, timeout_s: float, fds: list[int], layers: frozenset[str]) -> int:
+def _helper(zygote: int, memory_bytes: int, cpu_s: float, fds: list[int], layers: frozenset[str]) -> int:
     """Between zygote and worker: makes the namespaces, waits for the worker, dies with the zygote."""
     confine.die_with_parent(zygote)
     _close_all_but(fds)
@@ -160,16 +166,17 @@ def _helper(zygote: int, memory_bytes: int, timeout_s: float, fds: list[int], la
         status = _NOT_CONFINED
         try:
             confine.die_with_parent(helper)
-            confine.confine_self(memory_bytes, timeout_s, layers)
+            confine.confine_self(memory_bytes, cpu_s, layers)
             run_job(fds[1], fds[2:], fds[0])
             status = 0
         finally:
             os._exit(status)
     for fd in fds:
         os.close(fd)
-    _, status = os.waitpid(pid, 0)
+    _, status, used = os.wait4(pid, 0)
     if os.WIFSIGNALED(status):
-        return _BY_SIGNAL + os.WTERMSIG(status)
+        by_limit = os.WTERMSIG(status) == signal.SIGKILL and used.ru_utime + used.ru_stime >= cpu_s
+        return _CPU_USED_UP if by_limit else _BY_SIGNAL + os.WTERMSIG(status)
     return os.WEXITSTATUS(status)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
 import zipfile
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 from xml.etree.ElementTree import Element, ParseError
 
 import defusedxml.ElementTree
@@ -30,6 +32,27 @@ class Unreadable(Exception):
     def __init__(self, role: str, message: str) -> None:
         super().__init__(message)
         self.role = role
+
+
+_T = TypeVar("_T")
+
+
+def reader(function: Callable[..., _T]) -> Callable[..., _T]:
+    """Declare a function that reads an `InputFile`, its first argument: what its parser raises is the file's.
+
+    But for memory: what runs out while one file is read may have been used up by another.
+    """
+
+    @functools.wraps(function)
+    def read(file: InputFile, *arguments: Any) -> _T:
+        try:
+            return function(file, *arguments)
+        except (Unreadable, MemoryError):
+            raise
+        except Exception as error:
+            raise file.bad(f"not readable: {type(error).__name__}: {error}") from error
+
+    return read
 
 
 class InputFile:
@@ -65,6 +88,7 @@ class InputFile:
                 self._data = file.read(MAX_FILE_BYTES)
         return self._data
 
+    @reader
     def text(self) -> str:
         """The content as UTF-8, without a byte order mark, lines ended by a newline.
 
@@ -77,6 +101,7 @@ class InputFile:
             raise self.bad(f"not UTF-8: {error}") from error
         return text.replace("\r\n", "\n")
 
+    @reader
     def json(self) -> Any:
         """The content as JSON.
 
@@ -85,6 +110,7 @@ class InputFile:
         """
         return parse_json(self.text(), self)
 
+    @reader
     def zip(self) -> zipfile.ZipFile:
         """The content as a zip archive whose members all fit the limits.
 
@@ -106,6 +132,7 @@ class InputFile:
             raise self.bad("too large when unpacked")
         return archive
 
+    @reader
     def member(self, archive: zipfile.ZipFile, name: str) -> bytes:
         """One member's content.
 
@@ -114,20 +141,12 @@ class InputFile:
         """
         try:
             return archive.read(name)
-        except (
-            KeyError,
-            zipfile.BadZipFile,
-            RuntimeError,
-            EOFError,
-            NotImplementedError,
-            ValueError,
-        ) as error:
-            raise self.bad(f"member {name}: {error}") from error
-        except Exception as error:
-            if type(error).__module__ in {"zlib", "lzma", "bz2", "_lzma"} or isinstance(error, OSError):
-                raise self.bad(f"member {name}: {error}") from error
+        except MemoryError:
             raise
+        except Exception as error:  # zip archives fail in as many ways as there are compressions
+            raise self.bad(f"member {name}: {error}") from error
 
+    @reader
     def xml(self, data: bytes) -> Element:
         """XML without entities, external references or DTD tricks.
 
@@ -152,6 +171,23 @@ def parse_json(text: str, source: InputFile | None) -> Any:
     except (ValueError, RecursionError) as error:
         message = f"not JSON: {error}"
         raise source.bad(message) if source else Unreadable("result", message) from error
+
+
+class TaskObject(dict[str, Any]):
+    """An object of the task file (a rule, an option): what it lacks is the task's fault, by name."""
+
+    def __missing__(self, key: object) -> Any:
+        """Say what is not there."""
+        raise Unreadable("expected", f"the task gives no {key!r}")
+
+    @classmethod
+    def of(cls, value: Any) -> Any:
+        """Return a JSON value with all its objects made such ones."""
+        if isinstance(value, dict):
+            return cls({key: cls.of(inner) for key, inner in value.items()})
+        if isinstance(value, list) and not any(isinstance(inner, InputFile) for inner in value):
+            return [cls.of(inner) for inner in value]
+        return value
 
 
 Argument = Any

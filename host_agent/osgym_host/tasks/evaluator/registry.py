@@ -9,9 +9,24 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, TypeVar
 
 from osgym_host.tasks.evaluator.inputs import Argument
+
+
+class MetricEnd(StrEnum):
+    """How a metric ended that gave no score."""
+
+    RAISED = "raised"
+    """An exception, after what was to be read could be read."""
+    OUT_OF_MEMORY = "out_of_memory"
+    CPU_TIME = "cpu_time"
+    CRASHED = "crashed"
+    EXPECTED = "expected"
+    """The expected value, or a rule of the task, is wrong."""
+    OUTSIDE = "outside"
+    """It was stopped by what is not in its arguments: the clock, the host's memory, a failed start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from osgym_host.tasks.evaluator.inputs import InputFile, Unreadable
-from osgym_host.tasks.evaluator.registry import METRICS, TRANSFORMS, Score
+from osgym_host.tasks.evaluator.inputs import InputFile, TaskObject, Unreadable
+from osgym_host.tasks.evaluator.registry import METRICS, TRANSFORMS, MetricEnd, Score
 
 MAX_JOB_BYTES = 64 << 20
 MAX_NOTE = 1000
@@ -30,24 +31,33 @@ def _verdict(job_fd: int, file_fds: list[int]) -> dict[str, Any]:
             job = json.loads(file.read(MAX_JOB_BYTES))
         fds = iter(file_fds)
         arguments = [_argument(job[role], role, fds) for role in ("result", "expected")]
-        score = METRICS[job["func"]].function(*arguments, **job["options"])
+        arguments[1] = TaskObject.of(arguments[1])
+        options = {name: TaskObject.of(value) for name, value in job["options"].items()}
+        score = METRICS[job["func"]].function(*arguments, **options)
     except Unreadable as error:
         if error.role == "result":
-            return {"score": 0.0, "note": str(error)[:MAX_NOTE]}
-        return {"error": f"the expected value is wrong: {error}"[:MAX_NOTE]}
+            return {"score": 0.0, "note": str(error)[:MAX_NOTE], "unreadable": True}
+        return _failure(MetricEnd.EXPECTED, f"the expected value is wrong: {error}")
+    except re.error as error:  # patterns are the task's, never the result's
+        return _failure(MetricEnd.EXPECTED, f"a pattern of the task is wrong: {error}")
     except MemoryError:
-        return {"error": "out of memory"}
-    except Exception as error:  # noqa: BLE001 - the top of the process: a metric's fault is an error
+        return _failure(MetricEnd.OUT_OF_MEMORY, "out of memory")
+    except Exception as error:  # noqa: BLE001 - the top of the process: the host judges whose fault it is
         where = traceback.extract_tb(error.__traceback__)[-1]
-        return {"error": f"{type(error).__name__}: {error} (line {where.lineno} of {where.name})"[:MAX_NOTE]}
+        text = f"{type(error).__name__}: {error} (line {where.lineno} of {where.name})"
+        return _failure(MetricEnd.RAISED, text)
     return _as_verdict(score)
+
+
+def _failure(end: MetricEnd, text: str) -> dict[str, Any]:
+    return {"error": text[:MAX_NOTE], "end": end.value}
 
 
 def _as_verdict(score: Score | float | bool) -> dict[str, Any]:
     if not isinstance(score, Score):
         score = Score(float(score))
     if not math.isfinite(score.score):
-        return {"error": f"the score is {score.score}"}
+        return _failure(MetricEnd.RAISED, f"the score is {score.score}")
     return {"score": min(1.0, max(0.0, float(score.score))), "note": score.note[:MAX_NOTE]}
 
 

@@ -8,7 +8,7 @@ import zipfile
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from osgym_host.tasks.evaluator.inputs import Argument, InputFile, as_file, rules_of
+from osgym_host.tasks.evaluator.inputs import Argument, InputFile, as_file, reader, rules_of
 from osgym_host.tasks.evaluator.registry import Score, differ, metric
 
 MAX_DEPTH = 100
@@ -20,6 +20,7 @@ _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
 
 
+@reader
 def paragraphs(file: InputFile) -> list[str]:
     """The paragraphs of a document in order, empty ones too.
 
@@ -125,6 +126,7 @@ def _include_exclude(text: str, rules: dict[str, Any]) -> Score:
     return Score(1.0)
 
 
+@reader
 def slides(file: InputFile) -> list[list[str]]:
     """The text of each slide, paragraph by paragraph, without notes and empty paragraphs.
 

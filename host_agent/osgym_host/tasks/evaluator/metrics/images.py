@@ -6,7 +6,7 @@ import io
 import warnings
 from typing import TYPE_CHECKING
 
-from osgym_host.tasks.evaluator.inputs import Argument, InputFile, as_file, rules_of
+from osgym_host.tasks.evaluator.inputs import Argument, InputFile, as_file, reader, rules_of
 from osgym_host.tasks.evaluator.registry import Score, differ, metric
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")
 MAX_PIXELS = 64_000_000
 
 
+@reader
 def open_image(file: InputFile) -> Image.Image:
     """The image, decoded.
 

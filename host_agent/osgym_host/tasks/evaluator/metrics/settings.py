@@ -6,7 +6,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from osgym_host.tasks.evaluator.inputs import Argument, InputFile, as_file, as_text, parse_json, rules_of
+from osgym_host.tasks.evaluator.inputs import (
+    Argument,
+    InputFile,
+    Unreadable,
+    as_file,
+    as_text,
+    parse_json,
+    rules_of,
+)
 from osgym_host.tasks.evaluator.registry import Score, differ, metric
 
 _MISSING = object()
@@ -32,7 +40,7 @@ def matches(value: Any, method: str, ref: Any) -> bool:
     """Whether a value fulfils a condition: eq ne lt le gt ge re approx[:tolerance].
 
     Raises:
-        ValueError: no such method.
+        Unreadable: no such method.
     """
     name, _, argument = method.partition(":")
     if name in {"eq", "ne"}:
@@ -40,7 +48,7 @@ def matches(value: Any, method: str, ref: Any) -> bool:
     if name == "re":
         return isinstance(value, str) and re.search(ref, value) is not None
     if name not in {"lt", "le", "gt", "ge", "approx"}:
-        raise ValueError(f"there is no method {method}")
+        raise Unreadable("expected", f"there is no method {method}")
     try:
         a, b = float(value), float(ref)
     except (TypeError, ValueError):

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from osgym_host.tasks.evaluator.inputs import Argument, InputFile, Unreadable, as_file, rules_of
+from osgym_host.tasks.evaluator.inputs import Argument, InputFile, Unreadable, as_file, reader, rules_of
 from osgym_host.tasks.evaluator.metrics.settings import matches
 from osgym_host.tasks.evaluator.registry import Score, differ, metric, transform
 
@@ -32,6 +32,7 @@ _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 
 
+@reader
 def read_book(file: InputFile) -> Book:
     """All sheets in order.
 

@@ -1,0 +1,127 @@
+"""What a check gets from the replica: it can be scored, or it is a wrong result, or the replica is broken.
+
+The policy decides what is in its replica. If what it left there could end a check without a reward, it
+could turn any 0 into a failure of ours. So whatever an answer of the guest agent says against a file, a
+command or a window is `ResultUnusable`, a 0 with the reason. Only two things are not: that the agent
+itself does not work (`_OURS`), and that it does not answer at all, which loses the replica as in any call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from osgym_host.guest_client import (
+    GuestAnswerTooLarge,
+    GuestClient,
+    GuestError,
+    GuestRefused,
+    GuestTimeout,
+    GuestUnreachable,
+)
+from osgym_host.tasks.errors import DeadlineExceeded, EvaluatorError, ResultUnusable
+from osgym_protocol.codes import GuestErrorCode
+
+T = TypeVar("T")
+
+PROBE_S = 10.0
+"""How soon a guest agent answers that is well."""
+FAIR_S = 20.0
+"""A call that was given at least this was given enough: that it did not end is the replica's doing."""
+
+_OURS: frozenset[str] = frozenset(
+    {
+        GuestErrorCode.BAD_REQUEST,
+        GuestErrorCode.BAD_JSON,
+        GuestErrorCode.BAD_FORM,
+        GuestErrorCode.UNAUTHORIZED,
+        GuestErrorCode.NOT_FOUND,
+        GuestErrorCode.METHOD_NOT_ALLOWED,
+        GuestErrorCode.LENGTH_REQUIRED,
+        GuestErrorCode.BODY_TOO_LARGE,
+        GuestErrorCode.HEADERS_TOO_LARGE,
+        GuestErrorCode.TOO_MANY_CONNECTIONS,
+        GuestErrorCode.BUSY,
+        GuestErrorCode.NOT_READY,
+        GuestErrorCode.NOT_AVAILABLE,
+        GuestErrorCode.STALE_IDENTITY,
+        GuestErrorCode.NO_IDENTITY_HELPER,
+        GuestErrorCode.GUEST_FAILED,
+        GuestErrorCode.DISPLAY_GONE,
+        GuestErrorCode.INTERNAL,
+        "display",
+    }
+)
+"""Codes by which the agent says that it does not do the call, or cannot, whatever is in the replica."""
+_OUT_OF_TIME: frozenset[str] = frozenset({GuestErrorCode.DEADLINE, "timeout"})
+
+
+def is_ours(error: GuestRefused) -> bool:
+    """Return whether a refused call says something of the agent, and nothing of what is in the replica."""
+    return error.code in _OURS
+
+
+@dataclass(slots=True)
+class ReplicaTime:
+    """How long a check waited for its replica, of how long: a slow replica cannot end a check either.
+
+    Attributes:
+        total_s: What the whole evaluation was given.
+    """
+
+    total_s: float
+    used_s: float = 0.0
+
+    async def of(self, guest: GuestClient, deadline: float, what: str, work: Awaitable[T]) -> T:
+        """Await what asks the replica.
+
+        Args:
+            deadline: In ``loop.time()``, of the whole evaluation.
+            what: For the reason: what is asked for.
+
+        Raises:
+            ResultUnusable: The replica has nothing that can be scored.
+            EvaluatorError, DeadlineExceeded: It cannot be told whether it has.
+            GuestError: The guest agent does not answer (any more).
+        """
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            return await work
+        except GuestRefused as error:
+            if is_ours(error):
+                raise EvaluatorError(
+                    f"{what} could not be had: {error}", {"guest_code": error.code}
+                ) from error
+            if error.code in _OUT_OF_TIME and deadline - began < FAIR_S:
+                raise self._too_late(what, clock() - began) from error
+            raise ResultUnusable(f"{what}: {error.message or error.code}") from error
+        except GuestAnswerTooLarge as error:
+            raise ResultUnusable(f"{what}: {error}") from error
+        except (GuestTimeout, GuestUnreachable) as error:
+            if not error.delivered:
+                raise
+            await self._probe(guest, error)
+            if deadline - began < FAIR_S:
+                raise self._too_late(what, clock() - began) from error
+            raise ResultUnusable(f"{what} cannot be read to its end: {error}") from error
+        except DeadlineExceeded as error:
+            raise self._too_late(what, clock() - began) from error
+        finally:
+            self.used_s += clock() - began
+
+    async def _probe(self, guest: GuestClient, error: GuestError) -> None:
+        """Raise the error of a call again unless the agent is well otherwise."""
+        try:
+            await guest.health(timeout_s=PROBE_S)
+        except GuestError:
+            raise error from None
+
+    def _too_late(self, what: str, just_s: float) -> Exception:
+        """Say whose fault it is that the time is up: the replica's if most of it was spent on it."""
+        if self.used_s + just_s >= self.total_s / 2:
+            waited = f"the replica took {self.used_s + just_s:.0f} of {self.total_s:.0f} s"
+            return ResultUnusable(f"{what} was not to be had in time: {waited}")
+        return DeadlineExceeded(f"no time left for {what}", {"what": what})
