@@ -49,6 +49,8 @@ async def results_of(url: str, policy: Any, names: list[str], **options: Any) ->
 OTHER_GRAMMARS = [
     "pyautogui.click(100, 200)",
     "click(x=100, y=200)",
+    "type(content='hello\\n')",
+    "type(hello); press(enter)",
     "CLICK <point>100 200</point>",
     '{"action_type": "CLICK"}',
     "I would click the button.",

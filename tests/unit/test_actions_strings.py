@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from osgym_host.actions import ENDINGS, BadAction, parse_actions
 from osgym_host.episodes.episode_state import EpisodeProgress
 from osgym_protocol.actions import Op
 from osgym_protocol.codes import Done
+from osgym_protocol.limits import MAX_TEXT_CHARS, MAX_WHY_CHARS
 
 SCREEN = (100_001, 100_001)
 OPS = [*(op.value for op in Op), *ENDINGS]
@@ -67,7 +70,120 @@ def test_any_text_can_be_typed(typed: str) -> None:
 def test_a_typed_text_ends_where_valid_calls_follow() -> None:
     """`type(a) & press(enter)` is two actions, not one long text."""
     assert [a["op"] for a in parse("type(f(a)) & press(enter) & type(b))")] == ["type", "key", "type"]
-    assert parse("type(a) & nosuch(b)") == [{"op": "type", "text": "a) & nosuch(b"}]
+
+
+MISREAD = [
+    ("type(content='hello\\n')", "bare text", "UI-TARS"),
+    ("type(content='it's (here)')", "bare text", "UI-TARS"),
+    ("type(content=hello)", "bare text", "UI-TARS"),
+    ('type( text = "hello" )', "bare text", "keywords"),
+    ("type('hello', press_enter=True)", "bare text", None),
+    ("type(a) & nosuch(b)", "there is no action 'nosuch'", None),
+    ("type(hello); press(enter)", "joined by ' & '", None),
+    ("type(hello)\npress(enter)", "joined by ' & '", None),
+    ("type(hello)\n\nkey_press('enter')", "did you mean 'press'", None),
+    ("type(hello), then press(enter)", "joined by ' & '", None),
+    ("type(hello) and then press(enter)", "joined by ' & '", None),
+    ("type(hello) press(enter)", "joined by ' & '", None),
+    ("type(hello)press(enter)", "joined by ' & '", None),
+    ("type(hello) & click(1,2) & enter(3)", "joined by ' & '", None),
+    ("<|action_start|>type(a)<|action_end|><|action_start|>click(1,2)<|action_end|>", "joined by", None),
+    ("click(start_box='(100,200)')", "expected the end", "UI-TARS"),
+    ("click(point='<point>100 200</point>')", "whole numbers", "UI-TARS"),
+    ("click(x=100, y=200)", "whole numbers", "keywords"),
+    ("click(0.25, 0.5)", "whole numbers", "from 0 to 1"),
+    ("scroll(10,10,down)", "whole numbers", "wheel clicks"),
+    ("finished(content='done')", "did you mean 'finish'", "UI-TARS"),
+    ("finish(done)", "takes no arguments", None),
+    ("left_click(1,2)", "did you mean 'click'", None),
+    ("hotkey(key='ctrl c')", "no key named", None),
+    ("hotkey(ctrl+c)", "one by one: ctrl, c", None),
+    ("press(ctl)", "did you mean ctrl", None),
+    ("press(ctrl,c)", "hotkey(...) takes several", None),
+    ("pyautogui.click(1, 2)", "expected name", "pyautogui"),
+    ("import pyautogui; pyautogui.press('enter')", "expected name", "pyautogui"),
+    ('{"action_type": "CLICK", "x": 1, "y": 2}', "expected name", "computer_13"),
+    ('{"action": "left_click", "coordinate": [1, 2]}', "expected name", "Anthropic"),
+    ("```\nclick(1,2)\n```", "expected name", "send only the action"),
+    ("Thought: x\nAction: click(1,2)", "expected name", "send only the action"),
+]
+
+
+@pytest.mark.parametrize(("text", "why", "looks"), MISREAD)
+def test_calls_of_other_grammars_are_refused_and_named(text: str, why: str, looks: str | None) -> None:
+    """None of them is typed, clicked or waited away; what it looks like is said where that is known."""
+    with pytest.raises(BadAction) as caught:
+        parse(text)
+    assert why in caught.value.why
+    assert looks is None or looks in caught.value.why
+    assert len(caught.value.why) <= MAX_WHY_CHARS
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["name = 'x'", "PATH=\"/bin\"", "x=5", "if (a) { b(c); }", "foo(bar); click(1,2)", ":) see you",
+     "1) a 2) b", "1) see f(x) 2) g(y)", "'quoted'", '"a", "b"', "contents='x'", "a) b", "=content('x')",
+     "f(x)\ng(y)",
+     "print('hi'); wait()"],
+)  # fmt: skip
+def test_texts_that_merely_resemble_calls_are_typed(typed: str) -> None:
+    """Code with its brackets in pairs, lists, assignments, quotations."""
+    assert parse(f"type({typed})") == [{"op": "type", "text": typed}]
+
+
+def test_a_text_that_is_refused_can_be_typed_in_two_parts_or_as_an_object() -> None:
+    """As the refusal says."""
+    assert parse("type(hello)) & type(; press(enter))") == [
+        {"op": "type", "text": "hello)"},
+        {"op": "type", "text": "; press(enter)"},
+    ]
+    assert parse("type(con) & type(tent='x')") == [{"op": "type", "text": t} for t in ("con", "tent='x'")]
+    assert parse({"op": "type", "text": "content='x'"}) == [{"op": "type", "text": "content='x'"}]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        ")",
+        "(",
+        ") ",
+        ")\n",
+        ")& ",
+        "),",
+        ") and ",
+        ")<|a|>",
+        "content='",
+        "'a',",
+        "a(",
+        ")a",
+        "\n",
+        " ",
+        "&",
+        "x.",
+    ],
+)
+def test_a_refusal_takes_no_longer_than_its_text(unit: str) -> None:
+    """Linear in the length, also for what repeats; the bound is generous."""
+    text = (unit * MAX_TEXT_CHARS)[: MAX_TEXT_CHARS - 10]
+    for form in (f"type({text})", f"type(a){text}x(", f"type({text}click(1,2)"):
+        began = time.process_time()
+        with contextlib.suppress(BadAction):
+            parse(form)
+        assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize(
+    ("action", "looks"),
+    [
+        ({"action": "left_click", "coordinate": [1, 2]}, "Anthropic"),
+        ({"type": "click", "x": 1, "y": 2}, "OpenAI"),
+        ({"name": "computer", "arguments": {}}, "a tool call"),
+    ],
+)
+def test_objects_of_other_grammars_are_named(action: dict[str, Any], looks: str) -> None:
+    """Beside what is missing in them."""
+    with pytest.raises(BadAction, match=f"neither 'op' nor 'action_type'; it looks like {looks}"):
+        parse(action)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +239,8 @@ def test_a_typed_text_comes_back_or_is_cut_at_valid_calls(text: str) -> None:
     """Round trip: what is typed is the text, unless the text itself is an action list."""
     try:
         actions = parse(f"type({text})")
-    except BadAction as error:  # the text itself closes, and goes on with a call whose arguments are wrong
-        assert "&" in text, error
+    except BadAction as error:  # the text itself closes, and goes on with another call
+        assert ")" in text and "(" in text, error
         return
     if len(actions) == 1:
         assert actions == [{"op": "type", "text": text}]
@@ -199,6 +315,7 @@ def test_dictionaries(given_action: Any, internal: list[dict[str, Any]]) -> None
         {"action_type": "CLICK", "parameters": {"x": 1, "y": 2, "z": 3}},
         {"action_type": "PRESS", "parameters": {}},
         {"action_type": "SCROLL"},
+        {"action_type": "CLICK", "x": 5, "y": 5, "parameters": {}},
         {"op": "click", "x": True, "y": 2},
         {"op": "click", "x": 1.5, "y": 2},
         {"op": "drag", "path": [[1, 2]]},

@@ -45,6 +45,9 @@ def parse_computer13(action: Mapping[str, Any]) -> list[Action]:
     kind = action.get("action_type")
     if not isinstance(kind, str) or kind not in _FIELDS:
         raise BadAction(dict(action), f"there is no action_type {kind!r}; there are {', '.join(_FIELDS)}")
+    beside = [name for name in action if name not in ("action_type", "parameters")]
+    if "parameters" in action and beside:
+        raise BadAction(dict(action), f"{beside[0]!r} stands beside 'parameters'; it belongs into it")
     given = (
         action["parameters"]
         if "parameters" in action

@@ -8,6 +8,7 @@ from typing import Any
 
 from osgym_host.actions.computer13 import WORDS, parse_computer13
 from osgym_host.actions.errors import BadAction
+from osgym_host.actions.lookalikes import grammar_of_object
 from osgym_host.actions.strings import parse_string
 from osgym_protocol import actions as protocol
 from osgym_protocol.codes import Done
@@ -72,7 +73,9 @@ def _translate(item: Any) -> list[RawAction]:
         elif "action_type" in item:
             parsed = parse_computer13(item)
         else:
-            raise BadAction(dict(item), "it has neither 'op' nor 'action_type'")
+            looks = grammar_of_object(item)
+            hint = "" if looks is None else f"; it looks like {looks}"
+            raise BadAction(dict(item), f"it has neither 'op' nor 'action_type'{hint}")
     else:
         raise BadAction(item, "it is neither a text nor an object")
     return [{name: value for name, value in action.items() if value is not None} for action in parsed]

@@ -6,6 +6,10 @@ The text of `type(...)` is raw: no quoting, no escapes, anything may stand in it
 decided so that the whole string makes sense: it ends at the first `)` after which the string is over
 or goes on with ` & ` and valid calls. (A text that would be cut by this rule can be sent as a
 dictionary or as an internal action.)
+
+What another grammar means as a call is refused rather than typed: arguments with keywords
+(`type(content='hello')`), and a text in which a `)` without its `(` is followed by another call
+(`type(hello); press(enter)`). Such a text is typed in two parts: `type(hello)) & type(; press(enter))`.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from collections.abc import Set
 from typing import Any
 
 from osgym_host.actions.errors import BadAction
+from osgym_host.actions.lookalikes import grammar_of, keyword_style, similar, stray_call
 from osgym_protocol.limits import MAX_ACTIONS, MAX_KEYS, MAX_TEXT_CHARS
 
 WAIT_MS = 2000
@@ -38,6 +43,16 @@ def parse_string(text: str) -> list[Action]:
     """
     if len(text) > MAX_TEXT_CHARS:
         raise BadAction(text, f"it has {len(text)} characters; at most {MAX_TEXT_CHARS} are taken")
+    try:
+        return _parse(text)
+    except BadAction as error:
+        looks = grammar_of(text)
+        if looks is None:
+            raise
+        raise BadAction(text, f"{error.why}; it looks like {looks}") from None
+
+
+def _parse(text: str) -> list[Action]:
     body = _unwrap(text)
     if not body.strip():
         raise BadAction(text, "it is empty")
@@ -72,7 +87,7 @@ def _split(body: str, text: str) -> list[tuple[str, str]]:
             raise BadAction(text, f"expected name(...) at {body[at : at + 30]!r}")
         name, start = opened.group(1), opened.end()
         if name not in _NAMES:
-            raise BadAction(text, f"there is no action {name!r}; there are {', '.join(sorted(_NAMES))}")
+            raise BadAction(text, _no_action(name))
         end = _close(body, name, start, joins)
         if end is None:
             raise BadAction(text, f"{name}(...) is not closed")
@@ -85,8 +100,11 @@ def _split(body: str, text: str) -> list[tuple[str, str]]:
         at = joined.end()
 
 
+_SOMETHING = re.compile(r"\s*\S")
+
+
 def _is_blank(body: str, at: int) -> bool:
-    return not body[at : at + 1] or (body[at].isspace() and not body[at:].strip())
+    return _SOMETHING.match(body, at) is None
 
 
 def _close(body: str, name: str, start: int, joins: Set[int]) -> int | None:
@@ -135,7 +153,7 @@ def _valid_joins(body: str) -> Set[int]:
 
 def _call(name: str, args: str, text: str) -> list[Action]:
     if name == "type":
-        return [{"op": "type", "text": args}]
+        return [{"op": "type", "text": _text(args, text)}]
     parts = [part.strip() for part in args.split(",")] if args.strip() else []
     match name:
         case "click":
@@ -172,6 +190,27 @@ _NAMES = frozenset(
 ) | frozenset(_NO_ARGS)
 
 
+def _no_action(name: str) -> str:
+    meant = similar(name, _NAMES)
+    hint = f"; did you mean {meant!r}" if meant is not None else ""
+    return f"there is no action {name[:60]!r}; there are {', '.join(sorted(_NAMES))}{hint}"
+
+
+def _text(args: str, text: str) -> str:
+    """Return what is to be typed, unless it is another grammar's way to say so."""
+    if keyword_style(args):
+        raise BadAction(text, "type(...) takes the bare text, without a name, quotes or further arguments")
+    call = stray_call(args, _NAMES)
+    if call is not None:
+        why = f"after ')' comes {call}(...), so it is unclear where the text of type(...) ends; "
+        if call not in _NAMES:
+            raise BadAction(text, why + _no_action(call))
+        raise BadAction(
+            text, why + "actions are joined by ' & ', and a text with such a ')' is typed in two parts"
+        )
+    return args
+
+
 def _click(text: str, name: str, parts: list[str], **more: Any) -> Action:
     x, y = _ints(text, name, parts, 2)
     return {"op": "click", "x": x, "y": y, **more}
@@ -188,5 +227,6 @@ def _ints(text: str, name: str, parts: list[str], count: int) -> list[int]:
 
 def _keys(text: str, name: str, parts: list[str], most: int) -> list[str]:
     if not 1 <= len(parts) <= most or not all(parts):
-        raise BadAction(text, f"{name}(...) takes {'one key' if most == 1 else 'keys joined by commas'}")
+        takes = "one key; hotkey(...) takes several" if most == 1 else f"1 to {most} keys joined by commas"
+        raise BadAction(text, f"{name}(...) takes {takes}")
     return parts
