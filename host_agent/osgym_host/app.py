@@ -115,7 +115,9 @@ class HostAgent:
             spec=PoolSpec(settings.warm, settings.max_starting or _cores()),
             budget=_budget(settings, self._ram_mib),
             probe=lambda: load_probe(settings.data_dir),
-            usage_options=UsageOptions(disk_cap_mib=settings.replica_disk_mib or None),
+            usage_options=UsageOptions(
+                disk_cap_mib=settings.replica_disk_mib or None, disk_reserve_mib=settings.disk_reserve_mib
+            ),
         )
 
     def _make_service(self, state_dir: Path) -> EpisodeService:

@@ -212,7 +212,12 @@ class Settings(BaseModel):
         "(qemu: one that tries to). 0: no bound.",
     )
     ram_reserve_mib: int = Field(default=1024, ge=0, description="Memory left to the rest of the host.")
-    disk_reserve_mib: int = Field(default=1024, ge=0, description="Disk left free.")
+    disk_reserve_mib: int = Field(
+        default=1024,
+        ge=0,
+        description="Disk left free: with less no replica is made, and of those that run the biggest "
+        "writer ends.",
+    )
     cpu_per_replica: float = Field(
         default=0.02,
         ge=0,

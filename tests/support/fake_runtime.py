@@ -158,6 +158,7 @@ class FakeRuntime(base.Runtime):
         self.pss_mib = 100.0
         self.overlay_mib: dict[str, float] = {}
         self.disk_free_mib = 10_000.0
+        self.slow_to_measure: dict[str, asyncio.Event] = {}
         self.stopped = False
 
     @property
@@ -202,6 +203,8 @@ class FakeRuntime(base.Runtime):
             self.destroyed += 1
 
     async def usage(self, replica: base.Replica, *, deep: bool = True) -> base.Usage:
+        if (slow := self.slow_to_measure.get(replica.replica_id)) is not None:
+            await slow.wait()
         overlay_mib = self.overlay_mib.get(replica.replica_id, 1.0)
         return base.Usage(self.pss_mib, self.pss_mib, 0.1, overlay_mib, 5)
 

@@ -44,7 +44,9 @@ async def pool_of(tmp_path: Path, **more: Any) -> AsyncIterator[tuple[Pool, Fake
         spec=PoolSpec(more.pop("warm", 1), more.pop("max_starting", 4), QUICK),
         budget=Budget(more.pop("max_replicas", 8), 0, 64, 0.0, 0, 1),
         probe=lambda: (10_000.0, 4, runtime.disk_free_mib),
-        usage_options=UsageOptions(more.pop("interval_s", 0.02), more.pop("disk_cap_mib", None)),
+        usage_options=UsageOptions(
+            more.pop("interval_s", 0.02), more.pop("disk_cap_mib", None), more.pop("disk_reserve_mib", 0)
+        ),
     )
     pool.start()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -109,22 +110,63 @@ async def test_a_replica_that_fills_the_disk_is_lost_by_that_name(tmp_path: Path
 
 async def test_all_are_measured_when_the_disk_shrinks_fast(tmp_path: Path) -> None:
     """Long before the next look is due, once an eighth of a cap is gone."""
-    async with pool_of(tmp_path, disk_cap_mib=80, interval_s=3600.0) as (pool, runtime):
+    async with pool_of(tmp_path, disk_cap_mib=80, interval_s=3600.0) as (pool, _):
         meter = pool._usage
-        assert not meter._disk_shrinks_fast()
-        runtime.disk_free_mib -= 9
-        assert not meter._disk_shrinks_fast()
-        runtime.disk_free_mib -= 1
-        assert meter._disk_shrinks_fast()
-        assert not meter._disk_shrinks_fast()
-        runtime.disk_free_mib += 500
-        assert not meter._disk_shrinks_fast()
-        runtime.disk_free_mib -= 10
-        assert meter._disk_shrinks_fast()
+        assert not meter._disk_shrinks_fast(10_000)
+        assert not meter._disk_shrinks_fast(9_991)
+        assert meter._disk_shrinks_fast(9_990)
+        assert not meter._disk_shrinks_fast(9_990)
+        assert not meter._disk_shrinks_fast(10_490)
+        assert meter._disk_shrinks_fast(10_480)
         manager = await pool.acquire("a", nobody, 1)
         manager.measured_at = 100.0
         assert not meter._is_due(manager, 101.0, hurry=False)
         assert meter._is_due(manager, 101.0, hurry=True)
+
+
+async def test_with_little_disk_left_the_biggest_writer_ends(tmp_path: Path) -> None:
+    """One after the other until there is room; who wrote little stays, whoever else fills the disk."""
+    async with pool_of(tmp_path, warm=0, disk_reserve_mib=1000) as (pool, runtime):
+        told: list[tuple[str, Reason]] = []
+
+        def holder(name: str) -> Callable[[Reason, str], None]:
+            return lambda reason, detail: told.append((name, reason))
+
+        big = await pool.acquire("a", holder("big"), 1)
+        bigger = await pool.acquire("b", holder("bigger"), 1)
+        small = await pool.acquire("c", holder("small"), 1)
+        runtime.overlay_mib |= {big.replica_id: 200.0, bigger.replica_id: 300.0, small.replica_id: 60.0}
+        runtime.disk_free_mib = 999.0
+        await until(lambda: len(told) == 2)
+        assert told == [("bigger", Reason.DISK_FULL), ("big", Reason.DISK_FULL)]
+        await until(lambda: big.replica_id not in runtime.alive)
+        measured = small.measured_at
+        await until(lambda: small.measured_at != measured)
+        assert small.state is ReplicaState.LEASED
+        assert "999 MiB of the host's disk were free" in bigger.detail
+
+
+async def test_with_room_on_the_disk_nobody_ends(tmp_path: Path) -> None:
+    """What was freed in time ends nobody."""
+    async with pool_of(tmp_path, disk_reserve_mib=1000) as (pool, runtime):
+        manager = await pool.acquire("a", nobody, 1)
+        runtime.overlay_mib[manager.replica_id] = 5000.0
+        runtime.disk_free_mib = 1000.0
+        await until(lambda: manager.overlay_mib == 5000.0)
+        assert not pool._usage._disk_is_scarce(1000.0, 1.0)
+        assert manager.state is ReplicaState.LEASED
+
+
+async def test_one_who_takes_long_to_measure_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Others are measured meanwhile, and it not a second time."""
+    async with pool_of(tmp_path, warm=0) as (pool, runtime):
+        slow = await pool.acquire("a", nobody, 1)
+        runtime.slow_to_measure[slow.replica_id] = asyncio.Event()
+        quick = await pool.acquire("b", nobody, 1)
+        for _ in range(3):
+            measured = quick.measured_at
+            await until(lambda measured=measured: quick.measured_at not in (None, measured))
+        runtime.slow_to_measure.pop(slow.replica_id).set()
 
 
 async def test_a_replica_that_dies_under_its_lease_is_told_and_replaced(tmp_path: Path) -> None:

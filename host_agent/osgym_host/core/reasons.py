@@ -33,6 +33,7 @@ class Reason(StrEnum):
     GUEST_PROTOCOL = "guest_protocol"
     OUT_OF_MEMORY = "out_of_memory"
     DISK = "disk"
+    DISK_FULL = "disk_full"
     IO_ERROR = "io_error"
     GUEST_PANIC = "guest_panic"
     GUEST_REBOOTED = "guest_rebooted"
@@ -117,6 +118,7 @@ _CONSEQUENCES: Mapping[Reason, Consequence] = {
     Reason.GUEST_PROTOCOL: _lost(_BROKE, "The replica's answer made no sense."),
     Reason.OUT_OF_MEMORY: _lost(_BROKE, "The replica ran out of memory."),
     Reason.DISK: _lost(_BROKE, "The replica wrote more to disk than it may."),
+    Reason.DISK_FULL: _lost(_BROKE, "The host's disk was nearly full, and the replica had written the most."),
     Reason.IO_ERROR: _lost(_BROKE, "The replica's disk failed."),
     Reason.GUEST_PANIC: _lost(_BROKE, "The kernel of the replica's guest gave up."),
     Reason.GUEST_REBOOTED: _lost(_BROKE, "The replica's guest restarted itself."),

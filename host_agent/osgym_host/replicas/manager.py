@@ -94,6 +94,8 @@ class ReplicaManager:
         self.peak_mib: float = 0.0
         self.cpu_s: float | None = None
         self.overlay_mib: float | None = None
+        self.written_mib: float | None = None
+        self.fds_in_flight: int = 0
 
     @property
     def replica_id(self) -> str:

@@ -1,7 +1,8 @@
 """Measures replicas again and again, and ends those that wrote more to disk than they may.
 
 A file system has no cap for one folder that works everywhere, so the bound is kept by looking: at
-each replica now and then, and at all of them at once when the disk shrinks fast.
+each replica now and then, and at all of them at once when the disk shrinks fast. When little of the disk
+is left, all are measured and the one that wrote the most ends, one after the other, until there is room.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from osgym_host.core.disk_pressure import DiskAccount, Writer, biggest_writer
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
 from osgym_host.replicas.manager import ReplicaManager
@@ -21,8 +23,11 @@ log = logging.getLogger(__name__)
 
 TICK_S = 1.0
 MEASURE_TIMEOUT_S = 20.0
+MEASURED_AT_ONCE = 4
+"""One that takes long to measure, since its guest made millions of files, does not keep others waiting."""
 IDLE_FACTOR = 8
 """How much more seldom a replica is measured that nobody uses."""
+_MEASURED = (ReplicaState.READY, ReplicaState.LEASED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +37,12 @@ class UsageOptions:
     Attributes:
         interval_s: Between two looks at a leased replica.
         disk_cap_mib: What a replica may write to disk; None: no bound.
+        disk_reserve_mib: With less free disk than this the biggest writer ends; 0: never.
     """
 
     interval_s: float = 15.0
     disk_cap_mib: int | None = None
+    disk_reserve_mib: int = 0
 
 
 class UsageMonitor:
@@ -54,26 +61,35 @@ class UsageMonitor:
         self._disk_free_mib = disk_free_mib
         self._options = options
         self._free_mib: float | None = None
+        self._account = DiskAccount()
+        self._scarce_since: float | None = None
+        self._in_work: set[ReplicaManager] = set()
+        self._slots = asyncio.Semaphore(MEASURED_AT_ONCE)
 
     async def run(self) -> None:
         """Measure until it is cancelled."""
-        while True:
-            await asyncio.sleep(min(TICK_S, self._options.interval_s))
-            hurry = self._disk_shrinks_fast()
-            now = time.monotonic()
-            for manager in self._managers():
-                if self._is_due(manager, now, hurry):
-                    await self._measure(manager)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await asyncio.sleep(min(TICK_S, self._options.interval_s))
+                now = time.monotonic()
+                free_mib = self._read_free_mib()
+                hurry = self._disk_shrinks_fast(free_mib) | self._disk_is_scarce(free_mib, now)
+                for manager in self._managers():
+                    if manager not in self._in_work and self._is_due(manager, now, hurry):
+                        self._in_work.add(manager)
+                        group.create_task(self._measure(manager))
 
-    def _disk_shrinks_fast(self) -> bool:
-        """Whether so much was written since all were measured that one replica may be near its bound."""
-        cap_mib = self._options.disk_cap_mib
-        if cap_mib is None:
-            return False
+    def _read_free_mib(self) -> float | None:
         try:
-            free_mib = self._disk_free_mib()
+            return self._disk_free_mib()
         except OSError:
             log.exception("cannot read the free disk space")
+            return None
+
+    def _disk_shrinks_fast(self, free_mib: float | None) -> bool:
+        """Whether so much was written since all were measured that one replica may be near its bound."""
+        cap_mib = self._options.disk_cap_mib
+        if cap_mib is None or free_mib is None:
             return False
         if self._free_mib is None or free_mib > self._free_mib:
             self._free_mib = free_mib
@@ -82,8 +98,48 @@ class UsageMonitor:
         self._free_mib = free_mib
         return True
 
+    def _disk_is_scarce(self, free_mib: float | None, now: float) -> bool:
+        """Whether to measure all since little disk is left; who is to end then ends."""
+        if free_mib is None:
+            return False
+        managers = self._managers()
+        live = [manager for manager in managers if manager.state in _MEASURED]
+        leaving = any(manager.state is ReplicaState.RETIRING for manager in managers)
+        if not leaving:  # what they had is neither free yet nor anybody's
+            self._account.update(free_mib, (manager.overlay_mib or 0.0 for manager in live))
+        if free_mib >= self._options.disk_reserve_mib:
+            self._scarce_since = None
+            return False
+        if self._scarce_since is None:
+            self._scarce_since = now
+            return True
+        since = self._scarce_since
+        if leaving or self._in_work or any(not _measured_after(manager, since) for manager in live):
+            return False
+        self._scarce_since = now
+        self._end_biggest_writer(live, free_mib)
+        return True
+
+    def _end_biggest_writer(self, live: Sequence[ReplicaManager], free_mib: float) -> None:
+        writers = [
+            Writer(m.replica_id, m.overlay_mib or 0.0, m.written_mib or 0.0, hides=m.fds_in_flight > 0)
+            for m in live
+        ]
+        chosen = biggest_writer(writers, self._account.unaccounted_mib)
+        if chosen is None:
+            return
+        reserve_mib = self._options.disk_reserve_mib
+        detail = (
+            f"{free_mib:.0f} MiB of the host's disk were free, fewer than the {reserve_mib} "
+            f"that are kept; it had {chosen.overlay_mib:.0f} MiB on disk and had written "
+            f"{chosen.written_mib:.0f} MiB"
+        )
+        for manager in live:
+            if manager.replica_id == chosen.replica_id:
+                manager.retire(Reason.DISK_FULL, detail)
+
     def _is_due(self, manager: ReplicaManager, now: float, hurry: bool) -> bool:
-        if manager.state not in (ReplicaState.READY, ReplicaState.LEASED):
+        if manager.state not in _MEASURED:
             return False
         if manager.measured_at is None or hurry:
             return True
@@ -91,19 +147,35 @@ class UsageMonitor:
         return now - manager.measured_at >= self._options.interval_s * factor
 
     async def _measure(self, manager: ReplicaManager) -> None:
-        if manager.clone is None:
-            return
-        manager.measured_at = time.monotonic()
         try:
-            async with asyncio.timeout(MEASURE_TIMEOUT_S):
-                usage = await self._runtime.usage(manager.clone)
-        except (base.RuntimeFault, OSError, TimeoutError) as error:
-            log.debug("replica %s: not measured: %s", manager.replica_id, error)
-            return
+            async with self._slots:
+                if manager.clone is None:
+                    return
+                begun_at = time.monotonic()
+                try:
+                    async with asyncio.timeout(MEASURE_TIMEOUT_S):
+                        usage = await self._runtime.usage(manager.clone)
+                except (base.RuntimeFault, OSError, TimeoutError) as error:
+                    log.debug("replica %s: not measured: %s", manager.replica_id, error)
+                else:
+                    self._judge(manager, usage)
+                finally:
+                    manager.measured_at = begun_at
+        except Exception:  # the top of a task
+            log.exception("replica %s: not measured", manager.replica_id)
+        finally:
+            self._in_work.discard(manager)
+
+    def _judge(self, manager: ReplicaManager, usage: base.Usage) -> None:
         manager.pss_mib = usage.pss_mib if usage.pss_mib is not None else usage.charged_mib
         manager.peak_mib = max(manager.peak_mib, manager.pss_mib or 0.0)
         manager.cpu_s, manager.overlay_mib = usage.cpu_s, usage.overlay_mib
+        manager.written_mib, manager.fds_in_flight = usage.written_mib, usage.fds_in_flight or 0
         cap_mib = self._options.disk_cap_mib
         if cap_mib is not None and (usage.overlay_mib or 0.0) > cap_mib:
             detail = f"it wrote {usage.overlay_mib:.0f} MiB to disk; {cap_mib} MiB are allowed"
             manager.retire(Reason.DISK, detail)
+
+
+def _measured_after(manager: ReplicaManager, since: float) -> bool:
+    return manager.measured_at is not None and manager.measured_at >= since

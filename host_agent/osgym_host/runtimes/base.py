@@ -176,8 +176,11 @@ class Usage:
         pss_mib: Proportional set size of all its processes.
         charged_mib: What the kernel charges to its memory cap (with page cache), cheaper to read.
         cpu_s: CPU time since it was created, dead processes included.
-        overlay_mib: What it wrote to disk.
+        overlay_mib: What it has on disk, files included that were deleted and are still held.
         processes: Number of its processes.
+        written_mib: What its live processes have written to files since they started.
+        fds_in_flight: Descriptors that were sent over its unix sockets and not received: what they
+            stand for is in no other number.
     """
 
     pss_mib: float | None
@@ -185,6 +188,8 @@ class Usage:
     cpu_s: float | None
     overlay_mib: float | None
     processes: int | None
+    written_mib: float | None = None
+    fds_in_flight: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

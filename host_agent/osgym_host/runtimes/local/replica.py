@@ -19,7 +19,12 @@ _OOM_LOOKS = 40
 
 
 class LocalReplica(ManagedReplica):
-    """Made by `LocalRuntime.create`; everything that changes, the runtime changes."""
+    """Made by `LocalRuntime.create`; everything that changes, the runtime changes.
+
+    Attributes:
+        disk_devices: Where its files lie, as its processes see it and as the host does; noted once, before
+            the guest can change what is its root.
+    """
 
     def __init__(self, spec: ReplicaSpec, key: str, folder: Path, group: CgroupGroup) -> None:
         """Describe a replica whose process does not run yet."""
@@ -27,6 +32,7 @@ class LocalReplica(ManagedReplica):
         self.key = key
         self.folder = folder
         self.group = group
+        self.disk_devices: set[int] = set()
         self._pid = 0
         self._pidfd = -1
         self._oom_fd = -1

@@ -29,6 +29,7 @@ from osgym_host.runtimes.base import (
     StartReport,
     Usage,
 )
+from osgym_host.runtimes.held_files import devices_of
 from osgym_host.runtimes.local import spawn, syscalls
 from osgym_host.runtimes.local.instance import InstanceDir, record_process
 from osgym_host.runtimes.local.replica import LocalReplica
@@ -336,4 +337,8 @@ def _measure(replica: LocalReplica, deep: bool, overlay_mib: float | None) -> Us
     pids = None
     if replica.exit_info is None:
         pids = replica.group.pids() or processes_of(replica.pid)
-    return usage.measure(replica.group, pids, deep=deep, overlay_mib=overlay_mib)
+        if not replica.disk_devices:
+            replica.disk_devices = devices_of(f"/proc/{replica.pid}/root", str(replica.folder))
+    return usage.measure(
+        replica.group, pids, deep=deep, overlay_mib=overlay_mib, disk_devices=replica.disk_devices
+    )

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 
+MEASURE_S = 10.0
 MAX_DEPTH = 200
 TOO_DEEP_BYTES = 1 << 50
 LEAST_BYTES = 4096
@@ -81,17 +83,21 @@ def _flatten(top: int, folder: str, counter: int) -> int:
     return counter
 
 
-def measure_tree(parent_fd: int, name: str) -> int:
+def measure_tree(parent_fd: int, name: str, most_s: float = MEASURE_S) -> int:
     """Return the disk space in bytes of all below `name`; links are not followed.
 
     What vanishes meanwhile counts nothing. A file or folder counts for a block at least, since its
     inode is not free either; and whoever nests deeper than any program does wants to hide something:
     that counts as more than any disk.
+
+    Args:
+        most_s: After this time what was found until then is the answer: millions of files, which are
+            more than a replica may have.
     """
-    return _measure(parent_fd, name, MAX_DEPTH)
+    return _measure(parent_fd, name, MAX_DEPTH, time.monotonic() + most_s)
 
 
-def _measure(parent_fd: int, name: str, depth: int) -> int:
+def _measure(parent_fd: int, name: str, depth: int, ends_s: float) -> int:
     if depth < 0:
         return TOO_DEEP_BYTES
     used = 0
@@ -102,13 +108,15 @@ def _measure(parent_fd: int, name: str, depth: int) -> int:
     try:
         with os.scandir(fd) as entries:
             for entry in entries:
+                if time.monotonic() > ends_s:
+                    break
                 try:
                     used += max(LEAST_BYTES, entry.stat(follow_symlinks=False).st_blocks * 512)
                     is_dir = entry.is_dir(follow_symlinks=False)
                 except OSError:
                     continue
                 if is_dir:
-                    used += _measure(fd, entry.name, depth - 1)
+                    used += _measure(fd, entry.name, depth - 1, ends_s)
     except OSError:
         return used
     finally:

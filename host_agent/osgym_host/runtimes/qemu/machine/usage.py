@@ -8,6 +8,7 @@ from pathlib import Path
 from osgym_host.runtimes import usage
 from osgym_host.runtimes.base import Usage
 from osgym_host.runtimes.cgroups import CgroupGroup
+from osgym_host.runtimes.held_files import devices_of
 
 
 def measure_vm(group: CgroupGroup | None, pid: int | None, folder: Path, *, deep: bool) -> Usage:
@@ -21,7 +22,13 @@ def measure_vm(group: CgroupGroup | None, pid: int | None, folder: Path, *, deep
     pids = None
     if pid is not None:
         pids = {pid} | (group.pids() if group is not None else set())
-    return usage.measure(group, pids, deep=deep, overlay_mib=disk_mib(folder) if deep else None)
+    return usage.measure(
+        group,
+        pids,
+        deep=deep,
+        overlay_mib=disk_mib(folder) if deep else None,
+        disk_devices=devices_of(str(folder)) if deep else (),
+    )
 
 
 def disk_mib(folder: Path) -> float:

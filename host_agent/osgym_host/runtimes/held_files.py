@@ -1,0 +1,174 @@
+"""Disk space that no folder shows: files that were deleted and that a process still holds. Blocking.
+
+A file without a name lives on in open descriptors, in mappings, in mounts of it, and in descriptors that
+were sent over a unix socket and not received. `/proc` shows the first three, with their blocks, and of the
+last how many there are. Tables of descriptors that threads have to themselves are looked into, too.
+What lies in memory (tmpfs, memfd) is charged as memory and not counted here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from osgym_host.runtimes import process_tables
+
+SCAN_S = 2.0
+"""A replica with more descriptors and mappings than can be looked at in this time is measured in part."""
+_MAX_TABLE_BYTES = 8 << 20
+_DELETED = b" (deleted)"
+_IN_FLIGHT = b"scm_fds:"
+_BLOCK = 512
+
+
+@dataclass(slots=True)
+class HeldFiles:
+    """What the processes of a replica hold.
+
+    Attributes:
+        deleted_bytes: Blocks of files without a name.
+        fds_in_flight: Descriptors that were sent and not received.
+        written_bytes: What live processes have written to files, less what they truncated; None where
+            the kernel does not count it.
+    """
+
+    deleted_bytes: int = 0
+    fds_in_flight: int = 0
+    written_bytes: int | None = None
+    _seen: set[tuple[int, int]] = field(default_factory=set)
+
+    def add(self, found: os.stat_result, devices: Collection[int]) -> None:
+        """Count a file once, if it has no name and lies on one of `devices`."""
+        key = found.st_dev, found.st_ino
+        if (
+            found.st_nlink == 0
+            and stat.S_ISREG(found.st_mode)
+            and found.st_dev in devices
+            and key not in self._seen
+        ):
+            self._seen.add(key)
+            self.deleted_bytes += found.st_blocks * _BLOCK
+
+
+def held_files(pids: Collection[int], devices: Collection[int], *, scan_s: float = SCAN_S) -> HeldFiles:
+    """Look at what processes hold.
+
+    Args:
+        devices: `st_dev` of what counts as disk: of the replica's root as it sees it, and of the file system
+            where its files lie.
+    """
+    held = HeldFiles()
+    ends_s = time.monotonic() + scan_s
+    namespaces: set[int] = set()
+    for pid in sorted(pids):
+        held.written_bytes = _sum(held.written_bytes, _written_bytes(pid))
+        if time.monotonic() > ends_s:
+            continue
+        for task in process_tables.tasks_with_own_files(pid):
+            _descriptors(f"/proc/{pid}/task/{task}", devices, held, ends_s)
+        _mappings(pid, devices, held)
+        _mounts(pid, devices, held, namespaces)
+    return held
+
+
+def devices_of(*paths: str) -> set[int]:
+    """Return the devices that paths lie on; those that are gone count nothing."""
+    found = set()
+    for path in paths:
+        try:
+            found.add(os.stat(path).st_dev)  # noqa: PTH116 -- `/proc/<pid>/root` is no path to keep
+        except OSError:
+            continue
+    return found
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one + (other or 0)
+
+
+def _descriptors(task: str, devices: Collection[int], held: HeldFiles, ends_s: float) -> None:
+    for number in _names(f"{task}/fd"):
+        if time.monotonic() > ends_s:
+            return
+        try:
+            found = os.stat(f"{task}/fd/{number}")  # noqa: PTH116
+        except OSError:
+            continue
+        if stat.S_ISSOCK(found.st_mode):
+            held.fds_in_flight += _in_flight(f"{task}/fdinfo/{number}")
+        else:
+            held.add(found, devices)
+
+
+def _in_flight(path: str) -> int:
+    for line in _lines(path):
+        if line.startswith(_IN_FLIGHT):
+            return int(line[len(_IN_FLIGHT) :])
+    return 0
+
+
+def _mappings(pid: int, devices: Collection[int], held: HeldFiles) -> None:
+    """Count deleted files that are mapped; their real size is known to root only, else what is mapped."""
+    for line in _lines(f"/proc/{pid}/maps"):
+        if not line.endswith(_DELETED):
+            continue
+        area, _access, _offset, device, inode = line.split(None, 5)[:5]
+        try:
+            held.add(os.stat(f"/proc/{pid}/map_files/{area.decode()}"), devices)  # noqa: PTH116
+        except PermissionError:
+            major, _, minor = device.partition(b":")
+            key = os.makedev(int(major, 16), int(minor, 16)), int(inode)
+            if key[0] in devices and key not in held._seen:
+                begin, _, end = area.partition(b"-")
+                held._seen.add(key)
+                held.deleted_bytes += int(end, 16) - int(begin, 16)
+        except OSError:
+            continue
+
+
+def _mounts(pid: int, devices: Collection[int], held: HeldFiles, seen: set[int]) -> None:
+    """Count deleted files that are mounted somewhere, once for each mount namespace."""
+    try:
+        namespace = os.stat(f"/proc/{pid}/ns/mnt").st_ino  # noqa: PTH116
+    except OSError:
+        return
+    if namespace in seen:
+        return
+    seen.add(namespace)
+    for line in _lines(f"/proc/{pid}/mountinfo"):
+        fields = line.split(b" ")
+        if len(fields) > 5 and fields[3].endswith(b"//deleted"):
+            where = fields[4].decode("unicode_escape", "replace")
+            try:
+                held.add(os.stat(f"/proc/{pid}/root{where}", follow_symlinks=False), devices)  # noqa: PTH116
+            except (OSError, ValueError):
+                continue
+
+
+def _written_bytes(pid: int) -> int | None:
+    counts = {}
+    for line in _lines(f"/proc/{pid}/io"):
+        name, _, value = line.partition(b":")
+        counts[name] = int(value)
+    if b"write_bytes" not in counts:
+        return None
+    return max(0, counts[b"write_bytes"] - counts.get(b"cancelled_write_bytes", 0))
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    """Yield the lines of a file of `/proc`, as far as is bearable; none when the process is gone."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            yield from file.read(_MAX_TABLE_BYTES).splitlines()
+    except OSError:
+        return

@@ -1,0 +1,50 @@
+"""Who ends when the host's disk is nearly full."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from osgym_host.core.disk_pressure import LEAST_MIB, DiskAccount, Writer, biggest_writer
+
+SIZES = st.floats(0, 1e6)
+WRITERS = st.lists(st.builds(Writer, st.uuids().map(str), SIZES, SIZES, st.booleans()), max_size=6)
+
+
+def test_who_wrote_the_most() -> None:
+    """By what it has, or wrote and deleted again."""
+    has, wrote = Writer("has", 500.0), Writer("wrote", 3.0, 800.0)
+    assert biggest_writer([has, wrote], 0.0) == wrote
+    assert biggest_writer([has, Writer("small", 10.0)], 0.0) == has
+    assert biggest_writer([Writer("small", 10.0)], 0.0) is None
+    assert biggest_writer([], 1e9) is None
+
+
+def test_who_hides_answers_for_what_nobody_has() -> None:
+    """A file that only a descriptor in flight holds is in no measurement, but gone from the disk."""
+    honest, hides = Writer("honest", 400.0, 400.0), Writer("hides", 1.0, 1.0, hides=True)
+    assert biggest_writer([honest, hides], 3000.0) == hides
+    assert biggest_writer([honest, hides], 10.0) == honest
+
+
+def test_what_is_unaccounted_is_what_nobody_is_seen_to_have() -> None:
+    """Writing and deleting by replicas changes nothing; what is hidden does, until it is freed."""
+    account = DiskAccount()
+    account.update(10_000.0, [100.0, 0.0])
+    account.update(9_000.0, [600.0, 500.0])
+    assert account.unaccounted_mib == 0
+    account.update(7_000.0, [600.0, 500.0])
+    assert account.unaccounted_mib == 2000
+    account.update(10_100.0, [])
+    assert account.unaccounted_mib == 0
+
+
+@given(WRITERS, SIZES)
+def test_nobody_heavier_is_spared(writers: list[Writer], unaccounted_mib: float) -> None:
+    """Whoever ends weighs at least as much as all others, and enough for it to help."""
+    chosen = biggest_writer(writers, unaccounted_mib)
+    weights = [writer.weight_mib(unaccounted_mib) for writer in writers]
+    if chosen is None:
+        assert all(weight < LEAST_MIB for weight in weights)
+    else:
+        assert chosen.weight_mib(unaccounted_mib) == max(weights) >= LEAST_MIB
