@@ -3,7 +3,8 @@
 A file without a name lives on in open descriptors, in mappings, in mounts of it, and in descriptors that
 were sent over a unix socket and not received. `/proc` shows the first three, with their blocks, and of the
 last how many there are. Tables of descriptors that threads have to themselves are looked into, too.
-What lies in memory (tmpfs, memfd) is charged as memory and not counted here.
+What lies in memory (tmpfs, memfd) is charged as memory and not counted here. Standard library only: the
+zygote of the local runtime looks, since for an ordinary user only root of the replicas' range of ids may.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ Requests: `{"id", "op"}` with
   ids), `hostname`, `environment`, `limits`, `cgroup_procs`; descriptors: console log, listening
   socket.
 - `kill`: `key`. Succeeds also when there is no such process.
-- `remove`, `measure`: `names` below the directory given as descriptor; `measure` answers with the
-  bytes in `result`.
+- `remove`: `names` below the directory given as descriptor.
+- `measure`: `name` below such a directory, `pids` of the replica, and `devices` that count as disk; the
+  answer's `result` is `BYTES DELETED_BYTES FDS_IN_FLIGHT WRITTEN_BYTES`, the last -1 where nobody counts.
 
 Answers: `{"id", "ok": true, …}` or `{"id", "ok": false, "step", "error"}`; the answer to `spawn` has
 `pid` and a pidfd. Besides, unasked: `{"event": "exit", "key", "status"}`, `status` as of `waitpid`,
@@ -24,6 +25,8 @@ from typing import Any
 
 MAX_PACKET_BYTES = 64 * 1024
 MAX_FDS = 8
+MAX_PIDS = 4000
+"""Of one `measure`: what fits into a packet."""
 SESSION = "/usr/lib/osgym/session"
 LISTEN_FD = 3
 

@@ -29,8 +29,8 @@ from osgym_host.runtimes.base import (
     StartReport,
     Usage,
 )
-from osgym_host.runtimes.held_files import devices_of
-from osgym_host.runtimes.local import spawn, syscalls
+from osgym_host.runtimes.held_files import HeldFiles, devices_of
+from osgym_host.runtimes.local import protocol, spawn, syscalls
 from osgym_host.runtimes.local.instance import InstanceDir, record_process
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor
@@ -274,17 +274,25 @@ class LocalRuntime(Runtime):
         """Measure what the replica uses."""
         found = self._replicas.require(replica)
         running = self._require()
+        pids = await asyncio.to_thread(_processes, found)
         overlay_mib: float | None = None
+        held: HeldFiles | None = None
         if deep:
+            fields = {
+                "name": found.folder.name,
+                "pids": sorted(pids or ())[: protocol.MAX_PIDS],
+                "devices": list(found.disk_devices),
+            }
             with contextlib.suppress(RuntimeFault):
                 answer, _ = await running.supervisor.request(
-                    "measure",
-                    {"names": [found.folder.name]},
-                    [running.replicas_fd],
-                    timeout_s=_MEASURE_TIMEOUT_S,
+                    "measure", fields, [running.replicas_fd], timeout_s=_MEASURE_TIMEOUT_S
                 )
-                overlay_mib = int(answer["result"]) / (1 << 20)
-        return await asyncio.to_thread(_measure, found, deep, overlay_mib)
+                used, deleted, in_flight, written = map(int, answer["result"].split())
+                overlay_mib = used / (1 << 20)
+                held = HeldFiles(deleted, in_flight, written if written >= 0 else None)
+        return await asyncio.to_thread(
+            usage.measure, found.group, pids, deep=deep, overlay_mib=overlay_mib, held=held
+        )
 
     def replicas(self) -> Sequence[Replica]:
         """Return the replicas not yet destroyed."""
@@ -333,12 +341,10 @@ class LocalRuntime(Runtime):
         return self._running
 
 
-def _measure(replica: LocalReplica, deep: bool, overlay_mib: float | None) -> Usage:
-    pids = None
-    if replica.exit_info is None:
-        pids = replica.group.pids() or processes_of(replica.pid)
-        if not replica.disk_devices:
-            replica.disk_devices = devices_of(f"/proc/{replica.pid}/root", str(replica.folder))
-    return usage.measure(
-        replica.group, pids, deep=deep, overlay_mib=overlay_mib, disk_devices=replica.disk_devices
-    )
+def _processes(replica: LocalReplica) -> set[int] | None:
+    """Return the processes of a replica, None when it is dead."""
+    if replica.exit_info is not None:
+        return None
+    if not replica.disk_devices:
+        replica.disk_devices = devices_of(f"/proc/{replica.pid}/root", str(replica.folder))
+    return replica.group.pids() or processes_of(replica.pid)

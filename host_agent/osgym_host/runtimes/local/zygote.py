@@ -21,6 +21,7 @@ import socket
 import sys
 from typing import Any
 
+from osgym_host.runtimes.held_files import held_files
 from osgym_host.runtimes.local import inside, protocol, seccomp, trees
 from osgym_host.runtimes.local import syscalls as sc
 
@@ -158,7 +159,7 @@ class Zygote:
             if pid == 0:
                 code, text = 1, "unexpected"
                 try:
-                    text = _helper_main(message["op"], fds[0], message["names"])
+                    text = _helper_main(message, fds[0])
                     code = 0
                 except OSError as exc:
                     text = str(exc)
@@ -218,10 +219,13 @@ def _prepare(folder: str, uid: int, gid: int) -> None:
         os.chown(path, uid, gid, follow_symlinks=False)
 
 
-def _helper_main(op: str, dir_fd: int, names: list[str]) -> str:
-    if op == "measure":
-        return str(sum(trees.measure_tree(dir_fd, name) for name in names))
-    for name in names:
+def _helper_main(message: dict[str, Any], dir_fd: int) -> str:
+    if message["op"] == "measure":
+        used = trees.measure_tree(dir_fd, message["name"])
+        held = held_files(message["pids"], set(message["devices"]))
+        written = -1 if held.written_bytes is None else held.written_bytes
+        return f"{used} {held.deleted_bytes} {held.fds_in_flight} {written}"
+    for name in message["names"]:
         trees.remove_tree(dir_fd, name)
     return ""
 

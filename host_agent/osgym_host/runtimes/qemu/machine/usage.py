@@ -8,7 +8,7 @@ from pathlib import Path
 from osgym_host.runtimes import usage
 from osgym_host.runtimes.base import Usage
 from osgym_host.runtimes.cgroups import CgroupGroup
-from osgym_host.runtimes.held_files import devices_of
+from osgym_host.runtimes.held_files import devices_of, held_files
 
 
 def measure_vm(group: CgroupGroup | None, pid: int | None, folder: Path, *, deep: bool) -> Usage:
@@ -27,7 +27,7 @@ def measure_vm(group: CgroupGroup | None, pid: int | None, folder: Path, *, deep
         pids,
         deep=deep,
         overlay_mib=disk_mib(folder) if deep else None,
-        disk_devices=devices_of(str(folder)) if deep else (),
+        held=held_files(pids, devices_of(str(folder))) if deep and pids is not None else None,
     )
 
 
