@@ -7,6 +7,7 @@ line of it, or fill the disk with it. `escape_controls` is for whoever shows suc
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable, Hashable
@@ -47,6 +48,15 @@ def escape_controls(text: str) -> str:
 def escape_lines(text: str) -> str:
     """Return the same for text of several lines, which stay apart."""
     return "\n".join(escape_controls(line) for line in text.split("\n"))
+
+
+def quote_lines(text: str, max_chars: int) -> str:
+    """Return the end of what a guest or a program wrote as one line, each of its lines after a bar.
+
+    Nothing of it can pass for a line of ours, wherever it is shown; at most `max_chars` of it are taken.
+    """
+    lines = (line.strip() for line in re.split(r"[\r\n]+", text[-max_chars:]))
+    return " ".join(f"| {escape_controls(line)}" for line in lines if line)
 
 
 class SafeFormatter(logging.Formatter):

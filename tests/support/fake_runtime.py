@@ -72,11 +72,11 @@ class FakeReplica(base.Replica):
         self.folder.mkdir(parents=True)
         await self._server.start(self.folder / "agent.sock")
 
-    def die(self, reason: base.ExitReason = base.ExitReason.KILLED) -> None:
-        """Ends it as if all its processes were killed."""
+    def die(self, reason: base.ExitReason = base.ExitReason.KILLED, console: str = "") -> None:
+        """Ends it as if all its processes were killed, with this at the end of its console."""
         if self._exit is not None:
             return
-        self._exit = base.ExitInfo(reason, "for the test")
+        self._exit = base.ExitInfo(reason, "for the test", log_tail=console)
         self._server.stop()
         self._dead.set()
 

@@ -21,6 +21,7 @@ from osgym_host.logs import (
     RecordLimit,
     escape_controls,
     escape_lines,
+    quote_lines,
 )
 
 BEGIN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ [\w.]+: ")
@@ -82,6 +83,22 @@ def test_what_is_escaped_can_still_be_read(text: str, shown: str) -> None:
 def test_lines_stay_apart_where_they_may() -> None:
     """Only the line feed is kept."""
     assert escape_lines("a\nb\rc\x1b[2J") == "a\nb\\rc\\x1b[2J"
+
+
+@given(st.text(), st.integers(1, 50))
+def test_what_is_quoted_is_one_bounded_line(text: str, most: int) -> None:
+    """However many lines it had, each begins after a bar."""
+    quoted = quote_lines(text, most)
+    assert "\n" not in quoted and "\r" not in quoted
+    assert quoted == escape_controls(quoted)
+    assert not quoted or quoted.startswith("| ")
+
+
+def test_the_end_of_a_console_is_quoted() -> None:
+    """The last lines say why."""
+    assert quote_lines("first\r\n\x1b[1mlast\n\n", 10) == "| \\x1b[1mlast"
+    assert quote_lines("one\ntwo\n", 100) == "| one | two"
+    assert quote_lines("\n\n", 100) == ""
 
 
 def test_nobody_forges_a_record(log: logging.Logger, out: io.StringIO) -> None:

@@ -182,6 +182,20 @@ async def test_a_replica_that_dies_under_its_lease_is_told_and_replaced(tmp_path
         assert pool.last_failure == ""
 
 
+async def test_a_dying_guests_console_is_quoted_and_not_repeated(tmp_path: Path) -> None:
+    """Its escape sequences and lines that look like ours reach neither log nor client as such."""
+    forged = "2026-01-01 00:00:00,000 CRITICAL osgym_host.app: all is lost"
+    async with pool_of(tmp_path) as (pool, runtime):
+        told: list[tuple[Reason, str]] = []
+        manager = await pool.acquire("a", lambda reason, detail: told.append((reason, detail)), 1)
+        console = "x" * 100_000 + f"\x1b[2J\x1b]0;owned\x07\r\n{forged}\n\u202e"
+        runtime.by_generation(manager.generation).die(base.ExitReason.GUEST_PANIC, console)
+        await until(lambda: told)
+        detail = told[0][1]
+        assert detail.isprintable() and len(detail) < 2500
+        assert f"| {forged} | \\u202e" in detail and "\\x1b[2J" in detail
+
+
 async def test_a_ready_replica_that_dies_is_never_handed_out(tmp_path: Path) -> None:
     """It is withdrawn, and another one takes its place."""
     async with pool_of(tmp_path) as (pool, runtime):

@@ -28,6 +28,7 @@ from osgym_host.images.lock import PackageLock
 from osgym_host.images.progress import BakeProgress, ProgressDisplay
 from osgym_host.images.snapshots import DEFAULT_NAME, Snapshot, SnapshotStore
 from osgym_host.images.store import Image, ImageStore, default_data_dir
+from osgym_host.logs import escape_lines
 from osgym_host.snapshotting.build import SnapshotBuilder, SnapshotFailed, SnapshotRequest
 from osgym_host.snapshotting.warmup import Warmup, find_warmup, load_warmup
 
@@ -44,8 +45,9 @@ def errors_reported() -> Iterator[None]:
         yield
     except OsgymHostError as exc:
         if isinstance(exc, BakeError | SnapshotFailed) and exc.log_tail:
-            click.echo(exc.log_tail, err=True)
-        click.echo(f"osgym image: {exc}", err=True)
+            # A guest's console: each line is marked as its own.
+            click.echo("  | " + escape_lines(exc.log_tail).replace("\n", "\n  | "), err=True)
+        click.echo(f"osgym image: {escape_lines(str(exc))}", err=True)
         if isinstance(exc, ImageError) and exc.hint:
             click.echo(f"  {exc.hint}", err=True)
         sys.exit(1)

@@ -17,10 +17,14 @@ from osgym_host.core import states
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
 from osgym_host.guest_client import GuestClient, GuestError, GuestRefused, GuestTimeout, GuestUnreachable
+from osgym_host.logs import escape_controls, quote_lines
 from osgym_host.runtimes import base
 from osgym_protocol.codes import GuestErrorCode
 
 log = logging.getLogger(__name__)
+
+_CONSOLE_CHARS = 400
+_DETAIL_CHARS = 2000
 
 DEATH_NOTICE_S = 1.0
 """How long a broken connection waits for the news that the replica died, and of what."""
@@ -140,7 +144,8 @@ class ReplicaManager:
     def retire(self, reason: Reason, detail: str = "") -> None:
         """Ask it to end: it is not wanted any more, or failed. Allowed in any state, any number of times."""
         if detail and not self.detail:
-            self.detail = detail
+            # Guests have a hand in it: errors quote what they answered.
+            self.detail = escape_controls(detail[:_DETAIL_CHARS])
         self.send(states.Retire(reason))
 
     def request_lease(self, lease_id: str, granted: OnLeaseAnswer, on_revoked: OnRevoked) -> None:
@@ -222,7 +227,7 @@ class ReplicaManager:
             self.retire(Reason.CREATE_FAILED, f"not created within {self._deadlines.create_s:g} s")
         except (base.RuntimeFault, OSError, ValueError) as error:
             tail = error.log_tail if isinstance(error, base.RuntimeFault) else ""
-            self.retire(Reason.CREATE_FAILED, f"{error} {tail[-500:]}".strip())
+            self.retire(Reason.CREATE_FAILED, f"{error} {quote_lines(tail, _CONSOLE_CHARS)}".strip())
         else:
             self.send(states.CloneCreated())
         finally:
@@ -297,7 +302,7 @@ class ReplicaManager:
 def _reason_of_exit(info: base.ExitInfo) -> tuple[Reason, str]:
     detail = f"{info.reason.value}: {info.detail}"
     if info.log_tail:
-        detail += f"; its console ends: {info.log_tail[-400:].strip()}"
+        detail += f"; its console ends: {quote_lines(info.log_tail, _CONSOLE_CHARS)}"
     return _REASONS_OF_EXIT.get(info.reason, Reason.GUEST_DEAD), detail
 
 
