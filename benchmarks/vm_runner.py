@@ -43,7 +43,9 @@ def _runtime(way: tuple[str, str], snapshot: Snapshot, folder: Path, parked: int
     def launcher(tree: Any) -> Launcher:
         return ContainerLauncher(mark) if runner == "container" else ProcessLauncher(run, tree=tree)
 
-    connected: Network = TapNetwork(mark) if network == "tap" else UserNetwork(forwards=runner == "container")
+    connected: Network = (
+        TapNetwork(mark) if network == "tap" else UserNetwork(run, forwards=runner == "container")
+    )
     options = QemuOptions(parked=ParkedPoolOptions(target=parked))
     return QemuRuntime(folder, instance, launcher, connected, options, snapshot)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 _UNIX_PATH_MAX = 107
 
@@ -20,13 +22,34 @@ class UnixAddress:
 
 @dataclass(frozen=True, slots=True)
 class TcpAddress:
-    """The guest agent listens on TCP; only the host may reach it."""
+    """The guest agent listens on TCP in the host's own network: every user of the host can connect."""
 
     host: str
     port: int
 
 
-GuestAddress = UnixAddress | TcpAddress
+class SocketMaker(Protocol):
+    """What makes sockets inside a network namespace."""
+
+    def make_socket(self) -> socket.socket:
+        """Make a TCP socket inside, not blocking and not connected.
+
+        Raises:
+            OSError: The namespace is gone or cannot be entered.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EnclosedAddress:
+    """The guest agent is reached by TCP from inside a network namespace, and from nowhere else."""
+
+    host: str
+    port: int
+    namespace: SocketMaker = field(repr=False)
+
+
+GuestAddress = UnixAddress | TcpAddress | EnclosedAddress
 
 
 @contextlib.contextmanager

@@ -121,7 +121,7 @@ async def started(snapshot: Snapshot) -> AsyncIterator[Lab]:
         data_dir,
         INSTANCE,
         lambda tree: ProcessLauncher(folder, tree=tree),
-        UserNetwork(forwards=False),
+        UserNetwork(folder, forwards=False),
         QemuOptions(parked=ParkedPoolOptions(target=0)),
         snapshot,
     )

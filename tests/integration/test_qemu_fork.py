@@ -39,7 +39,7 @@ def make_runtime(data_dir: Path, snapshot: Snapshot, parked: int, *, native: boo
         data_dir,
         INSTANCE,
         lambda tree: ProcessLauncher(folder, tree=tree),
-        UserNetwork(forwards=False),
+        UserNetwork(folder, forwards=False),
         QemuOptions(
             vms=VmOptions(native=data_dir / "native" if native else None),
             parked=ParkedPoolOptions(target=parked),

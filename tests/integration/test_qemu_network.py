@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import json
 import os
 import shutil
@@ -18,15 +19,17 @@ from tests.support import ROOT
 from tests.support.network_rig import PORT, Guest, World, forwarding, guest, world
 from tests.support.runtime_kits import QemuKit, contract_spec
 
-from osgym_host.addresses import TcpAddress
+from osgym_host.addresses import EnclosedAddress, TcpAddress, UnixAddress
 from osgym_host.core.egress import parse_allowlist
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import Egress, RuntimeUnsupported
 from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_host.runtimes.qemu.machine import GUEST_PORT, GuestReach
 from osgym_host.runtimes.qemu.network import namespaces
-from osgym_host.runtimes.qemu.network.base import Attachment
+from osgym_host.runtimes.qemu.network.base import Attachment, FoundGuest
+from osgym_host.runtimes.qemu.network.links import link_of
 from osgym_host.runtimes.qemu.network.resolver import NameLookup
-from osgym_host.runtimes.qemu.network.tap import TapNetwork, table_name
+from osgym_host.runtimes.qemu.network.tap import DEFAULT_LINKS, TapNetwork, table_name
 from osgym_host.runtimes.qemu.network.user import UserNetwork
 from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
@@ -209,41 +212,55 @@ async def test_what_one_machine_learnt_is_not_the_next_ones(network: TapNetwork,
 
 
 async def test_machines_do_not_reach_each_other(network: TapNetwork, places: World) -> None:
-    """Each is reached by the host at its own address, and by no other machine at any."""
-    async with machine(network, "one") as (here, first), machine(network, "two") as (there, second):
-        assert here.guest is not None and there.guest is not None
+    """Each is reached by us from inside its namespace, and by no other machine at any address."""
+    async with machine(network, "one") as (_, first), machine(network, "two") as (there, second):
+        assert isinstance(there.guest, EnclosedAddress)
         for name in ("one", "two"):
             await network.allow(name, Egress.OPEN)
         script = "import socket; s = socket.create_server(('0.0.0.0', 5000)); s.accept()[0].sendall(b'world')"
         serving = asyncio.create_task(asyncio.to_thread(second.run, script))
-        assert await reached(first, there.guest.host, "10.0.2.15", port=5000) == set()
-        reader, writer = await asyncio.wait_for(connect(there.guest.host, 5000), 5)
+        assert await reached(first, *far_ends(), "10.0.2.15", port=5000) == set()
+        reader, writer = await asyncio.wait_for(connect(there.guest), 5)
         assert await reader.read(5) == b"world"
         writer.close()
         await writer.wait_closed()
         await serving
 
 
-async def connect(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+def far_ends() -> list[str]:
+    """The addresses of all machines' links at their far ends."""
+    links = ipaddress.IPv4Network(DEFAULT_LINKS)
+    found = [link_of(found.slot, links).guest_ip for found in namespaces.find_links(MARK, "osgym")]
+    assert found
+    return found
+
+
+async def connect(guest: EnclosedAddress) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect, trying again while nobody listens yet."""
     while True:
+        sock = guest.namespace.make_socket()
         try:
-            return await asyncio.open_connection(host, port)
+            await asyncio.get_running_loop().sock_connect(sock, (guest.host, guest.port))
+            return await asyncio.open_connection(sock=sock)
         except OSError:
+            sock.close()
             await asyncio.sleep(0.05)
 
 
-async def test_nobody_but_the_host_reaches_a_machine(network: TapNetwork, places: World) -> None:
-    """A neighbour that routes packets for a guest to this host is not let through."""
+async def test_nobody_but_us_reaches_a_machine(network: TapNetwork, places: World) -> None:
+    """Neither a neighbour that routes packets for a guest to this host, nor a user of the host itself."""
     async with machine(network, "vm") as (attachment, inside):
         assert attachment.guest is not None
+        [far_end] = far_ends()
         await network.allow("vm", Egress.OPEN)
         name = f"world-{os.getpid()}"
         namespaces.run_tool(["ip", "-n", name, "route", "add", "198.18.0.0/15", "via", places.host])
         script = "import socket; s = socket.create_server(('0.0.0.0', 5000)); s.settimeout(3); s.accept()"
         serving = asyncio.create_task(asyncio.to_thread(inside.run, script))
         outside = Guest(name)
-        assert await reached(outside, attachment.guest.host, port=5000) == set()
+        assert await reached(outside, far_end, port=5000) == set()
+        with pytest.raises(OSError):
+            await asyncio.wait_for(asyncio.open_connection(far_end, 5000), 1)
         with pytest.raises(namespaces.NetworkFailed, match="timed out"):
             await serving
 
@@ -257,6 +274,12 @@ async def test_a_false_sender_is_dropped(network: TapNetwork, places: World) -> 
             ["ip", "-n", inside.name, "route", "replace", "default", "via", "10.0.2.2", "src", "10.0.2.77"]
         )
         assert await reached(inside, places.far) == set()
+
+
+def found_guest(attachment: Attachment) -> FoundGuest:
+    """Where the guest agent of an attached machine was reached, as its record says."""
+    assert isinstance(attachment.guest, EnclosedAddress)
+    return FoundGuest(attachment.guest.host, attachment.guest.port, GuestReach.NAMESPACE, os.getpid())
 
 
 async def test_a_killed_agents_connections_are_found_adopted_and_reaped(places: World) -> None:
@@ -276,8 +299,9 @@ async def test_a_killed_agents_connections_are_found_adopted_and_reaped(places: 
     try:
         with guest(f"guest-{os.getpid()}-kept", tap) as inside:
             assert await reached(inside, places.far) == set()  # not before it is adopted
-            assert await network.adopt("kept", Egress.OPEN, kept.guest) == kept.guest
-            assert await network.adopt("never", Egress.OPEN, kept.guest) is None
+            found = await network.adopt("kept", Egress.OPEN, found_guest(kept))
+            assert isinstance(found, EnclosedAddress) and (found.host, found.port) == ("10.0.2.15", 5000)
+            assert await network.adopt("never", Egress.OPEN, found_guest(kept)) is None
             assert await network.reap() == 1
             assert [link.machine for link in namespaces.find_links(MARK, "osgym")] == ["kept"]
             assert await reached(inside, *everything(places)) == {places.near, places.far}
@@ -323,33 +347,38 @@ async def test_many_are_attached_at_once(network: TapNetwork) -> None:
     assert len(namespaces.find_links(MARK, "osgym")) == len(namespaces.find_namespaces(MARK)) == 6
 
 
-async def test_an_agent_may_change_the_kind_of_network(places: World) -> None:
+async def test_an_agent_may_change_the_kind_of_network(places: World, tmp_path: Path) -> None:
     """Without taps, the next one removes those of the former, and carries on what needs none."""
     former = make_network()
     await former.start()
     attachment = await former.attach("vm")
     await former.started(attachment)
     await former.close()
-    assert attachment.guest is not None
-    here = TcpAddress("127.0.0.1", 4711)
-    assert await former.adopt("old", Egress.NONE, here) == here
-    user = UserNetwork(forwards=False, mark=MARK)
+    pid = os.getpid()
+    here = FoundGuest("127.0.0.1", 4711, GuestReach.PORT, pid)
+    enclosed = FoundGuest("127.0.0.1", 5000, GuestReach.NAMESPACE, pid)
+    tapped = FoundGuest("10.0.2.15", 5000, GuestReach.NAMESPACE, pid)
+    user = UserNetwork(tmp_path, forwards=False, mark=MARK)
     await user.start()
-    assert await user.adopt("vm", Egress.NONE, attachment.guest) is None
-    assert await user.adopt("old", Egress.NONE, here) == here
+    assert await user.adopt("vm", Egress.NONE, tapped) is None
+    for network in (former, user):
+        assert await network.adopt("old", Egress.NONE, here) == TcpAddress("127.0.0.1", 4711)
+        found = await network.adopt("enclosed", Egress.NONE, enclosed)
+        assert isinstance(found, EnclosedAddress) and (found.host, found.port) == ("127.0.0.1", 5000)
+        await network.detach("enclosed")
     assert await user.reap() == 1
     assert await user.reap() == 0
     assert left() == []
 
 
-async def test_user_networking_offers_none_only() -> None:
+async def test_user_networking_offers_none_only(tmp_path: Path) -> None:
     """There are no rules in user-mode networking, so nothing else is promised."""
-    network = UserNetwork(forwards=True)
+    network = UserNetwork(tmp_path, forwards=True)
     await network.start()
     attachment = await network.attach("vm")
     try:
         assert network.egress == {Egress.NONE}
-        assert attachment.guest is not None and attachment.guest.host == "127.0.0.1"
+        assert isinstance(attachment.guest, UnixAddress) and attachment.guest.path.is_socket()
         with pytest.raises(RuntimeUnsupported, match="tap"):
             await network.allow("vm", Egress.OPEN)
     finally:
@@ -404,7 +433,7 @@ async def test_a_restricted_guest_reaches_nothing(
     try:
         replica = await runtime.create(contract_spec(kit))
         other = await runtime.create(replace(contract_spec(kit), replica_id="r2", generation=8))
-        assert isinstance(other.guest, TcpAddress)
+        assert isinstance(other.guest, EnclosedAddress)
         targets = [[address, PORT] for address in everything(places) if address != "127.0.0.1"]
         targets += [["10.0.2.2", other.guest.port], ["10.0.2.2", 22], ["10.0.2.3", 53]]
         assert await kit.run_inside(replica, _TRY, targets=targets) == []
@@ -423,9 +452,8 @@ async def test_a_guest_with_a_tap_reaches_what_its_policy_says(
         spec = replace(contract_spec(kit), egress=Egress.OPEN)
         replica = await runtime.create(spec)
         closed = await runtime.create(replace(contract_spec(kit), replica_id="r2", generation=8))
-        assert isinstance(closed.guest, TcpAddress)
         targets = [[address, PORT] for address in everything(places) if address != "127.0.0.1"]
-        targets += [[closed.guest.host, closed.guest.port]]
+        targets += [[address, GUEST_PORT] for address in far_ends()]
         allowed = [[places.far, PORT], [places.near, PORT]]
         assert sorted(await kit.run_inside(replica, _TRY, targets=targets)) == allowed
         assert await kit.run_inside(closed, _TRY, targets=targets) == []
@@ -452,7 +480,7 @@ async def main():
     runtime = kit.make(Path({data_dir!r}))
     await runtime.start()
     replica = await runtime.create(contract_spec(kit))
-    print(replica.guest.host, flush=True)
+    print(replica.guest.host, replica.guest.port, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
@@ -472,7 +500,8 @@ async def test_a_machine_with_a_tap_outlives_its_agent(small_snapshot: Snapshot,
     report = await runtime.start()
     try:
         [record] = report.adoptable
-        assert isinstance(record.guest, TcpAddress) and record.guest.host == said.decode().strip()
+        assert isinstance(record.guest, EnclosedAddress)
+        assert said.decode().split() == [record.guest.host, str(record.guest.port)]
         adopted = await runtime.adopt(record)
         assert adopted.guest == record.guest
         assert await kit.run_inside(adopted, "result = 6 * 7") == 42

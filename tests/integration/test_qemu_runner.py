@@ -17,7 +17,7 @@ from tests.support import ROOT
 from tests.support.docker_daemon import docker_daemon
 from tests.support.runtime_kits import QemuKit, contract_spec
 
-from osgym_host.addresses import TcpAddress
+from osgym_host.addresses import UnixAddress
 from osgym_host.guest_client import GuestClient
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import ExitReason, RuntimeUnsupported
@@ -377,7 +377,7 @@ class ContainerKit(QemuKit):
             data_dir,
             "contract",
             lambda tree: ContainerLauncher(self.mark, DockerDaemon(self.daemon_url)),
-            UserNetwork(forwards=True),
+            UserNetwork(data_dir / "run" / "contract", forwards=True),
             options or QemuOptions(parked=ParkedPoolOptions(target=self.parked)),
             self.image,
         )
@@ -420,19 +420,25 @@ async def test_a_machine_in_a_container_is_a_replica_like_any_other(
     assert not (tmp_path / "run" / "contract" / "vms").exists()
 
 
-async def test_the_guest_port_is_loopback_only(kit: ContainerKit, tmp_path: Path) -> None:
-    """The host reaches the guest at 127.0.0.1, nobody else by any address of the host."""
+async def test_only_we_reach_a_guest_in_a_container(kit: ContainerKit, tmp_path: Path) -> None:
+    """By a unix socket in a folder that nobody else enters; no port of the host leads in."""
+    before = listening_ports()
     runtime = kit.make(tmp_path)
     await runtime.start()
     try:
         replica = await runtime.create(contract_spec(kit))
-        assert isinstance(replica.guest, TcpAddress) and replica.guest.host == "127.0.0.1"
-        table = Path("/proc/net/tcp").read_text().splitlines()[1:]  # noqa: ASYNC240
-        port = f"{replica.guest.port:04X}"
-        listening = [line.split()[1] for line in table if line.split()[3] == "0A"]
-        assert [address for address in listening if address.endswith(port)] == [f"0100007F:{port}"]
+        assert isinstance(replica.guest, UnixAddress)
+        assert replica.guest.path.stat().st_mode & 0o777 == 0o600
+        assert replica.guest.path.parent.stat().st_mode & 0o777 == 0o700
+        assert listening_ports() <= before
     finally:
         await runtime.stop()
+
+
+def listening_ports() -> set[str]:
+    """Addresses of the host at which somebody listens."""
+    table = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return {line.split()[1] for line in table if line.split()[3] == "0A"}
 
 
 _AGENT = """

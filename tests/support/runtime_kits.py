@@ -172,7 +172,7 @@ class QemuKit:
             data_dir,
             "contract",
             lambda tree: ProcessLauncher(folder, tree=tree),
-            UserNetwork(forwards=False),
+            UserNetwork(folder, forwards=False),
             options or QemuOptions(parked=ParkedPoolOptions(target=self.parked)),
             self.image,
         )

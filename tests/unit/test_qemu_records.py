@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from osgym_host.addresses import TcpAddress
+from osgym_host.addresses import EnclosedAddress, TcpAddress, UnixAddress
 from osgym_host.runtimes.base import Egress
 from osgym_host.runtimes.processes import ProcessIdentity
-from osgym_host.runtimes.qemu.machine.records import ReplicaFacts, VmPhase, VmRecord, VmRecords
+from osgym_host.runtimes.qemu.machine.namespace import NetworkNamespace
+from osgym_host.runtimes.qemu.machine.records import (
+    GuestReach,
+    ReplicaFacts,
+    VmPhase,
+    VmRecord,
+    VmRecords,
+)
 
 FACTS = ReplicaFacts(
     replica_id="r7",
@@ -69,8 +77,28 @@ def test_only_a_running_replica_is_adoptable() -> None:
     assert RECORD.process == ProcessIdentity(12, 34)
     for update in ({"phase": VmPhase.RESUMING}, {"replica": None}, {"pid": None}):
         assert not RECORD.model_copy(update=update).adoptable
-    said = RECORD.as_replica()
+    said = RECORD.as_replica(TcpAddress("127.0.0.1", 40000))
     assert (said.replica_id, said.generation, said.image_digest) == ("r7", 7, "ab" * 32)
     assert said.guest == TcpAddress("127.0.0.1", 40000)
     with pytest.raises(ValueError, match="not a replica"):
-        RECORD.model_copy(update={"replica": None}).as_replica()
+        RECORD.model_copy(update={"replica": None}).as_replica(TcpAddress("127.0.0.1", 40000))
+
+
+def test_a_record_says_how_its_guest_is_reached() -> None:
+    """A path of a socket is not written down: it follows from the machine's name."""
+    enclosed = EnclosedAddress("10.0.2.15", 5000, NetworkNamespace(-1))
+    for address, expected in (
+        (TcpAddress("127.0.0.1", 7), ("127.0.0.1", 7, GuestReach.PORT)),
+        (enclosed, ("10.0.2.15", 5000, GuestReach.NAMESPACE)),
+        (UnixAddress(Path("/x")), (RECORD.host, RECORD.port, GuestReach.SOCKET)),
+    ):
+        record = RECORD.reached_at(address)
+        assert (record.host, record.port, record.reach) == expected
+        assert VmRecord.model_validate_json(record.model_dump_json()) == record
+
+
+def test_a_record_of_an_older_version_names_a_port() -> None:
+    """Machines that run while the host agent is renewed are reached as they were."""
+    old = json.loads(RECORD.model_dump_json())
+    del old["reach"]
+    assert VmRecord.model_validate(old).reach is GuestReach.PORT

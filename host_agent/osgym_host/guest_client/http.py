@@ -16,7 +16,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from osgym_host.addresses import GuestAddress, TcpAddress, UnixAddress, short_unix_path
+from osgym_host.addresses import EnclosedAddress, GuestAddress, UnixAddress, short_unix_path
 from osgym_host.errors import OsgymHostError
 
 MAX_HEAD_BYTES = 32 * 1024
@@ -273,15 +273,18 @@ class HttpClient:
 
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
-        family = socket.AF_UNIX if isinstance(self._address, UnixAddress) else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        if isinstance(self._address, EnclosedAddress):
+            sock = self._address.namespace.make_socket()
+        else:
+            family = socket.AF_UNIX if isinstance(self._address, UnixAddress) else socket.AF_INET
+            sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         try:
-            if isinstance(self._address, TcpAddress):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await loop.sock_connect(sock, (self._address.host, self._address.port))
-            else:
+            if isinstance(self._address, UnixAddress):
                 with short_unix_path(os.fspath(self._address.path)) as path:
                     await loop.sock_connect(sock, path)
+            else:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                await loop.sock_connect(sock, (self._address.host, self._address.port))
         except BaseException:
             sock.close()
             raise

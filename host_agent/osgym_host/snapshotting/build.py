@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_host.addresses import TcpAddress
+from osgym_host.addresses import GuestAddress
 from osgym_host.errors import OsgymHostError
 from osgym_host.guest_client import GuestClient, GuestError
 from osgym_host.images.content_store import NAME
@@ -148,7 +148,7 @@ class _SnapshotBuild:
         return self.request.disk.manifest.guest is GuestKind.OSGYM
 
     def guest(
-        self, address: TcpAddress, screen_socket: Path, pid: int, quiet_s: float
+        self, address: GuestAddress, screen_socket: Path, pid: int, quiet_s: float
     ) -> contextlib.AbstractAsyncContextManager[GuestClient]:
         """Return a client of the guest agent of a machine, or of who stands for it."""
         if self.has_our_agent:

@@ -7,7 +7,7 @@ import secrets
 import shlex
 import time
 
-from osgym_host.addresses import TcpAddress
+from osgym_host.addresses import GuestAddress
 from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.runtimes.processes import cpu_s
 from osgym_host.runtimes.qemu.cloning import assign, new_identity
@@ -35,7 +35,7 @@ _LAST_GENERATION = 2**53
 """The largest that a guest agent takes: no clone will ever have it."""
 
 
-async def try_clone(address: TcpAddress, token: str) -> None:
+async def try_clone(address: GuestAddress, token: str) -> None:
     """Let a clone take an identity and show a frame."""
     identity = new_identity("trial", 1, secrets.token_urlsafe(_TOKEN_BYTES))
     await assign(address, token, identity, timeout_s=TRIAL_TIMEOUT_S / 2)
@@ -44,7 +44,7 @@ async def try_clone(address: TcpAddress, token: str) -> None:
         await guest.observe()
 
 
-async def warm_code_paths(address: TcpAddress, token: str) -> None:
+async def warm_code_paths(address: GuestAddress, token: str) -> None:
     """Let a template do what each clone does first, so often that clones find it done.
 
     Pages are mapped, functions bound, Python's instructions specialised: all of it takes memory and

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from osgym_host.addresses import TcpAddress
+from osgym_host.addresses import GuestAddress
 from osgym_host.guest_client import GuestClient
 from osgym_host.images.disks.manifest import Firmware, GuestKind, Hardware
 from osgym_host.images.disks.store import DiskImage
@@ -77,7 +77,7 @@ async def agentless_client(
     folder: Path,
     screen_socket: Path,
     pid: int,
-    address: TcpAddress,
+    address: GuestAddress,
     screen: tuple[int, int],
     quiet_s: float,
 ) -> AsyncIterator[GuestClient]:

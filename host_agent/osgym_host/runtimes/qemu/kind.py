@@ -61,7 +61,7 @@ class QemuKind(RuntimeKind):
                 return ContainerLauncher(mark, kvm=kvm)
             return ProcessLauncher(run_folder, tree=tree, kvm=kvm)
 
-        network: Network = UserNetwork(forwards=containers, mark=mark)
+        network: Network = UserNetwork(run_folder, forwards=containers, mark=mark)
         if settings.network == "tap":
             allowed = parse_allowlist(settings.egress_allow)
             network = TapNetwork(mark, allowlist=allowed, links=settings.network_links)

@@ -7,7 +7,7 @@ import logging
 import shutil
 from pathlib import Path
 
-from osgym_host.addresses import TcpAddress
+from osgym_host.addresses import GuestAddress
 from osgym_host.images.disks.manifest import GuestKind
 from osgym_host.runtimes.qemu.agentless.clone_identity import NOTES, apply_clone_identity
 from osgym_host.runtimes.qemu.agentless.guest import AgentlessGuest, MachineFacts, ScreenSource
@@ -49,7 +49,13 @@ class AgentlessGuests:
             self._folder.rmdir()
 
     async def serve(
-        self, golden: GoldenSnapshot, name: str, folder: Path, pid: int, address: TcpAddress, generation: int
+        self,
+        golden: GoldenSnapshot,
+        name: str,
+        folder: Path,
+        pid: int,
+        address: GuestAddress,
+        generation: int,
     ) -> AgentlessGuest:
         """Serve a machine that runs.
 
@@ -70,7 +76,7 @@ class AgentlessGuests:
         )
         return await AgentlessGuest.open(facts, self._folder / f"{name}.sock")
 
-    async def identify(self, golden: GoldenSnapshot, address: TcpAddress, replica_id: str) -> None:
+    async def identify(self, golden: GoldenSnapshot, address: GuestAddress, replica_id: str) -> None:
         """Make a clone that has just woken as different from its siblings as can be had."""
         if golden.guest is GuestKind.OSWORLD:
             applied = await apply_clone_identity(address, replica_id)

@@ -13,7 +13,7 @@ import secrets
 import time
 import uuid
 
-from osgym_host.addresses import TcpAddress
+from osgym_host.addresses import GuestAddress
 from osgym_host.guest_client.http import GuestError, HttpClient
 from osgym_host.images.disks.manifest import GuestKind
 
@@ -61,7 +61,7 @@ root sh -c "echo {machine_id} > /etc/machine-id" && echo applied=machine_id
 """
 
 
-async def apply_clone_identity(address: TcpAddress, replica_id: str) -> frozenset[str]:
+async def apply_clone_identity(address: GuestAddress, replica_id: str) -> frozenset[str]:
     """Try to make a clone somebody else, within `TIMEOUT_S`.
 
     Returns:

@@ -49,7 +49,7 @@ class AdoptableVms:
 
     def records(self) -> tuple[ReplicaRecord, ...]:
         """Describe them as the contract does."""
-        return tuple(vm.record.as_replica() for vm in self.by_id.values())
+        return tuple(vm.record.as_replica(vm.address) for vm in self.by_id.values())
 
     def require(self, record: ReplicaRecord) -> ManagedVm:
         """Return the machine of a record.

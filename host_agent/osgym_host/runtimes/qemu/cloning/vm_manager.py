@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from osgym_host.addresses import TcpAddress
+from osgym_host.addresses import GuestAddress, TcpAddress
 from osgym_host.images.disks.manifest import GuestKind
 from osgym_host.runtimes.base import ReplicaDestroyFailed, RuntimeFault
 from osgym_host.runtimes.cgroups import Caps, CgroupGroup
@@ -46,7 +46,7 @@ from osgym_host.runtimes.qemu.machine import (
     VmRecord,
     VmRecords,
 )
-from osgym_host.runtimes.qemu.network import Network, NetworkFailed
+from osgym_host.runtimes.qemu.network import FoundGuest, Network, NetworkFailed
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class ManagedVm:
         record: VmRecord,
         folder: Path,
         machine: Machine,
-        address: TcpAddress,
+        address: GuestAddress,
         control: RamControl | None = None,
     ) -> None:
         """Made by `VmManager` only.
@@ -205,11 +205,9 @@ class VmManager:
                     "phase": VmPhase.PARKED,
                     "pid": process.pid,
                     "start_ticks": process.start_ticks,
-                    "host": address.host,
-                    "port": address.port,
                     "keeper": machine.process.keeper,
                 }
-            )
+            ).reached_at(address)
             self.records.write(record)
         except BaseException:
             if control is not None:
@@ -226,7 +224,7 @@ class VmManager:
         ram_fd: int,
         library: RamLibrary | None,
         control: RamControl | None,
-    ) -> tuple[Machine, TcpAddress]:
+    ) -> tuple[Machine, GuestAddress]:
         attachment = await self._network.attach(record.name)
         launch = Launch(
             name=record.name,
@@ -260,6 +258,7 @@ class VmManager:
                     reads=reads,
                     caps=self._options.caps,
                     max_file_mib=self._options.disk_mib,
+                    namespace=attachment.namespace,
                     guest_listener=attachment.guest_listener,
                     env=env,
                     timeout_s=_START_TIMEOUT_S,
@@ -353,7 +352,8 @@ class VmManager:
                 await machine.cont(timeout_s=_QUERY_TIMEOUT_S)
                 status = await machine.status(timeout_s=_QUERY_TIMEOUT_S)
             assert record.replica is not None  # checked by `adoptable`
-            address = await self._network.adopt(record.name, record.replica.egress, record.guest)
+            guest = FoundGuest(record.host, record.port, record.reach, machine.pid)
+            address = await self._network.adopt(record.name, record.replica.egress, guest)
         except (QmpError, NetworkFailed):
             status, address = "silent", None
         if status != "running" or address is None:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_host.addresses import TcpAddress
+from osgym_host.addresses import EnclosedAddress, GuestAddress, TcpAddress
 from osgym_host.errors import OsgymHostError
 from osgym_host.images.disks.manifest import DiskFormat
 from osgym_host.images.disks.store import DiskImage
@@ -24,6 +24,7 @@ from osgym_host.runtimes.qemu.golden.overlay import OverlayError, create_qcow2
 from osgym_host.runtimes.qemu.golden.ram_file import RamFile, save_trimmed, sparse_sha256, template_ram
 from osgym_host.runtimes.qemu.golden.snapshot import opened_disks, qcow2_virtual_bytes
 from osgym_host.runtimes.qemu.machine import (
+    GUEST_PORT,
     INHERITED_RAM,
     RAM_FD,
     SCREEN_QMP_FD,
@@ -34,14 +35,17 @@ from osgym_host.runtimes.qemu.machine import (
     Launch,
     Launcher,
     Machine,
+    NetworkNamespace,
     Ram,
     RingConsole,
     Shape,
     UserNet,
+    try_to_make,
 )
 
 TB_MIB = 256
 """TCG's code cache while booting and warming up, when most code runs once."""
+_LOOPBACK = "127.0.0.1"
 _MACHINE = "vm"
 _TRIAL = "trial"
 _CONSOLE = "console.log"
@@ -64,15 +68,52 @@ class FrozenTemplate:
     disk_sha256: str
 
 
+class GuestConnection:
+    """How the guest agent of a machine that nobody else needs is reached: in a namespace, or by a port."""
+
+    def __init__(self, namespace: NetworkNamespace | None) -> None:
+        """Use `make`."""
+        self.namespace = namespace
+        self.backend = UserNet() if namespace is None else UserNet(host_port=GUEST_PORT)
+        self.address: GuestAddress = TcpAddress(_LOOPBACK, 0)
+        if namespace is not None:
+            self.address = EnclosedAddress(_LOOPBACK, GUEST_PORT, namespace)
+
+    @classmethod
+    async def make(cls) -> GuestConnection:
+        """Make a namespace where that is possible."""
+        return cls(await try_to_make())
+
+    async def find(self, machine: Machine, shape: Shape) -> None:
+        """Ask a machine outside a namespace for its port.
+
+        Raises:
+            MachineFailed, QmpError: It has none, or does not say.
+        """
+        if self.namespace is None and shape.network:
+            self.address = TcpAddress(_LOOPBACK, await machine.host_port())
+
+    def close(self) -> None:
+        """Let go of the namespace. Idempotent."""
+        if self.namespace is not None:
+            self.namespace.close()
+
+
 class Template:
     """A machine on its way to become a snapshot. `remove` must be called at the end."""
 
     def __init__(
-        self, machine: Machine, folder: Path, ram_fd: int, address: TcpAddress, base: str, argv: list[str]
+        self,
+        machine: Machine,
+        folder: Path,
+        ram_fd: int,
+        connection: GuestConnection,
+        base: str,
+        argv: list[str],
     ) -> None:
         """Use `boot`."""
         self.machine = machine
-        self.address = address
+        self._connection = connection
         self._folder = folder
         self._vm = folder / _MACHINE
         self._ram_fd = ram_fd
@@ -113,11 +154,12 @@ class Template:
         kernel = None
         if disk.kernel is not None:
             kernel = Kernel(disk.kernel, disk.initrd, disk.manifest.kernel_append)
+        connection = await GuestConnection.make()
         launch = Launch(
             name=_MACHINE,
             disk=Disk(vm / DISK),
             ram=Ram(INHERITED_RAM, share=True),
-            network=UserNet() if shape.network else None,
+            network=connection.backend if shape.network else None,
             screen_qmp=SCREEN_QMP_FD if screen_server else None,
             console=FileConsole(vm / _CONSOLE),
             kernel=kernel,
@@ -130,15 +172,23 @@ class Template:
         try:
             reads = (disk.folder,) if uefi is None else (disk.folder, uefi)
             fds = {RAM_FD: ram_fd}
-            machine = await Machine.start(launcher, shape, launch, folder=vm, fds=fds, reads=reads)
-            port = await machine.host_port() if shape.network else 0
+            machine = await Machine.start(
+                launcher, shape, launch, folder=vm, fds=fds, reads=reads, namespace=connection.namespace
+            )
+            await connection.find(machine, shape)
         except BaseException:
             os.close(ram_fd)
+            connection.close()
             if machine is not None:
                 await asyncio.shield(machine.remove())
             raise
         argv = [part.replace(str(folder), ".") for part in machine.argv]
-        return cls(machine, folder, ram_fd, TcpAddress("127.0.0.1", port), base, argv)
+        return cls(machine, folder, ram_fd, connection, base, argv)
+
+    @property
+    def address(self) -> GuestAddress:
+        """Where the guest agent is reached."""
+        return self._connection.address
 
     @property
     def screen_socket(self) -> Path:
@@ -172,6 +222,7 @@ class Template:
         if self._ram_fd >= 0:
             os.close(self._ram_fd)
             self._ram_fd = -1
+        self._connection.close()
         await asyncio.to_thread(shutil.rmtree, self._vm, ignore_errors=True)
 
     def _collect(self) -> FrozenTemplate:
@@ -208,7 +259,7 @@ async def trial_clone(
     screen_server: bool = False,
     uefi: Path | None = None,
     qemu: str,
-) -> AsyncIterator[tuple[Machine, TcpAddress, Path]]:
+) -> AsyncIterator[tuple[Machine, GuestAddress, Path]]:
     """Clone a frozen machine once, as the runtime does, and let it run within the context.
 
     Gives the machine, where its guest agent is, and where its second QMP server is, if there is one.
@@ -220,6 +271,7 @@ async def trial_clone(
     trial.mkdir(mode=0o700)
     ram = await asyncio.to_thread(RamFile.load, folder / RAM)
     machine: Machine | None = None
+    connection = await GuestConnection.make()
     try:
         overlay = trial / "overlay.qcow2"
         await _create(overlay, str(qcow2_virtual_bytes(folder / DISK)))
@@ -227,7 +279,7 @@ async def trial_clone(
             name=_TRIAL,
             disk=Disk(overlay, base_image=image_format),
             ram=Ram(INHERITED_RAM, share=False),
-            network=UserNet() if shape.network else None,
+            network=connection.backend if shape.network else None,
             screen_qmp=SCREEN_QMP_FD if screen_server else None,
             uefi=uefi,
             console=RingConsole(),
@@ -238,13 +290,16 @@ async def trial_clone(
         reads = () if uefi is None else (uefi,)
         with opened_disks(folder / DISK, folder / base_name(image_format)) as disks:
             fds = {RAM_FD: ram.fd, **disks}
-            machine = await Machine.start(launcher, shape, launch, folder=trial, fds=fds, reads=reads)
+            machine = await Machine.start(
+                launcher, shape, launch, folder=trial, fds=fds, reads=reads, namespace=connection.namespace
+            )
         await machine.load_state(folder / STATE)
-        port = await machine.host_port() if shape.network else 0
+        await connection.find(machine, shape)
         await machine.cont()
-        yield machine, TcpAddress("127.0.0.1", port), trial / SCREEN_SOCKET
+        yield machine, connection.address, trial / SCREEN_SOCKET
     finally:
         ram.close()
+        connection.close()
         if machine is not None:
             await asyncio.shield(machine.remove())
         await asyncio.to_thread(shutil.rmtree, trial, ignore_errors=True)

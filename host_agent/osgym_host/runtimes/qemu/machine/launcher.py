@@ -25,6 +25,7 @@ from pathlib import Path
 from osgym_host.runtimes.base import RuntimeFault
 from osgym_host.runtimes.cgroups import Caps, CgroupGroup
 from osgym_host.runtimes.processes import ProcessIdentity
+from osgym_host.runtimes.qemu.machine.namespace import NetworkNamespace
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
@@ -62,8 +63,9 @@ class LaunchRequest:
         reads: Other files and folders that QEMU only reads: frozen disks, a kernel, firmware.
         fds: The process's descriptor numbers (3 and up) to the caller's descriptors. The caller keeps
             and closes its own.
-        guest_listener: A listening TCP socket of the host: a connection accepted there is passed on to
-            `guest_port` where QEMU runs. For containers, which have no network.
+        namespace: The network namespace that QEMU is started in. For bare processes; None leaves it in ours.
+        guest_listener: A listening unix socket: a connection accepted there is passed on to `guest_port`
+            where QEMU runs. For containers, which have no network.
         guest_port: Where QEMU's user-mode networking listens, on its own loopback interface.
         caps: Of the whole process. Guest RAM and QEMU's own memory both count (`memory_cap_mib`).
         max_file_mib: Bound of each file that QEMU writes (its overlays); a write beyond it fails with EFBIG.
@@ -76,6 +78,7 @@ class LaunchRequest:
     folder: Path
     reads: tuple[Path, ...] = ()
     fds: Mapping[int, int] = field(default_factory=dict)
+    namespace: NetworkNamespace | None = None
     guest_listener: int | None = None
     guest_port: int = 5000
     caps: Caps = field(default_factory=Caps)

@@ -18,6 +18,7 @@ from osgym_host.runtimes.cgroups import Caps
 from osgym_host.runtimes.qemu.machine import argv as arguments
 from osgym_host.runtimes.qemu.machine.argv import Launch, Shape
 from osgym_host.runtimes.qemu.machine.launcher import Launcher, LaunchRequest, ProcessEnd, VmProcess
+from osgym_host.runtimes.qemu.machine.namespace import NetworkNamespace
 from osgym_host.runtimes.qemu.machine.qmp import Qmp, QmpClosed, QmpError, QmpTimeout
 
 START_TIMEOUT_S = 30.0
@@ -78,6 +79,7 @@ class Machine:
         reads: Sequence[Path] = (),
         caps: Caps | None = None,
         max_file_mib: int | None = None,
+        namespace: NetworkNamespace | None = None,
         guest_listener: int | None = None,
         env: Mapping[str, str] | None = None,
         timeout_s: float = START_TIMEOUT_S,
@@ -92,6 +94,7 @@ class Machine:
             fds: More descriptors by their number in QEMU: `{RAM_FD: ram.fd}`, a tap device.
             reads: Files besides those in `folder` that QEMU reads (`LaunchRequest.reads`).
             max_file_mib: Bound of each file that it writes.
+            namespace, guest_listener: `LaunchRequest` says.
 
         Raises:
             LaunchFailed: The process could not be started.
@@ -113,6 +116,7 @@ class Machine:
                 fds=given,
                 caps=caps or Caps(),
                 max_file_mib=max_file_mib,
+                namespace=namespace,
                 guest_listener=guest_listener,
                 env=env or {},
             )

@@ -15,10 +15,11 @@ import os
 import tempfile
 from enum import StrEnum
 from pathlib import Path
+from typing import assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from osgym_host.addresses import TcpAddress
+from osgym_host.addresses import EnclosedAddress, GuestAddress, TcpAddress, UnixAddress
 from osgym_host.runtimes.base import Egress, ReplicaRecord
 from osgym_host.runtimes.cgroups import Caps
 from osgym_host.runtimes.processes import ProcessIdentity
@@ -34,6 +35,14 @@ class VmPhase(StrEnum):
     PARKED = "parked"  # it waits to become a replica
     RESUMING = "resuming"  # it is becoming one
     RUNNING = "running"  # its guest has acknowledged the identity of the replica
+
+
+class GuestReach(StrEnum):
+    """How a machine's guest agent is reached."""
+
+    PORT = "port"  # a port of the host's loopback interface, or the far end of a link
+    NAMESPACE = "namespace"  # a port inside a network namespace
+    SOCKET = "socket"  # a unix socket of the host
 
 
 class ReplicaFacts(BaseModel):
@@ -63,7 +72,7 @@ class VmRecord(BaseModel):
         name: Of its folder and its control group; never used twice by an instance at one time.
         snapshot: Digest of the golden snapshot it is a clone of.
         pid, start_ticks: Its process, None before it was started.
-        host, port: Where the guest agent is reached; port 0 where it is not yet.
+        host, port, reach: Where the guest agent is reached, and how; port 0 where it is not yet.
         keeper: What the launcher needs to find it again (the id of a container); empty for a process.
         ram: Device, inode and size in bytes of the golden RAM that it maps.
     """
@@ -77,6 +86,7 @@ class VmRecord(BaseModel):
     start_ticks: int | None = None
     host: str = Field(default="127.0.0.1", max_length=64)
     port: int = Field(default=0, ge=0, le=65535)
+    reach: GuestReach = GuestReach.PORT
     keeper: str = ""
     ram: tuple[int, int, int] | None = None
     replica: ReplicaFacts | None = None
@@ -88,18 +98,26 @@ class VmRecord(BaseModel):
             return None
         return ProcessIdentity(self.pid, self.start_ticks)
 
-    @property
-    def guest(self) -> TcpAddress:
-        """Where its guest agent is reached."""
-        return TcpAddress(self.host, self.port)
+    def reached_at(self, address: GuestAddress) -> VmRecord:
+        """Return the record with where its guest agent is reached."""
+        match address:
+            case UnixAddress():
+                return self.model_copy(update={"reach": GuestReach.SOCKET})
+            case EnclosedAddress():
+                reach = GuestReach.NAMESPACE
+            case TcpAddress():
+                reach = GuestReach.PORT
+            case _:
+                assert_never(address)
+        return self.model_copy(update={"host": address.host, "port": address.port, "reach": reach})
 
     @property
     def adoptable(self) -> bool:
         """Whether a next host agent may carry it on, if it still runs."""
         return self.phase is VmPhase.RUNNING and self.replica is not None and self.process is not None
 
-    def as_replica(self) -> ReplicaRecord:
-        """Return this as the record of a replica that the runtime contract knows.
+    def as_replica(self, guest: GuestAddress) -> ReplicaRecord:
+        """Return this as the record of a replica that the runtime contract knows, reached at `guest`.
 
         Raises:
             ValueError: The machine is not a replica, or has no process.
@@ -111,7 +129,7 @@ class VmRecord(BaseModel):
             self.replica.generation,
             self.snapshot,
             self.pid,
-            self.guest,
+            guest,
         )
 
 

@@ -7,13 +7,15 @@ name server 10.0.2.3.
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from osgym_host.addresses import TcpAddress
+from osgym_host.addresses import GuestAddress
 from osgym_host.runtimes.base import Egress, RuntimeFault
-from osgym_host.runtimes.qemu.machine import TapNet, UserNet
+from osgym_host.runtimes.qemu.machine import GuestReach, NetworkNamespace, TapNet, UserNet
 
 
 class NetworkFailed(RuntimeFault):
@@ -29,15 +31,37 @@ class Attachment:
         backend: For `argv.Launch.network`.
         fds: For `launcher.LaunchRequest.fds`: QEMU's descriptor numbers to ours. Close ours with
             `Network.started` when the process runs.
-        guest_listener: For `launcher.LaunchRequest.guest_listener`.
+        namespace, guest_listener: For `launcher.LaunchRequest`.
         guest: Where the guest agent is reached; None when only QEMU knows the port (ask it).
     """
 
     name: str
     backend: UserNet | TapNet
     fds: Mapping[int, int] = field(default_factory=dict)
+    namespace: NetworkNamespace | None = None
     guest_listener: int | None = None
-    guest: TcpAddress | None = None
+    guest: GuestAddress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundGuest:
+    """Where the guest agent of a machine of a previous host agent was reached.
+
+    Attributes:
+        pid: Of the machine's process, which runs.
+    """
+
+    host: str
+    port: int
+    reach: GuestReach
+    pid: int
+
+
+def hold_namespace(guest: FoundGuest) -> NetworkNamespace | None:
+    """Hold the namespace that a machine of a previous host agent runs in; None when it is gone."""
+    with contextlib.suppress(OSError):
+        return NetworkNamespace.at(Path(f"/proc/{guest.pid}/ns/net"))
+    return None
 
 
 class Network(ABC):
@@ -91,11 +115,11 @@ class Network(ABC):
         """
 
     @abstractmethod
-    async def adopt(self, name: str, egress: Egress, guest: TcpAddress) -> TcpAddress | None:
+    async def adopt(self, name: str, egress: Egress, guest: FoundGuest) -> GuestAddress | None:
         """Go on serving a machine of a previous host agent, which may have had another kind of network.
 
         Args:
-            guest: Where its guest agent was reached.
+            guest: Where its guest agent was reached, and by which way.
 
         Returns:
             Where it is reached now; None when it cannot be carried on with this policy here.

@@ -1,9 +1,9 @@
 """The rules of nftables, as text: pure. Our own tables only; others' rules are never changed.
 
 On the host there is one table per instance. What comes from a machine's link may go out only as its slot's
-chain says, reaches nothing of the host but its resolver, and nothing may open a connection to a machine
-but the host itself. In a machine's namespace the rules are the same for all: the guest agent's port leads
-in, and the guest's own address leads out.
+chain says, reaches nothing of the host but its resolver, and nothing may open a connection to a machine.
+In a machine's namespace the rules are the same for all: nothing leads in, but what comes in answer to a
+socket that the host agent made inside, and the guest's own address leads out.
 """
 
 from __future__ import annotations
@@ -142,7 +142,6 @@ def namespace_table(link: Link) -> str:
 table ip osgym {{
   chain lead {{
     type nat hook prerouting priority dstnat; policy accept;
-    iifname "up0" ip saddr {link.host_ip} tcp dport {GUEST_PORT} dnat to {GUEST_IP}
     iifname "tap0" ip daddr {DNS_IP} udp dport 53 dnat to {link.host_ip}
   }}
   chain disguise {{
@@ -154,12 +153,12 @@ table ip osgym {{
     type filter hook forward priority filter; policy drop;
     ct state invalid drop
     iifname "up0" oifname "tap0" ct state established,related accept
-    iifname "up0" oifname "tap0" ct status dnat tcp dport {GUEST_PORT} accept
     iifname "tap0" oifname "up0" ip saddr {GUEST_IP} accept
   }}
   chain input {{
     type filter hook input priority filter; policy drop;
     iifname "up0" ct state established,related accept
+    iifname "tap0" tcp sport {GUEST_PORT} ct state established accept
     iifname "tap0" icmp type echo-request limit rate 10/second accept
   }}
 }}

@@ -4,8 +4,8 @@
 
 All guests have the same addresses, as they were frozen; each is alone in its namespace, which translates
 between them and the two addresses of its link. Links are routed, not bridged, so machines share no
-network, and every packet passes the host's rules (`rules.py`). The host reaches the guest agent at the
-link's far end; nobody else does. Namespaces, links and the table carry the instance's mark, so what a
+network, and every packet passes the host's rules (`rules.py`). We reach the guest agent from inside its
+namespace, where nobody else is. Namespaces, links and the table carry the instance's mark, so what a
 killed host agent leaves is found by name, and links say by their alias whose machine they serve.
 """
 
@@ -24,12 +24,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from osgym_host.addresses import TcpAddress
+from osgym_host.addresses import EnclosedAddress, GuestAddress, TcpAddress
 from osgym_host.core.egress import Allowlist
 from osgym_host.runtimes.base import Egress, RuntimeUnsupported
-from osgym_host.runtimes.qemu.machine import GUEST_PORT, TapNet
+from osgym_host.runtimes.qemu.machine import GUEST_IP, GUEST_PORT, GuestReach, NetworkNamespace, TapNet
 from osgym_host.runtimes.qemu.network import namespaces, rules
-from osgym_host.runtimes.qemu.network.base import Attachment, Network, NetworkFailed
+from osgym_host.runtimes.qemu.network.base import (
+    Attachment,
+    FoundGuest,
+    Network,
+    NetworkFailed,
+    hold_namespace,
+)
 from osgym_host.runtimes.qemu.network.links import LINK_PREFIX, Link, link_of, parse_links, slots_in
 from osgym_host.runtimes.qemu.network.resolver import GuestResolver, NameLookup
 
@@ -40,6 +46,7 @@ Each needs two addresses: room for 65,536 machines."""
 TAP_FD = 6
 """Descriptor at which QEMU finds its tap."""
 
+_LOOPBACK = "127.0.0.1"
 _THREADS = 4
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 _T = TypeVar("_T")
@@ -47,12 +54,13 @@ _T = TypeVar("_T")
 
 @dataclass
 class LinkSlot:
-    """A link in use. `tap` is our descriptor until the machine has its own."""
+    """A link in use. `tap` is our descriptor until the machine has its own; `inside` its namespace."""
 
     link: Link
     machine: str
     egress: Egress = Egress.NONE
     tap: int | None = None
+    inside: NetworkNamespace | None = None
     resolver: GuestResolver | None = None
 
 
@@ -83,6 +91,7 @@ class TapNetwork(Network):
         self._egress: frozenset[Egress] = frozenset()
         self._notes: tuple[str, ...] = ()
         self._slots: dict[str, LinkSlot] = {}
+        self._users: dict[str, NetworkNamespace] = {}
         self._names = names or NameLookup()
         self._pool: ThreadPoolExecutor | None = None
         self._rules = asyncio.Lock()
@@ -176,8 +185,13 @@ class TapNetwork(Network):
             with contextlib.suppress(NetworkFailed):
                 await asyncio.shield(self.detach(name))
             raise
-        guest = TcpAddress(slot.link.guest_ip, GUEST_PORT)
-        return Attachment(name, TapNet(fd=TAP_FD), fds={TAP_FD: tap}, guest=guest)
+        return Attachment(name, TapNet(fd=TAP_FD), fds={TAP_FD: tap}, guest=self._address(slot))
+
+    def _address(self, slot: LinkSlot) -> EnclosedAddress:
+        """Return where the guest agent is reached: at its own address, from inside its namespace."""
+        if slot.inside is None:
+            slot.inside = NetworkNamespace.at(namespaces.NETNS_FOLDER / self._namespace(slot.link))
+        return EnclosedAddress(GUEST_IP, GUEST_PORT, slot.inside)
 
     def _reserve(self, name: str) -> LinkSlot:
         """Make a namespace and a link of the first slot that nobody on this host has."""
@@ -245,6 +259,9 @@ class TapNetwork(Network):
 
     async def detach(self, name: str) -> None:
         """Remove link, namespace and rules of a machine."""
+        user = self._users.pop(name, None)
+        if user is not None:
+            user.close()
         slot = self._slots.get(name)
         if slot is None:
             return
@@ -252,6 +269,9 @@ class TapNetwork(Network):
         if slot.tap is not None:
             os.close(slot.tap)
             slot.tap = None
+        if slot.inside is not None:
+            slot.inside.close()
+            slot.inside = None
         await self._remove(slot.link)
         self._slots.pop(name, None)
 
@@ -261,22 +281,37 @@ class TapNetwork(Network):
         async with self._rules:
             await self._do(namespaces.nft, rules.remove_slot(self._table, link))
 
-    async def adopt(self, name: str, egress: Egress, guest: TcpAddress) -> TcpAddress | None:
+    async def adopt(self, name: str, egress: Egress, guest: FoundGuest) -> GuestAddress | None:
         """Find the link by its alias, set its rules anew and answer its questions again.
 
         A machine with user-mode networking goes on with that.
         """
-        if guest.host == "127.0.0.1":
-            return guest if egress is Egress.NONE else None
+        if guest.host == _LOOPBACK:
+            return self._adopt_user(name, guest) if egress is Egress.NONE else None
         if egress not in self._egress:
             return None
         for found in await self._do(namespaces.find_links, self._mark, LINK_PREFIX):
             if found.machine == name:
                 slot = LinkSlot(link_of(found.slot, self._links), name)
                 self._slots[name] = slot
+                # Older versions let the host in by the link, and nobody from inside.
+                inside = self._namespace(slot.link)
+                await self._do(namespaces.set_rules, slot.link, inside)
                 await self.allow(name, egress)
-                return TcpAddress(slot.link.guest_ip, GUEST_PORT)
+                return self._address(slot)
         return None
+
+    def _adopt_user(self, name: str, guest: FoundGuest) -> GuestAddress | None:
+        """Go on with a machine that has user-mode networking."""
+        match guest.reach:
+            case GuestReach.PORT:
+                return TcpAddress(guest.host, guest.port)
+            case GuestReach.NAMESPACE:
+                inside = hold_namespace(guest)
+                if inside is not None:
+                    self._users[name] = inside
+                    return EnclosedAddress(guest.host, guest.port, inside)
+        return None  # a container's socket is in a folder that the other network has
 
     async def reap(self, keep: Collection[str] = ()) -> int:
         """Remove links and namespaces of the instance that no machine in `keep` and none of ours has."""
@@ -299,7 +334,7 @@ class TapNetwork(Network):
         """Remove every connection, then the table."""
         if self._pool is None:
             return
-        for name in tuple(self._slots):
+        for name in (*self._slots, *self._users):
             await self.detach(name)
         await self.reap()
         await self._do(namespaces.nft, f"add table inet {self._table}\ndelete table inet {self._table}\n")
@@ -309,6 +344,9 @@ class TapNetwork(Network):
         """Let go of threads and sockets; connections go on without names. Idempotent."""
         for slot in self._slots.values():
             await self._stop_resolver(slot)
+            if slot.inside is not None:
+                slot.inside.close()
+                slot.inside = None
         self._names.close()
         if self._pool is not None:
             self._pool.shutdown(wait=False)

@@ -1,36 +1,58 @@
-"""User-mode networking: the guest reaches nothing, the host reaches one port of it. Needs no rights."""
+"""User-mode networking: the guest reaches nothing, we alone reach one port of it. Needs no rights.
+
+That port is nobody else's: QEMU listens inside a network namespace of its own, or inside a container, where
+a unix socket leads. Where neither can be had, it is a port of the loopback interface, at which every user
+of the host can knock; the guest agent's token keeps them out.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Collection
+from pathlib import Path
 
-from osgym_host.addresses import TcpAddress
+from osgym_host.addresses import EnclosedAddress, GuestAddress, TcpAddress, UnixAddress, short_unix_path
 from osgym_host.runtimes.base import Egress, RuntimeUnsupported
-from osgym_host.runtimes.qemu.machine import GUEST_PORT, UserNet
-from osgym_host.runtimes.qemu.network.base import Attachment, Network
+from osgym_host.runtimes.qemu.machine import GUEST_PORT, GuestReach, NetworkNamespace, UserNet, try_to_make
+from osgym_host.runtimes.qemu.network.base import (
+    Attachment,
+    FoundGuest,
+    Network,
+    NetworkFailed,
+    hold_namespace,
+)
 from osgym_host.runtimes.qemu.network.tap import clear_taps, taps_possible
 
 _LOOPBACK = "127.0.0.1"
+_BACKLOG = 64
 _REMEDY = "Use network: tap (as root), which has egress policies."
+_OPEN_NOTE = (
+    "Every user of this host can connect to the guest agents of virtual machines (they need a token there)."
+    " Run the host agent as root: each machine then has a network namespace of its own."
+)
 
 
 class UserNetwork(Network):
     """QEMU's own network (libslirp) with `restrict=on` and one forwarded port.
 
     Args:
+        folder: For the sockets of containers: the instance's; `start` makes one in it for us alone.
         forwards: QEMU runs in a container without network, so a listening socket of the host is
             handed to what passes connections on to it.
         mark: Of the instance, by which taps of a previous host agent are found.
     """
 
-    def __init__(self, *, forwards: bool, mark: str | None = None) -> None:
-        """Nothing is opened before `attach`."""
+    def __init__(self, folder: Path, *, forwards: bool, mark: str | None = None) -> None:
+        """Nothing is opened before `start`."""
+        self._sockets = folder / "sockets"
         self._forwards = forwards
         self._mark = mark
         self._listeners: dict[str, int] = {}
+        self._namespaces: dict[str, NetworkNamespace] = {}
+        self._encloses = False
 
     @property
     def egress(self) -> frozenset[Egress]:
@@ -40,31 +62,38 @@ class UserNetwork(Network):
     @property
     def notes(self) -> tuple[str, ...]:
         """How to get what this kind cannot."""
-        return (f"Egress of virtual machines is none. {_REMEDY}",)
+        closed = () if self._forwards or self._encloses else (_OPEN_NOTE,)
+        return (f"Egress of virtual machines is none. {_REMEDY}", *closed)
 
     async def start(self) -> None:
-        """Nothing is needed."""
+        """Make the folder of sockets, or find out whether namespaces can be had."""
+        if self._forwards:
+            self._sockets.mkdir(mode=0o700, exist_ok=True)
+            return
+        trial = await try_to_make()
+        self._encloses = trial is not None
+        if trial is not None:
+            trial.close()
 
     async def attach(self, name: str) -> Attachment:
-        """Choose where the guest agent will be reached."""
-        if not self._forwards:
+        """Make where the guest agent will be reached."""
+        if self._forwards:
+            path = self._sockets / f"{name}.sock"
+            self._listeners[name] = listener = _listen(path)
+            backend = UserNet(host_port=GUEST_PORT)
+            return Attachment(name, backend, guest_listener=listener, guest=UnixAddress(path))
+        if not self._encloses:
             return Attachment(name, UserNet())
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
-            sock.bind((_LOOPBACK, 0))
-            sock.listen(64)
-            port = int(sock.getsockname()[1])
-            listener = sock.detach()
-        self._listeners[name] = listener
-        return Attachment(
-            name,
-            UserNet(host_port=GUEST_PORT),
-            guest_listener=listener,
-            guest=TcpAddress(_LOOPBACK, port),
-        )
+        namespace = await try_to_make()
+        if namespace is None:
+            raise NetworkFailed("no network namespace can be made any more (sysctl user.max_net_namespaces)")
+        self._namespaces[name] = namespace
+        guest = EnclosedAddress(_LOOPBACK, GUEST_PORT, namespace)
+        return Attachment(name, UserNet(host_port=GUEST_PORT), namespace=namespace, guest=guest)
 
     async def started(self, attachment: Attachment) -> None:
         """Close our copy of the listening socket."""
-        self._close(attachment.name)
+        self._close_listener(attachment.name)
 
     async def allow(self, name: str, egress: Egress) -> None:
         """Only `none` is possible."""
@@ -72,25 +101,59 @@ class UserNetwork(Network):
             raise RuntimeUnsupported(f"user-mode networking has no egress {egress}", remedy=_REMEDY)
 
     async def detach(self, name: str) -> None:
-        """Nothing is left but perhaps our copy of the socket."""
-        self._close(name)
+        """Let go of the namespace, and remove the socket."""
+        self._close_listener(name)
+        namespace = self._namespaces.pop(name, None)
+        if namespace is not None:
+            namespace.close()
+        (self._sockets / f"{name}.sock").unlink(missing_ok=True)
 
-    async def adopt(self, name: str, egress: Egress, guest: TcpAddress) -> TcpAddress | None:
-        """Go on with the port, which outlives the host agent as the machine does; refuse a tap."""
-        return guest if guest.host == _LOOPBACK and egress is Egress.NONE else None
+    async def adopt(self, name: str, egress: Egress, guest: FoundGuest) -> GuestAddress | None:
+        """Go on with what outlives the host agent as the machine does; refuse a tap."""
+        if egress is not Egress.NONE:
+            return None
+        if guest.reach is GuestReach.SOCKET:
+            path = self._sockets / f"{name}.sock"
+            return UnixAddress(path) if path.is_socket() else None
+        if guest.host != _LOOPBACK:
+            return None
+        if guest.reach is GuestReach.PORT:
+            return TcpAddress(guest.host, guest.port)
+        namespace = hold_namespace(guest)
+        if namespace is None:
+            return None
+        self._namespaces[name] = namespace
+        return EnclosedAddress(guest.host, guest.port, namespace)
 
     async def reap(self, keep: Collection[str] = ()) -> int:
-        """Nothing of ours outlives the processes, but the previous host agent may have had taps."""
+        """Remove sockets of a previous host agent, and its taps; all else ended with the processes."""
+        if self._sockets.is_dir():
+            for path in self._sockets.iterdir():
+                if path.stem not in keep:
+                    path.unlink(missing_ok=True)
         if self._mark is None or not taps_possible():
             return 0
         return await asyncio.to_thread(clear_taps, self._mark)
 
     async def stop(self) -> None:
         """Close what is open."""
-        for name in tuple(self._listeners):
-            self._close(name)
+        for name in {*self._listeners, *self._namespaces}:
+            await self.detach(name)
+        with contextlib.suppress(FileNotFoundError):
+            self._sockets.rmdir()
 
-    def _close(self, name: str) -> None:
+    def _close_listener(self, name: str) -> None:
         listener = self._listeners.pop(name, None)
         if listener is not None:
             os.close(listener)
+
+
+def _listen(path: Path) -> int:
+    """Listen at a new path in a folder of ours alone."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
+        with short_unix_path(str(path)) as name:
+            sock.bind(name)
+        path.chmod(0o600)
+        sock.listen(_BACKLOG)
+        return sock.detach()

@@ -7,8 +7,8 @@ the numbers the message names and executes QEMU, so that QEMU is process 1 of th
 is the container's end.
 
 The container has no network. Where the message names a port, a child stays behind that accepts
-connections on a listening socket of the *host's* network, which it was given, and passes their bytes on
-to that port here: the guest is reached without a network between container and host, and a QEMU that
+connections on a listening unix socket of the host, which it was given, and passes their bytes on to
+that port here: the guest is reached without a network between container and host, and a QEMU that
 was taken over can only answer whom the host connects, never call anybody.
 """
 
@@ -147,9 +147,9 @@ class Forwarder:
         except OSError:
             outer.close()
             return
+        inner.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for end in (outer, inner):
             end.setblocking(False)
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         pair = (Direction(outer, inner), Direction(inner, outer))
         for end in (outer, inner):
             self.by_fd[end.fileno()] = pair

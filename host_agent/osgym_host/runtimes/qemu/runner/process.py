@@ -173,7 +173,9 @@ class ProcessLauncher(Launcher):
                 group = self._tree.make(request.name, request.caps)
             output = bounded_output()
             try:
-                pid = spawn(argv, {**ENVIRONMENT, **request.env}, {1: output, 2: output, **request.fds})
+                inside = request.namespace.entered() if request.namespace else contextlib.nullcontext()
+                with inside:
+                    pid = spawn(argv, {**ENVIRONMENT, **request.env}, {1: output, 2: output, **request.fds})
             except OSError:
                 os.close(output)
                 raise
