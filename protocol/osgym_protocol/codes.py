@@ -31,7 +31,7 @@ class ErrorCode(TextEnum):
     INVALID_ACTION = "invalid_action"  # 400: cannot be parsed, or refused; nothing was done
     BAD_SEQUENCE = "bad_sequence"  # 409: seq is neither the last nor the next
     UNKNOWN_EPISODE = "unknown_episode"  # 404: never existed here, or forgotten
-    EPISODE_ENDED = "episode_ended"  # 409: closed, done or out of steps
+    EPISODE_ENDED = "episode_ended"  # 409: closed, done, evaluated or out of steps
     EPISODE_LOST = "episode_lost"  # 410: details.cause says which failure took the replica
     LEASE_EXPIRED = "lease_expired"  # 410: nobody called within lease_ttl_s
     LEASE_MISMATCH = "lease_mismatch"  # 403: not the lease of this episode

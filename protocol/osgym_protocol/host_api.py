@@ -230,6 +230,8 @@ class EpisodeState(Message):
     last_seq: int = 0
     """The last sequence number that the host accepted, answered or not."""
     task_id: str | None = None
+    evaluated: bool = False
+    """Whether its evaluation has begun, which ends it: no step follows."""
     done: Done | None = None
     termination_reason: str | None = None
     error: ErrorInfo | None = None

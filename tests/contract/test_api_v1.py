@@ -451,6 +451,69 @@ async def test_an_evaluation_that_cannot_be_made_has_no_reward(service: Service)
     assert error(await service.http.post(path, json={"lease": untasked["lease"]})) == (422, "task_invalid")
 
 
+async def test_an_episode_ends_by_its_evaluation(service: Service) -> None:
+    """No step follows: the check changes the desktop, and the score is that of the end."""
+    episode = await service.create(task=TASK)
+    await service.step(episode, 1, "click(1,1)")
+    path = f"/v1/episodes/{episode['episode_id']}"
+    assert (await service.http.get(path)).json()["evaluated"] is False
+    first = await service.http.post(f"{path}/evaluate", json={"lease": episode["lease"]})
+    for seq in (2, 3):
+        refused = await service.step(episode, seq, "click(2,2)")
+        assert error(refused) == (409, "episode_ended")
+        assert refused.json()["details"] == {"evaluated": True}
+    again = record(await service.step(episode, 1, "click(1,1)")).meta
+    assert (again["step"], again["observation"]["replayed"]) == (1, True)
+    guest = service.guest_of(episode).agent
+    assert [action["x"] for action in guest.acted] == [1]
+    state = wire.EpisodeState.from_dict((await service.http.get(path)).json())
+    assert (state.state, state.last_seq, state.evaluated) == ("active", 1, True)
+    assert (
+        await service.http.post(f"{path}/evaluate", json={"lease": episode["lease"]})
+    ).json() == first.json()
+    assert record(await service.http.post(f"{path}/observe", json={"lease": episode["lease"]})).blob == PNG
+
+
+async def test_a_lost_answer_scores_nothing_twice(service: Service) -> None:
+    """The check goes on without the one who asked; who asks again gets its answer, and no step slips in."""
+    episode = await service.create(task=TASK)
+    path, body = f"/v1/episodes/{episode['episode_id']}/evaluate", {"lease": episode["lease"]}
+    guest = service.guest_of(episode).agent
+    guest.execute_gate.clear()
+    gone = asyncio.create_task(service.http.post(path, json=body))
+    await until(lambda: ["answer"] in guest.commands)
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    late = asyncio.create_task(service.step(episode, 1, "click(1,1)"))
+    asked = [asyncio.create_task(service.http.post(path, json=body)) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    guest.execute_gate.set()
+    answers = [(await one).json() for one in asked]
+    assert answers[0]["reward"] == 1.0
+    assert answers == [answers[0]] * 3
+    assert error(await late) == (409, "episode_ended")
+    assert guest.commands.count(["answer"]) == 1
+    assert guest.acted == []
+    assert (await service.http.post(path, json=body)).json() == answers[0]
+
+
+async def test_a_step_before_the_evaluation_is_part_of_it(service: Service) -> None:
+    """A step that was accepted, and whose answer nobody saw, is carried out before the check."""
+    episode = await service.create(task=TASK)
+    guest = service.guest_of(episode).agent
+    guest.step_gate.clear()
+    step = asyncio.create_task(service.step(episode, 1, "click(1,1)"))
+    await until(lambda: guest.steps_begun == 1)
+    path = f"/v1/episodes/{episode['episode_id']}/evaluate"
+    check = asyncio.create_task(service.http.post(path, json={"lease": episode["lease"]}))
+    await asyncio.sleep(0.05)
+    assert ["answer"] not in guest.commands
+    guest.step_gate.set()
+    assert record(await step).meta["step"] == 1
+    assert (await check).json()["reward"] == 1.0
+
+
 async def test_a_replica_that_dies_under_setup_is_replaced_by_another(service: Service) -> None:
     """The client notices the time only."""
     await until(lambda: service.agent.pool.view().ready == 1)

@@ -24,7 +24,7 @@ from tests.support.host_process import HostProcess, start_host, wait_until
 
 from osgym_protocol.host_api import LEASE_HEADER
 from osgym_protocol.records import Record, RecordDecoder, decode_record
-from osgym_sdk import AsyncClient, AsyncEpisode, EpisodeLost, ParentInfo, Timeouts
+from osgym_sdk import AsyncClient, AsyncEpisode, EpisodeEnded, EpisodeLost, ParentInfo, Timeouts
 
 HOST = (sys.executable, "-m", "tests.support.fake_runtime_host")
 PATIENT = Timeouts(retry_s=20.0)
@@ -158,6 +158,40 @@ async def test_an_episode_goes_on_under_the_next_host_agent(
         kinds = [(line.meta["kind"], line.meta.get("seq")) for line in await life.trajectory(episode)]
         before = [("start", None), ("step", 1)][: kept_lines + 1]
         assert kinds == [*before, ("step", 2), ("evaluation", None)]
+
+
+@pytest.mark.parametrize("finished", [True, False])
+async def test_no_step_follows_a_check_under_the_next_host_agent(
+    life: Life, client: AsyncClient, finished: bool
+) -> None:
+    """Killed after the check, or in its middle: the score is that of the end, and asking again gives it."""
+    async with client.episode(TASK, lease_ttl_s=30) as episode:
+        await episode.step("click(1,1)")
+        if finished:
+            assert (await episode.evaluate()).reward == 1.0
+            with pytest.raises(EpisodeEnded):
+                await episode.step("click(2,2)")
+        else:
+            await life.guest(episode.replica_id, "/test/hold-commands")
+            check = asyncio.create_task(episode.evaluate())
+            marker = life.episodes / episode.episode_id / "scoring"
+            await asyncio.to_thread(wait_until, marker.exists, 5, "the check began")
+        life.kill()
+        if not finished:
+            await life.guest(episode.replica_id, "/test/free-commands")
+        life.start()
+        async with httpx.AsyncClient(base_url=episode.host) as http:
+            path = f"/v1/episodes/{episode.episode_id}"
+            body = {"lease": episode.lease, "seq": 2, "actions": ["click(2,2)"]}
+            refused = await http.post(f"{path}/step", json=body)
+            assert (refused.status_code, refused.json()["code"]) == (409, "episode_ended")
+            assert (await http.get(path)).json()["evaluated"] is True
+        evaluation = await episode.evaluate() if finished else await check
+        assert (evaluation.reward, evaluation.failure) == (1.0, None)
+        with pytest.raises(EpisodeEnded):
+            await episode.step("click(2,2)")
+        state = await life.guest(episode.replica_id, "/test/state")
+        assert [action["x"] for action in state["acted"]] == [1]
 
 
 async def test_a_step_in_flight_acts_once(life: Life, client: AsyncClient) -> None:

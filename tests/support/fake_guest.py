@@ -99,6 +99,12 @@ class Guest:
         if path == "/test/open-gate":
             self.step_gate.set()
             return "application/json", b"{}"
+        if path == "/test/hold-commands":
+            self.execute_gate.clear()
+            return "application/json", b"{}"
+        if path == "/test/free-commands":
+            self.execute_gate.set()
+            return "application/json", b"{}"
         if path in ("/v1/health", "/v1/ready"):
             await self.ready.wait()
             return "application/json", json.dumps(self.health()).encode()

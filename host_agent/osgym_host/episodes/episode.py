@@ -16,6 +16,7 @@ from osgym_host.episodes.errors import (
     EpisodeOver,
     ServiceError,
     already_done,
+    already_scored,
     bad_sequence,
     nothing_was_done,
     refused_by_guest,
@@ -84,6 +85,10 @@ class HostEpisode:
         context: The task's files and outputs.
         parent: What it was branched from, None for an episode of its own.
         over: Why it ended, None while it lives.
+        scored: Its check has begun: no step may follow, since the check changes the desktop, and the score
+            is that of the end.
+        evaluation: What the check gave, for whoever asks again.
+        check: The check while it runs, and afterwards.
         lock: Held by a step, an evaluation, a branch point: one at a time.
     """
 
@@ -97,7 +102,9 @@ class HostEpisode:
     task_id: str | None = None
     parent: ParentInfo | None = None
     over: EpisodeOver | None = None
+    scored: bool = False
     evaluation: EvaluationAnswer | None = None
+    check: asyncio.Task[EvaluationAnswer] | None = None
     began_at: float = field(default_factory=time.time)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -128,6 +135,7 @@ class HostEpisode:
             step=self.steps.progress.step,
             last_seq=self.steps.progress.seq,
             task_id=self.task_id,
+            evaluated=self.scored,
             done=Done(done) if done is not None else None,
             termination_reason=self.termination_reason(),
             error=error,
@@ -147,13 +155,15 @@ class HostEpisode:
         """Act, let the screen settle, observe. A repeated `seq` acts no second time.
 
         Raises:
-            ServiceError: `invalid_action`, `bad_sequence`, `episode_ended`: nothing was done and no
-                number was used up. `EpisodeOver`: the replica is lost.
+            ServiceError: `invalid_action`, `bad_sequence`, `episode_ended` (done or evaluated): nothing was
+                done and no number was used up. `EpisodeOver`: the replica is lost.
         """
         async with self.lock:
             if self.over is not None:
                 raise self.over.copy()
             steps, before = self.steps, None
+            if self.scored and not (seq == steps.progress.seq and steps.answered):
+                raise already_scored()
             if seq != steps.progress.seq:
                 if not steps.answered:
                     await self.complete()

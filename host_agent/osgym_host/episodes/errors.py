@@ -86,6 +86,12 @@ def already_done(done: str) -> ServiceError:
     )
 
 
+def already_scored() -> ServiceError:
+    """Its check has begun, which may change the desktop: nothing may follow but the same question again."""
+    text = "The episode was evaluated, which ended it; evaluate it again for the same answer, or close it."
+    return ServiceError(ErrorCode.EPISODE_ENDED, text, {"evaluated": True})
+
+
 def no_capacity(error: PoolExhausted) -> ServiceError:
     """No replica, or no room for one, within the time that the client would wait."""
     details = {"waited_s": round(error.waited_s, 3), "blocked": error.blocked.value}

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from osgym_host.episodes.episode import HostEpisode
-from osgym_host.episodes.errors import ServiceError
+from osgym_host.episodes.errors import EpisodeOver, ServiceError
 from osgym_host.guest_client import GuestRefused
 from osgym_host.tasks.interface import EvaluatorError, LastAction, TaskError, evaluate
 from osgym_protocol.codes import ErrorCode
@@ -16,19 +16,34 @@ from osgym_protocol.observation import ErrorInfo
 log = logging.getLogger(__name__)
 
 
+CHECK_SLACK_S = 15.0
+"""How much later than the check's own deadline, which says whose fault it is, it is given up."""
+
+
+def no_task() -> ServiceError:
+    """Only an episode with a task can be scored."""
+    return ServiceError(ErrorCode.TASK_INVALID, "The episode has no task, so it cannot be scored.")
+
+
 async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> EvaluationAnswer:
-    """Score the episode as it stands.
+    """Score the episode as it stands after its last step.
 
     Raises:
         ServiceError: It has no task, or its replica is lost (then nothing can be scored any more).
     """
     task, context = episode.task, episode.context
     if task is None or context is None:
-        raise ServiceError(ErrorCode.TASK_INVALID, "The episode has no task, so it cannot be scored.")
+        raise no_task()
+    try:
+        await episode.complete()
+    except EpisodeOver:
+        raise
+    except ServiceError as error:  # the guest refused it: nothing was done, and the policy cannot mend it
+        log.info("episode %s: its last step was refused before its check: %s", episode.episode_id, error)
     deadline = asyncio.get_running_loop().time() + timeout_s
     last = LastAction(episode.steps.done) if episode.steps.done in ("done", "fail") else LastAction.NONE
     try:
-        async with asyncio.timeout(timeout_s + 5):
+        async with asyncio.timeout(timeout_s + CHECK_SLACK_S):
             await _release(episode)
             verdict = await episode.replica.call(
                 evaluate(task, episode.replica.guest, context, last, deadline)

@@ -16,7 +16,13 @@ from osgym_host.core.reasons import Reason
 from osgym_host.episodes.creator import EpisodeCreator
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.episode_state import SavedEpisode
-from osgym_host.episodes.errors import ServiceError, already_done, no_capacity, shutting_down
+from osgym_host.episodes.errors import (
+    ServiceError,
+    already_done,
+    already_scored,
+    no_capacity,
+    shutting_down,
+)
 from osgym_host.episodes.journal import RequestMark
 from osgym_host.replicas.brancher import LeaseHolder, ReplicaBrancher
 from osgym_host.replicas.manager import DEATH_NOTICE_S
@@ -159,9 +165,8 @@ def refuse_ended(episode: HostEpisode) -> None:
     """
     if episode.steps.done is not None:
         raise already_done(episode.steps.done)
-    if episode.evaluation is not None:
-        text = "The episode was scored; it can only be closed."
-        raise ServiceError(ErrorCode.EPISODE_ENDED, text, {"evaluated": True})
+    if episode.scored:
+        raise already_scored()
 
 
 async def take_point(

@@ -2,7 +2,8 @@
 
 One folder per live episode: `episode.json`, written once when a client gets it; `progress.jsonl`, one
 line per step, written before the step is sent to the guest (no fsync: a killed process loses nothing that
-it has written); `evaluation.json` once it is scored; `files/`, private to its evaluation. Episodes that
+it has written); `scoring` once its check begins, `evaluation.json` once it is scored; `files/`, private to
+its evaluation. Episodes that
 were taken from their clients stand in `lost.jsonl`, so that a client that comes back gets the reason.
 All of it is 0600.
 """
@@ -39,7 +40,7 @@ MAX_LOST = 1000
 LOST_S = 86_400.0
 """How long a lost episode is remembered."""
 _EPISODE, _PROGRESS, _SCORE = "episode.json", "progress.jsonl", "evaluation.json"
-_FILES, _LOST = "files", "lost.jsonl"
+_SCORING, _FILES, _LOST = "scoring", "files", "lost.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +179,13 @@ class UnfinishedEpisode:
     Attributes:
         progress: How far it was.
         touched_at: The last sign of life of its lease, in Unix time.
+        scored: Its check had begun.
     """
 
     entry: JournalEntry
     progress: EpisodeProgress
     touched_at: float
+    scored: bool = False
     evaluation: EvaluationAnswer | None = None
 
     def lost(self) -> LostEpisode:
@@ -270,6 +273,15 @@ class EpisodeJournal:
         except OSError as error:
             log.warning("step %d of episode %s was not noted: %s", progress.seq, episode_id, error)
 
+    def scoring(self, episode_id: str) -> None:
+        """Note that an episode's check begins: whatever becomes of it, no step follows."""
+        if not self._steps:
+            return
+        try:
+            (self._root / episode_id / _SCORING).touch(0o600)
+        except OSError as error:
+            log.warning("that episode %s is scored was not noted: %s", episode_id, error)
+
     def evaluated(self, episode_id: str, answer: EvaluationAnswer) -> None:
         """Note how an episode was scored."""
         if not self._steps:
@@ -343,4 +355,5 @@ def _read(folder: Path) -> UnfinishedEpisode:
     evaluation = None
     with contextlib.suppress(FileNotFoundError):
         evaluation = EvaluationAnswer.from_dict(json.loads((folder / _SCORE).read_bytes()))
-    return UnfinishedEpisode(entry, progress, touched_at, evaluation)
+    scored = evaluation is not None or (folder / _SCORING).exists()
+    return UnfinishedEpisode(entry, progress, touched_at, scored, evaluation)

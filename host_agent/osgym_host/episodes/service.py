@@ -16,7 +16,7 @@ from osgym_host.core.reasons import Reason
 from osgym_host.episodes.create_request import EpisodeLimits
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.errors import EpisodeOver, ServiceError, unknown_episode
-from osgym_host.episodes.evaluation import evaluate_episode
+from osgym_host.episodes.evaluation import evaluate_episode, no_task
 from osgym_host.episodes.journal import EpisodeJournal, JournalEntry, LostEpisode, RequestMark
 from osgym_host.episodes.metrics import EpisodeMetrics
 from osgym_host.episodes.recorder import TrajectoryRecorder
@@ -71,7 +71,9 @@ class EpisodeService:
         if self._reaper is not None:
             self._reaper.cancel()
             await asyncio.gather(self._reaper, return_exceptions=True)
+        checks = [episode.check for episode in self._active.values() if episode.check is not None]
         self.end_all(Reason.SHUTDOWN)
+        await asyncio.gather(*checks, return_exceptions=True)
 
     def end_all(self, reason: Reason) -> int:
         """End every episode, and remember that past a restart; return how many there were."""
@@ -256,19 +258,33 @@ class EpisodeService:
         return Record(meta, frame.image)
 
     async def evaluate(self, episode_id: str, lease: str) -> EvaluationAnswer:
-        """Score the episode; a repetition gives the stored answer.
+        """Score the episode, which ends it: no step follows. A repetition gives the same answer.
+
+        The check goes on when the one who asked goes away, so that a lost answer scores nothing twice.
 
         Raises:
             ServiceError: The episode has no task, or its replica is lost.
         """
         episode = self.claim(episode_id, lease)
+        if episode.evaluation is not None:
+            return episode.evaluation
+        if episode.task is None:
+            raise no_task()
+        if episode.check is None:
+            episode.check = asyncio.create_task(self._check(episode), name=f"check:{episode_id}")
+            episode.check.add_done_callback(lambda check: check.cancelled() or check.exception())
+        with episode.lease:
+            return await asyncio.shield(episode.check)
+
+    async def _check(self, episode: HostEpisode) -> EvaluationAnswer:
         with episode.lease:
             async with episode.lock:
-                if episode.evaluation is None:
-                    episode.evaluation = await evaluate_episode(episode, self.limits.evaluate_s)
-                    self.metrics.evaluated(episode.evaluation)
-                    self.journal.evaluated(episode_id, episode.evaluation)
-                    self.record_evaluation(episode_id, episode.evaluation)
+                episode.scored = True
+                self.journal.scoring(episode.episode_id)
+                episode.evaluation = await evaluate_episode(episode, self.limits.evaluate_s)
+                self.metrics.evaluated(episode.evaluation)
+                self.journal.evaluated(episode.episode_id, episode.evaluation)
+                self.record_evaluation(episode.episode_id, episode.evaluation)
                 return episode.evaluation
 
     def record_evaluation(self, episode_id: str, evaluation: EvaluationAnswer) -> None:
