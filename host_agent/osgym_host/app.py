@@ -126,7 +126,10 @@ class HostAgent:
         return EpisodeService(
             events=self.events,
             recorder=TrajectoryRecorder(
-                settings.data_dir / "trajectories", mode, settings.trajectory_max_mib
+                settings.data_dir / "trajectories",
+                mode,
+                settings.trajectory_max_mib,
+                settings.trajectory_episode_max_mib,
             ),
             journal=EpisodeJournal(state_dir / "episodes"),
             metrics=EpisodeMetrics(self.registry),

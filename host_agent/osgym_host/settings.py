@@ -243,6 +243,12 @@ class Settings(BaseModel):
     trajectory_max_mib: int = Field(
         default=2048, ge=1, description="Bound on all recorded trajectories; the oldest episodes go first."
     )
+    trajectory_episode_max_mib: int = Field(
+        default=256,
+        ge=1,
+        description="Bound on one recorded trajectory, at most half of trajectory_max_mib; further frames "
+        "and long lines are left out.",
+    )
     checkpoints_max_mib: int = Field(
         default=16384, ge=0, description="Bound on all checkpoints, kept or not, in RAM and on disk."
     )

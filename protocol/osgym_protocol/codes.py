@@ -122,6 +122,14 @@ class TerminationReason(TextEnum):
     INTERNAL = "internal"
 
 
+class DropReason(TextEnum):
+    """Why something of a recorded step is missing (`dropped` in a trajectory). Open: accept others."""
+
+    QUEUE = "queue"  # the disk could not keep up
+    EPISODE = "episode"  # the episode recorded as much as one may
+    GONE = "gone"  # it was recorded, and is not there any more
+
+
 class Done(TextEnum):
     """Why a step was the last one."""
 

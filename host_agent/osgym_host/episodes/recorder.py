@@ -1,7 +1,9 @@
-"""Trajectories on disk: one folder per episode, JSON lines beside frames, bounded in all.
+"""Trajectories on disk: one folder per episode, JSON lines beside frames, bounded each and in all.
 
 Writing happens in one thread behind a queue that is bounded in bytes: a disk that cannot keep up
-costs frames (marked in the line), never time of a step.
+costs frames (marked in the line), never time of a step. An episode that has recorded as much as one may
+loses its own frames and long lines, marked too; room for ordinary growth is made by removing the oldest.
+Trajectories show all that was on a screen, so they are for their owner only.
 """
 
 from __future__ import annotations
@@ -9,9 +11,11 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import queue
 import re
 import shutil
+import stat
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,12 +23,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from osgym_protocol.codes import DropReason
 from osgym_protocol.records import Record
 
 log = logging.getLogger(__name__)
 
 MAX_QUEUED_BYTES = 64 * 1024 * 1024
 MAX_EPISODES = 10_000
+SHORT_LINE_BYTES = 4096
+"""A line that is no longer is kept in any case: how many there are, the steps bound."""
+_KEPT_OF_A_LONG_LINE = ("kind", "step", "seq", "done", "frame_dropped")
 LINES = "steps.jsonl"
 _EPISODE_ID = re.compile(r"[A-Za-z0-9]{1,64}", re.ASCII)
 
@@ -63,11 +71,21 @@ class _Job:
 class TrajectoryRecorder:
     """Writes trajectories below `root`; at most `max_mib` and `MAX_EPISODES`, the oldest go first."""
 
-    def __init__(self, root: Path, mode: RecordMode, max_mib: int) -> None:
-        """Nothing is written before `start`."""
+    def __init__(
+        self, root: Path, mode: RecordMode, max_mib: int, episode_max_mib: int | None = None
+    ) -> None:
+        """Nothing is written before `start`.
+
+        Args:
+            episode_max_mib: What one episode may record; never more than half of `max_mib`.
+        """
         self.mode = mode
         self._root = root
         self._max_bytes = max_mib * 1024 * 1024
+        half = self._max_bytes // 2
+        self._episode_max_bytes = (
+            half if episode_max_mib is None else min(half, episode_max_mib * 1024 * 1024)
+        )
         self._queued = 0
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[_Job | threading.Event | None] = queue.SimpleQueue()
@@ -76,17 +94,21 @@ class TrajectoryRecorder:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the writer unless the mode is off.
+        """Start the writer unless the mode is off; what a predecessor left others may not read any more.
 
         Raises:
             OSError: The folder cannot be made or read.
         """
         if self.mode is RecordMode.OFF:
+            if self._root.is_dir():
+                self._root.chmod(0o700)
             return
         self._root.mkdir(parents=True, exist_ok=True)
-        for folder in sorted(self._root.iterdir(), key=lambda path: path.stat().st_mtime):
-            if folder.is_dir():
-                self._sizes[folder] = sum(f.stat().st_size for f in folder.iterdir())
+        self._root.chmod(0o700)
+        for folder in sorted(self._root.iterdir(), key=lambda path: path.lstat().st_mtime):
+            if folder.is_dir() and not folder.is_symlink():
+                folder.chmod(0o700)
+                self._sizes[folder] = sum(_mended(file) for file in folder.iterdir())
         self._total = sum(self._sizes.values())
         self._thread = threading.Thread(target=self._write_all, name="recorder", daemon=True)
         self._thread.start()
@@ -106,7 +128,7 @@ class TrajectoryRecorder:
                     self._queued += len(frame)
             if full:
                 name = ""
-                line = {**line, "frame_dropped": True}
+                line = {**line, "frame_dropped": True, "dropped": DropReason.QUEUE.value}
         self._jobs.put(_Job(self._root / episode_id, line, frame if name else b"", name))
 
     def flush(self, timeout_s: float = 10.0) -> bool:
@@ -139,7 +161,7 @@ class TrajectoryRecorder:
                 try:
                     frame = (folder / line["frame"]).read_bytes()
                 except OSError:
-                    line["frame_dropped"] = True
+                    line["frame_dropped"], line["dropped"] = True, DropReason.GONE.value
             yield Record(line, frame)
 
     def extent(self, episode_id: str) -> RecordedExtent:
@@ -177,18 +199,25 @@ class TrajectoryRecorder:
                 self._queued -= len(job.frame)
 
     def _write(self, job: _Job) -> None:
-        line = dict(job.line)
+        line, frame = dict(job.line), job.frame
         if job.folder not in self._sizes:
-            job.folder.mkdir(exist_ok=True)
+            job.folder.mkdir(mode=0o700, exist_ok=True)
             self._sizes[job.folder] = 0
-        if job.frame:
-            (job.folder / job.frame_name).write_bytes(job.frame)
+        left = self._episode_max_bytes - self._sizes[job.folder]
+        if len(frame) > left:
+            frame = b""
+            line["frame_dropped"], line["dropped"] = True, DropReason.EPISODE.value
+        if frame:
             line["frame"] = job.frame_name
-        text = json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
-        with (job.folder / LINES).open("a", encoding="utf-8") as lines:
-            lines.write(text)
-        self._sizes[job.folder] += len(text) + len(job.frame)
-        self._total += len(text) + len(job.frame)
+        text = _text(line)
+        if len(text) > max(SHORT_LINE_BYTES, left - len(frame)):
+            kept = {name: line[name] for name in (*_KEPT_OF_A_LONG_LINE, "frame") if name in line}
+            text = _text({**kept, "line_dropped": True, "dropped": DropReason.EPISODE.value})
+        if frame:
+            _write_file(job.folder / job.frame_name, os.O_TRUNC, frame)
+        _write_file(job.folder / LINES, os.O_APPEND, text)
+        self._sizes[job.folder] += len(text) + len(frame)
+        self._total += len(text) + len(frame)
         self._prune(job.folder)
 
     def _prune(self, current: Path) -> None:
@@ -201,3 +230,21 @@ class TrajectoryRecorder:
                 continue
             self._total -= size
             shutil.rmtree(oldest, ignore_errors=True)
+
+
+def _text(line: Mapping[str, Any]) -> bytes:
+    return (json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
+
+
+def _write_file(path: Path, flag: int, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flag, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+
+
+def _mended(file: Path) -> int:
+    """Let nobody but its owner read a file of a trajectory; return its size."""
+    found = file.lstat()
+    if stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) != 0o600:
+        file.chmod(0o600)
+    return found.st_size
