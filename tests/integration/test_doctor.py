@@ -36,6 +36,7 @@ def test_this_machine_runs_the_local_runtime(tmp_path: Path) -> None:
     assert {"subordinate ids", "user namespaces", "overlay", "local runtime"} <= set(rows)
     assert {"memory", "disk", "reflink", "docker", "kvm", "mmdebstrap", "compiler"} <= set(rows)
     assert rows["local runtime"]["facts"]["ms"] > 0
+    assert rows["isolation"]["facts"]["own_ids"] is (rows["isolation"]["status"] == "ok")
     for row in rows.values():
         assert row["status"] in ("ok", "warn", "missing")
         assert row["found"].endswith(".")

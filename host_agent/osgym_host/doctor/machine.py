@@ -21,7 +21,7 @@ _BUSY_REPLICA_MIB = 600
 _IMAGE_MIB = 6 * 1024
 """The full image and the room its bake needs."""
 # A desktop with browser, office suite, GIMP and VLC open at once had 8 inotify instances, 13 watches,
-# 150 threads and 13 pipes. One host user stands behind all replicas, so these limits are shared.
+# 150 threads and 13 pipes. Where one host user stands behind all replicas, these limits are shared.
 _INOTIFY_PER_REPLICA = 8
 _WATCHES_PER_REPLICA = 256
 _THREADS_PER_REPLICA = 200
@@ -91,7 +91,7 @@ def _try_reflink(folder: Path) -> bool:
 
 
 async def check_limits(context: DoctorContext) -> list[Finding]:
-    """Limits that many replicas share, because one host user stands behind all of them."""
+    """Limits that many replicas share, at least where one host user stands behind all of them."""
     count = context.replicas
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     have_files = hard if hard != resource.RLIM_INFINITY else 1 << 30

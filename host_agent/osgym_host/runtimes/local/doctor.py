@@ -84,7 +84,9 @@ async def _try_replica(folder: Path) -> list[Finding]:
             ("pids", capabilities.caps_pids),
         )
         groups = _control_groups([name for name, there in caps if there], capabilities.notes)
-        return [namespaces, groups, *await _try_create(runtime, image)]
+        tried = await _try_create(runtime, image)
+        made = all(finding.status is Status.OK for finding in tried)
+        return [namespaces, groups, *tried, *([_isolation(runtime.ids_shared_because)] if made else [])]
     finally:
         await runtime.stop()
 
@@ -129,6 +131,24 @@ async def _try_create(runtime: LocalRuntime, image: ProbeImage) -> list[Finding]
             facts={"ms": round(took_ms, 1)},
         ),
     ]
+
+
+def _isolation(shared_because: str) -> Finding:
+    """Say which isolation of ids was in force for the replica that was made."""
+    name = "isolation"
+    bounds = "Namespaces, inotify instances, queued signals and message queues are bounded for each replica"
+    facts = {"own_ids": not shared_because}
+    if not shared_because:
+        found = f"{bounds}, and each has a range of ids of its own over an id-mapped image."
+        return Finding(name, Status.OK, found, facts=facts)
+    if os.geteuid() != 0:
+        return Finding(name, Status.WARN, f"{bounds}. {shared_because}", "Run it as root.", facts=facts)
+    found = f"{bounds}. All replicas share one range of ids, since the kernel refused: {shared_because}."
+    remedy = (
+        "Linux 5.19 or newer is needed, and a data directory on ext4, XFS or btrfs; until then descriptors "
+        "in flight, pipe buffers and epoll watches are counted for all replicas together."
+    )
+    return Finding(name, Status.WARN, found, remedy, facts=facts)
 
 
 def _control_groups(enforced: list[str], notes: tuple[str, ...]) -> Finding:

@@ -1,6 +1,7 @@
 """What the first process of a replica does between `clone` and its session. Standard library only.
 
-It runs as a fork of the zygote in fresh namespaces, with every capability in them and none outside.
+It runs as a fork of a fork of the zygote in fresh namespaces, with every capability in them and none
+outside; `outer` says what is around them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+from osgym_host.runtimes.local import detached
 from osgym_host.runtimes.local import syscalls as sc
 from osgym_host.runtimes.local.protocol import LISTEN_FD, SESSION
 
@@ -30,12 +32,13 @@ NAMESPACES = (
 
 
 class StepFailed(Exception):
-    """A step of the way into the replica failed; `step` names it."""
+    """A step of the way into the replica failed; `step` names it, `reason` is the rest."""
 
     def __init__(self, step: str, cause: OSError) -> None:
         """Keep the step beside the cause."""
         super().__init__(f"{step}: {cause}")
         self.step = step
+        self.reason = str(cause)
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,14 @@ class Inside:
 
     Attributes:
         rootfs: Golden root file system.
-        folder: Folder with `upper`, `work` and `merged`.
+        folder: Folder with `lower`, `upper`, `work` and `merged`.
         console_fd: Where stdout and stderr go.
         listen_fd: Listening socket of the guest agent.
         go_fd: One byte comes here when the id maps are written; end of file means give up.
         status_fd: Errors are written here; `execve` closes it.
-        limits: `run_mib`, `tmp_mib`, `shm_mib`, `nofile`, `nproc` (0: no limit of its own).
+        image_fd: The root file system as a detached mount with the replica's ids as owners; -1: it has
+            them on disk.
+        limits: `run_mib`, `tmp_mib`, `shm_mib`, `nofile`.
         filter_program: Instructions of the system call filter.
     """
 
@@ -59,6 +64,7 @@ class Inside:
     listen_fd: int
     go_fd: int
     status_fd: int
+    image_fd: int
     hostname: str
     environment: dict[str, str]
     limits: dict[str, int]
@@ -88,8 +94,10 @@ def enter(inside: Inside) -> None:
         os.umask(0o022)
     with _step("cgroup namespace"):
         sc.unshare(sc.CLONE_NEWCGROUP)
+    with _step("overlay"):
+        _mount_overlay(rootfs_fd, dir_fd, inside.image_fd)
     with _step("mounts"):
-        _mount_all(rootfs_fd, dir_fd, inside.limits)
+        _mount_all(inside.limits)
     with _step("host name"):
         socket.sethostname(inside.hostname)
     with _step("loopback"):
@@ -120,14 +128,23 @@ class _step(contextlib.AbstractContextManager["_step"]):
             raise StepFailed(self._name, value) from value
 
 
-def _mount_all(rootfs_fd: int, dir_fd: int, limits: dict[str, int]) -> None:
+def _mount_overlay(rootfs_fd: int, dir_fd: int, image_fd: int) -> None:
+    """Mount the replica's root and go there."""
     sc.mount("none", "/", None, sc.MS_REC | sc.MS_PRIVATE)
     base = f"/proc/self/fd/{dir_fd}"
+    lower = f"/proc/self/fd/{rootfs_fd}"
+    if image_fd >= 0:
+        lower = f"{base}/lower"
+        detached.attach(image_fd, lower)
     root = f"{base}/merged"
     # Volatile: the overlay lives as long as the replica, so nothing of it needs to reach the disk by fsync.
-    options = f"lowerdir=/proc/self/fd/{rootfs_fd},upperdir={base}/upper,workdir={base}/work"
+    options = f"lowerdir={lower},upperdir={base}/upper,workdir={base}/work"
     sc.mount("osgym", root, "overlay", 0, options + ",userxattr,volatile")
     os.chdir(root)
+
+
+def _mount_all(limits: dict[str, int]) -> None:
+    """Mount what belongs into the root, and leave the host's."""
     guarded = sc.MS_NOSUID | sc.MS_NODEV
     sc.mount("proc", "proc", "proc", guarded | sc.MS_NOEXEC)
     with contextlib.suppress(OSError):  # refused where the host's own /sys is masked; /sys is then empty
@@ -173,8 +190,6 @@ def _set_limits(limits: dict[str, int]) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     most = limits["nofile"] if hard == resource.RLIM_INFINITY else min(hard, limits["nofile"])
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, most), most))
-    if limits["nproc"]:
-        resource.setrlimit(resource.RLIMIT_NPROC, (limits["nproc"], limits["nproc"]))
 
 
 def _arrange_descriptors(inside: Inside) -> None:
@@ -208,7 +223,7 @@ def _exit_if_orphaned(status_fd: int) -> None:
 
 
 def inside_from(
-    message: dict[str, Any], fds: list[int], go_fd: int, status_fd: int, program: bytes
+    message: dict[str, Any], fds: list[int], go_fd: int, status_fd: int, image_fd: int, program: bytes
 ) -> Inside:
     """Build the settings from a `spawn` request."""
     return Inside(
@@ -218,6 +233,7 @@ def inside_from(
         listen_fd=fds[1],
         go_fd=go_fd,
         status_fd=status_fd,
+        image_fd=image_fd,
         hostname=message["hostname"],
         environment=message["environment"],
         limits=message["limits"],

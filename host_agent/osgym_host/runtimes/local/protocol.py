@@ -3,9 +3,10 @@
 One JSON object per packet of a SOCK_SEQPACKET socket pair, with descriptors beside it.
 
 Requests: `{"id", "op"}` with
-- `spawn`: `key`, `rootfs`, `folder` (absolute paths), `uid_base`, `gid_base` (as the zygote numbers
-  ids), `hostname`, `environment`, `limits`, `cgroup_procs`; descriptors: console log, listening
-  socket.
+- `spawn`: `key`, `rootfs`, `folder` (absolute paths), `uid_base`, `gid_base` (the replica's ids, as the
+  zygote numbers them), `image_uid_base`, `image_gid_base` (the owners of the image's files; when they
+  are others than the replica's, it gets the image by an id-mapped mount), `hostname`, `environment`,
+  `limits`, `counts` (see `outer`), `cgroup_procs`; descriptors: console log, listening socket.
 - `kill`: `key`. Succeeds also when there is no such process.
 - `remove`: `names` below the directory given as descriptor.
 - `measure`: `name` below such a directory, `pids` of the replica, and `devices` that count as disk; the
@@ -29,6 +30,8 @@ MAX_PIDS = 4000
 """Of one `measure`: what fits into a packet."""
 SESSION = "/usr/lib/osgym/session"
 LISTEN_FD = 3
+ID_COUNT = 65536
+"""Ids of a replica, and of an image."""
 
 
 def send(sock: socket.socket, message: dict[str, Any], fds: Sequence[int] = ()) -> None:

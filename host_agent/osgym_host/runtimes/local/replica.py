@@ -10,6 +10,7 @@ from pathlib import Path
 from osgym_host.addresses import GuestAddress, UnixAddress
 from osgym_host.runtimes.base import ExitInfo, ExitReason, ReplicaSpec
 from osgym_host.runtimes.cgroups import CgroupGroup
+from osgym_host.runtimes.local.ranges import ReplicaIds
 from osgym_host.runtimes.replica_table import ManagedReplica
 
 EXIT_DISPLAY_LOST = 3
@@ -26,12 +27,15 @@ class LocalReplica(ManagedReplica):
             the guest can change what is its root.
     """
 
-    def __init__(self, spec: ReplicaSpec, key: str, folder: Path, group: CgroupGroup) -> None:
-        """Describe a replica whose process does not run yet."""
+    def __init__(
+        self, spec: ReplicaSpec, key: str, folder: Path, group: CgroupGroup, ids: ReplicaIds | None
+    ) -> None:
+        """Describe a replica whose process does not run yet; `ids`: its own, if it has any."""
         super().__init__(spec)
         self.key = key
         self.folder = folder
         self.group = group
+        self.ids = ids
         self.disk_devices: set[int] = set()
         self._pid = 0
         self._pidfd = -1

@@ -32,6 +32,8 @@ from osgym_host.runtimes.base import (
 from osgym_host.runtimes.held_files import HeldFiles, devices_of
 from osgym_host.runtimes.local import protocol, spawn, syscalls
 from osgym_host.runtimes.local.instance import InstanceDir, record_process
+from osgym_host.runtimes.local.isolation import Isolation
+from osgym_host.runtimes.local.ranges import ReplicaIds
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor
 from osgym_host.runtimes.processes import processes_of
@@ -43,6 +45,8 @@ _SPAWN_TIMEOUT_S = 30.0
 _DEATH_TIMEOUT_S = 30.0
 _REMOVE_TIMEOUT_S = 120.0
 _MEASURE_TIMEOUT_S = 30.0
+_STEPS_OF_MAPPED_IMAGE = frozenset({"id-mapped image", "overlay"})
+"""Where kernels and file systems without id-mapped lower layers refuse."""
 
 
 @dataclass(slots=True)
@@ -53,6 +57,7 @@ class _Running:
     tree: cgroups.CgroupTree
     supervisor: Supervisor
     replicas_fd: int
+    isolation: Isolation
 
 
 class LocalRuntime(Runtime):
@@ -91,8 +96,19 @@ class LocalRuntime(Runtime):
             caps_pids="pids" in tree.enforces,
             egress=frozenset({Egress.NONE}),
             adoption=False,
-            notes=tree.notes,
+            notes=(*tree.notes, *filter(None, [self.ids_shared_because])),
         )
+
+    @property
+    def ids_shared_because(self) -> str:
+        """Why replicas share one range of ids; empty while each has its own.
+
+        What the kernel and the image's file system can do shows with the first replica.
+
+        Raises:
+            RuntimeNotRunning: Before `start` or after `stop`.
+        """
+        return self._require().isolation.shared_because
 
     @property
     def supervisor_pid(self) -> int:
@@ -125,7 +141,15 @@ class LocalRuntime(Runtime):
                 raise
 
     async def _start(self, idmap: IdMap) -> StartReport:
-        supervisor = await self._new_supervisor(idmap)
+        isolation = Isolation.open(self._instance.path)
+        try:
+            return await self._start_with(idmap, isolation)
+        except BaseException:
+            isolation.close()
+            raise
+
+    async def _start_with(self, idmap: IdMap, isolation: Isolation) -> StartReport:
+        supervisor = await self._new_supervisor(idmap, isolation)
         try:
             tree = await asyncio.to_thread(
                 cgroups.open_tree, cgroups.instance_group_name(self._instance.path)
@@ -144,13 +168,14 @@ class LocalRuntime(Runtime):
         except BaseException:
             await supervisor.close()
             raise
-        self._running = _Running(idmap, tree, supervisor, replicas_fd)
+        self._running = _Running(idmap, tree, supervisor, replicas_fd, isolation)
         return StartReport(reaped_replicas=len(names), reaped_processes=killed)
 
-    async def _new_supervisor(self, idmap: IdMap) -> Supervisor:
+    async def _new_supervisor(self, idmap: IdMap, isolation: Isolation) -> Supervisor:
         lock_fd = await self._instance.zygote_lock()
+        lock_fds = [fd for fd in (lock_fd, isolation.lock_fd) if fd >= 0]
         try:
-            supervisor = await Supervisor.start(idmap, lock_fd, self._on_exit)
+            supervisor = await Supervisor.start(idmap, lock_fds, self._on_exit)
         finally:
             os.close(lock_fd)
         record_process(self._instance.path / "zygote.json", supervisor.pid)
@@ -165,6 +190,7 @@ class LocalRuntime(Runtime):
             if running is not None:
                 await running.supervisor.close()
                 os.close(running.replicas_fd)
+                running.isolation.close()
                 try:
                     await asyncio.to_thread(running.tree.remove)
                     self._instance.forget()
@@ -183,16 +209,30 @@ class LocalRuntime(Runtime):
         return await self._replicas.create(spec.replica_id, lambda: self._create(spec))
 
     async def _create(self, spec: ReplicaSpec) -> LocalReplica:
+        isolation = self._require().isolation
+        rootfs = spawn.rootfs_image(spec).rootfs
+        ids = isolation.take(rootfs)
+        try:
+            return await self._create_with(spec, ids)
+        except ReplicaCreateFailed as exc:
+            if ids is None or exc.step not in _STEPS_OF_MAPPED_IMAGE:
+                raise
+            replica = await self._create_with(spec, None)
+            isolation.refused(rootfs, str(exc))
+            return replica
+
+    async def _create_with(self, spec: ReplicaSpec, ids: ReplicaIds | None) -> LocalReplica:
         folder = self._instance.replicas / spec.replica_id
         key = f"{next(self._keys)}:{spec.replica_id}"
         log_tail = ""
+        running = self._require()
+        replica: LocalReplica | None = None
         try:
             supervisor = await self._ensure_supervisor()
-            running = self._require()
             group = running.tree.make(
                 spec.replica_id, cgroups.Caps(ram_mib=spec.ram_mib, cpus=spec.cpus, pids=spec.pids)
             )
-            replica = LocalReplica(spec, key, folder, group)
+            replica = LocalReplica(spec, key, folder, group, ids)
             self._by_key[key] = replica
             try:
                 await self._spawn(running, supervisor, replica)
@@ -208,6 +248,9 @@ class LocalRuntime(Runtime):
             ) from exc
         except OSError as exc:
             raise ReplicaCreateFailed(str(exc), step="prepare", replica_id=spec.replica_id) from exc
+        finally:
+            if replica is None:
+                running.isolation.release(ids)
         return replica
 
     async def _spawn(self, running: _Running, supervisor: Supervisor, replica: LocalReplica) -> None:
@@ -269,6 +312,7 @@ class LocalRuntime(Runtime):
                 replica_id=replica.replica_id,
             ) from exc
         replica.close()
+        self._require().isolation.release(replica.ids)
 
     async def usage(self, replica: Replica, *, deep: bool = True) -> Usage:
         """Measure what the replica uses."""
@@ -332,7 +376,7 @@ class LocalRuntime(Runtime):
             running = self._require()
             if running.supervisor.lost.done():
                 await running.supervisor.close()
-                running.supervisor = await self._new_supervisor(running.idmap)
+                running.supervisor = await self._new_supervisor(running.idmap, running.isolation)
             return running.supervisor
 
     def _require(self) -> _Running:

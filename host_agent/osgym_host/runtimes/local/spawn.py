@@ -12,6 +12,7 @@ from typing import Any
 from osgym_host.addresses import short_unix_path
 from osgym_host.images.idmap import IdMap
 from osgym_host.runtimes.base import Egress, ReplicaSpec, RootfsImage, RuntimeUnsupported
+from osgym_host.runtimes.local import isolation
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.replica_table import check_name
 
@@ -28,17 +29,21 @@ def request(replica: LocalReplica, pids_capped: bool) -> dict[str, Any]:
     spec = replica.spec
     image = rootfs_image(spec)
     manifest = image.manifest
-    as_root = os.geteuid() == 0
+    # For an ordinary user the zygote numbers the user's subordinate ids from 1.
+    of_image = (manifest.uid_base, manifest.gid_base) if os.geteuid() == 0 else (1, 1)
+    uid_base, gid_base = of_image if replica.ids is None else (replica.ids.base, replica.ids.base)
     return {
         "key": replica.key,
         "rootfs": os.fspath(image.rootfs.absolute()),
         "folder": os.fspath(replica.folder.absolute()),
-        # For an ordinary user the zygote numbers the user's subordinate ids from 1.
-        "uid_base": manifest.uid_base if as_root else 1,
-        "gid_base": manifest.gid_base if as_root else 1,
+        "uid_base": uid_base,
+        "gid_base": gid_base,
+        "image_uid_base": of_image[0],
+        "image_gid_base": of_image[1],
         "hostname": HOSTNAME,
         "environment": _environment(spec),
         "limits": _limits(spec, pids_capped),
+        "counts": isolation.counts(own_ids=replica.ids is not None),
         "cgroup_procs": replica.group.procs_files,
     }
 
@@ -107,7 +112,15 @@ def _limits(spec: ReplicaSpec, pids_capped: bool) -> dict[str, int]:
     """Bounds that hold without control groups; files in memory count to the cap where there is one."""
     half = max(_LEAST_TMP_MIB, (spec.ram_mib or _DEFAULT_RAM_MIB) // 2)
     nproc = spec.pids if spec.pids is not None and not pids_capped else 0
-    return {"run_mib": _RUN_MIB, "tmp_mib": half, "shm_mib": half, "nofile": _NOFILE, "nproc": nproc}
+    return {
+        "run_mib": _RUN_MIB,
+        "tmp_mib": half,
+        "shm_mib": half,
+        "nofile": _NOFILE,
+        "nproc": nproc,
+        "sigpending": isolation.SIGPENDING,
+        "msgqueue": isolation.MSGQUEUE_BYTES,
+    }
 
 
 @contextlib.contextmanager

@@ -55,11 +55,11 @@ class Supervisor:
         return self._process.pid
 
     @classmethod
-    async def start(cls, idmap: IdMap, lock_fd: int, on_exit: ExitCallback) -> Supervisor:
+    async def start(cls, idmap: IdMap, lock_fds: Sequence[int], on_exit: ExitCallback) -> Supervisor:
         """Start a zygote that can make replicas with the ids of `idmap`.
 
         Args:
-            lock_fd: A descriptor that the zygote keeps open for as long as it lives.
+            lock_fds: Descriptors that the zygote keeps open for as long as it lives.
             on_exit: Called with key and wait status when a replica's first process has ended.
 
         Raises:
@@ -75,9 +75,9 @@ class Supervisor:
             module = "osgym_host.runtimes.local.zygote"
             # A new session: Ctrl-C in a terminal is for the host agent, which then ends the zygote.
             process = subprocess.Popen(  # noqa: ASYNC220 (milliseconds, once)
-                [sys.executable, "-I", "-m", module, str(theirs.fileno()), str(lock_fd), mode],
+                [sys.executable, "-I", "-m", module, str(theirs.fileno()), mode, *map(str, lock_fds)],
                 stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), lock_fd),
+                pass_fds=(theirs.fileno(), *lock_fds),
                 start_new_session=True,
                 env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
                 cwd="/",

@@ -10,6 +10,7 @@ import ctypes
 import os
 import platform
 
+CLONE_PARENT = 0x00008000
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
 CLONE_NEWUTS = 0x04000000
@@ -29,14 +30,18 @@ MS_PRIVATE = 1 << 18
 MNT_DETACH = 2
 
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
+PR_SET_SECUREBITS = 28
+SECBIT_NO_SETUID_FIXUP = 4
 CLOSE_RANGE_CLOEXEC = 4
 SECCOMP_SET_MODE_FILTER = 1
 SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4
 
+_SAME_EVERYWHERE = {"open_tree": 428, "move_mount": 429, "close_range": 436, "mount_setattr": 442}
 _NUMBERS = {
-    "x86_64": {"clone": 56, "pivot_root": 155, "seccomp": 317, "close_range": 436},
-    "aarch64": {"clone": 220, "pivot_root": 41, "seccomp": 277, "close_range": 436},
+    "x86_64": {"clone": 56, "pivot_root": 155, "seccomp": 317, **_SAME_EVERYWHERE},
+    "aarch64": {"clone": 220, "pivot_root": 41, "seccomp": 277, **_SAME_EVERYWHERE},
 }
 MACHINE = platform.machine()
 _libc = ctypes.PyDLL(None, use_errno=True)
@@ -55,7 +60,12 @@ def _check(result: int, what: str) -> int:
     return result
 
 
-def _syscall(name: str, *args: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
+def call(name: str, *args: int | bytes | None) -> int:
+    """Make a system call by its name in `_NUMBERS`.
+
+    Raises:
+        OSError: The kernel refused.
+    """
     converted = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
     return _check(_libc.syscall(ctypes.c_long(_NUMBERS[MACHINE][name]), *converted), name)
 
@@ -69,7 +79,7 @@ def clone(flags: int) -> int:
     Raises:
         OSError: The kernel refused.
     """
-    return _syscall("clone", flags | SIGCHLD, 0, 0, 0, 0)
+    return call("clone", flags | SIGCHLD, 0, 0, 0, 0)
 
 
 def unshare(flags: int) -> None:
@@ -112,7 +122,7 @@ def pivot_root(new_root: str, put_old: str) -> None:
     Raises:
         OSError: The kernel refused.
     """
-    _syscall("pivot_root", os.fsencode(new_root), os.fsencode(put_old))
+    call("pivot_root", os.fsencode(new_root), os.fsencode(put_old))
 
 
 def set_parent_death_signal(signal_number: int) -> None:
@@ -122,6 +132,32 @@ def set_parent_death_signal(signal_number: int) -> None:
         OSError: The kernel refused.
     """
     _check(_libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal_number), 0, 0, 0), "prctl")
+
+
+def keep_capabilities() -> None:
+    """Keep capabilities when user ids change; for this process and what it forks until a new user namespace.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    result = _libc.prctl(PR_SET_SECUREBITS, ctypes.c_ulong(SECBIT_NO_SETUID_FIXUP), 0, 0, 0)
+    _check(result, "prctl")
+
+
+def act_as(uid: int, gid: int) -> None:
+    """Have these ids own the namespaces made from now on; files are still reached as id 0.
+
+    The real and saved ids stay 0, so that `act_as(0, 0)` leads back.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    os.setresgid(-1, gid, -1)
+    os.setresuid(-1, uid, -1)
+    _libc.setfsgid(ctypes.c_uint(0))
+    _libc.setfsuid(ctypes.c_uint(0))
+    # A change of ids closes /proc/PID to anybody but the host's root, which an ordinary user is not.
+    _check(_libc.prctl(PR_SET_DUMPABLE, ctypes.c_ulong(1), 0, 0, 0), "prctl")
 
 
 def set_process_name(name: str) -> None:
@@ -135,7 +171,7 @@ def close_on_exec_from(first_fd: int) -> None:
     Raises:
         OSError: The kernel refused.
     """
-    _syscall("close_range", first_fd, 0x7FFFFFFF, CLOSE_RANGE_CLOEXEC)
+    call("close_range", first_fd, 0x7FFFFFFF, CLOSE_RANGE_CLOEXEC)
 
 
 class _SockFprog(ctypes.Structure):

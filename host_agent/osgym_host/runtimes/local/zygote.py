@@ -8,7 +8,7 @@ the kernel kills the replicas (parent-death signal).
 For an ordinary user it first enters a user namespace that holds the user's whole range of
 subordinate ids, as root of it; everything after that is the same as for root.
 
-Run as `python -I -m osgym_host.runtimes.local.zygote CONTROL_FD LOCK_FD root|user`.
+Run as `python -I -m osgym_host.runtimes.local.zygote CONTROL_FD root|user LOCK_FD…`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,30 @@ import select
 import signal
 import socket
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 from osgym_host.runtimes.held_files import held_files
 from osgym_host.runtimes.local import inside, protocol, seccomp, trees
 from osgym_host.runtimes.local import syscalls as sc
+from osgym_host.runtimes.local.making import signals_blocked, start_maker
 
-_ID_COUNT = 65536
-_OOM_SCORE_ADJ = 500
-"""Replicas go first when the whole host is out of memory, long before the host agent."""
+
+@dataclass
+class _Starting:
+    """A replica on the way to its session.
+
+    Attributes:
+        maker: PID of the process that makes its first one (see `outer`), 0 when it is gone.
+        pid: PID of its first process, 0 until the maker named it.
+        told: What came through the status pipe.
+    """
+
+    request: int
+    key: str
+    maker: int
+    pid: int = 0
+    told: bytes = b""
 
 
 class Zygote:
@@ -37,7 +52,7 @@ class Zygote:
         self._control = control
         self._poller = select.poll()
         self._wake_r, self._wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._starting: dict[int, tuple[int, str, int]] = {}  # status pipe → request id, key, pid
+        self._starting: dict[int, _Starting] = {}  # by status pipe
         self._replicas: dict[int, str] = {}  # pid → key
         self._helpers: dict[int, tuple[int, int]] = {}  # pid → request id, result pipe
         self._program = seccomp.program(sc.MACHINE)
@@ -58,7 +73,7 @@ class Zygote:
                     with contextlib.suppress(BlockingIOError):
                         os.read(self._wake_r, 4096)
                     self._reap()
-                elif fd in self._starting:
+                elif fd in self._starting and self._hear(fd):
                     self._started(fd)
 
     def _serve(self) -> bool:
@@ -78,6 +93,8 @@ class Zygote:
                     self._answer({"id": message["id"], "ok": True})
                 case "remove" | "measure":
                     self._help(message, fds)
+        except inside.StepFailed as exc:
+            self._answer({"id": message["id"], "ok": False, "step": exc.step, "error": exc.reason})
         except OSError as exc:
             self._answer({"id": message["id"], "ok": False, "step": message["op"], "error": str(exc)})
         finally:
@@ -91,53 +108,44 @@ class Zygote:
             protocol.send(self._control, message, fds)
 
     def _spawn(self, message: dict[str, Any], fds: list[int]) -> None:
-        uid_base, gid_base = message["uid_base"], message["gid_base"]
-        _prepare(message["folder"], uid_base, gid_base)
-        go_r, go_w = os.pipe2(os.O_CLOEXEC)
-        status_r, status_w = os.pipe2(os.O_CLOEXEC)
-        pid = 0
-        try:
-            with _signals_blocked():
-                pid = sc.clone(inside.NAMESPACES)
-                if pid == 0:
-                    os.close(go_w)
-                    os.close(status_r)
-                    _child(inside.inside_from(message, fds, go_r, status_w, self._program))
-            self._replicas[pid] = message["key"]
-            _write(f"/proc/{pid}/uid_map", f"0 {uid_base} {_ID_COUNT}")
-            _write(f"/proc/{pid}/gid_map", f"0 {gid_base} {_ID_COUNT}")
-            _write(f"/proc/{pid}/oom_score_adj", str(_OOM_SCORE_ADJ))
-            for path in message["cgroup_procs"]:
-                _write(path, str(pid))
-            os.write(go_w, b"g")
-        except OSError:
-            os.close(status_r)
-            if pid:
-                self._discard(pid)
-            raise
-        finally:
-            for fd in (go_r, go_w, status_w):
-                os.close(fd)
-        self._starting[status_r] = (message["id"], message["key"], pid)
+        maker, status_r = start_maker(message, fds, self._program)
+        self._starting[status_r] = _Starting(message["id"], message["key"], maker)
         self._poller.register(status_r, select.POLLIN)
 
+    def _hear(self, status_r: int) -> bool:
+        """Take what the pipe has; return whether it closed, by `execve` or by the end of all who had it."""
+        starting = self._starting[status_r]
+        ended = False
+        with contextlib.suppress(BlockingIOError):
+            while not ended:
+                heard = os.read(status_r, 4096)
+                ended = not heard
+                starting.told += heard
+        number, line_end, rest = starting.told.partition(b"\n")
+        if starting.pid == 0 and line_end and number.isdigit():
+            starting.pid, starting.told = int(number), rest
+            self._replicas[starting.pid] = starting.key
+        return ended
+
     def _started(self, status_r: int, dead_status: int | None = None) -> None:
-        """Answer a spawn request: the pipe closed by `execve`, or an error came through it."""
-        request, _key, pid = self._starting.pop(status_r)
+        """Answer a spawn request: a session runs, or an error came."""
+        starting = self._starting.pop(status_r)
         self._poller.unregister(status_r)
-        error = os.read(status_r, 4096).decode("utf-8", "replace")
         os.close(status_r)
-        if dead_status is not None and not error:
+        error = starting.told.decode("utf-8", "replace")
+        if not error and dead_status is not None:
             error = f"session\nit died at once (wait status {dead_status})"
+        elif not error and starting.pid == 0:
+            error = "session\nthe process that makes it was killed"
         if error:
-            if dead_status is None:
-                self._discard(pid)
+            if dead_status is None and starting.pid:
+                self._discard(starting.pid)
             step, _, text = error.partition("\n")
-            self._answer({"id": request, "ok": False, "step": step, "error": text})
+            self._answer({"id": starting.request, "ok": False, "step": step, "error": text})
             return
         # It was not waited for yet, so the number still names the child, dead or alive.
-        pidfd = os.pidfd_open(pid)
-        self._answer({"id": request, "ok": True, "pid": pid}, (pidfd,))
+        pidfd = os.pidfd_open(starting.pid)
+        self._answer({"id": starting.request, "ok": True, "pid": starting.pid}, (pidfd,))
         os.close(pidfd)
 
     def _discard(self, pid: int) -> None:
@@ -147,14 +155,15 @@ class Zygote:
         self._replicas.pop(pid, None)
 
     def _kill(self, key: str) -> None:
-        for pid, name in self._replicas.items():
+        makers = ((starting.maker, starting.key) for starting in self._starting.values() if starting.maker)
+        for pid, name in (*self._replicas.items(), *makers):
             if name == key:
                 os.kill(pid, signal.SIGKILL)
 
     def _help(self, message: dict[str, Any], fds: list[int]) -> None:
         """Remove or measure trees in a fork, which may take its time."""
         result_r, result_w = os.pipe2(os.O_CLOEXEC)
-        with _signals_blocked():
+        with signals_blocked():
             pid = os.fork()
             if pid == 0:
                 code, text = 1, "unexpected"
@@ -192,31 +201,29 @@ class Zygote:
                 text = text or f"the helper ended with wait status {status}"
                 self._answer({"id": request, "ok": False, "step": "helper", "error": text})
             return
-        key = self._replicas.pop(pid, None)
-        for status_r, (_request, _key, starting) in list(self._starting.items()):
-            if starting == pid:
+        for status_r, starting in list(self._starting.items()):
+            self._hear(status_r)  # a first process is named before it can end
+            if starting.maker == pid:
+                starting.maker = 0
+                return
+            if starting.pid == pid:
+                self._replicas.pop(pid)
                 self._started(status_r, status)
                 return
+        key = self._replicas.pop(pid, None)
         if key is not None:
             self._answer({"event": "exit", "key": key, "status": status})
 
     def _end(self) -> None:
         """Kill every replica; the kernel takes all of a PID namespace with its first process."""
-        for pid in self._replicas:
+        makers = (starting.maker for starting in self._starting.values() if starting.maker)
+        for pid in (*makers, *self._replicas):
             os.kill(pid, signal.SIGKILL)
         while True:
             try:
                 os.waitpid(-1, 0)
             except ChildProcessError:
                 return
-
-
-def _prepare(folder: str, uid: int, gid: int) -> None:
-    """Make the folders of the overlay; its root folder belongs to the replica's root."""
-    for name in ("upper", "work", "merged"):
-        path = f"{folder}/{name}"
-        os.mkdir(path, 0o755)  # noqa: PTH102 (no pathlib in what is forked)
-        os.chown(path, uid, gid, follow_symlinks=False)
 
 
 def _helper_main(message: dict[str, Any], dir_fd: int) -> str:
@@ -228,42 +235,6 @@ def _helper_main(message: dict[str, Any], dir_fd: int) -> str:
     for name in message["names"]:
         trees.remove_tree(dir_fd, name)
     return ""
-
-
-def _child(what: inside.Inside) -> None:
-    """The new process, from `clone` to its session or its end. Never returns."""
-    signal.set_wakeup_fd(-1)
-    text = "session\n?"
-    try:
-        inside.enter(what)
-    except inside.StepFailed as exc:
-        text = f"{exc.step}\n{exc}"
-    finally:
-        # Also for what nobody expects: this process must not go on as a second zygote.
-        with contextlib.suppress(OSError):
-            os.write(what.status_fd, text.encode("utf-8", "replace")[:2048])
-        os._exit(1)
-
-
-class _signals_blocked(contextlib.AbstractContextManager["_signals_blocked"]):
-    """No handler of the zygote runs in a child."""
-
-    def __enter__(self) -> _signals_blocked:
-        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
-
-
-def _write(path: str, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(fd, text.encode())
-    except OSError as exc:
-        raise OSError(exc.errno, f"writing {text!r} to {path}: {os.strerror(exc.errno or 0)}") from exc
-    finally:
-        os.close(fd)
 
 
 def enter_user_namespace(control: socket.socket) -> None:
@@ -285,13 +256,15 @@ def main(argv: list[str]) -> int:
     """Serve the socket given by its descriptor."""
     control = socket.socket(fileno=int(argv[1]))
     control.set_inheritable(False)
-    os.set_inheritable(int(argv[2]), False)  # a lock that is held for as long as this process lives
+    for fd in argv[3:]:
+        os.set_inheritable(int(fd), False)  # locks that are held for as long as this process lives
     sc.set_process_name("osgym-zygote")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     try:
-        if argv[3] == "user":
+        if argv[2] == "user":
             enter_user_namespace(control)
+        sc.keep_capabilities()
         protocol.send(control, {"event": "serving", "pid": os.getpid()})
     except OSError as exc:
         with contextlib.suppress(OSError):

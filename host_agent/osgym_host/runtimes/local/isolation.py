@@ -1,0 +1,119 @@
+"""What keeps replicas apart on this host: own ids where that can be had, own bounds everywhere."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from osgym_host.runtimes.local.ranges import LOCK_FILE, IdRanges, ReplicaIds
+
+_log = logging.getLogger(__name__)
+
+COUNTS: Mapping[str, int] = {
+    # A browser makes a user and a PID namespace for each tab, and network namespaces for its sandbox.
+    "max_user_namespaces": 512,
+    "max_pid_namespaces": 512,
+    "max_mnt_namespaces": 512,
+    "max_ipc_namespaces": 256,
+    "max_uts_namespaces": 256,
+    "max_net_namespaces": 256,
+    "max_cgroup_namespaces": 128,
+    "max_time_namespaces": 128,
+    # What an ordinary desktop's one user has.
+    "max_inotify_instances": 128,
+    "max_inotify_watches": 65_536,
+    "max_fanotify_groups": 64,
+    "max_fanotify_marks": 65_536,
+}
+"""The most that one replica may have of each, by file name in `/proc/sys/user`."""
+_SHARE = 8
+"""Where replicas share the host's own limit, one gets no more than this part of it, or `_LEAST`."""
+_LEAST = 16
+"""More than the 8 inotify instances that a desktop with four large applications open had."""
+
+SIGPENDING = 4096
+"""Queued signals and timers of one replica; by default a user has as many as half of the threads that fit
+into memory."""
+MSGQUEUE_BYTES = 204_800
+"""POSIX message queues of one replica; a default queue takes 83,000 bytes."""
+
+SHARED_USER = (
+    "All replicas share one range of ids, since ordinary users cannot map the ids of a mount: descriptors "
+    "in flight, pipe buffers and epoll watches are counted for all of them together. As root each has its "
+    "own range."
+)
+
+
+class Isolation:
+    """Decides for each replica which ids it runs with, and remembers what the kernel refused."""
+
+    def __init__(self, ranges: IdRanges | None) -> None:
+        """Args: ranges: None for an ordinary user, who has but one."""
+        self._ranges = ranges
+        self._refused: dict[Path, str] = {}
+
+    @classmethod
+    def open(cls, instance: Path) -> Isolation:
+        """Open what this user may use.
+
+        Raises:
+            OSError: The instance's folder cannot be written.
+        """
+        if os.geteuid() != 0:
+            return cls(None)
+        return cls(IdRanges.open(LOCK_FILE, instance / "id-ranges.lock"))
+
+    def take(self, rootfs: Path) -> ReplicaIds | None:
+        """Return ids for a replica of this image; None: the image's own, which all such replicas share."""
+        if self._ranges is None or rootfs in self._refused:
+            return None
+        ids = self._ranges.take()
+        if ids is None:
+            _log.warning("all ranges of ids are in use: a replica shares that of its image")
+        return ids
+
+    def release(self, ids: ReplicaIds | None) -> None:
+        """Give ids back, after the last process and file that has them. Idempotent."""
+        if ids is not None and self._ranges is not None:
+            self._ranges.release(ids)
+
+    def refused(self, rootfs: Path, reason: str) -> None:
+        """Note that a replica of this image ran with shared ids only, and why."""
+        _log.warning("replicas of %s share one range of ids: %s", rootfs, reason)
+        self._refused[rootfs] = reason
+
+    def close(self) -> None:
+        """Let go of all. Idempotent."""
+        if self._ranges is not None:
+            self._ranges.close()
+
+    @property
+    def lock_fd(self) -> int:
+        """What a process keeps open so that the ranges stay taken as long as it lives; -1: nothing."""
+        return -1 if self._ranges is None else self._ranges.lock_fd
+
+    @property
+    def shared_because(self) -> str:
+        """Why replicas share a range of ids; empty when each has its own."""
+        if self._ranges is None:
+            return SHARED_USER
+        return next(iter(self._refused.values()), "")
+
+
+def counts(own_ids: bool, sysctls: Path = Path("/proc/sys/user")) -> dict[str, int]:
+    """Return the limits of a replica's outer user namespace, by file name in `/proc/sys/user`.
+
+    With ids of its own a replica counts towards nobody else's share of the host's limits.
+    """
+    if own_ids:
+        return dict(COUNTS)
+    found = {}
+    for name, most in COUNTS.items():
+        try:
+            of_host = int((sysctls / name).read_text())
+        except (OSError, ValueError):
+            of_host = most * _SHARE
+        found[name] = min(most, max(_LEAST, of_host // _SHARE))
+    return found

@@ -1,0 +1,164 @@
+"""How a replica comes into being, from the zygote's side. Standard library only.
+
+Two forks: the first one is in the outer user namespace (see `outer`) and makes the second one, the
+replica's first process (see `inside`), as a child of the zygote.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import Any
+
+from osgym_host.runtimes.local import detached, inside, outer
+from osgym_host.runtimes.local import syscalls as sc
+from osgym_host.runtimes.local.protocol import ID_COUNT
+
+_OOM_SCORE_ADJ = 500
+"""Replicas go first when the whole host is out of memory, long before the host agent."""
+
+
+def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> tuple[int, int]:
+    """Carry out a `spawn` request (see `protocol`) as far as this process has to.
+
+    Returns:
+        PID of a child that makes the replica's first process, as another child, and ends; and the pipe
+        through which come the first process's PID as a line, then errors as `step`, line end, text. It
+        closes when the session runs or both children have ended.
+
+    Raises:
+        StepFailed: The kernel refused; neither of the two is left.
+        OSError: The same.
+    """
+    uid_base, gid_base = message["uid_base"], message["gid_base"]
+    image_uid_base, image_gid_base = message["image_uid_base"], message["image_gid_base"]
+    _prepare(message["folder"], uid_base, gid_base)
+    image_fd = -1
+    if (uid_base, gid_base) != (image_uid_base, image_gid_base):
+        with _named("id-mapped image"):
+            image_fd = detached.clone_tree(message["rootfs"])
+    go_r, go_w = os.pipe2(os.O_CLOEXEC)
+    status_r, status_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    maker = 0
+    try:
+        with signals_blocked(), _owner(uid_base, gid_base):
+            maker = sc.clone(sc.CLONE_NEWUSER)
+            if maker == 0:
+                os.close(go_w)
+                os.close(status_r)
+                around = outer.Outer(
+                    image_uid_base, image_gid_base, go_r, status_w, message["counts"], message["limits"]
+                )
+                _make(around, message, fds, image_fd, program)
+        outer.write_file(f"/proc/{maker}/uid_map", f"{image_uid_base} {uid_base} {ID_COUNT}")
+        outer.write_file(f"/proc/{maker}/gid_map", f"{image_gid_base} {gid_base} {ID_COUNT}")
+        if image_fd >= 0:
+            with _named("id-mapped image"):
+                _map_image(image_fd, maker)
+        outer.write_file(f"/proc/{maker}/oom_score_adj", str(_OOM_SCORE_ADJ))
+        for path in message["cgroup_procs"]:
+            outer.write_file(path, str(maker))
+        os.write(go_w, b"g")
+    except (OSError, inside.StepFailed):
+        os.close(status_r)
+        if maker:  # it has made nothing yet
+            os.kill(maker, signal.SIGKILL)
+            os.waitpid(maker, 0)
+        raise
+    finally:
+        for fd in (go_r, go_w, status_w, image_fd):
+            if fd >= 0:
+                os.close(fd)
+    return maker, status_r
+
+
+def _prepare(folder: str, uid: int, gid: int) -> None:
+    """Make the folders of the overlay; its root folder belongs to the replica's root."""
+    for name in ("lower", "upper", "work", "merged"):
+        path = f"{folder}/{name}"
+        os.mkdir(path, 0o755)  # noqa: PTH102 (no pathlib in what is forked)
+        os.chown(path, uid, gid, follow_symlinks=False)
+
+
+def _make(
+    around: outer.Outer, message: dict[str, Any], fds: list[int], image_fd: int, program: bytes
+) -> None:
+    """The process in the outer namespace, from `clone` to its end. Never returns."""
+    signal.set_wakeup_fd(-1)
+    code, text = 1, "outer namespace\n?"
+    try:
+        outer.make_first_process(
+            around,
+            inside.NAMESPACES,
+            lambda go_fd: _child(
+                inside.inside_from(message, fds, go_fd, around.status_fd, image_fd, program)
+            ),
+        )
+        code, text = 0, ""
+    except OSError as exc:
+        text = f"outer namespace\n{exc}"
+    finally:
+        # Also for what nobody expects: this process must not go on as a second zygote.
+        with contextlib.suppress(OSError):
+            os.write(around.status_fd, text.encode("utf-8", "replace")[:2048])
+        os._exit(code)
+
+
+def _child(what: inside.Inside) -> None:
+    """The first process of a replica, from `clone` to its session or its end. Never returns."""
+    text = "session\n?"
+    try:
+        inside.enter(what)
+    except inside.StepFailed as exc:
+        text = f"{exc.step}\n{exc.reason}"
+    finally:
+        # The same.
+        with contextlib.suppress(OSError):
+            os.write(what.status_fd, text.encode("utf-8", "replace")[:2048])
+        os._exit(1)
+
+
+def _map_image(image_fd: int, pid: int) -> None:
+    """Give the files of the image the ids of the user namespace of `pid` as owners."""
+    namespace = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        detached.map_ids(image_fd, namespace)
+    finally:
+        os.close(namespace)
+
+
+class _named(contextlib.AbstractContextManager["_named"]):
+    """Name the step of a request that an error comes from."""
+
+    def __init__(self, step: str) -> None:
+        self._step = step
+
+    def __exit__(self, kind: object, value: BaseException | None, trace: object) -> None:
+        if isinstance(value, OSError):
+            raise inside.StepFailed(self._step, value) from value
+
+
+class _owner(contextlib.AbstractContextManager["_owner"]):
+    """A user namespace made in here belongs to these ids, on whose counters it then counts."""
+
+    def __init__(self, uid: int, gid: int) -> None:
+        self._ids = (uid, gid)
+
+    def __enter__(self) -> _owner:
+        sc.act_as(*self._ids)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        sc.act_as(0, 0)
+
+
+class signals_blocked(contextlib.AbstractContextManager["signals_blocked"]):
+    """No handler of the zygote runs in a child."""
+
+    def __enter__(self) -> signals_blocked:
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
