@@ -100,7 +100,7 @@ class HostAgent:
             drain=self.drain,
             registry=self.registry,
             access=_access(settings),
-            osgym=OsgymOptions(settings.osgym_max_steps, settings.osgym_wait_s),
+            osgym=OsgymOptions(settings.osgym_max_steps, settings.osgym_wait_s, settings.osgym_make_way_s),
         )
         self.registry.register(HostCollector(self.view))
         ProcessCollector(registry=self.registry)

@@ -237,6 +237,13 @@ class Settings(BaseModel):
     osgym_wait_s: Seconds = Field(
         default=120, description="How long /reset of the OSGym API waits for a replica."
     )
+    osgym_make_way_s: float = Field(
+        default=10,
+        ge=0,
+        le=86400,
+        description="When nothing is free, the VM of the same port that was idle longest makes way for a "
+        "/reset of the OSGym API, once nobody called it for so long.",
+    )
     trajectory: Literal["off", "steps", "frames"] = Field(
         default="steps", description="What is recorded on disk: nothing, steps as JSON lines, or frames too."
     )

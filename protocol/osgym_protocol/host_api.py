@@ -13,6 +13,8 @@ from osgym_protocol.observation import ErrorInfo, Observation
 from osgym_protocol.options import ObserveOptions, SettleOptions
 
 LEASE_HEADER = "OSGym-Lease"
+CLIENT_HEADER = "OSGym-Client"
+"""A name that a client gives itself, at most ``MAX_ID_CHARS``: clients that wait for replicas take turns."""
 
 
 @dataclass(frozen=True, slots=True)

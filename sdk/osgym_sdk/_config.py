@@ -6,6 +6,7 @@ import os
 import random
 import ssl
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,6 +78,8 @@ class ClientConfig:
     transport: Callable[[], httpx.AsyncBaseTransport] | None = None
     proxy: str | None = None
     server_names: Mapping[str, str] = field(default_factory=dict)
+    client_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """How hosts tell this client from others at their address, which wait for replicas too."""
     clock: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.Random, repr=False)
 

@@ -24,6 +24,7 @@ from osgym_sdk._exceptions import HostUnreachable, OSGymError, ProtocolError, Ti
 from osgym_sdk._http1 import Http1Connection
 from osgym_sdk._retry import Deadline, RetryBackoff, next_delay
 from osgym_sdk.wire import (
+    CLIENT_HEADER,
     LEASE_HEADER,
     MAX_BLOB_BYTES,
     MAX_META_BYTES,
@@ -113,6 +114,7 @@ class HostLink:
             "accept-encoding": "identity",
             "content-type": "application/json",
             "user-agent": "osgym-sdk",
+            CLIENT_HEADER.lower(): config.client_id,
         }
         if config.token:
             self._headers["authorization"] = f"Bearer {config.token}"

@@ -14,6 +14,7 @@ from osgym_protocol.codes import (
     TerminationReason,
 )
 from osgym_protocol.host_api import (
+    CLIENT_HEADER,
     LEASE_HEADER,
     BatchStepItem,
     BatchStepRequest,
@@ -67,6 +68,7 @@ from osgym_protocol.records import (
 )
 
 __all__ = [
+    "CLIENT_HEADER",
     "LEASE_HEADER",
     "MAX_BLOB_BYTES",
     "MAX_META_BYTES",

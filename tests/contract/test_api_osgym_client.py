@@ -221,3 +221,56 @@ def test_only_allowed_addresses_may_call(tmp_path: Path) -> None:
         assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
     with Served(tmp_path / "b", allowed_ips=["127.0.0.0/8"]) as served:
         assert post(served.urls[0], "/reset", {"task_config": TASK, "timeout": 60}).status_code == 200
+
+
+def test_a_worker_that_crashed_is_not_locked_out_by_its_own_vms(tmp_path: Path) -> None:
+    """Nothing is free, and the timeout is long: the VM that was idle longest makes way for the new /reset."""
+    with Served(tmp_path, warm=0, max_replicas=2, osgym_make_way_s=0.5) as served:
+        url = served.urls[0]
+        old, newer = (
+            post(url, "/reset", {"task_config": TASK, "timeout": 1000}).json()["vm_id"] for _ in range(2)
+        )
+        began = time.monotonic()
+        again = post(url, "/reset", {"task_config": TASK, "timeout": 1000})
+        assert again.status_code == 200, again.text
+        assert time.monotonic() - began < 5
+        assert post(url, "/step", {"action": "wait()", "vm_id": again.json()["vm_id"]}).status_code == 200
+        assert post(url, "/step", {"action": "wait()", "vm_id": newer}).status_code == 200
+        late = post(url, "/step", {"action": "wait()", "vm_id": old})
+        assert (late.status_code, late.json()["code"]) == (400, "lease_expired")
+        assert "made way" in late.json()["message"]
+
+
+def test_no_vm_in_use_and_none_of_another_worker_makes_way(tmp_path: Path) -> None:
+    """One that is called, one of another port: the /reset waits, and is told why."""
+    options = {"ports": [0, 0], "warm": 0, "max_replicas": 2, "osgym_make_way_s": 0.5, "osgym_wait_s": 1.5}
+    with Served(tmp_path, **options) as served:
+        one, other = served.urls
+        mine = post(one, "/reset", {"task_config": TASK, "timeout": 1000}).json()["vm_id"]
+        theirs = post(other, "/reset", {"task_config": TASK, "timeout": 1000}).json()["vm_id"]
+        stop = threading.Event()
+
+        def keep_calling() -> None:
+            while not stop.wait(0.1):
+                requests.get(f"{one}/screenshot", params={"vmId": mine}, timeout=20)
+
+        caller = threading.Thread(target=keep_calling)
+        caller.start()
+        try:
+            refused = post(one, "/reset", {"task_config": TASK, "timeout": 1000})
+        finally:
+            stop.set()
+            caller.join()
+        assert (refused.status_code, refused.json()["code"]) == (400, "no_capacity")
+        assert "max_replicas" in refused.json()["message"]
+        for url, vm_id in ((one, mine), (other, theirs)):
+            assert post(url, "/step", {"action": "wait()", "vm_id": vm_id}).status_code == 200
+
+
+def test_health_needs_no_token_and_no_address(tmp_path: Path) -> None:
+    """What load balancers and start scripts ask; the same as on v1."""
+    with Served(tmp_path, token="secret", allowed_ips=["10.0.0.0/8"]) as served:
+        answer = requests.get(f"{served.urls[0]}/health", timeout=20)
+        assert answer.status_code == 200
+        assert answer.json()["status"] == "ok"
+        assert answer.json() == requests.get(f"{served.urls[0]}/v1/health", timeout=20).json()

@@ -16,6 +16,7 @@ from tests.support.fake_runtime import TASK, Served, Service, record, running_se
 
 from osgym_host.core.reasons import Reason
 from osgym_host.runtimes import base
+from osgym_protocol.host_api import CLIENT_HEADER
 from osgym_sdk import wire
 
 ROOT = Path(__file__).parents[2]
@@ -404,6 +405,61 @@ async def test_no_capacity_is_bounded_and_says_why(tmp_path: Path) -> None:
         answer = await service.http.post("/v1/episodes", json={"request_id": "b", "wait_s": 0.2})
         assert error(answer) == (503, "no_capacity")
         assert answer.json()["details"]["blocked"] == "max_replicas"
+        assert answer.json()["details"]["setting"] == "max_replicas"
+        assert answer.json()["details"]["value"] == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "blocked", "said"),
+    [
+        ({"cpu_per_replica": 1000.5}, "cpu", "blocked by cpu: cpu_per_replica=1000.5, "),
+        ({"ram_reserve_mib": 10**9}, "ram", "blocked by ram: ram_reserve_mib=1000000000, "),
+        ({"disk_reserve_mib": 10**9}, "disk", "blocked by disk: disk_reserve_mib=1000000000, "),
+        ({"max_starting": 1, "warm": 4}, "concurrency", "blocked by concurrency: max_starting=1, "),
+    ],
+)
+async def test_what_blocks_names_the_setting_and_its_value(
+    tmp_path: Path, settings: dict[str, Any], blocked: str, said: str
+) -> None:
+    """In the message and in the details."""
+    async with running_service(tmp_path, **{"warm": 0, **settings}) as service:
+        service.runtime.create_gate.clear()
+        answer = await service.http.post("/v1/episodes", json={"request_id": "b", "wait_s": 0.2})
+        service.runtime.create_gate.set()
+        assert error(answer) == (503, "no_capacity")
+        assert said in answer.json()["message"]
+        details = answer.json()["details"]
+        assert details["blocked"] == blocked
+        assert f"{details['setting']}={details['value']}" in said
+
+
+async def test_clients_take_turns(tmp_path: Path) -> None:
+    """One client's thirty-two waiting requests cost another's single one no more than a turn."""
+    async with running_service(tmp_path, warm=0, max_replicas=1) as service:
+        served: list[str] = []
+
+        async def use(name: str, number: int) -> None:
+            body = {"request_id": f"{name}-{number}", "wait_s": 60, "lease_ttl_s": 60}
+            answer = await service.http.post("/v1/episodes", json=body, headers={CLIENT_HEADER: name})
+            episode = record(answer).meta
+            served.append(name)
+            headers = {"OSGym-Lease": episode["lease"]}
+            assert (
+                await service.http.delete(f"/v1/episodes/{episode['episode_id']}", headers=headers)
+            ).status_code == 204
+
+        held = await service.create()
+        greedy = [asyncio.create_task(use("greedy", number)) for number in range(32)]
+        await until(lambda: service.agent.pool.view().waiting == 32)
+        modest = asyncio.create_task(use("modest", 0))
+        await until(lambda: service.agent.pool.view().waiting == 33)
+        await service.http.delete(
+            f"/v1/episodes/{held['episode_id']}", headers={"OSGym-Lease": held["lease"]}
+        )
+        await modest
+        assert served.index("modest") <= 2
+        await asyncio.gather(*greedy)
+        assert len(served) == 33
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ class OsgymOptions:
 
     max_steps: int = 100
     wait_s: float = 120.0
+    make_way_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)

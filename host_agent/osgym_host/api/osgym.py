@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from starlette.requests import Request
 from osgym_host.api import models
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import RawRoute, cancel_on_disconnect
+from osgym_host.api.security import client_of
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.create_request import CreatedEpisode, EpisodeSpec
 from osgym_host.episodes.episode import HostEpisode
@@ -26,7 +28,12 @@ from osgym_protocol.codes import ErrorCode, ImageFormat
 from osgym_protocol.options import ObserveOptions
 from osgym_protocol.records import Record
 
+log = logging.getLogger(__name__)
+
 PNG = ObserveOptions(ImageFormat.PNG)
+MAKE_WAY_LOOK_S = 0.1
+MAKE_WAY_AGAIN_S = 5.0
+"""After one made way: its replica has to end, another to start."""
 MAX_TIMEOUT_S = 86_400
 """An idle time above this is taken for this; the settings bound it further."""
 
@@ -57,8 +64,9 @@ class Vms:
             lease_ttl_s=float(min(body.timeout, MAX_TIMEOUT_S)),
             max_steps=options.max_steps,
             observe=PNG,
+            client=client_of(request.scope, f"worker {port}"),
         )
-        opened: CreatedEpisode = await cancel_on_disconnect(request, self._backend.creator.create(spec))
+        opened = await cancel_on_disconnect(request, self._open(spec, port))
         self._forget_ended()
         vm_id = opened.episode.replica.generation
         self._vms[vm_id] = _Vm(opened.episode, port)
@@ -68,6 +76,41 @@ class Vms:
             "problem": task.instruction if task is not None else "",
             "vm_id": vm_id,
         }
+
+    async def _open(self, spec: EpisodeSpec, port: int) -> CreatedEpisode:
+        """Create; while there is nothing free, those of the same worker make way that nobody uses."""
+        making_way = asyncio.create_task(self._make_way(port), name=f"osgym:make-way:{port}")
+        try:
+            return await self._backend.creator.create(spec, leased=making_way.cancel)
+        finally:
+            making_way.cancel()
+            await asyncio.gather(making_way, return_exceptions=True)
+
+    async def _make_way(self, port: int) -> None:
+        """End the worker's VM that was idle longest when the host is full, and another if that was no help.
+
+        A worker that crashed and comes back would else wait for its own VMs to run into their timeouts.
+        """
+        pause_s = MAKE_WAY_LOOK_S
+        while True:
+            await asyncio.sleep(pause_s)
+            pause_s = MAKE_WAY_LOOK_S
+            idle = self._longest_idle(port) if self._backend.host.full else None
+            if idle is not None:
+                log.info("VM %d makes way for another /reset of port %d", idle, port)
+                self._backend.episodes.end(self._vms[idle].episode, Reason.MADE_WAY)
+                pause_s = MAKE_WAY_AGAIN_S
+
+    def _longest_idle(self, port: int) -> int | None:
+        """Return the worker's VM that nobody has called for longest, if that is long enough."""
+        idle_s = {
+            number: vm.episode.lease.idle_s()
+            for number, vm in self._vms.items()
+            if vm.port == port and vm.episode.over is None and not vm.lock.locked()
+        }
+        longest = max(idle_s, key=lambda number: idle_s[number], default=None)
+        enough = longest is not None and idle_s[longest] >= self._backend.osgym.make_way_s
+        return longest if enough else None
 
     async def step(self, body: models.OsgymStepBody) -> dict[str, Any]:
         """Carry out an action; a finishing one is scored and ends the desktop."""
@@ -136,7 +179,7 @@ def _base64(image: bytes | bytearray) -> str:
 
 
 def make_router(backend: Backend) -> APIRouter:
-    """Return the four routes."""
+    """Return the four routes, and the one that load balancers ask."""
     router = APIRouter(tags=["OSGym"])
     raw = APIRouter(route_class=RawRoute, tags=["OSGym"])
     vms = Vms(backend)
@@ -156,6 +199,11 @@ def make_router(backend: Backend) -> APIRouter:
         """Stop a VM, or `"all"` VMs of this worker."""
         vms.shutdown(body.vm_id, _port(request))
         return JSONResponse({"vm_id": body.vm_id})
+
+    @router.get("/health")
+    async def health() -> dict[str, Any]:
+        """Say that the service answers, as `GET /v1/health`. Needs no token."""
+        return backend.host.health()
 
     @router.get("/screenshot")
     async def screenshot(vm_id: Annotated[int, Query(alias="vmId")]) -> dict[str, Any]:

@@ -11,12 +11,17 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from osgym_host.api.errors import error_answer, is_osgym
+from osgym_host.core.fair_queue import ClientKey
 from osgym_protocol.codes import MEANINGS, ErrorCode
+from osgym_protocol.host_api import CLIENT_HEADER
+from osgym_protocol.limits import MAX_ID_CHARS
 from osgym_protocol.observation import ErrorInfo
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-OPEN_PATHS = frozenset(("/v1/health",))
+OPEN_PATHS = frozenset(("/v1/health", "/health"))
+_IPV6_CLIENT_BITS = 64
+"""A machine has all addresses of such a network to choose from."""
 _LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "[::1]", "::1"))
 
 
@@ -83,6 +88,21 @@ class AccessControl:
         if "origin" in headers or headers.get("host", "localhost").rsplit(":", 1)[0] not in _LOCAL_NAMES:
             return ErrorCode.FORBIDDEN, "Web pages may not call this API."
         return None
+
+
+def client_of(scope: Scope, name: str | None = None) -> ClientKey:
+    """Return who calls, for the queue: the address (of IPv6 its network), and the name that it gives itself.
+
+    Args:
+        name: In place of the header's.
+    """
+    address = _address(scope)
+    if isinstance(address, ipaddress.IPv6Address):
+        peer = str(ipaddress.ip_network((address, _IPV6_CLIENT_BITS), strict=False))
+    else:
+        peer = str(address)
+    given = Headers(scope=scope).get(CLIENT_HEADER, "") if name is None else name
+    return ClientKey(peer, given[:MAX_ID_CHARS])
 
 
 def _address(scope: Scope) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -15,6 +15,7 @@ from osgym_host.api import branching, models
 from osgym_host.api.answers import ERRORS, json_answer, record_answer
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import RawRoute, RecordResponse, RecordStreamResponse, cancel_on_disconnect
+from osgym_host.api.security import client_of
 from osgym_host.episodes.create_request import EpisodeSpec
 from osgym_host.episodes.errors import ServiceError
 from osgym_host.episodes.service import EpisodeService
@@ -95,6 +96,7 @@ def _lease_routes(backend: Backend) -> APIRouter:
             observe=models.observe_options(body.observe),
             settle=models.settle_options(body.settle),
             checkpoint=body.checkpoint,
+            client=client_of(request.scope),
         )
         opened = await cancel_on_disconnect(request, backend.requests.create(body.request_id, spec))
         episode = opened.episode

@@ -19,6 +19,7 @@ class Reason(StrEnum):
 
     CLOSED = "closed"
     LEASE_EXPIRED = "lease_expired"
+    MADE_WAY = "made_way"
     CLIENT_GONE = "client_gone"
     SURPLUS = "surplus"
     SHUTDOWN = "shutdown"
@@ -97,6 +98,11 @@ _CONSEQUENCES: Mapping[Reason, Consequence] = {
         ErrorCode.LEASE_EXPIRED,
         TerminationReason.LEASE_EXPIRED,
         "Nobody called within the lease's time to live.",
+    ),
+    Reason.MADE_WAY: _planned(
+        ErrorCode.LEASE_EXPIRED,
+        TerminationReason.LEASE_EXPIRED,
+        "It was idle, and made way for a /reset of the same worker that found nothing free.",
     ),
     Reason.CLIENT_GONE: _planned(
         ErrorCode.CANCELLED, TerminationReason.CANCELLED, "The client gave up before it had the episode."

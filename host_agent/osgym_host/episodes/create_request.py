@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.errors import ServiceError
 from osgym_host.episodes.journal import RequestMark
@@ -50,7 +51,10 @@ class EpisodeLimits:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSpec:
-    """What a client asks for in a create. With a `checkpoint` the episode goes on from that."""
+    """What a client asks for in a create, and who it is.
+
+    With a `checkpoint` the episode goes on from that.
+    """
 
     task: Mapping[str, Any] | None = None
     wait_s: float = DEFAULT_WAIT_S
@@ -60,6 +64,7 @@ class EpisodeSpec:
     settle: SettleOptions | None = None
     checkpoint: str | None = None
     mark: RequestMark | None = None
+    client: ClientKey = UNNAMED
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ import asyncio
 import logging
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
+from osgym_host.core.fair_queue import ClientKey
 from osgym_host.core.reasons import Reason, consequence
 from osgym_host.episodes.create_request import (
     CreatedEpisode,
@@ -52,11 +54,11 @@ class EpisodeCreator:
         self._tasks = tasks
         self._screen = screen
 
-    async def create(self, spec: EpisodeSpec) -> CreatedEpisode:
+    async def create(self, spec: EpisodeSpec, leased: Callable[[], object] | None = None) -> CreatedEpisode:
         """Lease a replica, set the task up on it and take the first frame.
 
         Cancelling it frees whatever it got. A replica that dies under the setup is replaced by
-        another one a few times.
+        another one a few times. `leased` is called when there is one, before the setup.
 
         Raises:
             ServiceError: `task_invalid`, `task_unsupported`, `setup_failed`, `no_capacity`,
@@ -70,7 +72,9 @@ class EpisodeCreator:
         )
         for attempt in range(1, SETUP_TRIES + 1):
             episode = self.draft(saved, task)
-            got = await self._lease(episode, max(0.0, wait_until - time.monotonic()))
+            got = await self._lease(episode, max(0.0, wait_until - time.monotonic()), spec.client)
+            if leased is not None:
+                leased()
             try:
                 opened = await self._set_up(episode, began, got)
             except EpisodeOver as over:
@@ -125,9 +129,9 @@ class EpisodeCreator:
         self.service.journal.ended(episode.episode_id)
         self.service.metrics.failed_to_open.labels(reason.value).inc()
 
-    async def _lease(self, episode: HostEpisode, wait_s: float) -> float:
+    async def _lease(self, episode: HostEpisode, wait_s: float, client: ClientKey) -> float:
         try:
-            manager = await self._pool.acquire(episode.episode_id, episode.replica.on_revoked, wait_s)
+            manager = await self._pool.acquire(episode.episode_id, episode.replica.on_revoked, wait_s, client)
         except BaseException as error:
             self.service.journal.ended(episode.episode_id)
             if isinstance(error, PoolExhausted):

@@ -65,6 +65,10 @@ class EpisodeLease:
         """Push the end back."""
         self.expires_at = time.monotonic() + self.ttl_s
 
+    def idle_s(self) -> float:
+        """Return for how long nobody has called; 0 during a call."""
+        return 0.0 if self.calls else max(0.0, time.monotonic() - (self.expires_at - self.ttl_s))
+
     def __enter__(self) -> None:
         """Begin a call."""
         self.calls += 1

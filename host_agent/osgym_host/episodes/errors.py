@@ -94,7 +94,9 @@ def already_scored() -> ServiceError:
 
 def no_capacity(error: PoolExhausted) -> ServiceError:
     """No replica, or no room for one, within the time that the client would wait."""
-    details = {"waited_s": round(error.waited_s, 3), "blocked": error.blocked.value}
+    details: dict[str, Any] = {"waited_s": round(error.waited_s, 3), "blocked": error.blocked.value}
+    if error.setting is not None:
+        details |= {"setting": error.setting.name, "value": error.setting.value}
     return ServiceError(ErrorCode.NO_CAPACITY, str(error), details)
 
 

@@ -59,6 +59,11 @@ class HostStatus:
         """Whether it takes no new episodes: it stops, or will be taken away."""
         return self.stopping or self._drain.notice is not None
 
+    @property
+    def full(self) -> bool:
+        """Whether a client waits that gets nothing before a replica in use ends."""
+        return self._pool.full
+
     def health(self) -> dict[str, Any]:
         """Return the answer of `GET /v1/health`, which strangers may read."""
         return {

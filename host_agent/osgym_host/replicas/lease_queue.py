@@ -1,4 +1,4 @@
-"""Who gets which replica: the clean ones that are ready, those who wait for one, first come first served."""
+"""Who gets which replica: the clean ones that are ready, and those who wait for one, client by client."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from osgym_host.core.fair_queue import UNNAMED, ClientKey, FairQueue
 from osgym_host.core.reasons import Reason
 from osgym_host.errors import OsgymHostError
 from osgym_host.replicas.manager import OnRevoked, ReplicaManager
@@ -19,12 +20,13 @@ HAND_OVER_S = 0.1
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """A request that waits for a replica; with `promised` for this one only."""
+    """A request of a client that waits for a replica; with `promised` for this one only."""
 
     lease_id: str
     on_revoked: OnRevoked
     answer: asyncio.Future[ReplicaManager]
     promised: bool = False
+    client: ClientKey = UNNAMED
 
     def fail(self, error: OsgymHostError) -> None:
         """Answer that there will be no replica. Idempotent."""
@@ -45,7 +47,7 @@ class LeaseQueue:
         self._replan = replan
         self._exhausted = exhausted
         self._ready: deque[ReplicaManager] = deque()
-        self._waiters: deque[Waiter] = deque()
+        self._waiters: FairQueue[Waiter] = FairQueue()
         self._promises: dict[str, Waiter] = {}
         self._offered = 0
         self._refusal: Callable[[], PoolStopping] | None = None
@@ -79,22 +81,24 @@ class LeaseQueue:
         """Refuse everyone who waits or comes, with what `refusal` makes, until `resume`. Idempotent."""
         self._refusal = refusal
         while self._waiters:
-            self._waiters.popleft().fail(refusal())
+            self._waiters.pop()[1].fail(refusal())
 
     def resume(self) -> None:
         """Hand out again."""
         self._refusal = None
 
-    async def acquire(self, lease_id: str, on_revoked: OnRevoked, wait_s: float) -> ReplicaManager:
-        """Return a clean replica that is now leased. Cancelling is safe at any time.
+    async def acquire(
+        self, lease_id: str, on_revoked: OnRevoked, wait_s: float, client: ClientKey = UNNAMED
+    ) -> ReplicaManager:
+        """Return a clean replica that is now leased; clients take turns. Cancelling is safe at any time.
 
         Raises:
             PoolExhausted: None was free within `wait_s`.
             PoolStopping: Nothing is handed out.
         """
         self.check()
-        waiter = Waiter(lease_id, on_revoked, asyncio.get_running_loop().create_future())
-        self._waiters.append(waiter)
+        waiter = Waiter(lease_id, on_revoked, asyncio.get_running_loop().create_future(), client=client)
+        self._waiters.add(client, waiter)
         self._match()
         self._replan()
         began = time.monotonic()
@@ -140,7 +144,7 @@ class LeaseQueue:
 
     def _match(self) -> None:
         while self._waiters and self._ready:
-            waiter = self._waiters.popleft()
+            _, waiter = self._waiters.pop()
             if not waiter.answer.done():
                 self._offer(self._ready.popleft(), waiter)
 
@@ -156,14 +160,13 @@ class LeaseQueue:
             elif waiter.promised or self._refusal is not None:
                 waiter.fail(self._refusal_for(manager))
             elif not waiter.answer.done():
-                self._waiters.appendleft(waiter)
+                self._waiters.put_back(waiter.client, waiter)
                 self._match()
 
         manager.request_lease(waiter.lease_id, answered, waiter.on_revoked)
 
     def _abandon(self, waiter: Waiter) -> None:
-        if waiter in self._waiters:
-            self._waiters.remove(waiter)
+        self._waiters.remove(waiter.client, waiter)
         answer = waiter.answer
         if answer.done() and not answer.cancelled() and answer.exception() is None:
             answer.result().return_unused(waiter.lease_id)

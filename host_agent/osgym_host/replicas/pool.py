@@ -1,4 +1,4 @@
-"""The pool: clean replicas that wait, made ahead of demand, handed out in the order of asking."""
+"""The pool: clean replicas that wait, made ahead of demand, handed out to clients in turn."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from osgym_host.core.admission import Admission, Budget
 from osgym_host.core.backoff import Backoff
+from osgym_host.core.blocking import blocking_setting
+from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.core.plan import Blocked, PoolSpec, PoolView, blocked_by, plan
 from osgym_host.core.reasons import Reason, Recovery, consequence
 from osgym_host.core.states import ReplicaState
@@ -26,12 +28,13 @@ from osgym_host.runtimes import base
 
 log = logging.getLogger(__name__)
 
+_NO_ROOM = (Blocked.MAX_REPLICAS, Blocked.RAM, Blocked.CPU, Blocked.DISK)
 REPLAN_S = 2.0
 """How often the plan is looked at again while something other than the pool itself blocks it."""
 
 
 class Pool:
-    """Keeps warm replicas ahead of demand and gives them to those who wait, first come first served.
+    """Keeps warm replicas ahead of demand and gives them to those who wait; clients take turns.
 
     A used replica never comes back: whoever got one retires it, and the plan replaces it.
 
@@ -88,6 +91,13 @@ class Pool:
         """How many replicas could exist at once, as far as is known now."""
         return min(self.admission.budget.max_replicas, len(self.replicas) + self.admission.now.room)
 
+    @property
+    def full(self) -> bool:
+        """Whether somebody waits who will get nothing before a replica that is in use ends."""
+        view = self.view()
+        coming = view.ready + view.starting + view.retiring
+        return view.waiting > coming and self.blocked in _NO_ROOM
+
     # Life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -122,17 +132,19 @@ class Pool:
 
     # Handing out -------------------------------------------------------------------------------
 
-    async def acquire(self, lease_id: str, on_revoked: OnRevoked, wait_s: float) -> ReplicaManager:
+    async def acquire(
+        self, lease_id: str, on_revoked: OnRevoked, wait_s: float, client: ClientKey = UNNAMED
+    ) -> ReplicaManager:
         """Return a clean replica that is now leased; `on_revoked` is called if it ends under the lease.
 
-        First come, first served. Cancelling is safe at any time: a replica that was just handed
-        over goes back untouched.
+        Clients take turns; each is served in the order of its asking. Cancelling is safe at any time: a
+        replica that was just handed over goes back untouched.
 
         Raises:
             PoolExhausted: None was free within `wait_s`.
             PoolStopping: The service is stopping.
         """
-        return await self.queue.acquire(lease_id, on_revoked, wait_s)
+        return await self.queue.acquire(lease_id, on_revoked, wait_s, client)
 
     async def reserve(self, count: int, wait_s: float) -> Reservation:
         """Reserve room for `count` replicas of `start_for_lease`; idle ready ones make way.
@@ -222,7 +234,8 @@ class Pool:
         self._changed.set()
 
     def _exhausted(self, waited_s: float) -> PoolExhausted:
-        return PoolExhausted(waited_s, self.blocked, self.last_failure)
+        setting = blocking_setting(self.blocked, self.spec, self.admission.budget)
+        return PoolExhausted(waited_s, self.blocked, self.last_failure, setting)
 
     async def _keep_filled(self) -> None:
         while True:

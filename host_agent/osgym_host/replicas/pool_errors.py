@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from osgym_host.core.blocking import BlockingSetting
 from osgym_host.core.plan import Blocked
 from osgym_host.core.reasons import Reason
 from osgym_host.errors import OsgymHostError
@@ -15,14 +16,19 @@ class PoolExhausted(OsgymHostError):
         waited_s: How long was waited.
         blocked: What keeps the pool from making more.
         last_failure: Why the last attempt to make one failed, empty when none did.
+        setting: The setting behind `blocked`, None where none is.
     """
 
-    def __init__(self, waited_s: float, blocked: Blocked, last_failure: str) -> None:
+    def __init__(
+        self, waited_s: float, blocked: Blocked, last_failure: str, setting: BlockingSetting | None = None
+    ) -> None:
         """Keep the fields beside the message."""
+        by = blocked.value if setting is None else f"{blocked.value}: {setting}"
         why = f"; the last one could not be made: {last_failure}" if last_failure else ""
-        super().__init__(f"No replica was free within {waited_s:.1f} s (blocked by {blocked.value}){why}")
+        super().__init__(f"No replica was free within {waited_s:.1f} s (blocked by {by}){why}")
         self.waited_s = waited_s
         self.blocked = blocked
+        self.setting = setting
         self.last_failure = last_failure
 
 
