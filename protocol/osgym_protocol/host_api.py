@@ -55,6 +55,22 @@ class CreateRequest(Message):
     settle: SettleOptions | None = None
     checkpoint: str | None = field(default=None, metadata=OMIT)
     """Go on from this checkpoint instead of a fresh desktop; then without a task."""
+    strict_setup: bool | None = field(default=None, metadata=OMIT)
+    """A setup step whose command fails ends the create with ``setup_failed``; else it is a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetupWarning(Message):
+    """A command of the task's setup failed, and the episode began all the same, as in OSWorld."""
+
+    step: int
+    """Index in the task's ``config``."""
+    type: str
+    what: str
+    """The command, shortened."""
+    exit_status: int
+    stderr: str = ""
+    """The end of what it wrote there. Written in the replica: show it, never interpret it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +87,8 @@ class CreateAnswer(Message):
     step: int = 0
     last_seq: int = 0
     parent: ParentInfo | None = None
+    setup_warnings: tuple[SetupWarning, ...] = ()
+    """What went wrong in the task's setup; ``strict_setup`` makes each of them a refusal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,13 @@ MAX_PATH_POINTS = 10_000
 MAX_WHY_CHARS = 500
 """Of the message of a refused action, which may cite what was given."""
 
+# Setup
+MAX_SETUP_WARNINGS = 32
+"""Of one create; what follows is left out."""
+MAX_WARNING_COMMAND_CHARS = 500
+MAX_WARNING_STDERR_CHARS = 2000
+"""The end of it."""
+
 # Settle
 DEFAULT_SETTLE_MAX_MS = 5000.0
 MAX_QUIET_MS = 1000

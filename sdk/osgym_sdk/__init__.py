@@ -54,6 +54,7 @@ from osgym_sdk.wire import (
     ParentInfo,
     SettleOptions,
     SettlePolicy,
+    SetupWarning,
     TerminationReason,
 )
 
@@ -101,6 +102,7 @@ __all__ = [
     "SettleOptions",
     "SettlePolicy",
     "SetupFailed",
+    "SetupWarning",
     "StaleObservation",
     "StepRecord",
     "SyncObservation",

@@ -132,6 +132,7 @@ class AsyncClient:
         observe: Observe | None = None,
         keep_frames: bool = False,
         reuse_frames: bool = True,
+        strict_setup: bool = False,
     ) -> AsyncEpisode:
         """Return an episode on the least-loaded host; nothing is leased before ``async with``.
 
@@ -144,6 +145,8 @@ class AsyncClient:
             observe: which image steps give, full-size PNG by default.
             keep_frames: keep the images in ``trajectory`` too.
             reuse_frames: let the host send no image where nothing changed; ``obs.data`` is the last one.
+            strict_setup: a command of the task's setup that fails ends the start with SetupFailed; else it is
+                one of ``trajectory.setup_warnings``.
 
         Raises:
             ConfigError: the task file cannot be read, or an option is wrong.
@@ -159,6 +162,7 @@ class AsyncClient:
             max_steps=max_steps,
             observe=as_observe(observe),
             settle=as_settle(settle),
+            strict_setup=strict_setup or None,
         )
         options = EpisodeOptions(request, _task_id(loaded), keep_frames, reuse_frames)
         return AsyncEpisode(self._scheduler, options)
@@ -301,6 +305,7 @@ class AsyncClient:
         settle: Settle | None = None,
         observe: Observe | None = None,
         keep_frames: bool = False,
+        strict_setup: bool = False,
     ) -> Batch:
         """Run the policy on every task and yield a :class:`Result` for each, as they finish.
 
@@ -329,7 +334,7 @@ class AsyncClient:
             on_progress: called with a :class:`Progress` whenever something changed.
             progress: show it on stderr.
             wait_s: how long an episode waits for a replica.
-            lease_ttl_s, settle, observe, keep_frames: as for :meth:`episode`.
+            lease_ttl_s, settle, observe, keep_frames, strict_setup: as for :meth:`episode`.
         """
         if concurrency < 1 or max_steps < 1 or retries < 0:
             raise ConfigError("concurrency and max_steps are 1 or more, retries 0 or more")
@@ -350,6 +355,7 @@ class AsyncClient:
                 settle=settle,
                 observe=observe,
                 keep_frames=keep_frames,
+                strict_setup=strict_setup,
             )
 
         options = BatchOptions(

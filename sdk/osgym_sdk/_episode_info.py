@@ -8,7 +8,7 @@ from osgym_sdk._exceptions import EpisodeEnded, EpisodeLost
 from osgym_sdk._results import Trajectory
 from osgym_sdk._session import EpisodeSession
 from osgym_sdk._types import EpisodeOptions, Ticket
-from osgym_sdk.wire import Done, Notice
+from osgym_sdk.wire import Done, Notice, SetupWarning
 
 
 @dataclass(slots=True)
@@ -33,6 +33,11 @@ class EpisodeInfo:
     def trajectory(self) -> Trajectory:
         """The episode as the client saw it; grows while it runs."""
         return self._record.trajectory
+
+    @property
+    def setup_warnings(self) -> tuple[SetupWarning, ...]:
+        """Commands of the task's setup that failed; with ``strict_setup`` there are none."""
+        return self.trajectory.setup_warnings
 
     @property
     def lease(self) -> str:

@@ -27,6 +27,7 @@ from osgym_sdk.wire import (
     ErrorInfo,
     FrameInfo,
     ParentInfo,
+    SetupWarning,
     StepAnswer,
     TerminationReason,
 )
@@ -133,6 +134,8 @@ class Trajectory:
     """``wait``, ``setup``, ``observe``, ``total`` in the host, ``client`` the whole call."""
     parent: ParentInfo | None = None
     """What a child or a restored episode was branched from; its steps go on from there."""
+    setup_warnings: tuple[SetupWarning, ...] = ()
+    """Commands of the task's setup that failed; the episode began all the same unless ``strict_setup``."""
     first_frame: FrameInfo | None = None
     first_data: bytes | None = None
     steps: list[StepRecord] = field(default_factory=list)
@@ -144,6 +147,7 @@ class Trajectory:
         self.replica_id, self.generation = answer.replica_id, answer.generation
         self.screen, self.parent = answer.screen, answer.parent
         self.reset_ms = {**answer.timing_ms, "client": client_ms}
+        self.setup_warnings = answer.setup_warnings
 
     def add_first(self, obs: Observation, keep_frame: bool) -> None:
         """Fill in the first desktop."""

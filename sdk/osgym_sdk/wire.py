@@ -40,6 +40,7 @@ from osgym_protocol.host_api import (
     ParentInfo,
     RenewAnswer,
     RenewRequest,
+    SetupWarning,
     StepAnswer,
     StepRequest,
 )
@@ -114,6 +115,7 @@ __all__ = [
     "SettleOptions",
     "SettlePolicy",
     "SettleReason",
+    "SetupWarning",
     "StepAnswer",
     "StepRequest",
     "TerminationReason",

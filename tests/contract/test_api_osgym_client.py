@@ -274,3 +274,15 @@ def test_health_needs_no_token_and_no_address(tmp_path: Path) -> None:
         assert answer.status_code == 200
         assert answer.json()["status"] == "ok"
         assert answer.json() == requests.get(f"{served.urls[0]}/v1/health", timeout=20).json()
+
+
+def test_a_setup_step_whose_command_fails(served: Served) -> None:
+    """A warning beside the three fields, and a refusal where the client asks for that."""
+    config = [{"type": "execute", "parameters": {"command": ["status", "3", "oops"]}}]
+    body = {"task_config": {**TASK, "config": config}, "timeout": 1000}
+    data = post(served.urls[0], "/reset", body).json()
+    assert set(data) == {"screenshot", "problem", "vm_id", "setup_warnings"}
+    assert [(w["step"], w["exit_status"], w["stderr"]) for w in data["setup_warnings"]] == [(0, 3, "oops")]
+    strict = post(served.urls[0], "/reset", {**body, "strict_setup": True})
+    assert strict.status_code == 400
+    assert "config[0] (execute): the command ended with status 3" in strict.text

@@ -16,6 +16,7 @@ from tests.support.fake_runtime import TASK, Served, Service, record, running_se
 
 from osgym_host.core.reasons import Reason
 from osgym_host.runtimes import base
+from osgym_protocol import limits
 from osgym_protocol.host_api import CLIENT_HEADER
 from osgym_sdk import wire
 
@@ -488,6 +489,47 @@ async def test_what_is_wrong_with_a_task_is_said(
     answer = await service.http.post("/v1/episodes", json={"request_id": "q", "task": task})
     assert error(answer) == (status, code)
     await until(lambda: service.agent.pool.view().leased == 0)
+
+
+def _failing_setup(*commands: list[str]) -> dict[str, Any]:
+    """The task with other setup steps: `["status", "3", "oops"]` ends with 3 and says so."""
+    return {**TASK, "config": [{"type": "execute", "parameters": {"command": c}} for c in commands]}
+
+
+async def test_a_setup_step_whose_command_fails_is_a_warning(service: Service) -> None:
+    """The episode begins, as in OSWorld; the answer names the step, also when the create is repeated."""
+    task = _failing_setup(["fine"], ["status", "3", "x" * 5000 + "oops"], ["status", "-9", ""])
+    answer = await service.http.post("/v1/episodes", json={"request_id": "q", "task": task})
+    created = wire.CreateAnswer.from_dict(record(answer).meta)
+    first, second = created.setup_warnings
+    assert (first.step, first.type, first.exit_status) == (1, "execute", 3)
+    assert first.what.startswith("status 3 xxx")
+    assert len(first.what) == limits.MAX_WARNING_COMMAND_CHARS
+    assert first.stderr.endswith("oops")
+    assert len(first.stderr) == limits.MAX_WARNING_STDERR_CHARS
+    assert second == wire.SetupWarning(2, "execute", "status -9 ''", -9, "")
+    again = await service.http.post("/v1/episodes", json={"request_id": "q", "task": task})
+    assert wire.CreateAnswer.from_dict(record(again).meta).setup_warnings == created.setup_warnings
+    stream = await service.http.get(f"/v1/episodes/{created.episode_id}/trajectory")
+    start = next(iter(wire.RecordDecoder().feed(stream.content))).meta
+    assert [warning["exit_status"] for warning in start["setup_warnings"]] == [3, -9]
+    many = _failing_setup(*[["status", "1", ""]] * (limits.MAX_SETUP_WARNINGS + 5))
+    assert len((await service.create(task=many))["setup_warnings"]) == limits.MAX_SETUP_WARNINGS
+
+
+async def test_strict_setup_refuses_what_is_a_warning_else(service: Service) -> None:
+    """At the first one, with the warning; nothing stays leased, later steps are not carried out."""
+    task = _failing_setup(["status", "3", "oops"], ["later"])
+    body = {"request_id": "q", "task": task, "strict_setup": True}
+    answer = await service.http.post("/v1/episodes", json=body)
+    assert error(answer) == (424, "setup_failed")
+    details = answer.json()["details"]
+    assert details["setup_warnings"] == [
+        {"step": 0, "type": "execute", "what": "status 3 oops", "exit_status": 3, "stderr": "oops"}
+    ]
+    await until(lambda: service.agent.pool.view().leased == 0)
+    assert not any(["later"] in replica.agent.commands for replica in service.runtime.alive.values())
+    assert (await service.create(task=TASK, strict_setup=True))["setup_warnings"] == []
 
 
 async def test_an_evaluation_that_cannot_be_made_has_no_reward(service: Service) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.host_process import HostProcess
 
-from osgym_sdk import AsyncClient, Evaluation, SetupFailed, TaskError, TaskUnsupported
+from osgym_sdk import AsyncClient, EpisodeEnded, Evaluation, SetupFailed, TaskError, TaskUnsupported
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(120)]
 
@@ -189,6 +189,26 @@ async def test_a_failed_check_is_no_reward(client: AsyncClient) -> None:
     assert not verdict.valid_for_training
     assert verdict.failure is not None
     assert verdict.failure.code == "evaluator_error"
+
+
+async def test_a_command_of_the_setup_that_fails_is_a_warning(client: AsyncClient) -> None:
+    """By the SDK: the episode goes on with it, `strict_setup` refuses, a batch says so in its result."""
+    made = task([shell("true"), shell("echo oops >&2; exit 7")], func="infeasible")
+    async with client.episode(made) as episode:
+        (warning,) = episode.setup_warnings
+        assert (warning.step, warning.type, warning.exit_status) == (1, "execute", 7)
+        assert (warning.what, warning.stderr) == ("echo oops >&2; exit 7", "oops\n")
+        assert episode.trajectory.setup_warnings == (warning,)
+        await episode.step({"op": "fail"})
+        assert (await episode.evaluate()).reward == 1.0
+        with pytest.raises(EpisodeEnded):
+            await episode.step("click(1,1)")
+    with pytest.raises(SetupFailed, match=r"config\[1\].*status 7"):
+        await client.episode(made, strict_setup=True).start()
+    results = [r async for r in client.run([made], lambda *_: "fail()", strict_setup=True)]
+    assert [(r.reward, r.failure and r.failure.code, r.attempts) for r in results] == [
+        (None, "setup_failed", 1)
+    ]
 
 
 async def test_wrong_tasks_are_refused_before_a_desktop_is_taken(

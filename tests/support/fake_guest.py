@@ -114,7 +114,9 @@ class Guest:
             await self.execute_gate.wait()
             if command == ["fail"]:
                 raise GuestAnswer(500, "error", "the command cannot be run")
-            text = json.dumps({"status": "success", "output": "yes\n", "error": "", "returncode": 0})
+            failed = command[0] == "status"
+            said = {"error": command[2], "returncode": int(command[1])} if failed else {}
+            text = json.dumps({"status": "success", "output": "yes\n", "error": "", "returncode": 0, **said})
             return "application/json", text.encode()
         if path == "/v1/release":
             self.released += 1

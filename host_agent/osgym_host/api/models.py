@@ -64,6 +64,7 @@ class CreateBody(_Body):
     observe: ObserveBody | None = None
     settle: SettleBody | None = None
     checkpoint: Id | None = None
+    strict_setup: bool = False
 
 
 class ForkBody(_Body):
@@ -147,6 +148,7 @@ class ResetBody(BaseModel):
 
     task_config: dict[str, Any]
     timeout: int = Field(ge=1)
+    strict_setup: bool = False
 
 
 class OsgymStepBody(BaseModel):

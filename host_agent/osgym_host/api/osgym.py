@@ -65,17 +65,21 @@ class Vms:
             max_steps=options.max_steps,
             observe=PNG,
             client=client_of(request.scope, f"worker {port}"),
+            strict_setup=body.strict_setup,
         )
         opened = await cancel_on_disconnect(request, self._open(spec, port))
         self._forget_ended()
         vm_id = opened.episode.replica.generation
         self._vms[vm_id] = _Vm(opened.episode, port)
         task = opened.episode.task
-        return {
+        answer: dict[str, Any] = {
             "screenshot": _base64(opened.frame.image),
             "problem": task.instruction if task is not None else "",
             "vm_id": vm_id,
         }
+        if warnings := opened.episode.setup_warnings:
+            answer["setup_warnings"] = [warning.to_dict() for warning in warnings]
+        return answer
 
     async def _open(self, spec: EpisodeSpec, port: int) -> CreatedEpisode:
         """Create; while there is nothing free, those of the same worker make way that nobody uses."""
@@ -186,7 +190,11 @@ def make_router(backend: Backend) -> APIRouter:
 
     @raw.post("/reset")
     async def reset(body: models.ResetBody, request: Request) -> Response:
-        """Give out a desktop with the task set up. `timeout`: idle seconds until it is stopped."""
+        """Give out a desktop with the task set up. `timeout`: idle seconds until it is stopped.
+
+        `setup_warnings` of the answer are the commands of the setup that failed; with `strict_setup` they
+        are a refusal.
+        """
         return JSONResponse(await vms.reset(body, _port(request), request))
 
     @raw.post("/step")

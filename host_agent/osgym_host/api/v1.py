@@ -97,6 +97,7 @@ def _lease_routes(backend: Backend) -> APIRouter:
             settle=models.settle_options(body.settle),
             checkpoint=body.checkpoint,
             client=client_of(request.scope),
+            strict_setup=body.strict_setup,
         )
         opened = await cancel_on_disconnect(request, backend.requests.create(body.request_id, spec))
         episode = opened.episode
@@ -111,6 +112,7 @@ def _lease_routes(backend: Backend) -> APIRouter:
             step=episode.steps.progress.step,
             last_seq=episode.steps.progress.seq,
             parent=episode.parent,
+            setup_warnings=episode.setup_warnings,
         )
         return RecordResponse(Record(answer.to_dict(), opened.frame.image))
 

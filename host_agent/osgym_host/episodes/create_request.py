@@ -63,6 +63,7 @@ class EpisodeSpec:
     observe: ObserveOptions | None = None
     settle: SettleOptions | None = None
     checkpoint: str | None = None
+    strict_setup: bool = False
     mark: RequestMark | None = None
     client: ClientKey = UNNAMED
 

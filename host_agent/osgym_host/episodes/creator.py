@@ -76,7 +76,7 @@ class EpisodeCreator:
             if leased is not None:
                 leased()
             try:
-                opened = await self._set_up(episode, began, got)
+                opened = await self._set_up(episode, spec, began, got)
             except EpisodeOver as over:
                 self.discard(episode, over.reason)
                 log.warning("episode on %s lost at its start: %s", episode.replica.replica_id, over.details)
@@ -143,13 +143,16 @@ class EpisodeCreator:
         episode.replica.attach(manager)
         return time.perf_counter()
 
-    async def _set_up(self, episode: HostEpisode, began: float, got: float) -> CreatedEpisode:
+    async def _set_up(
+        self, episode: HostEpisode, spec: EpisodeSpec, began: float, got: float
+    ) -> CreatedEpisode:
         if episode.task is not None and episode.context is not None:
             deadline = asyncio.get_running_loop().time() + self.limits.setup_s
             try:
                 async with asyncio.timeout(self.limits.setup_s + 5):
-                    await episode.replica.call(
-                        run_setup(episode.task, episode.replica.guest, episode.context, deadline)
+                    guest, strict = episode.replica.guest, spec.strict_setup
+                    episode.setup_warnings = await episode.replica.call(
+                        run_setup(episode.task, guest, episode.context, deadline, strict=strict)
                     )
             except TaskError as error:
                 raise task_error(error) from error

@@ -25,7 +25,7 @@ from osgym_host.episodes.replica_lease import ReplicaLease
 from osgym_host.guest_client import GuestError, GuestRefused, GuestUnreachable
 from osgym_host.tasks.interface import Task, TaskContext
 from osgym_protocol.codes import Done, ErrorCode, GuestErrorCode
-from osgym_protocol.host_api import EpisodeState, EvaluationAnswer, ParentInfo, StepAnswer
+from osgym_protocol.host_api import EpisodeState, EvaluationAnswer, ParentInfo, SetupWarning, StepAnswer
 from osgym_protocol.limits import DEFAULT_SETTLE_MAX_MS, MAX_SCREEN_SIDE_PX
 from osgym_protocol.observation import ErrorInfo, ObservedFrame
 from osgym_protocol.options import ObserveOptions, SettleOptions
@@ -89,6 +89,7 @@ class HostEpisode:
         context: The task's files and outputs.
         parent: What it was branched from, None for an episode of its own.
         over: Why it ended, None while it lives.
+        setup_warnings: Commands of its setup that failed.
         scored: Its check has begun: no step may follow, since the check changes the desktop, and the score
             is that of the end.
         evaluation: What the check gave, for whoever asks again.
@@ -106,6 +107,7 @@ class HostEpisode:
     task_id: str | None = None
     parent: ParentInfo | None = None
     over: EpisodeOver | None = None
+    setup_warnings: tuple[SetupWarning, ...] = ()
     scored: bool = False
     evaluation: EvaluationAnswer | None = None
     check: asyncio.Task[EvaluationAnswer] | None = None

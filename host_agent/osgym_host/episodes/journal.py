@@ -29,7 +29,7 @@ from osgym_host.episodes.errors import EpisodeOver
 from osgym_host.episodes.replica_lease import ReplicaLease
 from osgym_host.whole_file import write_whole
 from osgym_protocol.codec import Message
-from osgym_protocol.host_api import EvaluationAnswer, ParentInfo
+from osgym_protocol.host_api import EvaluationAnswer, ParentInfo, SetupWarning
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +118,7 @@ class JournalEntry:
     saved: SavedEpisode
     request: RequestMark | None = None
     parent: ParentInfo | None = None
+    setup_warnings: tuple[SetupWarning, ...] = ()
 
     @classmethod
     def of(cls, episode: HostEpisode, mark: RequestMark | None) -> JournalEntry:
@@ -131,6 +132,7 @@ class JournalEntry:
             saved=episode.saved(),
             request=mark,
             parent=episode.parent,
+            setup_warnings=episode.setup_warnings,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -145,6 +147,7 @@ class JournalEntry:
             "moment": self.saved.to_dict(),
             "request": self.request.to_dict() if self.request is not None else None,
             "parent": self.parent.to_dict() if self.parent is not None else None,
+            "setup_warnings": [warning.to_dict() for warning in self.setup_warnings],
         }
 
     @classmethod
@@ -167,6 +170,7 @@ class JournalEntry:
                 saved=SavedEpisode.from_dict(data["moment"]),
                 request=RequestMark.from_dict(request) if request is not None else None,
                 parent=ParentInfo.from_dict(parent) if parent is not None else None,
+                setup_warnings=tuple(map(SetupWarning.from_dict, data.get("setup_warnings", ()))),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidSavedEpisode(f"not an episode: {error}") from error

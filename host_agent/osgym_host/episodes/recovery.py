@@ -113,6 +113,7 @@ class EpisodeRecovery:
             await self._runtime.reap(record)
             return None
         episode.parent, episode.began_at = entry.parent, entry.began_at
+        episode.setup_warnings = entry.setup_warnings
         episode.scored, episode.evaluation = left.scored, left.evaluation
         episode.steps.answered = left.progress.seq == 0
         try:

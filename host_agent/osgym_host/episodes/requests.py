@@ -76,8 +76,10 @@ class RequestRegistry:
                 cancelled; `bad_request` (409) when the id is that of a request for something else.
         """
         settle = spec.settle.to_dict() if spec.settle is not None else None
-        asked = [spec.task, spec.lease_ttl_s, spec.max_steps, settle]
-        meaning = _meaning(*asked, *([spec.checkpoint] if spec.checkpoint is not None else []))
+        asked: list[Any] = [spec.task, spec.lease_ttl_s, spec.max_steps, settle]
+        asked += [spec.checkpoint] if spec.checkpoint is not None else []
+        asked += ["strict_setup"] if spec.strict_setup else []
+        meaning = _meaning(*asked)
         spec = replace(spec, mark=RequestMark(request_id, meaning))
         make = self._creator.create if spec.checkpoint is None else self._checkpoints.restore
         done: CreatedEpisode | _CreateReplay = await self._share(

@@ -177,6 +177,7 @@ class EpisodeService:
             "step": episode.steps.progress.step,
             "observation": frame.observation.to_dict() if frame is not None else None,
             "timing_ms": dict(timing_ms or {}),
+            "setup_warnings": [warning.to_dict() for warning in episode.setup_warnings],
             **origin,
         }
         image_format = frame.observation.frame.format.value if frame is not None else ""

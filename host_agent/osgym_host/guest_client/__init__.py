@@ -1,6 +1,7 @@
 """The client of the guest agent: `client` calls, `answers` reads what came, `http` carries both."""
 
 from osgym_host.guest_client.answers import (
+    CommandResult,
     GuestRefused,
 )
 from osgym_host.guest_client.client import GuestClient
@@ -13,6 +14,7 @@ from osgym_host.guest_client.http import (
 )
 
 __all__ = [
+    "CommandResult",
     "GuestAnswerTooLarge",
     "GuestClient",
     "GuestError",

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from osgym_host.errors import OsgymHostError
 from osgym_protocol.codes import ErrorClass, ErrorCode
+from osgym_protocol.host_api import SetupWarning
 
 
 class TaskError(OsgymHostError):
@@ -77,6 +78,18 @@ class SetupFailed(TaskError):
         self.step = step
         self.kind = kind
         self.by_replica = by_replica
+
+
+class StrictSetupFailed(TaskError):
+    """A command of the setup failed, and the client asked for ``strict_setup``."""
+
+    code = ErrorCode.SETUP_FAILED
+
+    def __init__(self, warning: SetupWarning) -> None:
+        super().__init__(
+            f"config[{warning.step}] ({warning.type}): the command ended with status {warning.exit_status}",
+            {"step": warning.step, "type": warning.type, "setup_warnings": [warning.to_dict()]},
+        )
 
 
 class DownloadFailed(TaskError):

@@ -6,12 +6,14 @@ another process, have `osgym_host.tasks.evaluator.registry`. To add one of the t
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from osgym_host.guest_client import CommandResult
 from osgym_host.tasks.context import TaskRun
 from osgym_host.tasks.urls import MAX_URL_CHARS, check_text, check_url
 from osgym_host.tasks.values import Value
@@ -47,8 +49,25 @@ Command = Annotated[str | list[str], BeforeValidator(_command)]
 LenientBool = Annotated[bool, BeforeValidator(_lenient_bool)]
 
 P = TypeVar("P", bound=Parameters)
-StepFunction = Callable[[TaskRun, P], Awaitable[None]]
+StepFunction = Callable[[TaskRun, P], Awaitable["FailedCommand | None"]]
 GetterFunction = Callable[[TaskRun, P], Awaitable[Value]]
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCommand:
+    """A command that ended with another status than 0: no failure of its step, but worth a warning."""
+
+    what: str
+    exit_status: int
+    stderr: str
+
+    @classmethod
+    def of(cls, command: str | list[str], result: CommandResult) -> FailedCommand | None:
+        """Return it for a command that failed, None for one that did not."""
+        if result.returncode == 0:
+            return None
+        what = command if isinstance(command, str) else shlex.join(command)
+        return cls(what, result.returncode, result.error)
 
 
 class StepProblem(Exception):
@@ -102,7 +121,10 @@ GETTERS: dict[str, GetterKind] = {}
 def setup_step(
     name: str, parameters: type[P], *, host_takes_time: bool = False
 ) -> Callable[[StepFunction[P]], StepFunction[P]]:
-    """Declare a setup step; it raises `StepProblem` when it fails by its own judgement."""
+    """Declare a setup step; it raises `StepProblem` when it fails by its own judgement.
+
+    It may return a `FailedCommand`, which is a warning.
+    """
 
     def register(function: StepFunction[P]) -> StepFunction[P]:
         STEPS[name] = StepKind(parameters, function, host_takes_time)

@@ -15,6 +15,7 @@ from osgym_host.tasks.errors import RefusedByPolicy
 from osgym_host.tasks.policy import remaining_s
 from osgym_host.tasks.registry import (
     Command,
+    FailedCommand,
     FilePath,
     FileUrl,
     LenientBool,
@@ -134,8 +135,8 @@ class ExecuteParameters(CommandParameters):
 
 @setup_step("command", ExecuteParameters)
 @setup_step("execute", ExecuteParameters)
-async def execute(run: TaskRun, parameters: ExecuteParameters) -> None:
-    """Run a command, again and again if it has an ``until``; any return code is fine."""
+async def execute(run: TaskRun, parameters: ExecuteParameters) -> FailedCommand | None:
+    """Run a command, again and again if it has an ``until``; without one a return code of 0 is expected."""
     command = run.substitute(parameters.command)
     while True:
         result = await run.guest.execute(
@@ -145,8 +146,10 @@ async def execute(run: TaskRun, parameters: ExecuteParameters) -> None:
             run.ctx.outputs[parameters.stdout] = result.output.encode()
         if parameters.stderr:
             run.ctx.outputs[parameters.stderr] = result.error.encode()
-        if parameters.until is None or parameters.until.holds(result.output, result.error, result.returncode):
-            return
+        if parameters.until is None:
+            return FailedCommand.of(command, result)
+        if parameters.until.holds(result.output, result.error, result.returncode):
+            return None
         if remaining_s(run.deadline, "execute until") <= UNTIL_INTERVAL_S:
             raise StepProblem("its until was not fulfilled in time", by_replica=True)
         await asyncio.sleep(UNTIL_INTERVAL_S)
@@ -164,17 +167,22 @@ class ExecuteVerifiedParameters(CommandParameters):
 
 
 @setup_step("execute_with_verification", ExecuteVerifiedParameters)
-async def execute_with_verification(run: TaskRun, parameters: ExecuteVerifiedParameters) -> None:
+async def execute_with_verification(
+    run: TaskRun, parameters: ExecuteVerifiedParameters
+) -> FailedCommand | None:
     """Run a command and wait until the guest sees what it should bring about."""
     most = run.left("execute_with_verification", COMMAND_TIMEOUT_S)
-    await run.guest.execute_with_verification(
-        run.substitute(parameters.command),
+    command = run.substitute(parameters.command)
+    verification = parameters.verification.model_dump(exclude_none=True)
+    result = await run.guest.execute_with_verification(
+        command,
         shell=parameters.shell,
-        verification=parameters.verification.model_dump(exclude_none=True),
+        verification=verification,
         max_wait_s=min(parameters.max_wait_time, most),
         check_interval_s=parameters.check_interval,
         timeout_s=most,
     )
+    return None if verification else FailedCommand.of(command, result)
 
 
 @setup_step("launch", CommandParameters)
