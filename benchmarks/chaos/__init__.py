@@ -1,0 +1,1 @@
+"""Faults, one after the other, under real work: `python -m benchmarks.chaos --help`."""

@@ -1,0 +1,89 @@
+"""Real tasks on several replicas, one fault every few seconds, and the reckoning: what may not happen.
+
+    make chaos SECONDS=600 SEED=7
+    python -m benchmarks.chaos --seconds 60 --only agent --only display
+    python -m benchmarks.chaos --runtime qemu --replicas 3 --seconds 180
+
+A host agent of its own runs on a data folder of its own, on a small disk of its own where this is root.
+Every task is played through the SDK with one retry: three of four by their oracles, one by a policy that
+does nothing. Each desktop shows which task it was set up for, in blocks all over its background, and every
+frame that comes back is checked for it. Faults come in an order that the seed gives, each kind as often as
+any other; one that finds nobody to hit is tried again for some seconds and counted as skipped then.
+
+Violations, and the exit code is 1: a task that does not end exactly once, with a reward or a failure of a
+type; a reward that is not 1 for an oracle or not 0 for doing nothing (a policy that bombs its own desktop may
+fail its own task); a frame of another desktop; something left behind; a slot that is not clean in time; more
+than one in a thousand trajectories without a result though one fault at most hit them; a frozen guest agent
+that is not noticed in time; an internal error in the host agent's log.
+
+`clean slot` counts from the fault until nothing of the replica is left, or what was broken works again; where
+an episode went on in spite of the fault, from its end on. Harm inside needs root here for `local`, and sudo
+inside for both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from pathlib import Path
+
+from benchmarks.chaos.checks import table
+from benchmarks.chaos.run import Outcome, kinds_for, run
+from benchmarks.chaos.schedule import Kind
+from benchmarks.common import argument_parser, machine, save
+
+
+def _options() -> argparse.Namespace:
+    parser = argument_parser(__doc__)
+    add = parser.add_argument
+    add("--seconds", type=float, default=600, help="how long faults and new tasks come (600)")
+    add("--seed", type=int, default=None, help="makes the order of faults and tasks (by the clock)")
+    add("--runtime", choices=["local", "qemu"], default="local", help="of the replicas (local)")
+    add("--flavor", choices=["small", "full"], default="small", help="image and tasks (small)")
+    add("--replicas", type=int, default=8, help="tasks at the same time (8)")
+    add("--every", type=float, default=5.0, help="seconds from one fault to the next (5)")
+    names = ", ".join(kind.name.lower() for kind in Kind)
+    add("--only", action="append", default=[], help=f"only faults with this in their name: {names}")
+    add("--clean-p95", type=float, default=5.0, help="seconds to a clean slot, p95 (5)")
+    add("--noticed", type=float, default=5.0, help="seconds until a frozen agent is noticed (5)")
+    add("--log", type=Path, help="where the host agent's log is kept")
+    options = parser.parse_args()
+    if not kinds_for(options):
+        parser.error("no fault has such a name")
+    if options.seed is None:
+        options.seed = int(time.time())
+    return options
+
+
+def _columns(outcome: Outcome) -> dict[str, list[object]]:
+    """The raw series, a line for each column."""
+    rows = [impact.row() for impact in outcome.impacts]
+    return {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
+
+
+def main() -> int:
+    """Run it; 1 when something happened that may not."""
+    options = _options()
+    about = machine()
+    print(f"seed {options.seed}, {options.runtime}, {options.replicas} replicas, {about}", flush=True)
+    outcome = asyncio.run(run(options))
+    about["load_after"] = machine()["load_before"]
+    print("", *table(outcome.impacts), "", sep="\n")
+    for name, value in outcome.figures.items():
+        print(f"{name:24} {value}")
+    for line in outcome.skipped:
+        print(f"skipped: {line}")
+    print(f"\nseed {options.seed}: {len(outcome.violations)} violations")
+    for line in outcome.violations:
+        print(f"  {line}")
+    given = {"seed": options.seed, "seconds": options.seconds, "replicas": options.replicas}
+    told = {"machine": about, "options": given, "figures": outcome.figures, "faults": _columns(outcome)}
+    if options.out:
+        told["violations"] = outcome.violations
+        print(f"raw series: {save(f'chaos_{options.runtime}', told, options.out)}")
+    return 1 if outcome.violations else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

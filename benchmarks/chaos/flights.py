@@ -1,0 +1,174 @@
+"""The work: real tasks by their oracles, or by a policy that does nothing, and what became of each."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from benchmarks.chaos.marks import Mark, mark_of_png, set_up
+from benchmarks.chaos.schedule import OWN_DOING, Kind
+from osgym_host.tasks.shipped import ShippedTask
+from osgym_sdk import Result
+
+COVERED = ("ristretto/save-a-copy",)
+"""Tasks whose window covers the whole screen, and with it every mark."""
+IDLE_SHARE = 0.25
+IDLE_STEPS = 4
+_KEY = "chaos"
+
+
+@dataclass
+class Attempt:
+    """One episode of a trajectory.
+
+    Attributes:
+        number: of its trajectory.
+        replica_id: empty before its first frame came.
+        mark: what its first frame showed.
+        harmed_by: the faults that hit its replica, or the host agent, while it ran.
+    """
+
+    number: int
+    which: int
+    began: float
+    replica_id: str = ""
+    episode_id: str = ""
+    mark: Mark | None = None
+    frames: int = 0
+    harmed_by: list[Kind] = field(default_factory=list)
+
+
+@dataclass
+class Flights:
+    """All trajectories of a run. Also the policy that the SDK calls.
+
+    Attributes:
+        open: attempts that run now, by the number of their trajectory.
+        tried: all attempts that saw a desktop, by the number of their trajectory.
+        early: faults of the host while a trajectory had no desktop: it waited, or was being set up.
+        crossed: what was wrong with frames.
+    """
+
+    tasks: list[ShippedTask]
+    seed: int
+    end: float
+    open: dict[int, Attempt] = field(default_factory=dict)
+    tried: dict[int, list[Attempt]] = field(default_factory=dict)
+    early: dict[int, list[Kind]] = field(default_factory=dict)
+    results: list[Result] = field(default_factory=list)
+    crossed: list[str] = field(default_factory=list)
+    frames: int = 0
+    _seen: dict[Mark, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Leave out what cannot be checked."""
+        self.tasks = [task for task in self.tasks if task.name not in COVERED]
+        self._by_id = {task.task["id"]: task for task in self.tasks}
+
+    async def source(self) -> AsyncIterator[dict[str, Any]]:
+        """Marked tasks, oracle or idle, until the time is over."""
+        random = Random(f"tasks:{self.seed}")
+        for number in itertools.count(1):
+            if time.monotonic() >= self.end:
+                return
+            task = dict(random.choice(self.tasks).task)
+            self.tried[number] = []
+            way = "idle" if random.random() < IDLE_SHARE else "oracle"
+            task["config"] = [*set_up(number), *task["config"]]
+            yield {**task, _KEY: {"number": number, "way": way}}
+
+    def reset(self, task: Mapping[str, Any]) -> _Pilot:
+        """The policy of a new attempt."""
+        number = task[_KEY]["number"]
+        attempts = self.tried[number]
+        attempt = Attempt(number, len(attempts) + 1, time.monotonic())
+        attempts.append(attempt)
+        self.open[number] = attempt
+        return _Pilot(self, attempt, self._by_id[task["id"]], task[_KEY]["way"])
+
+    def act(self, obs: Any, task: Any, step: int) -> None:
+        """Never called: `reset` gives each attempt a policy of its own."""
+        raise NotImplementedError
+
+    async def land(self, result: Result) -> None:
+        """Take the end of a trajectory, and look at the frames that no policy saw."""
+        self.results.append(result)
+        attempt = self.open.pop(result.task[_KEY]["number"], None)
+        if attempt is not None and result.steps:
+            last = result.steps[-1]
+            if last.data:
+                await self.look(attempt, last.data, f"step {len(result.steps)}")
+
+    async def look(self, attempt: Attempt, data: bytes, where: str) -> None:
+        """Check that a frame is of this attempt's desktop."""
+        mark = await asyncio.to_thread(mark_of_png, data)
+        self.frames += 1
+        attempt.frames += 1
+        name = f"trajectory {attempt.number} attempt {attempt.which} ({attempt.episode_id}) {where}"
+        if mark is None:
+            self.crossed.append(f"{name}: no mark in the picture")
+            return
+        if attempt.mark is None:
+            attempt.mark = mark
+            other = self._seen.setdefault(mark, name)
+            if other != name:
+                self.crossed.append(f"{name}: shows the desktop of {other}")
+        if mark.task != attempt.number or mark != attempt.mark:
+            self.crossed.append(f"{name}: shows {mark}, {self._seen.get(mark, 'nobody')!r}")
+
+    def flying(self) -> list[Attempt]:
+        """The attempts that have a desktop now."""
+        return [attempt for attempt in self.open.values() if attempt.replica_id]
+
+    def harmed(self, kind: Kind, replica_id: str | None) -> int:
+        """Note whom a fault hit: one replica's attempt, or every one. How many there were."""
+        hit = [a for a in self.open.values() if replica_id is None or a.replica_id == replica_id]
+        for attempt in hit:
+            attempt.harmed_by.append(kind)
+        if replica_id is None:
+            ended = {number_of(result) for result in self.results}
+            for number in self.tried.keys() - self.open.keys() - ended:
+                self.early.setdefault(number, []).append(kind)
+        return len(hit)
+
+    def hits(self, number: int) -> list[Kind]:
+        """All faults that hit a trajectory."""
+        return [*self.early.get(number, []), *(k for a in self.tried.get(number, []) for k in a.harmed_by)]
+
+
+class _Pilot:
+    """Acts in one attempt: the oracle's steps, or nothing at all."""
+
+    def __init__(self, flights: Flights, attempt: Attempt, task: ShippedTask, way: str) -> None:
+        self._flights, self._attempt, self._task, self._way = flights, attempt, task, way
+        self._random = Random(f"think:{flights.seed}:{attempt.number}")
+
+    async def act(self, obs: Any, task: Any, step: int) -> list[Any]:
+        """Look, think, act."""
+        attempt = self._attempt
+        attempt.replica_id, attempt.episode_id = obs.episode.replica_id, obs.episode.episode_id
+        await self._flights.look(attempt, obs.png, f"frame {step}")
+        await asyncio.sleep(self._random.uniform(0, 0.4))
+        if self._way == "oracle":
+            return list(self._task.oracle[step])
+        return [{"op": "done"}] if step >= IDLE_STEPS else [{"op": "wait", "duration_ms": 300}]
+
+
+def way_of(result: Result) -> str:
+    """How the task of a result was played: `oracle` or `idle`."""
+    return str(result.task[_KEY]["way"])
+
+
+def number_of(result: Result) -> int:
+    """The number of a result's trajectory."""
+    return int(result.task[_KEY]["number"])
+
+
+def own_doing(attempts: list[Attempt]) -> bool:
+    """Whether the last attempt was hit by what a policy may do to its own desktop."""
+    return bool(attempts) and any(kind in OWN_DOING for kind in attempts[-1].harmed_by)

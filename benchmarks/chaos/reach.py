@@ -1,0 +1,188 @@
+"""The hands that do harm: from outside by signals, from inside as root, as a policy with sudo would."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from benchmarks.chaos.service import Service
+from osgym_host.addresses import UnixAddress
+from osgym_host.guest_client import GuestClient, GuestError
+from osgym_host.runtimes.processes import start_time_ticks
+from osgym_host.runtimes.qemu.machine import VmRecord
+
+AGENT, DISPLAY = "osgym_guest", "Xvfb"
+"""Parts of command lines by which processes inside are found."""
+HEALTH_S = 2.0
+
+
+class Reach(ABC):
+    """What can be done to a replica of one runtime."""
+
+    def __init__(self, service: Service) -> None:
+        """Nothing is done yet."""
+        self._service = service
+
+    @abstractmethod
+    def first_process(self, replica_id: str) -> int:
+        """Number of the process that the replica ends with.
+
+        Raises:
+            LookupError: It is gone.
+        """
+
+    @abstractmethod
+    def guest(self, replica_id: str) -> GuestClient:
+        """A client of its guest agent, past the host agent.
+
+        Raises:
+            LookupError: It is gone.
+        """
+
+    @abstractmethod
+    async def signal_inside(self, replica_id: str, part: str, number: signal.Signals) -> None:
+        """Send a signal to the processes inside whose command line has `part`.
+
+        Raises:
+            LookupError: There is none.
+        """
+
+    @abstractmethod
+    def freeze(self, replica_id: str) -> None:
+        """Stop everything that runs in it.
+
+        Raises:
+            LookupError: It is gone.
+        """
+
+    async def run(self, replica_id: str, command: str, *, root: bool = True) -> None:
+        """Start a shell command inside, and wait for nothing.
+
+        Raises:
+            LookupError: It is gone, or its guest agent does not answer.
+        """
+        quoted = command.replace("'", "'\\''")
+        shell = f"setsid sh -c '{quoted}' >/dev/null 2>&1 </dev/null &"
+        argv = ["sudo", "-n", "sh", "-c", shell] if root else ["sh", "-c", shell]
+        try:
+            async with self.guest(replica_id) as guest:
+                await guest.execute(argv, timeout_s=15)
+        except GuestError as error:
+            raise LookupError(f"{replica_id}: {error}") from error
+
+    async def put(self, replica_id: str, path: str, data: bytes) -> None:
+        """Put a file inside.
+
+        Raises:
+            LookupError: It is gone, or its guest agent does not answer.
+        """
+        try:
+            async with self.guest(replica_id) as guest:
+                await guest.upload(path, data, timeout_s=15)
+        except GuestError as error:
+            raise LookupError(f"{replica_id}: {error}") from error
+
+    async def answers(self, replica_id: str) -> bool:
+        """Whether its guest agent does, at once."""
+        try:
+            async with self.guest(replica_id) as guest:
+                await guest.health(timeout_s=HEALTH_S)
+        except (GuestError, LookupError):
+            return False
+        return True
+
+
+class LocalReach(Reach):
+    """Replicas that are processes of this kernel."""
+
+    def first_process(self, replica_id: str) -> int:
+        """The session, as written down beside its overlay."""
+        path = self._service.run_folder / "replicas" / replica_id / "replica.json"
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            noted = json.loads(path.read_text())
+            if start_time_ticks(noted["pid"]) == noted["start_ticks"]:
+                return int(noted["pid"])
+        raise LookupError(f"{replica_id} is gone")
+
+    def guest(self, replica_id: str) -> GuestClient:
+        """By its socket."""
+        path = self._service.run_folder / "replicas" / replica_id / "agent.sock"
+        if not path.exists():
+            raise LookupError(f"{replica_id} is gone")
+        return GuestClient(UnixAddress(path))
+
+    async def signal_inside(self, replica_id: str, part: str, number: signal.Signals) -> None:
+        """From outside, where its processes are seen as well."""
+        if not _signal_all(tree_of(self.first_process(replica_id)), part, number):
+            raise LookupError(f"{replica_id} has no {part}")
+
+    def freeze(self, replica_id: str) -> None:
+        """Its session and all below it."""
+        for pid in tree_of(self.first_process(replica_id)):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGSTOP)
+
+
+class QemuReach(Reach):
+    """Replicas that are virtual machines."""
+
+    def record(self, replica_id: str) -> VmRecord:
+        """What the host agent has written down of its machine.
+
+        Raises:
+            LookupError: It is gone.
+        """
+        for path in (self._service.run_folder / "records").glob("v*.json"):
+            with contextlib.suppress(OSError, ValueError):  # replaced or removed while it was read
+                record = VmRecord.model_validate_json(path.read_text())
+                if record.replica is not None and record.replica.replica_id == replica_id:
+                    return record
+        raise LookupError(f"{replica_id} is gone")
+
+    def first_process(self, replica_id: str) -> int:
+        """QEMU."""
+        pid = self.record(replica_id).pid
+        if pid is None:
+            raise LookupError(f"{replica_id} has no process")
+        return pid
+
+    def guest(self, replica_id: str) -> GuestClient:
+        """By its address and token, as its record has them."""
+        record = self.record(replica_id)
+        assert record.replica is not None
+        return GuestClient(record.as_replica().guest, token=record.replica.token)
+
+    async def signal_inside(self, replica_id: str, part: str, number: signal.Signals) -> None:
+        """From inside: nobody else can. A moment later, so that the command is answered."""
+        pattern = f"[{part[0]}]{part[1:]}"
+        name = number.name.removeprefix("SIG")
+        await self.run(replica_id, f"sleep 0.2; pkill -{name} -f {pattern}")
+
+    def freeze(self, replica_id: str) -> None:
+        """QEMU, and with it all CPUs of the machine."""
+        os.kill(self.first_process(replica_id), signal.SIGSTOP)
+
+
+def tree_of(pid: int) -> list[int]:
+    """A process and all below it."""
+    found = [pid]
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += tree_of(int(child))
+    return found
+
+
+def _signal_all(pids: list[int], part: str, number: signal.Signals) -> int:
+    """Send a signal to those that have `part` in their command line; how many did."""
+    hit = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if part in Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace"):
+                os.kill(pid, number)
+                hit += 1
+    return hit

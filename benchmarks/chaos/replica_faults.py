@@ -1,0 +1,136 @@
+"""Faults of one replica: killed, frozen, bombed from inside, its guest agent replaced by a hostile one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from benchmarks.chaos.reach import AGENT, DISPLAY
+from benchmarks.chaos.schedule import Kind
+from benchmarks.chaos.stage import Impact, NoVictim, Stage
+
+HOSTILE = Path(__file__).with_name("hostile_guest.py")
+DISK_BOMB_MIB, MEMORY_BOMB_MIB, PROCESSES = 700, 4000, 3000
+"""More than the caps of the run; what a bomb that no cap stops would take at most."""
+CUT_S = 8.0
+BACK_S = 15.0
+
+_FORKS = f"""
+import os, time
+for _ in range({PROCESSES}):
+    try:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+    except OSError:
+        time.sleep(0.01)
+"""
+_HOARD = f"""
+held = []
+for _ in range({MEMORY_BOMB_MIB // 16}):
+    held.append(b"x" * (16 << 20))
+"""
+_FILL = f"""
+import os
+names = [open("/home/user/bomb-%d" % n, "wb") for n in range(2)]
+os.unlink("/home/user/bomb-1")  # what nobody sees in the folder is on the disk all the same
+for _ in range({DISK_BOMB_MIB // 8}):
+    for file in names:
+        file.write(os.urandom(1 << 16) * 64)
+        file.flush()
+import time; time.sleep(60)
+"""
+
+Harm = Callable[[Stage, str], Awaitable[None]]
+
+
+def _signalled(part: str, number: signal.Signals) -> Harm:
+    async def harm(stage: Stage, replica_id: str) -> None:
+        await stage.reach.signal_inside(replica_id, part, number)
+
+    return harm
+
+
+async def _killed(stage: Stage, replica_id: str) -> None:
+    os.kill(stage.reach.first_process(replica_id), signal.SIGKILL)
+
+
+async def _frozen(stage: Stage, replica_id: str) -> None:
+    stage.reach.freeze(replica_id)
+
+
+def _bomb(script: str) -> Harm:
+    async def harm(stage: Stage, replica_id: str) -> None:
+        await stage.reach.put(replica_id, "/tmp/bomb.py", script.encode())
+        await stage.reach.run(replica_id, "python3 /tmp/bomb.py", root=False)
+
+    return harm
+
+
+def _replaced(mode: str) -> Harm:
+    async def harm(stage: Stage, replica_id: str) -> None:
+        await stage.reach.put(replica_id, "/tmp/hostile.py", HOSTILE.read_bytes())
+        await stage.reach.run(replica_id, f"python3 /tmp/hostile.py {mode}")
+
+    return harm
+
+
+async def _cut(stage: Stage, replica_id: str) -> None:
+    command = f"sleep 0.2; ip link set eth0 down; sleep {CUT_S}; ip link set eth0 up"
+    await stage.reach.run(replica_id, command)
+
+
+HARM: dict[Kind, Harm] = {
+    Kind.AGENT_KILLED: _signalled(AGENT, signal.SIGKILL),
+    Kind.AGENT_FROZEN: _signalled(AGENT, signal.SIGSTOP),
+    Kind.DISPLAY_KILLED: _signalled(DISPLAY, signal.SIGKILL),
+    Kind.DISPLAY_FROZEN: _signalled(DISPLAY, signal.SIGSTOP),
+    Kind.REPLICA_KILLED: _killed,
+    Kind.REPLICA_FROZEN: _frozen,
+    Kind.MEMORY_BOMB: _bomb(_HOARD),
+    Kind.PROCESS_BOMB: _bomb(_FORKS),
+    Kind.DISK_BOMB: _bomb(_FILL),
+    Kind.ONE_BYTE_CHUNKS: _replaced("chunks"),
+    Kind.JSON_MOUNTAIN: _replaced("mountain"),
+    Kind.NOISE: _replaced("noise"),
+    Kind.NETWORK_CUT: _cut,
+}
+
+
+async def harm_replica(stage: Stage, kind: Kind, draw: float) -> Impact:
+    """Hit the replica of one attempt.
+
+    Raises:
+        NoVictim: There is none, or it was gone before it was hit.
+    """
+    attempt = stage.victim(draw)
+    impact = Impact(kind, stage.now_s(), attempt.replica_id)
+    fault_at = time.monotonic()
+    attempt.harmed_by.append(kind)
+    impact.touched = 1
+    try:
+        await HARM[kind](stage, attempt.replica_id)
+    except (LookupError, ProcessLookupError) as error:
+        if stage.events.when(attempt.replica_id, "retiring") is None and stage.restarted_at < fault_at:
+            impact.note = f"could not be done: {error}"
+            if kind not in (Kind.ONE_BYTE_CHUNKS, Kind.JSON_MOUNTAIN, Kind.NOISE):
+                attempt.harmed_by.remove(kind)
+                raise NoVictim(str(error)) from error
+        else:
+            attempt.harmed_by.remove(kind)
+            raise NoVictim(f"it ended first: {error}") from error
+    if kind is Kind.AGENT_KILLED:
+        # The desktop starts it again: what is measured is until it answers, or the replica is gone.
+        began = time.monotonic()
+        while time.monotonic() - began < BACK_S:
+            if await stage.reach.answers(attempt.replica_id):
+                impact.clean_s = time.monotonic() - fault_at
+                impact.note = "started again"
+                return impact
+            if stage.events.when(attempt.replica_id, "gone") is not None:
+                break
+    await stage.until_gone(impact, fault_at)
+    return impact

@@ -1,0 +1,122 @@
+"""What every fault gets: the service, its replicas, the work on them; and what every fault gives back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.chaos.flights import Attempt, Flights
+from benchmarks.chaos.reach import Reach
+from benchmarks.chaos.schedule import Kind
+from benchmarks.chaos.service import Events, Service
+
+CLEAN_WAIT_S = 90.0
+"""How long a slot may take to be clean before it counts as lost for good."""
+
+
+@dataclass
+class Impact:
+    """One fault and what came of it. Times are from the fault on.
+
+    Attributes:
+        noticed_s: until the host retired the replica; None when it did not.
+        clean_s: until nothing of the replica was left and its slot free, or until what was broken works
+            again. Where an episode went on in spite of the fault, from its end on.
+        touched: attempts that the fault hit.
+        wrong: what the fault itself found out that may not be.
+    """
+
+    kind: Kind
+    at_s: float
+    replica_id: str = ""
+    noticed_s: float | None = None
+    clean_s: float | None = None
+    touched: int = 0
+    reason: str = ""
+    note: str = ""
+    wrong: list[str] = field(default_factory=list)
+
+    def row(self) -> dict[str, Any]:
+        """As one line of the raw series."""
+        told = {"fault": self.kind.name.lower(), "at_s": round(self.at_s, 1), "touched": self.touched}
+        for name in ("noticed_s", "clean_s"):
+            value = getattr(self, name)
+            told[name] = None if value is None else round(value, 3)
+        return {**told, "reason": self.reason, "note": self.note[:200], "wrong": self.wrong}
+
+
+class NoVictim(Exception):
+    """Nobody could be hit now; the fault did not happen."""
+
+
+@dataclass
+class Stage:
+    """A run.
+
+    Attributes:
+        began: monotonic.
+        own_disk: whether the data folder has a disk of its own.
+        clock_file: what says by how much the host agent's wall clock is off; None where it cannot be.
+        token: of the service's API.
+    """
+
+    service: Service
+    reach: Reach
+    events: Events
+    flights: Flights
+    began: float
+    own_disk: bool = False
+    clock_file: Any = None
+    hosts_back: Callable[[], Awaitable[None]] | None = None
+
+    def victim(self, draw: float) -> Attempt:
+        """An attempt that runs, on its first try and not yet hit: a second hit in one trajectory is no news.
+
+        Raises:
+            NoVictim: There is none.
+        """
+        running = [
+            attempt
+            for attempt in self.flights.flying()
+            if attempt.which == 1
+            and not attempt.harmed_by
+            and self.events.when(attempt.replica_id, "retiring") is None
+        ]
+        if not running:
+            raise NoVictim("nobody to hit")
+        return sorted(running, key=lambda attempt: attempt.number)[int(draw * len(running))]
+
+    async def until_gone(self, impact: Impact, fault_at: float) -> None:
+        """Fill in when the replica of an impact was given up, and when its slot was clean."""
+        replica_id = impact.replica_id
+        gone = await self.events.until(
+            lambda: self.events.when(replica_id, "gone") is not None or self._restarted(fault_at),
+            CLEAN_WAIT_S,
+        )
+        retiring = self.events.when(replica_id, "retiring")
+        event = self.events.event(replica_id, "retiring")
+        impact.reason = str(event.get("reason", ""))
+        gone_at = self.events.when(replica_id, "gone")
+        if gone_at is None:
+            if not gone:
+                impact.wrong.append(f"{replica_id} was not gone after {CLEAN_WAIT_S:g} s")
+            else:
+                impact.note = "the host agent was killed in between"
+            return
+        in_order = impact.reason in ("closed", "lease_expired", "client_gone")
+        if retiring is not None and not in_order:
+            impact.noticed_s = max(0.0, retiring - fault_at)
+        start = retiring if in_order and retiring is not None else fault_at
+        impact.clean_s = max(0.0, gone_at - start)
+
+    def _restarted(self, since: float) -> bool:
+        return self.restarted_at > since
+
+    restarted_at: float = 0.0
+    """When the host agent was last killed."""
+
+    def now_s(self) -> float:
+        """Time since the beginning."""
+        return time.monotonic() - self.began

@@ -1,0 +1,175 @@
+"""The pure parts of the chaos run: faults from a seed, marks in pictures, and what counts as a violation."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+from benchmarks.chaos.checks import Limits, figures, judge, table
+from benchmarks.chaos.flights import Attempt, Flights
+from benchmarks.chaos.marks import (
+    AT_PX,
+    BLOCK_PX,
+    COLUMNS,
+    DARK_BLUE,
+    TILE_PX,
+    YELLOW,
+    Mark,
+    bits_of,
+    mark_in,
+    mark_of,
+    set_up,
+)
+from benchmarks.chaos.schedule import Kind, Scope, plan, scope_of
+from benchmarks.chaos.stage import Impact
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from osgym_host.tasks.shipped import load_shipped
+from osgym_sdk import Failure, Result, Trajectory
+from osgym_sdk.wire import ErrorClass
+
+numbers = st.integers(1, 2**32 - 1)
+
+
+def test_a_seed_gives_the_same_faults_and_all_kinds_come() -> None:
+    """Every kind once in a round, at its time; another seed gives another order."""
+    faults = plan(7, 600, 5, set(Kind))
+    assert faults == plan(7, 600, 5, set(Kind)) != plan(8, 600, 5, set(Kind))
+    assert [fault.at_s for fault in faults] == [5.0 * n for n in range(1, 121)]
+    counts = Counter(fault.kind for fault in faults)
+    assert set(counts) == set(Kind) and max(counts.values()) - min(counts.values()) <= 1
+    assert {scope_of(kind) for kind in Kind} == set(Scope)
+
+
+def picture(mark: Mark, size: tuple[int, int] = (640, 400)) -> Image.Image:
+    """A screen with a mark all over its background."""
+    tile = Image.new("RGB", TILE_PX, DARK_BLUE)
+    for place, bit in enumerate(bits_of(mark)):
+        left, top = AT_PX[0] + place % COLUMNS * BLOCK_PX, AT_PX[1] + place // COLUMNS * BLOCK_PX
+        tile.paste(YELLOW if bit else DARK_BLUE, (left, top, left + BLOCK_PX, top + BLOCK_PX))
+    screen = Image.new("RGB", size)
+    for x in range(0, size[0], TILE_PX[0]):
+        for y in range(0, size[1], TILE_PX[1]):
+            screen.paste(tile, (x, y))
+    return screen
+
+
+@given(numbers, numbers)
+def test_a_mark_is_read_as_it_was_drawn(task: int, desktop: int) -> None:
+    """Also when windows cover most of it."""
+    mark = Mark(task, desktop)
+    screen = picture(mark)
+    assert mark_in(screen) == mark
+    screen.paste((255, 255, 255), (0, 0, 640, 300))
+    assert mark_in(screen) == mark
+    screen.paste((200, 30, 90), (0, 0, 640, 400))
+    assert mark_in(screen) is None
+
+
+@given(numbers, numbers, st.integers(0, 79))
+def test_a_mark_that_is_covered_in_part_is_none(task: int, desktop: int, place: int) -> None:
+    """One wrong block, and the checksum says so."""
+    bits = bits_of(Mark(task, desktop))
+    bits[place] ^= 1
+    assert mark_of(bits) is None
+
+
+def test_what_draws_a_mark_is_a_program() -> None:
+    """It compiles; on real desktops the end-to-end test runs it."""
+    import base64
+
+    upload, execute = set_up(5)
+    source = base64.b64decode(upload["parameters"]["files"][0]["data_base64"])
+    compile(source, "draw-mark.py", "exec")
+    assert execute["parameters"]["command"][-1] == "5"
+
+
+def flown(way: str = "oracle", **fields: Any) -> Flights:
+    """The flights of one trajectory with this result."""
+    flights = Flights(load_shipped(flavor="small"), 1, time.monotonic())
+    flights.tried[1] = [Attempt(1, 1, 0.0)]
+    told = {"reward": 1.0 if way == "oracle" else 0.0, "failure": None, **fields}
+    task = {"id": "t", "chaos": {"number": 1, "way": way}}
+    flights.results.append(
+        Result(
+            index=0,
+            task=task,
+            task_id="t",
+            termination_reason="done",
+            valid_for_training=True,
+            trajectory=Trajectory("t"),
+            attempts=1,
+            duration_s=1.0,
+            **told,
+        )
+    )
+    return flights
+
+
+LOST = Failure("episode_lost", "lost", ErrorClass.INFRA)
+
+
+def test_a_run_in_which_all_is_well_has_no_violation() -> None:
+    """Oracles earn 1, doing nothing earns 0, slots are clean in time."""
+    impact = Impact(Kind.REPLICA_KILLED, 5.0, noticed_s=0.2, clean_s=0.3, touched=1)
+    for way in ("oracle", "idle"):
+        flights = flown(way)
+        assert judge(flights, [impact], Limits()) == []
+    assert figures(flights, [impact])["clean_p95_s"] == 0.3
+    assert "| replica killed | 1 | 0.20 / 0.20 | 0.30 / 0.30 | 1 |" in table([impact])
+
+
+@pytest.mark.parametrize(
+    ("flights", "why"),
+    [
+        (flown(reward=0.0), "reward 0.0, not 1.0"),
+        (flown("idle", reward=1.0), "reward 1.0, not 0.0"),
+        (flown(reward=None), "reward None and failure None"),
+        (flown(failure=LOST), "reward 1.0 and failure"),
+        (flown(reward=None, failure=Failure("", "?", None)), "without a type"),
+        (flown(reward=None, failure=LOST), "lost: episode_lost"),
+    ],
+)
+def test_a_wrong_end_of_a_trajectory_is_a_violation(flights: Flights, why: str) -> None:
+    """Each way to be wrong is named."""
+    assert any(why in line for line in judge(flights, [], Limits()))
+
+
+def test_what_ends_twice_or_never_and_crossed_frames_are_violations() -> None:
+    """Once, and its own picture."""
+    flights = flown()
+    flights.results *= 2
+    flights.tried[2] = []
+    flights.crossed.append("shows the desktop of another")
+    assert judge(flights, [], Limits()) == [
+        "trajectory 1 ended 2 times",
+        "trajectory 2 never ended",
+        "frame: shows the desktop of another",
+    ]
+
+
+def test_two_faults_may_lose_a_trajectory_and_a_bomb_of_ones_own_its_reward() -> None:
+    """One retry is for one fault; nobody else pays for a policy's bomb."""
+    flights = flown(reward=None, failure=LOST)
+    flights.tried[1][0].harmed_by.append(Kind.REPLICA_KILLED)
+    assert len(judge(flights, [], Limits())) == 1
+    flights.early[1] = [Kind.DISK_FULL]
+    assert judge(flights, [], Limits()) == []
+    flights = flown(reward=0.0)
+    flights.tried[1][0].harmed_by.append(Kind.PROCESS_BOMB)
+    assert judge(flights, [], Limits()) == []
+
+
+def test_slow_slots_and_unseen_frozen_agents_are_violations() -> None:
+    """Both bounds, and what a fault found out by itself."""
+    impact = Impact(
+        Kind.AGENT_FROZEN, 5.0, noticed_s=20.0, clean_s=21.0, wrong=["a stolen call was answered 200"]
+    )
+    found = judge(flown(), [impact], Limits())
+    assert [word in line for word, line in zip(("stolen", "noticed", "p95"), found, strict=True)] == [
+        True
+    ] * 3
