@@ -23,7 +23,12 @@ import pytest
 from osgym_host.images.disks.manifest import DiskFormat, GuestKind
 from osgym_host.images.snapshots import SnapshotManifest
 from osgym_host.runtimes.base import PointFailed, PointNotFound
-from osgym_host.runtimes.qemu.branching.delta_file import DeltaFileError, read_file, write_file
+from osgym_host.runtimes.qemu.branching.delta_file import (
+    DeltaFileError,
+    check_file,
+    read_file,
+    write_file,
+)
 from osgym_host.runtimes.qemu.branching.kept_points import KeptPointStore, PointData, PointManifest
 from osgym_host.runtimes.qemu.branching.point_archive import export_point, import_point
 from osgym_host.runtimes.qemu.branching.qcow2 import Qcow2Error, parse_header, without_names
@@ -126,6 +131,56 @@ def test_a_bomb_does_not_unfold(tmp_path: Path, workers: ThreadPoolExecutor) -> 
     (tmp_path / "ram").write_bytes(head_of([(0, PAGE)]) + struct.pack("<I", len(bomb)) + bomb)
     with pytest.raises(DeltaFileError, match="size"):
         read_file(tmp_path / "ram", RAM_BYTES, workers)
+
+
+def resident_mib() -> float:
+    """What this process has in memory now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE / (1 << 20)
+
+
+def announced(size: int, chunks: bytes) -> bytes:
+    """A file of one run of that size, whatever follows."""
+    places = struct.pack("<QQ", 0, size)
+    count = -(-size // (4 << 20))
+    return (
+        struct.pack("<8sIIQQQI", b"OSGYMRAM", 1, PAGE, size, 1, count, zlib.crc32(places)) + places + chunks
+    )
+
+
+@pytest.mark.parametrize(
+    ("chunks", "error"),
+    [
+        (b"", "too early"),
+        (struct.pack("<I", 20) + bytes(20), "too small"),
+        (struct.pack("<I", 4000) + bytes(4000), "too early"),
+        ((struct.pack("<I", 4000) + bytes(4000)) * 255, "too early"),
+        ((struct.pack("<I", 4000) + bytes(4000)) * 257, "more in the file"),
+        (struct.pack("<I", 0xFFFFFFFF), "too large"),
+    ],
+)
+def test_memory_that_a_file_has_no_pages_for_is_not_taken(
+    tmp_path: Path, workers: ThreadPoolExecutor, chunks: bytes, error: str
+) -> None:
+    """1 GiB announced in 60 bytes costs nothing: the chunks are looked at before there is room for them."""
+    (tmp_path / "ram").write_bytes(announced(1 << 30, chunks))
+    before_mib = resident_mib()
+    for read in (lambda path: read_file(path, 1 << 30, workers), lambda path: check_file(path, 1 << 30)):
+        with pytest.raises(DeltaFileError, match=error):
+            read(tmp_path / "ram")
+        assert resident_mib() - before_mib < 16
+
+
+def test_a_file_is_checked_in_the_memory_of_one_chunk(tmp_path: Path) -> None:
+    """1 GiB of zeros is a sound file of a megabyte; to say so takes no gigabyte."""
+    packed = zlib.compress(bytes(4 << 20), 9)
+    (tmp_path / "ram").write_bytes(announced(1 << 30, (struct.pack("<I", len(packed)) + packed) * 256))
+    before_mib = resident_mib()
+    check_file(tmp_path / "ram", 1 << 30)
+    assert resident_mib() - before_mib < 32
+    broken = zlib.compress(bytes((4 << 20) - 1), 9)
+    (tmp_path / "ram").write_bytes(announced(4 << 20, struct.pack("<I", len(broken)) + broken))
+    with pytest.raises(DeltaFileError, match="size"):
+        check_file(tmp_path / "ram", 4 << 20)
 
 
 # Disks -----------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import struct
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osgym_host.addresses import TcpAddress
-from osgym_host.episodes.checkpoint_store import CheckpointRecord, CheckpointStore, head_of, read_head
+from osgym_host.episodes.checkpoint_store import (
+    MAGIC,
+    CheckpointRecord,
+    CheckpointStore,
+    head_of,
+    read_head,
+)
 from osgym_host.episodes.episode_state import EpisodeProgress, InvalidSavedEpisode, SavedEpisode
 from osgym_host.episodes.journal import (
     LOST_S,
@@ -92,6 +99,28 @@ def test_no_bytes_break_the_reader_of_travelling_checkpoints(data: bytes) -> Non
     for given_data in (data, head_of(CheckpointRecord("e1", None, MOMENT))[:25] + data):
         with contextlib.suppress(InvalidSavedEpisode):
             read_head(io.BytesIO(given_data))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        '"expires_at": NaN',
+        '"expires_at": 1e999',
+        '"expires_at": -1',
+        f'"expires_at": {10**400}',
+        '"episode_id": "\\ud800"',
+        '"more": "\\ud800"',
+        '"more": NaN',
+        '"more": ' + "[" * 100_000 + "]" * 100_000,
+        f'"moment": {json.dumps(MOMENT.to_dict() | {"lease_ttl_s": 10**400})}',
+        f'"moment": {json.dumps(MOMENT.to_dict() | {"task": {"id": float("nan")}})}',
+    ],
+)
+def test_values_that_could_not_be_written_again_are_refused(change: str) -> None:
+    """A checkpoint's description goes back to clients, so it must be JSON of the strict kind, and finite."""
+    text = f'{{"episode_id": "e1", "expires_at": null, "moment": null, {change}}}'.encode()
+    with pytest.raises(InvalidSavedEpisode):
+        read_head(io.BytesIO(MAGIC + struct.pack(">I", len(text)) + text))
 
 
 def test_a_travelling_head_is_read_again() -> None:

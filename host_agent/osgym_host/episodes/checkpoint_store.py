@@ -28,6 +28,8 @@ MAGIC = b"OSGYM-CHECKPOINT 1\n"
 MAX_HEAD_BYTES = 64 * 1024 * 1024
 """Of the JSON object: a task may carry files."""
 _LENGTH = struct.Struct(">I")
+_LATEST = 1e12
+"""In Unix time; more is not believed."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{0,64}", re.ASCII)
 
 
@@ -61,7 +63,7 @@ class CheckpointRecord:
         episode_id, expires_at = data.get("episode_id"), data.get("expires_at")
         if not isinstance(episode_id, str) or not _NAME.fullmatch(episode_id):
             raise InvalidSavedEpisode("episode_id: not a name")
-        if expires_at is not None and type(expires_at) not in (int, float):
+        if expires_at is not None and not _is_time(expires_at):
             raise InvalidSavedEpisode("expires_at: not a time")
         saved = data.get("moment")
         return cls(episode_id, expires_at, SavedEpisode.from_dict(saved) if saved is not None else None)
@@ -107,7 +109,7 @@ class CheckpointStore:
                 path.unlink(missing_ok=True)
                 continue
             try:
-                found[path.stem] = CheckpointRecord.from_dict(json.loads(path.read_bytes()))
+                found[path.stem] = CheckpointRecord.from_dict(_json(path.read_bytes()))
             except (OSError, ValueError, InvalidSavedEpisode) as error:
                 log.warning("checkpoint %s: its episode cannot be read: %s", path.stem, error)
         return found
@@ -154,6 +156,24 @@ def read_head(file: BinaryIO) -> CheckpointRecord:
     if len(text) != length:
         raise InvalidSavedEpisode("it is cut short")
     try:
-        return CheckpointRecord.from_dict(json.loads(text))
-    except (ValueError, RecursionError) as error:
+        return CheckpointRecord.from_dict(_json(text))
+    except ValueError as error:
         raise InvalidSavedEpisode(f"its description cannot be read: {error}") from error
+
+
+def _json(text: bytes) -> Any:
+    """Decode JSON that can be written again: no NaN, no lone surrogates, not nested too deep.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    try:
+        data = json.loads(text)
+        json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+    return data
+
+
+def _is_time(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= value <= _LATEST  # type: ignore[operator]  # by the first half

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -17,7 +16,7 @@ from osgym_host.actions import ENDINGS, BadAction, parse_actions
 from osgym_host.errors import OsgymHostError
 from osgym_protocol.codec import Message, WireFormatError
 from osgym_protocol.codes import Done
-from osgym_protocol.limits import MAX_SCREEN_SIDE_PX, MAX_SEQ
+from osgym_protocol.limits import MAX_CHECKPOINT_TTL_S, MAX_SCREEN_SIDE_PX, MAX_SEQ
 from osgym_protocol.options import ObserveOptions, SettleOptions
 
 M = TypeVar("M", bound=Message)
@@ -135,7 +134,11 @@ class SavedEpisode:
             or not all(type(side) is int and 1 <= side <= MAX_SCREEN_SIDE_PX for side in screen)
         ):
             raise InvalidSavedEpisode("screen: not two sizes in pixels")
-        if not isinstance(ttl_s, (int, float)) or isinstance(ttl_s, bool) or not 0 < ttl_s < math.inf:
+        if (
+            not isinstance(ttl_s, (int, float))
+            or isinstance(ttl_s, bool)
+            or not 0 < ttl_s <= MAX_CHECKPOINT_TTL_S
+        ):
             raise InvalidSavedEpisode("lease_ttl_s: not a time")
         max_steps = None if fields.get("max_steps") is None else _count(fields, "max_steps")
         return cls(

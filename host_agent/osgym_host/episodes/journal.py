@@ -172,7 +172,7 @@ class JournalEntry:
                 parent=ParentInfo.from_dict(parent) if parent is not None else None,
                 setup_warnings=tuple(map(SetupWarning.from_dict, data.get("setup_warnings", ()))),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InvalidSavedEpisode(f"not an episode: {error}") from error
 
 
@@ -337,7 +337,7 @@ class EpisodeJournal:
                 episode = LostEpisode.from_dict(json.loads(line))
                 if episode.at > time.time() - LOST_S:
                     found.append(episode)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
         write_whole(path, "".join(json.dumps(e.to_dict()) + "\n" for e in found).encode())
         return found

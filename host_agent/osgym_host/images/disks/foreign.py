@@ -14,11 +14,13 @@ import selectors
 import shutil
 import struct
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from osgym_host.images.disks.qcow2 import MAX_VIRTUAL_BYTES
 from osgym_host.images.errors import ImageError
 
 FORMATS = {
@@ -28,11 +30,11 @@ FORMATS = {
     b"<<< ": "vdi",
 }
 """First bytes of a file to the name that qemu-img has for its format."""
-MAX_VIRTUAL_BYTES = 2 << 40
-"""A larger disk is not believed."""
-
 _MEMORY_BYTES = 2 << 30
 _INFO_TIMEOUT_S = 30.0
+_CHECK_TIMEOUT_S = 900.0
+_LEAKS_ONLY = 3
+"""What `qemu-img check` ends with when blocks are lost, and no data."""
 _CPU_S = 4 * 3600
 _CONVERT_TIMEOUT_S = 6 * 3600.0
 _MAX_OUTPUT_BYTES = 1 << 20
@@ -65,6 +67,51 @@ def convert(source: Path, name: str, target: Path, moved: Callable[[int, int], N
     _run(argv, source, virtual + _SLACK_BYTES, lambda share: moved(int(share * virtual), virtual))
 
 
+def check_qcow2(disk: Path) -> None:
+    """Let qemu-img, if it is installed, look for damage in a qcow2 whose header and tables are sound.
+
+    Raises:
+        ImageError: It finds some, or does not come to an end within its bounds.
+    """
+    tool = shutil.which("qemu-img")
+    if tool is None:
+        return
+    argv = [tool, "check", "-q", "-U", "-f", "qcow2", str(disk.absolute())]
+    status, _, said = _bounded(argv, disk, _CHECK_TIMEOUT_S)
+    if status not in (0, _LEAKS_ONLY):
+        raise ImageError(
+            f"the qcow2 is damaged: qemu-img check ended with {status}, {_tail(said)}",
+            "make it whole where it is from: qemu-img convert -O qcow2",
+        )
+
+
+def _bounded(argv: list[str], source: Path, timeout_s: float) -> tuple[int, bytes, bytes]:
+    """Run a tool on a hostile file, bounded in memory, time and in what it says; status, output, errors.
+
+    Raises:
+        ImageError: It cannot be run, or does not end.
+    """
+    try:
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                timeout=timeout_s,
+                check=False,
+                preexec_fn=lambda: _limit(_MAX_OUTPUT_BYTES, int(timeout_s)),
+            )
+            said = [file.read(_MAX_OUTPUT_BYTES) for file in (out, err) if file.seek(0) == 0]
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise ImageError(f"{source} cannot be examined: {exc}") from exc
+    return done.returncode, said[0], said[1]
+
+
+def _tail(said: bytes) -> str:
+    return said[-300:].decode("utf-8", "replace").strip()
+
+
 def _check_vmdk(source: Path, name: str) -> None:
     """A capacity of 0 says that what counts is a description with names of files."""
     if name != "vmdk":
@@ -90,20 +137,13 @@ def _check_info(tool: str, source: Path, name: str) -> int:
 
 def _info(tool: str, source: Path, name: str) -> dict[str, Any]:
     argv = [tool, "info", "--output=json", "-U", "-f", name, str(source.absolute())]
+    status, out, err = _bounded(argv, source, _INFO_TIMEOUT_S)
     try:
-        done = subprocess.run(
-            argv,
-            capture_output=True,
-            timeout=_INFO_TIMEOUT_S,
-            check=False,
-            preexec_fn=lambda: _limit(0),
-        )
-        said = json.loads(done.stdout[:_MAX_OUTPUT_BYTES]) if done.returncode == 0 else None
-    except (OSError, subprocess.TimeoutExpired, ValueError, RecursionError) as exc:
+        said = json.loads(out) if status == 0 else None
+    except (ValueError, RecursionError) as exc:
         raise ImageError(f"{source} cannot be examined: {exc}") from exc
     if not isinstance(said, dict):
-        reason = done.stderr.decode("utf-8", "replace").strip()[-300:]
-        raise ImageError(f"{source} is a broken {name}: {reason}")
+        raise ImageError(f"{source} is a broken {name}: {_tail(err)}")
     return said
 
 
@@ -113,9 +153,9 @@ def _names_others(source: Path) -> ImageError:
     )
 
 
-def _limit(file_bytes: int) -> None:
+def _limit(file_bytes: int, cpu_s: int = _CPU_S) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
 

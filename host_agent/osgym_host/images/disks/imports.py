@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from osgym_host.images.content_store import NAME
 from osgym_host.images.definition import hash_of
-from osgym_host.images.disks import foreign
+from osgym_host.images.disks import foreign, qcow2
 from osgym_host.images.disks.boot import boot_ways, read_head
 from osgym_host.images.disks.manifest import DiskFormat, DiskManifest, Firmware, GuestKind, Hardware
 from osgym_host.images.disks.overlay import CANNOT_SHARE, QCOW2_MAGIC, copy_sharing, virtual_size
@@ -21,7 +20,6 @@ from osgym_host.images.errors import ImageError
 _CHUNK = 4 << 20
 _HOLE = b"\0" * _CHUNK
 _HEADER_BYTES = 104
-_EXTERNAL_DATA = 1 << 2
 _ISO_AT, _ISO_MAGIC = 0x8001, b"CD001"
 _OTHERS = {
     b"PK\x03\x04": ("a ZIP archive", "unpack it first"),
@@ -54,7 +52,8 @@ class ImportRequest:
 def examine(source: Path) -> DiskFormat | str:
     """Say what a disk is; it comes from anywhere.
 
-    A qcow2 that names other files is refused: they would be this machine's.
+    A qcow2 that names other files is refused: they would be this machine's; so is one whose tables lead
+    out of the file.
 
     Returns:
         A format that is kept as it is, or the name of one that must be converted.
@@ -80,23 +79,20 @@ def examine(source: Path) -> DiskFormat | str:
         if len(head) < _HEADER_BYTES or source.stat().st_size % 512:
             raise ImageError(f"{source} is not a disk: its size is not in sectors")
         return DiskFormat.RAW
-    _examine_qcow2(source, head)
+    _examine_qcow2(source)
     return DiskFormat.QCOW2
 
 
-def _examine_qcow2(source: Path, head: bytes) -> None:
-    if len(head) < _HEADER_BYTES:
-        raise ImageError(f"{source} ends in its header")
-    version, backing_at = struct.unpack_from(">IQ", head, 4)
-    encrypted, incompatible = struct.unpack_from(">I", head, 32)[0], struct.unpack_from(">Q", head, 72)[0]
-    if version not in (2, 3) or encrypted:
-        raise ImageError(f"{source} is a qcow2 of version {version}, encryption {encrypted}")
-    if backing_at or (version == 3 and incompatible & _EXTERNAL_DATA):
-        hint = f"make it whole: qemu-img convert -O qcow2 {source} whole.qcow2"
-        raise ImageError(f"{source} refers to another file", hint)
-    size = struct.unpack_from(">Q", head, 24)[0]
-    if not 0 < size <= foreign.MAX_VIRTUAL_BYTES:
-        raise ImageError(f"{source}: a disk of {size} bytes is not believed", "up to 2 TiB can be taken in")
+def _examine_qcow2(source: Path) -> None:
+    """Check header and tables of a qcow2, before any program opens it."""
+    try:
+        with source.open("rb") as file:
+            qcow2.check_file(file)
+    except qcow2.Qcow2Error as exc:
+        hint = f"where it is from, make it whole: qemu-img convert -O qcow2 {source.name} whole.qcow2"
+        raise ImageError(f"{source} cannot be taken in: {exc}", hint) from exc
+    except OSError as exc:
+        raise ImageError(f"{source} cannot be read: {exc.strerror}") from exc
 
 
 def import_disk(
@@ -130,6 +126,8 @@ def import_disk(
             disk.chmod(0o644)
         if examine(disk) is not kind:  # what was looked at before could have been replaced since
             raise ImageError(f"{request.source} has changed meanwhile", "import it again")
+        if found_kind is DiskFormat.QCOW2:
+            foreign.check_qcow2(disk)
         firmware = request.firmware or guess_firmware(disk, kind)
         parts = [content, request.guest, firmware, f"{request.screen[0]}x{request.screen[1]}"]
         parts += [request.hardware.model_dump_json()] if request.hardware is not None else []

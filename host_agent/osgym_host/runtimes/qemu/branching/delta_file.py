@@ -5,12 +5,13 @@ of the runs (`_HEADER`); then an offset and a length for each run of pages; then
 into chunks of 4 MiB (the last one is shorter), each with its compressed length before it. Level 1 of zlib:
 a desktop's pages shrink to a quarter, and each core compresses some 100 MB/s.
 
-A file may come from another host and is not trusted: every number is checked before it is used, and
-no chunk may grow beyond its place.
+A file may come from another host and is not trusted: every number is checked before it is used, also
+against the length of the file, before there is memory for the pages; no chunk may grow beyond its place.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from array import array
@@ -30,6 +31,8 @@ _VERSION = 1
 _LENGTH = struct.Struct("<I")
 _CHUNK_BYTES = 4 << 20
 _COMPRESSED_MAX = _CHUNK_BYTES + _CHUNK_BYTES // 1000 + 64  # zlib's own bound is 0.03 % and 13 bytes
+_MOST_SHRUNK = 1100
+"""Deflate makes no more than 1,032 bytes of one: pages that a file is too short for are not in it."""
 _LEVEL = 1
 _AT_ONCE = 4
 
@@ -68,12 +71,9 @@ def read_file(path: Path, ram_bytes: int, workers: Executor) -> RamDelta:
         OSError: It cannot be read.
     """
     with path.open("rb") as file:
-        extents, chunks = _read_head(file, ram_bytes)
+        extents = _read_head(file, ram_bytes)
         size = extents.size_bytes
-        if chunks != -(-size // _CHUNK_BYTES):
-            raise DeltaFileError(f"{chunks} chunks cannot hold {size} bytes")
         pages = PageBuffer(size)
-        pages.prefault(size)
         with pages.view() as target:
             pending: deque[Future[None]] = deque()
             try:
@@ -89,9 +89,21 @@ def read_file(path: Path, ram_bytes: int, workers: Executor) -> RamDelta:
         for error in errors:
             if error is not None:
                 raise error
-        if file.read(1):
-            raise DeltaFileError("there is more in the file than its header says")
     return RamDelta(extents, pages)
+
+
+def check_file(path: Path, ram_bytes: int) -> None:
+    """Make sure that `read_file` will take a file, in the memory of one chunk. Blocking.
+
+    Raises:
+        DeltaFileError: The file is damaged or of a machine of another size.
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file, memoryview(bytearray(_CHUNK_BYTES)) as scratch:
+        left = _read_head(file, ram_bytes).size_bytes
+        while left > 0:
+            _unpack(_read_chunk(file), scratch[: min(left, _CHUNK_BYTES)])
+            left -= _CHUNK_BYTES
 
 
 def _in_order(starts: range, pages: memoryview, workers: Executor) -> Iterator[bytes]:
@@ -120,7 +132,9 @@ def _unpack(packed: bytes, place: memoryview) -> None:
         place[:] = data
 
 
-def _read_head(file: BinaryIO, ram_bytes: int) -> tuple[Extents, int]:
+def _read_head(file: BinaryIO, ram_bytes: int) -> Extents:
+    """Return where the pages belong; what follows is then known to be chunks enough for them, and no more."""
+    file_bytes = os.fstat(file.fileno()).st_size
     magic, version, page, size, count, chunks, checksum = _HEADER.unpack(_exactly(file, _HEADER.size))
     if magic != _MAGIC or version != _VERSION:
         raise DeltaFileError("not a file of RAM pages, or of a newer version")
@@ -128,6 +142,8 @@ def _read_head(file: BinaryIO, ram_bytes: int) -> tuple[Extents, int]:
         raise DeltaFileError(f"pages of {page} bytes of {size} bytes of RAM do not fit {PAGE} of {ram_bytes}")
     if count > ram_bytes // PAGE:
         raise DeltaFileError(f"{count} runs are more than there are pages")
+    if _HEADER.size + 16 * count > file_bytes:
+        raise DeltaFileError("the file ends too early")
     data = _exactly(file, 16 * count)
     if zlib.crc32(data) != checksum:
         raise DeltaFileError("the list of pages is damaged")
@@ -138,7 +154,29 @@ def _read_head(file: BinaryIO, ram_bytes: int) -> tuple[Extents, int]:
         if offset < reached or offset % PAGE or length % PAGE or not 0 < length <= ram_bytes - offset:
             raise DeltaFileError("runs of pages overlap, are out of order or lie outside the RAM")
         reached = offset + length
-    return Extents(offsets, lengths), chunks
+    extents = Extents(offsets, lengths)
+    _check_chunks(file, extents.size_bytes, chunks, file_bytes)
+    return extents
+
+
+def _check_chunks(file: BinaryIO, size: int, chunks: int, file_bytes: int) -> None:
+    """Go from chunk to chunk by what each says of its length; the file then stands at the first again."""
+    if chunks != -(-size // _CHUNK_BYTES):
+        raise DeltaFileError(f"{chunks} chunks cannot hold {size} bytes")
+    first = at = file.tell()
+    for start in range(0, size, _CHUNK_BYTES):
+        file.seek(at)
+        (length,) = _LENGTH.unpack(_exactly(file, _LENGTH.size))
+        if length > _COMPRESSED_MAX:
+            raise DeltaFileError(f"a chunk of {length} bytes is too large")
+        if length * _MOST_SHRUNK < min(_CHUNK_BYTES, size - start):
+            raise DeltaFileError(f"a chunk of {length} bytes is too small for the size of its pages")
+        at += _LENGTH.size + length
+        if at > file_bytes:
+            raise DeltaFileError("the file ends too early")
+    if at != file_bytes:
+        raise DeltaFileError("there is more in the file than its header says")
+    file.seek(first)
 
 
 def _read_chunk(file: BinaryIO) -> bytes:

@@ -173,8 +173,8 @@ class KeptPointStore:
         if POINT_ID.match(point_id) is None or not (folder / MANIFEST).is_file():
             raise PointNotFound(f"there is no checkpoint {point_id}")
         try:
-            manifest = PointManifest.read((folder / MANIFEST).read_bytes())
-            token = (folder / TOKEN).read_text() if (folder / TOKEN).exists() else None
+            manifest = PointManifest.read(_read(folder / MANIFEST))
+            token = _read(folder / TOKEN).decode() if (folder / TOKEN).exists() else None
         except (OSError, UnicodeDecodeError) as exc:
             raise PointFailed(f"the checkpoint {point_id} cannot be read: {exc}") from exc
         return PointData(
@@ -219,6 +219,12 @@ class KeptPointStore:
 def mib(size_bytes: float) -> float:
     """Return bytes as MiB, to a hundredth."""
     return math.ceil(size_bytes / (1 << 20) * 100) / 100
+
+
+def _read(path: Path) -> bytes:
+    """Read a small file; of one that is too large, more than it may have, and no more than that."""
+    with path.open("rb") as file:
+        return file.read(_MANIFEST_MAX_BYTES + 1)
 
 
 def _write(path: Path, text: str) -> None:

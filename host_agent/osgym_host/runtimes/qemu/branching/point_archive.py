@@ -18,7 +18,6 @@ import os
 import shutil
 import tarfile
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
@@ -131,17 +130,15 @@ def import_point(store: KeptPointStore, data_dir: Path, source: Path) -> PointDa
         PointFailed: The file is broken, or of a golden snapshot that is not here; nothing is left.
     """
     try:
-        with source.open("rb") as file, store.workspace() as folder, ThreadPoolExecutor(2) as workers:
-            return _import(store, data_dir, file, folder, workers)
+        with source.open("rb") as file, store.workspace() as folder:
+            return _import(store, data_dir, file, folder)
     except PointFailed:
         raise
     except (OsgymHostError, OSError) as exc:
         raise PointFailed(f"{source.name} cannot be taken in: {exc}") from exc
 
 
-def _import(
-    store: KeptPointStore, data_dir: Path, file: BinaryIO, folder: Path, workers: ThreadPoolExecutor
-) -> PointData:
+def _import(store: KeptPointStore, data_dir: Path, file: BinaryIO, folder: Path) -> PointData:
     try:
         announced = _Export.model_validate_json(_read_small(file, EXPORT)).files
     except ValidationError as exc:
@@ -164,7 +161,7 @@ def _import(
     _clean_disk(folder / DISK, golden)
     for name, size in ((RAM, manifest.ram_bytes), (SCREEN, manifest.screen_bytes)):
         if name in names:
-            delta_file.read_file(folder / name, size, workers).close()
+            delta_file.check_file(folder / name, size)
     point_id = f"p-{uuid.uuid4().hex[:16]}"
     return store.publish(folder, manifest.model_copy(update={"point_id": point_id, "imported": True}), token)
 
