@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from osgym_protocol.limits import DEFAULT_LEASE_TTL_S, DEFAULT_WAIT_S
+from osgym_sdk import _sigterm
 from osgym_sdk._actions import Actions
 from osgym_sdk._background import BackgroundTasks
 from osgym_sdk._batch import Batch
@@ -64,6 +65,8 @@ class AsyncClient:
         transport: makes the httpx transport of each connection, in place of our own.
         proxy: URL of a proxy; those of the environment are not used, since hosts are usually close by.
         server_names: by URL, the name in a host's certificate where that is not its address.
+        handle_sigterm: while this client is open, SIGTERM ends the process as Ctrl-C does, so that leases are
+            given back; only where the process has no handler of its own.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -76,6 +79,8 @@ class AsyncClient:
         self._scheduler = Scheduler(config, self._fleet, BackgroundTasks())
         self._adapt_policy: Callable[[Policy], Policy] = lambda policy: policy
         self._batches: weakref.WeakSet[Batch] = weakref.WeakSet()
+        if config.handle_sigterm:
+            _sigterm.watch(self)
 
     @classmethod
     def from_fleet(cls, path: str | Path, **settings: Unpack[ClientSettings]) -> Self:
@@ -106,6 +111,7 @@ class AsyncClient:
         await self._scheduler.background.drain(_DRAIN_S)
         await self._scheduler.aclose()
         await self._fleet.aclose()
+        _sigterm.forget(self)
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -63,6 +63,7 @@ class ClientSettings(TypedDict, total=False):
     transport: Callable[[], httpx.AsyncBaseTransport] | None
     proxy: str | None
     server_names: Mapping[str, str] | None
+    handle_sigterm: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class ClientConfig:
     transport: Callable[[], httpx.AsyncBaseTransport] | None = None
     proxy: str | None = None
     server_names: Mapping[str, str] = field(default_factory=dict)
+    handle_sigterm: bool = True
     client_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     """How hosts tell this client from others at their address, which wait for replicas too."""
     clock: Callable[[], float] = time.monotonic

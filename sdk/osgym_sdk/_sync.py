@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
+from osgym_sdk import _sigterm
 from osgym_sdk._actions import Actions
 from osgym_sdk._checkpoints import AsyncCheckpoint, CheckpointHandle
 from osgym_sdk._client import AsyncClient, fleet_settings
@@ -62,7 +63,8 @@ class Portal:
             raise ConfigError("a sync call inside the client's own event loop would never end")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return future.result()
+            with _sigterm.waiting_here():
+                return future.result()
         except BaseException:
             if not future.done():
                 future.cancel()
@@ -231,6 +233,7 @@ class Client:
             with contextlib.suppress(ConfigError):
                 self._portal.call(self._inner.aclose())
             self._portal.close()
+        _sigterm.forget(self._inner)  # here: the client's own thread may not touch signals
 
     @property
     def hosts(self) -> tuple[str, ...]:
