@@ -245,6 +245,8 @@ async def test_replicas_die_with_their_supervisor_and_are_replaced(
 AGENT = """
 import asyncio, sys
 from pathlib import Path
+sys.path.insert(0, {tree!r})
+from tests.support.runtime_probe import run_inside
 from osgym_host.runtimes.base import ReplicaSpec
 from osgym_host.runtimes.local.probe_image import ProbeImage, ProbeManifest
 from osgym_host.runtimes.local.runtime import LocalRuntime
@@ -254,7 +256,9 @@ async def main():
     image = ProbeImage("probe", Path(rootfs), ProbeManifest(int(uid), int(gid)))
     runtime = LocalRuntime(Path(data), "local")
     await runtime.start()
-    replicas = [await runtime.create(ReplicaSpec(f"old{n}", 1, image)) for n in range(2)]
+    replicas = [await runtime.create(ReplicaSpec(f"old{{n}}", 1, image)) for n in range(2)]
+    for replica in replicas:
+        await run_inside(replica, {before_death!r})
     print(*[replica.pid for replica in replicas], flush=True)
     await asyncio.sleep(1000)
 
@@ -262,9 +266,10 @@ asyncio.run(main())
 """
 
 
-def killed_agent(tmp_path: Path, image: ImageLike, *, zygote_too: bool) -> list[int]:
+def killed_agent(tmp_path: Path, image: ImageLike, *, zygote_too: bool, before_death: str = "") -> list[int]:
     """Run a host agent with two replicas, kill -9 it, return the PIDs of its processes."""
-    argv = [sys.executable, "-c", AGENT, str(tmp_path), str(image.rootfs)]
+    program = AGENT.format(tree=str(Path(__file__).parents[2]), before_death=before_death)
+    argv = [sys.executable, "-c", program, str(tmp_path), str(image.rootfs)]
     argv += [str(image.manifest.uid_base), str(image.manifest.gid_base)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as agent:
         assert agent.stdout is not None
@@ -294,6 +299,37 @@ async def test_a_killed_host_agent_is_cleared_away(
         assert await run_inside(await runtime.create(spec), "result = 3") == 3
     finally:
         await runtime.stop()
+
+
+CLEAR_DEATH_SIGNAL = """
+import ctypes, os
+os.setresuid(1000, 1000, 0)  # for all threads, the first one included; the kernel then forgets the signal
+os.setresuid(0, 0, 0)
+for _ in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.setresuid(1000, 1000, 1000)
+            while True:
+                ctypes.CDLL(None).pause()
+        os._exit(0)
+"""
+
+
+async def test_a_guest_that_clears_its_death_signal_ends_with_a_killed_agent(
+    tmp_path: Path, image: ImageLike
+) -> None:
+    """Agent and zygote killed at once: the kernel ends all processes of the replicas by itself."""
+    pids = await asyncio.to_thread(
+        killed_agent, tmp_path, image, zygote_too=True, before_death=CLEAR_DEATH_SIGNAL
+    )
+    assert all(gone(pid, timeout_s=5.0) for pid in pids)
+    name = cgroups.instance_group_name(tmp_path / "run/local")
+    groups = list(Path("/sys/fs/cgroup").glob(f"**/{name}/old*/cgroup.procs"))
+    assert [group for group in groups if group.read_text().strip()] == []
+    runtime = LocalRuntime(tmp_path, "local")
+    assert (await runtime.start()).reaped_processes == 0
+    await runtime.stop()
 
 
 async def test_control_groups_of_a_former_place_are_removed(tmp_path: Path) -> None:

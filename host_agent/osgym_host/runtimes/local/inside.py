@@ -11,7 +11,6 @@ import errno
 import fcntl
 import os
 import resource
-import select
 import signal
 import socket
 import struct
@@ -78,7 +77,6 @@ def enter(inside: Inside) -> None:
         StepFailed: A step failed; nothing of it is visible outside the namespaces.
     """
     with _step("wait"):
-        sc.set_parent_death_signal(signal.SIGKILL)
         if os.read(inside.go_fd, 1) != b"g":
             os._exit(1)
     with _step("folders"):
@@ -111,9 +109,6 @@ def enter(inside: Inside) -> None:
     with _step("system call filter"):
         sc.install_seccomp(inside.filter_program)
     with _step("session"):
-        # Credentials changed since the first call, which cleared it.
-        sc.set_parent_death_signal(signal.SIGKILL)
-        _exit_if_orphaned(inside.status_fd)
         os.execve(SESSION, [SESSION], inside.environment)  # noqa: S606 (no shell is wanted)
 
 
@@ -212,14 +207,6 @@ def _reset_signals() -> None:
         with contextlib.suppress(OSError):  # the C library keeps two for itself
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-
-
-def _exit_if_orphaned(status_fd: int) -> None:
-    """Close the gap in which the zygote died before the signal was asked for."""
-    poller = select.poll()
-    poller.register(status_fd, 0)
-    if any(events & select.POLLERR for _fd, events in poller.poll(0)):
-        os._exit(1)
 
 
 def inside_from(

@@ -51,12 +51,13 @@ def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> tupl
                     image_uid_base, image_gid_base, go_r, status_w, message["counts"], message["limits"]
                 )
                 _make(around, message, fds, image_fd, program)
-        outer.write_file(f"/proc/{maker}/uid_map", f"{image_uid_base} {uid_base} {ID_COUNT}")
-        outer.write_file(f"/proc/{maker}/gid_map", f"{image_gid_base} {gid_base} {ID_COUNT}")
+        folder = outer.proc_folder(maker)
+        outer.write_file(f"{folder}/uid_map", f"{image_uid_base} {uid_base} {ID_COUNT}")
+        outer.write_file(f"{folder}/gid_map", f"{image_gid_base} {gid_base} {ID_COUNT}")
         if image_fd >= 0:
             with _named("id-mapped image"):
-                _map_image(image_fd, maker)
-        outer.write_file(f"/proc/{maker}/oom_score_adj", str(_OOM_SCORE_ADJ))
+                _map_image(image_fd, f"{folder}/ns/user")
+        outer.write_file(f"{folder}/oom_score_adj", str(_OOM_SCORE_ADJ))
         for path in message["cgroup_procs"]:
             outer.write_file(path, str(maker))
         os.write(go_w, b"g")
@@ -119,9 +120,9 @@ def _child(what: inside.Inside) -> None:
         os._exit(1)
 
 
-def _map_image(image_fd: int, pid: int) -> None:
-    """Give the files of the image the ids of the user namespace of `pid` as owners."""
-    namespace = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+def _map_image(image_fd: int, user_namespace: str) -> None:
+    """Give the files of the image the ids of a user namespace as owners."""
+    namespace = os.open(user_namespace, os.O_RDONLY | os.O_CLOEXEC)
     try:
         detached.map_ids(image_fd, namespace)
     finally:

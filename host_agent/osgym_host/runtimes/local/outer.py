@@ -13,6 +13,7 @@ the replica's ids of the host is therefore also the one an id-mapped mount of th
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 from collections.abc import Callable
@@ -69,8 +70,9 @@ def make_first_process(outer: Outer, namespaces: int, child: Callable[[int], Non
         os.close(go_w)
         child(go_r)
     os.close(go_r)
-    write_file(f"/proc/{pid}/uid_map", f"0 {outer.image_uid_base} {ID_COUNT}")
-    write_file(f"/proc/{pid}/gid_map", f"0 {outer.image_gid_base} {ID_COUNT}")
+    folder = proc_folder(pid)
+    write_file(f"{folder}/uid_map", f"0 {outer.image_uid_base} {ID_COUNT}")
+    write_file(f"{folder}/gid_map", f"0 {outer.image_gid_base} {ID_COUNT}")
     # Its number first: it may end as soon as it goes on.
     os.write(outer.status_fd, b"%d\n" % pid)
     os.write(go_w, b"g")
@@ -85,6 +87,32 @@ def _limit(outer: Outer) -> None:
             hard = resource.getrlimit(_RLIMITS[name])[1]
             most = most if hard == resource.RLIM_INFINITY else min(hard, most)
             resource.setrlimit(_RLIMITS[name], (most, most))
+
+
+def proc_folder(pid: int) -> str:
+    """Return the folder in `/proc` of a child that was not waited for.
+
+    Raises:
+        OSError: There is no such process.
+    """
+    pidfd = os.pidfd_open(pid)
+    try:
+        return f"/proc/{pid_in_proc(pidfd)}"
+    finally:
+        os.close(pidfd)
+
+
+def pid_in_proc(pidfd: int) -> int:
+    """Return the number that `/proc` has for a process: the host's, whatever namespace this process is in.
+
+    Raises:
+        OSError: `/proc` does not know it.
+    """
+    with open(f"/proc/self/fdinfo/{pidfd}") as info:  # noqa: PTH123 (no pathlib in what is forked)
+        numbers = [int(line.split()[1]) for line in info if line.startswith("Pid:")]
+    if not numbers or numbers[0] <= 0:
+        raise ProcessLookupError(errno.ESRCH, "/proc does not know the process")
+    return numbers[0]
 
 
 def write_file(path: str, text: str) -> None:

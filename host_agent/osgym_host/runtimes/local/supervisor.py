@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -35,10 +35,11 @@ class Supervisor:
     """One zygote process. Use `start`."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], control: socket.socket, on_exit: ExitCallback
+        self, starter: subprocess.Popen[bytes], control: socket.socket, on_exit: ExitCallback
     ) -> None:
-        """Use `start`."""
-        self._process = process
+        """Use `start`; `starter` makes the zygote as a child of this process and ends."""
+        self._starter = starter
+        self._pid = 0
         self._control = control
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
@@ -52,7 +53,7 @@ class Supervisor:
     @property
     def pid(self) -> int:
         """PID of the zygote."""
-        return self._process.pid
+        return self._pid
 
     @classmethod
     async def start(cls, idmap: IdMap, lock_fds: Sequence[int], on_exit: ExitCallback) -> Supervisor:
@@ -99,6 +100,8 @@ class Supervisor:
             message = await self._hello.get()
             match message["event"]:
                 case "serving":
+                    self._pid = message["pid"]
+                    await asyncio.to_thread(self._starter.wait)
                     return
                 case "unshared":
                     await asyncio.to_thread(map_all_ids, message["pid"], idmap)
@@ -196,12 +199,24 @@ class Supervisor:
         """Let the zygote kill what it still has and end; kill it when it does not. Idempotent."""
         if not self.lost.done():
             self._set_lost()  # closing our end is the request to end
+        await asyncio.shield(asyncio.to_thread(self._bury, timeout_s))
+
+    def _bury(self, timeout_s: float) -> None:
+        if not self._pid:
+            self._starter.kill()
+        self._starter.wait()
+        pid, self._pid = self._pid, 0
+        if not pid:
+            return
+        pidfd = os.pidfd_open(pid)
         try:
-            await asyncio.shield(asyncio.to_thread(self._process.wait, timeout_s))
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGKILL)
-            await asyncio.to_thread(self._process.wait)
+            poller = select.poll()
+            poller.register(pidfd, select.POLLIN)
+            if not poller.poll(timeout_s * 1000):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        finally:
+            os.close(pidfd)
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

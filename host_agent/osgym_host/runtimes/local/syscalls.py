@@ -29,7 +29,6 @@ MS_REC = 16384
 MS_PRIVATE = 1 << 18
 MNT_DETACH = 2
 
-PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
 PR_SET_SECUREBITS = 28
@@ -123,15 +122,6 @@ def pivot_root(new_root: str, put_old: str) -> None:
         OSError: The kernel refused.
     """
     call("pivot_root", os.fsencode(new_root), os.fsencode(put_old))
-
-
-def set_parent_death_signal(signal_number: int) -> None:
-    """Ask for a signal when the parent dies. Cleared by a change of credentials.
-
-    Raises:
-        OSError: The kernel refused.
-    """
-    _check(_libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal_number), 0, 0, 0), "prctl")
 
 
 def keep_capabilities() -> None:

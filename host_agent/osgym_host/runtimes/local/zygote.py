@@ -2,8 +2,9 @@
 
 The host agent is large and has threads: forking it would be slow and unsafe. This process starts
 once, knows only `protocol`, and answers in the order in which children get ready. When the host
-agent goes away, however it does, the zygote kills its replicas and ends; when the zygote is killed,
-the kernel kills the replicas (parent-death signal).
+agent goes away, however it does, the zygote kills its replicas and ends. It is the first process of a
+PID namespace, so when it is killed, the kernel kills all that it ever made, whatever they did to escape.
+Its own numbers of processes mean nothing outside; messages and `/proc` have the host's.
 
 For an ordinary user it first enters a user namespace that holds the user's whole range of
 subordinate ids, as root of it; everything after that is the same as for root.
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from osgym_host.runtimes.held_files import held_files
-from osgym_host.runtimes.local import inside, protocol, seccomp, trees
+from osgym_host.runtimes.local import inside, outer, protocol, seccomp, trees
 from osgym_host.runtimes.local import syscalls as sc
 from osgym_host.runtimes.local.making import signals_blocked, start_maker
 
@@ -145,8 +146,10 @@ class Zygote:
             return
         # It was not waited for yet, so the number still names the child, dead or alive.
         pidfd = os.pidfd_open(starting.pid)
-        self._answer({"id": starting.request, "ok": True, "pid": starting.pid}, (pidfd,))
-        os.close(pidfd)
+        try:
+            self._answer({"id": starting.request, "ok": True, "pid": outer.pid_in_proc(pidfd)}, (pidfd,))
+        finally:
+            os.close(pidfd)
 
     def _discard(self, pid: int) -> None:
         """End a child that did not become a session; its failure is the answer to the request."""
@@ -265,7 +268,11 @@ def main(argv: list[str]) -> int:
         if argv[2] == "user":
             enter_user_namespace(control)
         sc.keep_capabilities()
-        protocol.send(control, {"event": "serving", "pid": os.getpid()})
+        # Its parent is then the host agent, which waits for it.
+        pid = sc.clone(sc.CLONE_NEWPID | sc.CLONE_PARENT)
+        if pid:
+            protocol.send(control, {"event": "serving", "pid": pid})
+            return 0
     except OSError as exc:
         with contextlib.suppress(OSError):
             protocol.send(control, {"event": "failed", "error": str(exc)})
