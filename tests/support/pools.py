@@ -47,6 +47,7 @@ async def pool_of(tmp_path: Path, **more: Any) -> AsyncIterator[tuple[Pool, Fake
         usage_options=UsageOptions(
             more.pop("interval_s", 0.02), more.pop("disk_cap_mib", None), more.pop("disk_reserve_mib", 0)
         ),
+        pulse_options=more.pop("pulse_options", None),
     )
     pool.start()
     try:

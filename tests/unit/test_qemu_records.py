@@ -97,6 +97,17 @@ def test_a_record_says_how_its_guest_is_reached() -> None:
         assert VmRecord.model_validate_json(record.model_dump_json()) == record
 
 
+def test_a_record_says_where_root_reaches_a_guest() -> None:
+    """By a port, or from inside the namespace of its process; what another object made, only that knows."""
+    assert RECORD.address() == TcpAddress("127.0.0.1", 40000)
+    enclosed = RECORD.model_copy(update={"reach": GuestReach.NAMESPACE, "pid": os.getpid()})
+    address = enclosed.address()
+    assert isinstance(address, EnclosedAddress) and address == enclosed.as_replica().guest
+    for update in ({"reach": GuestReach.SOCKET}, {"reach": GuestReach.NAMESPACE, "host": "10.0.2.15"}):
+        with pytest.raises(ValueError, match="who runs it"):
+            RECORD.model_copy(update=update).address()
+
+
 def test_a_record_of_an_older_version_names_a_port() -> None:
     """Machines that run while the host agent is renewed are reached as they were."""
     old = json.loads(RECORD.model_dump_json())

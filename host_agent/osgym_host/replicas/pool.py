@@ -17,6 +17,7 @@ from osgym_host.core.plan import Blocked, PoolSpec, PoolView, blocked_by, plan
 from osgym_host.core.reasons import Reason, Recovery, consequence
 from osgym_host.core.states import ReplicaState
 from osgym_host.replicas.events import EventLog
+from osgym_host.replicas.guest_pulse import GuestPulse, PulseOptions
 from osgym_host.replicas.lease_queue import LeaseQueue, Waiter
 from osgym_host.replicas.manager import OnRevoked, ReplicaManager
 from osgym_host.replicas.measured_admission import LoadProbe, MeasuredAdmission
@@ -56,6 +57,7 @@ class Pool:
         budget: Budget,
         probe: LoadProbe,
         usage_options: UsageOptions | None = None,
+        pulse_options: PulseOptions | None = None,
     ) -> None:
         """Nothing happens before `start`."""
         self.replicas = replicas
@@ -71,6 +73,7 @@ class Pool:
         self._changed = asyncio.Event()
         self._background: list[asyncio.Task[None]] = []
         options = usage_options or UsageOptions()
+        self._pulse = GuestPulse(replicas.managers, pulse_options)
         self._usage = UsageMonitor(replicas.runtime, replicas.managers, self.admission.disk_free_mib, options)
 
     def view(self) -> PoolView:
@@ -105,6 +108,7 @@ class Pool:
         self._background = [
             asyncio.create_task(self._keep_filled(), name="pool:fill"),
             asyncio.create_task(self._usage.run(), name="pool:measure"),
+            asyncio.create_task(self._pulse.run(), name="pool:ask guests"),
         ]
         self._replan()
 

@@ -332,6 +332,13 @@ class Replica(ABC):
     def pid(self) -> int:
         """Host PID of its first process."""
 
+    def agent_pid(self) -> int:
+        """Return the host PID of the process that its guest agent runs in, 0 when that is not known.
+
+        By what it waits for, a slow guest agent is told from a frozen one. May block for milliseconds.
+        """
+        return self.pid
+
     @property
     @abstractmethod
     def exit_info(self) -> ExitInfo | None:

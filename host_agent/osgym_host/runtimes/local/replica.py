@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+import struct
 from pathlib import Path
 
-from osgym_host.addresses import GuestAddress, UnixAddress
+from osgym_host.addresses import GuestAddress, UnixAddress, short_unix_path
 from osgym_host.runtimes.base import ExitInfo, ExitReason, ReplicaSpec
 from osgym_host.runtimes.cgroups import CgroupGroup
 from osgym_host.runtimes.local.ranges import ReplicaIds
@@ -17,6 +19,8 @@ EXIT_DISPLAY_LOST = 3
 """Exit code of the session when the X server is gone."""
 _OOM_LOOK_S = 0.05
 _OOM_LOOKS = 40
+_PEER = struct.Struct("3i")
+"""Of SO_PEERCRED: PID, user and group of who listens."""
 
 
 class LocalReplica(ManagedReplica):
@@ -51,6 +55,18 @@ class LocalReplica(ManagedReplica):
     def pid(self) -> int:
         """Host PID of the session."""
         return self._pid
+
+    def agent_pid(self) -> int:
+        """Return the PID of the process that listens at the guest agent's socket, as the kernel names it."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
+            sock.setblocking(False)  # where nobody accepts any more, the queue may be full
+            try:
+                with short_unix_path(str(self.folder / "agent.sock")) as path:
+                    sock.connect(path)
+                found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+            except OSError:
+                return 0
+        return int(_PEER.unpack(found)[0])
 
     def console_tail(self, max_bytes: int = 8192) -> str:
         """Return the last bytes of the console log."""

@@ -17,6 +17,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 _CLONE_NEWNET = 0x40000000
@@ -81,6 +82,25 @@ class NetworkNamespace:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceOf:
+    """The network namespace of a process, entered anew for each socket; nothing is held."""
+
+    pid: int
+
+    def make_socket(self) -> socket.socket:
+        """Make a TCP socket inside, not blocking and not connected.
+
+        Raises:
+            OSError: The process is gone, or the namespace cannot be entered.
+        """
+        namespace = NetworkNamespace.at(Path(f"/proc/{self.pid}/ns/net"))
+        try:
+            return namespace.make_socket()
+        finally:
+            namespace.close()
 
 
 async def try_to_make() -> NetworkNamespace | None:

@@ -23,6 +23,7 @@ from osgym_host.addresses import EnclosedAddress, GuestAddress, TcpAddress, Unix
 from osgym_host.runtimes.base import Egress, ReplicaRecord
 from osgym_host.runtimes.cgroups import Caps
 from osgym_host.runtimes.processes import ProcessIdentity
+from osgym_host.runtimes.qemu.machine.namespace import NamespaceOf
 
 MAX_RECORD_BYTES = 64 * 1024
 _UNFINISHED = ".new-"
@@ -116,11 +117,26 @@ class VmRecord(BaseModel):
         """Whether a next host agent may carry it on, if it still runs."""
         return self.phase is VmPhase.RUNNING and self.replica is not None and self.process is not None
 
-    def as_replica(self, guest: GuestAddress) -> ReplicaRecord:
-        """Return this as the record of a replica that the runtime contract knows, reached at `guest`.
+    def address(self) -> GuestAddress:
+        """Return where any process of root reaches the guest agent of a running machine, as long as it runs.
 
         Raises:
-            ValueError: The machine is not a replica, or has no process.
+            ValueError: The record alone does not say: taps, and sockets into containers.
+        """
+        if self.reach is GuestReach.PORT:
+            return TcpAddress(self.host, self.port)
+        if self.reach is GuestReach.NAMESPACE and self.host == "127.0.0.1" and self.pid is not None:
+            return EnclosedAddress(self.host, self.port, NamespaceOf(self.pid))
+        raise ValueError(f"{self.name}: who runs it alone knows where it is reached")
+
+    def as_replica(self, guest: GuestAddress | None = None) -> ReplicaRecord:
+        """Return this as the record of a replica that the runtime contract knows.
+
+        Args:
+            guest: Where its guest agent is reached, if the caller knows better than `address`.
+
+        Raises:
+            ValueError: The machine is not a replica, or has no process; or as `address`.
         """
         if self.replica is None or self.pid is None:
             raise ValueError(f"{self.name} is not a replica")
@@ -129,7 +145,7 @@ class VmRecord(BaseModel):
             self.replica.generation,
             self.snapshot,
             self.pid,
-            guest,
+            guest or self.address(),
         )
 
 

@@ -1,0 +1,182 @@
+"""Whether guest agents still answer: each is asked for its health now and then, and a frozen one ends.
+
+A call to a guest that does not come back is noticed by its own deadline, which is long, since a step may
+take long; and nobody calls a guest that waits or whose client thinks. So there is a request beside, which
+an agent answers from its event loop whatever else it does.
+
+Frozen is not slow. On a host that has too much to do, an answer takes long because the agent does not get
+a processor, and that time is not counted (`Silence`): how long its threads were ready to run and were not
+let, the kernel knows. Nor is time in which it waits for a disk or is started again, within bounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from osgym_host.core.reasons import Reason
+from osgym_host.core.states import ReplicaState
+from osgym_host.guest_client import GuestClient, GuestError, GuestTimeout
+from osgym_host.replicas.manager import ReplicaManager
+from osgym_host.runtimes.processes import cpu_waits_s, process_state
+
+log = logging.getLogger(__name__)
+
+_ASKED = (ReplicaState.READY, ReplicaState.LEASED)
+
+
+@dataclass(frozen=True, slots=True)
+class PulseOptions:
+    """How guests are asked. With these, one that froze is noticed within 4.3 s (leased) or 4.8 s (waiting).
+
+    Attributes:
+        leased_every_s, ready_every_s: Between an answer and the next question.
+        ready_share_s: Times the number of replicas that wait, the least time between two questions to one
+            of them: a question wakes an idle virtual machine, so many machines are asked more seldom.
+        patience_s: So long nothing is measured, as nearly all answers have come by then.
+        silent_s: A guest that was silent for so much longer, and could have answered, is frozen.
+        excused_s: What may not be counted at most because of disks and restarts.
+        look_s: How often an open question is looked at.
+        answer_s: Within which a question must be answered, counted or not.
+    """
+
+    leased_every_s: float = 1.0
+    ready_every_s: float = 1.5
+    ready_share_s: float = 0.02
+    patience_s: float = 0.5
+    silent_s: float = 2.5
+    excused_s: float = 10.0
+    look_s: float = 0.25
+    answer_s: float = 60.0
+
+
+@dataclass(slots=True)
+class Silence:
+    """How long a guest was silent that could have answered: pure.
+
+    Attributes:
+        counted_s: Of the time since the first look.
+        excused_s: Of it not counted since the agent waited for a disk or was not there.
+    """
+
+    options: PulseOptions
+    at_s: float
+    waits_s: Mapping[int, float]
+    counted_s: float = 0.0
+    excused_s: float = 0.0
+
+    def look(self, at_s: float, waits_s: Mapping[int, float], state: str) -> bool:
+        """Take in another look; return whether the guest is frozen.
+
+        Args:
+            waits_s: For each thread of the agent's process, how long it has waited for a processor.
+            state: Of the process as proc(5) names it, empty when there is none.
+        """
+        # We may have come late ourselves; then the answer may lie there already, unread.
+        passed_s = min(at_s - self.at_s, 2 * self.options.look_s)
+        starved_s = max((waits_s[tid] - self.waits_s.get(tid, 0.0) for tid in waits_s), default=0.0)
+        self.at_s, self.waits_s = at_s, waits_s
+        if state in ("", "D") and self.excused_s < self.options.excused_s:
+            self.excused_s += passed_s
+        else:
+            self.counted_s += max(0.0, passed_s - max(0.0, starved_s))
+        return self.counted_s >= self.options.silent_s
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What is remembered of a replica between two questions."""
+
+    client: GuestClient
+    answered_s: float = field(default_factory=time.monotonic)
+    asking: asyncio.Task[None] | None = None
+
+
+class GuestPulse:
+    """Asks the guests of a pool's replicas."""
+
+    def __init__(
+        self, managers: Callable[[], Sequence[ReplicaManager]], options: PulseOptions | None = None
+    ) -> None:
+        """Nothing happens before `run`."""
+        self._managers = managers
+        self._options = options or PulseOptions()
+        self._asked: dict[ReplicaManager, _Asked] = {}
+
+    async def run(self) -> None:
+        """Ask until it is cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    await asyncio.sleep(self._options.look_s)
+                    self._ask_due(group)
+        finally:
+            for asked in self._asked.values():
+                asked.client.close()
+            self._asked.clear()
+
+    def _ask_due(self, group: asyncio.TaskGroup) -> None:
+        live = [m for m in self._managers() if m.state in _ASKED and m.clone is not None]
+        self._forget(set(live))
+        waiting = sum(manager.state is ReplicaState.READY for manager in live)
+        ready_every_s = max(self._options.ready_every_s, self._options.ready_share_s * waiting)
+        now_s = time.monotonic()
+        for manager in live:
+            assert manager.clone is not None
+            asked = self._asked.get(manager)
+            if asked is None:
+                client = GuestClient(manager.clone.guest, token=manager.clone.guest_token)
+                asked = self._asked[manager] = _Asked(client)
+            leased = manager.state is ReplicaState.LEASED
+            every_s = self._options.leased_every_s if leased else ready_every_s
+            if asked.asking is None and now_s - asked.answered_s >= every_s:
+                asked.asking = group.create_task(self._ask(manager, asked))
+
+    def _forget(self, live: set[ReplicaManager]) -> None:
+        for manager in [manager for manager in self._asked if manager not in live]:
+            asked = self._asked.pop(manager)
+            if asked.asking is not None:
+                asked.asking.cancel()
+            asked.client.close()
+
+    async def _ask(self, manager: ReplicaManager, asked: _Asked) -> None:
+        answer = asyncio.ensure_future(self._answers(asked.client))
+        try:
+            await asyncio.wait((answer,), timeout=self._options.patience_s)
+            if not answer.done() and await self._is_frozen(manager, answer):
+                counted_s = self._options.patience_s + self._options.silent_s
+                manager.retire(
+                    Reason.GUEST_HUNG,
+                    f"its guest agent did not answer for {counted_s:g} s in which it could have",
+                )
+        except Exception:  # the top of a task
+            log.exception("replica %s: not asked", manager.replica_id)
+        finally:
+            answer.cancel()
+            await asyncio.gather(answer, return_exceptions=True)
+            asked.answered_s, asked.asking = time.monotonic(), None
+
+    async def _is_frozen(self, manager: ReplicaManager, answer: asyncio.Future[None]) -> bool:
+        """Watch an open question until it is answered; or until it should have been, for long enough."""
+        clone = manager.clone
+        assert clone is not None
+        pid = await asyncio.to_thread(clone.agent_pid)
+        silence = Silence(self._options, time.monotonic(), cpu_waits_s(pid))
+        while True:
+            await asyncio.wait((answer,), timeout=self._options.look_s)
+            if answer.done() or clone.exit_info is not None or manager.state not in _ASKED:
+                return False
+            if silence.look(time.monotonic(), cpu_waits_s(pid), process_state(pid)):
+                return True
+
+    async def _answers(self, client: GuestClient) -> None:
+        """Return when the guest answered with whatever, or there is nobody to ask."""
+        with contextlib.suppress(GuestError):
+            try:
+                await client.health(timeout_s=self._options.answer_s)
+            except GuestTimeout:
+                log.debug("a guest agent has not answered for %g s, for reasons", self._options.answer_s)
