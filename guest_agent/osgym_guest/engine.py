@@ -187,7 +187,7 @@ class Engine:
 
     async def screenshot_png(self) -> bytes:
         """Return the screen now, with the cursor drawn in, as a PNG file."""
-        return (await self.observe(ObserveOptions())).image
+        return bytes((await self.observe(ObserveOptions())).image)
 
     def screen_size(self) -> tuple[int, int]:
         """Return width and height in pixels."""

@@ -33,6 +33,8 @@ MAX_BATCH_STEPS = 4096
 MAX_RENEWED_LEASES = 65536
 MAX_META_BYTES = 4 * 1024 * 1024
 """Of a record. A step's meta is about 1 KB; the bound is for long action lists."""
+MAX_GUEST_META_BYTES = 64 * 1024
+"""Of a record that a guest sends, read between the steps of others. Its 256 results take 10 KB."""
 MAX_BLOB_BYTES = 64 * 1024 * 1024
 """Of a record. An uncompressed 4K frame is 33 MB."""
 MAX_JSON_DEPTH = 100
@@ -73,7 +75,14 @@ MAX_SCREEN_SIDE_PX = 16384
 MAX_IMAGE_SIDE_PX = 8192
 DEFAULT_IMAGE_QUALITY = 85
 MAX_IMAGE_QUALITY = 100
+MAX_IMAGE_PIXELS = 8192 * 4320
+"""Of one frame as it is sent: 8K. What claims to be larger is not decoded."""
+MAX_BYTES_PER_PIXEL = 4
+"""An image file has no more for each pixel, `IMAGE_FILE_BYTES` aside; noise as PNG has a little over 3."""
+IMAGE_FILE_BYTES = 64 * 1024
 MAX_HASH_CHARS = 128
+MAX_TIMINGS = 32
+"""Named times of one answer."""
 
 # Readiness
 DEFAULT_READY_S = 30.0

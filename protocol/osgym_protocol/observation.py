@@ -81,9 +81,9 @@ class ObservedFrame:
     """An observation and its image; `image` is empty when unchanged or not asked for."""
 
     observation: Observation
-    image: bytes = field(repr=False)
+    image: bytes | memoryview = field(repr=False)
 
-    def record(self) -> tuple[bytes, bytes]:
+    def record(self) -> tuple[bytes, bytes | memoryview]:
         """Return it as a record in two parts, so that the image need not be copied."""
         return record_head(self.observation.to_dict(), len(self.image)), self.image
 

@@ -22,7 +22,7 @@ class Record:
     """One frame on the wire: a JSON object and the bytes of an image (empty: none)."""
 
     meta: dict[str, Any]
-    blob: bytes = b""
+    blob: bytes | memoryview = b""
 
 
 def record_head(meta: Mapping[str, Any], blob_bytes: int) -> bytes:
@@ -51,15 +51,28 @@ def decode_record(data: bytes | memoryview) -> Record:
     Raises:
         WireFormatError: truncated, over the bounds, not JSON, or followed by something else.
     """
+    meta, blob = split_record(data)
+    return Record(meta, bytes(blob))
+
+
+def split_record(
+    data: bytes | bytearray | memoryview, max_meta_bytes: int = MAX_META_BYTES
+) -> tuple[dict[str, Any], memoryview]:
+    """Return meta and blob of the one record that ``data`` is; the blob is not copied.
+
+    Raises:
+        WireFormatError: truncated, over the bounds, not JSON, or followed by something else.
+    """
     view = memoryview(data)
     if len(view) < _HEADER.size:
         raise WireFormatError(f"truncated record: {len(view)} bytes")
     meta_len, blob_len = _HEADER.unpack_from(view)
-    _check_bounds(meta_len, blob_len)
+    _check_bounds(meta_len, blob_len, max_meta_bytes)
     end = _HEADER.size + meta_len + blob_len
     if len(view) != end:
         raise WireFormatError(f"record of {end} bytes, got {len(view)}")
-    return _record(view[_HEADER.size :], meta_len)
+    body = view[_HEADER.size :]
+    return _meta(bytes(body[:meta_len])), body[meta_len:]
 
 
 class RecordDecoder:
@@ -88,7 +101,8 @@ class RecordDecoder:
                 _check_bounds(meta_len, blob_len)
                 if len(self._buffer) < end:
                     return
-                record = _record(bytes(memoryview(self._buffer)[_HEADER.size : end]), meta_len)
+                body = bytes(memoryview(self._buffer)[_HEADER.size : end])
+                record = Record(_meta(body[:meta_len]), body[meta_len:])
             except WireFormatError:
                 self._failed = True
                 self._buffer.clear()
@@ -107,13 +121,12 @@ class RecordDecoder:
             raise WireFormatError(f"the stream ended inside a record, {len(self._buffer)} bytes in")
 
 
-def _check_bounds(meta_len: int, blob_len: int) -> None:
-    if meta_len > MAX_META_BYTES or blob_len > MAX_BLOB_BYTES:
+def _check_bounds(meta_len: int, blob_len: int, max_meta_bytes: int = MAX_META_BYTES) -> None:
+    if meta_len > max_meta_bytes or blob_len > MAX_BLOB_BYTES:
         raise WireFormatError(f"record too large: {meta_len} bytes of meta, {blob_len} of blob")
 
 
-def _record(body: bytes | memoryview, meta_len: int) -> Record:
-    raw = bytes(body[:meta_len])
+def _meta(raw: bytes) -> dict[str, Any]:
     try:
         # As text: given bytes, Python's parser takes surrogates in UTF-8, which nobody can pass on.
         meta = json.loads(raw.decode(), parse_constant=_refuse_constant, parse_float=_finite)
@@ -123,7 +136,7 @@ def _record(body: bytes | memoryview, meta_len: int) -> Record:
         raise WireFormatError(f"meta is not JSON: {exc}") from exc
     if not isinstance(meta, dict):
         raise WireFormatError("meta is not a JSON object")
-    return Record(meta, bytes(body[meta_len:]))
+    return meta
 
 
 def _finite(digits: str) -> float:

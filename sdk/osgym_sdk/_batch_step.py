@@ -107,7 +107,7 @@ async def _stream(
                     ready.episode.refused(ready.prepared, error)
                     results.put_nowait((ready.episode, error))
                 else:
-                    obs = ready.episode.accept(ready.prepared, answer, record.blob, None)
+                    obs = ready.episode.accept(ready.prepared, answer, bytes(record.blob), None)
                     results.put_nowait((ready.episode, obs))
     decoder.close()
 

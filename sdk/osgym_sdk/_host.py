@@ -88,7 +88,7 @@ class HostAnswer:
     @property
     def blob(self) -> bytes:
         """The image of a record."""
-        return self.record.blob if self.record is not None else b""
+        return bytes(self.record.blob) if self.record is not None else b""
 
     def message(self, kind: type[M]) -> M:
         """Return the JSON, or the meta of the record, as a message.

@@ -29,6 +29,11 @@ def _png() -> bytes:
 PNG = _png()
 
 
+def image_of(meta: dict[str, Any]) -> bytes:
+    """The image that goes with a meta: always the same picture, as PNG whatever was asked for."""
+    return b"" if meta["frame"]["format"] == "none" else PNG
+
+
 class GuestAnswer(Exception):
     """An error answer of the guest."""
 
@@ -86,7 +91,7 @@ class Guest:
         self.acted, self.commands = list(state["acted"]), list(state["commands"])
         self.files = {name: bytes.fromhex(data) for name, data in state["files"].items()}
         self.last_seq = state["last_seq"]
-        self.stored = None if state["stored"] is None else (state["stored"], PNG)
+        self.stored = None if state["stored"] is None else (state["stored"], image_of(state["stored"]))
         self.started_at = time.monotonic() - state["uptime_s"]
 
     async def answer(self, path: str, body: bytes) -> tuple[str, bytes]:
@@ -129,11 +134,13 @@ class Guest:
         if path == "/v1/step":
             meta, blob = await self.step(request)
         elif path == "/v1/observe":
-            meta, blob = self.frame(self.last_seq, request.get("observe")), PNG
+            meta = self.frame(self.last_seq, request.get("observe"))
+            blob = image_of(meta)
         elif path == "/v1/final":
             if request["seq"] != self.last_seq:
                 raise GuestAnswer(409, "bad_sequence", "not the last step")
-            meta, blob = {**self.frame(self.last_seq, None), "final": True}, PNG
+            meta = {**self.frame(self.last_seq, request.get("observe")), "final": True}
+            blob = image_of(meta)
         else:
             raise GuestAnswer(404, "not_found", path)
         return "application/x-osgym-records", encode_record(meta, blob)
@@ -183,8 +190,8 @@ class Guest:
         meta = self.frame(seq, request.get("observe"))
         meta["results"] = [{"ok": True, "op": a["op"]} for a in request["actions"]]
         meta["settle"] = {"policy": "exact", "reason": "quiet", "wait_ms": 1.0, "last_change_ms": None}
-        self.stored = (meta, PNG)
-        return meta, PNG
+        self.stored = (meta, image_of(meta))
+        return self.stored
 
     def frame(self, seq: int, observe: Any) -> dict[str, Any]:
         return {
@@ -195,7 +202,7 @@ class Guest:
             "settle": None,
             "frame": {
                 "hash": "h",
-                "format": "png",
+                "format": (observe or {}).get("format", "png"),
                 "width": 1920,
                 "height": 1080,
                 "screen": [1920, 1080],

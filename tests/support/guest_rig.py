@@ -80,7 +80,7 @@ class Guest:
     def record(self, target: str, body: Any) -> tuple[dict[str, Any], bytes]:
         """Meta and image of a record."""
         record = decode_record(self.call("POST", target, body))
-        return record.meta, record.blob
+        return record.meta, bytes(record.blob)
 
     def step(self, *actions: Mapping[str, Any], **options: Any) -> tuple[dict[str, Any], bytes]:
         """The next step."""

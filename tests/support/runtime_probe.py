@@ -78,7 +78,7 @@ async def run_inside(replica: Replica, code: str, timeout_s: float = 20.0, **val
         answer = await client.request("POST", "/run", body, timeout_s=timeout_s)
     finally:
         client.close()
-    decoded = json.loads(answer.body)
+    decoded = json.loads(bytes(answer.body))
     if "error" in decoded:
         raise AssertionError(f"inside the replica: {decoded['error']}")
     return decoded["result"]

@@ -24,6 +24,7 @@ from osgym_protocol.observation import (
     SettleInfo,
 )
 
+PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x02\x00\x00\x00\x01"
 SEEN = Observation(
     frame=FrameInfo("h", ImageFormat.PNG, 2, 1, (2, 1), t_ms=1.5),
     seq=3,
@@ -57,7 +58,7 @@ def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int
 
 def test_it_arrives_as_it_was_sent() -> None:
     """From the guest's record to the host's object, field by field."""
-    sent = ObservedFrame(SEEN, b"png")
+    sent = ObservedFrame(SEEN, PNG)
     assert frame("/v1/step", HttpResponse(200, {}, b"".join(sent.record()))) == sent
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import logging
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.requests import Request
 
 from osgym_host.api import models
@@ -34,6 +36,8 @@ PNG = ObserveOptions(ImageFormat.PNG)
 MAKE_WAY_LOOK_S = 0.1
 MAKE_WAY_AGAIN_S = 5.0
 """After one made way: its replica has to end, another to start."""
+BASE64_BYTES = 3 * 256 * 1024
+"""Of an image, encoded in one go: a multiple of three, so that the pieces join."""
 MAX_TIMEOUT_S = 86_400
 """An idle time above this is taken for this; the settings bound it further."""
 
@@ -55,7 +59,7 @@ class Vms:
         self._backend = backend
         self._vms: dict[int, _Vm] = {}
 
-    async def reset(self, body: models.ResetBody, port: int, request: Request) -> dict[str, Any]:
+    async def reset(self, body: models.ResetBody, port: int, request: Request) -> Response:
         """Give out a fresh desktop with the task set up on it."""
         options = self._backend.osgym
         spec = EpisodeSpec(
@@ -72,14 +76,10 @@ class Vms:
         vm_id = opened.episode.replica.generation
         self._vms[vm_id] = _Vm(opened.episode, port)
         task = opened.episode.task
-        answer: dict[str, Any] = {
-            "screenshot": _base64(opened.frame.image),
-            "problem": task.instruction if task is not None else "",
-            "vm_id": vm_id,
-        }
+        answer: dict[str, Any] = {"problem": task.instruction if task is not None else "", "vm_id": vm_id}
         if warnings := opened.episode.setup_warnings:
             answer["setup_warnings"] = [warning.to_dict() for warning in warnings]
-        return answer
+        return await _with_screenshot(opened.frame.image, answer)
 
     async def _open(self, spec: EpisodeSpec, port: int) -> CreatedEpisode:
         """Create; while there is nothing free, those of the same worker make way that nobody uses."""
@@ -116,19 +116,19 @@ class Vms:
         enough = longest is not None and idle_s[longest] >= self._backend.osgym.make_way_s
         return longest if enough else None
 
-    async def step(self, body: models.OsgymStepBody) -> dict[str, Any]:
+    async def step(self, body: models.OsgymStepBody) -> Response:
         """Carry out an action; a finishing one is scored and ends the desktop."""
         vm = self._find(body.vm_id)
         async with vm.lock:
             outcome = await self._act(vm.episode, body.action)
             done = outcome.meta["done"]
             if done is None:
-                return {"screenshot": _base64(outcome.blob), "is_finish": False, "reward": 0}
+                return await _with_screenshot(outcome.blob, {"is_finish": False, "reward": 0})
             try:
                 reward = await self._score(vm.episode)
             finally:
                 self._release(body.vm_id)
-        return {"screenshot": _base64(outcome.blob), "is_finish": True, "reward": reward}
+        return await _with_screenshot(outcome.blob, {"is_finish": True, "reward": reward})
 
     async def _act(self, episode: HostEpisode, action: str) -> Record:
         return await self._backend.episodes.step(
@@ -143,11 +143,11 @@ class Vms:
             raise ServiceError(ErrorCode(error.code), error.message, error.details)
         return answer.reward
 
-    async def screenshot(self, vm_id: int) -> dict[str, Any]:
+    async def screenshot(self, vm_id: int) -> Response:
         """Take a picture."""
         episode = self._find(vm_id).episode
         frame = await self._backend.episodes.observe(episode.episode_id, episode.lease.token, PNG)
-        return {"screenshot": _base64(frame.blob), "vm_id": vm_id}
+        return await _with_screenshot(frame.blob, {"vm_id": vm_id})
 
     def shutdown(self, vm_id: int | str, port: int) -> None:
         """Stop a desktop, or all that this worker gave out."""
@@ -178,8 +178,24 @@ class Vms:
             del self._vms[number]
 
 
-def _base64(image: bytes | bytearray) -> str:
-    return base64.b64encode(image).decode("ascii")
+async def _with_screenshot(image: bytes | memoryview, fields: dict[str, Any]) -> Response:
+    """Answer with an image in base64 and other fields.
+
+    The image is encoded in pieces, and not once more as JSON: it may be large, and others wait meanwhile.
+    """
+    parts = [b'{"screenshot":"']
+    for begin in range(0, len(image), BASE64_BYTES):
+        parts.append(base64.b64encode(image[begin : begin + BASE64_BYTES]))
+        await asyncio.sleep(0)
+    rest = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    parts += (b'",', rest[1:])
+
+    async def body() -> AsyncIterator[bytes]:
+        for part in parts:
+            yield part
+
+    length = str(sum(len(part) for part in parts))
+    return StreamingResponse(body(), media_type="application/json", headers={"content-length": length})
 
 
 def make_router(backend: Backend) -> APIRouter:
@@ -195,12 +211,12 @@ def make_router(backend: Backend) -> APIRouter:
         `setup_warnings` of the answer are the commands of the setup that failed; with `strict_setup` they
         are a refusal.
         """
-        return JSONResponse(await vms.reset(body, _port(request), request))
+        return await vms.reset(body, _port(request), request)
 
     @raw.post("/step")
     async def step(body: models.OsgymStepBody) -> Response:
         """Carry out an action string. On the last step the task is scored and the VM released."""
-        return JSONResponse(await vms.step(body))
+        return await vms.step(body)
 
     @raw.post("/shutdown")
     async def shutdown(body: models.ShutdownBody, request: Request) -> Response:
@@ -214,7 +230,7 @@ def make_router(backend: Backend) -> APIRouter:
         return backend.host.health()
 
     @router.get("/screenshot")
-    async def screenshot(vm_id: Annotated[int, Query(alias="vmId")]) -> dict[str, Any]:
+    async def screenshot(vm_id: Annotated[int, Query(alias="vmId")]) -> Response:
         """Take a picture."""
         return await vms.screenshot(vm_id)
 

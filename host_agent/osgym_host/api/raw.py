@@ -26,6 +26,8 @@ from osgym_protocol.records import RECORDS_TYPE, Record, record_head
 
 T = TypeVar("T")
 
+PIECE_BYTES = 1024 * 1024
+"""Of an image; a frame of 1920x1080 usually is one piece."""
 _RECORDS = (b"content-type", RECORDS_TYPE.encode())
 
 
@@ -113,6 +115,19 @@ async def _disconnected(request: Request) -> None:
         continue
 
 
+async def _send_blob(send: Send, blob: bytes | memoryview, *, more: bool = False) -> None:
+    """Send an image; a large one in pieces, since what the socket does not take at once is copied."""
+    if len(blob) > PIECE_BYTES:
+        view = memoryview(blob)
+        last = (len(blob) - 1) // PIECE_BYTES * PIECE_BYTES
+        for begin in range(0, last, PIECE_BYTES):
+            piece = view[begin : begin + PIECE_BYTES]
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await asyncio.sleep(0)  # sending waits only while the client is slower
+        blob = view[last:]
+    await send({"type": "http.response.body", "body": blob, "more_body": more})
+
+
 class RecordResponse(Response):
     """One record. The image is handed to the server as it came, never copied into a longer body."""
 
@@ -132,9 +147,28 @@ class RecordResponse(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         if self._blob:
             await send({"type": "http.response.body", "body": self._head, "more_body": True})
-            await send({"type": "http.response.body", "body": self._blob})
+            await _send_blob(send, self._blob)
         else:
             await send({"type": "http.response.body", "body": self._head})
+
+
+class ImageResponse(Response):
+    """A PNG as it came from a guest."""
+
+    media_type = "image/png"
+
+    def __init__(self, image: bytes | memoryview) -> None:
+        """Keep the image; it is not copied."""
+        self._image = image
+        self.status_code = 200
+        self.background = None
+        length = str(len(image)).encode()
+        self.raw_headers = [(b"content-type", b"image/png"), (b"content-length", length)]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await _send_blob(send, self._image)
 
 
 class RecordStreamResponse(Response):
@@ -156,5 +190,5 @@ class RecordStreamResponse(Response):
             head = record_head(record.meta, len(record.blob))
             await send({"type": "http.response.body", "body": head, "more_body": True})
             if record.blob:
-                await send({"type": "http.response.body", "body": record.blob, "more_body": True})
+                await _send_blob(send, record.blob, more=True)
         await send({"type": "http.response.body", "body": b""})

@@ -14,7 +14,13 @@ from starlette.requests import Request
 from osgym_host.api import branching, models
 from osgym_host.api.answers import ERRORS, json_answer, record_answer
 from osgym_host.api.backend import Backend
-from osgym_host.api.raw import RawRoute, RecordResponse, RecordStreamResponse, cancel_on_disconnect
+from osgym_host.api.raw import (
+    ImageResponse,
+    RawRoute,
+    RecordResponse,
+    RecordStreamResponse,
+    cancel_on_disconnect,
+)
 from osgym_host.api.security import client_of
 from osgym_host.episodes.create_request import EpisodeSpec
 from osgym_host.episodes.errors import ServiceError
@@ -235,7 +241,7 @@ def _host_routes(backend: Backend) -> APIRouter:
     async def screenshot(replica_id: str) -> Response:
         """Return a PNG of any replica's screen."""
         frame = await host.screenshot(replica_id)
-        return Response(bytes(frame.image), media_type="image/png")
+        return ImageResponse(frame.image)
 
     @router.get("/events")
     async def events(

@@ -40,7 +40,7 @@ class StepResult:
     """A step's answer (but for the host's own time), its frame, and the time in the guest."""
 
     answer: StepAnswer
-    image: bytes
+    image: bytes | memoryview
     guest_ms: float
 
 

@@ -64,7 +64,7 @@ class RecordedExtent:
 class _Job:
     folder: Path
     line: Mapping[str, Any]
-    frame: bytes
+    frame: bytes | memoryview
     frame_name: str
 
 
@@ -114,7 +114,11 @@ class TrajectoryRecorder:
         self._thread.start()
 
     def add(
-        self, episode_id: str, line: Mapping[str, Any], frame: bytes = b"", image_format: str = ""
+        self,
+        episode_id: str,
+        line: Mapping[str, Any],
+        frame: bytes | memoryview = b"",
+        image_format: str = "",
     ) -> None:
         """Append a line, and its frame when frames are kept. Returns at once."""
         if self._thread is None:
@@ -236,7 +240,7 @@ def _text(line: Mapping[str, Any]) -> bytes:
     return (json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
 
 
-def _write_file(path: Path, flag: int, data: bytes) -> None:
+def _write_file(path: Path, flag: int, data: bytes | memoryview) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flag, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(data)

@@ -1,5 +1,8 @@
 """What a guest agent answers, read as hostile input: typed and plain, or one typed error.
 
+Nothing here takes long, whatever came: an answer that is parsed in one call is small, one that may be large
+is parsed in pieces.
+
 Text that cannot be encoded and numbers that are not finite (JSON's escapes and Python's parser let them
 through) would fail much later, where the host passes them on; they end here.
 """
@@ -12,15 +15,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from osgym_host.guest_client.http import GuestError, GuestProtocolError, HttpResponse
+from osgym_host.guest_client.frame_checks import check_observation
+from osgym_host.guest_client.http import GuestAnswerTooLarge, GuestError, GuestProtocolError, HttpResponse
+from osgym_host.guest_client.json_pieces import AnswerTooLarge, parse_long_texts, put_back
+from osgym_protocol.codes import ImageFormat
+from osgym_protocol.limits import MAX_GUEST_META_BYTES, MAX_JSON_DEPTH
 from osgym_protocol.observation import Observation, ObservedFrame
-from osgym_protocol.records import decode_record
+from osgym_protocol.records import split_record
 
 _T = TypeVar("_T")
 
 MAX_ERROR_CHARS = 2000
-MAX_ERROR_BYTES = 64 * 1024
-"""Of a longer error body the details are left out: they are kept and shown to clients."""
+MAX_SMALL_JSON_BYTES = 32 * 1024
+"""What is parsed in one call: 4 ms when it is all brackets. Longer errors lose their details."""
 MAX_DIGITS = 18
 
 
@@ -69,23 +76,65 @@ def text_of(answer: HttpResponse) -> str:
 
 
 def json_object(answer: HttpResponse) -> dict[str, Any]:
-    """Return the body as a JSON object of finite numbers and text that can be encoded.
+    """Return a small body as a JSON object of finite numbers and text that can be encoded.
 
     Raises:
+        GuestAnswerTooLarge: The body has more than `MAX_SMALL_JSON_BYTES`.
         GuestProtocolError: The body is not such an object.
     """
+    if len(answer.body) > MAX_SMALL_JSON_BYTES:
+        raise GuestAnswerTooLarge(f"{len(answer.body)} bytes of JSON, where {MAX_SMALL_JSON_BYTES} may come")
+    return _parsed(bytes(answer.body))
+
+
+async def large_json_object(answer: HttpResponse) -> dict[str, Any]:
+    """Return the same of a body that is large by a few long texts, parsed in pieces.
+
+    Raises:
+        GuestAnswerTooLarge: The body is large by other things.
+        GuestProtocolError: The body is not such an object.
+    """
+    if len(answer.body) <= MAX_SMALL_JSON_BYTES:
+        return json_object(answer)
+    try:
+        skeleton, texts = await parse_long_texts(answer.body)
+        found: dict[str, Any] = put_back(_parsed(skeleton), texts)
+    except AnswerTooLarge as exc:
+        raise GuestAnswerTooLarge(str(exc)) from exc
+    except ValueError as exc:
+        raise GuestProtocolError(f"the answer is not JSON: {exc}") from exc
+    return found
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
     try:
         # As text: given bytes, Python's parser takes surrogates in UTF-8.
-        value = json.loads(
-            str(answer.body, "utf-8"), parse_float=_finite, parse_int=_whole, parse_constant=_refuse_constant
-        )
-        if b"\\u" in answer.body:
+        text = body.decode()
+        value = json.loads(text, parse_float=_finite, parse_int=_whole, parse_constant=_refuse_constant)
+        if body.count(b"[") + body.count(b"{") > MAX_JSON_DEPTH:
+            _check_depth(value)
+        if b"\\u" in body:
             value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError) as exc:
         raise GuestProtocolError(f"the answer is not JSON: {exc}") from exc
     if not isinstance(value, dict):
         raise GuestProtocolError("the answer is not a JSON object")
     return value
+
+
+def _check_depth(value: Any) -> None:
+    """Refuse what is nested so deep that something that passes it on would fail."""
+    level = [value]
+    for _ in range(MAX_JSON_DEPTH + 1):
+        level = [
+            item
+            for outer in level
+            if isinstance(outer, (dict, list))
+            for item in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return
+    raise ValueError(f"nested more than {MAX_JSON_DEPTH} levels deep")
 
 
 def _finite(digits: str) -> float:
@@ -105,23 +154,27 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-def frame(path: str, answer: HttpResponse) -> ObservedFrame:
-    """Read a record with an observation; `path` is for the message.
+def frame(path: str, answer: HttpResponse, asked: ImageFormat | None = None) -> ObservedFrame:
+    """Read a record with an observation; `path` is for the message, `asked` the encoding that is expected.
+
+    The image is not copied: it stays where it was read.
 
     Raises:
-        GuestProtocolError: The body is not such a record.
+        GuestProtocolError: The body is not such a record, or what it says of its frame cannot be true.
     """
     try:
-        record = decode_record(memoryview(answer.body))
-        return ObservedFrame(Observation.from_dict(record.meta), record.blob)
-    except (ValueError, OverflowError) as exc:
+        meta, image = split_record(answer.body, MAX_GUEST_META_BYTES)
+        seen = Observation.from_dict(meta)
+        check_observation(seen, image, asked)
+    except (ValueError, OverflowError, RecursionError) as exc:
         raise GuestProtocolError(f"{path}: {exc}") from exc
+    return ObservedFrame(seen, image)
 
 
 def refusal(answer: HttpResponse) -> GuestRefused:
     """Read an error body: ours, OSWorld's `{"status","message"}`, or plain text."""
     code, details = "error", {}
-    message = text_of(answer)[:MAX_ERROR_CHARS]
+    message = bytes(answer.body[: 4 * MAX_ERROR_CHARS]).decode("utf-8", "replace")[:MAX_ERROR_CHARS]
     try:
         value = json_object(answer)
     except GuestProtocolError:
@@ -130,7 +183,7 @@ def refusal(answer: HttpResponse) -> GuestRefused:
         message = value["message"][:MAX_ERROR_CHARS]
     if isinstance(value.get("code"), str):
         code = value["code"][:100]
-    if isinstance(value.get("details"), dict) and len(answer.body) <= MAX_ERROR_BYTES:
+    if isinstance(value.get("details"), dict):
         details = value["details"]
     return GuestRefused(answer.status, code, message, details)
 

@@ -1,11 +1,13 @@
 """The client of the guest agent: typed calls in, typed results or typed errors out.
 
-What a guest answers is hostile input. Everything is bounded (`osgym_host.guest_client.http`), checked for
-its shape (`osgym_host.guest_client.answers`), and never used as a path, a length or code.
+What a guest answers is hostile input. Everything is bounded (`osgym_host.guest_client.http`) by what its kind
+of answer has reason for, checked for its shape (`osgym_host.guest_client.answers`), and never used as a path,
+a length or code.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from collections.abc import Mapping, Sequence
@@ -14,6 +16,7 @@ from urllib.parse import quote, urlencode
 
 from osgym_host.addresses import GuestAddress
 from osgym_host.guest_client.answers import (
+    MAX_SMALL_JSON_BYTES,
     CommandResult,
     GuestHealth,
     GuestRefused,
@@ -21,24 +24,33 @@ from osgym_host.guest_client.answers import (
     frame,
     health,
     json_object,
+    large_json_object,
     refusal,
     text_of,
     typed,
 )
+from osgym_host.guest_client.body import Body
 from osgym_host.guest_client.http import (
     MAX_BODY_BYTES,
     GuestAnswerTooLarge,
     GuestProtocolError,
+    GuestTimeout,
     HttpClient,
     HttpResponse,
 )
 from osgym_protocol.codec import Message
-from osgym_protocol.codes import GuestErrorCode
+from osgym_protocol.codes import GuestErrorCode, ImageFormat
+from osgym_protocol.limits import MAX_BLOB_BYTES, MAX_GUEST_META_BYTES
 from osgym_protocol.observation import ObservedFrame
 from osgym_protocol.options import ObserveOptions, SettleOptions
 
 DEFAULT_TIMEOUT_S = 10.0
+MAX_TEXT_BYTES = 64 * 1024
+"""Of what a set-up step says."""
 MAX_JSON_BYTES = 16 * 1024 * 1024
+"""Of what a command printed, an accessibility tree, a terminal's text: long texts, parsed in pieces. Also of
+the names below a folder, which are not parsed here."""
+MAX_FRAME_BYTES = MAX_BLOB_BYTES + MAX_GUEST_META_BYTES + 8
 SLACK_S = 5.0
 """How much longer than the guest's own deadline the host waits before it calls the guest hung."""
 
@@ -73,7 +85,7 @@ class GuestClient:
 
     async def health(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> GuestHealth:
         """Ask how the guest agent is."""
-        return health(await self._json("GET", "/v1/health", timeout_s=timeout_s))
+        return health(await self._small("GET", "/v1/health", timeout_s=timeout_s))
 
     async def ready(self, *, timeout_s: float = 30.0) -> GuestHealth:
         """Wait until the desktop is drawn and quiet.
@@ -84,7 +96,7 @@ class GuestClient:
             GuestRefused: 504 `not_ready` when it was not within `timeout_s`.
         """
         body = {"timeout_s": timeout_s}
-        return health(await self._json("POST", "/v1/ready", body, timeout_s=timeout_s + SLACK_S))
+        return health(await self._small("POST", "/v1/ready", body, timeout_s=timeout_s + SLACK_S))
 
     async def step(
         self,
@@ -99,11 +111,15 @@ class GuestClient:
 
         Raises:
             GuestRefused: 409 `bad_sequence`, 400 for what the guest does not accept.
+            GuestProtocolError: Also when the answer is for another step.
         """
         body: dict[str, Any] = {"seq": seq, "actions": list(actions)}
         _put(body, "settle", settle)
         _put(body, "observe", observe)
-        return await self._frame("/v1/step", body, timeout_s)
+        answer = await self._frame("/v1/step", body, timeout_s)
+        if answer.observation.seq != seq:
+            raise GuestProtocolError(f"/v1/step: step {seq} was answered as {answer.observation.seq}")
+        return answer
 
     async def observe(
         self,
@@ -131,7 +147,7 @@ class GuestClient:
 
     async def release(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """Let go of every held key and button."""
-        await self._ok("POST", "/v1/release", b"{}", timeout_s=timeout_s)
+        await self._ok("POST", "/v1/release", b"{}", timeout_s=timeout_s, max_body=MAX_TEXT_BYTES)
 
     # OSWorld's endpoints ---------------------------------------------------------------------
 
@@ -144,7 +160,7 @@ class GuestClient:
             "shell": shell,
             "timeout": _time_inside(timeout_s),
         }
-        return command_result(await self._json("POST", "/setup/execute", body, timeout_s=timeout_s))
+        return command_result(await self._output("/setup/execute", body, timeout_s=timeout_s))
 
     async def execute_with_verification(
         self,
@@ -169,7 +185,7 @@ class GuestClient:
             "check_interval": check_interval_s,
         }
         path = "/setup/execute_with_verification"
-        return command_result(await self._json("POST", path, body, timeout_s=timeout_s + max_wait_s))
+        return command_result(await self._output(path, body, timeout_s=timeout_s + max_wait_s))
 
     async def launch(
         self, command: str | Sequence[str], *, shell: bool = False, timeout_s: float = 30.0
@@ -185,9 +201,7 @@ class GuestClient:
         body: dict[str, Any] = {"script": script, "timeout": run_timeout_s}
         if working_dir is not None:
             body["working_dir"] = working_dir
-        return command_result(
-            await self._json("POST", "/run_bash_script", body, timeout_s=run_timeout_s + SLACK_S)
-        )
+        return command_result(await self._output("/run_bash_script", body, timeout_s=run_timeout_s + SLACK_S))
 
     async def upload(self, guest_path: str, data: bytes, *, timeout_s: float = 60.0) -> None:
         """Write a file in the guest; folders above it are made."""
@@ -200,12 +214,14 @@ class GuestClient:
         )
         body = b"".join((head, data, f"\r\n--{boundary}--\r\n".encode()))
         kind = f"multipart/form-data; boundary={boundary}"
-        await self._ok("POST", "/setup/upload", body, content_type=kind, timeout_s=timeout_s)
+        await self._ok(
+            "POST", "/setup/upload", body, content_type=kind, timeout_s=timeout_s, max_body=MAX_TEXT_BYTES
+        )
 
     async def file(
         self, guest_path: str, *, max_bytes: int = MAX_BODY_BYTES, timeout_s: float = 60.0
-    ) -> bytes:
-        """Read a file of the guest.
+    ) -> Body:
+        """Read a file of the guest, without a copy of it.
 
         Raises:
             GuestRefused: 404 when it is not there.
@@ -216,15 +232,15 @@ class GuestClient:
         answer = await self._ok(
             "POST", "/file", body, content_type=kind, timeout_s=timeout_s, max_body=max_bytes
         )
-        return bytes(answer.body)
+        return answer.body
 
-    async def list_directory(self, guest_path: str, *, timeout_s: float = 30.0) -> dict[str, Any]:
-        """Return the tree below a folder as nested `{"type","name","children"}`."""
-        answer = await self._json("POST", "/list_directory", {"path": guest_path}, timeout_s=timeout_s)
-        tree = answer.get("directory_tree")
-        if not isinstance(tree, dict):
-            raise GuestProtocolError("/list_directory: no directory_tree")
-        return tree
+    async def list_directory(self, guest_path: str, *, timeout_s: float = 30.0) -> Body:
+        """Return the tree below a folder as it came: JSON (hostile: parse it where nobody waits).
+
+        `{"directory_tree": …}`, nested `{"type","name","children"}`.
+        """
+        data = json.dumps({"path": guest_path}).encode()
+        return (await self._bounded("POST", "/list_directory", data, timeout_s, MAX_JSON_BYTES)).body
 
     async def open_file(self, guest_path: str, *, timeout_s: float = 60.0) -> str:
         """Open a file in its application and wait for the window."""
@@ -251,25 +267,25 @@ class GuestClient:
 
     async def accessibility(self, *, timeout_s: float = 30.0) -> str:
         """Return the accessibility tree as XML (hostile: parse it defused)."""
-        tree = (await self._json("GET", "/accessibility", timeout_s=timeout_s)).get("AT")
+        tree = (await self._large("/accessibility", timeout_s)).get("AT")
         if not isinstance(tree, str):
             raise GuestProtocolError("/accessibility: no tree")
         return tree
 
     async def terminal(self, *, timeout_s: float = 30.0) -> str | None:
         """Return the text of the focused terminal, None when there is none."""
-        output = (await self._json("GET", "/terminal", timeout_s=timeout_s)).get("output")
+        output = (await self._large("/terminal", timeout_s)).get("output")
         if output is not None and not isinstance(output, str):
             raise GuestProtocolError("/terminal: output is not text")
         return output
 
-    async def screenshot(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> bytes:
+    async def screenshot(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Body:
         """Return the screen as PNG or JPEG, by OSWorld's endpoint."""
-        return bytes((await self._ok("GET", "/screenshot", timeout_s=timeout_s)).body)
+        return (await self._ok("GET", "/screenshot", timeout_s=timeout_s)).body
 
     async def screen_size(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> tuple[int, int]:
         """Return width and height in pixels."""
-        answer = await self._json("POST", "/screen_size", {}, timeout_s=timeout_s)
+        answer = await self._small("POST", "/screen_size", {}, timeout_s=timeout_s)
         return typed(answer, "width", int), typed(answer, "height", int)
 
     async def window_size(self, app_class_name: str, *, timeout_s: float = 30.0) -> tuple[int, int]:
@@ -281,20 +297,27 @@ class GuestClient:
         body = urlencode({"app_class_name": app_class_name}).encode()
         kind = "application/x-www-form-urlencoded"
         answer = json_object(
-            await self._ok("POST", "/window_size", body, content_type=kind, timeout_s=timeout_s)
+            await self._ok(
+                "POST",
+                "/window_size",
+                body,
+                content_type=kind,
+                timeout_s=timeout_s,
+                max_body=MAX_SMALL_JSON_BYTES,
+            )
         )
         return typed(answer, "width", int), typed(answer, "height", int)
 
     async def get_text(self, path: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
         """GET any other endpoint of OSWorld (`/platform`, `/cursor_position`) as text."""
-        answer = await self._ok("GET", quote(path, safe="/?=&"), timeout_s=timeout_s)
-        return text_of(answer)
+        target = quote(path, safe="/?=&")
+        return text_of(await self._ok("GET", target, timeout_s=timeout_s, max_body=MAX_TEXT_BYTES))
 
     async def post_json(
         self, path: str, body: Mapping[str, Any], *, timeout_s: float = 30.0
     ) -> dict[str, Any]:
-        """POST to any other endpoint of OSWorld that answers with a JSON object."""
-        return await self._json("POST", path, body, timeout_s=timeout_s)
+        """POST to any other endpoint of OSWorld that answers with a small JSON object."""
+        return await self._small("POST", path, body, timeout_s=timeout_s)
 
     # What all share --------------------------------------------------------------------------
 
@@ -315,27 +338,49 @@ class GuestClient:
             raise refusal(answer)
         return answer
 
-    async def _json(
+    async def _small(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float
     ) -> dict[str, Any]:
         data = b"" if body is None else json.dumps(body).encode()
-        return json_object(await self._bounded(method, path, data, timeout_s))
+        answer = await self._ok(method, path, data, timeout_s=timeout_s, max_body=MAX_SMALL_JSON_BYTES)
+        return json_object(answer)
 
     async def _text(self, method: str, path: str, body: Mapping[str, Any], *, timeout_s: float) -> str:
         data = json.dumps(body).encode()
-        return text_of(await self._bounded(method, path, data, timeout_s))
+        return text_of(await self._bounded(method, path, data, timeout_s, MAX_TEXT_BYTES))
 
-    async def _bounded(self, method: str, path: str, data: bytes, timeout_s: float) -> HttpResponse:
+    async def _output(self, path: str, body: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
+        data = json.dumps(body).encode()
+        return await self._parsed("POST", path, data, timeout_s)
+
+    async def _large(self, path: str, timeout_s: float) -> dict[str, Any]:
+        return await self._parsed("GET", path, b"", timeout_s)
+
+    async def _parsed(self, method: str, path: str, data: bytes, timeout_s: float) -> dict[str, Any]:
+        """Take an answer with a few long texts; reading and parsing have one deadline."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await self._bounded(method, path, data, timeout_s, MAX_JSON_BYTES)
+                return await large_json_object(answer)
+        except GuestAnswerTooLarge as exc:
+            raise _too_large(exc) from exc
+        except TimeoutError as exc:
+            message = f"{method} {path}: no answer within {timeout_s:g} s"
+            raise GuestTimeout(message, delivered=True, timeout_s=timeout_s) from exc
+
+    async def _bounded(
+        self, method: str, path: str, data: bytes, timeout_s: float, max_body: int
+    ) -> HttpResponse:
         """Take an answer that a command's output may make endless: too long is no fault of the guest."""
         try:
-            return await self._ok(method, path, data, timeout_s=timeout_s, max_body=MAX_JSON_BYTES)
+            return await self._ok(method, path, data, timeout_s=timeout_s, max_body=max_body)
         except GuestAnswerTooLarge as exc:
-            raise GuestRefused(502, GuestErrorCode.ANSWER_TOO_LARGE, str(exc), {}) from exc
+            raise _too_large(exc) from exc
 
     async def _frame(self, path: str, body: Mapping[str, Any], timeout_s: float) -> ObservedFrame:
         data = json.dumps(body, ensure_ascii=False).encode()
-        answer = await self._ok("POST", path, data, timeout_s=timeout_s)
-        return frame(path, answer)
+        answer = await self._ok("POST", path, data, timeout_s=timeout_s, max_body=MAX_FRAME_BYTES)
+        return frame(path, answer, _asked(body.get("observe")))
 
 
 def _plain(command: str | Sequence[str]) -> str | list[str]:
@@ -348,6 +393,14 @@ def _time_inside(timeout_s: float) -> float:
     Our guest agent's own field; OSWorld's server ignores it and takes its fixed times.
     """
     return min(max(timeout_s - 2.0, timeout_s * 0.7), 600.0)
+
+
+def _too_large(error: GuestAnswerTooLarge) -> GuestRefused:
+    return GuestRefused(502, GuestErrorCode.ANSWER_TOO_LARGE, str(error), {})
+
+
+def _asked(observe: Mapping[str, Any] | None) -> ImageFormat:
+    return ImageFormat((observe or {}).get("format", ImageFormat.PNG))
 
 
 def _put(body: dict[str, Any], name: str, value: Message | Mapping[str, Any] | None) -> None:

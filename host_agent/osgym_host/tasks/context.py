@@ -59,7 +59,7 @@ class TaskRun:
         """
         return min(most_s, remaining_s(self.deadline, what))
 
-    async def keep(self, data: bytes, name: str) -> NamedFile:
+    async def keep(self, data: bytes | bytearray | memoryview, name: str) -> NamedFile:
         """Put bytes into the episode's folder, in a file that metrics know by ``name``."""
         return NamedFile(await asyncio.to_thread(_write, self.ctx.episode_dir, data), safe_name(name))
 
@@ -82,7 +82,7 @@ class TaskRun:
         return fill(command) if isinstance(command, str) else [fill(part) for part in command]
 
 
-def _write(folder: Path, data: bytes) -> Path:
+def _write(folder: Path, data: bytes | bytearray | memoryview) -> Path:
     fd, name = tempfile.mkstemp(prefix="value-", dir=folder)
     with os.fdopen(fd, "wb") as file:
         file.write(data)

@@ -23,6 +23,7 @@ from osgym_host.tasks.values import NamedFile, Value
 
 GUEST_TIMEOUT_S = 60.0
 MAX_FILES = 32
+MAX_TITLES_CHARS = 64 * 1024
 
 Name = Annotated[str, Field(min_length=1, max_length=400)]
 
@@ -176,7 +177,8 @@ async def accessibility_tree(run: TaskRun, parameters: NoParameters) -> Value:
 async def list_directory(run: TaskRun, parameters: PathParameters) -> Value:
     """The names below a folder of the guest."""
     timeout_s = run.left("a folder", GUEST_TIMEOUT_S)
-    return Value(data=await run.guest.list_directory(parameters.path, timeout_s=timeout_s))
+    listing = await run.guest.list_directory(parameters.path, timeout_s=timeout_s)
+    return Value(files=(await run.keep(listing, "listing.json"),), transform="directory_tree")
 
 
 @getter("vm_screen_size", NoParameters)
@@ -203,7 +205,7 @@ async def vm_window_size(run: TaskRun, parameters: WindowSizeParameters) -> Valu
 async def vm_window_titles(run: TaskRun, parameters: NoParameters) -> Value:
     """The titles of the open windows."""
     output, _ = await _command(run, ["wmctrl", "-l"])
-    lines = (line.split(None, 3) for line in output.splitlines())
+    lines = (line.split(None, 3) for line in output[:MAX_TITLES_CHARS].splitlines())
     return Value(data=[parts[3] for parts in lines if len(parts) == 4])
 
 

@@ -17,7 +17,7 @@ import math
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 MAX_VERDICT_BYTES = 64 * 1024
 MAX_JOB_BYTES = 64 * 1024 * 1024
 MAX_JOB_FILES = 64
+LONG_TEXT_CHARS = 64 * 1024
+"""Longer texts travel in files of their own, written in pieces of this length."""
 START_TIMEOUT_S = 60.0
 KILL_GRACE_S = 3.0
 
@@ -191,7 +193,7 @@ class Sandbox:
         read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
         try:
             try:
-                with _job_files(job) as fds:
+                async with _job_files(job) as fds:
                     header = {
                         "id": job_id,
                         "timeout_s": job.timeout_s,
@@ -251,10 +253,13 @@ def _parse_verdict(raw: bytes, func: str) -> MetricVerdict | None:
     return MetricVerdict(float(score), note[:2000], message.get("unreadable") is True)
 
 
-def _argument(value: Value | None, fds: list[int]) -> dict[str, object] | None:
+async def _argument(value: Value | None, fds: list[int]) -> dict[str, object] | None:
     if value is None:
         return None
     if not value.files:
+        if isinstance(value.data, str) and len(value.data) > LONG_TEXT_CHARS:
+            fds.append(await _text_file(value.data))
+            return {"text": True, "transform": value.transform}
         return {"value": value.data, "transform": value.transform}
     names = []
     for file in value.files:
@@ -263,12 +268,29 @@ def _argument(value: Value | None, fds: list[int]) -> dict[str, object] | None:
     return {"files": names, "many": value.many, "transform": value.transform}
 
 
-@contextlib.contextmanager
-def _job_files(job: MetricJob) -> Iterator[list[int]]:
+async def _text_file(text: str) -> int:
+    """Put a long text into a memfd, in pieces: JSON would escape all of it in one go."""
+    memfd = os.memfd_create("osgym-text", os.MFD_CLOEXEC)
+    try:
+        for begin in range(0, len(text), LONG_TEXT_CHARS):
+            piece = memoryview(text[begin : begin + LONG_TEXT_CHARS].encode("utf-8", "surrogatepass"))
+            while piece:
+                piece = piece[os.write(memfd, piece) :]
+            await asyncio.sleep(0)
+        os.lseek(memfd, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(memfd)
+        raise
+    return memfd
+
+
+@contextlib.asynccontextmanager
+async def _job_files(job: MetricJob) -> AsyncIterator[list[int]]:
     """Descriptors of a job: its description in a memfd, then the files in order."""
     fds: list[int] = []
     try:
-        arguments = {"result": _argument(job.result, fds), "expected": _argument(job.expected, fds)}
+        result, expected = await _argument(job.result, fds), await _argument(job.expected, fds)
+        arguments = {"result": result, "expected": expected}
         if len(fds) > MAX_JOB_FILES:
             raise EvaluatorError(f"{len(fds)} files are too many for one metric", {"func": job.func})
         text = json.dumps({"func": job.func, "options": job.options, **arguments}).encode()

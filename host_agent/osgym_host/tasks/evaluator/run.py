@@ -65,6 +65,9 @@ def _argument(spec: Mapping[str, Any] | None, role: str, fds: Iterator[int]) -> 
     if spec is None:
         return None
     value = spec.get("value")
+    if spec.get("text"):
+        with os.fdopen(next(fds), "rb") as file:
+            value = file.read(MAX_JOB_BYTES).decode("utf-8", "surrogatepass")
     if "files" in spec:
         files = [InputFile(next(fds), str(name), role) for name in spec["files"]]
         value = files if spec["many"] else files[0]

@@ -74,7 +74,7 @@ async def apply_clone_identity(address: GuestAddress, replica_id: str) -> frozen
     http = HttpClient(address, max_connections=1)
     try:
         answer = await http.request("POST", "/execute", body, timeout_s=TIMEOUT_S, max_body=_MAX_ANSWER_BYTES)
-        said = json.loads(answer.body)
+        said = json.loads(bytes(answer.body))
     except (GuestError, ValueError, RecursionError):
         return frozenset()
     finally:

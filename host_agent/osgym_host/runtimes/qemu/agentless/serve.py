@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 MAX_BODY_BYTES = 64 << 20
 MAX_CONNECTIONS = 32
 BACKLOG = 64
-READ_BYTES = 256 << 10
+READ_BYTES = WRITE_BYTES = 256 << 10
 READ_TIMEOUT_S = 60.0
 WRITE_TIMEOUT_S = 60.0
 IDLE_TIMEOUT_S = 600.0
@@ -89,7 +89,7 @@ class ServedResponse:
 
     status: int = 200
     content_type: str = "application/json"
-    body: Sequence[bytes | bytearray] = field(default=(), repr=False)
+    body: Sequence[bytes | bytearray | memoryview] = field(default=(), repr=False)
 
     @staticmethod
     def json(value: Any, *, status: int = 200) -> ServedResponse:
@@ -230,10 +230,13 @@ async def _write(protocol: h11.Connection, writer: asyncio.StreamWriter, answer:
         ("Content-Length", str(sum(len(part) for part in answer.body))),
     ]
     writer.write(_sent(protocol, h11.Response(status_code=answer.status, headers=headers)))
-    for part in answer.body:
-        writer.write(_sent(protocol, h11.Data(data=bytes(part))))
-    writer.write(_sent(protocol, h11.EndOfMessage()))
     async with asyncio.timeout(WRITE_TIMEOUT_S):
+        for part in answer.body:
+            for begin in range(0, len(part), WRITE_BYTES):
+                writer.write(_sent(protocol, h11.Data(data=bytes(part[begin : begin + WRITE_BYTES]))))
+                await writer.drain()
+                await asyncio.sleep(0)  # `drain` waits only when the other side is slower
+        writer.write(_sent(protocol, h11.EndOfMessage()))
         await writer.drain()
 
 

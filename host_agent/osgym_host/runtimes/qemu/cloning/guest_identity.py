@@ -139,7 +139,7 @@ def acknowledged(answer: HttpResponse, identity: GuestIdentity) -> Mapping[str, 
     if answer.status != 200:
         raise IdentityRefused(f"status {answer.status}: {text}")
     try:
-        fields = json.loads(answer.body)
+        fields = json.loads(bytes(answer.body))
     except (ValueError, RecursionError) as exc:
         raise IdentityRefused(f"not JSON: {text}") from exc
     if not isinstance(fields, dict) or str(fields.get("generation")) != str(identity.generation):

@@ -15,7 +15,7 @@ from osgym_host.tasks.evaluator.inputs import (
     parse_json,
     rules_of,
 )
-from osgym_host.tasks.evaluator.registry import Score, differ, metric
+from osgym_host.tasks.evaluator.registry import Score, differ, metric, transform
 
 _MISSING = object()
 
@@ -24,6 +24,17 @@ def _json(value: Argument) -> Any:
     if isinstance(value, InputFile):
         return value.json()
     return parse_json(value, None) if isinstance(value, str) else value
+
+
+@transform("directory_tree")
+def directory_tree(value: Argument) -> Any:
+    """The names below a folder, from what the guest answered."""
+    file = as_file(value, "result")
+    found = file.json()
+    tree = found.get("directory_tree") if isinstance(found, dict) else None
+    if not isinstance(tree, dict):
+        raise file.bad("it holds no directory_tree")
+    return tree
 
 
 def _at(value: Any, path: list[Any]) -> Any:

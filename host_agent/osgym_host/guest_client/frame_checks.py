@@ -1,0 +1,77 @@
+"""Whether what a guest says of a frame can be true; checked before anybody passes the frame on."""
+
+from __future__ import annotations
+
+from osgym_host.guest_client.body import Body
+from osgym_protocol.codes import ImageFormat
+from osgym_protocol.limits import (
+    IMAGE_FILE_BYTES,
+    MAX_ACTIONS,
+    MAX_BYTES_PER_PIXEL,
+    MAX_HASH_CHARS,
+    MAX_IMAGE_PIXELS,
+    MAX_SCREEN_SIDE_PX,
+    MAX_TIMINGS,
+)
+from osgym_protocol.observation import FrameInfo, Observation
+
+_PNG_HEAD = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+_JPEG_HEAD = b"\xff\xd8\xff"
+
+
+class UnbelievableFrame(ValueError):
+    """What a guest says of a frame contradicts itself, its image, or what was asked for."""
+
+
+def check_observation(seen: Observation, image: Body, asked: ImageFormat | None) -> None:
+    """Check an observation, and its image as far as its first bytes tell; it is not decoded.
+
+    Args:
+        asked: The encoding that was asked for, None when nobody knows. A replayed answer may have another.
+
+    Raises:
+        UnbelievableFrame: A number is out of range, the image is none of that kind, or not of that size.
+    """
+    if len(seen.results) > MAX_ACTIONS or len(seen.timing_ms) > MAX_TIMINGS:
+        raise UnbelievableFrame(f"more than {MAX_ACTIONS} results, or more than {MAX_TIMINGS} times")
+    if seen.failed_index is not None and not 0 <= seen.failed_index < MAX_ACTIONS:
+        raise UnbelievableFrame("failed_index is out of range")
+    frame = seen.frame
+    _check_numbers(frame)
+    if asked is not None and frame.format is not asked and not seen.replayed:
+        raise UnbelievableFrame(f"the frame is {frame.format.value}, asked for was {asked.value}")
+    if frame.unchanged or frame.format is ImageFormat.NONE:
+        if len(image):
+            raise UnbelievableFrame("an image that is the same, or was not asked for, was sent")
+        return
+    pixels = frame.width * frame.height
+    if pixels > MAX_IMAGE_PIXELS:
+        raise UnbelievableFrame(f"an image of {frame.width}x{frame.height} is not believed")
+    if len(image) > pixels * MAX_BYTES_PER_PIXEL + IMAGE_FILE_BYTES:
+        raise UnbelievableFrame(f"{len(image)} bytes for an image of {frame.width}x{frame.height}")
+    _check_head(frame, bytes(image[:24]))
+
+
+def _check_numbers(frame: FrameInfo) -> None:
+    for side in (frame.width, frame.height, *frame.screen):
+        if not 1 <= side <= MAX_SCREEN_SIDE_PX:
+            raise UnbelievableFrame(f"a side of {side} pixels is not believed")
+    if not 1 <= len(frame.hash) <= MAX_HASH_CHARS or not frame.hash.isascii() or not frame.hash.isprintable():
+        raise UnbelievableFrame("the hash is not 1 to 128 visible characters")
+
+
+def _check_head(frame: FrameInfo, head: bytes) -> None:
+    match frame.format:
+        case ImageFormat.PNG:
+            sides = frame.width.to_bytes(4, "big") + frame.height.to_bytes(4, "big")
+            good = head == _PNG_HEAD + sides
+        case ImageFormat.JPEG:
+            good = head.startswith(_JPEG_HEAD)
+        case ImageFormat.WEBP:
+            good = head[:4] == b"RIFF" and head[8:12] == b"WEBP"
+        case ImageFormat.NONE:
+            good = True
+    if not good:
+        raise UnbelievableFrame(
+            f"what was sent is no {frame.format.value} of {frame.width}x{frame.height}: {head!r}"
+        )
