@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from osgym_host.actions.computer13 import WORDS, parse_computer13
 from osgym_host.actions.errors import BadAction
-from osgym_host.actions.lookalikes import grammar_of_object
-from osgym_host.actions.strings import parse_string
 from osgym_protocol import actions as protocol
 from osgym_protocol.codes import Done
+from osgym_protocol.grammars import UnreadableAction
+from osgym_protocol.grammars.computer13 import WORDS, parse_computer13
+from osgym_protocol.grammars.lookalikes import grammar_of_object
+from osgym_protocol.grammars.osgym_strings import parse_string
 from osgym_protocol.limits import MAX_ACTIONS
 
 RawAction = dict[str, Any]
@@ -46,6 +47,8 @@ def parse_actions(given: Sequence[Any], screen: tuple[int, int]) -> ParsedAction
     for index, item in enumerate(given):
         try:
             translated = _translate(item)
+        except UnreadableAction as error:
+            raise BadAction(item if isinstance(item, str) else dict(item), error.why, index) from None
         except BadAction as error:
             raise error.at(index) from None
         raw += translated

@@ -33,6 +33,8 @@ _SOURCE_DIGESTS = "native.sha256"
 """Of an installed guest agent: the digests of what its compiled parts were made from."""
 _PRODUCTS = ("__pycache__", "*.so", "*.o", "*.egg-info", "osgym-identity", _SOURCE_DIGESTS, ".*")
 """What a build leaves beside the modules, and what is compiled."""
+_NOT_IN_IMAGES = ("grammars",)
+"""Of the protocol: what no guest needs. Its changes must not bake images anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,9 @@ class GuestAgent:
                 shutil.rmtree(described)
         # The very modules that this host runs with.
         protocol = Path(osgym_protocol.__file__).parent
-        shutil.copytree(protocol, target / protocol.name, ignore=shutil.ignore_patterns(*_PRODUCTS))
+        shutil.copytree(
+            protocol, target / protocol.name, ignore=shutil.ignore_patterns(*_PRODUCTS, *_NOT_IN_IMAGES)
+        )
 
     def _wheel(self, source: Path, cache: Path) -> Path:
         """Return its wheel, built anew when the source changed."""
@@ -131,7 +135,7 @@ def _from_source(folder: Path) -> GuestAgent:
 
 def _digests(package: Path) -> Mapping[str, str]:
     """Return the digest of each module and data file, by its path from where the package lies."""
-    products = shutil.ignore_patterns(*_PRODUCTS)
+    products = shutil.ignore_patterns(*_PRODUCTS, *_NOT_IN_IMAGES)
     found = {}
     for folder, folders, files in os.walk(package):
         folders[:] = sorted(set(folders) - products(folder, folders))

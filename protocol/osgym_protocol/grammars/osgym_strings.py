@@ -18,50 +18,53 @@ import re
 from collections.abc import Set
 from typing import Any
 
-from osgym_host.actions.errors import BadAction
-from osgym_host.actions.lookalikes import grammar_of, keyword_style, similar, stray_call
+from osgym_protocol.grammars.base import RawAction, UnreadableAction
+from osgym_protocol.grammars.lookalikes import grammar_of, keyword_style, similar, stray_call
 from osgym_protocol.limits import MAX_ACTIONS, MAX_KEYS, MAX_TEXT_CHARS
 
 WAIT_MS = 2000
 """OSGym's fixed pause of a step: what `wait()` means there."""
 
-Action = dict[str, Any]
-
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\(", re.ASCII)
-_ARGS = re.compile(r"[^)]*\)")
 _JOIN = re.compile(r"\s*&")
 _INT = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 _THINK = re.compile(r"\s*<\|think_start\|>.*?<\|think_end\|>", re.DOTALL)
 _WRAPPED = re.compile(r"\s*<\|action_start\|>(.*)<\|action_end\|>\s*", re.DOTALL)
 
 
-def parse_string(text: str) -> list[Action]:
+def _refused(why: str) -> UnreadableAction:
+    return UnreadableAction("osgym", why)
+
+
+def parse_string(text: str, *, words: bool = False) -> list[RawAction]:
     """Return the internal actions of an OSGym action string; never empty.
 
+    Args:
+        text: the string; its points are left as they are.
+        words: whether a scroll may say `up` or `down`, as OSGym's example client has it.
+
     Raises:
-        BadAction: The text is not such a string; the message says where.
+        UnreadableAction: The text is not such a string; the message says where.
     """
     if len(text) > MAX_TEXT_CHARS:
-        raise BadAction(text, f"it has {len(text)} characters; at most {MAX_TEXT_CHARS} are taken")
+        raise _refused(f"it has {len(text)} characters; at most {MAX_TEXT_CHARS} are taken")
     try:
-        return _parse(text)
-    except BadAction as error:
+        return _parse(text, words)
+    except UnreadableAction as error:
         looks = grammar_of(text)
         if looks is None:
             raise
-        raise BadAction(text, f"{error.why}; it looks like {looks}") from None
+        raise _refused(f"{error.why}; it looks like {looks}") from None
 
 
-def _parse(text: str) -> list[Action]:
+def _parse(text: str, words: bool) -> list[RawAction]:
     body = _unwrap(text)
     if not body.strip():
-        raise BadAction(text, "it is empty")
-    calls = _split(body, text)
-    if len(calls) > MAX_ACTIONS:
-        raise BadAction(text, f"it has {len(calls)} calls; at most {MAX_ACTIONS} are taken")
-    actions: list[Action] = []
+        raise _refused("it is empty")
+    calls = _split(body)
+    actions: list[RawAction] = []
     for name, args in calls:
-        actions.extend(_call(name, args, text))
+        actions.extend(_call(name, args, words))
     return actions
 
 
@@ -72,11 +75,11 @@ def _unwrap(text: str) -> str:
     rest = text[think.end() :] if think else text
     wrapped = _WRAPPED.fullmatch(rest)
     if wrapped is None:
-        raise BadAction(text, "the wrapped form needs <|action_start|>…<|action_end|> and nothing after it")
+        raise _refused("the wrapped form needs <|action_start|>…<|action_end|> and nothing after it")
     return wrapped.group(1)
 
 
-def _split(body: str, text: str) -> list[tuple[str, str]]:
+def _split(body: str) -> list[tuple[str, str]]:
     """Cut `body` into (name, raw arguments)."""
     joins = _valid_joins(body)
     calls: list[tuple[str, str]] = []
@@ -84,19 +87,21 @@ def _split(body: str, text: str) -> list[tuple[str, str]]:
     while True:
         opened = _CALL.match(body, at)
         if opened is None:
-            raise BadAction(text, f"expected name(...) at {body[at : at + 30]!r}")
+            raise _refused(f"expected name(...) at {body[at : at + 30]!r}")
         name, start = opened.group(1), opened.end()
         if name not in _NAMES:
-            raise BadAction(text, _no_action(name))
+            raise _refused(_no_action(name))
         end = _close(body, name, start, joins)
         if end is None:
-            raise BadAction(text, f"{name}(...) is not closed")
+            raise _refused(f"{name}(...) is not closed")
         calls.append((name, body[start:end]))
+        if len(calls) > MAX_ACTIONS:
+            raise _refused(f"it has more calls than {MAX_ACTIONS}; at most {MAX_ACTIONS} are taken")
         if _is_blank(body, end + 1):
             return calls
         joined = _JOIN.match(body, end + 1)
         if joined is None:
-            raise BadAction(text, f"expected the end or ' & ' at {body[end + 1 : end + 31]!r}")
+            raise _refused(f"expected the end or ' & ' at {body[end + 1 : end + 31]!r}")
         at = joined.end()
 
 
@@ -135,52 +140,60 @@ def _valid_joins(body: str) -> Set[int]:
     """Return the positions of each `&` after which the rest of `body` is calls to its end.
 
     Worked out from the right: a typed text can always reach to the last `)`, any other call ends at
-    its first one.
+    its first one. What follows a `)` is looked at once, so that no string takes long.
     """
     stripped = body.rstrip()
     last_close = len(stripped) - 1 if stripped.endswith(")") else -1
     valid: set[int] = set()
+    close, goes_on = -1, False
     at = body.rfind("&")
+    seen = len(body)
     while at != -1:
+        first = body.find(")", at, seen)  # from the right, the first `)` behind `at` moves to the left
+        if first != -1:
+            close, goes_on = first, _goes_on(body, first + 1, valid)
+        seen = at
         opened = _CALL.match(body, at + 1)
-        if opened is not None and opened.group(1) in _NAMES and opened.end() <= last_close:
-            args = _ARGS.match(body, opened.end())
-            if opened.group(1) == "type" or (args and _goes_on(body, args.end(), valid)):
-                valid.add(at)
+        known = opened is not None and opened.group(1) in _NAMES and opened.end() <= last_close
+        if opened is not None and known and (opened.group(1) == "type" or (close != -1 and goes_on)):
+            valid.add(at)
         at = body.rfind("&", 0, at)
     return frozenset(valid)
 
 
-def _call(name: str, args: str, text: str) -> list[Action]:
+def _call(name: str, args: str, words: bool) -> list[RawAction]:
     if name == "type":
-        return [{"op": "type", "text": _text(args, text)}]
+        return [{"op": "type", "text": _text(args)}]
     parts = [part.strip() for part in args.split(",")] if args.strip() else []
     match name:
         case "click":
-            return [_click(text, name, parts)]
+            return [_click(name, parts)]
         case "left_double":
-            return [_click(text, name, parts, count=2)]
+            return [_click(name, parts, count=2)]
         case "right_single":
-            return [_click(text, name, parts, button="right")]
+            return [_click(name, parts, button="right")]
         case "move":
-            x, y = _ints(text, name, parts, 2)
+            x, y = _ints(name, parts, 2)
             return [{"op": "move", "x": x, "y": y}]
         case "drag":
-            x1, y1, x2, y2 = _ints(text, name, parts, 4)
+            x1, y1, x2, y2 = _ints(name, parts, 4)
             return [{"op": "drag", "path": [[x1, y1], [x2, y2]]}]
         case "scroll":
-            x, y, up = _ints(text, name, parts, 3)
+            if words and len(parts) == 3 and parts[2] in _SCROLL_WORDS:
+                parts = [*parts[:2], str(_SCROLL_WORDS[parts[2]])]
+            x, y, up = _ints(name, parts, 3)
             return [{"op": "scroll", "x": x, "y": y, "dy": -up}]
         case "press":
-            return [{"op": "key", "keys": _keys(text, name, parts, 1)}]
+            return [{"op": "key", "keys": _keys(name, parts, 1)}]
         case "hotkey":
-            return [{"op": "key", "keys": _keys(text, name, parts, MAX_KEYS)}]
+            return [{"op": "key", "keys": _keys(name, parts, MAX_KEYS)}]
     if parts:
-        raise BadAction(text, f"{name}() takes no arguments")
+        raise _refused(f"{name}() takes no arguments")
     return [dict(_NO_ARGS[name])]
 
 
-_NO_ARGS: dict[str, Action] = {
+_SCROLL_WORDS = {"up": 50, "down": -50}
+_NO_ARGS: dict[str, RawAction] = {
     "wait": {"op": "wait", "duration_ms": WAIT_MS},
     "call_user": {"op": "fail"},
     "finish": {"op": "done"},
@@ -196,37 +209,35 @@ def _no_action(name: str) -> str:
     return f"there is no action {name[:60]!r}; there are {', '.join(sorted(_NAMES))}{hint}"
 
 
-def _text(args: str, text: str) -> str:
+def _text(args: str) -> str:
     """Return what is to be typed, unless it is another grammar's way to say so."""
     if keyword_style(args):
-        raise BadAction(text, "type(...) takes the bare text, without a name, quotes or further arguments")
+        raise _refused("type(...) takes the bare text, without a name, quotes or further arguments")
     call = stray_call(args, _NAMES)
     if call is not None:
         why = f"after ')' comes {call}(...), so it is unclear where the text of type(...) ends; "
         if call not in _NAMES:
-            raise BadAction(text, why + _no_action(call))
-        raise BadAction(
-            text, why + "actions are joined by ' & ', and a text with such a ')' is typed in two parts"
-        )
+            raise _refused(why + _no_action(call))
+        raise _refused(why + "actions are joined by ' & ', and a text with such a ')' is typed in two parts")
     return args
 
 
-def _click(text: str, name: str, parts: list[str], **more: Any) -> Action:
-    x, y = _ints(text, name, parts, 2)
+def _click(name: str, parts: list[str], **more: Any) -> RawAction:
+    x, y = _ints(name, parts, 2)
     return {"op": "click", "x": x, "y": y, **more}
 
 
-def _ints(text: str, name: str, parts: list[str], count: int) -> list[int]:
+def _ints(name: str, parts: list[str], count: int) -> list[int]:
     if len(parts) != count:
-        raise BadAction(text, f"{name}(...) takes {count} whole numbers, got {len(parts)} arguments")
+        raise _refused(f"{name}(...) takes {count} whole numbers, got {len(parts)} arguments")
     for part in parts:
         if _INT.fullmatch(part) is None:
-            raise BadAction(text, f"{name}(...) takes whole numbers of pixels, got {part[:30]!r}")
+            raise _refused(f"{name}(...) takes whole numbers of pixels, got {part[:30]!r}")
     return [int(part) for part in parts]
 
 
-def _keys(text: str, name: str, parts: list[str], most: int) -> list[str]:
+def _keys(name: str, parts: list[str], most: int) -> list[str]:
     if not 1 <= len(parts) <= most or not all(parts):
         takes = "one key; hotkey(...) takes several" if most == 1 else f"1 to {most} keys joined by commas"
-        raise BadAction(text, f"{name}(...) takes {takes}")
+        raise _refused(f"{name}(...) takes {takes}")
     return parts

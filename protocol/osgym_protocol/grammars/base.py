@@ -1,0 +1,281 @@
+"""What all grammars share: the context they read in, what they give, the error they raise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from osgym_protocol.actions import InvalidAction, check_encoded_size, parse_actions
+from osgym_protocol.grammars.space import Coordinates, Space
+from osgym_protocol.limits import MAX_ACTIONS, MAX_SCREEN_SIDE_PX
+
+MAX_OUTPUT_CHARS = 250_000
+"""Of one model's output as text: the longest text that can be typed, and as much again and a half."""
+MAX_DEPTH = 32
+"""Of objects and lists within each other."""
+MAX_NODES = 50_000
+"""Of objects, lists and values in one output: the longest path of a drag and what stands around it."""
+MAX_CALLS = 256
+_SHOWN_CHARS = 120
+
+Point = tuple[int, int]
+RawAction = dict[str, Any]
+
+
+class UnreadableAction(InvalidAction):
+    """A model's output that is refused; nothing was made of any part of it.
+
+    Attributes:
+        grammar: the grammar it was read by; ``auto`` when none could be told.
+        why: what is wrong, one sentence.
+        position: where: ``actions[2].path[0]`` in objects, ``line 3`` in text; empty for the whole.
+        read: what stands there, shortened.
+        allowed: what could stand there; empty when the sentence says it.
+        index: which action of the output, counted from 0.
+        message: all of it in one sentence.
+    """
+
+    def __init__(
+        self, grammar: str, why: str, *, position: str = "", read: str = "", allowed: str = "", index: int = 0
+    ) -> None:
+        where = f"{grammar}, {position}" if position else grammar
+        message = f"{where}: {why}" + (f", not {read}" if read else "")
+        super().__init__(message + (f"; allowed: {allowed}" if allowed else ""), index)
+        self.grammar, self.why, self.position = grammar, why, position
+        self.read, self.allowed = read, allowed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keep the fields when it goes to another process."""
+        return _rebuilt, (self.grammar, self.why, self.position, self.read, self.allowed, self.index)
+
+
+def _rebuilt(grammar: str, why: str, position: str, read: str, allowed: str, index: int) -> UnreadableAction:
+    return UnreadableAction(grammar, why, position=position, read=read, allowed=allowed, index=index)
+
+
+class CannotRender(ValueError):
+    """An internal action that a grammar has no words for."""
+
+
+class Ending(str, Enum):
+    """What a model says when it stops acting."""
+
+    DONE = "done"
+    FAIL = "fail"
+    ANSWER = "answer"
+    """Done, and its text is the answer to what was asked."""
+    ASK_USER = "ask_user"
+    """It wants a human; without one, the task counts as given up."""
+
+
+_ENDING_OPS = {Ending.DONE: "done", Ending.ANSWER: "done", Ending.FAIL: "fail", Ending.ASK_USER: "fail"}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a tool, which its provider wants answered under its id.
+
+    Attributes:
+        call_id: as the provider gave it; empty where it gives none.
+        name: of the tool or of its member.
+        first: index of its first action; ``first + count`` is behind its last.
+        count: how many actions it became; 0 where it only asks for something.
+        look: what it asks for: ``screenshot``, ``zoom``, ``cursor_position``, or empty.
+        region: of a zoom, in pixels of the screen: x, y, width, height.
+        safety: safety checks that the provider wants acknowledged, as it gave them.
+        dialect: the provider's form of the call, where it has several (``toolset``, ``interactions``…).
+    """
+
+    call_id: str
+    name: str
+    first: int = 0
+    count: int = 0
+    look: str = ""
+    region: tuple[int, int, int, int] | None = None
+    safety: tuple[Mapping[str, Any], ...] = ()
+    dialect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a model's output says.
+
+    Attributes:
+        grammar: the grammar it was read by.
+        actions: internal actions as JSON objects, in pixels of the screen, checked.
+        ending: how the model ends the episode with this output; None when it goes on.
+        text: its answer, its question, or what it says beside the calls; empty when it says nothing.
+        calls: the tool calls it came in, in order; empty for grammars that are plain text.
+    """
+
+    grammar: str
+    actions: tuple[RawAction, ...]
+    ending: Ending | None = None
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+
+    def for_step(self) -> list[RawAction]:
+        """Return the actions of one step: with ``done`` or ``fail`` at the end, and never empty."""
+        ending = [] if self.ending is None else [{"op": _ENDING_OPS[self.ending]}]
+        return [dict(action) for action in self.actions] + ending or [{"op": "screenshot"}]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is known where an output is read.
+
+    Attributes:
+        screen: width and height of the real screen in pixels; actions are in these.
+        coordinates: what the model's coordinates are: ``pixel`` of the screen, ``norm1000`` (0 to 1000
+            from edge to edge), ``norm1`` (0 to 1), or ``(width, height)`` of the image that it saw, or
+            believes to have seen. None: what the grammar and its version have.
+        version: of the grammar, where it has several; None: any of them, told by the output.
+        image: width and height of the image that was sent to the model; the screen's by default.
+        pointer: where the mouse pointer is known to be, for moves that are relative to it.
+
+    Raises:
+        ValueError: one of them is not what it should be.
+    """
+
+    screen: Point
+    coordinates: Coordinates | None = None
+    version: str | None = None
+    image: Point | None = None
+    pointer: Point | None = None
+
+    def __post_init__(self) -> None:
+        """Check the sizes."""
+        for name, size in (("screen", self.screen), ("image", self.image)):
+            if size is not None and not _is_size(size):
+                raise ValueError(f"{name} must be (width, height) in pixels, not {shown(size)}")
+        if self.coordinates is not None:
+            Space.named(self.coordinates, self.screen)
+
+    def space(self, default: Coordinates | None = None) -> Space:
+        """Return the space of the coordinates.
+
+        Args:
+            default: where the context says nothing; None: pixels of the image that the model saw.
+        """
+        named = self.coordinates if self.coordinates is not None else default
+        return Space.named(named if named is not None else self.image or self.screen, self.screen)
+
+
+def _is_size(size: Any) -> bool:
+    return (
+        isinstance(size, (tuple, list))
+        and len(size) == 2
+        and all(type(side) is int and 0 < side <= MAX_SCREEN_SIDE_PX for side in size)
+    )
+
+
+def shown(value: object) -> str:
+    """Return a value for a message: short, and harmless whatever it is."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= _SHOWN_CHARS else value[: _SHOWN_CHARS - 1] + "…")
+    if value is None or isinstance(value, (bool, float)):
+        return repr(value)
+    if isinstance(value, int):
+        return repr(value) if value.bit_length() <= 64 else f"a number of {value.bit_length()} bits"
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, Sequence):
+        return f"a list of {len(value)}"
+    return f"a value of type {type(value).__name__[:40]}"
+
+
+def chord(text: str) -> list[str]:
+    """Return the keys of ``ctrl+shift+s``; a plus is itself at the end of one (``ctrl++``)."""
+    if text.endswith("+") and len(text) > 1:
+        return [*[key for key in text[:-1].rstrip("+").split("+") if key], "plus"]
+    return [key.strip() for key in text.split("+")] if text != "+" else ["plus"]
+
+
+class Builder:
+    """Collects the actions of one output and checks them all together at the end."""
+
+    def __init__(self, grammar: str, context: Context) -> None:
+        self.grammar = grammar
+        self.context = context
+        self.texts: list[str] = []
+        self.calls: list[Call] = []
+        self._actions: list[RawAction] = []
+        self._positions: list[str] = []
+        self._ending: Ending | None = None
+
+    def __len__(self) -> int:
+        return len(self._actions)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the model has said that it stops."""
+        return self._ending is not None
+
+    def last(self) -> RawAction | None:
+        """Return the newest action."""
+        return self._actions[-1] if self._actions else None
+
+    def drop_last(self) -> None:
+        """Take the newest action back: another one includes it."""
+        self._actions.pop()
+        self._positions.pop()
+
+    def refuse(self, why: str, position: str = "", read: str = "", allowed: str = "") -> UnreadableAction:
+        """Return the error for something at ``position``."""
+        index = min(len(self._actions), MAX_ACTIONS)
+        return UnreadableAction(self.grammar, why, position=position, read=read, allowed=allowed, index=index)
+
+    def add(self, position: str, *actions: RawAction) -> None:
+        """Add actions; what is None in them is left out.
+
+        Raises:
+            UnreadableAction: there are too many, or the model has ended before.
+        """
+        for action in actions:
+            if self._ending is not None:
+                raise self.refuse(f"nothing can follow {self._ending.value!r}", position)
+            if len(self._actions) >= MAX_ACTIONS:
+                raise self.refuse(f"a step has at most {MAX_ACTIONS} actions", position)
+            self._actions.append({name: value for name, value in action.items() if value is not None})
+            self._positions.append(position)
+
+    def end(self, position: str, ending: Ending, text: str = "") -> None:
+        """Take note that the model stops.
+
+        Raises:
+            UnreadableAction: it has done so before.
+        """
+        if self._ending is not None:
+            raise self.refuse(f"nothing can follow {self._ending.value!r}", position)
+        self._ending = ending
+        if text:
+            self.texts.append(text)
+
+    def call(self, call: Call) -> None:
+        """Take note of a tool call, after its actions have been added.
+
+        Raises:
+            UnreadableAction: there are too many.
+        """
+        if len(self.calls) >= MAX_CALLS:
+            raise self.refuse(f"an output has at most {MAX_CALLS} calls")
+        self.calls.append(call)
+
+    def result(self) -> Parsed:
+        """Return what was collected.
+
+        Raises:
+            UnreadableAction: an action is not one that a guest takes, or all together are too large.
+        """
+        try:
+            parse_actions(self._actions, self.context.screen)
+            check_encoded_size(self._actions)
+        except InvalidAction as exc:
+            position = self._positions[exc.index] if exc.index < len(self._positions) else ""
+            why = exc.message if len(exc.message) <= 300 else exc.message[:299] + "…"
+            raise UnreadableAction(self.grammar, why, position=position, index=exc.index) from None
+        return Parsed(
+            self.grammar, tuple(self._actions), self._ending, "\n".join(self.texts), tuple(self.calls)
+        )

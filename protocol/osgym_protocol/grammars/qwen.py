@@ -1,0 +1,237 @@
+"""Qwen's `computer_use` tool: `<tool_call>{"name": "computer_use", "arguments": {...}}</tool_call>` in text.
+
+Read in the Qwen3-VL cookbook of QwenLM (2026-01-30, `cookbooks/utils/agent_function_call.py`) and the same
+file for Qwen2.5-VL. Servers that take the calls out of the text (vLLM's hermes parser) send them as
+`tool_calls` of a chat message, which is read too.
+
+Coordinates: Qwen3-VL's are 0 to 1000 from edge to edge; Qwen2.5-VL's are pixels of the image after the
+processor has resized it (`smart_resize`). `pixels` of a scroll are positive upwards; of `hscroll`, to the
+right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from osgym_protocol.grammars.base import (
+    MAX_OUTPUT_CHARS,
+    Builder,
+    Call,
+    CannotRender,
+    Context,
+    Ending,
+    Parsed,
+    RawAction,
+    shown,
+)
+from osgym_protocol.grammars.objects import Fields, from_json, plain, xy
+from osgym_protocol.grammars.space import Space, smart_resize
+from osgym_protocol.limits import MAX_SCROLL_CLICKS, PIXELS_PER_SCROLL_CLICK
+
+NAME = "qwen"
+_SCROLL_PX = MAX_SCROLL_CLICKS * PIXELS_PER_SCROLL_CLICK
+_OPEN, _CLOSE, _THOUGHT = "<tool_call>", "</tool_call>", "</think>"
+_CLICKS = {
+    "left_click": ("left", 1),
+    "right_click": ("right", 1),
+    "middle_click": ("middle", 1),
+    "double_click": ("left", 2),
+    "triple_click": ("left", 3),
+}
+
+
+def parse(output: Any, context: Context) -> Parsed:
+    """Return what a model said.
+
+    Args:
+        output: the text of an answer, a chat message (with `content` and `tool_calls`), a response with one
+            choice, a call, a list of calls, or the arguments of one.
+        context: version `qwen2.5-vl` changes what coordinates are.
+
+    Raises:
+        UnreadableAction: it is refused.
+    """
+    to = Builder(NAME, context)
+    given = plain(output, NAME)
+    if isinstance(given, str) and given.lstrip().startswith(("{", "[{")):
+        given = from_json(given.strip(), NAME)
+    if isinstance(given, dict) and isinstance(given.get("choices"), list):
+        if len(given["choices"]) != 1 or not isinstance(given["choices"][0], dict):
+            raise to.refuse("a response must have one choice", "choices", shown(given["choices"]))
+        given = given["choices"][0].get("message")
+    if isinstance(given, dict) and ("tool_calls" in given or isinstance(given.get("content"), str)):
+        given = given.get("tool_calls") or given.get("content")
+    if isinstance(given, str):
+        _text(given, to)
+    else:
+        for place, call in enumerate(given if isinstance(given, list) else [given]):
+            _call(call, f"[{place}]" if isinstance(given, list) else "", to)
+    if not to.calls:
+        raise to.refuse(f"there is no {_OPEN} in it")
+    return to.result()
+
+
+def _text(text: str, to: Builder) -> None:
+    """Read the calls that stand in text; what stands around them is for the reader."""
+    if len(text) > MAX_OUTPUT_CHARS:
+        raise to.refuse(f"it has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are taken")
+    around: list[str] = []
+    at = _after_thinking(text)
+    while (start := text.find(_OPEN, at)) != -1:
+        around.append(text[at:start])
+        position = f"line {text.count(chr(10), 0, start) + 1}"
+        body = start + len(_OPEN)
+        end = text.find(_CLOSE, body)
+        stop = text.find(_OPEN, body)
+        if end == -1 and stop == -1:  # a server may cut the last token off, which is the closing tag
+            end, at = len(text), len(text)
+        elif end == -1 or (stop != -1 and stop < end):
+            raise to.refuse(f"{_OPEN} is not closed", position, shown(text[start : start + 60]))
+        else:
+            at = end + len(_CLOSE)
+        _call(from_json(text[body:end].strip(), NAME, position), position, to)
+    if _CLOSE in text[at:]:
+        raise to.refuse(f"{_CLOSE} without {_OPEN}")
+    said = "\n".join(part.strip() for part in [*around, text[at:]] if part.strip())
+    if said and not to.texts:
+        to.texts.append(said)
+
+
+def _after_thinking(text: str) -> int:
+    """Return where the answer begins: a call that was only thought of is none."""
+    end, first = text.find(_THOUGHT), text.find(_OPEN)
+    if end != -1 and (text.lstrip().startswith("<think>") or first == -1 or end < first):
+        return end + len(_THOUGHT)
+    return 0
+
+
+def _call(call: Any, path: str, to: Builder) -> None:
+    if not isinstance(call, dict):
+        raise to.refuse("a call must be an object", path, shown(call))
+    call_id = call.get("id") if isinstance(call.get("id"), str) else ""
+    if isinstance(call.get("function"), dict):
+        call = call["function"]
+    dot = f"{path}." if path else ""
+    if "action" in call and "name" not in call:
+        arguments = call
+    else:
+        if call.get("name") != "computer_use":
+            raise to.refuse("this is another tool", f"{dot}name", shown(call.get("name")), "computer_use")
+        arguments = call.get("arguments")
+        if isinstance(arguments, str):
+            arguments = from_json(arguments, NAME, f"{dot}arguments")
+    fields = Fields(arguments, f"{dot}arguments", to, "the arguments")
+    member, first = fields.choice("action", ACTIONS), len(to)
+    space = _space(to.context)
+    if member == "terminate":
+        status = fields.choice("status", ("success", "failure"))
+        fields.take("text", None)
+        fields.finish()
+        to.end(path, Ending.DONE if status == "success" else Ending.FAIL)
+    elif member == "answer":
+        answer = fields.text("text")
+        fields.finish()
+        to.texts.clear()
+        to.end(path, Ending.ANSWER, answer)
+    else:
+        made = _READERS[member](fields, space)
+        fields.finish()
+        to.add(path, *made)
+    to.call(Call(str(call_id), member, first, len(to) - first))
+
+
+def _space(context: Context) -> Space:
+    if context.version == "qwen2.5-vl":
+        return context.space(smart_resize(*(context.image or context.screen)))
+    return context.space("norm1000")
+
+
+def _click(member: str) -> Callable[[Fields, Space], list[RawAction]]:
+    button, count = _CLICKS[member]
+    return lambda f, space: [
+        {"op": "click", **xy(f.pair("coordinate", space, needed=False)), "button": button, "count": count}
+    ]
+
+
+def _drag(f: Fields, space: Space) -> list[RawAction]:
+    """Read a drag from where the pointer is."""
+    to = f.pair("coordinate", space)
+    start = f.pair("start_coordinate", space, needed=False)
+    if start is not None and to is not None:
+        return [{"op": "drag", "path": [list(start), list(to)]}]
+    return [{"op": "button_down"}, {"op": "move", **xy(to)}, {"op": "button_up"}]
+
+
+def _scroll(f: Fields, space: Space) -> list[RawAction]:
+    at = xy(f.pair("coordinate", space, needed=False))
+    return [{"op": "scroll", **at, "dy": -f.number("pixels", -_SCROLL_PX, _SCROLL_PX), "unit": "px"}]
+
+
+def _hscroll(f: Fields, space: Space) -> list[RawAction]:
+    at = xy(f.pair("coordinate", space, needed=False))
+    return [{"op": "scroll", **at, "dx": f.number("pixels", -_SCROLL_PX, _SCROLL_PX), "unit": "px"}]
+
+
+_READERS: dict[str, Callable[[Fields, Space], list[RawAction]]] = {
+    "key": lambda f, space: [{"op": "key", "keys": f.keys("keys")}],
+    "type": lambda f, space: [{"op": "type", "text": f.text("text")}],
+    "mouse_move": lambda f, space: [{"op": "move", **xy(f.pair("coordinate", space))}],
+    "left_click_drag": _drag,
+    "scroll": _scroll,
+    "hscroll": _hscroll,
+    "wait": lambda f, space: [{"op": "wait", "duration_ms": f.seconds_ms("time")}],
+    **{member: _click(member) for member in _CLICKS},
+}
+ACTIONS = (*_READERS, "terminate", "answer")
+
+
+def render(
+    actions: Sequence[Mapping[str, Any]], context: Context, ending: Ending | None = None, text: str = ""
+) -> str:
+    """Return the text of an answer that says the same.
+
+    Raises:
+        CannotRender: the tool has no words for one of them.
+    """
+    space = _space(context)
+    calls = [given for action in actions for given in _rendered(action, space)]
+    match ending:
+        case Ending.DONE | Ending.FAIL:
+            calls.append({"action": "terminate", "status": "success" if ending is Ending.DONE else "failure"})
+        case Ending.ANSWER:
+            calls.append({"action": "answer", "text": text})
+        case Ending.ASK_USER:
+            raise CannotRender("computer_use cannot ask a user")
+    lines = [json.dumps({"name": "computer_use", "arguments": given}, ensure_ascii=False) for given in calls]
+    return "\n".join(f"{_OPEN}\n{line}\n{_CLOSE}" for line in lines)
+
+
+def _rendered(action: Mapping[str, Any], space: Space) -> list[dict[str, Any]]:
+    at = {"coordinate": list(space.point(action["x"], action["y"]))} if "x" in action else {}
+    bare = not action.get("modifiers")
+    match action["op"]:
+        case "click" if bare:
+            of = {what: member for member, what in _CLICKS.items()}
+            member = of.get((action.get("button", "left"), action.get("count", 1)))
+            if member is not None:
+                return [{"action": member, **at}]
+        case "move":
+            return [{"action": "mouse_move", **at}]
+        case "drag" if bare and action.get("button", "left") == "left" and len(action["path"]) == 2:
+            start, end = (list(space.point(*point)) for point in action["path"])
+            return [{"action": "left_click_drag", "start_coordinate": start, "coordinate": end}]
+        case "scroll" if bare and not (action.get("dx") and action.get("dy")):
+            unit = 1 if action.get("unit") == "px" else PIXELS_PER_SCROLL_CLICK
+            if action.get("dx"):
+                return [{"action": "hscroll", **at, "pixels": action["dx"] * unit}]
+            return [{"action": "scroll", **at, "pixels": -action.get("dy", 0) * unit}]
+        case "type" if not action.get("press_enter"):
+            return [{"action": "type", "text": action["text"]}]
+        case "key":
+            keys = action["keys"] if isinstance(action["keys"], list) else [action["keys"]]
+            return [{"action": "key", "keys": list(keys)}] * action.get("repeat", 1)
+        case "wait":
+            return [{"action": "wait", "time": action["duration_ms"] / 1000}]
+    raise CannotRender(f"computer_use has no action for {dict(action)!r:.200}")
