@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tests.fuzz.connections import CONNECTIONS
 from tests.fuzz.engine import Target
+from tests.fuzz.files import FILES
 from tests.fuzz.guests import GUESTS
 from tests.fuzz.parsers import PARSERS
 from tests.support import guest_kits
 
-TARGETS = [*PARSERS, *CONNECTIONS, *GUESTS]
+TARGETS = [*PARSERS, *FILES, *CONNECTIONS, *GUESTS]
 
 
 def missing(target: Target) -> str:

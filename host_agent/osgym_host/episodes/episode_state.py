@@ -73,7 +73,8 @@ class EpisodeProgress:
         """
         fields = _object(data, "progress")
         seq, base = _count(fields, "seq"), _count(fields, "guest_base")
-        if fields.get("done") not in DONE or base > seq:
+        done = fields.get("done")
+        if done not in DONE or base > seq:
             raise InvalidSavedEpisode("progress: done or guest_base makes no sense")
         given = fields.get("actions")
         if not isinstance(given, list) or not all(isinstance(action, dict) for action in given):
@@ -82,7 +83,7 @@ class EpisodeProgress:
             actions = parse_actions(given, _ANY_SCREEN).actions
         except BadAction as error:
             raise InvalidSavedEpisode(f"progress.actions: {error}") from error
-        return cls(seq, _count(fields, "step"), fields["done"], base, actions)
+        return cls(seq, _count(fields, "step"), done, base, actions)
 
 
 @dataclass(frozen=True, slots=True)

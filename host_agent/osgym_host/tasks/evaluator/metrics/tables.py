@@ -165,6 +165,7 @@ def _position(coordinate: str) -> tuple[int, int]:
 
 
 TABLE_RULES = frozenset({"sheet_name", "sheet_data", "check_cell"})
+_NAME_CHARS = 80
 CELL_METHODS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "re", "approx"})
 
 
@@ -175,14 +176,16 @@ def _unsupported_rules(options: Mapping[str, Any]) -> list[str]:
     missing: list[str] = []
     for rule in rules:
         kind = rule.get("type") if isinstance(rule, dict) else None
-        if kind not in TABLE_RULES:
-            missing.append(f"rule {kind}")
+        if not isinstance(kind, str) or kind not in TABLE_RULES:
+            missing.append(f"rule {str(kind)[:_NAME_CHARS]}")
         elif kind == "check_cell":
             properties = rule.get("props")
             if not isinstance(properties, dict) or set(properties) - {"value"}:
                 missing.append("rule check_cell of other properties than value")
             else:
-                method = str((properties.get("value") or {}).get("method", "eq")).split(":")[0]
+                value = properties.get("value")
+                named = value.get("method", "eq") if isinstance(value, dict) else "eq"
+                method = str(named)[:_NAME_CHARS].split(":")[0]
                 if method not in CELL_METHODS:
                     missing.append(f"rule check_cell with method {method}")
     return missing
