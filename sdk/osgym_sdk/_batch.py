@@ -102,6 +102,7 @@ class Batch:
                     yield item
         finally:
             await self.aclose()
+            self._report(done=True)
 
     async def _worker(self, source: AsyncIterator[tuple[int, Any]], pulling: asyncio.Lock) -> None:
         results = self._results
@@ -127,7 +128,7 @@ class Batch:
         finally:
             runner.close()
 
-    def _report(self) -> None:
+    def _report(self, done: bool = False) -> None:
         if self._options.on_progress is None:
             return
         counts = self._counts
@@ -140,6 +141,7 @@ class Batch:
                 mean_reward=counts.reward_sum / counts.rewards if counts.rewards else None,
                 steps=counts.steps,
                 elapsed_s=self._clock() - self._started_s,
+                done=done,
             )
         )
 

@@ -117,15 +117,13 @@ class AsyncClient:
     def hosts(self) -> tuple[str, ...]:
         return self._config.hosts
 
-    async def host_states(self) -> dict[str, HostState | OSGymError]:
-        """Return the state of every host now, or the error why it cannot be had."""
-        states: dict[str, HostState | OSGymError] = {}
-        for host in self._fleet.hosts:
-            try:
-                states[host.link.url] = await self._fleet.read_state(host)
-            except OSGymError as exc:
-                states[host.link.url] = exc
-        return states
+    async def host_states(self, *, timeout_s: float | None = None) -> dict[str, HostState | OSGymError]:
+        """Return the state of every host now, or the error why it cannot be had.
+
+        Args:
+            timeout_s: deadline for all of them together; ``Timeouts.control_s`` by default.
+        """
+        return await self._fleet.read_states(timeout_s or self._config.timeouts.control_s)
 
     def episode(
         self,

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from osgym_sdk._config import ClientConfig, ssl_context
-from osgym_sdk._exceptions import AuthError, HostUnreachable, OSGymError
+from osgym_sdk._exceptions import AuthError, HostUnreachable, OSGymError, Timeout
+from osgym_sdk._first_contact import explained
 from osgym_sdk._host import HostCall, HostLink
 from osgym_sdk._retry import RetryBackoff
 from osgym_sdk.wire import HostState
@@ -17,6 +18,11 @@ from osgym_sdk.wire import HostState
 _LOG = logging.getLogger("osgym.sdk")
 _STATE_MAX_AGE_S = 1.0
 _STATE_TIMEOUT_S = 3.0
+_STATE_RETRY_S = 0.3
+_SHOWN = 5
+"""Causes that an error about many hosts cites."""
+_ASKED_AT_ONCE = 256
+"""Hosts that are asked for their state at the same time: each needs a connection."""
 _SAMPLE = 8
 """Beyond so many hosts only a random sample of them is asked: power of d choices."""
 _DOWN_BACKOFF = RetryBackoff(first_s=1.0, factor=2.0, most_s=30.0)
@@ -35,6 +41,8 @@ class FleetHost:
     """Creates that succeeded, ever."""
     created_at_state: int = 0
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    known: bool = False
+    """Whether a host agent ever answered there."""
     failures: int = 0
     down_until_s: float = float("-inf")
     down_cause: OSGymError | None = None
@@ -109,7 +117,9 @@ class Fleet:
         """Leave the host out for a while that grows with each failure."""
         delay = _DOWN_BACKOFF.delay_s(host.failures, self._config.rng)
         if host.failures == 0:
-            _LOG.warning("host %s is down: %s", host.link.url, cause)
+            # Where it is the only one and never answered, the caller gets the error at once.
+            level = logging.WARNING if host.known or len(self.hosts) > 1 else logging.DEBUG
+            _LOG.log(level, "host %s is down: %s", host.link.url, cause)
         host.failures += 1
         host.down_until_s = self._config.clock() + delay
         host.down_cause = cause
@@ -117,7 +127,7 @@ class Fleet:
 
     def mark_up(self, host: FleetHost) -> None:
         """Note that the host answered."""
-        self.ever_reached = True
+        self.ever_reached = host.known = True
         if host.failures:
             _LOG.warning("host %s is back", host.link.url)
         host.mark_up()
@@ -133,7 +143,7 @@ class Fleet:
         asked = [v for v in self.hosts if v.link.url not in exclude and v.down_until_s <= now]
         if len(asked) > _SAMPLE:
             asked = _sample(asked, self._config.rng)
-        if len(asked) > 1 or (asked and asked[0].failures):
+        if len(asked) > 1 or (asked and (asked[0].failures or not asked[0].known)):
             await asyncio.gather(*(self.refresh(host) for host in asked))
         up = [v for v in asked if v.down_until_s <= now]
         # Where all drain, the refusal of one says more than we could; it is not asked for twice.
@@ -149,8 +159,9 @@ class Fleet:
             if self._config.clock() - host.state_at_s < max_age_s and host.state is not None:
                 return
             created = host.created
+            first = not host.known and len(self.hosts) == 1
             try:
-                host.state = await self.read_state(host)
+                host.state = await self.read_state(host, self._config.timeouts.control_s if first else None)
             except OSGymError as exc:
                 self.mark_down(host, exc)
                 return
@@ -158,14 +169,39 @@ class Fleet:
             host.state_at_s = self._config.clock()
             self.mark_up(host)
 
-    async def read_state(self, host: FleetHost) -> HostState:
+    async def read_state(self, host: FleetHost, timeout_s: float | None = None) -> HostState:
         """Ask the host for its state.
 
         Raises:
             OSGymError: the host does not answer, or not as v1.
         """
-        call = HostCall(method="GET", path="/v1/host", timeout_s=_STATE_TIMEOUT_S, retry_s=0.3)
-        return (await host.link.call(call)).message(HostState)
+        call = HostCall(
+            method="GET", path="/v1/host", timeout_s=timeout_s or _STATE_TIMEOUT_S, retry_s=_STATE_RETRY_S
+        )
+        try:
+            return (await host.link.call(call)).message(HostState)
+        except OSGymError as exc:
+            if host.known:
+                raise
+            raise explained(exc, host.link.url) from exc
+
+    async def read_states(self, timeout_s: float) -> dict[str, HostState | OSGymError]:
+        """Ask all hosts at once, some hundred at a time; give each its state or its error by the deadline."""
+        end_s = self._config.clock() + timeout_s
+        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+        async def ask(host: FleetHost) -> HostState | OSGymError:
+            text = f"no answer within the {timeout_s:g} s for all {len(self.hosts)} hosts"
+            try:
+                async with asyncio.timeout(max(0.0, end_s - self._config.clock())), gate:
+                    return await self.read_state(host)
+            except OSGymError as exc:
+                return exc
+            except TimeoutError:
+                return Timeout(text, code="client_timeout", host=host.link.url)
+
+        answers = await asyncio.gather(*(ask(host) for host in self.hosts))
+        return {host.link.url: answer for host, answer in zip(self.hosts, answers, strict=True)}
 
     def _nothing_left(self, exclude: Collection[str]) -> OSGymError:
         causes = [v.down_cause for v in self.hosts if v.down_cause is not None and v.link.url not in exclude]
@@ -178,5 +214,11 @@ def _summary(causes: Sequence[OSGymError], hosts: int) -> OSGymError:
     if len(causes) == 1:
         cause = causes[0]
         return HostUnreachable(cause.message, host=cause.host, details={"cause": cause.code})
-    text = "; ".join(f"{cause.host}: {cause.message}" for cause in causes) or "all were tried"
+    text = "; ".join(_short(cause) for cause in causes[:_SHOWN]) or "all were tried"
+    if len(causes) > _SHOWN:
+        text += f"; and {len(causes) - _SHOWN} more"
     return HostUnreachable(f"none of {hosts} hosts can be used: {text}")
+
+
+def _short(cause: OSGymError) -> str:
+    return cause.message if cause.host and cause.host in cause.message else f"{cause.host}: {cause.message}"

@@ -19,6 +19,8 @@ class Progress:
     mean_reward: float | None
     steps: int
     elapsed_s: float
+    done: bool = False
+    """This is the last; nothing runs any more."""
 
     @property
     def per_minute(self) -> float:
@@ -47,19 +49,36 @@ OnProgress = Callable[[Progress], object]
 
 
 class ProgressLine:
-    """A callback that keeps one line up to date; prints nothing but the last where there is no terminal."""
+    """A callback that keeps one line of a terminal up to date.
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
+    Elsewhere (a log, a notebook) it prints a line at the start, then one every ``every_s`` seconds in which
+    something changed, and one at the end. A stream that cannot be written is given up.
+    """
+
+    def __init__(self, stream: TextIO | None = None, every_s: float = 10.0) -> None:
+        self._stream: TextIO | None = stream or sys.stderr
+        self._every_s = every_s
         self._width = 0
+        self._printed_s: float | None = None
+        self._ended = False
 
     def __call__(self, progress: Progress) -> None:
-        last = progress.running == 0 and progress.finished == progress.total
-        if not self._stream.isatty():
-            if last:
-                print(progress, file=self._stream)
+        stream = self._stream
+        if stream is None or self._ended:
             return
+        self._ended = progress.done
+        try:
+            self._show(stream, progress)
+        except (OSError, ValueError):  # closed, or its reader is gone
+            self._stream = None
+
+    def _show(self, stream: TextIO, progress: Progress) -> None:
         text = str(progress)
-        self._stream.write("\r" + text.ljust(self._width) + ("\n" if last else ""))
-        self._stream.flush()
-        self._width = len(text)
+        due = self._printed_s is None or progress.elapsed_s - self._printed_s >= self._every_s
+        if stream.isatty():
+            stream.write("\r" + text.ljust(self._width) + ("\n" if progress.done else ""))
+            self._width = len(text)
+        elif due or progress.done:
+            self._printed_s = progress.elapsed_s
+            stream.write(text + "\n")
+        stream.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -206,14 +207,20 @@ def test_the_progress_line() -> None:
     assert str(progress) == "2/2 done, 0 running · 7 steps · 2.0/min · reward 0.50 · 1 failed · 0 s left"
     plain = io.StringIO()
     line = ProgressLine(plain)
-    line(Progress(1, 0, 1, 2, None, 3, 30.0))
-    assert plain.getvalue() == ""
-    line(progress)
-    assert plain.getvalue() == f"{progress}\n"
+    early = [Progress(0, 0, n, None, None, 0, n / 10) for n in range(1, 101)]
+    later = Progress(1, 0, 1, None, None, 3, 30.0)
+    end = replace(later, elapsed_s=31.0, done=True)
+    for told in (*early, later, end, end):
+        line(told)
+    assert plain.getvalue() == f"{early[0]}\n{later}\n{end}\n"
     terminal = io.StringIO()
     terminal.isatty = lambda: True  # type: ignore[method-assign] # a terminal in memory
-    ProgressLine(terminal)(progress)
-    assert terminal.getvalue() == f"\r{progress}\n"
+    shown = ProgressLine(terminal)
+    shown(progress)
+    shown(replace(progress, done=True))
+    assert terminal.getvalue() == f"\r{progress}\r{progress}\n"
+    plain.close()
+    ProgressLine(plain)(progress)  # a stream that is gone ends no batch
 
 
 def test_wrong_arguments_are_config_errors() -> None:
