@@ -109,7 +109,9 @@ class ScreenController:
         captured = now_ns()
         width, height = self.display.size()
         image = b""
-        if not unchanged and options.format is not ImageFormat.NONE:
+        if unchanged:
+            width, height = options.image_size(self.display.size())
+        elif options.format is not ImageFormat.NONE:
             image, width, height = _encode(self.display, options)
         encoded = now_ns()
         info = FrameInfo(

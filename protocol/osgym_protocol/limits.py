@@ -75,8 +75,10 @@ MAX_SCREEN_SIDE_PX = 16384
 MAX_IMAGE_SIDE_PX = 8192
 DEFAULT_IMAGE_QUALITY = 85
 MAX_IMAGE_QUALITY = 100
-MAX_IMAGE_PIXELS = 8192 * 4320
-"""Of one frame as it is sent: 8K. What claims to be larger is not decoded."""
+MAX_IMAGE_PIXELS = MAX_IMAGE_SIDE_PX**2
+"""Of one frame. What claims to be larger is not decoded."""
+MAX_SCREEN_PIXELS = 8192 * 4320
+"""Of one frame whose size was not asked for: 8K. What claims to be larger is not passed on."""
 MAX_BYTES_PER_PIXEL = 4
 """An image file has no more for each pixel, `IMAGE_FILE_BYTES` aside; noise as PNG has a little over 3."""
 IMAGE_FILE_BYTES = 64 * 1024

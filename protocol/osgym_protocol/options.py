@@ -67,6 +67,12 @@ class ObserveOptions(Message):
         if self.unless_hash is not None and len(self.unless_hash) > MAX_HASH_CHARS:
             raise WireFormatError(f"observe.unless_hash has more than {MAX_HASH_CHARS} characters")
 
+    def image_size(self, screen: tuple[int, int]) -> tuple[int, int]:
+        """Return width and height of the image that is asked for."""
+        if self.size is not None:
+            return self.size
+        return screen if self.region is None else self.region[2:]
+
     def check_region(self, screen: tuple[int, int]) -> None:
         """Check that the part of the screen that is asked for is on it.
 

@@ -17,6 +17,7 @@ from osgym_sdk._config import Limits, Timeouts
 from osgym_sdk._episode import AsyncEpisode, AsyncObservation
 from osgym_sdk._exceptions import (
     AuthError,
+    BadFrame,
     BadRequest,
     BranchFailed,
     CheckpointNotFound,
@@ -64,6 +65,7 @@ __all__ = [
     "AsyncEpisode",
     "AsyncObservation",
     "AuthError",
+    "BadFrame",
     "BadRequest",
     "Batch",
     "BranchFailed",

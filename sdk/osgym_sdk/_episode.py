@@ -404,7 +404,9 @@ class AsyncEpisode(EpisodeInfo):
         if meta is None:
             raise ProtocolError("no observation", host=session.host, episode_id=session.episode_id)
         session.update_notice(answer.notice)
-        data = self._frames.image(meta.frame, blob, options)
+        frame, data = self._frames.image(meta.frame, blob, options)
+        if frame is not meta.frame:
+            answer = replace(answer, observation=replace(meta, frame=frame))
         timing = Timing.split(total_ms, transfer_s * 1000, answer.timing_ms, meta.timing_ms)
         obs = AsyncObservation(answer, data, timing)
         obs.episode = self

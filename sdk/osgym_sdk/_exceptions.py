@@ -4,6 +4,7 @@ OSGymError                     error_class   what happened
 ├─ ConfigError                 -             an argument or environment variable is wrong
 ├─ BadRequest                  -             the host refused an argument of the call
 ├─ ProtocolError               infra         the answer is not host API v1
+│  └─ BadFrame                 infra         the image is not what the answer says of it; it was not decoded
 ├─ AuthError                   infra         the host refused token or address
 ├─ HostUnreachable             infra         no connection, or it broke and retries ran out
 ├─ HostError                   infra         the host answered with a fault of its own
@@ -79,6 +80,10 @@ class BadRequest(OSGymError, ValueError):
 
 class ProtocolError(OSGymError):
     default_code = "protocol"
+
+
+class BadFrame(ProtocolError, ValueError):
+    default_code = "bad_frame"
 
 
 class AuthError(OSGymError):

@@ -12,7 +12,7 @@ from osgym_sdk.wire import FrameInfo, ObserveOptions
 @dataclass(frozen=True, slots=True)
 class _CachedFrame:
     options: ObserveOptions
-    hash: str
+    info: FrameInfo
     data: bytes
 
 
@@ -33,16 +33,20 @@ class FrameCache:
         last = self._last
         if last is None or options.unless_hash is not None or last.options != options:
             return options
-        return dataclasses.replace(options, unless_hash=last.hash)
+        return dataclasses.replace(options, unless_hash=last.info.hash)
 
-    def image(self, frame: FrameInfo, blob: bytes, options: ObserveOptions) -> bytes:
-        """Return the image of an answer: what came, or the last one where the frame is the same."""
+    def image(self, frame: FrameInfo, blob: bytes, options: ObserveOptions) -> tuple[FrameInfo, bytes]:
+        """Return the image of an answer, and what it is: what came, or the last one where it is the same."""
         last = self._last
-        if frame.unchanged and not blob and last is not None and last.hash == frame.hash:
-            blob = last.data
+        if frame.unchanged and not blob and last is not None and last.info.hash == frame.hash:
+            # Of a frame that it did not send, an older guest says the size of the screen.
+            same = dataclasses.replace(
+                frame, format=last.info.format, width=last.info.width, height=last.info.height
+            )
+            return same, last.data
         if blob and self._reuse:
-            self._last = _CachedFrame(dataclasses.replace(options, unless_hash=None), frame.hash, blob)
-        return blob
+            self._last = _CachedFrame(dataclasses.replace(options, unless_hash=None), frame, blob)
+        return frame, blob
 
     def copy(self) -> FrameCache:
         """Return the same for a child, which begins with the same screen."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from osgym_sdk import wire
+from osgym_sdk._image import check_png, decode
 from osgym_sdk.wire import ActionResult, Done, ImageFormat, PreviousFrame, SettleInfo, StepAnswer
 
 if TYPE_CHECKING:
@@ -130,21 +131,25 @@ class Observation(AnsweredStep):
         """The frame as an RGB Pillow image of ``size``.
 
         Raises:
+            BadFrame: the image is not what the answer says of it (kind, size); it was not decoded.
             ValueError: the observation carries no image (format ``none``).
         """
         if self._image is None:
-            from PIL import Image as PilImage
-
             if not self.data:
                 raise ValueError("this observation carries no image (format none)")
-            with PilImage.open(io.BytesIO(self.data)) as opened:
-                self._image = opened.convert("RGB")
+            self._image = decode(self.data, self.meta.frame)
         return self._image
 
     @property
     def png(self) -> bytes:
-        """The frame as PNG: the bytes as sent, or encoded anew where another format was asked for."""
+        """The frame as PNG: the bytes as sent, or encoded anew where another format was asked for.
+
+        Raises:
+            BadFrame: the image is not what the answer says of it.
+            ValueError: the observation carries no image (format ``none``).
+        """
         if self.format is ImageFormat.PNG and self.data:
+            check_png(self.data, self.meta.frame)
             return self.data
         out = io.BytesIO()
         self.image.save(out, "PNG", compress_level=1)

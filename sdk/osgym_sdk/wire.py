@@ -46,6 +46,7 @@ from osgym_protocol.host_api import (
 )
 from osgym_protocol.limits import (
     MAX_BLOB_BYTES,
+    MAX_IMAGE_PIXELS,
     MAX_META_BYTES,
 )
 from osgym_protocol.observation import (
@@ -72,6 +73,7 @@ __all__ = [
     "CLIENT_HEADER",
     "LEASE_HEADER",
     "MAX_BLOB_BYTES",
+    "MAX_IMAGE_PIXELS",
     "MAX_META_BYTES",
     "RECORDS_TYPE",
     "ActionResult",

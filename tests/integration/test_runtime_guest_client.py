@@ -115,7 +115,11 @@ async def test_a_step_is_sent_and_read(path: Path) -> None:
 
     async with server(path, handle) as address, GuestClient(address, token="t0k") as guest:
         frame = await guest.step(
-            1, [{"op": "click"}], observe=ObserveOptions(size=(2, 1)), settle={"policy": "fast"}, timeout_s=5
+            1,
+            [{"op": "click"}],
+            observe=ObserveOptions(size=(768, 512)),
+            settle={"policy": "fast"},
+            timeout_s=5,
         )
     assert frame.image == image
     assert frame.observation.seq == 1
@@ -126,7 +130,7 @@ async def test_a_step_is_sent_and_read(path: Path) -> None:
     assert body == {
         "seq": 1,
         "actions": [{"op": "click"}],
-        "observe": {"format": "png", "size": [2, 1]},
+        "observe": {"format": "png", "size": [768, 512]},
         "settle": {"policy": "fast"},
     }
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from osgym_host.guest_client.body import SMALL_BYTES, BodyBuffer
-from osgym_host.guest_client.frame_checks import UnbelievableFrame, check_observation
+from osgym_host.guest_client.frame_checks import AskedImage, UnbelievableFrame, check_observation
 from osgym_protocol.codes import ImageFormat
 from osgym_protocol.limits import MAX_ACTIONS, MAX_HASH_CHARS, MAX_SCREEN_SIDE_PX, MAX_TIMINGS
 from osgym_protocol.observation import ActionResult, FrameInfo, Observation
@@ -29,15 +29,17 @@ def image(kind: str, size: tuple[int, int] = (64, 48)) -> bytes:
 @pytest.mark.parametrize("kind", [ImageFormat.PNG, ImageFormat.JPEG, ImageFormat.WEBP])
 def test_real_images_are_taken(kind: ImageFormat) -> None:
     """Of every kind, as Pillow writes them."""
-    check_observation(replace(SEEN, frame=replace(FRAME, format=kind)), image(kind.value), kind)
+    check_observation(replace(SEEN, frame=replace(FRAME, format=kind)), image(kind.value), AskedImage(kind))
 
 
 def test_no_image_is_taken_where_none_is_due() -> None:
     """It is the same as before, or was not asked for."""
-    check_observation(replace(SEEN, frame=replace(FRAME, unchanged=True)), b"", ImageFormat.PNG)
-    check_observation(replace(SEEN, frame=replace(FRAME, format=ImageFormat.NONE)), b"", ImageFormat.NONE)
+    check_observation(replace(SEEN, frame=replace(FRAME, unchanged=True)), b"", AskedImage())
+    check_observation(
+        replace(SEEN, frame=replace(FRAME, format=ImageFormat.NONE)), b"", AskedImage(ImageFormat.NONE)
+    )
     replayed = replace(SEEN, replayed=True)
-    check_observation(replayed, image("png"), ImageFormat.JPEG)
+    check_observation(replayed, image("png"), AskedImage(ImageFormat.JPEG, (1, 1)))
 
 
 @pytest.mark.parametrize(
@@ -73,16 +75,17 @@ def test_what_contradicts_itself_is_refused(change: dict[str, Any]) -> None:
 def test_other_files_are_refused(sent: bytes) -> None:
     """Nothing but the kind that is named, in the size that is named."""
     with pytest.raises(UnbelievableFrame):
-        check_observation(SEEN, sent, ImageFormat.PNG)
+        check_observation(SEEN, sent, AskedImage())
 
 
 def test_more_than_was_asked_for_is_refused() -> None:
     """Another kind, more bytes than pixels can take, more results than a step has actions, endless times."""
     good = image("png")
-    check_observation(SEEN, good + bytes(60_000), ImageFormat.PNG)
+    check_observation(SEEN, good + bytes(60_000), AskedImage(size=(64, 48)))
     for seen, sent, asked in (
-        (SEEN, good, ImageFormat.JPEG),
-        (SEEN, good + bytes(80_000), ImageFormat.PNG),
+        (SEEN, good, AskedImage(ImageFormat.JPEG)),
+        (SEEN, good, AskedImage(size=(65, 48))),
+        (SEEN, good + bytes(80_000), AskedImage()),
         (replace(SEEN, results=(ActionResult(True, "x"),) * (MAX_ACTIONS + 1)), good, None),
         (replace(SEEN, timing_ms={str(n): 1.0 for n in range(MAX_TIMINGS + 1)}), good, None),
         (replace(SEEN, failed_index=-1), good, None),

@@ -77,7 +77,7 @@ def contact_sheet(plays: list[Play], path: Path) -> None:
         draw.text((x + 2 * THUMB[0] + GAP, y + 6), reward, colour, font, anchor="ra")
         for i, frame in enumerate((play.first, play.last)):
             if frame is not None:
-                with Image.open(frame) as image:
+                with Image.open(frame, formats=("PNG",)) as image:
                     thumb = image.convert("RGB").resize(THUMB, Image.Resampling.LANCZOS, reducing_gap=2.0)
                 sheet.paste(thumb, (x + i * (THUMB[0] + GAP), y + HEAD))
     sheet.save(path)

@@ -15,10 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from osgym_host.guest_client.frame_checks import check_observation
+from osgym_host.guest_client.frame_checks import AskedImage, check_observation
 from osgym_host.guest_client.http import GuestAnswerTooLarge, GuestError, GuestProtocolError, HttpResponse
 from osgym_host.guest_client.json_pieces import AnswerTooLarge, parse_long_texts, put_back
-from osgym_protocol.codes import ImageFormat
 from osgym_protocol.limits import MAX_GUEST_META_BYTES, MAX_JSON_DEPTH
 from osgym_protocol.observation import Observation, ObservedFrame
 from osgym_protocol.records import split_record
@@ -154,8 +153,8 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-def frame(path: str, answer: HttpResponse, asked: ImageFormat | None = None) -> ObservedFrame:
-    """Read a record with an observation; `path` is for the message, `asked` the encoding that is expected.
+def frame(path: str, answer: HttpResponse, asked: AskedImage | None = None) -> ObservedFrame:
+    """Read a record with an observation; `path` is for the message, `asked` what is expected.
 
     The image is not copied: it stays where it was read.
 

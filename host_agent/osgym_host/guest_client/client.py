@@ -30,6 +30,7 @@ from osgym_host.guest_client.answers import (
     typed,
 )
 from osgym_host.guest_client.body import Body
+from osgym_host.guest_client.frame_checks import AskedImage
 from osgym_host.guest_client.http import (
     MAX_BODY_BYTES,
     GuestAnswerTooLarge,
@@ -399,8 +400,11 @@ def _too_large(error: GuestAnswerTooLarge) -> GuestRefused:
     return GuestRefused(502, GuestErrorCode.ANSWER_TOO_LARGE, str(error), {})
 
 
-def _asked(observe: Mapping[str, Any] | None) -> ImageFormat:
-    return ImageFormat((observe or {}).get("format", ImageFormat.PNG))
+def _asked(observe: Mapping[str, Any] | None) -> AskedImage:
+    wanted = observe or {}
+    size = wanted.get("size")
+    kind = ImageFormat(wanted.get("format", ImageFormat.PNG))
+    return AskedImage(kind, None if size is None else (int(size[0]), int(size[1])))
 
 
 def _put(body: dict[str, Any], name: str, value: Message | Mapping[str, Any] | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from osgym_host.guest_client.body import Body
 from osgym_protocol.codes import ImageFormat
 from osgym_protocol.limits import (
@@ -9,7 +11,7 @@ from osgym_protocol.limits import (
     MAX_ACTIONS,
     MAX_BYTES_PER_PIXEL,
     MAX_HASH_CHARS,
-    MAX_IMAGE_PIXELS,
+    MAX_SCREEN_PIXELS,
     MAX_SCREEN_SIDE_PX,
     MAX_TIMINGS,
 )
@@ -19,15 +21,23 @@ _PNG_HEAD = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 _JPEG_HEAD = b"\xff\xd8\xff"
 
 
+@dataclass(frozen=True, slots=True)
+class AskedImage:
+    """What a call asked for: the encoding, and the size if it is not to be that of the screen."""
+
+    format: ImageFormat = ImageFormat.PNG
+    size: tuple[int, int] | None = None
+
+
 class UnbelievableFrame(ValueError):
     """What a guest says of a frame contradicts itself, its image, or what was asked for."""
 
 
-def check_observation(seen: Observation, image: Body, asked: ImageFormat | None) -> None:
+def check_observation(seen: Observation, image: Body, asked: AskedImage | None) -> None:
     """Check an observation, and its image as far as its first bytes tell; it is not decoded.
 
     Args:
-        asked: The encoding that was asked for, None when nobody knows. A replayed answer may have another.
+        asked: What was asked for, None when nobody knows. A replayed answer may be another's.
 
     Raises:
         UnbelievableFrame: A number is out of range, the image is none of that kind, or not of that size.
@@ -38,14 +48,19 @@ def check_observation(seen: Observation, image: Body, asked: ImageFormat | None)
         raise UnbelievableFrame("failed_index is out of range")
     frame = seen.frame
     _check_numbers(frame)
-    if asked is not None and frame.format is not asked and not seen.replayed:
-        raise UnbelievableFrame(f"the frame is {frame.format.value}, asked for was {asked.value}")
+    if seen.replayed:
+        asked = None
+    if asked is not None and frame.format is not asked.format:
+        raise UnbelievableFrame(f"the frame is {frame.format.value}, asked for was {asked.format.value}")
     if frame.unchanged or frame.format is ImageFormat.NONE:
         if len(image):
             raise UnbelievableFrame("an image that is the same, or was not asked for, was sent")
         return
-    pixels = frame.width * frame.height
-    if pixels > MAX_IMAGE_PIXELS:
+    size, pixels = (frame.width, frame.height), frame.width * frame.height
+    if asked is not None and asked.size is not None:
+        if size != asked.size:
+            raise UnbelievableFrame(f"the image is {size}, asked for was {asked.size}")
+    elif pixels > MAX_SCREEN_PIXELS:
         raise UnbelievableFrame(f"an image of {frame.width}x{frame.height} is not believed")
     if len(image) > pixels * MAX_BYTES_PER_PIXEL + IMAGE_FILE_BYTES:
         raise UnbelievableFrame(f"{len(image)} bytes for an image of {frame.width}x{frame.height}")

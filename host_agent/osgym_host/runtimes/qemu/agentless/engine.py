@@ -314,7 +314,7 @@ class AgentlessEngine:
         value = await asyncio.to_thread(frames.digest, frame)
         encoding_s = time.monotonic()
         unchanged = look.unless_hash == value
-        image, size = b"", frame.size
+        image, size = b"", look.image_size(frame.size) if unchanged else frame.size
         if not unchanged and look.format is not ImageFormat.NONE:
             image, size = await _encoded(frame, look)
         info = FrameInfo(
