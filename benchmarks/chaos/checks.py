@@ -83,7 +83,8 @@ def _of_losses(flights: Flights, limits: Limits) -> list[str]:
         return []
     return [
         f"trajectory {number_of(result)} ({_history(flights, number_of(result))}) lost: "
-        f"{result.failure.code} {result.failure.message[:300]}"
+        f"{result.failure.code} ({result.failure.error_class}) on attempt {result.attempts}: "
+        f"{result.failure.message[:300]}"
         for result in lost
         if result.failure is not None
     ]

@@ -18,7 +18,6 @@ from benchmarks.chaos.reach import tree_of
 from benchmarks.chaos.service import Service
 from osgym_host.runtimes.processes import start_time_ticks
 
-KINDS_OF_NAMESPACE = ("mnt", "net", "pid", "user", "ipc", "uts")
 REST_S, LOOK_EVERY_S, GONE_S = 60.0, 0.5, 10.0
 SLACK = {"descriptors": 16, "threads": 16, "rss_mib": 64.0}
 """How much more than before the host agent may hold at rest: connections, a pool of threads, caches."""
@@ -30,12 +29,12 @@ class Census:
 
     Attributes:
         processes: by number, when each started.
-        namespaces: of these processes, and not this one's.
+        namespaces: how many are held by a mount, before anything began.
     """
 
     service: Service
     processes: dict[int, int] = field(default_factory=dict)
-    namespaces: set[str] = field(default_factory=set)
+    namespaces: int = field(default_factory=lambda: _held_namespaces())
 
     async def follow(self) -> None:
         """Look until cancelled."""
@@ -44,20 +43,18 @@ class Census:
             await asyncio.sleep(LOOK_EVERY_S)
 
     def look(self) -> None:
-        """Remember the processes that are there now, and their namespaces."""
-        ours = {_link(Path(f"/proc/self/ns/{kind}")) for kind in KINDS_OF_NAMESPACE}
+        """Remember the processes that are there now."""
         pid = self.service.process.pid if self.service.process else 0
         for found in tree_of(pid) if pid else []:
             ticks = start_time_ticks(found)
             if ticks is not None:
                 self.processes[found] = ticks
-            for kind in KINDS_OF_NAMESPACE:
-                name = _link(Path(f"/proc/{found}/ns/{kind}"))
-                if name and name not in ours:
-                    self.namespaces.add(name)
 
     def left(self) -> list[str]:
-        """Everything that is there though the service has ended."""
+        """Everything that is there though the service has ended.
+
+        A namespace lives by a process, which is seen by its number or its control group, or by a mount.
+        """
         service = self.service
         found = []
         for entry in os.scandir("/proc"):
@@ -65,12 +62,14 @@ class Census:
                 continue
             pid = int(entry.name)
             alive = self.processes.get(pid) == start_time_ticks(pid) is not None
-            inside = any(_link(Path(f"/proc/{pid}/ns/{k}")) in self.namespaces for k in KINDS_OF_NAMESPACE)
+            inside = f"osgym-{service.instance}" in _text(Path(f"/proc/{pid}/cgroup"))
             if (alive or inside) and not _is_dead(pid):
                 argv = _text(Path(f"/proc/{pid}/cmdline")).replace("\0", " ")[:80]
                 found.append(f"process {pid} {argv}")
         mounts = _text(Path("/proc/self/mountinfo")).splitlines()
         found += [f"mount {line.split()[4]}" for line in mounts if f"{service.folder}/" in line]
+        if (more := _held_namespaces() - self.namespaces) > 0:
+            found.append(f"{more} namespaces that a mount holds")
         for top, names, _ in os.walk("/sys/fs/cgroup"):
             found += [f"cgroup {top}/{name}" for name in names if f"osgym-{service.instance}" in name]
         for kind in ("replicas", "vms", "records"):
@@ -133,10 +132,10 @@ def _is_dead(pid: int) -> bool:
     return not state or state[0] == "Z"
 
 
-def _link(path: Path) -> str:
-    with contextlib.suppress(OSError):
-        return str(path.readlink())
-    return ""
+def _held_namespaces() -> int:
+    """Namespaces that live by a mount; those of network namespaces with a name are told by it."""
+    mounts = _text(Path("/proc/self/mountinfo")).splitlines()
+    return sum(" nsfs " in line and "/netns/" not in line for line in mounts)
 
 
 def _text(path: Path) -> str:
