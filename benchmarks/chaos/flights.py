@@ -52,6 +52,7 @@ class Flights:
         tried: all attempts that saw a desktop, by the number of their trajectory.
         early: faults of the host while a trajectory had no desktop: it waited, or was being set up.
         crossed: what was wrong with frames.
+        outages: faults of the host that last; they hit whoever begins meanwhile.
     """
 
     tasks: list[ShippedTask]
@@ -62,6 +63,7 @@ class Flights:
     early: dict[int, list[Kind]] = field(default_factory=dict)
     results: list[Result] = field(default_factory=list)
     crossed: list[str] = field(default_factory=list)
+    outages: list[Kind] = field(default_factory=list)
     frames: int = 0
     _seen: dict[Mark, str] = field(default_factory=dict)
 
@@ -78,6 +80,8 @@ class Flights:
                 return
             task = dict(random.choice(self.tasks).task)
             self.tried[number] = []
+            if self.outages:
+                self.early[number] = list(self.outages)
             way = "idle" if random.random() < IDLE_SHARE else "oracle"
             task["config"] = [*set_up(number), *task["config"]]
             yield {**task, _KEY: {"number": number, "way": way}}
@@ -87,6 +91,7 @@ class Flights:
         number = task[_KEY]["number"]
         attempts = self.tried[number]
         attempt = Attempt(number, len(attempts) + 1, time.monotonic())
+        attempt.harmed_by += [kind for kind in self.outages if kind not in self.early.get(number, [])]
         attempts.append(attempt)
         self.open[number] = attempt
         return _Pilot(self, attempt, self._by_id[task["id"]], task[_KEY]["way"])

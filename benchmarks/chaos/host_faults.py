@@ -101,7 +101,13 @@ async def harm_host(stage: Stage, kind: Kind, draw: float) -> Impact:
     impact = Impact(kind, stage.now_s())
     impact.touched = stage.flights.harmed(kind, None) if kind in ENDS else len(stage.flights.open)
     fault_at = time.monotonic()
-    await WAYS[kind](stage, draw)
+    if kind in ENDS:
+        stage.flights.outages.append(kind)
+    try:
+        await WAYS[kind](stage, draw)
+    finally:
+        if kind in ENDS:
+            stage.flights.outages.remove(kind)
     over_at = fault_at if kind in (Kind.HOST_KILLED, Kind.CLOCK_JUMP) else time.monotonic()
     if await _serves_again(stage, over_at):
         impact.clean_s = time.monotonic() - over_at

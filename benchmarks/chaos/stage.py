@@ -81,7 +81,7 @@ class Stage:
             attempt
             for attempt in self.flights.flying()
             if attempt.which == 1
-            and not attempt.harmed_by
+            and not self.flights.hits(attempt.number)
             and self.events.when(attempt.replica_id, "retiring") is None
         ]
         if not running:
