@@ -7,6 +7,7 @@ which wakes only when the X server says that something changed.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from osgym_guest._native import Display, DisplayGone, now_ns
+from osgym_guest.display_pulse import DisplayPulse
 from osgym_guest.frame_watch import FrameWatch
 from osgym_guest.http import HttpError
 from osgym_guest.screen import CapturedFrame, ImagingMissing, ScreenController
@@ -80,6 +82,8 @@ class Engine:
         self._windows_event = asyncio.Event()
         self._ready = asyncio.Event()
         self._final_waits = False
+        self._pulse = DisplayPulse(self._display_silent)
+        self._silent = False
         self.steps = StepLedger[asyncio.Future[ObservedFrame]](
             self._kept.number(generation) if self._kept is not None else 0
         )
@@ -111,8 +115,12 @@ class Engine:
         return self._ready.is_set()
 
     def close(self) -> None:
-        """Stop watching, end what runs soon, and close the display."""
-        if self._screen is not None and self._thread is not None:
+        """Stop watching, end what runs soon, and close the display.
+
+        Of a server that does not answer nothing is waited for: its thread ends with the process.
+        """
+        self._pulse.end()
+        if self._screen is not None and self._thread is not None and not self._silent:
             self._watch.pause()
             self._screen.stop()
             self._jobs.put(None)
@@ -146,6 +154,7 @@ class Engine:
             raise HttpError(429, GuestErrorCode.BUSY, f"{MAX_WAITING} calls wait for the display already")
         if not self._unfinished:
             self._watch.pause()
+            self._pulse.begin()
         self._unfinished += 1
         return self._loop.create_future()
 
@@ -169,6 +178,7 @@ class Engine:
         elif isinstance(error, ImagingMissing):
             error = HttpError(501, GuestErrorCode.NOT_AVAILABLE, str(error))
         if not self._unfinished:
+            self._pulse.end()
             self._watch.resume()
         if future.cancelled():
             return
@@ -176,6 +186,12 @@ class Engine:
             future.set_result(result)
         else:
             future.set_exception(error)
+
+    def _display_silent(self) -> None:
+        """The X server does not answer: for the session that is the same as if it had ended."""
+        self._silent = True
+        print("osgym_guest: the X server does not answer", file=sys.stderr)
+        self._on_gone()
 
     def set_generation(self, generation: str) -> None:
         """Count on as the replica of another generation."""
