@@ -36,7 +36,9 @@ def test_this_machine_runs_the_local_runtime(tmp_path: Path) -> None:
     assert {"subordinate ids", "user namespaces", "overlay", "local runtime"} <= set(rows)
     assert {"memory", "disk", "reflink", "docker", "kvm", "mmdebstrap", "compiler"} <= set(rows)
     assert rows["local runtime"]["facts"]["ms"] > 0
-    assert rows["isolation"]["facts"]["own_ids"] is (rows["isolation"]["status"] == "ok")
+    isolation = rows["isolation"]
+    assert isolation["facts"]["own_ids"] is (isolation["status"] == "ok")
+    assert isolation["facts"]["own_devices"] is (os.geteuid() == 0)
     for row in rows.values():
         assert row["status"] in ("ok", "warn", "missing")
         assert row["found"].endswith(".")

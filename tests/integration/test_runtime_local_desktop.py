@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from osgym_host.guest_client import GuestClient, GuestError, GuestUnreachable
-from osgym_host.images.store import Image
+from osgym_host.images.errors import ImageError
+from osgym_host.images.store import Image, ImageStore
 from osgym_host.runtimes.base import ExitReason, ReplicaSpec, Screen
 from osgym_host.runtimes.local.runtime import LocalRuntime
+from osgym_host.settings import default_data_dir
 
 pytestmark = pytest.mark.desktop
 DEADLINE_S = 30.0
@@ -137,3 +139,39 @@ async def test_many_desktops_leave_no_trace(
     assert children.read_text() == ""
     assert Path("/proc/self/mounts").read_text() == mounts
     assert fingerprint(small_image.rootfs) == before
+
+
+BROWSER = """
+echo '<title>sand</title><h1>box</h1>' >/tmp/page.html
+chromium --no-first-run file:///tmp/page.html >/tmp/chromium.log 2>&1 &
+for _ in $(seq 100); do wmctrl -l | grep -q sand && break; sleep 0.2; done
+wmctrl -l | grep -o sand
+renderer=$(pgrep -f '[t]ype=renderer' | head -n 1)
+for name in user pid net; do
+    [ "$(sudo readlink /proc/$renderer/ns/$name)" = "$(readlink /proc/self/ns/$name)" ] || echo "own $name"
+done
+pgrep -f 'sub-type=[n]etwork.mojom.NetworkService' >/dev/null && echo network service
+"""
+
+
+@pytest.mark.full_image
+async def test_large_applications_run_behind_the_filter(runtime: LocalRuntime) -> None:
+    """Chromium with its own sandbox (namespaces within ours) and its network service, LibreOffice, a server
+    on a port of root's."""
+    try:
+        image = ImageStore(default_data_dir()).resolve("full")
+    except ImageError:
+        pytest.skip("missing: golden image 'full'")
+    replica = await runtime.create(ReplicaSpec("d1", 1, image, ram_mib=4096, pids=1024))
+    async with GuestClient(replica.guest) as guest:
+        await guest.ready(timeout_s=DEADLINE_S)
+        seen = await guest.execute(BROWSER, shell=True, timeout_s=60)
+        assert seen.output.split("\n")[:-1] == ["sand", "own user", "own pid", "own net", "network service"]
+        await inside(guest, "pkill chromium; printf 'a,b\\n1,2\\n' >/tmp/t.csv")
+        await guest.execute("cd /tmp && soffice --headless --convert-to pdf t.csv", shell=True, timeout_s=90)
+        assert await inside(guest, "head -c 4 /tmp/t.pdf") == "%PDF"
+        serve = "sudo timeout 20 python3 -m http.server 80 --bind 127.0.0.1 >/dev/null 2>&1 & sleep 0.5"
+        await guest.execute(serve, shell=True, timeout_s=30)
+        fetch = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:80/', timeout=10).status)"
+        assert await inside(guest, f'python3 -c "{fetch}"') == "200"
+        assert "127.0.0.1" in await inside(guest, "ip -br address")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import stat
 
 from osgym_host.runtimes.local import syscalls as sc
 
@@ -16,7 +17,23 @@ _MOVE_MOUNT_F_EMPTY_PATH = 4
 _AT_FDCWD = -100
 _AT_EMPTY_PATH = 0x1000
 _MOUNT_ATTR_RDONLY = 1
+_MOUNT_ATTR_NOSUID = 2
+_MOUNT_ATTR_NODEV = 4
+_MOUNT_ATTR_NOEXEC = 8
 _MOUNT_ATTR_IDMAP = 0x00100000
+_FSOPEN_CLOEXEC = _FSMOUNT_CLOEXEC = 1
+_FSCONFIG_SET_STRING = 1
+_FSCONFIG_CMD_CREATE = 6
+
+DEVICES = {
+    "null": (1, 3),
+    "zero": (1, 5),
+    "full": (1, 7),
+    "random": (1, 8),
+    "urandom": (1, 9),
+    "tty": (5, 0),
+}
+"""Devices of a replica, all harmless to whoever may write them; major and minor number."""
 
 
 class _MountAttr(ctypes.Structure):
@@ -47,6 +64,49 @@ def map_ids(mount_fd: int, user_namespace_fd: int) -> None:
     """
     attr = _MountAttr(_MOUNT_ATTR_IDMAP | _MOUNT_ATTR_RDONLY, 0, 0, user_namespace_fd)
     sc.call("mount_setattr", mount_fd, b"", _AT_EMPTY_PATH, bytes(attr), ctypes.sizeof(attr))
+
+
+def sysfs() -> int:
+    """Make a read-only /sys of this process's network namespace.
+
+    Raises:
+        OSError: The kernel refused, as where the host's own /sys is masked.
+    """
+    return _make(
+        "sysfs", {}, _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV | _MOUNT_ATTR_NOEXEC
+    )
+
+
+def devices(uid: int, gid: int) -> int:
+    """Make a /dev of its own, with nodes that no other replica has: locks and watches on them stay inside.
+
+    Raises:
+        OSError: This process may not make device nodes.
+    """
+    options = {"mode": "755", "size": "1m", "nr_inodes": "256", "uid": str(uid), "gid": str(gid)}
+    mount_fd = _make("tmpfs", options, _MOUNT_ATTR_NOSUID)
+    umask = os.umask(0)
+    try:
+        for name, numbers in DEVICES.items():
+            os.mknod(name, stat.S_IFCHR | 0o666, os.makedev(*numbers), dir_fd=mount_fd)
+            os.chown(name, uid, gid, dir_fd=mount_fd)
+    except OSError:
+        os.close(mount_fd)
+        raise
+    finally:
+        os.umask(umask)
+    return mount_fd
+
+
+def _make(kind: str, options: dict[str, str], attributes: int) -> int:
+    context = sc.call("fsopen", kind.encode(), _FSOPEN_CLOEXEC)
+    try:
+        for name, value in options.items():
+            sc.call("fsconfig", context, _FSCONFIG_SET_STRING, name.encode(), value.encode(), 0)
+        sc.call("fsconfig", context, _FSCONFIG_CMD_CREATE, None, None, 0)
+        return sc.call("fsmount", context, _FSMOUNT_CLOEXEC, attributes)
+    finally:
+        os.close(context)
 
 
 def attach(mount_fd: int, target: str) -> None:

@@ -86,7 +86,12 @@ async def _try_replica(folder: Path) -> list[Finding]:
         groups = _control_groups([name for name, there in caps if there], capabilities.notes)
         tried = await _try_create(runtime, image)
         made = all(finding.status is Status.OK for finding in tried)
-        return [namespaces, groups, *tried, *([_isolation(runtime.ids_shared_because)] if made else [])]
+        return [
+            namespaces,
+            groups,
+            *tried,
+            *([_isolation(runtime.ids_shared_because, runtime.devices_shared)] if made else []),
+        ]
     finally:
         await runtime.stop()
 
@@ -133,11 +138,13 @@ async def _try_create(runtime: LocalRuntime, image: ProbeImage) -> list[Finding]
     ]
 
 
-def _isolation(shared_because: str) -> Finding:
+def _isolation(shared_because: str, devices_shared: bool) -> Finding:
     """Say which isolation of ids was in force for the replica that was made."""
     name = "isolation"
     bounds = "Namespaces, inotify instances, queued signals and message queues are bounded for each replica"
-    facts = {"own_ids": not shared_because}
+    if devices_shared:
+        bounds += "; device nodes are the host's, so that locks on /dev/null reach other replicas"
+    facts = {"own_ids": not shared_because, "own_devices": not devices_shared}
     if not shared_because:
         found = f"{bounds}, and each has a range of ids of its own over an id-mapped image."
         return Finding(name, Status.OK, found, facts=facts)

@@ -13,7 +13,6 @@ import os
 import resource
 import signal
 import socket
-import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +20,9 @@ from osgym_host.runtimes.local import detached
 from osgym_host.runtimes.local import syscalls as sc
 from osgym_host.runtimes.local.protocol import LISTEN_FD, SESSION
 
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _TTY_GID = 5
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-NAMESPACES = (
-    sc.CLONE_NEWUSER | sc.CLONE_NEWPID | sc.CLONE_NEWNS | sc.CLONE_NEWIPC | sc.CLONE_NEWUTS | sc.CLONE_NEWNET
-)
+NAMESPACES = sc.CLONE_NEWUSER | sc.CLONE_NEWPID | sc.CLONE_NEWNS | sc.CLONE_NEWIPC | sc.CLONE_NEWUTS
 
 
 class StepFailed(Exception):
@@ -41,33 +36,47 @@ class StepFailed(Exception):
 
 
 @dataclass(frozen=True)
+class Descriptors:
+    """What the first process got open.
+
+    Attributes:
+        console: Where stdout and stderr go.
+        listen: Listening socket of the guest agent.
+        status: Errors are written here; `execve` closes it.
+        image: The root file system as a detached mount with the replica's ids as owners; -1: it has them
+            on disk.
+        dev: A detached /dev with nodes of its own; -1: the host's are bound there.
+        go: One byte comes here when the id maps are written; end of file means give up.
+        sys: A detached /sys; -1: it stays empty.
+    """
+
+    console: int
+    listen: int
+    status: int
+    image: int
+    dev: int
+    go: int = -1
+    sys: int = -1
+
+
+@dataclass(frozen=True)
 class Inside:
-    """Descriptors and settings of one replica.
+    """Settings of one replica.
 
     Attributes:
         rootfs: Golden root file system.
         folder: Folder with `lower`, `upper`, `work` and `merged`.
-        console_fd: Where stdout and stderr go.
-        listen_fd: Listening socket of the guest agent.
-        go_fd: One byte comes here when the id maps are written; end of file means give up.
-        status_fd: Errors are written here; `execve` closes it.
-        image_fd: The root file system as a detached mount with the replica's ids as owners; -1: it has
-            them on disk.
         limits: `run_mib`, `tmp_mib`, `shm_mib`, `nofile`.
         filter_program: Instructions of the system call filter.
     """
 
     rootfs: str
     folder: str
-    console_fd: int
-    listen_fd: int
-    go_fd: int
-    status_fd: int
-    image_fd: int
     hostname: str
     environment: dict[str, str]
     limits: dict[str, int]
     filter_program: bytes
+    fds: Descriptors
 
 
 def enter(inside: Inside) -> None:
@@ -77,7 +86,7 @@ def enter(inside: Inside) -> None:
         StepFailed: A step failed; nothing of it is visible outside the namespaces.
     """
     with _step("wait"):
-        if os.read(inside.go_fd, 1) != b"g":
+        if os.read(inside.fds.go, 1) != b"g":
             os._exit(1)
     with _step("folders"):
         # Still with the ids of the zygote, which may pass through closed folders; and by name, since
@@ -93,13 +102,11 @@ def enter(inside: Inside) -> None:
     with _step("cgroup namespace"):
         sc.unshare(sc.CLONE_NEWCGROUP)
     with _step("overlay"):
-        _mount_overlay(rootfs_fd, dir_fd, inside.image_fd)
+        _mount_overlay(rootfs_fd, dir_fd, inside.fds.image)
     with _step("mounts"):
-        _mount_all(inside.limits)
+        _mount_all(inside)
     with _step("host name"):
         socket.sethostname(inside.hostname)
-    with _step("loopback"):
-        _loopback_up()
     with _step("limits"):
         _set_limits(inside.limits)
     with _step("descriptors"):
@@ -138,25 +145,29 @@ def _mount_overlay(rootfs_fd: int, dir_fd: int, image_fd: int) -> None:
     os.chdir(root)
 
 
-def _mount_all(limits: dict[str, int]) -> None:
+def _mount_all(inside: Inside) -> None:
     """Mount what belongs into the root, and leave the host's."""
+    limits = inside.limits
     guarded = sc.MS_NOSUID | sc.MS_NODEV
     sc.mount("proc", "proc", "proc", guarded | sc.MS_NOEXEC)
-    with contextlib.suppress(OSError):  # refused where the host's own /sys is masked; /sys is then empty
-        sc.mount("sysfs", "sys", "sysfs", guarded | sc.MS_NOEXEC | sc.MS_RDONLY)
+    if inside.fds.sys >= 0:
+        detached.attach(inside.fds.sys, "sys")
     sc.mount("tmpfs", "run", "tmpfs", guarded, f"mode=755,size={limits['run_mib']}m")
     sc.mount("tmpfs", "tmp", "tmpfs", guarded, f"mode=1777,size={limits['tmp_mib']}m")
-    _mount_dev(limits["shm_mib"])
+    _mount_dev(inside.fds.dev, limits["shm_mib"])
     sc.pivot_root(".", ".")
     sc.umount(".", sc.MNT_DETACH)
     os.chdir("/")
 
 
-def _mount_dev(shm_mib: int) -> None:
-    sc.mount("tmpfs", "dev", "tmpfs", sc.MS_NOSUID, "mode=755,size=1m,nr_inodes=256")
-    for name in _DEVICES:
-        os.close(os.open(f"dev/{name}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
-        sc.mount(f"/dev/{name}", f"dev/{name}", None, sc.MS_BIND)
+def _mount_dev(dev_fd: int, shm_mib: int) -> None:
+    if dev_fd >= 0:
+        detached.attach(dev_fd, "dev")
+    else:
+        sc.mount("tmpfs", "dev", "tmpfs", sc.MS_NOSUID, "mode=755,size=1m,nr_inodes=256")
+        for name in detached.DEVICES:
+            os.close(os.open(f"dev/{name}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+            sc.mount(f"/dev/{name}", f"dev/{name}", None, sc.MS_BIND)
     for name, flags, options in (
         ("pts", sc.MS_NOSUID | sc.MS_NOEXEC, f"newinstance,ptmxmode=0666,mode=620,gid={_TTY_GID},max=256"),
         ("shm", sc.MS_NOSUID | sc.MS_NODEV, f"mode=1777,size={shm_mib}m"),
@@ -173,13 +184,6 @@ def _mount_dev(shm_mib: int) -> None:
         os.symlink(target, f"dev/{name}")  # noqa: PTH211 (the same)
 
 
-def _loopback_up() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
-        request = struct.pack("16sH14x", b"lo", 0)
-        flags = struct.unpack("16xH14x", fcntl.ioctl(sock, _SIOCGIFFLAGS, request))[0]
-        fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", flags | _IFF_UP))
-
-
 def _set_limits(limits: dict[str, int]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -190,10 +194,10 @@ def _set_limits(limits: dict[str, int]) -> None:
 def _arrange_descriptors(inside: Inside) -> None:
     """Put the console on 1 and 2, the listening socket on 3; everything else closes on `execve`."""
     # Above 3 first, so that no descriptor is overwritten before it was used.
-    listen = fcntl.fcntl(inside.listen_fd, fcntl.F_DUPFD_CLOEXEC, 10)
-    console = fcntl.fcntl(inside.console_fd, fcntl.F_DUPFD_CLOEXEC, 10)
+    listen = fcntl.fcntl(inside.fds.listen, fcntl.F_DUPFD_CLOEXEC, 10)
+    console = fcntl.fcntl(inside.fds.console, fcntl.F_DUPFD_CLOEXEC, 10)
     null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-    if inside.status_fd <= LISTEN_FD:
+    if inside.fds.status <= LISTEN_FD:
         raise OSError(errno.EBADF, "the status pipe is where the standard descriptors go")
     os.dup2(null, 0)
     os.dup2(console, 1)
@@ -209,20 +213,14 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-def inside_from(
-    message: dict[str, Any], fds: list[int], go_fd: int, status_fd: int, image_fd: int, program: bytes
-) -> Inside:
+def inside_from(message: dict[str, Any], fds: Descriptors, program: bytes) -> Inside:
     """Build the settings from a `spawn` request."""
     return Inside(
         rootfs=message["rootfs"],
         folder=message["folder"],
-        console_fd=fds[0],
-        listen_fd=fds[1],
-        go_fd=go_fd,
-        status_fd=status_fd,
-        image_fd=image_fd,
         hostname=message["hostname"],
         environment=message["environment"],
         limits=message["limits"],
         filter_program=program,
+        fds=fds,
     )

@@ -53,6 +53,8 @@ class Isolation:
         """Args: ranges: None for an ordinary user, who has but one."""
         self._ranges = ranges
         self._refused: dict[Path, str] = {}
+        self.devices_shared = False
+        """Some replica has the host's device nodes, since none of its own could be made."""
 
     @classmethod
     def open(cls, instance: Path) -> Isolation:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from dataclasses import dataclass, replace
 from typing import Any
 
 from osgym_host.runtimes.local import detached, inside, outer
@@ -19,13 +20,33 @@ _OOM_SCORE_ADJ = 500
 """Replicas go first when the whole host is out of memory, long before the host agent."""
 
 
-def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> tuple[int, int]:
+@dataclass
+class Starting:
+    """A replica on the way to its session.
+
+    Attributes:
+        status_r: Through this pipe come the first process's PID as a line, then errors as `step`, line end,
+            text. It closes when the session runs, or when maker and first process have ended.
+        maker: PID of the process that makes its first one (see `outer`), 0 when it is gone.
+        own_devices: Its device nodes are its own.
+        pid: PID of its first process, 0 until the maker named it.
+        told: What came through the pipe besides.
+    """
+
+    request: int
+    key: str
+    status_r: int
+    maker: int
+    own_devices: bool
+    pid: int = 0
+    told: bytes = b""
+
+
+def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Starting:
     """Carry out a `spawn` request (see `protocol`) as far as this process has to.
 
     Returns:
-        PID of a child that makes the replica's first process, as another child, and ends; and the pipe
-        through which come the first process's PID as a line, then errors as `step`, line end, text. It
-        closes when the session runs or both children have ended.
+        What is under way: a child that makes the replica's first process, as another child, and ends.
 
     Raises:
         StepFailed: The kernel refused; neither of the two is left.
@@ -34,23 +55,25 @@ def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> tupl
     uid_base, gid_base = message["uid_base"], message["gid_base"]
     image_uid_base, image_gid_base = message["image_uid_base"], message["image_gid_base"]
     _prepare(message["folder"], uid_base, gid_base)
-    image_fd = -1
-    if (uid_base, gid_base) != (image_uid_base, image_gid_base):
-        with _named("id-mapped image"):
-            image_fd = detached.clone_tree(message["rootfs"])
     go_r, go_w = os.pipe2(os.O_CLOEXEC)
     status_r, status_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    image_fd = dev_fd = -1
     maker = 0
     try:
+        if (uid_base, gid_base) != (image_uid_base, image_gid_base):
+            with _named("id-mapped image"):
+                image_fd = detached.clone_tree(message["rootfs"])
+        dev_fd = _devices(uid_base, gid_base)
         with signals_blocked(), _owner(uid_base, gid_base):
-            maker = sc.clone(sc.CLONE_NEWUSER)
+            maker = sc.clone(outer.NAMESPACES)
             if maker == 0:
                 os.close(go_w)
                 os.close(status_r)
                 around = outer.Outer(
                     image_uid_base, image_gid_base, go_r, status_w, message["counts"], message["limits"]
                 )
-                _make(around, message, fds, image_fd, program)
+                given = inside.Descriptors(fds[0], fds[1], status_w, image_fd, dev_fd)
+                _make(around, inside.inside_from(message, given, program))
         folder = outer.proc_folder(maker)
         outer.write_file(f"{folder}/uid_map", f"{image_uid_base} {uid_base} {ID_COUNT}")
         outer.write_file(f"{folder}/gid_map", f"{image_gid_base} {gid_base} {ID_COUNT}")
@@ -68,10 +91,10 @@ def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> tupl
             os.waitpid(maker, 0)
         raise
     finally:
-        for fd in (go_r, go_w, status_w, image_fd):
+        for fd in (go_r, go_w, status_w, image_fd, dev_fd):
             if fd >= 0:
                 os.close(fd)
-    return maker, status_r
+    return Starting(message["id"], message["key"], status_r, maker, own_devices=dev_fd >= 0)
 
 
 def _prepare(folder: str, uid: int, gid: int) -> None:
@@ -82,20 +105,24 @@ def _prepare(folder: str, uid: int, gid: int) -> None:
         os.chown(path, uid, gid, follow_symlinks=False)
 
 
-def _make(
-    around: outer.Outer, message: dict[str, Any], fds: list[int], image_fd: int, program: bytes
-) -> None:
+def _devices(uid: int, gid: int) -> int:
+    """A detached /dev; -1 where device nodes are not ours to make, as for an ordinary user."""
+    try:
+        return detached.devices(uid, gid)
+    except OSError:
+        return -1
+
+
+def _make(around: outer.Outer, what: inside.Inside) -> None:
     """The process in the outer namespace, from `clone` to its end. Never returns."""
     signal.set_wakeup_fd(-1)
     code, text = 1, "outer namespace\n?"
+
+    def child(go_fd: int, sys_fd: int) -> None:
+        _child(replace(what, fds=replace(what.fds, go=go_fd, sys=sys_fd)))
+
     try:
-        outer.make_first_process(
-            around,
-            inside.NAMESPACES,
-            lambda go_fd: _child(
-                inside.inside_from(message, fds, go_fd, around.status_fd, image_fd, program)
-            ),
-        )
+        outer.make_first_process(around, inside.NAMESPACES, child)
         code, text = 0, ""
     except OSError as exc:
         text = f"outer namespace\n{exc}"
@@ -116,7 +143,7 @@ def _child(what: inside.Inside) -> None:
     finally:
         # The same.
         with contextlib.suppress(OSError):
-            os.write(what.status_fd, text.encode("utf-8", "replace")[:2048])
+            os.write(what.fds.status, text.encode("utf-8", "replace")[:2048])
         os._exit(1)
 
 

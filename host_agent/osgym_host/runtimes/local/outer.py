@@ -6,6 +6,9 @@ those of the one around it are closed to it, since nothing it can do is a right 
 short-lived process makes the outer namespace, writes the limits, and has the replica's first process
 made inside as a child of the zygote. Standard library only.
 
+The network namespace belongs to the outer namespace, too: root inside may use it but change nothing of it, so
+most of the kernel's network configuration is out of its reach.
+
 In the outer namespace ids have the numbers that the image's files have on disk. The map from them to
 the replica's ids of the host is therefore also the one an id-mapped mount of the image needs.
 """
@@ -14,15 +17,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import resource
+import socket
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from osgym_host.runtimes.local import detached
 from osgym_host.runtimes.local import syscalls as sc
 from osgym_host.runtimes.local.protocol import ID_COUNT
 
+NAMESPACES = sc.CLONE_NEWUSER | sc.CLONE_NEWNET | sc.CLONE_NEWNS
+"""The mount namespace is for making a detached /sys only."""
 _SYSCTLS = "/proc/sys/user"
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _RLIMITS = {
     "sigpending": resource.RLIMIT_SIGPENDING,
     "msgqueue": resource.RLIMIT_MSGQUEUE,
@@ -52,11 +62,12 @@ class Outer:
     limits: dict[str, int]
 
 
-def make_first_process(outer: Outer, namespaces: int, child: Callable[[int], None]) -> None:
+def make_first_process(outer: Outer, namespaces: int, child: Callable[[int, int], None]) -> None:
     """Bound the outer namespace and make the replica's first process in it, as a child of our parent.
 
     Args:
-        child: Runs in the new process and does not return; takes a descriptor that is read as `go_fd` is.
+        child: Runs in the new process and does not return; takes a descriptor that is read as `go_fd` is,
+            and one of a detached /sys, -1 where there is none.
 
     Raises:
         OSError: The kernel refused; the new process, if there is one, gives up.
@@ -64,11 +75,17 @@ def make_first_process(outer: Outer, namespaces: int, child: Callable[[int], Non
     if os.read(outer.go_fd, 1) != b"g":
         os._exit(1)
     _limit(outer)
+    _open_network(outer)
+    sys_fd = -1
+    with contextlib.suppress(
+        OSError
+    ):  # refused where the host's own /sys is masked; the replica's is then empty
+        sys_fd = detached.sysfs()
     go_r, go_w = os.pipe2(os.O_CLOEXEC)
     pid = sc.clone(namespaces | sc.CLONE_PARENT)
     if pid == 0:
         os.close(go_w)
-        child(go_r)
+        child(go_r, sys_fd)
     os.close(go_r)
     folder = proc_folder(pid)
     write_file(f"{folder}/uid_map", f"0 {outer.image_uid_base} {ID_COUNT}")
@@ -87,6 +104,18 @@ def _limit(outer: Outer) -> None:
             hard = resource.getrlimit(_RLIMITS[name])[1]
             most = most if hard == resource.RLIM_INFINITY else min(hard, most)
             resource.setrlimit(_RLIMITS[name], (most, most))
+
+
+def _open_network(outer: Outer) -> None:
+    """Bring loopback up, and let the replica's users do there what takes a right over the namespace."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+        request = struct.pack("16sH14x", b"lo", 0)
+        flags = struct.unpack("16xH14x", fcntl.ioctl(sock, _SIOCGIFFLAGS, request))[0]
+        fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", flags | _IFF_UP))
+    groups = f"{outer.image_gid_base} {outer.image_gid_base + ID_COUNT - 1}"
+    for name, value in (("ip_unprivileged_port_start", "0"), ("ping_group_range", groups)):
+        with contextlib.suppress(OSError):  # a host without it, or one whose /proc/sys is closed
+            write_file(f"/proc/sys/net/ipv4/{name}", value)
 
 
 def proc_folder(pid: int) -> str:

@@ -13,8 +13,9 @@ Requests: `{"id", "op"}` with
   answer's `result` is `BYTES DELETED_BYTES FDS_IN_FLIGHT WRITTEN_BYTES`, the last -1 where nobody counts.
 
 Answers: `{"id", "ok": true, …}` or `{"id", "ok": false, "step", "error"}`; the answer to `spawn` has
-`pid` and a pidfd. Besides, unasked: `{"event": "exit", "key", "status"}`, `status` as of `waitpid`,
-once for each replica whose `spawn` succeeded.
+`pid`, `own_devices` (its device nodes are no other's) and a pidfd. Besides, unasked:
+`{"event": "exit", "key", "status"}`, `status` as of `waitpid`, once for each replica whose `spawn`
+succeeded.
 """
 
 from __future__ import annotations

@@ -111,6 +111,15 @@ class LocalRuntime(Runtime):
         return self._require().isolation.shared_because
 
     @property
+    def devices_shared(self) -> bool:
+        """Whether some replica had to take the host's device nodes.
+
+        Raises:
+            RuntimeNotRunning: Before `start` or after `stop`.
+        """
+        return self._require().isolation.devices_shared
+
+    @property
     def supervisor_pid(self) -> int:
         """PID of the zygote.
 
@@ -264,6 +273,7 @@ class LocalRuntime(Runtime):
                 "spawn", fields, [console_fd, sock.fileno()], timeout_s=_SPAWN_TIMEOUT_S
             )
         replica.runs(answer["pid"], fds[0])
+        running.isolation.devices_shared |= not answer["own_devices"]
         record_process(folder / "replica.json", replica.pid)
         early = self._early_exits.pop(replica.key, None)
         if early is not None:

@@ -2,29 +2,57 @@
 
 It is a deny list, because root inside (`sudo`), Chromium's own sandbox and any application must
 work: user namespaces and `mount` stay. Denied are the kernel's not namespaced or often broken
-parts: keyrings, BPF, perf, io_uring, userfaultfd, modules, the clock, file handles, the newer mount
-calls (programs fall back to `mount`), 32-bit entry points, and every socket family except unix,
-internet and netlink (vsock would reach the hypervisor), netfilter's netlink included.
+parts: keyrings, BPF, perf, io_uring, userfaultfd, modules, the clock, file handles, secret memory, the
+newer mount calls (programs fall back to `mount`) and 32-bit entry points.
+
+What is left of the network is what its loopback interface needs: sockets of the families unix, internet
+(TCP, UDP, ping; nothing raw) and netlink (routes, device events). Other families (vsock would reach the
+hypervisor), netlink's other protocols (IPsec, netfilter, audit, generic), options that configure
+netfilter or put a module into a TCP connection, and requests that make bridges, VLANs and tunnels are
+refused, also to the root of a namespace that the guest makes.
 """
 
 from __future__ import annotations
 
 import errno
-import struct
+from collections.abc import Iterable
 
-_BPF_LD_W_ABS = 0x20
-_BPF_JEQ = 0x15
-_BPF_JGE = 0x35
-_BPF_RET = 0x06
+from osgym_host.runtimes.local.bpf import Program
+
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
-_NR, _ARCH, _ARG0, _ARG2 = 0, 4, 16, 32  # offsets in struct seccomp_data, little endian
+_NR, _ARCH, _ARG0, _ARG1, _ARG2 = 0, 4, 16, 24, 32  # offsets in struct seccomp_data, little endian
 
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
-_NETLINK_NETFILTER = 12
+_SOCK_TYPES = (1, 2)
+"""Streams and datagrams."""
+_SOCK_TYPE_MASK = 0xF
+_IP_PROTOCOLS = (0, 1, 6, 17, 58)
+"""The default one, ICMP (as datagrams: ping), TCP, UDP, ICMPv6."""
+_NETLINK_PROTOCOLS = (0, 15)
+"""NETLINK_ROUTE, NETLINK_KOBJECT_UEVENT."""
+_SOL_IP, _SOL_TCP, _SOL_IPV6 = 0, 6, 41
+_FIRST_NETFILTER_OPTION = 64
+_IPV6_OPTIONS = (66, 67, 70, 72, 73, 74, 75, 76, 77, 78)
+"""Options of IPv6 itself that lie between those of netfilter."""
+_TCP_ULP = 31
+_IOCTLS = (
+    0x5423,  # TIOCSETD: line disciplines, each a module
+    0x8980,  # SIOCADDDLCI
+    0x8982,  # SIOCGIFVLAN
+    0x8983,  # SIOCSIFVLAN
+    0x89A0,  # SIOCBRADDBR
+    0x89A1,  # SIOCBRDELBR
+    0x89A2,  # SIOCBRADDIF
+    0x89A3,  # SIOCBRDELIF
+    *range(0x89F0, 0x8A00),  # SIOCDEVPRIVATE: tunnels
+)
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_SOCKET = {"x86_64": 41, "aarch64": 198}
+_LOOKED_INTO = {
+    "x86_64": {"ioctl": 16, "socket": 41, "socketpair": 53, "setsockopt": 54, "getsockopt": 55},
+    "aarch64": {"ioctl": 29, "socket": 198, "socketpair": 199, "setsockopt": 208, "getsockopt": 209},
+}
 _X32_BIT = 0x40000000
 
 _COMMON = {
@@ -39,6 +67,8 @@ _COMMON = {
     "fspick": 433,
     "mount_setattr": 442,
     "quotactl_fd": 443,
+    "memfd_secret": 447,
+    "open_tree_attr": 467,
 }
 DENIED: dict[str, dict[str, int]] = {
     "x86_64": {
@@ -104,36 +134,96 @@ def program(machine: str) -> bytes:
     Raises:
         KeyError: The processor is not known.
     """
-    code: list[tuple[int, int, int, int]] = []
-
-    def load(offset: int) -> None:
-        code.append((_BPF_LD_W_ABS, 0, 0, offset))
-
-    def answer(action: int) -> None:
-        code.append((_BPF_RET, 0, 0, action))
-
-    def unless_equal(value: int, skip: int) -> None:
-        code.append((_BPF_JEQ, 0, skip, value))
-
-    load(_ARCH)
-    code.append((_BPF_JEQ, 1, 0, _AUDIT_ARCH[machine]))
-    answer(_ERRNO | errno.ENOSYS)
-    load(_NR)
+    code = Program()
+    code.load(_ARCH)
+    code.jump_if_equal(_AUDIT_ARCH[machine], "known")
+    code.answer(_ERRNO | errno.ENOSYS)
+    code.label("known")
+    code.load(_NR)
     if machine == "x86_64":
-        code.append((_BPF_JGE, 0, 1, _X32_BIT))
-        answer(_ERRNO | errno.ENOSYS)
+        code.jump_if_less(_X32_BIT, "native")
+        code.answer(_ERRNO | errno.ENOSYS)
+        code.label("native")
+    looked_into = _LOOKED_INTO[machine]
+    # Each of these answers in any case; the kernel remembers what the others get, so their order is free.
+    for name, rules in (
+        ("ioctl", _ioctl),
+        ("socket", _socket),
+        ("socketpair", _socketpair),
+        ("setsockopt", _option),
+        ("getsockopt", _option),
+    ):
+        code.jump_unless_equal(looked_into[name], f"not {name}")
+        rules(code, name)
+        code.label(f"not {name}")
     for name, number in DENIED[machine].items():
-        unless_equal(number, 1)
-        answer(_ERRNO | (errno.ENOSYS if name in _COMMON else errno.EPERM))
-    unless_equal(_SOCKET[machine], 9)  # over all about sockets, to the allow at the end
-    load(_ARG0)
-    code.append((_BPF_JEQ, 7, 0, _AF_UNIX))
-    code.append((_BPF_JEQ, 6, 0, _AF_INET))
-    code.append((_BPF_JEQ, 5, 0, _AF_INET6))
-    code.append((_BPF_JEQ, 1, 0, _AF_NETLINK))
-    answer(_ERRNO | errno.EAFNOSUPPORT)
-    load(_ARG2)
-    unless_equal(_NETLINK_NETFILTER, 1)
-    answer(_ERRNO | errno.EPROTONOSUPPORT)
-    answer(_ALLOW)
-    return b"".join(struct.pack("<HBBI", *instruction) for instruction in code)
+        code.jump_unless_equal(number, f"not {name}")
+        code.answer(_ERRNO | (errno.ENOSYS if name in _COMMON else errno.EPERM))
+        code.label(f"not {name}")
+    code.answer(_ALLOW)
+    return code.assemble()
+
+
+def _allow_only(code: Program, values: Iterable[int], refusal: int, where: str) -> None:
+    """Allow when the loaded value is one of these, else refuse."""
+    for value in values:
+        code.jump_if_equal(value, f"{where}: allowed")
+    code.answer(_ERRNO | refusal)
+    code.label(f"{where}: allowed")
+    code.answer(_ALLOW)
+
+
+def _socket(code: Program, name: str) -> None:
+    code.load(_ARG0)
+    code.jump_if_equal(_AF_INET, "internet")
+    code.jump_if_equal(_AF_INET6, "internet")
+    code.jump_if_equal(_AF_NETLINK, "netlink")
+    _allow_only(code, (_AF_UNIX,), errno.EAFNOSUPPORT, name)
+    code.label("internet")
+    code.load(_ARG1)
+    code.keep_bits(_SOCK_TYPE_MASK)
+    for kind in _SOCK_TYPES:
+        code.jump_if_equal(kind, "ordinary")
+    code.answer(_ERRNO | errno.EPERM)
+    code.label("ordinary")
+    code.load(_ARG2)
+    _allow_only(code, _IP_PROTOCOLS, errno.EPROTONOSUPPORT, "internet protocol")
+    code.label("netlink")
+    code.load(_ARG2)
+    _allow_only(code, _NETLINK_PROTOCOLS, errno.EPROTONOSUPPORT, "netlink protocol")
+
+
+def _socketpair(code: Program, name: str) -> None:
+    code.load(_ARG0)
+    _allow_only(code, (_AF_UNIX,), errno.EAFNOSUPPORT, name)
+
+
+def _option(code: Program, name: str) -> None:
+    """`setsockopt` and `getsockopt`, whose level and option have the same places."""
+    code.load(_ARG1)
+    for level, what in ((_SOL_IP, "IP"), (_SOL_IPV6, "IPv6"), (_SOL_TCP, "TCP")):
+        code.jump_if_equal(level, f"{name}: {what}")
+    code.answer(_ALLOW)
+    code.label(f"{name}: IP")
+    code.load(_ARG2)
+    code.jump_if_less(_FIRST_NETFILTER_OPTION, f"{name}: fine")
+    code.answer(_ERRNO | errno.ENOPROTOOPT)
+    code.label(f"{name}: IPv6")
+    code.load(_ARG2)
+    code.jump_if_less(_FIRST_NETFILTER_OPTION, f"{name}: fine")
+    _allow_only(code, _IPV6_OPTIONS, errno.ENOPROTOOPT, f"{name}: IPv6 option")
+    code.label(f"{name}: TCP")
+    code.load(_ARG2)
+    code.jump_unless_equal(_TCP_ULP, f"{name}: fine")
+    code.answer(_ERRNO | errno.ENOPROTOOPT)
+    code.label(f"{name}: fine")
+    code.answer(_ALLOW)
+
+
+def _ioctl(code: Program, name: str) -> None:
+    code.load(_ARG1)
+    for request in _IOCTLS:
+        code.jump_if_equal(request, f"{name}: refused")
+    code.answer(_ALLOW)
+    code.label(f"{name}: refused")
+    code.answer(_ERRNO | errno.EPERM)

@@ -37,7 +37,15 @@ CLOSE_RANGE_CLOEXEC = 4
 SECCOMP_SET_MODE_FILTER = 1
 SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4
 
-_SAME_EVERYWHERE = {"open_tree": 428, "move_mount": 429, "close_range": 436, "mount_setattr": 442}
+_SAME_EVERYWHERE = {
+    "open_tree": 428,
+    "move_mount": 429,
+    "fsopen": 430,
+    "fsconfig": 431,
+    "fsmount": 432,
+    "close_range": 436,
+    "mount_setattr": 442,
+}
 _NUMBERS = {
     "x86_64": {"clone": 56, "pivot_root": 155, "seccomp": 317, **_SAME_EVERYWHERE},
     "aarch64": {"clone": 220, "pivot_root": 41, "seccomp": 277, **_SAME_EVERYWHERE},

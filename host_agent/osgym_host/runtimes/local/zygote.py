@@ -20,30 +20,12 @@ import select
 import signal
 import socket
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 from osgym_host.runtimes.held_files import held_files
 from osgym_host.runtimes.local import inside, outer, protocol, seccomp, trees
 from osgym_host.runtimes.local import syscalls as sc
-from osgym_host.runtimes.local.making import signals_blocked, start_maker
-
-
-@dataclass
-class _Starting:
-    """A replica on the way to its session.
-
-    Attributes:
-        maker: PID of the process that makes its first one (see `outer`), 0 when it is gone.
-        pid: PID of its first process, 0 until the maker named it.
-        told: What came through the status pipe.
-    """
-
-    request: int
-    key: str
-    maker: int
-    pid: int = 0
-    told: bytes = b""
+from osgym_host.runtimes.local.making import Starting, signals_blocked, start_maker
 
 
 class Zygote:
@@ -53,7 +35,7 @@ class Zygote:
         self._control = control
         self._poller = select.poll()
         self._wake_r, self._wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._starting: dict[int, _Starting] = {}  # by status pipe
+        self._starting: dict[int, Starting] = {}  # by status pipe
         self._replicas: dict[int, str] = {}  # pid → key
         self._helpers: dict[int, tuple[int, int]] = {}  # pid → request id, result pipe
         self._program = seccomp.program(sc.MACHINE)
@@ -109,9 +91,9 @@ class Zygote:
             protocol.send(self._control, message, fds)
 
     def _spawn(self, message: dict[str, Any], fds: list[int]) -> None:
-        maker, status_r = start_maker(message, fds, self._program)
-        self._starting[status_r] = _Starting(message["id"], message["key"], maker)
-        self._poller.register(status_r, select.POLLIN)
+        starting = start_maker(message, fds, self._program)
+        self._starting[starting.status_r] = starting
+        self._poller.register(starting.status_r, select.POLLIN)
 
     def _hear(self, status_r: int) -> bool:
         """Take what the pipe has; return whether it closed, by `execve` or by the end of all who had it."""
@@ -147,7 +129,8 @@ class Zygote:
         # It was not waited for yet, so the number still names the child, dead or alive.
         pidfd = os.pidfd_open(starting.pid)
         try:
-            self._answer({"id": starting.request, "ok": True, "pid": outer.pid_in_proc(pidfd)}, (pidfd,))
+            answer = {"pid": outer.pid_in_proc(pidfd), "own_devices": starting.own_devices}
+            self._answer({"id": starting.request, "ok": True, **answer}, (pidfd,))
         finally:
             os.close(pidfd)
 
