@@ -15,6 +15,7 @@ import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from osgym_host.core.disk_pressure import INODE_BYTES
 from osgym_host.runtimes import process_tables
 
 SCAN_S = 2.0
@@ -51,7 +52,7 @@ class HeldFiles:
             and key not in self._seen
         ):
             self._seen.add(key)
-            self.deleted_bytes += found.st_blocks * _BLOCK
+            self.deleted_bytes += max(INODE_BYTES, found.st_blocks * _BLOCK)
 
 
 def held_files(pids: Collection[int], devices: Collection[int], *, scan_s: float = SCAN_S) -> HeldFiles:
