@@ -14,10 +14,12 @@ import contextlib
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 import uvicorn
 from fastapi import FastAPI
 
+from osgym_host.connections import ConnectionBounds, ConnectionTable, listen
 from osgym_host.settings import Settings
 
 BACKLOG = 2048
@@ -91,6 +93,15 @@ class HostServer(uvicorn.Server):
         super().__init__(config)
         self.stopped_by: int | None = None
         self._on_stop = on_stop
+        self._bounds = ConnectionBounds.of(settings.max_connections, settings.max_connections_per_address)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve the sockets; in the place of uvicorn's own, which bounds nothing."""
+        assert sockets is not None
+        table = ConnectionTable(self._bounds)
+        listeners = listen(sockets, table, self.config, self.server_state, self.lifespan.state)
+        self.servers = cast(list[asyncio.Server], listeners)
+        self.started = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

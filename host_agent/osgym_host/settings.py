@@ -109,6 +109,19 @@ class Settings(BaseModel):
     allowed_ips: Annotated[list[IpNetwork], BeforeValidator(_list)] = Field(
         default=[], description="Addresses and networks (CIDR) that may use the OSGym API without a token."
     )
+    max_connections: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="Connections of clients at once; one that waits makes way for a new one, else that is "
+        "refused. 0: half of the files that the process may open, at most 16384.",
+    )
+    max_connections_per_address: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="The same from one address (of IPv6 a /64). 0: three quarters of max_connections.",
+    )
     tls_cert: Path | None = Field(default=None, description="Certificate chain (PEM): serve HTTPS.")
     tls_key: Path | None = Field(default=None, description="Private key (PEM) of tls_cert.")
     data_dir: Path = Field(

@@ -24,7 +24,7 @@ def assert_never(value: NoReturn) -> NoReturn:
 class ErrorCode(TextEnum):
     """Stable codes of ``{"code", "message", "details"}``. Open: a client must accept others."""
 
-    BAD_REQUEST = "bad_request"  # 400, 422: the body is not what v1 says
+    BAD_REQUEST = "bad_request"  # 400, 408, 413, 422, 431: the request is not what v1 says
     UNAUTHORIZED = "unauthorized"  # 401: token missing or wrong
     FORBIDDEN = "forbidden"  # 403: address not allowed
     NOT_FOUND = "not_found"  # 404: no such path or replica

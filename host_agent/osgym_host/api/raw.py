@@ -19,9 +19,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from osgym_host.episodes.errors import ServiceError
-from osgym_protocol.codes import ErrorCode
-from osgym_protocol.limits import MAX_BODY_BYTES
 from osgym_protocol.records import RECORDS_TYPE, Record, record_head
 
 T = TypeVar("T")
@@ -67,19 +64,13 @@ def _parse(body_type: type[BaseModel], body: bytes) -> BaseModel:
 
 
 async def _read(receive: Receive) -> bytes:
+    """Return the body, which `osgym_host.api.bodies` has bounded and read whole."""
     chunks: list[bytes] = []
-    size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > MAX_BODY_BYTES:
-            raise ServiceError(
-                ErrorCode.BAD_REQUEST, f"The body is larger than {MAX_BODY_BYTES} bytes.", status=413
-            )
-        chunks.append(chunk)
+        chunks.append(message.get("body", b""))
         if not message.get("more_body", False):
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 

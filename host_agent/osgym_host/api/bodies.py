@@ -1,0 +1,124 @@
+"""One bound for the body of every request, on its size and on the time that it takes to come."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from osgym_host.api.errors import error_answer
+from osgym_protocol.codes import ErrorCode
+from osgym_protocol.limits import MAX_BODY_BYTES
+from osgym_protocol.observation import ErrorInfo
+
+STREAMED = frozenset(("/v1/checkpoints/import",))
+"""Paths whose body is taken in piece by piece and bounded there."""
+IDLE_S = 20.0
+"""How long nothing of a body may come."""
+BODY_S = 300.0
+"""How long a whole body may take that is not streamed."""
+
+
+class BodyRefused(Exception):
+    """The body is too large or too slow."""
+
+    def __init__(self, status: int, message: str) -> None:
+        """Keep what is answered."""
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class BoundedBodies:
+    """ASGI middleware that reads a request's body whole before anything is done with it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Wrap `app`."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the body and pass the call on, or refuse it: 413, 408."""
+        if scope["type"] != "http" or not _has_body(scope):
+            await self._app(scope, receive, send)
+            return
+        if scope["path"] in STREAMED:
+            await self._app(scope, _never_idle(receive), send)
+            return
+        try:
+            body = await _whole(scope, receive)
+        except BodyRefused as refused:
+            info = ErrorInfo(ErrorCode.BAD_REQUEST, refused.message)
+            await error_answer(scope["path"], info, refused.status)(scope, receive, send)
+            return
+        if body is not None:
+            await self._app(scope, _replayed(body, receive), send)
+
+
+def _has_body(scope: Scope) -> bool:
+    return any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"])
+
+
+async def _whole(scope: Scope, receive: Receive) -> bytes | None:
+    """Return the body; None when the client went away.
+
+    Raises:
+        BodyRefused: It is too large or too slow.
+    """
+    for name, value in scope["headers"]:
+        if name == b"content-length" and int(value) > MAX_BODY_BYTES:
+            raise _too_large()
+    parts: list[bytes] = []
+    size = 0
+    ends = asyncio.get_running_loop().time() + BODY_S
+    while True:
+        message = await _next(receive, ends)
+        if message["type"] == "http.disconnect":
+            return None
+        part = message.get("body", b"")
+        size += len(part)
+        if size > MAX_BODY_BYTES:
+            raise _too_large()
+        parts.append(part)
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def _next(receive: Receive, ends: float) -> Message:
+    try:
+        async with asyncio.timeout(min(IDLE_S, ends - asyncio.get_running_loop().time())):
+            return await receive()
+    except TimeoutError:
+        raise BodyRefused(408, f"Nothing of the body came for {IDLE_S:g} s, or it took too long.") from None
+
+
+def _too_large() -> BodyRefused:
+    return BodyRefused(413, f"The body is larger than {MAX_BODY_BYTES} bytes.")
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Return what gives the body, and then what the connection says: that the client went away."""
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return first.pop() if first else await receive()
+
+    return replay
+
+
+def _never_idle(receive: Receive) -> Receive:
+    """Return the same, but for a client of which nothing comes: it counts as gone."""
+    more = True
+
+    async def bounded() -> Message:
+        nonlocal more
+        if not more:
+            return await receive()
+        try:
+            async with asyncio.timeout(IDLE_S):
+                message = await receive()
+        except TimeoutError:
+            return {"type": "http.disconnect"}
+        more = bool(message.get("more_body", False))
+        return message
+
+    return bounded
