@@ -7,6 +7,8 @@ Every attack here is bounded to a little more than a replica may have.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import subprocess
 import textwrap
@@ -18,8 +20,9 @@ from typing import Any
 import pytest
 from tests.support.runtime_probe import build_python_image, run_inside
 
+from osgym_host.guest_client import GuestTimeout, GuestUnreachable
 from osgym_host.images.idmap import ID_COUNT, current_idmap
-from osgym_host.runtimes.base import ImageLike, Replica, ReplicaSpec
+from osgym_host.runtimes.base import ExitReason, ImageLike, Replica, ReplicaSpec
 from osgym_host.runtimes.local import isolation
 from osgym_host.runtimes.local.runtime import LocalRuntime
 
@@ -445,3 +448,98 @@ async def test_what_is_left_of_sockets_is_what_a_desktop_needs(
         }  # fmt: skip
         assert found["iptables"] == found["ip6tables"] == found["ipvs"] == found["ulp"] == "ENOPROTOOPT"
         assert {found[f"netlink {n}"] for n in range(23)} == {"open", "EPROTONOSUPPORT"}
+
+
+FILL = {
+    "unix sockets": """
+        while True:
+            pair = socket.socketpair()
+            kept.append(pair)
+            for end in pair:
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+                end.setblocking(False)
+                try:
+                    while end.send(bytes(32768)):
+                        pass
+                except BlockingIOError:
+                    pass
+    """,
+    "pipes": """
+        while True:
+            reader, writer = os.pipe()
+            kept.append((reader, writer))
+            os.set_blocking(writer, False)
+            try:
+                while os.write(writer, bytes(65536)):
+                    pass
+            except BlockingIOError:
+                pass
+    """,
+    "a file system of its own": """
+        os.mkdir("/scratch/m")
+        assert libc.mount(b"m", b"/scratch/m", b"ramfs", 0, None) == 0
+        with open("/scratch/m/x", "wb", 0) as file:
+            while file.write(bytes(1 << 20)):
+                pass
+    """,
+    "shared memory": """
+        libc.shmat.restype = ctypes.c_void_p
+        while True:
+            where = libc.shmat(libc.shmget(0, 1 << 24, 0o1666), None, 0)
+            ctypes.memset(where, 1, 1 << 24)
+            libc.shmdt(ctypes.c_void_p(where))
+    """,
+    "files without a name": """
+        while True:
+            kept.append(os.memfd_create("x"))
+            os.write(kept[-1], bytes(1 << 24))
+    """,
+    "events that nobody reads": """
+        for _ in range(100):
+            kept.append(libc.inotify_init())
+            libc.inotify_add_watch(kept[-1], b"/scratch", 0xFFF)
+        for number in range(1 << 20):
+            open("/scratch/" + "n" * 200 + str(number), "w").close()
+    """,
+}
+
+
+@pytest.mark.parametrize("way", FILL)
+async def test_memory_that_the_kernel_holds_for_a_replica_counts_to_its_cap(
+    runtime: LocalRuntime, spec: ReplicaSpec, way: str
+) -> None:
+    """Whoever fills the kernel's memory instead of its own ends as one out of memory; its neighbour stays."""
+    if not runtime.capabilities().caps_memory:
+        pytest.skip("missing: a cap on memory")
+    greedy = await runtime.create(replace(spec, ram_mib=96))
+    neighbour = await runtime.create(replace(spec, replica_id="r2"))
+    with pytest.raises((GuestUnreachable, GuestTimeout)):
+        await attack(greedy, FILL[way])
+    info = await asyncio.wait_for(greedy.wait_dead(), 30)
+    assert info.reason is ExitReason.OUT_OF_MEMORY
+    assert await attack(neighbour, "result = 1") == 1
+
+
+async def test_what_waits_in_udp_sockets_is_bounded(runtime: LocalRuntime, spec: ReplicaSpec) -> None:
+    """Version 1 of the control groups does not count it as memory, so it has a cap of its own there."""
+    if not runtime.capabilities().caps_memory:
+        pytest.skip("missing: a cap on memory")
+    greedy = await runtime.create(replace(spec, ram_mib=96))
+
+    def held_mib() -> float:
+        [line] = [line for line in Path("/proc/net/sockstat").read_text().splitlines() if line[:4] == "UDP:"]
+        return int(line.split()[-1]) * os.sysconf("SC_PAGESIZE") / (1 << 20)
+
+    before = held_mib()
+    send = """
+        for _ in range(400):
+            receiver, sender = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+            kept.append(receiver)
+            receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+            receiver.bind(("127.0.0.1", 0))
+            for _ in range(6):
+                sender.sendto(bytes(60000), receiver.getsockname())
+    """
+    with contextlib.suppress(GuestUnreachable):  # version 2 ends it as one out of memory
+        await attack(greedy, send)
+    assert held_mib() - before < 96 + 16

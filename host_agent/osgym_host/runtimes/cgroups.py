@@ -23,6 +23,8 @@ from osgym_host.runtimes.cgroup_leaf import LEAF, move_to_leaf
 _CONTROLLERS = ("memory", "cpu", "pids")
 _CPU_PERIOD_US = 100_000
 _MIB = 1024 * 1024
+_SOCKETS_SHARE = 4
+"""One part in so many of a replica's memory may wait in its sockets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,9 @@ class CgroupGroup:
         (folder / "memory.limit_in_bytes").write_text(str(limit))
         with contextlib.suppress(OSError):
             with_swap.write_text(str(limit))
+        # Version 2 counts what sockets hold as memory; here it has a cap of its own, or else none at all.
+        with contextlib.suppress(OSError):
+            (folder / "memory.kmem.tcp.limit_in_bytes").write_text(str(limit // _SOCKETS_SHARE))
 
     def _read_int(self, controller: str, name: str) -> int | None:
         folder = self._folders.get(controller)
