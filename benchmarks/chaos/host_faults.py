@@ -69,18 +69,20 @@ async def _image(stage: Stage, draw: float) -> None:
 
 
 async def _disk(stage: Stage, draw: float) -> None:
-    """Fill the disk of the data folder, and nothing of this machine's beyond what that disk holds."""
+    """Fill the disk of the data folder, and fill it again as room comes free."""
     filler = stage.service.folder / "filler"
     free = os.statvfs(stage.service.folder)
+    end = time.monotonic() + AWAY_S
     try:
         with filler.open("wb", buffering=0) as file:
             with contextlib.suppress(OSError):
                 os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - (64 << 10))
-            with contextlib.suppress(OSError):
-                for _ in range(64):
-                    file.seek(0, os.SEEK_END)
-                    file.write(b"x" * (1 << 16))
-        await asyncio.sleep(AWAY_S)
+            file.seek(0, os.SEEK_END)
+            while time.monotonic() < end:
+                with contextlib.suppress(OSError):
+                    for _ in range(1 << 12):
+                        file.write(bytes(1 << 12))
+                await asyncio.sleep(0.02)
     finally:
         filler.unlink(missing_ok=True)
 
