@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import platform
@@ -23,7 +24,7 @@ from tests.support.runtime_probe import build_python_image, run_inside
 
 from osgym_host.images.idmap import ID_COUNT, current_idmap
 from osgym_host.runtimes import cgroups
-from osgym_host.runtimes.base import ExitReason, ImageLike, ReplicaSpec
+from osgym_host.runtimes.base import ExitReason, ImageLike, ReplicaCreateFailed, ReplicaSpec
 from osgym_host.runtimes.local.instance import record_process
 from osgym_host.runtimes.local.runtime import LocalRuntime
 
@@ -60,6 +61,25 @@ def gone(pid: int, timeout_s: float = DEADLINE_S) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+async def test_a_replica_that_could_not_be_noted_is_ended(
+    runtime: LocalRuntime, spec: ReplicaSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs already when the disk turns out to be full: it ends, and the next one has its place."""
+    begun: list[int] = []
+
+    def full(path: Path, pid: int) -> None:
+        begun.append(pid)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("osgym_host.runtimes.local.runtime.record_process", full)
+        with pytest.raises(ReplicaCreateFailed, match="No space left"):
+            await runtime.create(spec)
+    assert gone(begun[0])
+    assert not list((tmp_path / "run/local/replicas").iterdir())
+    await runtime.destroy(await runtime.create(spec))
 
 
 # A hostile guest -----------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import secrets
 import time
@@ -22,13 +21,12 @@ from osgym_host.episodes.create_request import (
 from osgym_host.episodes.episode import EpisodeLease, HostEpisode
 from osgym_host.episodes.episode_state import SavedEpisode
 from osgym_host.episodes.episode_steps import EpisodeSteps
-from osgym_host.episodes.errors import EpisodeOver, ServiceError, no_capacity, shutting_down
+from osgym_host.episodes.errors import EpisodeOver, ServiceError, disk_refuses, no_capacity, shutting_down
 from osgym_host.episodes.replica_lease import ReplicaLease
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.guest_client import GuestRefused
 from osgym_host.replicas.pool import Pool
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping
-from osgym_host.runtimes import base
 from osgym_host.tasks.interface import Task, TaskContext, TaskError, run_setup
 from osgym_protocol.codes import ErrorClass, ErrorCode
 
@@ -36,6 +34,7 @@ log = logging.getLogger(__name__)
 
 SETUP_TRIES = 3
 """Replicas that a create may use up when they die under its setup."""
+_DISK_LOOK_S = 0.25
 
 
 class EpisodeCreator:
@@ -73,7 +72,7 @@ class EpisodeCreator:
             spec.task, self._screen, self.ttl_s(spec.lease_ttl_s), spec.max_steps, spec.settle, spec.observe
         )
         for attempt in range(1, SETUP_TRIES + 1):
-            episode = self.draft(saved, task)
+            episode = await self._drafted(saved, task, wait_until)
             got = await self._lease(episode, max(0.0, wait_until - time.monotonic()), spec.client)
             if leased is not None:
                 leased()
@@ -85,15 +84,33 @@ class EpisodeCreator:
                 if attempt == SETUP_TRIES or consequence(over.reason).error_class is not ErrorClass.INFRA:
                     raise
                 continue
-            except ServiceError:
+            except ServiceError as error:
+                if error.code is ErrorCode.SETUP_FAILED and self.service.journal.disk_is_full():
+                    # The task could write nothing: that is ours, and not its fault.
+                    self.discard(episode, Reason.DISK_FULL)
+                    if attempt == SETUP_TRIES or time.monotonic() >= wait_until:
+                        raise EpisodeOver(Reason.DISK_FULL, str(error), episode.episode_id) from error
+                    continue
                 self.discard(episode, Reason.SETUP_FAILED)
                 raise
             except BaseException:
                 self.discard(episode, Reason.CLIENT_GONE)
                 raise
+            episode.disk_was_full |= self.service.journal.disk_is_full()
             self.service.register(episode, spec.mark, opened.frame, timing_ms=opened.timing_ms)
             return opened
         raise AssertionError("unreachable")
+
+    async def _drafted(self, saved: SavedEpisode, task: Task | None, until: float) -> HostEpisode:
+        """Return a draft as soon as the host's disk takes the little that it needs."""
+        while True:
+            if task is None or not self.service.journal.disk_is_full() or time.monotonic() >= until:
+                try:
+                    return self.draft(saved, task)
+                except ServiceError:
+                    if time.monotonic() >= until:
+                        raise
+            await asyncio.sleep(_DISK_LOOK_S)
 
     def ttl_s(self, asked_s: float) -> float:
         """Return the time to live of a lease, within the bounds of the settings."""
@@ -107,11 +124,20 @@ class EpisodeCreator:
         episode_id: str | None = None,
         lease: str | None = None,
     ) -> HostEpisode:
-        """Return an episode without a replica. What is not given to the service is for `discard`."""
+        """Return an episode without a replica. What is not given to the service is for `discard`.
+
+        Raises:
+            ServiceError: `no_capacity`: the folder for its files cannot be made.
+        """
         episode_id = episode_id or "e" + secrets.token_hex(8)
         context = None
         if task is not None:
-            parts, folder = self._tasks, self.service.journal.make_files(episode_id)
+            parts = self._tasks
+            try:
+                folder = self.service.journal.make_files(episode_id)
+            except OSError as error:
+                self.service.journal.ended(episode_id)
+                raise disk_refuses(error) from error
             context = TaskContext(folder, parts.policy, parts.downloads, parts.sandbox, saved.screen)
             context.outputs.update(saved.outputs)
         return HostEpisode(
@@ -149,8 +175,6 @@ class EpisodeCreator:
         self, episode: HostEpisode, spec: EpisodeSpec, began: float, got: float
     ) -> CreatedEpisode:
         if episode.task is not None and episode.context is not None:
-            with contextlib.suppress(base.RuntimeFault):  # it is going, as the setup will find out
-                await episode.replica.witness()
             deadline = asyncio.get_running_loop().time() + self.limits.setup_s
             try:
                 async with asyncio.timeout(self.limits.setup_s + 5):

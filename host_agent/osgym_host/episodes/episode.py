@@ -94,6 +94,7 @@ class HostEpisode:
             is that of the end.
         evaluation: What the check gave, for whoever asks again.
         check: The check while it runs, and afterwards.
+        disk_was_full: The host's disk was full while it ran: what the desktop saved may be missing.
         lock: Held by a step, an evaluation, a branch point: one at a time.
     """
 
@@ -111,6 +112,7 @@ class HostEpisode:
     scored: bool = False
     evaluation: EvaluationAnswer | None = None
     check: asyncio.Task[EvaluationAnswer] | None = None
+    disk_was_full: bool = False
     began_at: float = field(default_factory=time.time)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 

@@ -63,6 +63,12 @@ class EpisodeOver(ServiceError):
         return copy
 
 
+def disk_refuses(error: OSError) -> ServiceError:
+    """The host's own disk takes nothing more."""
+    text = f"The host cannot keep the episode's files: {error.strerror}. Free some of its disk (data_dir)."
+    return ServiceError(ErrorCode.NO_CAPACITY, text, {"setting": "disk_reserve_mib"})
+
+
 def unknown_episode(episode_id: str) -> ServiceError:
     """The id was never given out here, or the episode was forgotten."""
     return ServiceError(

@@ -39,6 +39,8 @@ MAX_PROGRESS_BYTES = 1024 * 1024
 MAX_LOST = 1000
 LOST_S = 86_400.0
 """How long a lost episode is remembered."""
+FULL_BELOW_BYTES = 8 << 20
+"""With less free disk than this, replicas and the host agent alike fail to write."""
 _EPISODE, _PROGRESS, _SCORE = "episode.json", "progress.jsonl", "evaluation.json"
 _SCORING, _FILES, _LOST = "scoring", "files", "lost.jsonl"
 
@@ -249,6 +251,14 @@ class EpisodeJournal:
         folder = self._root / episode_id / _FILES
         folder.mkdir(parents=True, mode=0o700, exist_ok=True)
         return folder
+
+    def disk_is_full(self) -> bool:
+        """Whether the disk of the data folder, on which replicas write as well, has hardly a byte left."""
+        try:
+            now = os.statvfs(self._root)
+        except OSError:
+            return False
+        return now.f_bavail * now.f_frsize < FULL_BELOW_BYTES
 
     def began(self, entry: JournalEntry) -> None:
         """Note that a client gets this episode. What cannot be written does not survive a restart."""

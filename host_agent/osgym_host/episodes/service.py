@@ -16,7 +16,7 @@ from osgym_host.core.reasons import Reason
 from osgym_host.episodes.create_request import EpisodeLimits
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.errors import EpisodeOver, ServiceError, unknown_episode
-from osgym_host.episodes.evaluation import evaluate_episode, no_task
+from osgym_host.episodes.evaluation import evaluate_episode, no_task, unscored_for_disk
 from osgym_host.episodes.journal import EpisodeJournal, JournalEntry, LostEpisode, RequestMark
 from osgym_host.episodes.metrics import EpisodeMetrics
 from osgym_host.episodes.recorder import TrajectoryRecorder
@@ -29,6 +29,8 @@ from osgym_protocol.records import Record
 
 log = logging.getLogger(__name__)
 
+LOOK_S = 0.25
+"""Between two looks at the disk, and at the most between two at the leases."""
 KEEP_ENDED = 1000
 """Ended episodes that can still be asked about; the oldest are forgotten first."""
 
@@ -283,6 +285,9 @@ class EpisodeService:
                 episode.scored = True
                 self.journal.scoring(episode.episode_id)
                 episode.evaluation = await evaluate_episode(episode, self.limits.evaluate_s)
+                self._look_at_disk()
+                if episode.disk_was_full:
+                    episode.evaluation = unscored_for_disk()
                 self.metrics.evaluated(episode.evaluation)
                 self.journal.evaluated(episode.episode_id, episode.evaluation)
                 self.record_evaluation(episode.episode_id, episode.evaluation)
@@ -335,10 +340,17 @@ class EpisodeService:
             _, forgotten = self._ended.popitem(last=False)
             self._by_lease.pop(forgotten.lease.token, None)
 
+    def _look_at_disk(self) -> None:
+        """Note whose desktop may have failed to write because of us."""
+        if self.journal.disk_is_full():
+            for episode in self._active.values():
+                episode.disk_was_full = True
+
     async def _reap(self) -> None:
         """End the episodes whose lease ran out; journal that the others live."""
         while True:
             now = time.monotonic()
+            self._look_at_disk()
             for episode in list(self._active.values()):
                 lease = episode.lease
                 if lease.expires_at - lease.journaled_until >= lease.ttl_s / 4:
@@ -347,5 +359,5 @@ class EpisodeService:
                 if lease.calls == 0 and lease.expires_at <= now:
                     self.end(episode, Reason.LEASE_EXPIRED)
             due = [e.lease.expires_at for e in self._active.values() if e.lease.calls == 0]
-            pause_s = min([0.5, *(max(0.01, at - time.monotonic()) for at in due)])
+            pause_s = min([LOOK_S, *(max(0.01, at - time.monotonic()) for at in due)])
             await asyncio.sleep(pause_s)

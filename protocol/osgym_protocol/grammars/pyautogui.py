@@ -13,7 +13,6 @@ the host waits for the screen instead. Scrolls are clicks of the wheel, positive
 from __future__ import annotations
 
 import ast
-import os
 import re
 import threading
 import warnings
@@ -105,8 +104,7 @@ def _tree(source: str, to: Builder) -> ast.Module:
     try:
         with _WARNINGS, warnings.catch_warnings():  # "\d" in a text is worth no warning here
             warnings.simplefilter("ignore")
-            # The file is what Python would open to show the line of an error.
-            return ast.parse(source, os.devnull)
+            return ast.parse(source)
     except SyntaxError as exc:
         line = f"line {exc.lineno}" if exc.lineno else ""
         raise to.refuse(
