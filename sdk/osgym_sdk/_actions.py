@@ -66,9 +66,9 @@ def _refusing(index: int | None) -> Iterator[None]:
 
 
 def _listed(actions: Any) -> list[Any]:
-    if isinstance(actions, (str, Mapping)):
-        return [actions]
-    value = actions
+    value = _dumped(actions)
+    if isinstance(value, (str, Mapping)):
+        return [value]
     if not isinstance(value, (list, tuple)) and callable(getattr(value, "tolist", None)):
         value = value.tolist()
         if isinstance(value, str):  # a text of numpy
@@ -80,7 +80,15 @@ def _listed(actions: Any) -> list[Any]:
     return [value[index] for index in range(len(value))]
 
 
+def _dumped(value: Any) -> Any:
+    """Return an object of a provider's SDK as the JSON that it stands for."""
+    if isinstance(value, (str, Mapping, Sequence)) or not callable(getattr(value, "model_dump", None)):
+        return value
+    return value.model_dump(exclude_none=True, mode="json")
+
+
 def _action(item: Any, budget: _Budget) -> Action:
+    item = _dumped(item)
     if isinstance(item, str):
         if len(item) > MAX_TEXT_CHARS:
             raise InvalidAction(f"it has {len(item)} characters; at most {MAX_TEXT_CHARS} are taken")

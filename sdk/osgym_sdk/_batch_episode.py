@@ -196,7 +196,7 @@ class TaskRun:
                     end = self._after_refusal(attempt, exc)
                     if end is not None:
                         return end
-                    obs = await episode.step(_LOOK)
+                    obs = await episode.step(_LOOK, grammar="osgym")
                     obs.refused = attempt.trajectory.steps[-1].refused = exc.message
                 if obs.done is not None:
                     return _Ending(TerminationReason(obs.done.value))

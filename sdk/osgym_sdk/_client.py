@@ -8,7 +8,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from osgym_protocol.limits import DEFAULT_LEASE_TTL_S, DEFAULT_WAIT_S
 from osgym_sdk import _sigterm
@@ -23,6 +23,7 @@ from osgym_sdk._episode import AsyncEpisode, AsyncObservation
 from osgym_sdk._exceptions import CheckpointNotFound, ConfigError, HostUnreachable, OSGymError, ProtocolError
 from osgym_sdk._fleet import Fleet
 from osgym_sdk._fleet_file import FleetFile, read_fleet
+from osgym_sdk._grammars import as_reading
 from osgym_sdk._options import Observe, Settle, Task, as_choice, as_observe, as_settle, as_task
 from osgym_sdk._policy import Policy, check_policy
 from osgym_sdk._progress import OnProgress, ProgressLine
@@ -30,6 +31,9 @@ from osgym_sdk._scheduler import Scheduler
 from osgym_sdk._tasks import Tasks, as_tasks
 from osgym_sdk._types import EpisodeOptions, Ticket
 from osgym_sdk.wire import CreateRequest, HostState
+
+if TYPE_CHECKING:
+    from osgym_protocol.grammars import Coordinates
 
 _DRAIN_S = 10.0
 
@@ -65,6 +69,7 @@ class AsyncClient:
         transport: makes the httpx transport of each connection, in place of our own.
         proxy: URL of a proxy; those of the environment are not used, since hosts are usually close by.
         server_names: by URL, the name in a host's certificate where that is not its address.
+        actions, coordinates: of all episodes; see :meth:`episode`.
         handle_sigterm: while this client is open, SIGTERM ends the process as Ctrl-C does, so that leases are
             given back; only where the process has no handler of its own.
 
@@ -137,6 +142,8 @@ class AsyncClient:
         keep_frames: bool = False,
         reuse_frames: bool = True,
         strict_setup: bool = False,
+        actions: str | None = None,
+        coordinates: Coordinates | None = None,
     ) -> AsyncEpisode:
         """Return an episode on the least-loaded host; nothing is leased before ``async with``.
 
@@ -151,6 +158,10 @@ class AsyncClient:
             reuse_frames: let the host send no image where nothing changed; ``obs.data`` is the last one.
             strict_setup: a command of the task's setup that fails ends the start with SetupFailed; else it is
                 one of ``trajectory.setup_warnings``.
+            actions: the grammar of what steps are given: ``"auto"``, ``"openai"``, ``"uitars/1.5"``, …; the
+                client's by default, else actions that the host knows.
+            coordinates: what its coordinates are: ``"pixel"`` of the screen, ``"norm1000"``, ``"norm1"``, or
+                ``(width, height)`` of an image; what the grammar has by default.
 
         Raises:
             ConfigError: the task file cannot be read, or an option is wrong.
@@ -168,7 +179,8 @@ class AsyncClient:
             settle=as_settle(settle),
             strict_setup=strict_setup or None,
         )
-        options = EpisodeOptions(request, _task_id(loaded), keep_frames, reuse_frames)
+        reading = as_reading(actions, coordinates) or self._config.reading
+        options = EpisodeOptions(request, _task_id(loaded), keep_frames, reuse_frames, reading=reading)
         return AsyncEpisode(self._scheduler, options)
 
     def attach(
@@ -186,7 +198,8 @@ class AsyncClient:
         request = CreateRequest(
             ticket.episode_id, lease_ttl_s=ticket.lease_ttl_s, observe=as_observe(observe)
         )
-        options = EpisodeOptions(request, None, keep_frames, reuse_frames, ticket)
+        reading = self._config.reading
+        options = EpisodeOptions(request, None, keep_frames, reuse_frames, ticket, reading=reading)
         return AsyncEpisode(self._scheduler, options)
 
     async def restore(
@@ -225,7 +238,14 @@ class AsyncClient:
             settle=as_settle(settle),
             checkpoint=found.checkpoint_id,
         )
-        options = EpisodeOptions(request, found.info.task_id, keep_frames, reuse_frames, host=found.host)
+        options = EpisodeOptions(
+            request,
+            found.info.task_id,
+            keep_frames,
+            reuse_frames,
+            host=found.host,
+            reading=self._config.reading,
+        )
         episode = AsyncEpisode(self._scheduler, options)
         await episode.start()
         return episode
@@ -310,6 +330,8 @@ class AsyncClient:
         observe: Observe | None = None,
         keep_frames: bool = False,
         strict_setup: bool = False,
+        actions: str | None = None,
+        coordinates: Coordinates | None = None,
     ) -> Batch:
         """Run the policy on every task and yield a :class:`Result` for each, as they finish.
 
@@ -338,12 +360,14 @@ class AsyncClient:
             on_progress: called with a :class:`Progress` whenever something changed.
             progress: show it on stderr.
             wait_s: how long an episode waits for a replica.
-            lease_ttl_s, settle, observe, keep_frames, strict_setup: as for :meth:`episode`.
+            lease_ttl_s, settle, observe, keep_frames, strict_setup, actions, coordinates: as for
+                :meth:`episode`.
         """
         if concurrency < 1 or max_steps < 1 or retries < 0:
             raise ConfigError("concurrency and max_steps are 1 or more, retries 0 or more")
         if max_invalid is not None and (max_invalid < 0 or on_invalid != OnInvalid.NOOP):
             raise ConfigError('max_invalid is 0 or more, and for on_invalid="noop" only')
+        as_reading(actions, coordinates)  # a name that is wrong is the caller's fault, not each episode's
         check_policy(policy)
         invalid = as_choice(OnInvalid, on_invalid, "on_invalid")
         listed = as_tasks(tasks)
@@ -360,6 +384,8 @@ class AsyncClient:
                 observe=observe,
                 keep_frames=keep_frames,
                 strict_setup=strict_setup,
+                actions=actions,
+                coordinates=coordinates,
             )
 
         options = BatchOptions(

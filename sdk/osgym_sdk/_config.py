@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from urllib.parse import urlsplit
 
 from osgym_sdk._exceptions import ConfigError
+from osgym_sdk._grammars import Reading, as_reading
 
 if TYPE_CHECKING:
     import httpx
+
+    from osgym_protocol.grammars import Coordinates
 
 DEFAULT_HOST = "http://127.0.0.1:20000"
 DEFAULT_PORT = 20000
@@ -64,6 +67,8 @@ class ClientSettings(TypedDict, total=False):
     proxy: str | None
     server_names: Mapping[str, str] | None
     handle_sigterm: bool
+    actions: str | None
+    coordinates: Coordinates | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ class ClientConfig:
     proxy: str | None = None
     server_names: Mapping[str, str] = field(default_factory=dict)
     handle_sigterm: bool = True
+    reading: Reading | None = None
     client_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     """How hosts tell this client from others at their address, which wait for replicas too."""
     clock: Callable[[], float] = time.monotonic
@@ -169,4 +175,5 @@ def make_config(
     if given.get("verify", True) is True and environ.get("OSGYM_CA"):
         given["verify"] = environ["OSGYM_CA"]
     given["token"] = given.get("token") or environ.get("OSGYM_TOKEN") or None
+    given["reading"] = as_reading(given.pop("actions", None), given.pop("coordinates", None))
     return ClientConfig(parse_hosts(hosts, environ), **given)

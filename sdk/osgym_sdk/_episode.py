@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from osgym_protocol.limits import DEFAULT_FORK_WAIT_S, MAX_CHILDREN
 from osgym_sdk._actions import Actions, as_actions
@@ -22,6 +22,7 @@ from osgym_sdk._exceptions import (
     Timeout,
 )
 from osgym_sdk._frames import FrameCache
+from osgym_sdk._grammars import Reading, as_reading
 from osgym_sdk._host import HostLink
 from osgym_sdk._observation import Observation, Timing
 from osgym_sdk._options import Observe, Settle, as_settle
@@ -45,6 +46,9 @@ from osgym_sdk.wire import (
     StepAnswer,
     StepRequest,
 )
+
+if TYPE_CHECKING:
+    from osgym_protocol.grammars import Coordinates
 
 
 class AsyncObservation(Observation):
@@ -146,6 +150,8 @@ class AsyncEpisode(EpisodeInfo):
         *,
         settle: Settle | None = None,
         observe: Observe | None = None,
+        grammar: str | None = None,
+        coordinates: Coordinates | None = None,
         timeout_s: float | None = None,
     ) -> AsyncObservation:
         """Do one action or a list of them, wait for the screen, return the frame.
@@ -154,9 +160,11 @@ class AsyncEpisode(EpisodeInfo):
 
         Args:
             actions: text (``"click(100,200)"``), an object (``{"op": "click", "x": 100, "y": 200}``), or a
-                list of them; in any of the action grammars that the host knows.
+                list of them; in any of the action grammars that the host knows. With ``grammar``, or in an
+                episode that was opened with ``actions=``: a model's output, which ``obs.parsed`` explains.
             settle: how to wait, ``"exact"``, ``"fast"``, or options; the episode's by default.
             observe: which image, ``"jpeg"`` or options; the episode's by default.
+            grammar, coordinates: how ``actions`` is read, as ``actions`` and ``coordinates`` of the episode.
             timeout_s: deadline of the whole call; ``Timeouts.step_s`` by default.
 
         Raises:
@@ -166,7 +174,8 @@ class AsyncEpisode(EpisodeInfo):
             Timeout: no answer in time; it is unknown whether the actions were done.
         """
         async with self._lock:
-            return await self.send(await self.prepare(actions, settle, observe), timeout_s)
+            reading = as_reading(grammar, coordinates) or self._options.reading
+            return await self.send(await self.prepare(actions, settle, observe, reading), timeout_s)
 
     async def observe(self, observe: Observe | None = None) -> AsyncObservation:
         """Return the screen as it is now; this does nothing and counts as no step.
@@ -298,9 +307,17 @@ class AsyncEpisode(EpisodeInfo):
         """The connections to the episode's host."""
         return self._session.placement.host.link
 
-    async def prepare(self, actions: Actions, settle: Settle | None, observe: Observe | None) -> PreparedStep:
+    async def prepare(
+        self,
+        actions: Actions,
+        settle: Settle | None,
+        observe: Observe | None,
+        reading: Reading | None = None,
+    ) -> PreparedStep:
         """Return the next step, ready to be sent; clear up a step before it whose answer never came."""
-        listed = as_actions(actions)
+        reading = reading or self._options.reading
+        parsed = None if reading is None else reading.parse(actions, self.observation)
+        listed = as_actions(actions if parsed is None else parsed.for_step())
         self._open()
         await self._clear_pending()
         options = self._frames.options(observe)
@@ -308,7 +325,7 @@ class AsyncEpisode(EpisodeInfo):
             self.lease, self._seq + 1, listed, as_settle(settle), self._frames.unless_hash(options)
         )
         self._pending = request
-        return PreparedStep(request, options, self._config.clock())
+        return PreparedStep(request, options, self._config.clock(), parsed)
 
     async def send(self, prepared: PreparedStep, timeout_s: float | None) -> AsyncObservation:
         """Send a prepared step. After Timeout, ProtocolError and cancellation it stays pending."""
@@ -335,6 +352,7 @@ class AsyncEpisode(EpisodeInfo):
         total_ms = (self._config.clock() - prepared.started_s) * 1000
         transfer_s = total_ms / 1000 if transfer_s is None else transfer_s
         obs = self._observe(answer, blob, prepared.options, total_ms, transfer_s)
+        obs.parsed = prepared.parsed
         self._pending = None
         self._seq = prepared.request.seq
         self.trajectory.add(prepared.request.actions, obs, self._options.keep_frames)

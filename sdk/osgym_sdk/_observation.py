@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from osgym_sdk import wire
+from osgym_sdk import _provider_forms, wire
 from osgym_sdk._image import check_png, decode
 from osgym_sdk.wire import ActionResult, Done, ImageFormat, PreviousFrame, SettleInfo, StepAnswer
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+    from osgym_protocol.grammars import Call, Parsed
 
 _MIME = {ImageFormat.PNG: "image/png", ImageFormat.JPEG: "image/jpeg", ImageFormat.WEBP: "image/webp"}
 
@@ -115,11 +117,15 @@ class Observation(AnsweredStep):
         self.timing = timing
         self.refused: str | None = None
         """In a batch with ``on_invalid="noop"``: why the last action was refused; nothing was done."""
+        self.parsed: Parsed | None = None
+        """What was read where the step was given a model's output (``actions=``)."""
         self._image: Image | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle what was seen: a copy belongs to no episode, so it has no ``final()``."""
-        return _restored, (type(self), self.answer, bytes(self.data), self.timing, self.refused)
+        return _restored, (
+            type(self), self.answer, bytes(self.data), self.timing, self.refused, self.parsed,
+        )  # fmt: skip
 
     @property
     def actions(self) -> tuple[Mapping[str, Any], ...]:
@@ -207,6 +213,86 @@ class Observation(AnsweredStep):
         """Only after ``final()``: whether the watch said that the screen had come to rest."""
         return self.meta.final
 
+    def to_openai(
+        self,
+        calls: Parsed | Iterable[Call] | None = None,
+        *,
+        acknowledge: bool = False,
+        error: object = None,
+        detail: str | None = "original",
+    ) -> list[dict[str, Any]]:
+        """Return this as input items of OpenAI's Responses API: a screenshot for each ``computer_call``.
+
+        Args:
+            calls: what is answered: what was parsed, by default in the step that led here, or
+                :func:`osgym_sdk.grammars.calls_of` an output that was refused. Without any, the image alone.
+            acknowledge: acknowledge the calls' pending safety checks; ask a human before.
+            error: why an output was refused; what failed in the step by default. It is a message beside.
+            detail: of the image; None for ``computer_use_preview``, which has none.
+
+        Raises:
+            ConfigError: a call has safety checks and they are not acknowledged.
+        """
+        return _provider_forms.openai(self, self._calls(calls), acknowledge, error, detail)
+
+    def to_anthropic(
+        self,
+        calls: Parsed | Iterable[Call] | None = None,
+        *,
+        error: object = None,
+        cursor: tuple[int, int] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return this as the content of a user's message for Anthropic: a ``tool_result`` for each call.
+
+        The image is in the last of them and where one was asked for; zooms are cut out of it. After the
+        first call that failed, the others are answered as not executed.
+
+        Args:
+            calls, error: as for :meth:`to_openai`.
+            cursor: where the pointer is, in pixels of the screen, for ``cursor_position``.
+        """
+        return _provider_forms.anthropic(self, self._calls(calls), error, cursor)
+
+    def to_gemini(
+        self,
+        calls: Parsed | Iterable[Call] | None = None,
+        *,
+        acknowledge: bool = False,
+        error: object = None,
+        url: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return this as the parts of a user's content for Gemini: a function's response for each call.
+
+        Args:
+            calls, acknowledge, error: as for :meth:`to_openai`; calls of the Interactions API get its form.
+            url: what a browser shows, which Gemini likes to know.
+
+        Raises:
+            ConfigError: a call has a safety decision and it is not acknowledged.
+        """
+        return _provider_forms.gemini(self, self._calls(calls), acknowledge, error, url)
+
+    def to_chat(
+        self,
+        calls: Parsed | Iterable[Call] | None = None,
+        *,
+        error: object = None,
+        text: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return this as messages of the Chat Completions API, as vLLM and others serve it.
+
+        Args:
+            calls, error: as for :meth:`to_openai`; calls without an id need no answer of their own.
+            text: what to say beside the image.
+        """
+        return _provider_forms.chat(self, self._calls(calls), error, text)
+
+    def _calls(self, calls: Parsed | Iterable[Call] | None) -> Iterable[Call]:
+        given = self.parsed if calls is None else calls
+        if given is None:
+            return ()
+        return given if isinstance(given, Iterable) else given.calls
+
     def __repr__(self) -> str:
         settle = f", settle={self.settle.reason.value} {self.settle.wait_ms:.0f} ms" if self.settle else ""
         done = f", done={self.done.value}" if self.done else ""
@@ -214,10 +300,15 @@ class Observation(AnsweredStep):
 
 
 def _restored(
-    kind: type[Observation], answer: StepAnswer, data: bytes, timing: Timing | None, refused: str | None
+    kind: type[Observation],
+    answer: StepAnswer,
+    data: bytes,
+    timing: Timing | None,
+    refused: str | None,
+    parsed: Parsed | None = None,
 ) -> Observation:
     """Return a copy of an observation, of the same class where that is one of ours."""
     obs = kind.__new__(kind)
     Observation.__init__(obs, answer, data, timing)
-    obs.refused = refused
+    obs.refused, obs.parsed = refused, parsed
     return obs

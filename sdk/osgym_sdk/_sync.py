@@ -99,7 +99,7 @@ class SyncObservation(Observation):
 
     def __init__(self, inner: AsyncObservation, portal: Portal) -> None:
         super().__init__(inner.answer, inner.data, inner.timing)
-        self.refused = inner.refused
+        self.refused, self.parsed = inner.refused, inner.parsed
         self._origin = (inner, portal)
 
     def final(self, timeout_s: float = 3.0) -> SyncObservation:

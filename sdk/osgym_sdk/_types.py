@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from osgym_sdk._grammars import Reading
 from osgym_sdk.wire import CreateRequest, ObserveOptions, StepRequest
+
+if TYPE_CHECKING:
+    from osgym_protocol.grammars import Parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,8 @@ class EpisodeOptions:
     """Go on with this episode instead of making one."""
     host: str | None = None
     """Make it on this host only."""
+    reading: Reading | None = None
+    """How what steps are given is read; None: it is actions that the host knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +45,5 @@ class PreparedStep:
     request: StepRequest
     options: ObserveOptions
     started_s: float
+    parsed: Parsed | None = None
+    """What was read, where a model's output was given."""

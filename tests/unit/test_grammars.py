@@ -255,8 +255,8 @@ def test_objects_of_a_providers_sdk_are_read() -> None:
     """They are taken by their `model_dump`, without the fields that are None."""
 
     class Item:
-        def model_dump(self, *, exclude_none: bool) -> dict[str, Any]:
-            assert exclude_none
+        def model_dump(self, *, exclude_none: bool, mode: str) -> dict[str, Any]:
+            assert exclude_none and mode == "json"
             return {"type": "computer_call", "call_id": "c", "action": {"type": "wait"}}
 
     assert parse([Item()], CTX, "openai").actions == ({"op": "wait", "duration_ms": 2000},)

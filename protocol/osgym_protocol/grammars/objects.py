@@ -47,7 +47,7 @@ def plain(value: Any, grammar: str) -> Any:
             return item
         dump = None if isinstance(item, (Mapping, Sequence)) else getattr(item, "model_dump", None)
         if callable(dump):
-            item = dump(exclude_none=True)
+            item = dump(exclude_none=True, mode="json")
         if isinstance(item, Mapping):
             return {
                 _name(key): walk(inner, depth + 1, f"{path[:200]}.{key[:40]}") for key, inner in item.items()

@@ -1,0 +1,35 @@
+"""What models say, in the form of each provider, to internal actions and back; see ``docs/actions.md``."""
+
+from __future__ import annotations
+
+from osgym_protocol.grammars import (
+    GRAMMARS,
+    Call,
+    CannotRender,
+    Context,
+    Coordinates,
+    Ending,
+    Grammar,
+    Parsed,
+    UnreadableAction,
+    parse,
+    render,
+    smart_resize,
+)
+from osgym_protocol.grammars.calls import calls_of
+
+__all__ = [
+    "GRAMMARS",
+    "Call",
+    "CannotRender",
+    "Context",
+    "Coordinates",
+    "Ending",
+    "Grammar",
+    "Parsed",
+    "UnreadableAction",
+    "calls_of",
+    "parse",
+    "render",
+    "smart_resize",
+]
