@@ -33,8 +33,10 @@ MAX_BATCH_STEPS = 4096
 MAX_RENEWED_LEASES = 65536
 MAX_META_BYTES = 4 * 1024 * 1024
 """Of a record. A step's meta is about 1 KB; the bound is for long action lists."""
-MAX_GUEST_META_BYTES = 64 * 1024
-"""Of a record that a guest sends, read between the steps of others. Its 256 results take 10 KB."""
+MAX_GUEST_META_BYTES = 32 * 1024
+MAX_GUEST_META_PARTS = 2048
+"""Of a record that a guest sends: bytes, and objects and lists. It is read between the steps of others; 256
+results take 10 KB and as many objects."""
 MAX_BLOB_BYTES = 64 * 1024 * 1024
 """Of a record. An uncompressed 4K frame is 33 MB."""
 MAX_JSON_DEPTH = 100

@@ -56,9 +56,15 @@ def decode_record(data: bytes | memoryview) -> Record:
 
 
 def split_record(
-    data: bytes | bytearray | memoryview, max_meta_bytes: int = MAX_META_BYTES
+    data: bytes | bytearray | memoryview,
+    max_meta_bytes: int = MAX_META_BYTES,
+    max_meta_parts: int | None = None,
 ) -> tuple[dict[str, Any], memoryview]:
     """Return meta and blob of the one record that ``data`` is; the blob is not copied.
+
+    Args:
+        max_meta_bytes: Bound on the meta, where it is less than that of every record.
+        max_meta_parts: Bound on its objects and lists, counted before it is parsed (in texts, too).
 
     Raises:
         WireFormatError: truncated, over the bounds, not JSON, or followed by something else.
@@ -72,7 +78,10 @@ def split_record(
     if len(view) != end:
         raise WireFormatError(f"record of {end} bytes, got {len(view)}")
     body = view[_HEADER.size :]
-    return _meta(bytes(body[:meta_len])), body[meta_len:]
+    raw = bytes(body[:meta_len])
+    if max_meta_parts is not None and raw.count(b"{") + raw.count(b"[") > max_meta_parts:
+        raise WireFormatError(f"more than {max_meta_parts} objects and lists in meta")
+    return _meta(raw), body[meta_len:]
 
 
 class RecordDecoder:

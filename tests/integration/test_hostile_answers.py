@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support import hostile_guest
+from benchmarks import hostile_answers
 
 from osgym_host.addresses import GuestAddress, TcpAddress, UnixAddress
 from osgym_host.guest_client import GuestClient, GuestError
@@ -57,7 +57,7 @@ def guest(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HostileGue
     shape_file = tmp_path / "shape"
     shape_file.write_text("good")
     process = subprocess.Popen(
-        [sys.executable, hostile_guest.__file__, str(shape_file), str(listener.fileno())],
+        [sys.executable, hostile_answers.__file__, str(shape_file), str(listener.fileno())],
         pass_fds=(listener.fileno(),),
     )
     listener.close()
@@ -88,7 +88,7 @@ def _resident_mib() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
-@pytest.mark.parametrize("shape", [s for s in hostile_guest.STEP_SHAPES if s != "good"])
+@pytest.mark.parametrize("shape", [s for s in hostile_answers.STEP_SHAPES if s != "good"])
 async def test_no_answer_to_a_step_keeps_the_loop(
     guest: HostileGuest, turns_ms: list[float], shape: str
 ) -> None:
@@ -107,11 +107,11 @@ async def test_no_answer_to_a_step_keeps_the_loop(
         await asyncio.sleep(0)  # this turn counts, too
         assert max(turns_ms) < MAX_TURN_MS
         guest.answers("good")
-        assert len((await client.step(seq, [], timeout_s=30)).image) == len(hostile_guest.GOOD)
+        assert len((await client.step(seq, [], timeout_s=30)).image) == len(hostile_answers.GOOD)
     assert _resident_mib() - before < MAX_GROWTH_MIB
 
 
-@pytest.mark.parametrize("shape", list(hostile_guest.TEXT_SHAPES))
+@pytest.mark.parametrize("shape", list(hostile_answers.TEXT_SHAPES))
 async def test_no_answer_to_a_command_keeps_the_loop(
     guest: HostileGuest, turns_ms: list[float], shape: str
 ) -> None:

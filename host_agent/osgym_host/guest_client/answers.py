@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from osgym_host.guest_client.frame_checks import AskedImage, check_observation
 from osgym_host.guest_client.http import GuestAnswerTooLarge, GuestError, GuestProtocolError, HttpResponse
 from osgym_host.guest_client.json_pieces import AnswerTooLarge, parse_long_texts, put_back
-from osgym_protocol.limits import MAX_GUEST_META_BYTES, MAX_JSON_DEPTH
+from osgym_protocol.limits import MAX_GUEST_META_BYTES, MAX_GUEST_META_PARTS, MAX_JSON_DEPTH
 from osgym_protocol.observation import Observation, ObservedFrame
 from osgym_protocol.records import split_record
 
@@ -162,7 +162,7 @@ def frame(path: str, answer: HttpResponse, asked: AskedImage | None = None) -> O
         GuestProtocolError: The body is not such a record, or what it says of its frame cannot be true.
     """
     try:
-        meta, image = split_record(answer.body, MAX_GUEST_META_BYTES)
+        meta, image = split_record(answer.body, MAX_GUEST_META_BYTES, MAX_GUEST_META_PARTS)
         seen = Observation.from_dict(meta)
         check_observation(seen, image, asked)
     except (ValueError, OverflowError, RecursionError) as exc:

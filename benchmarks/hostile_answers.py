@@ -1,15 +1,20 @@
 """A guest agent that answers as a hostile one would. Stands alone: it also runs inside a replica.
 
-    python3 hostile_guest.py SHAPE_FILE FD
+    python3 hostile_answers.py SHAPE_FILE FD           # FD is a listening socket
+    python3 hostile_answers.py SHAPE_FILE take-over    # the real agent's socket, as root inside a replica
 
-FD is a listening socket, SHAPE_FILE names the shape of its answers and is read anew for each. Every shape is
-bounded: what it sends at most is in `MOST_BYTES`.
+SHAPE_FILE names the shape of the answers and is read anew for each. Every shape is bounded: what it sends at
+most is in `MOST_BYTES`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
+import os
 import re
+import signal
 import socket
 import struct
 import sys
@@ -21,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 MOST_BYTES = 64 << 20
+_PIDFD_GETFD = 438
 RECORDS = "application/x-osgym-records"
 JSON = "application/json"
 
@@ -215,9 +221,32 @@ def serve(listener: socket.socket, shape_of: Callable[[], str]) -> None:
         threading.Thread(target=_serve, args=(connection, shape_of), daemon=True).start()
 
 
+def _process_with(part: str) -> int:
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            with contextlib.suppress(OSError):
+                if part in Path(f"/proc/{entry}/cmdline").read_text():
+                    return int(entry)
+    raise LookupError(part)
+
+
+def take_over() -> int:
+    """Take the listening socket of the guest agent and end it; whoever would start it anew is stopped."""
+    session, agent = _process_with("osgym/desktop"), _process_with("osgym_guest.pyc")
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = libc.syscall(_PIDFD_GETFD, os.pidfd_open(session), 3, 0)
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), "the socket cannot be taken")
+    os.kill(session, signal.SIGSTOP)
+    os.kill(agent, signal.SIGKILL)
+    os.set_blocking(descriptor, True)
+    return int(descriptor)
+
+
 def main() -> None:
-    """Serve the socket of descriptor FD; the shape is read anew for each answer."""
-    shape_file, descriptor = sys.argv[1], int(sys.argv[2])
+    """Serve a socket; the shape is read anew for each answer."""
+    shape_file = sys.argv[1]
+    descriptor = take_over() if sys.argv[2] == "take-over" else int(sys.argv[2])
 
     def shape_of() -> str:
         return Path(shape_file).read_text().strip()
