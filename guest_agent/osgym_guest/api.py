@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from osgym_guest import __version__
 from osgym_guest.engine import CheckedStep, Engine
 from osgym_guest.http import HttpError, Request, Response, Router, bad
+from osgym_guest.server import IDENTITY_PATH
 from osgym_protocol.actions import InvalidAction, parse_actions
 from osgym_protocol.codec import WireFormatError, known_fields
 from osgym_protocol.codes import GuestErrorCode
@@ -40,6 +41,7 @@ class Api:
     Args:
         identities: takes new identities, in a virtual machine only.
         set_token: has the server demand another token.
+        await_claim: has it serve nothing but the next identity.
         on_broken: told what went wrong when an identity was taken in part; the agent must end.
     """
 
@@ -49,12 +51,14 @@ class Api:
         generation: str,
         identities: Identities | None = None,
         set_token: Callable[[str], None] = lambda token: None,
+        await_claim: Callable[[], None] = lambda: None,
         on_broken: Callable[[str], None] = lambda why: None,
     ) -> None:
         self._engine = engine
         self._generation = generation
         self._identities = identities
         self._set_token = set_token
+        self._await_claim = await_claim
         self._on_broken = on_broken
         self._started = time.monotonic()
 
@@ -68,7 +72,7 @@ class Api:
         router.add("POST", "/v1/final", self.final, deadline_s=longest_s)
         router.add("POST", "/v1/release", self.release, deadline_s=longest_s)
         if self._identities is not None:
-            router.add("POST", "/v1/identity", self.identity, max_body=MAX_IDENTITY_BODY)
+            router.add("POST", IDENTITY_PATH, self.identity, max_body=MAX_IDENTITY_BODY)
 
     # ---- endpoints ----
 
@@ -126,7 +130,10 @@ class Api:
         """Become another computer: what was applied, and how the agent is then."""
         assert self._identities is not None
         taken = self._identities.take(request.json_object())
-        self._set_token(taken.token)
+        if taken.token:
+            self._set_token(taken.token)
+        else:
+            self._await_claim()
         self._generation = str(taken.generation)
         # Whole seconds: to write down a fraction takes more code than all the rest of this.
         health = self._health(int(time.monotonic() - self._started))

@@ -166,7 +166,9 @@ async def main() -> int:
         print(f"osgym_guest: half of an identity: {why}", file=sys.stderr)
         end(EXIT_BROKEN)
 
-    api = Api(engine, generation, identities, server.set_token, broken)
+    if last is not None and not last.token:
+        server.await_claim()
+    api = Api(engine, generation, identities, server.set_token, server.await_claim, broken)
     api.register(router)
     services = osworld.register(router, engine, helper_warm_s=settings.helper_warm_s)
     server.listen(_listener(settings))

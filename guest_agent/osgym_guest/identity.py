@@ -46,7 +46,10 @@ _FIELDS = ("generation", "token", "hostname", "machine_id", "boot_id", "seed", "
 
 @dataclass(frozen=True)
 class GuestIdentity:
-    """What the host says; every part but generation and token may be left out (empty, 0)."""
+    """What the host says; every part but the generation may be left out (empty, 0).
+
+    Without a token it is the identity of a template about to be frozen: it has nothing that opens a clone.
+    """
 
     generation: int
     token: str
@@ -78,8 +81,8 @@ def parse_identity(body: Mapping[str, Any]) -> GuestIdentity:
         raise bad("time_ns must be a whole number of nanoseconds since 1970")
     token = body.get("token")
     printable = isinstance(token, str) and token.isascii() and token.isprintable() and " " not in token
-    if not isinstance(token, str) or not printable or not 0 < len(token) <= MAX_TOKEN_CHARS:
-        raise bad(f"token must be 1 to {MAX_TOKEN_CHARS} visible ASCII characters")
+    if not isinstance(token, str) or (token and not printable) or len(token) > MAX_TOKEN_CHARS:
+        raise bad(f"token must be at most {MAX_TOKEN_CHARS} visible ASCII characters")
     try:
         seed = base64.b64decode(body.get("seed", ""), validate=True)
     except (binascii.Error, TypeError, ValueError) as exc:

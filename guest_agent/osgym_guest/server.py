@@ -19,6 +19,7 @@ from osgym_guest.http import HttpError, Route, Router
 from osgym_protocol.codes import GuestErrorCode
 
 MAX_CONNECTIONS = 64
+IDENTITY_PATH = "/v1/identity"
 BACKLOG = 128
 _PAUSE_S = 1.0
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -42,7 +43,12 @@ class Server:
 
     def set_token(self, token: str) -> None:
         """Demand this token from now on, of open connections too."""
+        self._unclaimed = False
         self._authorization = b"Bearer " + token.encode() if token else b""
+
+    def await_claim(self) -> None:
+        """Serve nothing but the next identity from now on, and ask that for no token: there is none."""
+        self._unclaimed = True
 
     def listen(self, listener: socket.socket) -> None:
         """Serve a bound socket, which is the server's from now on; in the running event loop."""
@@ -69,9 +75,12 @@ class Server:
         """The endpoint of a request, if its sender may use it.
 
         Raises:
-            HttpError: 401 without the token, 404 and 405 as `Router.find` says.
+            HttpError: 401 without the token, or while there is none; 404 and 405 as `Router.find` says.
         """
-        if self._authorization:
+        if self._unclaimed:
+            if method != "POST" or path != IDENTITY_PATH:
+                raise HttpError(401, GuestErrorCode.UNAUTHORIZED, "this machine waits for its identity")
+        elif self._authorization:
             given = headers.get("authorization", "").encode()
             if not _compare_digest(given, self._authorization):
                 raise HttpError(401, GuestErrorCode.UNAUTHORIZED, "a bearer token is required")

@@ -284,6 +284,7 @@ def _task_policy(settings: Settings) -> TaskPolicy:
         task_files_dir=settings.task_files_dir,
         allow_downloads=settings.allow_downloads,
         allow_private_addresses=settings.allow_private_addresses,
+        disk_reserve_bytes=settings.disk_reserve_mib << 20,
     )
 
 

@@ -61,7 +61,7 @@ def as_choice(kind: type[E], value: Any, name: str) -> E:
     """Return the member of an enum that a caller wrote by its name.
 
     Raises:
-        ConfigError: there is none; the message lists those that there are, the most similar first.
+        ConfigError: there is none; the message lists those that there are, and the most similar one.
     """
     try:
         return kind(value)

@@ -10,9 +10,10 @@ import atexit
 import concurrent.futures
 import contextlib
 import functools
+import inspect
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
@@ -28,7 +29,7 @@ from osgym_sdk._exceptions import ConfigError, OSGymError
 from osgym_sdk._fleet_file import read_fleet
 from osgym_sdk._observation import Observation
 from osgym_sdk._options import Observe, Settle
-from osgym_sdk._policy import Policy, PolicyObject
+from osgym_sdk._policy import Policy, PolicyObject, check_policy
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -276,10 +277,19 @@ class _SyncPolicy:
         self._policy = policy
         self._portal = portal
 
-    def reset(self, task: Any) -> _SyncPolicy | None:
+    def reset(self, task: Any) -> Any:
         reset: Callable[[Any], Any] | None = getattr(self._policy, "reset", None)
         own = None if reset is None else reset(task)
-        return None if own is None else _SyncPolicy(own, self._portal)
+        return self._later(own) if inspect.isawaitable(own) else self._wrapped(own)
+
+    async def _later(self, own: Awaitable[Any]) -> _SyncPolicy | None:
+        return self._wrapped(await own)
+
+    def _wrapped(self, own: Any) -> _SyncPolicy | None:
+        if own is None:
+            return None
+        check_policy(own)
+        return _SyncPolicy(own, self._portal)
 
     def act(self, obs: AsyncObservation, task: Any, step: int) -> Any:
         policy = self._policy

@@ -137,3 +137,12 @@ def test_an_ordinary_user_runs_real_desktops(small_image: Image, account: Accoun
             assert episode.step("right_single(1200,400)").hash != before.hash
             evaluation = episode.evaluate()
             assert (evaluation.reward, evaluation.failure) == (1.0, None)
+        change = {"type": "execute", "parameters": {"command": ["sudo", "touch", "/usr/lib/osgym/new"]}}
+        with (
+            Client(host.url) as client,
+            client.episode({**task, "config": [*task["config"], change]}, wait_s=30) as episode,
+        ):
+            evaluation = episode.evaluate()
+            assert evaluation.reward is None
+            assert evaluation.failure is not None
+            assert evaluation.failure.details["cause"] == "guest_tampered"

@@ -127,6 +127,28 @@ async def test_what_only_a_message_holds_is_suspected(runtime: LocalRuntime, ima
     assert after.written_mib - (before.written_mib or 0.0) >= SIZE_MIB
 
 
+async def test_files_count_however_little_is_in_them(runtime: LocalRuntime, image: ImageLike) -> None:
+    """A file system has a number of inodes only: empty files with a name and without use them up."""
+    replica = await runtime.create(ReplicaSpec("r1", 1, image))
+    before = await runtime.usage(replica)
+    await run_inside(
+        replica,
+        """
+        import builtins, os
+        builtins.kept = []
+        os.mkdir("/scratch/many")
+        for number in range(400):
+            open(f"/scratch/many/{number}", "w").close()
+        for number in range(200):
+            builtins.kept.append(open(f"/scratch/many/{number}"))
+            os.unlink(f"/scratch/many/{number}")
+        """,
+    )
+    after = await runtime.usage(replica)
+    assert before.overlay_mib is not None and after.overlay_mib is not None
+    assert 400 * 4096 <= (after.overlay_mib - before.overlay_mib) * (1 << 20) < 800 * 4096
+
+
 async def test_memory_is_not_counted_as_disk(runtime: LocalRuntime, image: ImageLike) -> None:
     """What lies in tmpfs or a memfd is charged to the memory cap already."""
     replica = await runtime.create(ReplicaSpec("r1", 1, image))

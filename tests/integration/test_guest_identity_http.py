@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.guest_rig import Desktop, Guest, GuestFault, desktop, until_serving
+from tests.support.guest_rig import Desktop, Guest, GuestFault, desktop, until, until_serving
 
 import osgym_guest
 
@@ -49,6 +49,14 @@ def screen(tmp_path: Path) -> Iterator[Desktop]:
         yield made
 
 
+def answers(guest: Guest) -> bool:
+    """Whether an agent answers with whatever."""
+    try:
+        return guest.raw("GET", "/v1/health")[0] > 0
+    except OSError:
+        return False
+
+
 def _start(screen: Desktop, helper: Path) -> Guest:
     return screen.start_agent(
         OSGYM_TOKEN="first",
@@ -81,6 +89,37 @@ def test_token_and_generation_change_at_once_and_stay(screen: Desktop, helper: P
     until_serving(now)
     health = now.json("GET", "/v1/health")
     assert (health["generation"], health["last_seq"]) == ("12", 1)
+
+
+def test_an_agent_without_a_token_serves_nothing_but_its_next_identity(screen: Desktop, helper: Path) -> None:
+    """A template before it is frozen is so, also when its agent is started anew; then one claims it."""
+    guest = _start(screen, helper)
+    guest.json("POST", "/v1/ready", {"timeout_s": 20})
+    guest.json("POST", "/v1/identity", {"generation": 2**53 - 1, "token": ""})
+    socket_path = screen.home / "agent.sock"
+    tokens = ("first", "", "anything")
+
+    def assert_closed() -> None:
+        for token in tokens:
+            for method, path in (("GET", "/v1/health"), ("POST", "/v1/step"), ("GET", "/screenshot")):
+                with pytest.raises(GuestFault) as caught:
+                    Guest(socket_path, token).json(method, path, {} if method == "POST" else None)
+                assert caught.value.status == 401
+
+    assert_closed()
+    assert screen.agent is not None
+    screen.agent.send_signal(signal.SIGKILL)
+    screen.agent.wait(timeout=10)
+    _start(screen, helper)
+    until(lambda: answers(Guest(socket_path, "")))
+    assert_closed()
+    assert Guest(socket_path, "").json("POST", "/v1/identity", IDENTITY)["applied"]["machine_id"] is True
+    tokens = ("first", "", "anything")
+    assert_closed()
+    with pytest.raises(GuestFault) as caught:
+        Guest(socket_path, "").json("POST", "/v1/identity", {**IDENTITY, "generation": 13})
+    assert caught.value.status == 401
+    assert Guest(socket_path, "second").json("GET", "/v1/health")["generation"] == "12"
 
 
 def test_a_guest_that_is_no_virtual_machine_has_no_such_endpoint(screen: Desktop) -> None:

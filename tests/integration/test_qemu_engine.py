@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from osgym_host.addresses import TcpAddress
-from osgym_host.guest_client import GuestClient, GuestError
+from osgym_host.guest_client import GuestClient, GuestError, GuestRefused
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.processes import pss_mib
-from osgym_host.runtimes.qemu.cloning.guest_identity import assign, new_identity
+from osgym_host.runtimes.qemu.cloning.guest_identity import IdentityRefused, assign, new_identity
 from osgym_host.runtimes.qemu.golden import opened_disks
 from osgym_host.runtimes.qemu.golden.ram_file import RamFile, sparse_sha256, template_ram
 from osgym_host.runtimes.qemu.machine.argv import INHERITED_RAM, RAM_FD, Disk, Launch, Ram, Shape, UserNet
@@ -161,6 +161,45 @@ def processes_naming(path: Path) -> list[str]:
             if os.fsencode(path) in entry.read_bytes():
                 found.append(entry.parent.name)
     return found
+
+
+# Before a clone is somebody -----------------------------------------------------------------------------
+
+
+async def test_nothing_that_one_clone_remembers_opens_another(
+    clone: CloneMaker,
+    tmp_path: Path,
+    launcher: ProcessLauncher,
+    small_snapshot: Snapshot,
+    golden_ram: RamFile,
+) -> None:
+    """The template's token is still in its memory, and no use: clones serve nothing but their identity."""
+    if small_snapshot.secret() is not None:
+        pytest.skip("missing: a snapshot of a guest agent that gives up its token (osgym image snapshot)")
+    find = "grep -ao 'osgym.token=[A-Za-z0-9_-]*' /sys/firmware/dmi/tables/DMI"
+    async with clone("former") as former, former.guest() as guest:
+        found = await guest.execute(["sudo", "-n", "sh", "-c", find])
+        token = found.output.strip().partition("=")[2]
+    assert len(token) > 20
+    machine = await parked("next", tmp_path, launcher, small_snapshot, golden_ram)
+    try:
+        await machine.load_state(small_snapshot.state)
+        address = TcpAddress("127.0.0.1", await machine.host_port())
+        await machine.cont()
+        for known in (token, None):
+            async with GuestClient(address, token=known) as guest:
+                for call in (guest.health, guest.observe, guest.screenshot):
+                    with pytest.raises(GuestRefused) as refused:
+                        await call(timeout_s=ANSWER_S)
+                    assert refused.value.status == 401
+        await assign(address, None, new_identity("next", 8, "its-own"), timeout_s=ANSWER_S)
+        async with GuestClient(address, token="its-own") as guest:
+            assert (await guest.health()).generation == "8"
+        for known in (token, None):
+            with pytest.raises(IdentityRefused):
+                await assign(address, known, new_identity("other", 9, "stolen"), timeout_s=ANSWER_S)
+    finally:
+        await machine.remove()
 
 
 # QMP -------------------------------------------------------------------------------------------------

@@ -320,6 +320,46 @@ def test_garbage_never_reaches_another_episode(served: Served, returned: list[An
             assert (result.failure.code, result.failure.error_class) == ("invalid_action", ErrorClass.MODEL)
 
 
+async def test_garbage_in_steps_of_many_episodes(served: Served) -> None:
+    """Each step that is none is its own episode's error; the others are done."""
+    async with AsyncClient(served.urls[0]) as client:
+        episodes = [client.episode() for _ in range(3)]
+        await asyncio.gather(*(episode.start() for episode in episodes))
+        steps: list[Any] = list(zip(episodes, ["wait()", object(), "type(content='x')"], strict=True))
+        got = dict([answer async for answer in client.step_many(steps)])
+        assert [type(got[episode]).__name__ for episode in episodes] == [
+            "AsyncObservation",
+            "InvalidAction",
+            "InvalidAction",
+        ]
+        again = await asyncio.gather(*(episode.step("wait()") for episode in episodes))
+        assert [obs.step for obs in again] == [2, 1, 1]
+        await asyncio.gather(*(episode.close() for episode in episodes))
+
+
+def test_the_client_without_asyncio_does_the_same(served: Served) -> None:
+    """Options, results that can be pickled with their steps and frames, and policies of both kinds."""
+
+    class Resets:
+        async def reset(self, task: Any) -> Any:
+            if task["id"] == "no policy":
+                return 5
+            return _Acts(lambda obs, task, step: "gibberish" if step == 0 else "finish()")
+
+        def act(self, obs: Any, task: Any, step: int) -> Any:
+            raise AssertionError("reset gave another")
+
+    tasks = [{**TASK, "id": name} for name in ("learns", "no policy")]
+    with Client(served.urls[0]) as client:
+        batch = client.run(tasks, Resets(), on_invalid="noop", keep_frames=True)
+        results = {result.task_id: pickle.loads(pickle.dumps(result)) for result in batch}
+    learned = results["learns"]
+    assert (learned.reward, learned.invalid_actions, len(learned.steps)) == (1.0, 1, 2)
+    assert learned.steps[0].refused and learned.steps[0].data and learned.trajectory.evaluation.reward == 1.0
+    assert results["no policy"].failure.code == "policy_error"
+    assert "a policy is a callable" in results["no policy"].failure.message
+
+
 async def test_infrastructure_failures_are_repeated_once_by_default() -> None:
     """On a fresh replica; a second one, a fault of the policy, or one after a reward are not."""
     attempts: dict[str, int] = {}

@@ -204,6 +204,14 @@ async def test_a_size_that_is_announced_is_believed(server: str, tmp_path: Path)
         await cache(tmp_path).get(f"{server}/announced", "f", "t", soon())
 
 
+async def test_a_disk_that_is_nearly_full_takes_no_downloads(server: str, tmp_path: Path) -> None:
+    """They would fill it up to where replicas end."""
+    with pytest.raises(DownloadFailed, match="disk is nearly full"):
+        await cache(tmp_path, disk_reserve_bytes=1 << 60).get(f"{server}/file", "f", "t", soon())
+    assert names(tmp_path) == []
+    assert await cache(tmp_path, disk_reserve_bytes=1).get(f"{server}/file", "f", "t", soon())
+
+
 async def test_crumbs_delay_nobody(server: str, tmp_path: Path) -> None:
     """Chunks of one byte are refused soon, and meanwhile the loop serves others."""
     longest_s = 0.0

@@ -5,10 +5,24 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osgym_host.core.disk_pressure import LEAST_MIB, DiskAccount, Writer, biggest_writer
+from osgym_host.core.disk_pressure import (
+    INODE_BYTES,
+    LEAST_MIB,
+    DiskAccount,
+    Writer,
+    biggest_writer,
+    free_bytes,
+)
 
 SIZES = st.floats(0, 1e6)
 WRITERS = st.lists(st.builds(Writer, st.uuids().map(str), SIZES, SIZES, st.booleans()), max_size=6)
+
+
+def test_a_disk_without_inodes_is_full() -> None:
+    """Empty files fill it, too; where their number is not bounded only blocks count."""
+    assert free_bytes(100, 4096, 1000, 500) == 100 * 4096
+    assert free_bytes(100, 4096, 1000, 7) == 7 * INODE_BYTES
+    assert free_bytes(100, 4096, 0, 0) == 100 * 4096
 
 
 def test_who_wrote_the_most() -> None:

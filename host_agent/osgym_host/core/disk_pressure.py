@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+INODE_BYTES = 4096
+"""What a file counts for at least, however little is in it: a file system has a number of them only."""
 LEAST_MIB = 64.0
 """Who wrote less than that is not ended: it would not help."""
+
+
+def free_bytes(blocks_free: int, block_bytes: int, files: int, files_free: int) -> int:
+    """Return how much can still be written to a file system: it is full when blocks or inodes are.
+
+    Args:
+        files: How many it can have, 0 where that is not bounded.
+    """
+    room = blocks_free * block_bytes
+    return min(room, files_free * INODE_BYTES) if files else room
 
 
 @dataclass(frozen=True, slots=True)

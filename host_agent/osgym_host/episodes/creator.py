@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import time
@@ -27,6 +28,7 @@ from osgym_host.episodes.service import EpisodeService
 from osgym_host.guest_client import GuestRefused
 from osgym_host.replicas.pool import Pool
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping
+from osgym_host.runtimes import base
 from osgym_host.tasks.interface import Task, TaskContext, TaskError, run_setup
 from osgym_protocol.codes import ErrorClass, ErrorCode
 
@@ -175,6 +177,8 @@ class EpisodeCreator:
         self, episode: HostEpisode, spec: EpisodeSpec, began: float, got: float
     ) -> CreatedEpisode:
         if episode.task is not None and episode.context is not None:
+            with contextlib.suppress(base.RuntimeFault):  # it is going, as the setup will find out
+                await episode.replica.witness()
             deadline = asyncio.get_running_loop().time() + self.limits.setup_s
             try:
                 async with asyncio.timeout(self.limits.setup_s + 5):

@@ -9,6 +9,7 @@ from osgym_host.core.reasons import Reason
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.errors import EpisodeOver, ServiceError
 from osgym_host.guest_client import GuestRefused
+from osgym_host.runtimes import base
 from osgym_host.tasks.interface import EvaluatorError, LastAction, TaskError, evaluate
 from osgym_protocol.codes import ErrorClass, ErrorCode
 from osgym_protocol.host_api import EvaluationAnswer
@@ -17,6 +18,8 @@ from osgym_protocol.observation import ErrorInfo
 log = logging.getLogger(__name__)
 
 
+GUEST_TAMPERED = "guest_tampered"
+"""`details.cause` of an evaluation whose guest agent is not what it was."""
 CHECK_SLACK_S = 15.0
 """How much later than the check's own deadline, which says whose fault it is, it is given up."""
 
@@ -57,14 +60,22 @@ async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> Evaluation
     last = LastAction(episode.steps.done) if episode.steps.done in ("done", "fail") else LastAction.NONE
     try:
         async with asyncio.timeout(timeout_s + CHECK_SLACK_S):
+            await episode.replica.attest(afresh=True)
             await _release(episode)
             verdict = await episode.replica.call(
                 evaluate(task, episode.replica.guest, context, last, deadline)
             )
+            await episode.replica.attest(afresh=False)
     except TaskError as error:
         return _failed(error)
     except GuestRefused as error:
         return _failed(EvaluatorError(f"the guest refused a call of the check: {error}"))
+    except base.GuestTampered as error:
+        log.warning("episode %s is not scored: %s", episode.episode_id, error)
+        text = f"The guest agent was tampered with, so what it says cannot be scored: {error}."
+        return _failed(EvaluatorError(text, {"cause": GUEST_TAMPERED, "finding": str(error)}))
+    except base.RuntimeFault as error:
+        return _failed(EvaluatorError(f"the guest agent cannot be looked at: {error}"))
     except TimeoutError:
         return _failed(EvaluatorError(f"the check did not finish within {timeout_s:g} s"))
     return EvaluationAnswer(

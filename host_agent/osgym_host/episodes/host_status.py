@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from osgym_host.core.disk_pressure import free_bytes
 from osgym_host.core.states import ReplicaState
 from osgym_host.episodes.draining import DrainController
 from osgym_host.episodes.errors import ServiceError
@@ -186,4 +186,6 @@ def memory_mib() -> tuple[float, float]:
 
 def load_probe(data_dir: Path) -> tuple[float, int, float]:
     """Return available RAM in MiB, cores this process may use, free disk in MiB."""
-    return memory_mib()[1], len(os.sched_getaffinity(0)), shutil.disk_usage(data_dir).free / MIB
+    disk = os.statvfs(data_dir)
+    free = free_bytes(disk.f_bavail, disk.f_frsize, disk.f_files, disk.f_favail)
+    return memory_mib()[1], len(os.sched_getaffinity(0)), free / MIB

@@ -63,6 +63,30 @@ class ReplicaLease:
         if manager is not None:
             manager.retire(reason, detail)
 
+    async def witness(self) -> None:
+        """Note what the guest agent is, before the client can do anything to it.
+
+        Raises:
+            EpisodeOver: The replica is lost.
+            RuntimeFault: It is about to be.
+        """
+        if self.manager is not None:
+            await self.call(self.manager.witness())
+
+    async def attest(self, *, afresh: bool) -> None:
+        """Check that the guest agent is still what it was.
+
+        Args:
+            afresh: Over a new connection, which the calls that follow use too.
+
+        Raises:
+            GuestTampered: It was replaced or changed: what it answers says nothing.
+            RuntimeFault: It cannot be looked at.
+            EpisodeOver: The replica is lost.
+        """
+        if self.manager is not None:
+            await self.call(self.manager.attest(afresh=afresh))
+
     async def attempt(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a call to the guest; end at once when the replica does. The caller judges what fails.
 

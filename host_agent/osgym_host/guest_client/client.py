@@ -74,6 +74,14 @@ class GuestClient:
         """Close the connections. Idempotent."""
         self._http.close()
 
+    def drop_idle(self) -> None:
+        """Close the connections that wait for the next call; it makes a new one."""
+        self._http.drop_idle()
+
+    def socket_inodes(self) -> list[int]:
+        """Return the inodes of our ends of the connections that wait for the next call."""
+        return self._http.socket_inodes()
+
     async def __aenter__(self) -> GuestClient:
         """Return the client itself."""
         return self

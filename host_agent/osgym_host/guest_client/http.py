@@ -298,8 +298,16 @@ class HttpClient:
     def close(self) -> None:
         """Close all idle connections; running calls fail when they end. Idempotent."""
         self._closed = True
+        self.drop_idle()
+
+    def drop_idle(self) -> None:
+        """Close all idle connections."""
         while self._idle:
             self._idle.pop().close()
+
+    def socket_inodes(self) -> list[int]:
+        """Return the inodes of the sockets of idle connections."""
+        return [os.fstat(connection.sock.fileno()).st_ino for connection in self._idle]
 
     def _take_idle(self) -> _Connection | None:
         while self._idle:

@@ -9,11 +9,12 @@ A snapshot is a folder that never changes:
     ram             its memory, sparse; clones map it privately
     device.state    the rest of the machine
     secret          the token that its guest agent demands until a clone gets one of its own; empty where
-                    it has no agent of ours
+                    it demands none: it has no agent of ours, or one that waits for its identity
     uefi.fd         the firmware it was booted with, where that is UEFI
 
-Memory and secret open every clone until it has an identity of its own, so nobody but the owner enters the
-folder. Machines that run as other users get what they need as descriptors.
+Memory and secret of older snapshots open every clone until it has an identity of its own, and any memory
+tells what the desktop held, so nobody but the owner enters the folder. Machines that run as other users get
+what they need as descriptors.
 """
 
 from __future__ import annotations

@@ -137,6 +137,34 @@ class ReplicaManager:
         assert self._guest is not None, "the replica was never ready"
         return self._guest
 
+    async def witness(self) -> None:
+        """Note what its guest agent is: of a fresh clone only, which nobody has used.
+
+        Raises:
+            RuntimeFault: It is gone.
+        """
+        if self.clean and self.clone is not None:
+            await self._runtime.witness(self.clone)
+
+    async def attest(self, *, afresh: bool) -> None:
+        """Check that its guest agent is still what it was, and holds its connections alone.
+
+        Args:
+            afresh: Close the connections that there are, so that what follows goes over a new one; else look
+                at those that were used.
+
+        Raises:
+            GuestTampered: It is not.
+            RuntimeFault: It cannot be looked at.
+            GuestError: It does not answer.
+        """
+        if self.clone is None or self._guest is None:
+            return
+        if afresh:
+            self._guest.drop_idle()
+        await self._guest.health()
+        await self._runtime.attest(self.clone, self._guest.socket_inodes())
+
     def send(self, event: states.Event) -> None:
         """Send an event to the mailbox."""
         self._mailbox.put_nowait(event)

@@ -291,6 +291,10 @@ class DataDirBusy(RuntimeFault):
     """Another live host agent uses this instance's directory."""
 
 
+class GuestTampered(RuntimeFault):
+    """A replica's guest agent is not what it was: what it answers says nothing. The message says in what."""
+
+
 _BRANCH_REMEDY = "Use the runtime qemu."
 
 
@@ -440,6 +444,29 @@ class Runtime(ABC):
 
         Raises:
             ReplicaDestroyFailed: Something is left.
+        """
+
+    # Trust in what a guest agent answers: runtimes that cannot see into a replica keep these answers --------
+
+    async def witness(self, replica: Replica) -> None:  # noqa: B027 (not abstract)
+        """Note what its guest agent is, before anybody has used the replica.
+
+        Raises:
+            ReplicaNotFound: It was destroyed.
+        """
+
+    async def attest(  # noqa: B027 (the same)
+        self, replica: Replica, sockets: Sequence[int]
+    ) -> None:
+        """Check that its guest agent is still what `witness` noted, as far as can be seen from outside.
+
+        Args:
+            sockets: Inodes of our ends of the connections to it.
+
+        Raises:
+            GuestTampered: It was replaced or changed.
+            ReplicaNotFound: It was destroyed.
+            RuntimeFault: It cannot be looked at.
         """
 
     # Branching: runtimes without it keep these answers -------------------------------------------

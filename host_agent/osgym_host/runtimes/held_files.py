@@ -15,6 +15,7 @@ import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from osgym_host.core.disk_pressure import INODE_BYTES
 from osgym_host.runtimes import process_tables
 
 SCAN_S = 2.0
@@ -41,17 +42,18 @@ class HeldFiles:
     written_bytes: int | None = None
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
+    def is_new(self, found: os.stat_result) -> bool:
+        """Return whether something is seen for the first time."""
+        key = found.st_dev, found.st_ino
+        new = key not in self._seen
+        self._seen.add(key)
+        return new
+
     def add(self, found: os.stat_result, devices: Collection[int]) -> None:
         """Count a file once, if it has no name and lies on one of `devices`."""
-        key = found.st_dev, found.st_ino
-        if (
-            found.st_nlink == 0
-            and stat.S_ISREG(found.st_mode)
-            and found.st_dev in devices
-            and key not in self._seen
-        ):
-            self._seen.add(key)
-            self.deleted_bytes += found.st_blocks * _BLOCK
+        nameless = found.st_nlink == 0 and stat.S_ISREG(found.st_mode) and found.st_dev in devices
+        if nameless and self.is_new(found):
+            self.deleted_bytes += max(INODE_BYTES, found.st_blocks * _BLOCK)
 
 
 def held_files(pids: Collection[int], devices: Collection[int], *, scan_s: float = SCAN_S) -> HeldFiles:
@@ -98,10 +100,10 @@ def _descriptors(task: str, devices: Collection[int], held: HeldFiles, ends_s: f
             found = os.stat(f"{task}/fd/{number}")  # noqa: PTH116
         except OSError:
             continue
-        if stat.S_ISSOCK(found.st_mode):
-            held.fds_in_flight += _in_flight(f"{task}/fdinfo/{number}")
-        else:
+        if not stat.S_ISSOCK(found.st_mode):
             held.add(found, devices)
+        elif held.is_new(found):  # several processes may hold it
+            held.fds_in_flight += _in_flight(f"{task}/fdinfo/{number}")
 
 
 def _in_flight(path: str) -> int:

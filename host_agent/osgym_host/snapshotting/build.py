@@ -56,6 +56,7 @@ from osgym_host.snapshotting.guest_preparation import (
     REST_TIMEOUT_S,
     TRIAL_TIMEOUT_S,
     as_root,
+    forget_token,
     quoted_pattern,
     try_clone,
     wait_for_idle,
@@ -136,6 +137,7 @@ class _SnapshotBuild:
     shape: Shape
     key: str
     token: str
+    frozen_token: str | None
     screen: tuple[int, int]
     uefi: Path | None
     stage: str = "boot"
@@ -197,11 +199,11 @@ class SnapshotBuilder:
             await launcher.prepare()
             token = secrets.token_urlsafe(_TOKEN_BYTES)
             uefi = copy_firmware(request.disk, folder)
-            job = _SnapshotBuild(request, folder, launcher, facts, shape, key, token, screen, uefi)
+            job = _SnapshotBuild(request, folder, launcher, facts, shape, key, token, token, screen, uefi)
             frozen = await self._freeze(job)
             await self._try(job)
             (folder / SECRET).touch(mode=0o600)
-            (folder / SECRET).write_text(f"{token if job.has_our_agent else ''}\n")
+            (folder / SECRET).write_text(f"{(job.frozen_token or '') if job.has_our_agent else ''}\n")
             self._enter(job, "publish")
             manifest = _manifest(job, frozen, time.monotonic() - began)
             snapshot = await asyncio.to_thread(self._store.publish, folder, manifest)
@@ -286,6 +288,10 @@ class SnapshotBuilder:
         self._enter(job, "rest")
         if job.has_our_agent:
             await warm_code_paths(template.address, job.token)
+            if await forget_token(template.address, job.token):
+                job.frozen_token = None
+            else:
+                self._progress.note("its agent is an older one: all clones wake up with one token")
         if not await wait_for_rest(template.machine.pid):
             self._progress.note(f"it does not come to rest within {REST_TIMEOUT_S:.0f} s")
         elif job.has_our_agent and not await wait_for_idle(template.machine.pid):
@@ -323,7 +329,7 @@ class SnapshotBuilder:
                 ) as (machine, address, screen_socket),
             ):
                 if job.has_our_agent:
-                    await try_clone(address, job.token)
+                    await try_clone(address, job.frozen_token)
                 else:
                     async with job.guest(address, screen_socket, machine.pid, TRIAL_QUIET_S) as guest:
                         await guest.ready(timeout_s=TRIAL_TIMEOUT_S / 2)

@@ -10,7 +10,7 @@ import time
 from osgym_host.addresses import GuestAddress
 from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.runtimes.processes import cpu_s
-from osgym_host.runtimes.qemu.cloning import assign, new_identity
+from osgym_host.runtimes.qemu.cloning import assign, give_up_token, new_identity
 
 REST_TIMEOUT_S = 120.0
 REST_CPU = 0.03
@@ -35,7 +35,7 @@ _LAST_GENERATION = 2**53
 """The largest that a guest agent takes: no clone will ever have it."""
 
 
-async def try_clone(address: GuestAddress, token: str) -> None:
+async def try_clone(address: GuestAddress, token: str | None) -> None:
     """Let a clone take an identity and show a frame."""
     identity = new_identity("trial", 1, secrets.token_urlsafe(_TOKEN_BYTES))
     await assign(address, token, identity, timeout_s=TRIAL_TIMEOUT_S / 2)
@@ -56,6 +56,12 @@ async def warm_code_paths(address: GuestAddress, token: str) -> None:
         async with GuestClient(address, token=token) as guest:
             await guest.observe()
             await guest.health()
+
+
+async def forget_token(address: GuestAddress, token: str) -> bool:
+    """Let a template forget the token that all its clones would wake up with; False when it cannot."""
+    generation = _LAST_GENERATION - _REHEARSALS
+    return await give_up_token(address, token, generation, timeout_s=TRIAL_TIMEOUT_S / 2)
 
 
 async def as_root(guest: GuestClient, script: str) -> str:

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urljoin
 
 import httpx
 
+from osgym_host.core.disk_pressure import free_bytes
 from osgym_host.core.special_addresses import Kind, kind_of
 from osgym_host.tasks.errors import DownloadFailed, RefusedByPolicy
 from osgym_host.tasks.policy import TaskPolicy, remaining_s
@@ -213,9 +214,23 @@ class DownloadCache:
                 raise _too_large(url, limit)
             kept += piece
             if len(kept) >= _WRITE_BYTES:
-                await asyncio.to_thread(_write_whole, fd, bytes(kept))
+                await asyncio.to_thread(self._write, fd, bytes(kept), url)
                 kept.clear()
-        await asyncio.to_thread(_write_whole, fd, bytes(kept))
+        await asyncio.to_thread(self._write, fd, bytes(kept), url)
+
+    def _write(self, fd: int, data: bytes, url: str) -> None:
+        """Write all of it where the disk has room: what tasks download may not cost others their replicas."""
+        disk = os.fstatvfs(fd)
+        free = free_bytes(disk.f_bavail, disk.f_frsize, disk.f_files, disk.f_favail)
+        if free - len(data) < self._policy.disk_reserve_bytes:
+            raise DownloadFailed(
+                f"{url} was not downloaded: the host's disk is nearly full; make room there, or lower "
+                "disk_reserve_mib",
+                {"url": url},
+            )
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
 
     async def _request(self, client: httpx.AsyncClient, url: str) -> httpx.Request:
         """A request to the address that was checked, so a second look-up cannot change it."""
@@ -263,9 +278,3 @@ async def _in_turns(response: httpx.Response, url: str) -> AsyncIterator[bytes]:
 
 def _too_large(url: str, limit: int) -> RefusedByPolicy:
     return RefusedByPolicy(f"{url} is larger than {limit} bytes", {"url": url})
-
-
-def _write_whole(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

@@ -23,6 +23,7 @@ class TaskPolicy:
         max_file_bytes: Largest file fetched from the web or from a guest.
         evaluation_cpu_s: CPU time of one metric.
         evaluation_timeout_s: Time of one metric in all, on a host that has more to do.
+        disk_reserve_bytes: With less free disk than this nothing is downloaded.
         client_password: What ``{CLIENT_PASSWORD}`` in commands becomes.
     """
 
@@ -30,6 +31,7 @@ class TaskPolicy:
     allow_downloads: bool = True
     allow_private_addresses: bool = False
     max_file_bytes: int = 64 * MIB
+    disk_reserve_bytes: int = 0
     download_timeout_s: float = 120
     evaluation_cpu_s: float = 30
     evaluation_timeout_s: float = 120

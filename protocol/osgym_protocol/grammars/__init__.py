@@ -83,7 +83,11 @@ def parse(output: Any, context: Context, grammar: str = "auto") -> Parsed:
     if grammar == "auto":
         from osgym_protocol.grammars.detect import detect
 
+        _check_version(context)
         grammar = detect(output)
+        if context.version is not None and context.version not in GRAMMARS[grammar].versions:
+            why = f"it is in the grammar {grammar}, which has no version {context.version}"
+            raise UnreadableAction("auto", why)
     return cast(Parsed, _module(grammar, context).parse(output, context))
 
 
@@ -108,6 +112,15 @@ def render(
         ValueError: there is no such grammar, or it has no such version.
     """
     return _module(grammar, context).render(actions, context, ending, text)
+
+
+def _check_version(context: Context) -> None:
+    """Check that some grammar has the version."""
+    versions = [version for grammar in GRAMMARS.values() for version in grammar.versions]
+    if context.version is not None and context.version not in versions:
+        raise ValueError(
+            f"no grammar has a version {context.version!r:.60}; there are: {', '.join(versions)}"
+        )
 
 
 def _module(name: str, context: Context) -> ModuleType:

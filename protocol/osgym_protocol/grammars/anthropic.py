@@ -280,6 +280,4 @@ def _clicks(action: Mapping[str, Any]) -> dict[str, Any]:
 def joined(keys: Sequence[str] | str) -> str:
     """Return a chord as ``ctrl+s``; keys of one sign that would be read otherwise get their names."""
     names = [keys] if isinstance(keys, str) else list(keys)
-    if any(name == "+" or (len(names) > 1 and not name.strip()) for name in names):
-        names = [{"+": "plus", " ": "space"}.get(name, name) for name in names]
-    return "+".join(names)
+    return "+".join({"+": "plus", " ": "space"}.get(name, name) for name in names)

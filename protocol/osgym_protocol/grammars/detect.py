@@ -107,8 +107,8 @@ def _of_message(item: Mapping[str, Any]) -> str:
     if isinstance(content, str):
         return _of_text(content)
     if isinstance(content, list):
-        kinds = {part.get("type") for part in content if isinstance(part, Mapping)}
-        if kinds & {"output_text", "refusal"}:
+        kinds = [part.get("type") for part in content if isinstance(part, Mapping)]
+        if "output_text" in kinds or "refusal" in kinds:
             return "openai"
         if "tool_use" in kinds:
             return "anthropic"

@@ -43,6 +43,8 @@ def plain(value: Any, grammar: str) -> Any:
         if isinstance(item, str) and len(item) > MAX_OUTPUT_CHARS:
             why = f"it has {len(item)} characters; at most {MAX_OUTPUT_CHARS} are taken"
             raise UnreadableAction(grammar, why, position=path[:200])
+        if type(item) is int and item.bit_length() > 1024:  # such numbers cannot even be shown
+            raise UnreadableAction(grammar, "the number is too large", position=path[:200], read=shown(item))
         if isinstance(item, _PLAIN):
             return item
         dump = None if isinstance(item, (Mapping, Sequence)) else getattr(item, "model_dump", None)

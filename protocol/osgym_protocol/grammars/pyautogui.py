@@ -13,6 +13,7 @@ the host waits for the screen instead. Scrolls are clicks of the wheel, positive
 from __future__ import annotations
 
 import ast
+import os
 import re
 import threading
 import warnings
@@ -104,7 +105,8 @@ def _tree(source: str, to: Builder) -> ast.Module:
     try:
         with _WARNINGS, warnings.catch_warnings():  # "\d" in a text is worth no warning here
             warnings.simplefilter("ignore")
-            return ast.parse(source)
+            # The file is what Python would open to show the line of an error.
+            return ast.parse(source, os.devnull)
     except SyntaxError as exc:
         line = f"line {exc.lineno}" if exc.lineno else ""
         raise to.refuse(

@@ -12,6 +12,11 @@ Requests: `{"id", "op"}` with
 - `measure`: `name` below such a directory, `pids` of the replica, and `devices` that count as disk; the
   answer's `result` is `BYTES DELETED_BYTES FDS_IN_FLIGHT WRITTEN_BYTES`, the last -1 where nobody counts.
 
+- `identify`: `pids` of a replica, `listening` (inode of its agent's socket); `result` is what `agent_check`
+  knows of the agent, as JSON.
+- `check`: that as `before`, `pids`, `listening`, `connections` (inodes of the agent's ends), `rootfs`,
+  `upper`; `result` says what of the agent is not what it was, empty when nothing is.
+
 Answers: `{"id", "ok": true, …}` or `{"id", "ok": false, "step", "error"}`; the answer to `spawn` has
 `pid`, `own_devices` (its device nodes are no other's) and a pidfd. Besides, unasked:
 `{"event": "exit", "key", "status"}`, `status` as of `waitpid`, once for each replica whose `spawn`

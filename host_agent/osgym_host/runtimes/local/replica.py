@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 from pathlib import Path
+from typing import Any
 
 from osgym_host.addresses import GuestAddress, UnixAddress, short_unix_path
 from osgym_host.runtimes.base import ExitInfo, ExitReason, ReplicaSpec
@@ -29,6 +30,8 @@ class LocalReplica(ManagedReplica):
     Attributes:
         disk_devices: Where its files lie, as its processes see it and as the host does; noted once, before
             the guest can change what is its root.
+        listening: Inode of the guest agent's listening socket.
+        agent: What its guest agent is, as `agent_check` noted it; empty where that cannot be told.
     """
 
     def __init__(
@@ -41,6 +44,8 @@ class LocalReplica(ManagedReplica):
         self.group = group
         self.ids = ids
         self.disk_devices: set[int] = set()
+        self.listening = 0
+        self.agent: dict[str, Any] | None = None
         self._pid = 0
         self._pidfd = -1
         self._oom_fd = -1

@@ -30,7 +30,7 @@ from osgym_host.runtimes.base import (
     Usage,
 )
 from osgym_host.runtimes.held_files import HeldFiles, devices_of
-from osgym_host.runtimes.local import protocol, spawn, syscalls
+from osgym_host.runtimes.local import attestation, protocol, spawn, syscalls
 from osgym_host.runtimes.local.instance import InstanceDir, record_process
 from osgym_host.runtimes.local.isolation import Isolation
 from osgym_host.runtimes.local.ranges import ReplicaIds
@@ -272,6 +272,7 @@ class LocalRuntime(Runtime):
         folder.mkdir()
         folder.chmod(0o711)
         with spawn.console(folder) as console_fd, spawn.listening_socket(folder) as sock:
+            replica.listening = os.fstat(sock.fileno()).st_ino
             answer, fds = await supervisor.request(
                 "spawn", fields, [console_fd, sock.fileno()], timeout_s=_SPAWN_TIMEOUT_S
             )
@@ -350,6 +351,16 @@ class LocalRuntime(Runtime):
         return await asyncio.to_thread(
             usage.measure, found.group, pids, deep=deep, overlay_mib=overlay_mib, held=held
         )
+
+    async def witness(self, replica: Replica) -> None:
+        """Note which process its guest agent is."""
+        found = self._replicas.require(replica)
+        await attestation.witness(self._require().supervisor, found, lambda: _processes(found))
+
+    async def attest(self, replica: Replica, sockets: Sequence[int]) -> None:
+        """Check that its guest agent is that process still, and runs the image's code."""
+        found = self._replicas.require(replica)
+        await attestation.attest(self._require().supervisor, found, lambda: _processes(found), sockets)
 
     def replicas(self) -> Sequence[Replica]:
         """Return the replicas not yet destroyed."""

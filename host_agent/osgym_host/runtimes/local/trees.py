@@ -1,4 +1,4 @@
-"""Remove and measure a directory tree that a hostile guest filled. Standard library only.
+"""Remove and measure a directory tree that a hostile guest filled. Standard library only, but for a number.
 
 Nothing is followed: every name is resolved relative to an open directory, one level deep. Depth
 does not matter either: a directory that is not empty is moved up to the top and emptied in its
@@ -11,10 +11,11 @@ import errno
 import os
 import time
 
+from osgym_host.core.disk_pressure import INODE_BYTES
+
 MEASURE_S = 10.0
 MAX_DEPTH = 200
 TOO_DEEP_BYTES = 1 << 50
-LEAST_BYTES = 4096
 _DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -111,7 +112,7 @@ def _measure(parent_fd: int, name: str, depth: int, ends_s: float) -> int:
                 if time.monotonic() > ends_s:
                     break
                 try:
-                    used += max(LEAST_BYTES, entry.stat(follow_symlinks=False).st_blocks * 512)
+                    used += max(INODE_BYTES, entry.stat(follow_symlinks=False).st_blocks * 512)
                     is_dir = entry.is_dir(follow_symlinks=False)
                 except OSError:
                     continue

@@ -15,6 +15,7 @@ Run as `python -I -m osgym_host.runtimes.local.zygote CONTROL_FD root|user LOCK_
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
@@ -23,7 +24,7 @@ import sys
 from typing import Any
 
 from osgym_host.runtimes.held_files import held_files
-from osgym_host.runtimes.local import inside, outer, protocol, seccomp, trees
+from osgym_host.runtimes.local import agent_check, inside, outer, protocol, seccomp, trees
 from osgym_host.runtimes.local import syscalls as sc
 from osgym_host.runtimes.local.making import Starting, signals_blocked, start_maker
 
@@ -74,7 +75,7 @@ class Zygote:
                 case "kill":
                     self._kill(message["key"])
                     self._answer({"id": message["id"], "ok": True})
-                case "remove" | "measure":
+                case "remove" | "measure" | "identify" | "check":
                     self._help(message, fds)
         except inside.StepFailed as exc:
             self._answer({"id": message["id"], "ok": False, "step": exc.step, "error": exc.reason})
@@ -154,7 +155,7 @@ class Zygote:
             if pid == 0:
                 code, text = 1, "unexpected"
                 try:
-                    text = _helper_main(message, fds[0])
+                    text = _helper_main(message, fds)
                     code = 0
                 except OSError as exc:
                     text = str(exc)
@@ -212,7 +213,16 @@ class Zygote:
                 return
 
 
-def _helper_main(message: dict[str, Any], dir_fd: int) -> str:
+def _helper_main(message: dict[str, Any], fds: list[int]) -> str:
+    if message["op"] == "identify":
+        try:
+            return json.dumps(agent_check.identify(message["pids"], message["listening"]))
+        except (agent_check.NoAgent, agent_check.Tampered) as exc:
+            raise OSError(str(exc)) from exc
+    if message["op"] == "check":
+        keys = ("before", "pids", "listening", "connections", "rootfs", "upper")
+        return agent_check.check(*(message[key] for key in keys))
+    dir_fd = fds[0]
     if message["op"] == "measure":
         used = trees.measure_tree(dir_fd, message["name"])
         held = held_files(message["pids"], set(message["devices"]))

@@ -1,7 +1,12 @@
 """From a golden snapshot to replicas: parked machines, resumed, told who they are, found again."""
 
 from osgym_host.runtimes.qemu.cloning.adoption import AdoptableVms
-from osgym_host.runtimes.qemu.cloning.guest_identity import IdentityRefused, assign, new_identity
+from osgym_host.runtimes.qemu.cloning.guest_identity import (
+    IdentityRefused,
+    assign,
+    give_up_token,
+    new_identity,
+)
 from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
 from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
 from osgym_host.runtimes.qemu.cloning.resume import CloneResumer, check_spec
@@ -20,5 +25,6 @@ __all__ = [
     "VmOptions",
     "assign",
     "check_spec",
+    "give_up_token",
     "new_identity",
 ]

@@ -1,8 +1,13 @@
 """Who a clone is: what makes it another computer than the one it was cloned from.
 
-A clone wakes up with its template's random state, names, clock and token. The first thing it hears is
-`POST /v1/identity`, authorised by the token it still has; the guest agent has all of it changed by a
-helper that is root in the guest, and acknowledges. Until then nothing else is let near the clone.
+A clone wakes up with its template's random state, names and clock. The first thing it hears is
+`POST /v1/identity`; the guest agent has all of it changed by a helper that is root in the guest, and
+acknowledges. Until then nothing else is let near the clone, and its agent serves nothing else.
+
+What says that it is the host who calls: nobody else reaches a clone (`machine/namespace.py`). A template
+gives up its token before it is frozen (`give_up_token`), so its memory holds none that opens a clone. A
+child of a branch point wakes up with its parent's, and a clone of a snapshot from before that with its
+template's: these calls carry that token.
 """
 
 from __future__ import annotations
@@ -88,10 +93,39 @@ def hostname_of(replica_id: str) -> str:
     return "desktop-" + re.sub(r"[^a-z0-9-]", "-", replica_id.lower())[:50].strip("-")
 
 
+async def give_up_token(address: GuestAddress, token: str, generation: int, *, timeout_s: float) -> bool:
+    """Have the agent of a template forget its token, and serve nothing but the next identity.
+
+    Returns:
+        False when the agent is of an older version, which cannot; it then keeps its token.
+
+    Raises:
+        GuestError: It did not answer.
+        IdentityRefused: Its answer makes no sense.
+    """
+    client = HttpClient(address, token=token)
+    body = json.dumps({"generation": generation, "token": ""}).encode()
+    try:
+        answer = await client.request(
+            "POST", "/v1/identity", body, timeout_s=timeout_s, max_body=MAX_ANSWER_BYTES
+        )
+        if answer.status == 400:
+            return False
+        told = await client.request("GET", "/v1/health", timeout_s=timeout_s, max_body=MAX_ANSWER_BYTES)
+    finally:
+        client.close()
+    if answer.status != 200 or told.status != 401:
+        raise IdentityRefused(f"its token still opens it (status {answer.status}, then {told.status})")
+    return True
+
+
 async def assign(
     address: GuestAddress, old_token: str | None, identity: GuestIdentity, *, timeout_s: float
 ) -> Mapping[str, Any]:
     """Tell a guest who it is until it acknowledges.
+
+    Args:
+        old_token: What it demands for that; None where it demands none.
 
     Returns:
         What it answered (hostile, but checked for the right generation).

@@ -1,0 +1,74 @@
+"""Ask the zygote whether a replica's guest agent is still what it was; `agent_check` looks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from osgym_host.runtimes.base import GuestTampered
+from osgym_host.runtimes.local import protocol, spawn
+from osgym_host.runtimes.local.replica import LocalReplica
+from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor
+from osgym_host.runtimes.unix_peers import peer_inodes
+
+_log = logging.getLogger(__name__)
+
+_TIMEOUT_S = 30.0
+
+
+Processes = Callable[[], set[int] | None]
+"""Gives the processes of the replica; blocks."""
+
+
+async def witness(supervisor: Supervisor, replica: LocalReplica, processes: Processes) -> None:
+    """Note which process the agent is. Nobody has used the replica yet; a second call changes nothing.
+
+    An image without an agent of ours is noted as such: there is nothing to check later.
+    """
+    if replica.agent is not None:
+        return
+    try:
+        answer, _ = await supervisor.request(
+            "identify", {"pids": await _some(processes), "listening": replica.listening}, timeout_s=_TIMEOUT_S
+        )
+        replica.agent = json.loads(answer["result"])
+    except RequestFailed as error:
+        _log.warning("replica %s: its guest agent cannot be checked later: %s", replica.replica_id, error)
+        replica.agent = {}
+
+
+async def attest(
+    supervisor: Supervisor, replica: LocalReplica, processes: Processes, sockets: Sequence[int]
+) -> None:
+    """Check the agent against what was noted.
+
+    Raises:
+        GuestTampered: It is not what it was.
+        RuntimeFault: The zygote cannot look.
+    """
+    if not replica.agent:
+        return
+    try:
+        connections = sorted(peer_inodes(sockets))
+    except OSError as error:
+        _log.warning("who holds the guest agents' connections is not looked at: %s", error)
+        connections = []
+    fields: dict[str, Any] = {
+        "before": replica.agent,
+        "pids": await _some(processes),
+        "listening": replica.listening,
+        "connections": connections,
+        "rootfs": os.fspath(spawn.rootfs_image(replica.spec).rootfs.absolute()),
+        "upper": os.fspath(replica.folder.absolute() / "upper"),
+    }
+    answer, _ = await supervisor.request("check", fields, timeout_s=_TIMEOUT_S)
+    if finding := answer["result"]:
+        raise GuestTampered(finding, replica_id=replica.replica_id)
+
+
+async def _some(processes: Processes) -> list[int]:
+    return sorted(await asyncio.to_thread(processes) or ())[: protocol.MAX_PIDS]

@@ -1,0 +1,188 @@
+"""A policy with root inside a replica goes for the guest agent, whose answers decide the score.
+
+Real desktops; the attacks run inside, by `sudo`, as the policy's own programs would. An honest desktop that
+runs applications is scored as ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.host_process import HostProcess, wait_until
+
+from osgym_host.runtimes.processes import processes_of
+from osgym_protocol.codes import ErrorClass
+from osgym_sdk import AsyncClient, AsyncEpisode
+
+pytestmark = [pytest.mark.desktop, pytest.mark.timeout(180)]
+
+TAKE_OVER = Path(__file__).with_name("guest_take_over.py")
+WAIT = {"op": "wait", "duration_ms": 2000}
+PACKAGE = "/usr/local/lib/python3.11/dist-packages/osgym_guest"
+
+
+def shell(command: str) -> dict[str, Any]:
+    """A setup step; nothing tells it from what a policy types into a terminal."""
+    return {"type": "execute", "parameters": {"command": command, "shell": True}}
+
+
+def task(*config: dict[str, Any], wanted: str = "yes\n") -> dict[str, Any]:
+    """A task whose end state is what a command prints."""
+    result = {"type": "vm_command_line", "command": ["cat", "/home/user/answer"]}
+    expected = {"type": "rule", "rules": {"expected": wanted}}
+    evaluator = {"func": "exact_match", "result": result, "expected": expected}
+    return {"id": "t", "instruction": "", "config": list(config), "evaluator": evaluator}
+
+
+async def finding(episode: AsyncEpisode) -> str:
+    """What the evaluation says; it has no reward, and the class and cause that were promised."""
+    evaluation = await episode.evaluate()
+    assert evaluation.reward is None
+    assert not evaluation.valid_for_training
+    assert evaluation.termination_reason == "evaluator_error"
+    assert evaluation.error_class is ErrorClass.INFRA
+    assert evaluation.failure is not None
+    assert (evaluation.failure.code, evaluation.failure.details["cause"]) == (
+        "evaluator_error",
+        "guest_tampered",
+    )
+    return str(evaluation.failure.details["finding"])
+
+
+async def test_an_honest_desktop_is_scored(client: AsyncClient) -> None:
+    """Applications, sudo, files, a tree of widgets, a package's folder: nothing of it is tampering."""
+    config = [
+        shell("echo yes > ~/answer; sudo touch /usr/local/bin/mine /etc/mine; sudo mkdir -p /usr/lib/mine"),
+        shell("sudo mount -t tmpfs none /mnt; sudo -n true; python3 -c 'import turtle' 2>/dev/null; true"),
+        {"type": "launch", "parameters": {"command": ["mousepad"]}},
+        shell("sudo mkdir -p /usr/local/lib/python3.11/dist-packages/numpy"),
+    ]
+    made = task(*config)
+    tree = {"type": "accessibility_tree"}
+    evaluator = made["evaluator"]
+    evaluator["func"] = ["exact_match", "check_include_exclude"]
+    evaluator["result"] = [evaluator["result"], tree]
+    evaluator["expected"] = [evaluator["expected"], {"type": "rule", "rules": {"include": ["<"]}}]
+    async with client.episode(made) as episode:
+        for _ in range(2):
+            await episode.step("click(400,300)")
+        await episode.observe()
+        evaluation = await episode.evaluate()
+        assert (evaluation.reward, evaluation.failure) == (1.0, None), evaluation
+
+
+async def test_an_agent_that_was_taken_over_is_not_believed(client: AsyncClient, host: HostProcess) -> None:
+    """Its socket in other hands: a forged answer earns nothing."""
+    upload = {
+        "type": "upload_file",
+        "parameters": {
+            "files": [
+                {
+                    "path": "/tmp/take_over.py",
+                    "data_base64": base64.b64encode(TAKE_OVER.read_bytes()).decode(),
+                }
+            ]
+        },
+    }
+    last = shell("echo no > ~/answer; (sleep 2; sudo setsid python3 /tmp/take_over.py >/dev/null 2>&1) &")
+    async with client.episode(task(upload, last)) as episode:
+        await agent_ends(episode, host)
+        assert "is gone" in await finding(episode)
+
+
+async def test_an_agent_that_was_started_again_is_another_one(client: AsyncClient, host: HostProcess) -> None:
+    """Its shell starts it again when it dies; from outside nothing tells what the new one was told."""
+    last = shell("echo yes > ~/answer; (sleep 2; pkill -f '[o]sgym_guest.pyc') &")
+    async with client.episode(task(last)) as episode:
+        await agent_ends(episode, host)
+        assert "is gone" in await finding(episode)
+
+
+async def agent_ends(episode: AsyncEpisode, host: HostProcess) -> None:
+    """Waits until the agent's process, as it is now, is gone."""
+    (row,) = [r for r in host.replicas("leased") if r["replica_id"] == episode.replica_id]
+    agents = [pid for pid in processes_of(row["pid"]) if b"osgym_guest.pyc" in command_line(pid)[:60]]
+    assert len(agents) == 1
+    await asyncio.to_thread(wait_until, lambda: not command_line(agents[0]), 20, "the agent ended")
+
+
+def command_line(pid: int) -> bytes:
+    """What a process was started with, nothing when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("attack", "says"),
+    [
+        (f"sudo sh -c 'echo >> {PACKAGE}/api.py'", "was changed"),
+        (f"sudo rm {PACKAGE}/api.py", "was changed"),
+        (
+            "sudo sh -c 'echo /tmp/x.so > /etc/ld.so.preload'; sudo rm /etc/ld.so.preload; "
+            "sudo touch /usr/lib/osgym/new",
+            "was changed",
+        ),
+        ("sudo mount --bind /tmp /usr/lib/osgym", "mounted over"),
+        (
+            'sudo setsid python3 -c "'
+            "import ctypes, os, time;"
+            "agent = int(os.popen('pgrep -f osgym_guest.pyc | head -1').read());"
+            "libc = ctypes.CDLL(None);"
+            "libc.ptrace(0x4206, agent, 0, 0);\n"
+            'while True: libc.ptrace(7, agent, 0, os.WSTOPSIG(os.waitpid(agent, 0x40000000)[1]))" '
+            ">/dev/null 2>&1 & sleep 1",
+            "is being traced",
+        ),
+        (
+            'sudo python3 -c "'
+            "import os, re;"
+            "agent = int(os.popen('pgrep -f osgym_guest.pyc | head -1').read());"
+            "lines = open(f'/proc/{agent}/maps').read().splitlines();"
+            "line = [x for x in lines if 'libexpat' in x and 'r-x' in x][0];"
+            "memory = open(f'/proc/{agent}/mem', 'r+b', 0);"
+            "memory.seek(int(line.split('-')[0], 16) + 64);"
+            "memory.write(b'x' * 8)\"",
+            "changed in memory",
+        ),
+        (
+            'sudo setsid python3 -c "'
+            "import ctypes, os, time;"
+            "agent = int(os.popen('pgrep -f osgym_guest.pyc | head -1').read());"
+            "ctypes.CDLL(None).syscall(438, os.pidfd_open(agent), 3, 0);"
+            'time.sleep(60)" >/dev/null 2>&1 & sleep 1',
+            "listening socket",
+        ),
+        (
+            'sudo setsid python3 -c "'
+            "import ctypes, os, time;"
+            "agent = int(os.popen('pgrep -f osgym_guest.pyc | head -1').read());"
+            "libc = ctypes.CDLL(None); pidfd = os.pidfd_open(agent);\n"
+            "while True: [libc.syscall(438, pidfd, fd, 0) for fd in range(5, 40)];"
+            ' time.sleep(0.02); os.closerange(5, 60000)" >/dev/null 2>&1 & sleep 1',
+            "connection|listening",
+        ),
+    ],
+    ids=["changed", "removed", "added", "mounted", "traced", "patched", "listens", "connected"],
+)
+async def test_tampering_is_found_before_scoring(client: AsyncClient, attack: str, says: str) -> None:
+    """Each way that can be seen from outside; without it the same desktop would have been scored."""
+    async with client.episode(task(shell("echo yes > ~/answer"), shell(attack))) as episode:
+        await episode.step(WAIT)
+        found = await finding(episode)
+        assert re.search(says, found), found
+
+
+async def test_what_was_found_stays(client: AsyncClient, host: HostProcess) -> None:
+    """Asked again the answer is the same, and the replica goes to nobody else."""
+    async with client.episode(task(shell(f"sudo rm {PACKAGE}/api.py"))) as episode:
+        first = await episode.evaluate()
+        assert await episode.evaluate() == first
+        replica_id = episode.replica_id
+    assert replica_id not in [row["replica_id"] for row in host.replicas("ready")]
