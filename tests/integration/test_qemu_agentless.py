@@ -143,7 +143,7 @@ async def lab(snapshot: Snapshot) -> AsyncIterator[Lab]:
 
 
 def picture(frame: ObservedFrame) -> Frame:
-    return decode(frame.image)
+    return decode(bytes(frame.image))
 
 
 def pixel(frame: ObservedFrame, at: tuple[int, int]) -> tuple[int, int, int]:
