@@ -20,7 +20,14 @@ from osgym_host.runtimes.processes import cpu_waits_s
 OPTIONS = PulseOptions()
 LOOK_S = OPTIONS.look_s
 QUICK = PulseOptions(
-    leased_every_s=0.05, ready_every_s=0.05, patience_s=0.05, silent_s=0.3, excused_s=0.2, look_s=0.02
+    called_after_s=0.02,
+    called_every_s=0.05,
+    idle_every_s=0.05,
+    idle_share_s=0.0,
+    patience_s=0.05,
+    silent_s=0.3,
+    excused_s=0.2,
+    look_s=0.02,
 )
 
 
@@ -40,7 +47,15 @@ def test_an_agent_that_could_answer_and_does_not_is_frozen() -> None:
     for state in ("S", "R", "T", "t", "Z"):
         assert looks_until_frozen(0.0, state) == needed
     worst_s = OPTIONS.patience_s + OPTIONS.silent_s + 2 * LOOK_S
-    assert OPTIONS.leased_every_s + worst_s < 5 and OPTIONS.ready_every_s + worst_s <= 5
+    assert OPTIONS.called_after_s + OPTIONS.called_every_s + worst_s <= 5
+    assert OPTIONS.idle_every_s + worst_s <= 5
+
+
+def test_who_is_called_is_asked_soon_however_many_there_are() -> None:
+    """Of those that nobody calls, twenty a second are asked at most."""
+    assert OPTIONS.is_due(1.0, 0.5, 1000) and not OPTIONS.is_due(0.9, 9.0, 1)
+    assert OPTIONS.is_due(1.5, 0.0, 30) and not OPTIONS.is_due(1.2, 0.4, 1)
+    assert not OPTIONS.is_due(9.0, 0.4, 200) and OPTIONS.is_due(10.0, 0.0, 200)
 
 
 def test_an_agent_that_gets_no_processor_is_slow() -> None:

@@ -82,6 +82,10 @@ class GuestClient:
         """Return the inodes of our ends of the connections that wait for the next call."""
         return self._http.socket_inodes()
 
+    def waiting_s(self) -> float:
+        """Return how long the oldest call that is under way has waited; 0 when none is."""
+        return self._http.waiting_s()
+
     async def __aenter__(self) -> GuestClient:
         """Return the client itself."""
         return self

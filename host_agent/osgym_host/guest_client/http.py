@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -249,6 +250,7 @@ class HttpClient:
         self._slots = asyncio.Semaphore(max_connections)
         self._idle: list[_Connection] = []
         self._closed = False
+        self._began_s: dict[object, float] = {}
         auth = f"Authorization: Bearer {_header_safe(token)}\r\n" if token else ""
         self._common = f"Host: guest\r\n{auth}"
 
@@ -279,6 +281,8 @@ class HttpClient:
             head += f"Content-Type: {_header_safe(content_type)}\r\nContent-Length: {len(body)}\r\n"
         request = (head + "\r\n").encode("latin-1")
         connection: _Connection | None = None
+        call = object()
+        self._began_s[call] = time.monotonic()
         try:
             async with asyncio.timeout(timeout_s), self._slots:
                 connection = self._take_idle() or await self._connect()
@@ -292,8 +296,14 @@ class HttpClient:
             delivered = connection is not None and connection.sent_all
             raise GuestUnreachable(f"{method} {path}: {exc}", delivered=delivered) from exc
         finally:
+            del self._began_s[call]
             if connection is not None:
                 self._give_back(connection)
+
+    def waiting_s(self) -> float:
+        """Return how long the oldest call that is under way has waited; 0 when none is."""
+        oldest = next(iter(self._began_s.values()), None)
+        return 0.0 if oldest is None else time.monotonic() - oldest
 
     def close(self) -> None:
         """Close all idle connections; running calls fail when they end. Idempotent."""
