@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
+import queue
+import threading
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -68,6 +70,39 @@ class _Outcome:
     error: BaseException | None = None
 
 
+class _PolicyThread:
+    """A thread that calls one function after the other. A daemon: no exit of the process waits for it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._calls: queue.SimpleQueue[tuple[asyncio.Future[_Outcome], Callable[[], _Outcome]] | None]
+        self._calls = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="osgym-policy", daemon=True).start()
+
+    async def call(self, function: Callable[[], _Outcome]) -> _Outcome:
+        """Call a function that raises nothing."""
+        answer: asyncio.Future[_Outcome] = self._loop.create_future()
+        self._calls.put((answer, function))
+        return await answer
+
+    def close(self) -> None:
+        """Let the thread end once the call that runs is over."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (waiting := self._calls.get()) is not None:
+            answer, function = waiting
+            outcome = function()
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(_resolve, answer, outcome)
+            del waiting, answer, function, outcome  # a thread that waits keeps no observation
+
+
+def _resolve(answer: asyncio.Future[_Outcome], outcome: _Outcome) -> None:
+    if not answer.done():
+        answer.set_result(outcome)
+
+
 class PolicyRunner:
     """Calls a policy for one episode at a time: coroutines on the loop, plain functions in a thread.
 
@@ -77,7 +112,7 @@ class PolicyRunner:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: _PolicyThread | None = None
         self._left: set[asyncio.Task[_Outcome]] = set()
         """Calls that were cancelled and have not ended yet."""
 
@@ -112,7 +147,7 @@ class PolicyRunner:
         """Let the thread end; one that still runs a policy is not waited for."""
         thread, self._thread = self._thread, None
         if thread is not None:
-            thread.shutdown(wait=False, cancel_futures=True)
+            thread.close()
 
     async def _invoke(
         self,
@@ -143,11 +178,9 @@ class PolicyRunner:
         self, convert: Callable[[Any], Any], function: Callable[..., Any], args: tuple[Any, ...]
     ) -> _Outcome:
         if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="osgym-policy")
+            self._thread = _PolicyThread()
         try:
-            return await asyncio.get_running_loop().run_in_executor(
-                self._thread, _called_in_thread, convert, function, args
-            )
+            return await self._thread.call(lambda: _called_in_thread(convert, function, args))
         except BaseException:
             self.close()  # it may never return
             raise

@@ -286,3 +286,21 @@ def test_a_setup_step_whose_command_fails(served: Served) -> None:
     strict = post(served.urls[0], "/reset", {**body, "strict_setup": True})
     assert strict.status_code == 400
     assert "config[0] (execute): the command ended with status 3" in strict.text
+
+
+def test_many_resets_of_a_crashed_worker_all_get_through(tmp_path: Path) -> None:
+    """As many VMs make way as resets wait, without a pause for each."""
+    with Served(tmp_path, warm=0, max_replicas=6, osgym_make_way_s=0.3) as served:
+        url = served.urls[0]
+        body = {"task_config": TASK, "timeout": 1000}
+        old = {post(url, "/reset", body).json()["vm_id"] for _ in range(6)}
+        answers: list[requests.Response] = []
+        threads = [threading.Thread(target=lambda: answers.append(post(url, "/reset", body))) for _ in old]
+        began = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert time.monotonic() - began < 8
+        assert [answer.status_code for answer in answers] == [200] * 6
+        assert not old & {answer.json()["vm_id"] for answer in answers}

@@ -65,6 +65,13 @@ TRAINERS = {
         with Client({url!r}) as client:
             list(client.run([{{"id": str(n)}} for n in range(9)], lambda obs, task, step: "x", concurrency=3))
         """,
+    "a batch whose policy never returns": """
+        import threading
+        from osgym_sdk import Client
+        with Client({url!r}) as client:
+            tasks = [{{"id": str(n)}} for n in range(9)]
+            list(client.run(tasks, lambda obs, task, step: threading.Event().wait(), concurrency=3))
+        """,
     "asyncio": """
         import asyncio
         from osgym_sdk import AsyncClient
@@ -99,7 +106,7 @@ def test_leases_are_given_back(name: str, running: Running) -> None:
     """Within seconds, whatever the trainer does when it comes; also when it comes twice at once."""
     with trainer(TRAINERS[name].format(url=running.url)) as process:
         wanted = 3 if "batch" in name else 1
-        if name == "no with block":
+        if name in ("no with block", "a batch whose policy never returns"):
             until(lambda: len(running.host.live()) == wanted, "an episode")
         else:
             until(lambda: running.host.busy == wanted, "a step")

@@ -10,7 +10,9 @@ import asyncio
 import base64
 import json
 import logging
-from collections.abc import AsyncIterator
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -51,6 +53,35 @@ class _Vm:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
+@dataclass(slots=True, eq=False)
+class _WaitingResets:
+    """The resets of one worker that have no replica yet, and when VMs made way for them."""
+
+    count: int = 0
+    taken: deque[float] = field(default_factory=deque)
+
+    def enter(self) -> Callable[[], None]:
+        """Count one more until what is returned is called, at least once."""
+        self.count += 1
+        entered = True
+
+        def leave() -> None:
+            nonlocal entered
+            if entered:
+                entered = False
+                self.count -= 1
+                if self.taken:
+                    self.taken.popleft()  # what made way was for this one
+
+        return leave
+
+    def may_take(self, now: float) -> bool:
+        """Whether fewer VMs made way lately than resets wait."""
+        while self.taken and now - self.taken[0] > MAKE_WAY_AGAIN_S:
+            self.taken.popleft()
+        return len(self.taken) < self.count
+
+
 class Vms:
     """The desktops by their number: the generation of the replica, so never given out twice."""
 
@@ -58,6 +89,8 @@ class Vms:
         """Start empty."""
         self._backend = backend
         self._vms: dict[int, _Vm] = {}
+        self._waiting: dict[int, _WaitingResets] = {}
+        self._making_way: asyncio.Task[None] | None = None
 
     async def reset(self, body: models.ResetBody, port: int, request: Request) -> Response:
         """Give out a fresh desktop with the task set up on it."""
@@ -82,28 +115,34 @@ class Vms:
         return await _with_screenshot(opened.frame.image, answer)
 
     async def _open(self, spec: EpisodeSpec, port: int) -> CreatedEpisode:
-        """Create; while there is nothing free, those of the same worker make way that nobody uses."""
-        making_way = asyncio.create_task(self._make_way(port), name=f"osgym:make-way:{port}")
+        """Create; while there is nothing free, VMs of the same worker make way that nobody uses."""
+        waiting = self._waiting[port] = self._waiting.get(port) or _WaitingResets()
+        leave = waiting.enter()
+        if self._making_way is None or self._making_way.done():
+            self._making_way = asyncio.create_task(self._make_way(), name="osgym:make-way")
         try:
-            return await self._backend.creator.create(spec, leased=making_way.cancel)
+            return await self._backend.creator.create(spec, leased=leave)
         finally:
-            making_way.cancel()
-            await asyncio.gather(making_way, return_exceptions=True)
+            leave()
 
-    async def _make_way(self, port: int) -> None:
-        """End the worker's VM that was idle longest when the host is full, and another if that was no help.
+    async def _make_way(self) -> None:
+        """While a /reset waits and the host is full, end the VMs of its worker that were idle longest.
 
-        A worker that crashed and comes back would else wait for its own VMs to run into their timeouts.
+        One for each /reset that waits, and others only when those were no help. A worker that crashed and
+        comes back would else wait for its own VMs to run into their timeouts.
         """
-        pause_s = MAKE_WAY_LOOK_S
-        while True:
-            await asyncio.sleep(pause_s)
-            pause_s = MAKE_WAY_LOOK_S
-            idle = self._longest_idle(port) if self._backend.host.full else None
-            if idle is not None:
-                log.info("VM %d makes way for another /reset of port %d", idle, port)
-                self._backend.episodes.end(self._vms[idle].episode, Reason.MADE_WAY)
-                pause_s = MAKE_WAY_AGAIN_S
+        while self._waiting:
+            await asyncio.sleep(MAKE_WAY_LOOK_S)
+            self._waiting = {port: waiting for port, waiting in self._waiting.items() if waiting.count}
+            if not self._waiting or not self._backend.host.full:
+                continue
+            now = time.monotonic()
+            for port, waiting in self._waiting.items():
+                idle = self._longest_idle(port) if waiting.may_take(now) else None
+                if idle is not None:
+                    log.info("VM %d makes way for another /reset of port %d", idle, port)
+                    waiting.taken.append(now)
+                    self._backend.episodes.end(self._vms[idle].episode, Reason.MADE_WAY)
 
     def _longest_idle(self, port: int) -> int | None:
         """Return the worker's VM that nobody has called for longest, if that is long enough."""
