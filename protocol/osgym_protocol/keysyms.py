@@ -175,6 +175,6 @@ def _no_key(name: str) -> str:
     if "+" in shown[1:]:
         return f"there is no key named {shown!r}; the keys of a chord are given one by one: ctrl, c"
     near = difflib.get_close_matches(shown.lower(), [*ALIASES, *_by_lower], n=3, cutoff=0.6)
-    meant = f"; did you mean {', '.join(near)}?" if near else ""
+    meant = f"; did you mean {', '.join(near)}?" if near else "."
     kinds = "characters, ctrl, shift, alt, super, enter, esc, tab, backspace, delete, space, f1, up, home, …"
     return f"there is no key named {shown!r}{meant} There are X keysyms and the usual names: {kinds}"

@@ -12,7 +12,6 @@ from typing import Any, assert_never
 
 from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import (
-    BadRequest,
     ConfigError,
     HostUnreachable,
     InvalidAction,
@@ -191,7 +190,7 @@ class TaskRun:
                     if actions is None:
                         return _Ending(TerminationReason.POLICY_STOPPED)
                     obs = await episode.step(actions)
-                except (InvalidAction, BadRequest) as exc:
+                except InvalidAction as exc:
                     attempt.invalid_actions += 1
                     end = self._after_refusal(attempt, exc)
                     if end is not None:
@@ -205,7 +204,7 @@ class TaskRun:
             return _Ending(TerminationReason.POLICY_ERROR, exc.failure)
         return _Ending(TerminationReason.MAX_STEPS)
 
-    def _after_refusal(self, attempt: _Attempt, error: InvalidAction | BadRequest) -> _Ending | None:
+    def _after_refusal(self, attempt: _Attempt, error: InvalidAction) -> _Ending | None:
         """Return how the acting ends, None when it goes on."""
         failure = Failure(error.code, str(error), ErrorClass.MODEL, dict(error.details), error)
         match self._options.on_invalid:
