@@ -39,6 +39,7 @@ def test_nothing_waits() -> None:
     """Taking from an empty queue is an error of the caller."""
     with pytest.raises(IndexError):
         FairQueue[str]().pop()
+    assert FairQueue[str]().peek() is None
 
 
 @given(st.lists(keys, max_size=30))
@@ -76,7 +77,9 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.queue) > 0)
     @rule(back=st.booleans())
     def pop(self, back: bool) -> None:
+        expected = self.queue.peek()
         key, item = self.queue.pop()
+        assert item == expected
         assert self.waiting[key].popleft() == item
         if back:
             self.queue.put_back(key, item)

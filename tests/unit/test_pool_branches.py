@@ -11,6 +11,7 @@ from tests.support.fake_runtime import FakeReplica, FakeRuntime, until
 from tests.support.pools import nobody, pool_of
 
 from osgym_host.addresses import UnixAddress
+from osgym_host.core.fair_queue import ClientKey
 from osgym_host.core.plan import Blocked
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
@@ -124,6 +125,29 @@ async def test_room_is_given_in_the_order_of_asking(tmp_path: Path) -> None:
         pool.reservations.give_back(room)
         pool.reservations.give_back(await small)
         assert pool.reservations.held == 0
+
+
+async def test_clients_who_want_room_take_turns(tmp_path: Path) -> None:
+    """Many forks of one client that wait cost another's single one no more than a turn."""
+    greedy, modest = ClientKey("here", "greedy"), ClientKey("here", "modest")
+    async with pool_of(tmp_path, warm=0, max_replicas=1) as (pool, _):
+        held = await pool.acquire("held", nobody, 1)
+        order: list[ClientKey] = []
+
+        async def use(client: ClientKey) -> None:
+            room = await pool.reserve(1, 10, client)
+            order.append(client)
+            pool.reservations.give_back(room)
+
+        crowd = [asyncio.create_task(use(greedy)) for _ in range(16)]
+        await asyncio.sleep(0.05)
+        single = asyncio.create_task(use(modest))
+        await asyncio.sleep(0.05)
+        held.retire(Reason.CLOSED)
+        await asyncio.gather(single, *crowd)
+        assert order.index(modest) <= 1
+        assert pool.reservations.held == 0
+        assert not pool.reservations.waiting
 
 
 async def test_no_room_says_why_and_spares_the_warm(tmp_path: Path) -> None:

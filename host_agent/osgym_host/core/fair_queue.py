@@ -48,6 +48,13 @@ class FairQueue(Generic[T]):
         self._peers.setdefault(key.peer, OrderedDict()).setdefault(key.client, deque()).append(item)
         self._count += 1
 
+    def peek(self) -> T | None:
+        """Return what `pop` would, and leave it there; None when nothing waits."""
+        for clients in self._peers.values():
+            for items in clients.values():
+                return items[0]
+        return None
+
     def pop(self) -> tuple[ClientKey, T]:
         """Remove and return the next item; its client and its peer have had their turn.
 

@@ -244,7 +244,7 @@ class Checkpoints:
             with as_service_errors():
                 self._brancher.check()
                 wait_s = min(spec.wait_s, self._creator.limits.max_wait_s)
-                async with self._brancher.reserve(1, wait_s) as reservation:
+                async with self._brancher.reserve(1, wait_s, spec.client) as reservation:
                     holders = [LeaseHolder(episode.episode_id, episode.replica.on_revoked)]
                     (manager,) = await self._brancher.make(reservation, checkpoint.point, holders)
                     episode.replica.attach(manager)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.creator import EpisodeCreator
 from osgym_host.episodes.episode import HostEpisode
@@ -42,6 +43,7 @@ class ForkSpec:
     max_steps: int | None = None
     wait_s: float = DEFAULT_FORK_WAIT_S
     mark: RequestMark | None = None
+    client: ClientKey = UNNAMED
 
 
 class EpisodeForks:
@@ -79,7 +81,7 @@ class EpisodeForks:
     async def _fork(self, parent: HostEpisode, spec: ForkSpec) -> ForkAnswer:
         with as_service_errors():
             wait_s = min(spec.wait_s, self._creator.limits.max_wait_s)
-            async with self._brancher.reserve(spec.count, wait_s) as reservation:
+            async with self._brancher.reserve(spec.count, wait_s, spec.client) as reservation:
                 saved, point = await take_point(parent, self._brancher, keep=False)
                 began = time.perf_counter()
                 children: list[HostEpisode] = []

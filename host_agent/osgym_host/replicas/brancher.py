@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.core.reasons import Reason
 from osgym_host.replicas.lease_queue import Waiter
 from osgym_host.replicas.manager import OnRevoked, ReplicaManager
@@ -51,14 +52,16 @@ class ReplicaBrancher:
         self._releases: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
-    async def reserve(self, count: int, wait_s: float) -> AsyncIterator[Reservation]:
+    async def reserve(
+        self, count: int, wait_s: float, client: ClientKey = UNNAMED
+    ) -> AsyncIterator[Reservation]:
         """Reserve room for so many children, to be used by `make` inside the block.
 
         Raises:
             PoolExhausted: There was none within `wait_s`.
             PoolStopping: The service is stopping.
         """
-        reservation = await self._pool.reserve(count, wait_s)
+        reservation = await self._pool.reserve(count, wait_s, client)
         try:
             yield reservation
         finally:

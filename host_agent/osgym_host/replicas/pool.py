@@ -150,7 +150,7 @@ class Pool:
         """
         return await self.queue.acquire(lease_id, on_revoked, wait_s, client)
 
-    async def reserve(self, count: int, wait_s: float) -> Reservation:
+    async def reserve(self, count: int, wait_s: float, client: ClientKey = UNNAMED) -> Reservation:
         """Reserve room for `count` replicas of `start_for_lease`; idle ready ones make way.
 
         Whoever got it gives back what is left of it with `reservations.give_back`.
@@ -160,7 +160,7 @@ class Pool:
             PoolStopping: The service is stopping.
         """
         self.queue.check()
-        return await self.reservations.ask(count, wait_s)
+        return await self.reservations.ask(count, wait_s, client)
 
     def start_for_lease(
         self,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from osgym_host.core.fair_queue import UNNAMED, ClientKey, FairQueue
 from osgym_host.replicas.lease_queue import HAND_OVER_S
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping
 
@@ -18,41 +18,41 @@ class Reservation:
 
     count: int
     granted: asyncio.Future[None]
+    client: ClientKey = UNNAMED
     left: int = 0
 
 
 class Reservations:
-    """The reservations of a pool, first come first served. For one event loop."""
+    """The reservations of a pool; clients take turns, and no small one overtakes. For one event loop."""
 
     def __init__(self, replan: Callable[[], None], exhausted: Callable[[float], PoolExhausted]) -> None:
         """Start empty; `replan` makes the pool plan again, `exhausted` makes the error after a wait."""
         self._replan = replan
         self._exhausted = exhausted
-        self._asked: deque[Reservation] = deque()
+        self._asked: FairQueue[Reservation] = FairQueue()
         self.held = 0
 
     @property
     def waiting(self) -> bool:
         """Whether somebody still waits for room."""
-        return bool(self._asked)
+        return len(self._asked) > 0
 
-    async def ask(self, count: int, wait_s: float) -> Reservation:
+    async def ask(self, count: int, wait_s: float, client: ClientKey = UNNAMED) -> Reservation:
         """Reserve room; whoever got it gives back with `give_back` what is left of it.
 
         Raises:
             PoolExhausted: There was none within `wait_s`.
             PoolStopping: The service is stopping.
         """
-        reservation = Reservation(count, asyncio.get_running_loop().create_future())
-        self._asked.append(reservation)
+        reservation = Reservation(count, asyncio.get_running_loop().create_future(), client)
+        self._asked.add(client, reservation)
         self._replan()
         began = time.monotonic()
         try:
             async with asyncio.timeout(max(wait_s, HAND_OVER_S)):
                 await reservation.granted
         except BaseException as error:
-            if reservation in self._asked:
-                self._asked.remove(reservation)
+            self._asked.remove(client, reservation)
             self.give_back(reservation)
             if isinstance(error, TimeoutError):
                 raise self._exhausted(time.monotonic() - began) from None
@@ -71,23 +71,23 @@ class Reservations:
         self._replan()
 
     def grant(self, free: int) -> tuple[int, int]:
-        """Grant room in the order of asking.
+        """Grant room to one client after the other, to each in the order of its asking.
 
         Returns:
-            What is left of `free`, and how much the first who still waits lacks (0 when nobody does).
+            What is left of `free`, and how much the next in turn lacks (0 when nobody waits).
         """
-        while self._asked and self._asked[0].count <= free:
-            reservation = self._asked.popleft()
+        while (reservation := self._asked.peek()) is not None and reservation.count <= free:
+            self._asked.pop()
             if not reservation.granted.done():
                 reservation.granted.set_result(None)
                 reservation.left = reservation.count
                 self.held += reservation.count
                 free -= reservation.count
-        return free, self._asked[0].count - free if self._asked else 0
+        return free, 0 if reservation is None else reservation.count - free
 
     def refuse_all(self, refusal: Callable[[], PoolStopping]) -> None:
         """Refuse everyone who waits, with what `refusal` makes."""
         while self._asked:
-            reservation = self._asked.popleft()
+            _, reservation = self._asked.pop()
             if not reservation.granted.done():
                 reservation.granted.set_exception(refusal())
