@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.support.grammar_examples import EXAMPLES, SCREEN, Example
 
+from osgym_host.actions import parse_actions as host_actions
 from osgym_protocol.grammars import GRAMMARS, Context, Ending, UnreadableAction, parse
 
 
@@ -26,6 +27,13 @@ def test_documented_examples(example: Example) -> None:
     assert parsed.ending == example.ending
     if example.text is not None:
         assert parsed.text == example.text
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=_id)
+def test_a_host_takes_what_was_read(example: Example) -> None:
+    """As a step's actions, unchanged, an ending included."""
+    step = parse(example.output, example.context, example.grammar).for_step()
+    assert list(host_actions(step, SCREEN).actions) == step
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=_id)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib.metadata
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 import osgym_guest
+import osgym_protocol
 import osgym_sdk
+from osgym_host.images import wheels
 from osgym_host.images.definition import find_images_folder
 from osgym_host.tasks.shipped import default_folder
 from osgym_protocol.version import __version__
@@ -40,3 +44,12 @@ def test_the_hosts_data_are_the_folders_of_the_repository() -> None:
     """Links, too: what is edited there is what is baked and run."""
     assert find_images_folder().resolve() == ROOT / "images"
     assert default_folder().resolve() == ROOT / "tasks"
+
+
+def test_no_guest_has_the_grammars() -> None:
+    """Reading models' outputs is for clients and hosts: changing it bakes no image, and costs no guest."""
+    digests = wheels._digests(Path(osgym_protocol.__file__).parent)
+    assert digests and not [name for name in digests if "grammars" in name]
+    code = "import sys, osgym_guest.app; print([name for name in sys.modules if 'grammars' in name])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr
