@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import example, given, settings
@@ -94,7 +93,9 @@ def test_good_urls() -> None:
         8443,
         "xn--bcher-kva.example:8443",
     )
-    assert url.at("2606:4700::1") == "https://[2606:4700::1]:8443/ü?a=%20"
+    assert (url.target, url.tls_name) == ("/%C3%BC?a=%20", "xn--bcher-kva.example")
+    plain = parse_web_url('http://a.example?q="<x y>"')
+    assert (plain.target, plain.tls_name, plain.port) == ("/?q=%22%3Cx%20y%3E%22", None, 80)
     assert parse_web_url("http://[2606:4700:0::1]/").host_header == "[2606:4700::1]"
     assert check_url("file:///anything%zz") == "file:///anything%zz"
 
@@ -120,5 +121,6 @@ def test_any_text_is_a_url_or_refused(text: str) -> None:
     assert 1 <= url.port <= 65535
     assert url.host.isascii()
     assert 0 < len(url.host) <= 300
-    pinned = urlsplit(url.at("192.0.2.7"))
-    assert (pinned.hostname, pinned.port, pinned.username) == ("192.0.2.7", url.port, None)
+    assert url.target.startswith("/")
+    assert url.target.isascii()
+    assert url.target.isprintable()

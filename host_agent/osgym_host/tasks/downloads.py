@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import re
 import socket
+import ssl
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import assert_never
 from urllib.parse import unquote, urljoin
 
-import httpx
+import httpcore
 
 from osgym_host.core.disk_pressure import free_bytes
 from osgym_host.core.special_addresses import Kind, kind_of
 from osgym_host.tasks.errors import DownloadFailed, RefusedByPolicy
 from osgym_host.tasks.policy import TaskPolicy, remaining_s
 from osgym_host.tasks.urls import InvalidUrl, WebUrl, check_url, parse_web_url, scheme_of
+from osgym_host.tasks.web import WebAnswer, WebClient, WebError, WebRequest
 
 MAX_REDIRECTS = 5
-_IDENTITY = {"accept-encoding": "identity"}
+LOOK_UPS_AT_ONCE = 4
 _WRITE_BYTES = 1 << 18
-_PIECES_AT_ONCE = 32
-"""After so many pieces of an answer others get their turn: pieces that are there already cost no wait."""
-_FREE_PIECES, _MIN_PIECE_BYTES = 4096, 64
-"""An answer of more pieces than that must have so many bytes in each, in the mean."""
 
 
 def safe_name(name: str) -> str:
@@ -80,6 +80,8 @@ class DownloadCache:
         self.folder = folder
         self._policy = policy
         self._locks: dict[str, asyncio.Lock] = {}
+        self._tls: ssl.SSLContext | None = None
+        self._look_ups = ThreadPoolExecutor(LOOK_UPS_AT_ONCE, thread_name_prefix="look-up")
 
     async def get(self, url: str, path: str, task_id: str, deadline: float) -> Path:
         """The file behind ``url``, from the cache where possible.
@@ -162,41 +164,35 @@ class DownloadCache:
     async def _fetch(self, url: str, target: Path, deadline: float) -> None:
         timeout_s = min(self._policy.download_timeout_s, remaining_s(deadline, f"downloading {url}"))
         self.folder.mkdir(parents=True, exist_ok=True)
+        if self._tls is None:  # reading the certificates takes as long as a step
+            self._tls = await asyncio.to_thread(httpcore.default_ssl_context)
         try:
             with _replacing(target) as fd:
-                async with (
-                    asyncio.timeout(timeout_s),
-                    httpx.AsyncClient(trust_env=False, timeout=30) as client,
-                ):
+                async with asyncio.timeout(timeout_s), WebClient(self._tls) as client:
                     await self._follow(client, url, fd)
         except TimeoutError as error:
             raise DownloadFailed(f"{url} did not arrive in {timeout_s:.0f} s", {"url": url}) from error
-        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-            raise DownloadFailed(f"{url} could not be fetched: {error!r}", {"url": url}) from error
+        except (WebError, OSError, ValueError) as error:
+            raise DownloadFailed(f"{url} could not be fetched: {error}", {"url": url}) from error
 
-    async def _follow(self, client: httpx.AsyncClient, url: str, fd: int) -> None:
+    async def _follow(self, client: WebClient, url: str, fd: int) -> None:
         current = url
         for _ in range(MAX_REDIRECTS + 1):
-            request = await self._request(client, current)
-            response = await client.send(request, stream=True)
-            try:
-                if response.is_redirect:
-                    current = urljoin(current, response.headers.get("location", ""))
+            async with client.get(await self._request(current)) as answer:
+                if answer.redirects and "location" in answer.headers:
+                    current = urljoin(current, answer.headers["location"])
                     continue
-                if response.status_code != 200:
+                if answer.status != 200:
                     raise DownloadFailed(
-                        f"{current} answered {response.status_code}",
-                        {"url": url, "status": response.status_code},
+                        f"{current} answered {answer.status}", {"url": url, "status": answer.status}
                     )
-                await self._save(response, url, fd)
+                await self._save(answer, url, fd)
                 return
-            finally:
-                await response.aclose()
         raise DownloadFailed(f"{url} redirects more than {MAX_REDIRECTS} times", {"url": url})
 
-    async def _save(self, response: httpx.Response, url: str, fd: int) -> None:
+    async def _save(self, answer: WebAnswer, url: str, fd: int) -> None:
         """Write the bytes as they come: an encoding would be undone here, where it could be a bomb."""
-        encoding = response.headers.get("content-encoding", "").strip().lower()
+        encoding = answer.headers.get("content-encoding", "").strip().lower()
         if encoding not in {"", "identity"}:
             raise DownloadFailed(
                 f"{url} is sent with the content encoding {encoding[:60]!a}, and this host takes files as "
@@ -204,18 +200,19 @@ class DownloadCache:
                 {"url": url, "content_encoding": encoding[:60]},
             )
         limit = self._policy.max_file_bytes
-        length = response.headers.get("content-length", "")
+        length = answer.headers.get("content-length", "")
         if length.isascii() and length.isdigit() and int(length[:20]) > limit:
             raise _too_large(url, limit)
         kept, size = bytearray(), 0
-        async for piece in _in_turns(response, url):
-            size += len(piece)
-            if size > limit:
-                raise _too_large(url, limit)
-            kept += piece
-            if len(kept) >= _WRITE_BYTES:
-                await asyncio.to_thread(self._write, fd, bytes(kept), url)
-                kept.clear()
+        async with contextlib.aclosing(answer.pieces()) as pieces:
+            async for piece in pieces:
+                size += len(piece)
+                if size > limit:
+                    raise _too_large(url, limit)
+                kept += piece
+                if len(kept) >= _WRITE_BYTES:
+                    await asyncio.to_thread(self._write, fd, bytes(kept), url)
+                    kept.clear()
         await asyncio.to_thread(self._write, fd, bytes(kept), url)
 
     def _write(self, fd: int, data: bytes, url: str) -> None:
@@ -232,23 +229,19 @@ class DownloadCache:
         while view:
             view = view[os.write(fd, view) :]
 
-    async def _request(self, client: httpx.AsyncClient, url: str) -> httpx.Request:
+    async def _request(self, url: str) -> WebRequest:
         """A request to the address that was checked, so a second look-up cannot change it."""
         try:
             parsed = parse_web_url(url)
         except InvalidUrl as error:
             raise RefusedByPolicy(f"{url[:200]!a}: {error}", {"url": ascii(url[:200])}) from error
         address = await self._resolve(parsed, url)
-        return client.build_request(
-            "GET",
-            parsed.at(address),
-            headers={"host": parsed.host_header, **_IDENTITY},
-            extensions={"sni_hostname": parsed.host} if parsed.parts.scheme == "https" else {},
-        )
+        return WebRequest(address, parsed.port, parsed.target, parsed.host_header, parsed.tls_name)
 
     async def _resolve(self, parsed: WebUrl, url: str) -> str:
-        loop = asyncio.get_running_loop()
-        infos = await loop.getaddrinfo(parsed.host, parsed.port, type=socket.SOCK_STREAM)
+        """Look a name up, in threads of our own: one that nobody answers for holds its thread for long."""
+        look_up = functools.partial(socket.getaddrinfo, parsed.host, parsed.port, type=socket.SOCK_STREAM)
+        infos = await asyncio.get_running_loop().run_in_executor(self._look_ups, look_up)
         addresses = [str(info[4][0]) for info in infos]
         for address in addresses:
             why = refusal(address, allow_private=self._policy.allow_private_addresses)
@@ -257,23 +250,6 @@ class DownloadCache:
         if not addresses:
             raise DownloadFailed(f"{parsed.host} has no address", {"url": url})
         return addresses[0]
-
-
-async def _in_turns(response: httpx.Response, url: str) -> AsyncIterator[bytes]:
-    """Yield the pieces of an answer; however small they are, other work of the loop is not held up.
-
-    Raises:
-        DownloadFailed: They are so many and so small that reading them is an attack.
-    """
-    size = 0
-    number = 0
-    async for piece in response.aiter_raw():
-        number, size = number + 1, size + len(piece)
-        if number > _FREE_PIECES and size < number * _MIN_PIECE_BYTES:
-            raise DownloadFailed(f"{url} is sent in pieces of a few bytes", {"url": url})
-        if number % _PIECES_AT_ONCE == 0:
-            await asyncio.sleep(0)
-        yield piece
 
 
 def _too_large(url: str, limit: int) -> RefusedByPolicy:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 MAX_URL_CHARS = 4000
 MAX_HOST_CHARS = 253
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*\.?")
+_PATH_SAFE = "%/:@!$&'()*+,;=~"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -44,9 +45,16 @@ class WebUrl:
         name = _bracketed(self.host)
         return name if self.given_port is None else f"{name}:{self.given_port}"
 
-    def at(self, address: str) -> str:
-        """Return the URL with the host replaced by one of its addresses, without fragment."""
-        return self.parts._replace(netloc=f"{_bracketed(address)}:{self.port}", fragment="").geturl()
+    @property
+    def tls_name(self) -> str | None:
+        """Whom a certificate must name; None without TLS."""
+        return self.host if self.parts.scheme == "https" else None
+
+    @property
+    def target(self) -> str:
+        """Path and query as a request line takes them, without fragment."""
+        path = quote(self.parts.path or "/", safe=_PATH_SAFE)
+        return f"{path}?{quote(self.parts.query, safe=_PATH_SAFE + '?')}" if self.parts.query else path
 
 
 def _bracketed(host: str) -> str:
