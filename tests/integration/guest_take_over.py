@@ -1,4 +1,7 @@
-"""Runs as root inside a replica: takes the guest agent's socket and answers every command with "yes"."""
+"""Runs as root inside a replica: takes the guest agent's socket and answers every command with "yes".
+
+With the argument `nonsense` it answers everything with that.
+"""
 
 import ctypes
 import json
@@ -6,6 +9,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 from typing import Any
 
@@ -54,7 +58,7 @@ def serve(connection: Any) -> None:
         data = rest[length:]
         path = head.split(b" ")[1]
         answer = COMMAND if b"execute" in path else HEALTH if b"/v1/" in path else {}
-        body = json.dumps(answer).encode()
+        body = b"what?" if "nonsense" in sys.argv else json.dumps(answer).encode()
         top = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(top.encode() + body)
 

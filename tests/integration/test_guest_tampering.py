@@ -76,7 +76,10 @@ async def test_an_honest_desktop_is_scored(client: AsyncClient) -> None:
         assert (evaluation.reward, evaluation.failure) == (1.0, None), evaluation
 
 
-async def test_an_agent_that_was_taken_over_is_not_believed(client: AsyncClient, host: HostProcess) -> None:
+@pytest.mark.parametrize("mode", ["", "nonsense"])
+async def test_an_agent_that_was_taken_over_is_not_believed(
+    mode: str, client: AsyncClient, host: HostProcess
+) -> None:
     """Its socket in other hands: a forged answer earns nothing."""
     upload = {
         "type": "upload_file",
@@ -89,7 +92,9 @@ async def test_an_agent_that_was_taken_over_is_not_believed(client: AsyncClient,
             ]
         },
     }
-    last = shell("echo no > ~/answer; (sleep 2; sudo setsid python3 /tmp/take_over.py >/dev/null 2>&1) &")
+    last = shell(
+        f"echo no > ~/answer; (sleep 2; sudo setsid python3 /tmp/take_over.py {mode} >/dev/null 2>&1) &"
+    )
     async with client.episode(task(upload, last)) as episode:
         await agent_ends(episode, host)
         assert "is gone" in await finding(episode)

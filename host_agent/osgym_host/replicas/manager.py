@@ -162,7 +162,11 @@ class ReplicaManager:
             return
         if afresh:
             self._guest.drop_idle()
-        await self._guest.health()
+        try:
+            await self._guest.health()
+        except GuestError:  # one that was replaced need not answer well: that is the better reason
+            await self._runtime.attest(self.clone, [])
+            raise
         await self._runtime.attest(self.clone, self._guest.socket_inodes())
 
     def send(self, event: states.Event) -> None:
