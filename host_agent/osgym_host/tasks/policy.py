@@ -33,7 +33,7 @@ class TaskPolicy:
     max_file_bytes: int = 64 * MIB
     disk_reserve_bytes: int = 0
     download_timeout_s: float = 120
-    evaluation_cpu_s: float = 30
+    evaluation_cpu_s: float = 20
     evaluation_timeout_s: float = 120
     evaluation_memory_bytes: int = 1024 * MIB
     client_password: str = "password"  # noqa: S105 - OSWorld's published default, inside the replica

@@ -51,7 +51,7 @@ class MetricJob:
     options: dict[str, object]
     timeout_s: float = 120
     memory_bytes: int = 1 << 30
-    cpu_s: float = 30
+    cpu_s: float = 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,8 +150,8 @@ _EXITS = {
     _BY_SIGNAL + signal.SIGSEGV: ("it crashed (SIGSEGV)", MetricEnd.CRASHED),
     _BY_SIGNAL + signal.SIGABRT: ("it crashed (SIGABRT)", MetricEnd.CRASHED),
 }
-"""What a child's exit status means. The first process of a PID namespace gets no SIGXCPU: the limit on its
-CPU time kills it, as the host does when it is out of memory; what it used tells the two apart."""
+"""What a child's exit status means. The limit on CPU time kills in the end, as the host does when it is out
+of memory; the two are told apart by the signal that came before (`_note_cpu_limit`)."""
 
 
 def _helper(zygote: int, memory_bytes: int, cpu_s: float, fds: list[int], layers: frozenset[str]) -> int:
@@ -161,11 +161,13 @@ def _helper(zygote: int, memory_bytes: int, cpu_s: float, fds: list[int], layers
     if "namespaces" in layers:
         confine.enter_namespaces()
     helper = os.getpid()
+    noted, note = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
         status = _NOT_CONFINED
         try:
             confine.die_with_parent(helper)
+            _note_cpu_limit(note)
             confine.confine_self(memory_bytes, cpu_s, layers)
             run_job(fds[1], fds[2:], fds[0])
             status = 0
@@ -173,11 +175,20 @@ def _helper(zygote: int, memory_bytes: int, cpu_s: float, fds: list[int], layers
             os._exit(status)
     for fd in fds:
         os.close(fd)
-    _, status, used = os.wait4(pid, 0)
+    _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status):
-        by_limit = os.WTERMSIG(status) == signal.SIGKILL and used.ru_utime + used.ru_stime >= cpu_s
+        by_limit = os.WTERMSIG(status) == signal.SIGKILL and select.select([noted], [], [], 0)[0]
         return _CPU_USED_UP if by_limit else _BY_SIGNAL + os.WTERMSIG(status)
     return os.WEXITSTATUS(status)
+
+
+def _note_cpu_limit(note: int) -> None:
+    """End when the CPU time is used up; write that down first, for a parser that lets no Python run.
+
+    The first process of a PID namespace gets SIGXCPU only when it has a handler.
+    """
+    signal.set_wakeup_fd(note, warn_on_full_buffer=False)
+    signal.signal(signal.SIGXCPU, lambda *_: os._exit(_CPU_USED_UP))
 
 
 def _close_all_but(fds: list[int]) -> None:

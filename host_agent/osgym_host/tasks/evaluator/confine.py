@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import platform
 import resource
@@ -31,6 +32,9 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 
 _SYS_LANDLOCK_CREATE, _SYS_LANDLOCK_RESTRICT = 444, 446
 """The same on every architecture."""
 _NOBODY = 65534
+
+
+CPU_GRACE_S = 2
 
 
 class ConfineError(Exception):
@@ -173,11 +177,14 @@ def seccomp() -> None:
 
 
 def limits(memory_bytes: int, cpu_s: float) -> None:
-    """Bound memory, CPU time, written files (none), descriptors and processes (none)."""
-    cpu = max(1, int(cpu_s) + 1)
+    """Bound memory, CPU time, written files (none), descriptors and processes (none).
+
+    SIGXCPU comes when the CPU time is used up, and the end a little later.
+    """
+    cpu = max(1, math.ceil(cpu_s))
     wanted = (
         (resource.RLIMIT_AS, memory_bytes),
-        (resource.RLIMIT_CPU, cpu),
+        (resource.RLIMIT_CPU, cpu + CPU_GRACE_S),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NOFILE, 256),
         (resource.RLIMIT_NPROC, 0),
@@ -186,7 +193,8 @@ def limits(memory_bytes: int, cpu_s: float) -> None:
     for name, value in wanted:
         _, hard = resource.getrlimit(name)
         bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(name, (bound, bound))
+        soft = min(cpu, bound) if name == resource.RLIMIT_CPU else bound
+        resource.setrlimit(name, (soft, bound))
 
 
 def confine_self(memory_bytes: int, cpu_s: float, layers: frozenset[str]) -> None:
