@@ -123,6 +123,7 @@ STEP_SHAPES: dict[str, Callable[[int], Iterable[bytes]]] = {
     "good": lambda seq: [http(record(meta(seq)))],
     "chunks of one byte": lambda seq: repeated(CHUNKED, b"1\r\nx\r\n"),
     "chunks of 256 bytes": lambda seq: repeated(CHUNKED, b"100\r\n" + b"x" * 256 + b"\r\n"),
+    "chunks of 1 KiB": lambda seq: repeated(CHUNKED, b"400\r\n" + b"x" * 1024 + b"\r\n"),
     "endless": lambda seq: repeated(CLOSED, b"x"),
     "endless head": lambda seq: repeated(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n"),
     "endless 100 Continue": lambda seq: repeated(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 1 << 20),

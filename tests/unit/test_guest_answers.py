@@ -33,6 +33,15 @@ def test_the_details_of_an_endless_error_are_left_out() -> None:
     assert refusal(HttpResponse(400, {}, body % (b"x" * 100_000))).details == {}
 
 
+def test_what_is_shown_of_a_guest_has_no_control_characters() -> None:
+    """Its errors reach terminals and logs of clients; line breaks stay."""
+    body = b'{"code": "c\\u001b[2J", "message": "a\\u001b]0;x\\u0007\\nb\\r"}'
+    refused = refusal(HttpResponse(400, {}, body))
+    assert (refused.code, refused.message) == ("c\\x1b[2J", "a\\x1b]0;x\\x07\nb\\r")
+    plain = refusal(HttpResponse(500, {}, b"\x1b[31mred"))
+    assert plain.message == "\\x1b[31mred"
+
+
 @pytest.mark.parametrize("timing", ['{"total": 1e999}', '{"total": NaN}', '{"\\udcff": 1}'])
 def test_an_observation_that_could_not_be_passed_on_is_refused(timing: str) -> None:
     """Where it is read, not where the host's own answer is written."""

@@ -23,8 +23,9 @@ from osgym_protocol.records import RECORDS_TYPE, Record, record_head
 
 T = TypeVar("T")
 
-PIECE_BYTES = 1024 * 1024
-"""Of an image; a frame of 1920x1080 usually is one piece."""
+WHOLE_BYTES = 1024 * 1024
+"""Up to here an image is sent in one piece; a frame of 1920x1080 nearly always is."""
+PIECE_BYTES = 256 * 1024
 _RECORDS = (b"content-type", RECORDS_TYPE.encode())
 
 
@@ -108,7 +109,7 @@ async def _disconnected(request: Request) -> None:
 
 async def _send_blob(send: Send, blob: bytes | memoryview, *, more: bool = False) -> None:
     """Send an image; a large one in pieces, since what the socket does not take at once is copied."""
-    if len(blob) > PIECE_BYTES:
+    if len(blob) > WHOLE_BYTES:
         view = memoryview(blob)
         last = (len(blob) - 1) // PIECE_BYTES * PIECE_BYTES
         for begin in range(0, last, PIECE_BYTES):

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from osgym_host.guest_client.frame_checks import AskedImage, check_observation
 from osgym_host.guest_client.http import GuestAnswerTooLarge, GuestError, GuestProtocolError, HttpResponse
 from osgym_host.guest_client.json_pieces import AnswerTooLarge, parse_long_texts, put_back
+from osgym_host.logs import escape_controls, escape_lines
 from osgym_protocol.limits import MAX_GUEST_META_BYTES, MAX_GUEST_META_PARTS, MAX_JSON_DEPTH
 from osgym_protocol.observation import Observation, ObservedFrame
 from osgym_protocol.records import split_record
@@ -166,7 +167,7 @@ def frame(path: str, answer: HttpResponse, asked: AskedImage | None = None) -> O
         seen = Observation.from_dict(meta)
         check_observation(seen, image, asked)
     except (ValueError, OverflowError, RecursionError) as exc:
-        raise GuestProtocolError(f"{path}: {exc}") from exc
+        raise GuestProtocolError(escape_controls(f"{path}: {exc}"[:MAX_ERROR_CHARS])) from exc
     return ObservedFrame(seen, image)
 
 
@@ -184,7 +185,7 @@ def refusal(answer: HttpResponse) -> GuestRefused:
         code = value["code"][:100]
     if isinstance(value.get("details"), dict):
         details = value["details"]
-    return GuestRefused(answer.status, code, message, details)
+    return GuestRefused(answer.status, escape_controls(code), escape_lines(message), details)
 
 
 def typed(value: Mapping[str, Any], name: str, kind: type[_T]) -> _T:

@@ -30,7 +30,7 @@ MAX_ERROR_BYTES = 64 * 1024
 """Of the body of an error answer; what is longer is cut, and the connection closed."""
 MAX_CONNECTIONS = 16
 MAX_CHUNKS = 1024
-MIN_CHUNK_BYTES = 256
+MIN_CHUNK_BYTES = 1024
 """Beyond `MAX_CHUNKS` chunks must have this size on average: each costs some 3 µs whatever is in it."""
 RECV_BYTES = 64 * 1024
 _MOST = 10**15

@@ -22,6 +22,8 @@ from osgym_host.runtimes.qemu.agentless.serve import HttpRequest, RefusedRequest
 from osgym_protocol.codes import GuestErrorCode
 
 MAX_ANSWER_BYTES = 64 << 20
+MAX_SCREENSHOT_BYTES = 32 << 20
+"""Noise of 4K as PNG has 26 MB."""
 PLAIN_TIMEOUT_S = 30.0
 
 
@@ -132,6 +134,7 @@ class OsworldServer:
         body: bytes = b"",
         content_type: str = "application/json",
         timeout_s: float = PLAIN_TIMEOUT_S,
+        max_body: int | None = None,
     ) -> ServedResponse:
         """Call one of its endpoints.
 
@@ -145,7 +148,7 @@ class OsworldServer:
                 body,
                 content_type=content_type or "application/json",
                 timeout_s=timeout_s,
-                max_body=MAX_ANSWER_BYTES,
+                max_body=MAX_ANSWER_BYTES if max_body is None else max_body,
             )
         except GuestAnswerTooLarge as exc:
             raise RefusedRequest(502, GuestErrorCode.ANSWER_TOO_LARGE, str(exc)) from exc

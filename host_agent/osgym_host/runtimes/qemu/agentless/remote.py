@@ -14,7 +14,7 @@ from typing import assert_never
 
 from osgym_host.runtimes.qemu.agentless.display import DisplayFailed, Drained
 from osgym_host.runtimes.qemu.agentless.frames import BadFrame, Frame, decode
-from osgym_host.runtimes.qemu.agentless.osworld import OsworldServer
+from osgym_host.runtimes.qemu.agentless.osworld import MAX_SCREENSHOT_BYTES, OsworldServer
 from osgym_host.runtimes.qemu.agentless.plan import (
     WHEEL_DOWN,
     WHEEL_UP,
@@ -29,6 +29,8 @@ from osgym_host.runtimes.qemu.agentless.serve import RefusedRequest
 
 TIMEOUT_S = 20.0
 MAX_OUTPUT_CHARS = 500
+MAX_ANSWER_BYTES = 32 * 1024
+"""Of what one call of pyautogui says."""
 MAX_PROGRAM_CHARS = 90_000
 """Linux takes 128 KiB as one argument of a command."""
 POINTER_DRAIN_S, KEY_DRAIN_S = 0.01, 0.001
@@ -169,13 +171,15 @@ class RemoteDisplay:
     async def capture(self) -> Frame:
         """Return the screen as it is now."""
         try:
-            answer = await self._server.call("GET", "/screenshot", timeout_s=TIMEOUT_S)
+            answer = await self._server.call(
+                "GET", "/screenshot", timeout_s=TIMEOUT_S, max_body=MAX_SCREENSHOT_BYTES
+            )
         except RefusedRequest as exc:
             raise DisplayFailed(f"the screen could not be read: {exc.message}") from exc
         if answer.status != 200:
             raise DisplayFailed(f"/screenshot answered with {answer.status}")
         try:
-            return await asyncio.to_thread(decode, b"".join(answer.body))
+            return await asyncio.to_thread(lambda: decode(b"".join(answer.body)))
         except BadFrame as exc:
             raise DisplayFailed(f"/screenshot: {exc}") from exc
 
@@ -192,7 +196,7 @@ class RemoteDisplay:
             answer = await self._server.call("POST", "/execute", body, timeout_s=timeout_s)
         except RefusedRequest as exc:
             raise DisplayFailed(f"the input did not arrive: {exc.message}") from exc
-        text = b"".join(answer.body)[: 64 * 1024]
+        text = b"".join(bytes(part[:MAX_ANSWER_BYTES]) for part in answer.body)[:MAX_ANSWER_BYTES]
         try:
             done = json.loads(text)
             code = done["returncode"]
