@@ -69,12 +69,35 @@ def context(tmp_path: Path, replicas: int = 4) -> DoctorContext:
     return DoctorContext(data_dir=tmp_path, replicas=replicas, kernel=None, deep=True)
 
 
-async def test_limits_are_held_against_the_number_of_replicas(tmp_path: Path) -> None:
-    """A million replicas overstep the kernel's limits, and each remedy is a command."""
-    results = await machine.check_limits(context(tmp_path, replicas=1_000_000))
-    rows = {result.name: result for result in results}
-    assert rows["fs.inotify.max_user_instances"].status is Status.WARN
-    assert "sysctl -w fs.inotify.max_user_instances=" in rows["fs.inotify.max_user_instances"].remedy
+async def test_limits_are_held_against_the_number_of_replicas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million replicas overstep the kernel's limits, and each remedy is a command. Those of users count
+    for all replicas together, or, where each is a user of its own, for one."""
+    for users, inotify in ((False, Status.WARN), (True, None)):
+        monkeypatch.setattr(machine, "replicas_are_users", lambda uid, kernel, users=users: users)
+        results = await machine.check_limits(context(tmp_path, replicas=1_000_000))
+        rows = {result.name: result for result in results}
+        assert rows["kernel.threads-max"].status is Status.WARN
+        found = rows.get("fs.inotify.max_user_instances")
+        assert (found.status if found else None) is inotify
+        if found:
+            assert "sysctl -w fs.inotify.max_user_instances=" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("uid", "kernel", "expected"),
+    [
+        (0, "6.1.0-13-amd64", True),
+        (0, "5.19", True),
+        (0, "5.15.0-91-generic", False),
+        (0, "custom", False),
+        (1000, "6.8.0", False),
+    ],
+)
+def test_who_shares_a_users_limits(uid: int, kernel: str, expected: bool) -> None:
+    """Replicas of ordinary users do, and all on kernels whose overlays cannot have mapped layers."""
+    assert machine.replicas_are_users(uid, kernel) is expected
 
 
 async def test_a_broken_check_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

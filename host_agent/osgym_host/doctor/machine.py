@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import resource
 import shutil
 import sysconfig
@@ -21,7 +22,7 @@ _BUSY_REPLICA_MIB = 600
 _IMAGE_MIB = 6 * 1024
 """The full image and the room its bake needs."""
 # A desktop with browser, office suite, GIMP and VLC open at once had 8 inotify instances, 13 watches,
-# 150 threads and 13 pipes. Where one host user stands behind all replicas, these limits are shared.
+# 150 threads and 13 pipes. What is counted by user is shared where one stands behind all replicas.
 _INOTIFY_PER_REPLICA = 8
 _WATCHES_PER_REPLICA = 256
 _THREADS_PER_REPLICA = 200
@@ -90,20 +91,27 @@ def _try_reflink(folder: Path) -> bool:
         return False
 
 
+def replicas_are_users(uid: int, kernel: str) -> bool:
+    """Whether each replica is a user of its own to the kernel: for root, with id-mapped overlay layers."""
+    found = re.match(r"(\d+)\.(\d+)", kernel)
+    return uid == 0 and found is not None and (int(found[1]), int(found[2])) >= (5, 19)
+
+
 async def check_limits(context: DoctorContext) -> list[Finding]:
-    """Limits that many replicas share, at least where one host user stands behind all of them."""
+    """Limits that many replicas share; those of users where one stands behind all of them."""
     count = context.replicas
+    of_a_user = 1 if replicas_are_users(os.geteuid(), os.uname().release) else count
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     have_files = hard if hard != resource.RLIM_INFINITY else 1 << 30
     wanted = (
-        ("fs.inotify.max_user_instances", count * _INOTIFY_PER_REPLICA),
-        ("fs.inotify.max_user_watches", count * _WATCHES_PER_REPLICA),
-        ("fs.pipe-user-pages-soft", count * _PIPE_PAGES_PER_REPLICA),
+        ("fs.inotify.max_user_instances", of_a_user * _INOTIFY_PER_REPLICA),
+        ("fs.inotify.max_user_watches", of_a_user * _WATCHES_PER_REPLICA),
+        ("fs.pipe-user-pages-soft", of_a_user * _PIPE_PAGES_PER_REPLICA),
         ("kernel.pid_max", 2048 + count * _THREADS_PER_REPLICA),
         ("kernel.threads-max", 2048 + count * _THREADS_PER_REPLICA),
         ("kernel.pty.max", count * _PTYS_PER_REPLICA),
-        ("user.max_net_namespaces", count + 16),
-        ("user.max_user_namespaces", 8 * count + 16),
+        ("user.max_net_namespaces", of_a_user + 16),
+        ("user.max_user_namespaces", 8 * of_a_user + 16),
         ("fs.aio-max-nr", 65536),
     )
     results, fine = [], []
