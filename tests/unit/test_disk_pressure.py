@@ -44,13 +44,29 @@ def test_who_hides_answers_for_what_nobody_has() -> None:
 def test_what_is_unaccounted_is_what_nobody_is_seen_to_have() -> None:
     """Writing and deleting by replicas changes nothing; what is hidden does, until it is freed."""
     account = DiskAccount()
-    account.update(10_000.0, [100.0, 0.0])
-    account.update(9_000.0, [600.0, 500.0])
+    account.update(0, 10_000.0, [100.0, 0.0], hides=False)
+    account.update(1, 9_000.0, [600.0, 500.0], hides=False)
     assert account.unaccounted_mib == 0
-    account.update(7_000.0, [600.0, 500.0])
+    account.update(2, 7_000.0, [600.0, 500.0], hides=False)  # before the replica is measured
+    account.update(16, 7_000.0, [600.0, 500.0], hides=True)
     assert account.unaccounted_mib == 2000
-    account.update(10_100.0, [])
+    for second in range(17, 600):
+        account.update(second, 7_000.0, [600.0, 500.0], hides=True)
+    assert account.unaccounted_mib == 2000
+    account.update(600, 10_100.0, [], hides=False)
     assert account.unaccounted_mib == 0
+
+
+def test_what_the_host_wrote_itself_is_put_to_nobodys_account() -> None:
+    """It is forgotten while no replica could hide anything, so that one that does later is not blamed."""
+    account = DiskAccount()
+    account.update(0, 50_000.0, [100.0], hides=False)
+    for second in range(1, 200):
+        account.update(second, 20_000.0, [100.0], hides=False)
+    account.update(200, 20_000.0, [100.0], hides=True)
+    assert account.unaccounted_mib == 0
+    account.update(201, 19_000.0, [100.0], hides=True)
+    assert account.unaccounted_mib == 1000
 
 
 @given(WRITERS, SIZES)

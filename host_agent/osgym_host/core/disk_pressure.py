@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 INODE_BYTES = 4096
 """What a file counts for at least, however little is in it: a file system has a number of them only."""
+FORGET_S = 60.0
 LEAST_MIB = 64.0
 """Who wrote less than that is not ended: it would not help."""
 
@@ -42,22 +45,35 @@ class Writer:
 
 
 class DiskAccount:
-    """Tells how much of the disk is gone without any replica being seen to have it.
+    """Tells how much of the disk went without any replica being seen to have it, while one may hide files.
 
     Free space and what the replicas have make a sum that only others change: the sum falls when
-    somebody writes whom nobody measures, and rises again when that is freed.
+    somebody writes whom nobody measures. What others of the host write is forgotten as long as no replica
+    could hide anything; for longer than a measurement takes to find that one does.
     """
 
     def __init__(self) -> None:
         """Know nothing before the first `update`."""
-        self._highest_mib: float | None = None
+        self._recent: deque[tuple[float, float]] = deque()
+        self._highest_mib = 0.0
+        self._hidden_at = -math.inf
         self.unaccounted_mib = 0.0
 
-    def update(self, free_mib: float, overlays_mib: Iterable[float]) -> None:
-        """Take in a measurement."""
+    def update(self, now_s: float, free_mib: float, overlays_mib: Iterable[float], *, hides: bool) -> None:
+        """Take in a measurement.
+
+        Args:
+            hides: A replica held descriptors in flight when it was measured last.
+        """
         total_mib = free_mib + sum(overlays_mib)
-        if self._highest_mib is None or total_mib > self._highest_mib:
-            self._highest_mib = total_mib
+        self._recent.append((now_s, total_mib))
+        while self._recent[0][0] < now_s - FORGET_S:
+            self._recent.popleft()
+        if hides:
+            self._hidden_at = now_s
+        self._highest_mib = max(self._highest_mib, total_mib)
+        if self._hidden_at < now_s - FORGET_S:
+            self._highest_mib = max(recent for _, recent in self._recent)
         self.unaccounted_mib = self._highest_mib - total_mib
 
 

@@ -106,7 +106,12 @@ class UsageMonitor:
         live = [manager for manager in managers if manager.state in _MEASURED]
         leaving = any(manager.state is ReplicaState.RETIRING for manager in managers)
         if not leaving:  # what they had is neither free yet nor anybody's
-            self._account.update(free_mib, (manager.overlay_mib or 0.0 for manager in live))
+            self._account.update(
+                now,
+                free_mib,
+                (manager.overlay_mib or 0.0 for manager in live),
+                hides=any(manager.fds_in_flight > 0 for manager in live),
+            )
         if free_mib >= self._options.disk_reserve_mib:
             self._scarce_since = None
             return False
