@@ -28,7 +28,7 @@ class ErrorCode(TextEnum):
     UNAUTHORIZED = "unauthorized"  # 401: token missing or wrong
     FORBIDDEN = "forbidden"  # 403: address not allowed
     NOT_FOUND = "not_found"  # 404: no such path or replica
-    INVALID_ACTION = "invalid_action"  # 400: cannot be parsed, or refused; nothing was done
+    INVALID_ACTION = "invalid_action"  # 400, 422: cannot be parsed, or refused; nothing was done
     BAD_SEQUENCE = "bad_sequence"  # 409: seq is neither the last nor the next
     UNKNOWN_EPISODE = "unknown_episode"  # 404: never existed here, or forgotten
     EPISODE_ENDED = "episode_ended"  # 409: closed, done, evaluated or out of steps

@@ -772,6 +772,36 @@ async def test_the_hot_calls_are_dispatched_by_the_lean_route(service: Service) 
 
 
 @pytest.mark.parametrize(
+    ("bad", "status"),
+    [
+        ([5], 422),
+        ([None], 422),
+        ([[1]], 422),
+        (["wait()", True], 422),
+        (["wait()"] * 257, 400),
+        ([{"x": [[[]]]}], 400),
+    ],
+)
+async def test_an_action_of_another_type_is_an_invalid_action(
+    service: Service, bad: list[Any], status: int
+) -> None:
+    """Also beside good steps of others in one request: it is its own step's error, and nothing is done."""
+    spoilt, good = await service.create(), await service.create()
+    assert error(await service.step(spoilt, 1, *bad)) == (status, "invalid_action")
+    steps = [
+        {"episode_id": episode["episode_id"], "lease": episode["lease"], "seq": 1, "actions": actions}
+        for episode, actions in ((spoilt, bad), (good, ["wait()"]))
+    ]
+    answer = await service.http.post("/v1/steps", json={"steps": steps})
+    assert answer.status_code == 200
+    metas = {r.meta["index"]: r.meta for r in wire.RecordDecoder().feed(answer.content)}
+    assert metas[0]["error"]["code"] == "invalid_action"
+    assert metas[1]["step"] == 1
+    assert service.guest_of(spoilt).agent.acted == []
+    assert record(await service.step(spoilt, 1, "wait()")).meta["step"] == 1
+
+
+@pytest.mark.parametrize(
     ("path", "body", "status"),
     [
         ("/reset", '{"task_config": {}, "timeout": %s}' % ("9" * 400), 400),

@@ -24,7 +24,11 @@ class BadAction(OsgymHostError):
 
     def at(self, index: int) -> BadAction:
         """Return the same error with its place in the list."""
-        return BadAction(self.action, self.why, index)
+        return type(self)(self.action, self.why, index)
+
+
+class NoAction(BadAction):
+    """What is no text and no object, so that it is an action in no grammar."""
 
 
 def _short(text: str, most: int) -> str:

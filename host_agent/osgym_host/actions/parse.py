@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from osgym_host.actions.errors import BadAction
+from osgym_host.actions.errors import BadAction, NoAction
 from osgym_protocol import actions as protocol
 from osgym_protocol.codes import Done
 from osgym_protocol.grammars import UnreadableAction
@@ -80,7 +80,7 @@ def _translate(item: Any) -> list[RawAction]:
             hint = "" if looks is None else f"; it looks like {looks}"
             raise BadAction(dict(item), f"it has neither 'op' nor 'action_type'{hint}")
     else:
-        raise BadAction(item, "it is neither a text nor an object")
+        raise NoAction(item, "it is neither a text nor an object")
     return [{name: value for name, value in action.items() if value is not None} for action in parsed]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from osgym_protocol import limits
 from osgym_protocol.codes import ImageFormat, SettlePolicy
@@ -15,6 +15,11 @@ Lease = Annotated[str, Field(min_length=1, max_length=limits.MAX_ID_CHARS)]
 ImageSide = Annotated[int, Field(ge=1, le=limits.MAX_IMAGE_SIDE_PX)]
 ScreenSide = Annotated[int, Field(ge=1, le=limits.MAX_SCREEN_SIDE_PX)]
 ScreenOffset = Annotated[int, Field(ge=0, le=limits.MAX_SCREEN_SIDE_PX)]
+ActionItem = Annotated[
+    Any, WithJsonSchema({"anyOf": [{"type": "string"}, {"additionalProperties": True, "type": "object"}]})
+]
+"""Checked where actions are parsed: what a policy got wrong is that step's `invalid_action`, not a malformed
+request, and in `POST /v1/steps` no other step's fault."""
 Seq = Annotated[int, Field(ge=1, le=limits.MAX_SEQ, strict=True)]
 
 
@@ -92,7 +97,7 @@ class StepBody(_Body):
 
     lease: Lease
     seq: Seq
-    actions: list[str | dict[str, Any]] = Field(max_length=limits.MAX_ACTIONS)
+    actions: list[ActionItem] = Field(json_schema_extra={"maxItems": limits.MAX_ACTIONS})
     settle: SettleBody | None = None
     observe: ObserveBody | None = None
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from osgym_host.actions import BadAction, parse_actions
+from osgym_host.actions import BadAction, NoAction, parse_actions
 from osgym_host.core.reasons import Reason, consequence
 from osgym_host.episodes.episode_state import EpisodeProgress, SavedEpisode
 from osgym_host.episodes.episode_steps import EpisodeSteps
@@ -184,7 +184,10 @@ class HostEpisode:
                     steps.enter(seq, parse_actions(actions, self.terms.screen))
                 except BadAction as error:
                     details = {"action": error.action, "why": error.why, "index": error.index}
-                    raise ServiceError(ErrorCode.INVALID_ACTION, str(error), details) from error
+                    status = 422 if isinstance(error, NoAction) else None
+                    raise ServiceError(
+                        ErrorCode.INVALID_ACTION, str(error), details, status=status
+                    ) from error
             settle = self.terms.settle if settle is None else settle
             observe = self.terms.observe if observe is None else observe
             return await self._send(settle, observe, before)
@@ -333,3 +336,9 @@ def _step_timeout_s(actions: Sequence[Mapping[str, Any]], settle: SettleOptions 
     if settle is not None:
         settle_ms = max(settle.max_ms or DEFAULT_SETTLE_MAX_MS, settle.pause_ms or 0.0)
     return STEP_SLACK_S + (waits_ms + settle_ms) / 1000 + typed * 0.02
+
+
+def _refused(error: BadAction) -> ServiceError:
+    details = {"action": error.action, "why": error.why, "index": error.index}
+    status = 422 if isinstance(error, NoAction) else None
+    return ServiceError(ErrorCode.INVALID_ACTION, str(error), details, status=status)
