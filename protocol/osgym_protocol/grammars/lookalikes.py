@@ -15,11 +15,14 @@ from typing import Any
 _HEAD_CHARS = 2000
 """What is looked at of a long text."""
 _LOOKS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\bpyautogui\b|^\s*(?:import|from)\s+\w+|\btime\.sleep\("), "a pyautogui program"),
+    (
+        re.compile(r"\bpyautogui\b|^\s*(?:import|from)\s+\w+|\btime\.sleep\("),
+        "a pyautogui program: a client reads it with actions=",
+    ),
     (re.compile(r"\"action_type\"|'action_type'"), "computer_13 as text: send the object itself"),
     (
         re.compile(r"['\"]action['\"]\s*:|['\"]coordinate['\"]\s*:"),
-        "Anthropic's computer tool as text; it is not taken",
+        "Anthropic's or Qwen's computer tool: a client reads it with actions=",
     ),
     (re.compile(r"^\s*(?:```|<tool_call>|\{|\[)"), "JSON, code or a tool call as text: send only the action"),
     (re.compile(r"\bagent\.\w+\("), "Agent S's grammar"),
@@ -28,7 +31,7 @@ _LOOKS: tuple[tuple[re.Pattern[str], str], ...] = (
             r"\b(?:start_box|end_box|point|start_point|end_point|content|direction|key)\s*=|<point>|<\|box_start\|>"
             r"|\bfinished\("
         ),
-        "UI-TARS's grammar (name='value')",
+        "UI-TARS's grammar (name='value'): a client reads it with actions=",
     ),
     (re.compile(r"\b(?:x|y|text|button|clicks|keys|interval)\s*="), "a call with keywords (name=value)"),
     (
