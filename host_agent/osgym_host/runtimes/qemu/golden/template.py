@@ -29,13 +29,13 @@ from osgym_host.runtimes.qemu.machine import (
     RAM_FD,
     SCREEN_QMP_FD,
     SCREEN_SOCKET,
+    AnyNamespace,
     Disk,
     FileConsole,
     Kernel,
     Launch,
     Launcher,
     Machine,
-    NetworkNamespace,
     Ram,
     RingConsole,
     Shape,
@@ -71,7 +71,7 @@ class FrozenTemplate:
 class GuestConnection:
     """How the guest agent of a machine that nobody else needs is reached: in a namespace, or by a port."""
 
-    def __init__(self, namespace: NetworkNamespace | None) -> None:
+    def __init__(self, namespace: AnyNamespace | None) -> None:
         """Use `make`."""
         self.namespace = namespace
         self.backend = UserNet() if namespace is None else UserNet(host_port=GUEST_PORT)

@@ -64,7 +64,12 @@ from osgym_host.runtimes.qemu.machine.machine import (
     Machine,
     MachineFailed,
 )
-from osgym_host.runtimes.qemu.machine.namespace import NetworkNamespace, try_to_make
+from osgym_host.runtimes.qemu.machine.namespace import (
+    AnyNamespace,
+    NetworkNamespace,
+    namespace_of,
+    try_to_make,
+)
 from osgym_host.runtimes.qemu.machine.qmp import EventStream, Qmp, QmpClosed, QmpError
 from osgym_host.runtimes.qemu.machine.records import GuestReach, ReplicaFacts, VmPhase, VmRecord, VmRecords
 from osgym_host.runtimes.qemu.machine.usage import disk_mib, measure_vm
@@ -73,12 +78,13 @@ from osgym_host.runtimes.qemu.machine.usage import disk_mib, measure_vm
 __all__ = [
     "BASE_FD", "BASE_NODE", "BOOT_TIMEOUT_S", "DISK_FILE_NODE", "DISK_NODE", "GATEWAY_IP", "GUEST_IP",
     "GUEST_PORT", "IMAGE_FD", "INHERITED_RAM", "INHERITED_UEFI", "MAC", "QEMU", "QMP_SOCKET",
-    "RAM_CONTROL_FD", "RAM_FD", "SCREEN_QMP_FD", "SCREEN_SOCKET", "UEFI_FD", "Accel", "Disk", "DiskBus",
-    "EventStream", "FileConsole", "FoundProcess", "GuestReach", "Kernel", "KernelBoot", "Launch",
-    "LaunchFailed", "LaunchRequest", "Launcher", "Machine", "MachineFailed", "NetworkNamespace", "Nic",
-    "ProcessEnd", "QemuFacts", "Qmp", "QmpClosed", "QmpError", "Ram", "ReplicaFacts", "RingConsole",
+    "RAM_CONTROL_FD", "RAM_FD", "SCREEN_QMP_FD", "SCREEN_SOCKET", "UEFI_FD", "Accel", "AnyNamespace",
+    "Disk", "DiskBus", "EventStream", "FileConsole", "FoundProcess", "GuestReach", "Kernel", "KernelBoot",
+    "Launch", "LaunchFailed", "LaunchRequest", "Launcher", "Machine", "MachineFailed", "NetworkNamespace",
+    "Nic", "ProcessEnd", "QemuFacts", "Qmp", "QmpClosed", "QmpError", "Ram", "ReplicaFacts", "RingConsole",
     "RunnerKind", "Shape", "TapNet", "UserNet", "VmPhase", "VmProcess", "VmRecord", "VmRecords", "ask_qemu",
     "block_options", "boot_kernel", "check_host", "choose_accel", "choose_cpu", "disk_mib", "find_kernel",
-    "kvm_opens", "measure_vm", "memory_cap_mib", "shape_fields", "shape_of", "to_argv", "try_to_make",
+    "kvm_opens", "measure_vm", "memory_cap_mib", "namespace_of", "shape_fields", "shape_of", "to_argv",
+    "try_to_make",
 ]
 # fmt: on

@@ -25,7 +25,7 @@ from pathlib import Path
 from osgym_host.runtimes.base import RuntimeFault
 from osgym_host.runtimes.cgroups import Caps, CgroupGroup
 from osgym_host.runtimes.processes import ProcessIdentity
-from osgym_host.runtimes.qemu.machine.namespace import NetworkNamespace
+from osgym_host.runtimes.qemu.machine.namespace import AnyNamespace
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
@@ -78,7 +78,7 @@ class LaunchRequest:
     folder: Path
     reads: tuple[Path, ...] = ()
     fds: Mapping[int, int] = field(default_factory=dict)
-    namespace: NetworkNamespace | None = None
+    namespace: AnyNamespace | None = None
     guest_listener: int | None = None
     guest_port: int = 5000
     caps: Caps = field(default_factory=Caps)

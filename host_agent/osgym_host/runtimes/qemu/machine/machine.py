@@ -18,7 +18,7 @@ from osgym_host.runtimes.cgroups import Caps
 from osgym_host.runtimes.qemu.machine import argv as arguments
 from osgym_host.runtimes.qemu.machine.argv import Launch, Shape
 from osgym_host.runtimes.qemu.machine.launcher import Launcher, LaunchRequest, ProcessEnd, VmProcess
-from osgym_host.runtimes.qemu.machine.namespace import NetworkNamespace
+from osgym_host.runtimes.qemu.machine.namespace import AnyNamespace
 from osgym_host.runtimes.qemu.machine.qmp import Qmp, QmpClosed, QmpError, QmpTimeout
 
 START_TIMEOUT_S = 30.0
@@ -79,7 +79,7 @@ class Machine:
         reads: Sequence[Path] = (),
         caps: Caps | None = None,
         max_file_mib: int | None = None,
-        namespace: NetworkNamespace | None = None,
+        namespace: AnyNamespace | None = None,
         guest_listener: int | None = None,
         env: Mapping[str, str] | None = None,
         timeout_s: float = START_TIMEOUT_S,

@@ -4,7 +4,8 @@ QEMU's user-mode networking listens on a port of the loopback interface. In a na
 a loopback interface which no other process has; we connect by a socket that was made inside. Sockets stay
 in the namespace they were made in, so a thread of ours is inside only for the moment of making one.
 
-Entering needs root. The namespace is gone with its QEMU, our descriptor and our sockets.
+Entering needs root; an ordinary user has it done (`kept_namespace`). The namespace is gone with its QEMU, our
+descriptor and our sockets.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from osgym_host.runtimes.qemu.machine.kept_namespace import KeptNamespace
 
 _CLONE_NEWNET = 0x40000000
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
@@ -54,6 +57,10 @@ class NetworkNamespace:
             OSError: There is none.
         """
         return cls(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def around(self, argv: list[str]) -> list[str]:
+        """Return the vector that runs `argv` inside: itself, since who starts it is inside (`entered`)."""
+        return argv
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
@@ -103,9 +110,22 @@ class NamespaceOf:
             namespace.close()
 
 
-async def try_to_make() -> NetworkNamespace | None:
+AnyNamespace = NetworkNamespace | KeptNamespace
+
+
+def namespace_of(pid: int) -> AnyNamespace | None:
+    """Hold the namespace of a machine of a former host agent; None when it is gone or not ours. Blocking."""
+    with contextlib.suppress(OSError):
+        if os.geteuid() == 0:
+            return NetworkNamespace.at(Path(f"/proc/{pid}/ns/net"))
+        return KeptNamespace.of_process(pid)
+    return None
+
+
+async def try_to_make() -> AnyNamespace | None:
     """Make a namespace in a thread; None where that is not possible. Cancelled, it leaves none."""
-    making = asyncio.create_task(asyncio.to_thread(_try(NetworkNamespace.make)))
+    make = NetworkNamespace.make if os.geteuid() == 0 else KeptNamespace.make
+    making = asyncio.create_task(asyncio.to_thread(_try(make)))
     try:
         return await asyncio.shield(making)
     except asyncio.CancelledError:
@@ -115,8 +135,8 @@ async def try_to_make() -> NetworkNamespace | None:
         raise
 
 
-def _try(make: Callable[[], NetworkNamespace]) -> Callable[[], NetworkNamespace | None]:
-    def tried() -> NetworkNamespace | None:
+def _try(make: Callable[[], AnyNamespace]) -> Callable[[], AnyNamespace | None]:
+    def tried() -> AnyNamespace | None:
         with contextlib.suppress(OSError):
             return make()
         return None

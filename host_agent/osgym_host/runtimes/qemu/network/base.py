@@ -7,15 +7,13 @@ name server 10.0.2.3.
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from osgym_host.addresses import GuestAddress
 from osgym_host.runtimes.base import Egress, RuntimeFault
-from osgym_host.runtimes.qemu.machine import GuestReach, NetworkNamespace, TapNet, UserNet
+from osgym_host.runtimes.qemu.machine import AnyNamespace, GuestReach, TapNet, UserNet, namespace_of
 
 
 class NetworkFailed(RuntimeFault):
@@ -38,7 +36,7 @@ class Attachment:
     name: str
     backend: UserNet | TapNet
     fds: Mapping[int, int] = field(default_factory=dict)
-    namespace: NetworkNamespace | None = None
+    namespace: AnyNamespace | None = None
     guest_listener: int | None = None
     guest: GuestAddress | None = None
 
@@ -57,11 +55,9 @@ class FoundGuest:
     pid: int
 
 
-def hold_namespace(guest: FoundGuest) -> NetworkNamespace | None:
+def hold_namespace(guest: FoundGuest) -> AnyNamespace | None:
     """Hold the namespace that a machine of a previous host agent runs in; None when it is gone."""
-    with contextlib.suppress(OSError):
-        return NetworkNamespace.at(Path(f"/proc/{guest.pid}/ns/net"))
-    return None
+    return namespace_of(guest.pid)
 
 
 class Network(ABC):

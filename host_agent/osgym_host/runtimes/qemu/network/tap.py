@@ -27,7 +27,14 @@ from typing import TypeVar
 from osgym_host.addresses import EnclosedAddress, GuestAddress, TcpAddress
 from osgym_host.core.egress import Allowlist
 from osgym_host.runtimes.base import Egress, RuntimeUnsupported
-from osgym_host.runtimes.qemu.machine import GUEST_IP, GUEST_PORT, GuestReach, NetworkNamespace, TapNet
+from osgym_host.runtimes.qemu.machine import (
+    GUEST_IP,
+    GUEST_PORT,
+    AnyNamespace,
+    GuestReach,
+    NetworkNamespace,
+    TapNet,
+)
 from osgym_host.runtimes.qemu.network import namespaces, rules
 from osgym_host.runtimes.qemu.network.base import (
     Attachment,
@@ -91,7 +98,7 @@ class TapNetwork(Network):
         self._egress: frozenset[Egress] = frozenset()
         self._notes: tuple[str, ...] = ()
         self._slots: dict[str, LinkSlot] = {}
-        self._users: dict[str, NetworkNamespace] = {}
+        self._users: dict[str, AnyNamespace] = {}
         self._names = names or NameLookup()
         self._pool: ThreadPoolExecutor | None = None
         self._rules = asyncio.Lock()

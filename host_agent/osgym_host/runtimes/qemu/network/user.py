@@ -16,7 +16,7 @@ from pathlib import Path
 
 from osgym_host.addresses import EnclosedAddress, GuestAddress, TcpAddress, UnixAddress, short_unix_path
 from osgym_host.runtimes.base import Egress, RuntimeUnsupported
-from osgym_host.runtimes.qemu.machine import GUEST_PORT, GuestReach, NetworkNamespace, UserNet, try_to_make
+from osgym_host.runtimes.qemu.machine import GUEST_PORT, AnyNamespace, GuestReach, UserNet, try_to_make
 from osgym_host.runtimes.qemu.network.base import (
     Attachment,
     FoundGuest,
@@ -31,7 +31,8 @@ _BACKLOG = 64
 _REMEDY = "Use network: tap (as root), which has egress policies."
 _OPEN_NOTE = (
     "Every user of this host can connect to the guest agents of virtual machines (they need a token there)."
-    " Run the host agent as root: each machine then has a network namespace of its own."
+    " Run the host agent as root, or let users have user namespaces (sysctl user.max_user_namespaces) and"
+    " install util-linux (nsenter): each machine then has a network namespace of its own."
 )
 
 
@@ -51,7 +52,7 @@ class UserNetwork(Network):
         self._forwards = forwards
         self._mark = mark
         self._listeners: dict[str, int] = {}
-        self._namespaces: dict[str, NetworkNamespace] = {}
+        self._namespaces: dict[str, AnyNamespace] = {}
         self._encloses = False
 
     @property
@@ -119,7 +120,7 @@ class UserNetwork(Network):
             return None
         if guest.reach is GuestReach.PORT:
             return TcpAddress(guest.host, guest.port)
-        namespace = hold_namespace(guest)
+        namespace = await asyncio.to_thread(hold_namespace, guest)
         if namespace is None:
             return None
         self._namespaces[name] = namespace

@@ -173,7 +173,9 @@ class ProcessLauncher(Launcher):
                 group = self._tree.make(request.name, request.caps)
             output = bounded_output()
             try:
-                inside = request.namespace.entered() if request.namespace else contextlib.nullcontext()
+                inside: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+                if request.namespace is not None:
+                    argv, inside = request.namespace.around(argv), request.namespace.entered()
                 with inside:
                     pid = spawn(argv, {**ENVIRONMENT, **request.env}, {1: output, 2: output, **request.fds})
             except OSError:

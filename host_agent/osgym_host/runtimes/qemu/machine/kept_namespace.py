@@ -1,0 +1,150 @@
+"""Network namespaces of a host agent that is an ordinary user: a process with rights there makes them.
+
+`namespace_keeper` is that process; one is started when the first namespace is asked for, and ends with us.
+QEMU joins both namespaces before it is executed (nsenter), where it has no rights either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+_PROGRAM = Path(__file__).with_name("namespace_keeper.py")
+_ANSWER_S = 5.0
+
+
+class Keeper:
+    """A running `namespace_keeper`. Its methods may be called from any thread; they block for 0.1 ms."""
+
+    _own: Keeper | None = None
+    _starting = threading.Lock()
+
+    def __init__(self, user_namespace: str = "") -> None:
+        """Start one, in a user namespace of its own or in one that is there.
+
+        Raises:
+            OSError: The kernel does not let ordinary users have user namespaces, or it does not start.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(_ANSWER_S)
+        program = [sys.executable, "-I", str(_PROGRAM), user_namespace]
+        with theirs:
+            # In a session of its own, so that Ctrl-C ends us first, who still need it.
+            self._process = subprocess.Popen(
+                program, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, start_new_session=True
+            )
+        self._channel = ours
+        self._turn = threading.Lock()
+        said = b""
+        with contextlib.suppress(OSError):
+            said = ours.recv(256)
+        if said != b"ready":
+            self.close()
+            raise OSError(f"no rights on network namespaces: {said.decode(errors='replace') or 'no answer'}")
+
+    @classmethod
+    def own(cls) -> Keeper:
+        """Return the one of this process, started when it is first asked for.
+
+        Raises:
+            OSError: As for a new one.
+        """
+        with cls._starting:
+            if cls._own is None or cls._own._process.poll() is not None:
+                cls._own = cls()
+            return cls._own
+
+    @property
+    def user_namespace(self) -> str:
+        """Path of the user namespace that it has rights in."""
+        return f"/proc/{self._process.pid}/ns/user"
+
+    def ask(self, word: bytes, fds: tuple[int, ...] = ()) -> int:
+        """Have something made; return its descriptor.
+
+        Raises:
+            OSError: It could not be made, or the keeper is gone.
+        """
+        with self._turn:
+            socket.send_fds(self._channel, [word], list(fds))
+            said, made, _, _ = socket.recv_fds(self._channel, 256, 1, socket.MSG_CMSG_CLOEXEC)
+        if not made:
+            raise OSError(said.decode(errors="replace") or "the keeper of network namespaces is gone")
+        return made[0]
+
+    def close(self) -> None:
+        """End it; namespaces that somebody is in stay. Idempotent."""
+        self._channel.close()
+        self._process.wait(_ANSWER_S)
+
+
+class KeptNamespace:
+    """A network namespace that a keeper has rights on."""
+
+    def __init__(self, keeper: Keeper, fd: int, *, owned: bool = False) -> None:
+        """Take over a descriptor of the namespace; `owned`: the keeper is for this namespace alone."""
+        self._keeper = keeper
+        self._fd = fd
+        self._owned = owned
+
+    @classmethod
+    def make(cls) -> KeptNamespace:
+        """Make one with nothing in it but a loopback interface.
+
+        Raises:
+            OSError: The host does not allow it.
+        """
+        if shutil.which("nsenter") is None:
+            raise FileNotFoundError("nsenter (package util-linux) is not installed")
+        keeper = Keeper.own()
+        return cls(keeper, keeper.ask(b"namespace"))
+
+    @classmethod
+    def of_process(cls, pid: int) -> KeptNamespace:
+        """Hold the namespace of a process that a former host agent of the same user started.
+
+        Raises:
+            OSError: It is gone, or not such a one.
+        """
+        fd = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return cls(Keeper(f"/proc/{pid}/ns/user"), fd, owned=True)
+        except OSError:
+            os.close(fd)
+            raise
+
+    def around(self, argv: list[str]) -> list[str]:
+        """Return the vector that runs `argv` in the same process, inside."""
+        if self._fd < 0:
+            raise OSError("the network namespace was closed")
+        net = f"--net=/proc/{os.getpid()}/fd/{self._fd}"
+        enter = shutil.which("nsenter") or "nsenter"
+        return [enter, "--preserve-credentials", f"--user={self._keeper.user_namespace}", net, "--", *argv]
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Nothing is entered by us: `around` does it."""
+        yield
+
+    def make_socket(self) -> socket.socket:
+        """Make a TCP socket inside, not blocking and not connected.
+
+        Raises:
+            OSError: The namespace was closed, or the keeper is gone.
+        """
+        return socket.socket(fileno=self._keeper.ask(b"socket", (self._fd,)))
+
+    def close(self) -> None:
+        """Let go of it; sockets made inside go on. Idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            if self._owned:
+                self._keeper.close()
