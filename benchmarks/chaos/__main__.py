@@ -45,6 +45,7 @@ def _options() -> argparse.Namespace:
     add("--every", type=float, default=5.0, help="seconds from one fault to the next (5)")
     names = ", ".join(kind.name.lower() for kind in Kind)
     add("--only", action="append", default=[], help=f"only faults with this in their name: {names}")
+    add("--task", action="append", default=[], help="only tasks with this in their name (all)")
     add("--clean-p95", type=float, default=5.0, help="seconds to a clean slot, p95 (5)")
     add("--noticed", type=float, default=5.0, help="seconds until a frozen agent is noticed (5)")
     add("--log", type=Path, help="where the host agent's log is kept")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.chaos.flights import Flights, number_of, own_doing, way_of
-from benchmarks.chaos.schedule import Kind
+from benchmarks.chaos.schedule import REPLACED, Kind
 from benchmarks.chaos.stage import Impact
 from benchmarks.common import quantile
 from osgym_sdk import Result
@@ -92,7 +92,11 @@ def _of_losses(flights: Flights, limits: Limits) -> list[str]:
 
 def is_lost_once(result: Result, flights: Flights) -> bool:
     """Whether a trajectory has no result though no more than one fault hit it."""
-    return result.failure is not None and len(flights.hits(number_of(result))) <= 1
+    if result.failure is None:
+        return False
+    hits = flights.hits(number_of(result))
+    caught = result.failure.details.get("cause") == "guest_tampered" and any(k in REPLACED for k in hits)
+    return len(hits) <= 1 and not caught
 
 
 def _history(flights: Flights, number: int) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from benchmarks.chaos.reach import AGENT, DISPLAY
-from benchmarks.chaos.schedule import Kind
+from benchmarks.chaos.schedule import REPLACED, Kind
 from benchmarks.chaos.stage import Impact, NoVictim, Stage
 
 HOSTILE = Path(__file__).with_name("hostile_guest.py")
@@ -116,7 +116,7 @@ async def harm_replica(stage: Stage, kind: Kind, draw: float) -> Impact:
     except (LookupError, ProcessLookupError) as error:
         if stage.events.when(attempt.replica_id, "retiring") is None and stage.restarted_at < fault_at:
             impact.note = f"could not be done: {error}"
-            if kind not in (Kind.ONE_BYTE_CHUNKS, Kind.JSON_MOUNTAIN, Kind.NOISE):
+            if kind not in REPLACED:
                 attempt.harmed_by.remove(kind)
                 raise NoVictim(str(error)) from error
         else:

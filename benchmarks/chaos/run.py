@@ -93,7 +93,7 @@ async def _run(
         warm = min(3, options.replicas)
         before = await leaks.at_rest(service, warm)
         began = time.monotonic()
-        flights = Flights(choose(options.flavor, ()), options.seed, began + options.seconds)
+        flights = Flights(choose(options.flavor, tuple(options.task)), options.seed, began + options.seconds)
         reach = (LocalReach if options.runtime == "local" else QemuReach)(service)
         stage = Stage(service, reach, events, flights, began, own_disk, clock_file)
         timeouts = Timeouts(retry_s=30)

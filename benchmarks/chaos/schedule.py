@@ -50,6 +50,8 @@ HOST_WIDE = frozenset(
 BY_CLIENTS = frozenset((Kind.CLIENT_DIES, Kind.CLIENT_FLOODS, Kind.CLIENT_REPEATS, Kind.CLIENT_STEALS))
 OWN_DOING = frozenset((Kind.MEMORY_BOMB, Kind.PROCESS_BOMB, Kind.DISK_BOMB))
 """What a policy may do to its own desktop: there it may fail its task, and no other."""
+REPLACED = frozenset((Kind.ONE_BYTE_CHUNKS, Kind.JSON_MOUNTAIN, Kind.NOISE))
+"""A policy with sudo may do that, too: an episode that is refused its score for it is not lost."""
 CONTAINERS = frozenset((Kind.DOCKER_RESTARTED, Kind.RUNNER_REMOVED))
 QEMU_ONLY = frozenset((Kind.NETWORK_CUT,)) | CONTAINERS
 
