@@ -38,7 +38,7 @@ import os
 names = [open("/home/user/bomb-%d" % n, "wb") for n in range(2)]
 os.unlink("/home/user/bomb-1")  # what nobody sees in the folder is on the disk all the same
 for file in names:
-    os.posix_fallocate(file.fileno(), 0, {DISK_BOMB_MIB} << 19)  # at once; then what a machine's disk sees, too
+    os.posix_fallocate(file.fileno(), 0, {DISK_BOMB_MIB} << 19)  # at once; then for machines
 for _ in range({DISK_BOMB_MIB // 8}):
     for file in names:
         file.write(os.urandom(1 << 16) * 64)
