@@ -96,7 +96,17 @@ WAYS: dict[Kind, Callable[[Stage, float], Awaitable[None]]] = {
 
 
 async def harm_host(stage: Stage, kind: Kind, draw: float) -> Impact:
-    """Hit the host agent, once no second attempt runs: it would be the second hit in its trajectory."""
+    """Hit the host agent, when nothing else does.
+
+    Raises:
+        NoVictim: Second attempts run all the time.
+    """
+    async with stage.one_at_a_time:
+        return await _harm_alone(stage, kind, draw)
+
+
+async def _harm_alone(stage: Stage, kind: Kind, draw: float) -> Impact:
+    """Hit it once no second attempt runs: that would be the second hit in its trajectory."""
     alone = lambda: not any(a.which > 1 or a.harmed_by for a in stage.flights.open.values())  # noqa: E731
     if kind is Kind.HOST_KILLED and not await stage.events.until(alone, SECOND_TRIES_WAIT_S):
         raise NoVictim("second attempts run all the time")

@@ -157,6 +157,8 @@ async def _faults(
                 why = str(none)
                 await asyncio.sleep(AGAIN_S)
                 continue
+            except Exception as error:  # noqa: BLE001 (what happened until then is judged all the same)
+                impact = Impact(fault.kind, stage.now_s(), wrong=[f"{type(error).__name__}: {error}"[:600]])
             impacts.append(impact)
             _say(stage, impact)
             return

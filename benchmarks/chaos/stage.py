@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,7 +69,8 @@ class Stage:
     began: float
     own_disk: bool = False
     clock_file: Any = None
-    hosts_back: Callable[[], Awaitable[None]] | None = None
+    one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by a fault of the host: two of them at once prove nothing."""
 
     def victim(self, draw: float) -> Attempt:
         """An attempt that runs, on its first try and not yet hit: a second hit in one trajectory is no news.
