@@ -6,10 +6,11 @@ import asyncio
 import json
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from osgym_host.runtimes.base import GuestTampered
+from osgym_host.runtimes.base import GuestTampered, RuntimeFault
 from osgym_host.runtimes.local import protocol, spawn
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor
@@ -18,6 +19,7 @@ from osgym_host.runtimes.unix_peers import peer_inodes
 _log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 30.0
+_IMAGE_WAIT_S, _IMAGE_LOOK_S = 15.0, 0.25
 
 
 Processes = Callable[[], set[int] | None]
@@ -48,7 +50,7 @@ async def attest(
 
     Raises:
         GuestTampered: It is not what it was.
-        RuntimeFault: The zygote cannot look.
+        RuntimeFault: The zygote cannot look, or the image is missing for too long.
     """
     if not replica.agent:
         return
@@ -57,17 +59,26 @@ async def attest(
     except OSError as error:
         _log.warning("who holds the guest agents' connections is not looked at: %s", error)
         connections = []
+    rootfs = spawn.rootfs_image(replica.spec).rootfs.absolute()
     fields: dict[str, Any] = {
         "before": replica.agent,
         "pids": await _some(processes),
         "listening": replica.listening,
         "connections": connections,
-        "rootfs": os.fspath(spawn.rootfs_image(replica.spec).rootfs.absolute()),
+        "rootfs": os.fspath(rootfs),
         "upper": os.fspath(replica.folder.absolute() / "upper"),
     }
-    answer, _ = await supervisor.request("check", fields, timeout_s=_TIMEOUT_S)
-    if finding := answer["result"]:
-        raise GuestTampered(finding, replica_id=replica.replica_id)
+    until = time.monotonic() + _IMAGE_WAIT_S
+    while True:
+        answer, _ = await supervisor.request("check", fields, timeout_s=_TIMEOUT_S)
+        if not (finding := answer["result"]):
+            return
+        if await asyncio.to_thread(rootfs.is_dir):
+            raise GuestTampered(finding, replica_id=replica.replica_id)
+        # Nothing can be compared with an image that is away, and the guest is not to blame.
+        if time.monotonic() >= until:
+            raise RuntimeFault(f"the image is missing: {rootfs}", replica_id=replica.replica_id)
+        await asyncio.sleep(_IMAGE_LOOK_S)
 
 
 async def _some(processes: Processes) -> list[int]:

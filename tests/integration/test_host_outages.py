@@ -1,4 +1,4 @@
-"""The host's disk full under running episodes: nobody gets a 0 for it, creates wait, nothing stays behind."""
+"""The host's disk full, its image away: nobody gets a 0 or the blame for it, creates wait, nothing stays."""
 
 from __future__ import annotations
 
@@ -73,6 +73,21 @@ def test_a_task_that_could_not_save_is_ours_to_answer_for(host: HostProcess) -> 
             assert evaluation.failure.details["cause"] == "disk_full"
         with client.episode(TASK, wait_s=60) as episode:
             assert episode.evaluate().reward == 0.0
+
+
+def test_an_image_that_is_away_for_a_while_is_no_guest_that_was_tampered_with(host: HostProcess) -> None:
+    """The check of the guest agent waits for what it compares with."""
+    images = host.data_dir / "images"
+    with Client(host.url) as client, client.episode(TASK) as episode:
+        episode.step("move(5,5)")
+        images.rename(images.with_name("away"))
+        back = threading.Timer(2.0, images.with_name("away").rename, (images,))
+        back.start()
+        try:
+            evaluation = episode.evaluate()
+        finally:
+            back.join()
+    assert evaluation.reward == 0.0, evaluation
 
 
 def test_a_create_waits_until_there_is_room(host: HostProcess) -> None:
