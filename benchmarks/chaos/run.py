@@ -77,7 +77,7 @@ async def run(options: argparse.Namespace) -> Outcome:
             outcome = await _run(options, service, kinds, own_disk, clock[0] if clock else None)
         finally:
             if service.process is not None and service.process.poll() is None:
-                await asyncio.to_thread(service.kill)
+                await asyncio.to_thread(service.stop)  # killed, it would leave its machines running
             if options.log:
                 options.log.write_bytes(service.log.read_bytes())
     outcome.violations += [f"left behind: {item}" for item in leaks.left_on_disk(folder.parent)]
