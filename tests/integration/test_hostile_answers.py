@@ -23,6 +23,7 @@ import pytest
 from benchmarks import hostile_answers
 
 from osgym_host.addresses import GuestAddress, TcpAddress, UnixAddress
+from osgym_host.episodes.replica_lease import ReplicaLease
 from osgym_host.guest_client import GuestClient, GuestError
 
 MAX_TURN_MS = 20.0
@@ -130,6 +131,25 @@ async def test_no_answer_to_a_command_keeps_the_loop(
         await asyncio.sleep(0)
         assert max(turns_ms) < MAX_TURN_MS
     assert _resident_mib() - before < MAX_GROWTH_MIB
+
+
+@pytest.mark.parametrize("shape", ["chunks of 1 KiB", "endless", "huge image"])
+async def test_what_was_read_is_given_back_at_once(guest: HostileGuest, shape: str) -> None:
+    """Not when the collector of cycles happens to run: that may be in minutes."""
+    async with GuestClient(guest.address) as client:
+        lease = ReplicaLease("r", 1)
+        await client.step(1, [], timeout_s=30)
+        guest.answers(shape)
+        before = _resident_mib()
+        gc.disable()
+        try:
+            for _ in range(2):
+                with contextlib.suppress(GuestError):
+                    await lease.attempt(client.step(1, [], timeout_s=CALL_S))
+            after = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")  # noqa: ASYNC240
+            assert after / (1 << 20) - before < MAX_GROWTH_MIB
+        finally:
+            gc.enable()
 
 
 async def test_many_hostile_guests_delay_nobody(guest: HostileGuest, turns_ms: list[float]) -> None:

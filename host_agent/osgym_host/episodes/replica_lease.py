@@ -106,7 +106,10 @@ class ReplicaLease:
                 await asyncio.gather(task, return_exceptions=True)
         if task.cancelled():
             raise self.loss()
-        return task.result()
+        try:
+            return task.result()
+        finally:
+            del task  # its error would keep this frame and this frame its error, with all that was read
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a call to the guest. One that is gone, hangs or talks nonsense loses the replica.

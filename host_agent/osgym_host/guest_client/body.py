@@ -52,6 +52,10 @@ class BodyBuffer:
             self.filled(count)
             data = data[count:]
 
+    def drop(self) -> None:
+        """Give the memory back now: an exception may keep its reader for long."""
+        self._memory, self.length = bytearray(), 0
+
     def taken(self) -> Body:
         """Return what is there; the buffer must not be used any more."""
         if isinstance(self._memory, bytearray):

@@ -134,18 +134,23 @@ class _Connection:
         """Return the body, and whether the connection says by itself where the next answer begins."""
         if status in (204, 304):
             return b"", True
-        if "transfer-encoding" in headers:
-            body = BodyBuffer(max_body)
-            await self._read_chunked(headers, body, max_body)
-            return body.taken(), True
-        if "content-length" in headers:
+        length = 0
+        if "content-length" in headers and "transfer-encoding" not in headers:
             length = content_length(headers["content-length"], max_body)
-            body = BodyBuffer(length, length)
-            await self._read_exactly(body, length)
-            return body.taken(), True
-        body = BodyBuffer(max_body)
-        await self._read_to_end(body, max_body)
-        return body.taken(), False
+            if not length:
+                return b"", True
+        body = BodyBuffer(length or max_body, length)
+        try:
+            if length:
+                await self._read_exactly(body, length)
+            elif "transfer-encoding" in headers:
+                await self._read_chunked(headers, body, max_body)
+            else:
+                await self._read_to_end(body, max_body)
+        except BaseException:
+            body.drop()
+            raise
+        return body.taken(), bool(length) or "transfer-encoding" in headers
 
     async def _read_error(self, headers: Mapping[str, str], most: int) -> tuple[Body, bool]:
         """Return the beginning of an error's body, and whether that is all of it."""
