@@ -25,6 +25,7 @@ from benchmarks import hostile_answers
 from osgym_host.addresses import GuestAddress, TcpAddress, UnixAddress
 from osgym_host.episodes.replica_lease import ReplicaLease
 from osgym_host.guest_client import GuestClient, GuestError
+from osgym_host.memory import give_back_large_blocks
 
 MAX_TURN_MS = 20.0
 MAX_GROWTH_MIB = 20.0
@@ -82,6 +83,12 @@ def turns_ms(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(events.Handle, "_run", timed)
     return taken
+
+
+@pytest.fixture(autouse=True, scope="module")
+def memory_as_in_the_host_agent() -> None:
+    """`osgym serve` does it first of all."""
+    give_back_large_blocks()
 
 
 def _resident_mib() -> float:

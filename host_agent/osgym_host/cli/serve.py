@@ -18,6 +18,7 @@ from osgym_host.app import HostAgent
 from osgym_host.errors import OsgymHostError
 from osgym_host.images.errors import ImageError
 from osgym_host.logs import escape_controls, escape_lines
+from osgym_host.memory import give_back_large_blocks
 from osgym_host.pidfile import AlreadyRunning, held, pid_path
 from osgym_host.runtime_factory import find_image
 from osgym_host.runtime_registry import RUNTIMES
@@ -69,6 +70,7 @@ def serve(config: Path | None, ports: tuple[int, ...], pairs: dict[str, str], **
         settings = load(config, os.environ, given)
     except SettingsError as error:
         _fail(str(error), EXIT_SETTINGS)
+    give_back_large_blocks()
     logs.configure(settings.log_level)
     if settings.log_level != "debug":
         for noisy in ("uvicorn", "httpx", "httpcore", "asyncio"):
