@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import resource
 import signal
 import sys
 import threading
@@ -93,7 +92,7 @@ def fuzz(target: Target, seconds: float, seed: int, most_findings: int = 5) -> R
     report = Report(target.name)
     lines = _Lines(target.watched if target.traced else ())
     with target.opened() as run:
-        before_mib = _peak_mib()
+        before_mib = _begin_peak()
         end = time.monotonic() + seconds
         queue = list(kept)
         while queue or time.monotonic() < end:
@@ -178,5 +177,12 @@ class _Lines:
         return self._line
 
 
+def _begin_peak() -> float:
+    """Forget the largest size that the process had until now; return the size that it has, in MiB."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _peak_mib()
+
+
 def _peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024

@@ -143,7 +143,7 @@ LABEL plain
   LINUX /vmlinuz
   INITRD /initrd.img
   APPEND root=LABEL=plain quiet console=tty0 console=ttyS0 net.ifnames=0 mitigations=off \
-tsc=reliable nowatchdog audit=0 panic=-1
+tsc=reliable nowatchdog audit=0 panic=-1 vt.global_cursor_default=0
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from osgym_host.images.idmap import ID_COUNT, ROOT_UID_BASE
 from osgym_host.runtimes.local import ranges
-from osgym_host.runtimes.local.isolation import COUNTS, Isolation, counts
+from osgym_host.runtimes.local.isolation import COUNTS, Isolation, counts, unbounded_because
 from osgym_host.runtimes.local.ranges import IdRanges, ReplicaIds
 from osgym_host.runtimes.qemu.runner import users
 
@@ -99,3 +99,13 @@ def test_an_image_that_was_refused_is_not_tried_again(tmp_path: Path) -> None:
     assert isolation.take(tmp_path / "b") is not None
     assert isolation.shared_because == "it cannot"
     isolation.close()
+
+
+def test_limits_that_cannot_be_written_are_not_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A container mounts /proc/sys read-only: replicas run there without these bounds, and it is said."""
+    assert unbounded_because(tmp_path) == unbounded_because(tmp_path / "none") == ""
+    real = os.statvfs(tmp_path)
+    read_only = os.statvfs_result((*real[:8], real.f_flag | os.ST_RDONLY, *real[9:]))
+    monkeypatch.setattr(os, "statvfs", lambda path: read_only)
+    assert "read-only" in unbounded_because(tmp_path)
+    assert counts(own_ids=True, sysctls=tmp_path) == counts(own_ids=False, sysctls=tmp_path) == {}

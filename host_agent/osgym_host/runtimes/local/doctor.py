@@ -13,6 +13,7 @@ from osgym_host.doctor.result import DoctorContext, Finding, Status
 from osgym_host.images.errors import NamespaceUnavailable
 from osgym_host.images.idmap import current_idmap
 from osgym_host.runtimes.base import ReplicaCreateFailed, ReplicaSpec, RuntimeFault, RuntimeUnsupported
+from osgym_host.runtimes.local.isolation import unbounded_because
 from osgym_host.runtimes.local.probe_image import ProbeImage, build_probe_image
 from osgym_host.runtimes.local.runtime import LocalRuntime
 
@@ -141,13 +142,19 @@ async def _try_create(runtime: LocalRuntime, image: ProbeImage) -> list[Finding]
 def _isolation(shared_because: str, devices_shared: bool) -> Finding:
     """Say which isolation of ids was in force for the replica that was made."""
     name = "isolation"
+    unbounded = unbounded_because()
     bounds = "Namespaces, inotify instances, queued signals and message queues are bounded for each replica"
+    if unbounded:
+        bounds = (
+            "Queued signals and message queues are bounded for each replica, namespaces and inotify "
+            "instances are not, since /proc/sys is mounted read-only here"
+        )
     if devices_shared:
         bounds += "; device nodes are the host's, so that locks on /dev/null reach other replicas"
     facts = {"own_ids": not shared_because, "own_devices": not devices_shared}
     if not shared_because:
         found = f"{bounds}, and each has a range of ids of its own over an id-mapped image."
-        return Finding(name, Status.OK, found, facts=facts)
+        return Finding(name, Status.WARN if unbounded else Status.OK, found, facts=facts)
     if os.geteuid() != 0:
         return Finding(name, Status.WARN, f"{bounds}. {shared_because}", "Run it as root.", facts=facts)
     found = f"{bounds}. All replicas share one range of ids, since the kernel refused: {shared_because}."

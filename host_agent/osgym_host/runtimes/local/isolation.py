@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Mapping
@@ -44,6 +45,12 @@ SHARED_USER = (
     "in flight, pipe buffers and epoll watches are counted for all of them together. As root each has its "
     "own range."
 )
+
+UNBOUNDED = (
+    "What one replica uses up of the kernel's namespaces and inotify instances is not bounded, since "
+    "/proc/sys is mounted read-only here, as in most containers. Run the host agent where it can be written."
+)
+_SYSCTLS = Path("/proc/sys/user")
 
 
 class Isolation:
@@ -104,11 +111,21 @@ class Isolation:
         return next(iter(self._refused.values()), "")
 
 
-def counts(own_ids: bool, sysctls: Path = Path("/proc/sys/user")) -> dict[str, int]:
+def unbounded_because(sysctls: Path = _SYSCTLS) -> str:
+    """Return why the limits of a user namespace cannot be written here; empty where they can."""
+    with contextlib.suppress(OSError):  # none at all: this kernel does not count
+        if os.statvfs(sysctls).f_flag & os.ST_RDONLY:
+            return UNBOUNDED
+    return ""
+
+
+def counts(own_ids: bool, sysctls: Path = _SYSCTLS) -> dict[str, int]:
     """Return the limits of a replica's outer user namespace, by file name in `/proc/sys/user`.
 
     With ids of its own a replica counts towards nobody else's share of the host's limits.
     """
+    if unbounded_because(sysctls):
+        return {}
     if own_ids:
         return dict(COUNTS)
     found = {}

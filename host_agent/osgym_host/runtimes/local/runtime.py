@@ -32,7 +32,7 @@ from osgym_host.runtimes.base import (
 from osgym_host.runtimes.held_files import HeldFiles, devices_of
 from osgym_host.runtimes.local import attestation, protocol, spawn, syscalls
 from osgym_host.runtimes.local.instance import InstanceDir, record_process
-from osgym_host.runtimes.local.isolation import Isolation
+from osgym_host.runtimes.local.isolation import Isolation, unbounded_because
 from osgym_host.runtimes.local.ranges import ReplicaIds
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor
@@ -96,7 +96,7 @@ class LocalRuntime(Runtime):
             caps_pids="pids" in tree.enforces,
             egress=frozenset({Egress.NONE}),
             adoption=False,
-            notes=(*tree.notes, *filter(None, [self.ids_shared_because])),
+            notes=(*tree.notes, *filter(None, [self.ids_shared_because, unbounded_because()])),
         )
 
     @property
