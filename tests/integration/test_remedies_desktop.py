@@ -123,7 +123,8 @@ async def test_the_browser_has_its_flags(screen: Screen) -> None:
     """However it is started, the browser neither animates nor scrolls smoothly."""
     await screen.guest.launch("chromium about:blank", shell=True)
     looked = await screen.guest.execute(
-        "for i in $(seq 100); do p=$(pgrep -o -x chrome) && break; sleep 0.1; done; "
+        "for i in $(seq 100); do p=$(pgrep -o -x chrome) && grep -q . /proc/$p/cmdline && break; "
+        "sleep 0.1; done; "
         "tr '\\0' ' ' < /proc/$p/cmdline",
         shell=True,
     )
