@@ -37,7 +37,7 @@ from osgym_protocol.limits import MAX_KEYS, PIXELS_PER_SCROLL_CLICK
 
 NAME = "pyautogui"
 WAIT_MS = 2000
-_FENCE = re.compile(r"^[ \t]*```([A-Za-z0-9_+-]*)[ \t]*$", re.MULTILINE)
+_FENCE = re.compile(r"[ \t]*```[A-Za-z0-9_+-]*[ \t]*")
 _FENCED_LINE = re.compile(r"\s*```(?:python[ \t]+)?([^`\n]*)```\s*")
 _MAX_STATEMENTS = 512
 _MAX_WITH_DEPTH = 4
@@ -82,16 +82,14 @@ def read_source(output: Any, to: Builder, computer: bool) -> Parsed:
 
 def _code(text: str, to: Builder) -> str:
     """Return the source with lines as in the answer: what is outside of fences becomes empty lines."""
-    fences = list(_FENCE.finditer(text))
+    lines = text.split("\n")
+    fences = [number for number, line in enumerate(lines) if _FENCE.fullmatch(line)]
     if not fences:
         alone = _FENCED_LINE.fullmatch(text)
         return alone.group(1) if alone else text
     if len(fences) % 2:
-        raise to.refuse(
-            "a fence (```) is not closed", f"line {text.count(chr(10), 0, fences[-1].start()) + 1}"
-        )
-    lines, made, inside = text.split("\n"), [], False
-    marks = {text.count("\n", 0, fence.start()) for fence in fences}
+        raise to.refuse("a fence (```) is not closed", f"line {fences[-1] + 1}")
+    marks, made, inside = set(fences), [], False
     for number, line in enumerate(lines):
         if number in marks:
             inside = not inside
