@@ -45,7 +45,7 @@ def controllers() -> Iterator[tuple[Any, Any]]:
         importlib.util.find_spec("desktop_env") is None
         or importlib.util.find_spec("requests_toolbelt") is None
     ):
-        pytest.skip("desktop-env and requests-toolbelt are not installed")
+        pytest.skip("missing: desktop-env and requests-toolbelt")
     patch = pytest.MonkeyPatch()
     for name, members in UNUSED.items():
         parts = name.split(".")

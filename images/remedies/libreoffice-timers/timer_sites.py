@@ -99,7 +99,7 @@ class CoreSites:
 class NamedTimer:
     """A timer whose waits of exactly `delay_ms` are shortened: its library and its name."""
 
-    library: str
+    soname: str
     name: str
     delay_ms: int
 
@@ -355,7 +355,7 @@ def find_named_timers(core: SharedLibrary, program: Path) -> tuple[NamedTimer, .
         return ()
     found = []
     for timer in NAMED_TIMERS:
-        path = program / timer.library
+        path = program / timer.soname
         if not path.is_file():
             continue
         library = SharedLibrary(path)
