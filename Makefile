@@ -5,7 +5,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help demo test lint image image-small snapshot preview setup setup-vm setup-test constraints openapi dist fuzz fuzz-grammars chaos clean
+.PHONY: help demo test lint image image-small snapshot preview setup setup-vm setup-test constraints openapi dist fuzz fuzz-grammars chaos updates clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -54,6 +54,10 @@ fuzz: setup-test ## parsers of what strangers send, with inputs made of their co
 
 fuzz-grammars: setup-test ## action grammars with hostile outputs of models, a million each (CASES=1000000 SEED=1)
 	@$(PY) -m tests.support.grammar_fuzz --cases $(or $(CASES),1000000) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+updates: setup-test ## two own machines updated under load by the real bootstrap; minutes, as root
+	@$(VENV)/bin/osgym image build --flavor small
+	@$(PY) -m pytest tests/updates $(ARGS)
 
 chaos: setup     ## faults, one every 5 s, under real work; 1 when something happened that may not (SECONDS=600 SEED=… RUNTIME=local)
 	@$(PY) -m benchmarks.chaos --seconds $(or $(SECONDS),600) --runtime $(or $(RUNTIME),local) $(if $(SEED),--seed $(SEED)) $(ARGS)

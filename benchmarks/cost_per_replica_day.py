@@ -20,9 +20,10 @@ from benchmarks.common import argument_parser, machine, save
 from osgym_infra.catalogue.ages import ages
 from osgym_infra.catalogue.load import load
 from osgym_infra.catalogue.rows import Catalogue
+from osgym_infra.cost.compare import MixedFleet
 from osgym_infra.cost.model import Rules
-from osgym_infra.cost.planner import FleetPlan, MixedFleet, PlanRequest, plan_fleet
-from osgym_infra.cost.price import CostAssumptions, Market, per_thousand_trajectories
+from osgym_infra.cost.planner import FleetPlan, PlanRequest, plan_fleet
+from osgym_infra.cost.price import CostAssumptions, FramesTo, Market, per_thousand_trajectories
 from osgym_infra.errors import CannotMeet
 from osgym_infra.workloads import profile as profiles
 from osgym_infra.workloads.profile import Bound, Parameter, Profile
@@ -42,7 +43,7 @@ def plan(options: argparse.Namespace, measured: Profile, catalogue: Catalogue, b
         replica=replica,
         runtime=RuntimeName(options.runtime) if options.runtime else measured.runtime,
         rules=Rules(max_replicas=options.max_replicas_per_host),
-        terms=CostAssumptions(egress_to_internet=options.egress == "internet"),
+        terms=CostAssumptions(private=options.egress == "zone", frames_to=FramesTo(options.egress)),
         spot_low=bound is Bound.OPTIMISTIC,
         allow_unknown_kvm=options.allow_unknown_kvm,
     )
@@ -116,12 +117,12 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argument_parser(__doc__)
     parser.add_argument("--replicas", type=int, default=1024, help="replicas at the same time (1024)")
-    parser.add_argument("--profile", default=profiles.DEFAULT, help=f"a profile ({profiles.DEFAULT})")
+    parser.add_argument("--profile", default="", help="a profile (that of the runtime)")
     parser.add_argument(
         "--runtime", choices=[r.value for r in RuntimeName], help="default: that of the profile"
     )
     parser.add_argument("--think-s", type=float, help="another pace of the policy than the measured one")
-    parser.add_argument("--egress", choices=["region", "internet"], default="region")
+    parser.add_argument("--egress", choices=[to.value for to in FramesTo], default="zone")
     parser.add_argument("--max-replicas-per-host", type=int, default=Rules().max_replicas)
     parser.add_argument("--allow-unknown-kvm", action="store_true")
     parser.add_argument("--catalogue", type=Path, help="your own rows")
@@ -131,7 +132,7 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Plans, prints, saves; 1 when no spot or dedicated choice reaches the goal."""
     options = arguments()
-    measured = profiles.load(options.profile)
+    measured = profiles.chosen(options.profile, RuntimeName(options.runtime or RuntimeName.LOCAL))
     catalogue, left_out = load(options.catalogue).in_usd({})
     try:
         answers = {bound: plan(options, measured, catalogue, bound) for bound in Bound}
@@ -149,7 +150,7 @@ def main() -> int:
     print(f"{options.replicas} replicas of {measured.workload} ({worst.request.runtime}), measured "
           f"{measured.measured_on} on {measured.machine}\n")  # fmt: skip
     show(rows, references, options)
-    notes = [*measured.mismatch(worst.request.runtime), *left_out, *worst.notes]
+    notes = [*measured.remarks(worst.request.runtime), *left_out, *worst.notes]
     print("\n" + "\n".join([*notes, *as_of]))
     flexible = [r for r in rows if r["market"] != Market.ON_DEMAND.value]
     best = min((r["usd_per_replica_day"]["pessimistic"] for r in flexible), default=float("inf"))

@@ -61,7 +61,7 @@ UseDNS no
 BOOTSTRAP = r"""#!/bin/bash
 # Stands in for bootstrap.sh: waits where that one works; checks what was sent, puts secrets in place.
 set -eu
-. /etc/osgym/bootstrap.env
+. "${OSGYM_BOOTSTRAP_ENV:-/etc/osgym/bootstrap.env}"
 etc=/etc/osgym opt=/opt/osgym data=/var/lib/osgym-many
 name=${OSGYM_AGENT_SHA256:0:16} image=$data/images/${OSGYM_IMAGE_DIGEST#sha256:}
 die() { echo "osgym: $step failed: $*" >&2; exit 1; }
@@ -94,6 +94,7 @@ case $1 in
     [ ! -e $opt/.serves ] || serves=true
     printf '{"agent": "%s", "image_digest": "%s", "active": %s, "serving": %s}\n' \
       "$(there)" "$digest" $serves $serves ;;
+  pending) ;;
   down) rm -rf $opt $data $etc ;;
 esac
 """
@@ -136,6 +137,21 @@ class Host:
         """Lets a step fail there, or takes that back."""
         path = Path(f"/proc/{self._sshd()}/root/run/broken-{step}")
         path.touch() if broken else path.unlink()
+
+    def read(self, path: str) -> str:
+        """A text that it wrote; empty: none."""
+        found = self.inside(path)
+        return found.read_text() if found.exists() else ""
+
+    def without_agent(self) -> None:
+        """Its bootstrap shall start none."""
+        Path(f"/proc/{self._sshd()}/root/run/without-agent").touch()
+
+    def agent_status(self) -> str:
+        """The kernel's account of the agent that its bootstrap started."""
+        root = Path(f"/proc/{self._sshd()}/root")
+        pid = (root / "run/osgym.pid").read_text().strip()
+        return (root / "proc" / pid / "status").read_text()
 
     def left(self) -> list[str]:
         """What is there of ours."""

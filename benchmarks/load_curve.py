@@ -4,10 +4,11 @@
     python -m benchmarks.load_curve --set runtime=qemu --out /tmp/load_curve_qemu.json
 
 For each count a service of its own runs that many replicas and no more. First all of them have a task set
-up and nobody acts (an idle window), then the tasks are solved by their oracles, with a pause for thinking
-before each step (a busy window). CPU time is that of the host agent and everything below it, so that other
-work on the machine does not count; memory is the PSS of what belongs to replicas, and with --host-memory
-also what MemAvailable lost, which counts the kernel's part but wants a quiet machine.
+up and nobody acts (an idle window), then episodes begin, are scored and end without a step (a reset
+window), then the tasks are solved by their oracles, with a pause for thinking before each step (a busy
+window). `--windows` takes some of them only. CPU time is that of the host agent and everything below it, so
+that other work on the machine does not count; memory is the PSS of what belongs to replicas, and with
+--host-memory also what MemAvailable lost, which counts the kernel's part but wants a quiet machine.
 `osgym calibrate` makes a workload profile of the file.
 """
 
@@ -194,6 +195,36 @@ async def idle(client: AsyncClient, pid: int, replicas: int, options: argparse.N
     return row
 
 
+async def resets(client: AsyncClient, pid: int, replicas: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Episodes that take no step: what a fresh replica, a task's set-up and its scoring cost."""
+    began = time.monotonic()
+    tasks = itertools.takewhile(
+        lambda _: time.monotonic() - began < options.reset_s,
+        rounds(choose(options.flavor, tuple(options.only))),
+    )
+    window = Window(pid, None)
+    looking = asyncio.create_task(window.watch(3600, memory=False))
+    episodes = 0
+
+    async def one_after_the_other() -> None:
+        nonlocal episodes
+        for task in tasks:
+            episode = client.episode(task, wait_s=180)
+            await episode.start()
+            await episode.evaluate()
+            await episode.close()
+            episodes += 1
+
+    try:
+        await asyncio.gather(*(one_after_the_other() for _ in range(replicas)))
+    finally:
+        looking.cancel()
+    window.sample()
+    row = window.row(replicas, "reset")
+    del row["pss_mib"], row["pss_samples"]  # of replicas that are being reset
+    return row | {"steps": 0, "episodes": episodes}
+
+
 async def busy(
     client: AsyncClient, url: str, pid: int, replicas: int, options: argparse.Namespace
 ) -> dict[str, Any]:
@@ -240,17 +271,23 @@ async def busy(
 
 
 async def measure(url: str, pid: int, replicas: int, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Both windows of one count, and how much the replicas had written."""
+    """The windows of one count, and how much the replicas had written."""
+    rows = []
     async with AsyncClient(url) as client:
-        rows = [await idle(client, pid, replicas, options), await busy(client, url, pid, replicas, options)]
+        if "idle" in options.windows:
+            rows.append(await idle(client, pid, replicas, options))
+        if "reset" in options.windows:
+            rows.append(await resets(client, pid, replicas, options))
+        if "busy" in options.windows:
+            rows.append(await busy(client, url, pid, replicas, options))
     for row in rows:
         print(
-            f"  {replicas:3d} {row['window']:4}  {row['seconds']:6.1f} s  {row['cpu_s']:7.2f} CPU-s  "
-            f"PSS {row['pss_mib']:7.0f} MiB"
+            f"  {replicas:3d} {row['window']:5}  {row['seconds']:6.1f} s  {row['cpu_s']:7.2f} CPU-s"
+            + (f"  PSS {row['pss_mib']:7.0f} MiB" if "pss_mib" in row else f"  {row['episodes']} episodes")
             + (
                 f"  {row['steps']} steps, {row['failures']} failed; median "
                 f"{summary(row['step_ms'])['median']:.0f} ms"
-                if "steps" in row
+                if row.get("steps")
                 else ""
             ),
             flush=True,
@@ -265,6 +302,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--think-s", type=float, default=2.0, help="the policy's time before a step (2)")
     parser.add_argument("--seconds", type=float, default=45.0, help="new tasks begin for so long (45)")
     parser.add_argument("--idle-s", type=float, default=15.0, help="length of an idle window (15)")
+    parser.add_argument("--reset-s", type=float, default=30.0, help="length of a reset window (30)")
+    parser.add_argument(
+        "--windows", type=lambda text: text.split(","), default=["idle", "reset", "busy"],
+        help="idle, reset, busy: which ones, separated by commas (all)",
+    )  # fmt: skip
     parser.add_argument("--calm-s", type=float, default=5.0, help="pause between set-up and idle window (5)")
     parser.add_argument("--host-memory", action="store_true", help="record what MemAvailable lost, too")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a host setting")

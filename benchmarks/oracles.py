@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from osgym_host.tasks.shipped import ShippedTask, load_shipped
+from osgym_host.tasks.shipped import ShippedTask, load_shipped, next_actions
 
 
 class OraclePolicy:
@@ -21,7 +21,7 @@ class OraclePolicy:
         """The oracle's next step, after the think time."""
         if self._think_s > 0:
             await asyncio.sleep(self._think_s)
-        return list(self._by_id[task["id"]].oracle[step])
+        return await next_actions(obs, self._by_id[task["id"]].oracle, step)
 
 
 def choose(flavor: str, only: tuple[str, ...]) -> list[ShippedTask]:

@@ -40,7 +40,7 @@ class WithSourceDigests(build_py):
 
 
 class WithHelper(build_ext):
-    """Builds the program `osgym-identity` as well, beside the native core."""
+    """Builds the program `osgym-identity` and the preloaded `osgym-view.so` beside the native core."""
 
     def run(self) -> None:
         """Build everything."""
@@ -55,6 +55,12 @@ class WithHelper(build_ext):
             "osgym-identity",
             output_dir=str(folder),
             extra_postargs=[*LDFLAGS, "-Wl,-z,now"],
+        )
+        objects = self.compiler.compile(
+            ["native/view.c"], output_dir=self.build_temp, extra_postargs=["-O2", "-fPIC", *CFLAGS]
+        )
+        self.compiler.link_shared_object(
+            objects, str(folder / "osgym-view.so"), extra_postargs=[*LDFLAGS, "-Wl,-z,now"]
         )
 
 

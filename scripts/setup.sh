@@ -24,7 +24,7 @@ if [ "$purpose" != run ]; then
 fi
 if [ "$purpose" = test ]; then
   # Reflinks, and what the runner's containers and the machines' networks are made with.
-  packages+=(xfsprogs docker.io nftables iproute2 openssh-client curl zstd xz-utils procps packer)
+  packages+=(xfsprogs docker.io nftables iproute2 openssh-client openssh-server curl zstd xz-utils procps packer prometheus sudo)
   # A bare X server and small clients, for tests of the guest agent outside a replica.
   packages+=(shellcheck xvfb tint2 xterm x11-utils x11-xserver-utils openbox mousepad featherpad fonts-dejavu-core dbus dbus-x11)
 fi

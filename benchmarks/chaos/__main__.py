@@ -2,7 +2,7 @@
 
     make chaos SECONDS=600 SEED=7
     python -m benchmarks.chaos --seconds 60 --only agent --only display
-    python -m benchmarks.chaos --runtime qemu --replicas 3 --seconds 180
+    python -m benchmarks.chaos --runtime qemu --replicas 3 --seconds 180 --runner container
 
 A host agent of its own runs on a data folder of its own, on a small disk of its own where this is root.
 Every task is played through the SDK with one retry: three of four by their oracles, one by a policy that
@@ -40,6 +40,12 @@ def _options() -> argparse.Namespace:
     add("--seconds", type=float, default=600, help="how long faults and new tasks come (600)")
     add("--seed", type=int, default=None, help="makes the order of faults and tasks (by the clock)")
     add("--runtime", choices=["local", "qemu"], default="local", help="of the replicas (local)")
+    add(
+        "--runner",
+        choices=["process", "container"],
+        default="process",
+        help="qemu: what machines run in; containers are of a dockerd of the run's own (process)",
+    )
     add("--flavor", choices=["small", "full"], default="small", help="image and tasks (small)")
     add("--replicas", type=int, default=8, help="tasks at the same time (8)")
     add("--every", type=float, default=5.0, help="seconds from one fault to the next (5)")
@@ -50,6 +56,8 @@ def _options() -> argparse.Namespace:
     add("--noticed", type=float, default=5.0, help="seconds until a frozen agent is noticed (5)")
     add("--log", type=Path, help="where the host agent's log is kept")
     options = parser.parse_args()
+    if options.runner == "container" and options.runtime != "qemu":
+        parser.error("--runner container is for --runtime qemu")
     if not kinds_for(options):
         parser.error("no fault has such a name")
     if options.seed is None:
@@ -79,6 +87,7 @@ def main() -> int:
     for line in outcome.violations:
         print(f"  {line}")
     given = {"seed": options.seed, "seconds": options.seconds, "replicas": options.replicas}
+    given |= {"runtime": options.runtime, "runner": options.runner, "tasks": options.task}
     told = {"machine": about, "options": given, "figures": outcome.figures, "faults": _columns(outcome)}
     if options.out:
         told["violations"] = outcome.violations

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.chaos.marks import Mark, mark_of_png, set_up
 from benchmarks.chaos.schedule import OWN_DOING, Kind
-from osgym_host.tasks.shipped import ShippedTask
+from osgym_host.tasks.shipped import ShippedTask, next_actions
 from osgym_sdk import Result
 
 COVERED = ("ristretto/save-a-copy",)
@@ -160,7 +160,7 @@ class _Pilot:
         await self._flights.look(attempt, obs.png, f"frame {step}")
         await asyncio.sleep(self._random.uniform(0, 0.4))
         if self._way == "oracle":
-            return list(self._task.oracle[step])
+            return await next_actions(obs, self._task.oracle, step)
         return [{"op": "done"}] if step >= IDLE_STEPS else [{"op": "wait", "duration_ms": 300}]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks.chaos.docker_faults import restart
 from benchmarks.chaos.schedule import Kind
 from benchmarks.chaos.service import STORES
 from benchmarks.chaos.stage import CLEAN_WAIT_S, Impact, NoVictim, Stage
@@ -21,7 +22,7 @@ from benchmarks.chaos.stage import CLEAN_WAIT_S, Impact, NoVictim, Stage
 AWAY_S = 4.0
 JUMPS_S = (3600, -3600, 86400 * 400, -60)
 SECOND_TRIES_WAIT_S = 15.0
-ENDS = (Kind.HOST_KILLED, Kind.DISK_FULL)
+ENDS = (Kind.HOST_KILLED, Kind.DISK_FULL, Kind.DOCKER_RESTARTED)
 """Those that may end an episode; none may for a clock or an image that others need."""
 
 
@@ -46,9 +47,9 @@ async def _killed(stage: Stage, draw: float) -> None:
 
 
 async def _clock(stage: Stage, draw: float) -> None:
-    assert stage.clock_file is not None
+    assert stage.means.clock_file is not None
     by_s = JUMPS_S[int(draw * len(JUMPS_S))]
-    with stage.clock_file.open("r+b") as file:
+    with stage.means.clock_file.open("r+b") as file:
         now = struct.unpack("=q", file.read(8))[0]
         file.seek(0)
         file.write(struct.pack("=q", 0 if now else by_s))
@@ -87,11 +88,15 @@ async def _disk(stage: Stage, draw: float) -> None:
         filler.unlink(missing_ok=True)
 
 
+ENDS_ALL = (Kind.HOST_KILLED, Kind.DOCKER_RESTARTED)
+"""Those that hit every episode there is."""
+
 WAYS: dict[Kind, Callable[[Stage, float], Awaitable[None]]] = {
     Kind.HOST_KILLED: _killed,
     Kind.CLOCK_JUMP: _clock,
     Kind.IMAGE_MISSING: _image,
     Kind.DISK_FULL: _disk,
+    Kind.DOCKER_RESTARTED: restart,
 }
 
 
@@ -108,7 +113,7 @@ async def harm_host(stage: Stage, kind: Kind, draw: float) -> Impact:
 async def _harm_alone(stage: Stage, kind: Kind, draw: float) -> Impact:
     """Hit it once no second attempt runs: that would be the second hit in its trajectory."""
     alone = lambda: not any(a.which > 1 or a.harmed_by for a in stage.flights.open.values())  # noqa: E731
-    if kind is Kind.HOST_KILLED and not await stage.events.until(alone, SECOND_TRIES_WAIT_S):
+    if kind in ENDS_ALL and not await stage.events.until(alone, SECOND_TRIES_WAIT_S):
         raise NoVictim("second attempts run all the time")
     impact = Impact(kind, stage.now_s())
     impact.touched = stage.flights.harmed(kind, None) if kind in ENDS else len(stage.flights.open)

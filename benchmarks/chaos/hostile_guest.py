@@ -43,7 +43,6 @@ def take_sockets(pid: int) -> list[socket.socket]:
             continue
         if stat.S_ISSOCK(os.fstat(fd).st_mode):
             taken.append(socket.socket(fileno=fd))
-            taken[-1].setblocking(True)
         else:
             os.close(fd)
     return taken
@@ -76,14 +75,19 @@ def listens(sock: socket.socket) -> bool:
 def is_call(sock: socket.socket, listener: socket.socket) -> bool:
     """Whether it is a connection of a caller, and not one to the X server or a bus."""
     with contextlib.suppress(OSError):
-        return sock.family == listener.family and sock.getsockname() == listener.getsockname()
+        if sock.family != listener.family:
+            return False
+        ours, its = sock.getsockname(), listener.getsockname()
+        # An agent that listens on every address of a machine is called on one of them: the port tells.
+        return bool(ours[1] == its[1] if sock.family == socket.AF_INET else ours == its)
     return False
 
 
 def main() -> None:
     """Serve until the replica ends; who waits for an answer of the real agent gets one at once."""
     mode = sys.argv[1]
-    (agent,) = [pid for pid in processes("osgym_guest") if any(map(listens, take_sockets(pid)))][:1]
+    agents = set(processes("osgym_guest")) - set(processes("osgym-identity"))  # that one listens as well
+    (agent,) = [pid for pid in sorted(agents) if any(map(listens, take_sockets(pid)))][:1]
     for starter in processes("osgym/desktop"):
         os.kill(starter, signal.SIGSTOP)  # it would start the real one again
     os.kill(agent, signal.SIGSTOP)
@@ -91,6 +95,8 @@ def main() -> None:
     (listener,) = [sock for sock in sockets if listens(sock)][:1]
     calls = [sock for sock in sockets if sock is not listener and is_call(sock, listener)]
     os.kill(agent, signal.SIGKILL)
+    for sock in (listener, *calls):
+        sock.setblocking(True)  # what is set on a copy is set for the agent, which would stand still by it
     for peer in calls:
         threading.Thread(target=answer, args=(peer, mode, True), daemon=True).start()
     while True:

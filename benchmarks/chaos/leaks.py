@@ -19,8 +19,11 @@ from benchmarks.chaos.service import Service
 from osgym_host.runtimes.processes import start_time_ticks
 
 REST_S, LOOK_EVERY_S, GONE_S = 60.0, 0.5, 10.0
-SLACK = {"descriptors": 16, "threads": 16, "rss_mib": 64.0}
-"""How much more than before the host agent may hold at rest: connections, a pool of threads, caches."""
+SLACK = {"descriptors": 32, "threads": 16, "rss_mib": 20.0}
+"""How much more than before the host agent may hold at rest: connections, a pool of threads, caches.
+
+Of descriptors, three restarts of a Docker daemon in a row gave 44, then 59, 67 and 62 at rest.
+"""
 
 
 @dataclass

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from benchmarks.chaos.docker_faults import remove_runner
 from benchmarks.chaos.reach import AGENT, DISPLAY
 from benchmarks.chaos.schedule import REPLACED, Kind
 from benchmarks.chaos.stage import Impact, NoVictim, Stage
@@ -99,6 +100,7 @@ HARM: dict[Kind, Harm] = {
     Kind.JSON_MOUNTAIN: _replaced("mountain"),
     Kind.NOISE: _replaced("noise"),
     Kind.NETWORK_CUT: _cut,
+    Kind.RUNNER_REMOVED: remove_runner,
 }
 
 

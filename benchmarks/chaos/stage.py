@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from benchmarks.chaos.docker_faults import Daemon
 from benchmarks.chaos.flights import Attempt, Flights
 from benchmarks.chaos.reach import Reach
 from benchmarks.chaos.schedule import Kind
@@ -51,15 +53,25 @@ class NoVictim(Exception):
     """Nobody could be hit now; the fault did not happen."""
 
 
+@dataclass(frozen=True)
+class Means:
+    """What faults of the host are done with.
+
+    Attributes:
+        clock_file: what says by how much the host agent's wall clock is off; None where it cannot be.
+        docker: the daemon whose containers the machines run in; None where they are bare processes.
+    """
+
+    clock_file: Path | None
+    docker: Daemon | None
+
+
 @dataclass
 class Stage:
     """A run.
 
     Attributes:
         began: monotonic.
-        own_disk: whether the data folder has a disk of its own.
-        clock_file: what says by how much the host agent's wall clock is off; None where it cannot be.
-        token: of the service's API.
     """
 
     service: Service
@@ -67,8 +79,7 @@ class Stage:
     events: Events
     flights: Flights
     began: float
-    own_disk: bool = False
-    clock_file: Any = None
+    means: Means
     one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by a fault of the host: two of them at once prove nothing."""
 

@@ -17,10 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import dumps
-from benchmarks.settle.live import FIXED_PAUSES_MS, HOGS_PER_CORE, Verdict, load, run_application
+from benchmarks.settle.image import FLAVOR, bake
+from benchmarks.settle.live import (
+    FIXED_PAUSES_MS,
+    HOGS_PER_CORE,
+    TRUTH_AFTER_S,
+    Played,
+    Verdict,
+    load,
+    run_application,
+)
+from benchmarks.settle.record import record
 from benchmarks.settle.report import HEADER, markdown, plot, row
 from benchmarks.settle.rules import Trace, decide, oracle_ms, premature, read_rule, read_traces
-from benchmarks.settle.scenarios import APPLICATIONS, application
+from benchmarks.settle.scenarios import MIXES, application, chosen
 from benchmarks.settle.stats import summarize
 from osgym_sdk import Client, OSGymError, SettlePolicy
 
@@ -34,14 +44,33 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="drive the scenarios and save the verdicts")
     run.add_argument("--host", default=os.environ.get("OSGYM_HOSTS", DEFAULT_HOST))
-    run.add_argument("--apps", default=",".join(app.name for app in APPLICATIONS))
-    run.add_argument("--policies", default="exact,fast,fixed")
+    run.add_argument(
+        "--mix", choices=MIXES, default="all", help="flows carried through, single strokes, or both"
+    )
+    run.add_argument("--apps", help="names, separated by commas, in place of a mix")
+    run.add_argument("--policies", default="exact,fast,certain,fixed")
     run.add_argument("--seeds", default="1", help="each seed is one more round over all applications")
+    run.add_argument("--repetitions", type=int, default=1, help="of each seed")
+    run.add_argument("--truth-s", type=float, default=TRUTH_AFTER_S, help="when a screen counts as final")
+    run.add_argument("--at-most", type=int, help="so many actions of each application only")
+    run.add_argument(
+        "--smoke", action="store_true", help="a few actions of one application, to see that it runs"
+    )
     run.add_argument(
         "--parallel", type=int, default=1, help="replicas at once; they disturb each other a little"
     )
     run.add_argument("--load", action="store_true", help=f"with {HOGS_PER_CORE} busy processes on each core")
     run.add_argument("--out", type=Path, default=Path("out/settle.json"))
+    image = commands.add_parser("image", help=f"bake the benchmark's own image, {FLAVOR}")
+    image.add_argument("--record", action="store_true", help="its guest agents write down their signals")
+    recorder = commands.add_parser("record", help="record signals, to try rules on")
+    recorder.add_argument("--host", default=os.environ.get("OSGYM_HOSTS", DEFAULT_HOST))
+    recorder.add_argument("--mix", choices=MIXES, default="flows")
+    recorder.add_argument("--apps", help="names, separated by commas, in place of a mix")
+    recorder.add_argument("--kept", action="store_true", help="what is kept for the end, and nothing else")
+    recorder.add_argument("--seed", type=int, default=1)
+    recorder.add_argument("--parallel", type=int, default=1)
+    recorder.add_argument("--out", type=Path, default=Path("traces"))
     report = commands.add_parser("report", help="tables and plot of saved runs")
     report.add_argument("files", type=Path, nargs="+")
     report.add_argument("--save", type=Path, help="folder for tables, plot and merged series")
@@ -53,32 +82,72 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> int:
     """Run all applications under all policies; one that fails is named and left out."""
+    if options.smoke:
+        options.apps, options.policies, options.truth_s, options.at_most = "mousepad-flow", "exact", 0.8, 8
     seeds = [int(text) for text in options.seeds.split(",")]
-    names = options.apps.split(",")
     policies = [SettlePolicy(text) for text in options.policies.split(",")]
-    jobs = [(seed, name, policy) for seed in seeds for name in names for policy in policies]
+    rounds = range(1, options.repetitions + 1)
     verdicts: list[Verdict] = []
     failures: list[dict[str, Any]] = []
     hogs = load(HOGS_PER_CORE) if options.load else nullcontext()
     with Client(options.host) as client, hogs, ThreadPoolExecutor(options.parallel) as pool:
         started = {
-            pool.submit(run_application, client, application(name), policy, seed): (name, policy)
-            for seed, name, policy in jobs
+            pool.submit(_play, client, name, policy, seed, options): (name, policy, seed, number)
+            for number in rounds
+            for seed in seeds
+            for name in _names(client, options)
+            for policy in policies
         }
         for job in as_completed(started):
-            name, policy = started[job]
+            name, policy, seed, number = started[job]
             try:
-                found = job.result()
+                played = job.result()
             except (OSGymError, TimeoutError) as error:
                 print(f"{name} {policy.value}: {error!r}", file=sys.stderr, flush=True)
                 failures.append({"app": name, "policy": policy.value, "error": repr(error)})
                 continue
+            if played.carried is False:
+                error = "not carried through: a file that it saves is not there"
+                failures.append({"app": name, "policy": policy.value, "error": error})
+            found = [dataclasses.replace(v, seed=seed, round=number) for v in played.verdicts]
             verdicts.extend(found)
-            print(
-                f"{name} {policy.value}: {sum(v.premature for v in found)}/{len(found)} premature", flush=True
-            )
+            text = f"{name} {policy.value}: {sum(v.premature for v in found)}/{len(found)} premature"
+            print(text if played.carried is not False else f"{text}, NOT CARRIED THROUGH", flush=True)
             save(options, verdicts, failures)
     return 1 if failures else 0
+
+
+def _names(client: Client, options: argparse.Namespace) -> list[str]:
+    """The applications to run: those asked for, else those of the mix that the host's image has."""
+    if options.apps:
+        return [application(name).name for name in options.apps.split(",")]
+    (state,) = client.host_states().values()
+    if isinstance(state, OSGymError):
+        raise state
+    own_image = state.image is not None and state.image.flavor == FLAVOR
+    return [app.name for app in chosen(options.mix, own_image=own_image)]
+
+
+def _play(client: Client, name: str, policy: SettlePolicy, seed: int, options: argparse.Namespace) -> Played:
+    return run_application(
+        client, application(name), policy, seed, truth_after_s=options.truth_s, at_most=options.at_most
+    )
+
+
+def record_all(options: argparse.Namespace) -> int:
+    """Record the applications, those that are kept for the end only when they are asked for."""
+    failed = 0
+    with Client(options.host) as client, ThreadPoolExecutor(options.parallel) as pool:
+        apps = [application(name) for name in _names(client, options)]
+        taken = apps if options.apps else [app for app in apps if app.kept == options.kept]
+        jobs = {pool.submit(record, client, app, options.seed, options.out): app.name for app in taken}
+        for job in as_completed(jobs):
+            try:
+                print(job.result(), flush=True)
+            except (OSGymError, OSError, TimeoutError, ValueError) as error:
+                print(f"{jobs[job]}: {error!r}", file=sys.stderr, flush=True)
+                failed += 1
+    return 1 if failed else 0
 
 
 def save(options: argparse.Namespace, verdicts: list[Verdict], failures: list[dict[str, Any]]) -> None:
@@ -140,7 +209,11 @@ def try_rules(options: argparse.Namespace) -> int:
     print(HEADER.format("policy"))
     for name, waited in waits.items():
         wrong = [premature(trace, wait) for trace, wait in zip(traces, waited, strict=True)]
-        print(row(summarize(name, waited, wrong)))
+        regrets = [
+            None if early else wait - (trace.changes_ms[-1] if trace.changes_ms else 0.0)
+            for trace, wait, early in zip(traces, waited, wrong, strict=True)
+        ]
+        print(row(summarize(name, waited, wrong, regrets)))
     return 0
 
 
@@ -149,6 +222,10 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     if options.command == "run":
         return run(options)
+    if options.command == "image":
+        return bake(record=options.record)
+    if options.command == "record":
+        return record_all(options)
     if options.command == "rules":
         return try_rules(options)
     return report(options)

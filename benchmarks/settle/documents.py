@@ -8,7 +8,7 @@ from __future__ import annotations
 FOLDER = "/home/user/settle"
 
 SCRIPT = r"""
-import csv, os, random, sys
+import os, random, struct, sys, zlib
 folder = sys.argv[1]
 rng = random.Random(1)
 words = ("lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor incididunt ut "
@@ -20,6 +20,15 @@ def write(name, content):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
         file.write(content)
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+os.makedirs(os.path.join(folder, "saved"), exist_ok=True)
+size = 640
+row = b"".join(bytes((x * 255 // size, 160, 99)) for x in range(size))
+rows = (b"\0" + row) * size
+with open(os.path.join(folder, "picture.png"), "wb") as file:
+    file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0))
+               + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 write("data.csv", "\n".join(",".join(str(rng.randint(1, 999)) for _ in range(12)) for _ in range(200)) + "\n")
 write("text.txt", "\n".join(text(14) for _ in range(300)) + "\n")
 write("doc.txt", "\n\n".join(text(70) for _ in range(40)) + "\n")

@@ -7,12 +7,12 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from benchmarks.settle.actions import Action, Application
 from benchmarks.settle.documents import FOLDER, SCRIPT
-from benchmarks.settle.scenarios import Action, Application
 from benchmarks.settle.truth import Box, difference
 from osgym_sdk import Client, Episode, Observation, SettleOptions, SettlePolicy
 
@@ -23,6 +23,7 @@ STEADY_FOR_S = 1.5
 STEADY_TIMEOUT_S = 45.0
 LOOK_EVERY_S = 0.1
 HOGS_PER_CORE = 3
+CARRIED = "carried-through"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class Verdict:
 
     `wait_ms` is what the policy waited after the input. `marked` is whether the next answer said that
     this frame was not final; None for fixed pauses, whose frames are looked at without a step of their
-    own.
+    own. `last_change_ms` is when the screen last changed before the answer, as the guest recorded it; None:
+    it did not change, or that is not known of a fixed pause. `round` counts repetitions of a seed.
     """
 
     policy: str
@@ -46,6 +48,22 @@ class Verdict:
     box: tuple[int, int, int, int] | None
     marked: bool | None
     changed_after_ms: float | None
+    last_change_ms: float | None = None
+    seed: int = 1
+    round: int = 1
+
+    @property
+    def regret_ms(self) -> float | None:
+        """What was waited beyond the moment when the screen was final; None of a frame that was not."""
+        return None if self.premature else self.wait_ms - (self.last_change_ms or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One application from start to end: its verdicts, and whether all it was to save was there."""
+
+    verdicts: list[Verdict]
+    carried: bool | None
 
 
 @contextmanager
@@ -68,6 +86,8 @@ def task_for(app: Application) -> dict[str, Any]:
     wait_for_window = (
         f'for i in $(seq 300); do wmctrl -l | grep -qF "{app.window}" && break; sleep 0.1; done; '
         f'wmctrl -a "{app.window}"; wmctrl -r "{app.window}" -b add,maximized_vert,maximized_horz'
+        if app.window
+        else "true"
     )
     return {
         "id": f"settle-{app.name}",
@@ -80,7 +100,19 @@ def task_for(app: Application) -> dict[str, Any]:
             {"type": "execute", "parameters": {"command": ["sh", "-c", wait_for_window]}},
         ],
         "related_apps": [app.name],
-        "evaluator": {"func": "infeasible"},
+        "evaluator": _evaluator(app),
+    }
+
+
+def _evaluator(app: Application) -> dict[str, Any]:
+    """Whether every file that the flows save is there."""
+    if not app.saves:
+        return {"func": "infeasible"}
+    look = " && ".join(f"test -s '{path}'" for path in app.saves)
+    return {
+        "func": "check_include_exclude",
+        "result": {"type": "vm_command_line", "command": ["sh", "-c", f"{look} && echo {CARRIED}"]},
+        "expected": {"type": "rule", "rules": {"include": [CARRIED], "exclude": []}},
     }
 
 
@@ -110,6 +142,7 @@ class _Shown:
     wait_ms: float
     reason: str
     frame: Observation
+    last_change_ms: float | None = None
 
 
 def _sleep_until(moment: float) -> None:
@@ -122,7 +155,7 @@ def _by_policy(episode: Episode, action: Action, policy: SettlePolicy) -> list[_
     settle = shown.settle
     if settle is None:
         raise RuntimeError("a step without a settle report")
-    return [_Shown(policy.value, settle.wait_ms, settle.reason.value, shown)]
+    return [_Shown(policy.value, settle.wait_ms, settle.reason.value, shown, settle.last_change_ms)]
 
 
 def _by_pauses(episode: Episode, action: Action) -> list[_Shown]:
@@ -161,6 +194,7 @@ def _judge(
                 box=box or None,
                 marked=None,
                 changed_after_ms=None,
+                last_change_ms=one.last_change_ms,
             )
         )
     return verdicts
@@ -169,14 +203,24 @@ def _judge(
 def _with_mark(verdict: Verdict, after: Observation) -> Verdict:
     """The verdict with what the watch said of that frame in the next answer."""
     previous = after.previous
-    values = {name: getattr(verdict, name) for name in Verdict.__slots__}
-    values["marked"] = previous is not None and not previous.final
-    values["changed_after_ms"] = previous.changed_after_ms if previous else None
-    return Verdict(**values)
+    marked = previous is not None and not previous.final
+    return replace(verdict, marked=marked, changed_after_ms=previous.changed_after_ms if previous else None)
 
 
-def run_application(client: Client, app: Application, policy: SettlePolicy, seed: int) -> list[Verdict]:
+def run_application(
+    client: Client,
+    app: Application,
+    policy: SettlePolicy,
+    seed: int,
+    *,
+    truth_after_s: float = TRUTH_AFTER_S,
+    at_most: int | None = None,
+) -> Played:
     """One application from start to end under one policy, on a fresh replica.
+
+    Args:
+        truth_after_s: after an action, when the screen counts as final.
+        at_most: so many of its actions only; whether they were carried through is not asked then.
 
     Returns:
         One verdict for each action, or for `fixed` one for each action and pause.
@@ -185,13 +229,13 @@ def run_application(client: Client, app: Application, policy: SettlePolicy, seed
         wait_steady(episode)
         verdicts: list[Verdict] = []
         unmarked: Verdict | None = None
-        for index, action in enumerate(app.actions(Random(seed))):
+        for index, action in enumerate(app.actions(Random(seed))[:at_most]):
             started = time.monotonic()
             fixed = policy is SettlePolicy.FIXED
             shown = _by_pauses(episode, action) if fixed else _by_policy(episode, action, policy)
             if unmarked:
                 verdicts.append(_with_mark(unmarked, shown[0].frame))
-            _sleep_until(started + TRUTH_AFTER_S)
+            _sleep_until(started + truth_after_s)
             judged = _judge(shown, episode.observe(), app, index, action)
             if fixed:
                 verdicts.extend(judged)
@@ -199,4 +243,5 @@ def run_application(client: Client, app: Application, policy: SettlePolicy, seed
                 unmarked = judged[0]
         if unmarked:
             verdicts.append(_with_mark(unmarked, episode.step({"op": "screenshot"})))
-        return verdicts
+        asked = app.saves and at_most is None
+        return Played(verdicts, episode.evaluate().reward == 1.0 if asked else None)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from benchmarks.settle.actions import group_of
 from benchmarks.settle.live import FIXED_PAUSES_MS, Verdict
+from benchmarks.settle.scenarios import application
 from benchmarks.settle.stats import Summary, summarize
 
 PLOT_SIZE = (1200, 800)
 PLOT_MARGIN = 100
-COLOURS = {"exact": "#1f6feb", "fast": "#d9480f"}
+COLOURS = {"exact": "#1f6feb", "fast": "#d9480f", "certain": "#2b8a3e"}
 GREY = "#57606a"
 LONGEST_MS = 2000.0
+OWN_POLICIES = ("exact", "fast", "certain")
+KINDS = ("commit", "open", "navigate", "type", "nothing")
 
 
 def policies_of(verdicts: Iterable[Verdict]) -> list[str]:
     """The policies of a run: our own first, then the fixed pauses by length."""
     found = {verdict.policy for verdict in verdicts}
-    order = ["exact", "fast", *(f"{pause:g} ms" for pause in FIXED_PAUSES_MS)]
+    order = [*OWN_POLICIES, *(f"{pause:g} ms" for pause in FIXED_PAUSES_MS)]
     return [name for name in order if name in found]
 
 
@@ -30,34 +34,76 @@ def summaries(verdicts: Sequence[Verdict]) -> list[Summary]:
 
 
 def _summary(name: str, verdicts: Sequence[Verdict]) -> Summary:
-    return summarize(name, [v.wait_ms for v in verdicts], [v.premature for v in verdicts])
+    regrets = [v.regret_ms if v.policy in OWN_POLICIES else None for v in verdicts]
+    return summarize(name, [v.wait_ms for v in verdicts], [v.premature for v in verdicts], regrets)
+
+
+def part_of(verdict: Verdict) -> str:
+    """Which part of the mix a verdict belongs to: rules are chosen on all but what is kept for the end."""
+    try:
+        app = application(verdict.app)
+    except KeyError:  # of a saved run; since then it was renamed
+        return "others"
+    if not app.own_image:
+        return "shipped, flows" if app.mix == "flows" else "shipped, single strokes"
+    return "own image, kept for the end" if app.kept else "own image, tuned on"
 
 
 def row(summary: Summary) -> str:
     """One line of a Markdown table."""
     low, high = summary.interval
+    regret = "" if summary.regret_ms is None else f"{summary.regret_ms:.0f}"
     return (
         f"| {summary.name} | {summary.mean_ms:.0f} | {summary.median_ms:.0f} | {summary.p95_ms:.0f} "
-        f"| {summary.premature}/{summary.actions} | {100 * summary.share:.1f} % "
+        f"| {regret} | {summary.premature}/{summary.actions} | {100 * summary.share:.1f} % "
         f"({100 * low:.1f} to {100 * high:.1f}) |"
     )
 
 
-HEADER = "| {} | mean ms | median | p95 | premature | share (95 %) |\n|---|---|---|---|---|---|"
+COLUMNS = "| {} | mean ms | median | p95 | regret, median | premature | share (95 %) |"
+HEADER = COLUMNS + "\n" + "|---" * 7 + "|"
 
 
 def markdown(title: str, verdicts: Sequence[Verdict]) -> str:
     """All tables of one run: policies, applications, what is left, and whether it was marked."""
     lines = [f"## {title}", "", HEADER.format("policy"), *(row(s) for s in summaries(verdicts)), ""]
-    for policy in ("exact", "fast"):
+    lines += _only_final(verdicts)
+    for policy in OWN_POLICIES:
         mine = [v for v in verdicts if v.policy == policy]
         if not mine:
             continue
-        lines += [f"### {policy} by application", "", HEADER.format("application")]
-        apps = list(dict.fromkeys(v.app for v in mine))
-        lines += [row(_summary(app, [v for v in mine if v.app == app])) for app in apps]
-        lines += ["", *_what_is_left(policy, mine), ""]
+        lines += _table(f"{policy} by kind", "kind", mine, lambda v: group_of(v.kind), KINDS)
+        lines += _table(f"{policy} by part", "part", mine, part_of)
+        lines += _table(f"{policy} by application", "application", mine, lambda v: v.app)
+        lines += [*_what_is_left(policy, mine), ""]
     return "\n".join(lines)
+
+
+def _table(
+    title: str,
+    column: str,
+    verdicts: Sequence[Verdict],
+    name_of: Callable[[Verdict], str],
+    order: Sequence[str] = (),
+) -> list[str]:
+    """One row for each name that the verdicts have, in the order given or in that of their first."""
+    names = [*order, *(name for name in dict.fromkeys(map(name_of, verdicts)) if name not in order)]
+    parts = [(name, [v for v in verdicts if name_of(v) == name]) for name in names]
+    rows = [row(_summary(name, part)) for name, part in parts if part]
+    return [f"### {title}", "", HEADER.format(column), *rows, ""]
+
+
+def _only_final(verdicts: Sequence[Verdict]) -> list[str]:
+    """What a policy pays that trusts only final frames, against one that takes what `exact` gives."""
+    exact = [v.wait_ms for v in verdicts if v.policy == "exact"]
+    certain = [v.wait_ms for v in verdicts if v.policy == "certain"]
+    if not exact or not certain:
+        return []
+    paid = sum(certain) / len(certain) - sum(exact) / len(exact)
+    return [
+        f"Who trusts only final frames (`certain`) pays {paid:.0f} ms a step more than `exact`.",
+        "",
+    ]
 
 
 def _what_is_left(policy: str, verdicts: Sequence[Verdict]) -> list[str]:

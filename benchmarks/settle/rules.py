@@ -20,11 +20,13 @@ RUNNING_MS = 0.0
 class Thread:
     """A watched thread in one turn: its process, and in how many ms it wakes by itself.
 
-    `remaining_ms` is negative when it never does or when that is unknown, 0 when it runs.
+    `remaining_ms` is negative when it never does or when that is unknown, 0 when it runs. `reply_wait_ms` is
+    for how long it has waited for an answer; negative when it does not.
     """
 
     pid: int
     remaining_ms: float
+    reply_wait_ms: float = -1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class Turn:
     running: bool
     cpu_ms: tuple[float, ...]
     threads: tuple[Thread, ...]
+    since_window_ms: float = -1.0
+    """Since a window came, went or became the active one; negative: none did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +61,21 @@ class Rule:
     cpu_share: float = 0.02
     horizon_ms: float = 0.0
     change_horizon_ms: float = 0.0
+    window_horizon_ms: float = 0.0
+    reply_ms: float = 0.0
     damage_quiet_ms: float = 0.0
     check_threads: bool = True
     max_ms: float = 3000.0
-    horizons: Mapping[str, float] = field(default_factory=dict)
+    horizons: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def horizons_of(self, name: str) -> tuple[float, float, float]:
+        """A process's horizons from the action, from the last change and from the last window."""
+        own = self.horizons.get(name, {})
+        return (
+            own.get("horizon_ms", self.horizon_ms),
+            own.get("change_horizon_ms", self.change_horizon_ms),
+            own.get("window_horizon_ms", self.window_horizon_ms),
+        )
 
 
 NOT_REPLAYED = ("turn_ms", "burner_quiet_ms")
@@ -75,7 +90,10 @@ def read_rule(settings: Mapping[str, Any], policy: str) -> Rule:
     """
     values = settings["policies"][policy]
     given = {name: value for name, value in values.items() if name not in NOT_REPLAYED}
-    horizons = {name[:15]: float(ms) for name, ms in settings["horizons"].get(policy, {}).items()}
+    horizons = {
+        name[:15]: own if isinstance(own, Mapping) else {"horizon_ms": float(own)}
+        for name, own in settings["horizons"].get(policy, {}).items()
+    }
     return Rule(**given, horizons=horizons)
 
 
@@ -92,8 +110,9 @@ def read_traces(lines: Iterable[str], app: str = "") -> Iterator[Trace]:
         elif "begin" in entry:
             head, turns, changes = entry, [], []
         elif "t" in entry:
-            threads = tuple(Thread(pid, remaining) for pid, _, _, remaining in entry["thr"])
-            turns.append(Turn(entry["t"], bool(entry["run"]), tuple(entry["cpu"]), threads))
+            threads = tuple(Thread(pid, *rest) for pid, _, _, *rest in entry["thr"])
+            cpu_ms = tuple(entry["cpu"])
+            turns.append(Turn(entry["t"], bool(entry["run"]), cpu_ms, threads, entry.get("win", -1.0)))
         elif "d" in entry and entry["n"] and not entry["caret"]:
             changes.append(entry["d"])
         elif "end" in entry:
@@ -134,18 +153,18 @@ def _last_change(trace: Trace, at_ms: float) -> float | None:
 
 
 def _pending(trace: Trace, rule: Rule, turn: Turn, thread: Thread, last_change: float | None) -> bool:
-    """Whether a thread wakes by itself soon enough to count."""
+    """Whether a thread waits for an answer, or wakes by itself, soon enough to count."""
+    if 0 <= thread.reply_wait_ms < rule.reply_ms:
+        return True
     if thread.remaining_ms < RUNNING_MS:
         return False
     if thread.remaining_ms == RUNNING_MS:
         return True
-    fires = turn.at_ms + thread.remaining_ms
-    if fires <= rule.horizons.get(trace.names.get(thread.pid, ""), rule.horizon_ms):
-        return True
-    return (
-        rule.change_horizon_ms > 0
-        and last_change is not None
-        and fires - last_change <= rule.change_horizon_ms
+    since_change_ms = -1.0 if last_change is None else turn.at_ms - last_change
+    seen = (turn.at_ms, since_change_ms, turn.since_window_ms)
+    return any(
+        horizon_ms > 0 and since_ms >= 0 and since_ms + thread.remaining_ms <= horizon_ms
+        for since_ms, horizon_ms in zip(seen, rule.horizons_of(trace.names.get(thread.pid, "")), strict=True)
     )
 
 

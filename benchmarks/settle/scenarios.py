@@ -1,4 +1,4 @@
-"""What is done: eleven applications, each opened on its own document, about 28 actions in each. Pure.
+"""Single strokes: eleven applications, each opened on its own document, about 28 actions in each. Pure.
 
 Points are those of a maximized window of the golden image. The random source only chooses among
 harmless places (which cell, which word), so two runs with one seed do the same.
@@ -6,92 +6,24 @@ harmless places (which cell, which word), so two runs with one seed do the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
 from random import Random
-from typing import Any
 
+from benchmarks.settle.actions import (
+    WORDS,
+    Action,
+    Application,
+    Kind,
+    click,
+    drag,
+    key,
+    move,
+    nothing,
+    scroll,
+    write,
+)
 from benchmarks.settle.documents import FOLDER
-
-InternalAction = dict[str, Any]
-
-WORDS = ("hello", "world", "total", "report", "alpha", "budget", "quick", "brown")
-
-
-class Kind(StrEnum):
-    """What sort of thing an action does to the screen."""
-
-    CLICK = "click"
-    KEY = "key"
-    TYPE = "type"
-    SCROLL = "scroll"
-    MENU = "menu"
-    DIALOG = "dialog"
-    TAB = "tab"
-    LINK = "link"
-    OPEN = "open"
-    HOVER = "hover"
-    NOTHING = "nothing"
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One step: a name for the report, its kind, and what is sent."""
-
-    label: str
-    kind: Kind
-    send: InternalAction
-
-
-@dataclass(frozen=True, slots=True)
-class Application:
-    """How an application is started, how its window is known, and what is done in it."""
-
-    name: str
-    command: str
-    window: str
-    actions: Callable[[Random], list[Action]]
-
-
-def key(chord: str, kind: Kind = Kind.KEY, label: str | None = None) -> Action:
-    """Press a chord such as `ctrl+s`."""
-    return Action(label or chord, kind, {"op": "key", "keys": chord.split("+")})
-
-
-def click(
-    label: str, point: tuple[int, int], kind: Kind = Kind.CLICK, *, button: str = "left", count: int = 1
-) -> Action:
-    """Click a point."""
-    return Action(
-        label, kind, {"op": "click", "x": point[0], "y": point[1], "button": button, "count": count}
-    )
-
-
-def write(text: str) -> Action:
-    """Type a text."""
-    return Action(f"type {text}", Kind.TYPE, {"op": "type", "text": text})
-
-
-def scroll(point: tuple[int, int], clicks: int) -> Action:
-    """Turn the wheel; positive is down."""
-    label = "scroll down" if clicks > 0 else "scroll up"
-    return Action(label, Kind.SCROLL, {"op": "scroll", "x": point[0], "y": point[1], "dy": clicks})
-
-
-def move(label: str, point: tuple[int, int], kind: Kind = Kind.HOVER) -> Action:
-    """Move the pointer."""
-    return Action(label, kind, {"op": "move", "x": point[0], "y": point[1]})
-
-
-def drag(label: str, start: tuple[int, int], end: tuple[int, int]) -> Action:
-    """Drag from one point to another."""
-    return Action(label, Kind.CLICK, {"op": "drag", "path": [list(start), list(end)]})
-
-
-def nothing() -> Action:
-    """A key that changes nothing: what a policy waits when there is nothing to wait for."""
-    return key("shift", Kind.NOTHING, "shift alone")
+from benchmarks.settle.flows import FLOWS
+from benchmarks.settle.own_flows import OWN_FLOWS
 
 
 def calc(rng: Random) -> list[Action]:
@@ -268,7 +200,7 @@ def calculator(rng: Random) -> list[Action]:
     ]  # fmt: skip
 
 
-APPLICATIONS: tuple[Application, ...] = (
+STROKES: tuple[Application, ...] = (
     Application("calc", f"libreoffice --calc --infilter=CSV:44,34,76,1 {FOLDER}/data.csv", "data.csv", calc),
     Application("writer", f"libreoffice --writer {FOLDER}/doc.txt", "doc.txt", writer),
     Application("impress", "libreoffice --impress", "Impress", impress),
@@ -283,6 +215,10 @@ APPLICATIONS: tuple[Application, ...] = (
 )
 
 
+APPLICATIONS = (*STROKES, *FLOWS, *OWN_FLOWS)
+MIXES = ("flows", "strokes", "all")
+
+
 def application(name: str) -> Application:
     """Look an application up by name.
 
@@ -290,3 +226,8 @@ def application(name: str) -> Application:
         KeyError: there is none of that name.
     """
     return {app.name: app for app in APPLICATIONS}[name]
+
+
+def chosen(mix: str, *, own_image: bool) -> list[Application]:
+    """The applications of a mix, without those of the benchmark's own image where that is not there."""
+    return [app for app in APPLICATIONS if mix in (app.mix, "all") and (own_image or not app.own_image)]

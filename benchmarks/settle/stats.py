@@ -41,7 +41,11 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One row of the result: what was waited, and how often the frame was not final."""
+    """One row of the result: what was waited, and how often the frame was not final.
+
+    `regret_ms` is the median of what was waited beyond the last change, of the frames that were final; None
+    where no moment of the last change is known.
+    """
 
     name: str
     actions: int
@@ -49,6 +53,7 @@ class Summary:
     mean_ms: float
     median_ms: float
     p95_ms: float
+    regret_ms: float | None = None
 
     @property
     def share(self) -> float:
@@ -61,14 +66,23 @@ class Summary:
         return wilson(self.premature, self.actions)
 
 
-def summarize(name: str, waits_ms: Sequence[float], premature: Sequence[bool]) -> Summary:
+def summarize(
+    name: str,
+    waits_ms: Sequence[float],
+    premature: Sequence[bool],
+    regrets_ms: Sequence[float | None] = (),
+) -> Summary:
     """Summarize one policy.
+
+    Args:
+        regrets_ms: one for each wait; None where it is not known or the frame was not final.
 
     Raises:
         ValueError: the series differ in length, or are empty.
     """
     if len(waits_ms) != len(premature):
         raise ValueError("one wait and one verdict per action")
+    known = [regret for regret in regrets_ms if regret is not None]
     return Summary(
         name=name,
         actions=len(waits_ms),
@@ -76,4 +90,5 @@ def summarize(name: str, waits_ms: Sequence[float], premature: Sequence[bool]) -
         mean_ms=sum(waits_ms) / len(waits_ms),
         median_ms=percentile(waits_ms, 0.5),
         p95_ms=percentile(waits_ms, 0.95),
+        regret_ms=percentile(known, 0.5) if known else None,
     )

@@ -247,7 +247,10 @@ static int read_horizons(PyObject *list, og_horizon *horizons, int capacity) {
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         const char *name;
-        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "sd", &name, &horizons[i].horizon_ms)) return -1;
+        og_horizon *h = &horizons[i];
+        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "sddd", &name, &h->horizon_ms, &h->change_horizon_ms,
+                              &h->window_horizon_ms))
+            return -1;
         snprintf(horizons[i].name, sizeof horizons[i].name, "%s", name);
     }
     return (int)count;

@@ -115,6 +115,8 @@ typedef struct {
     uint64_t run_ns, entered_ns;
     long nr;
     double remaining_ms;  /* OG_REMAINING_*, or until its own timeout */
+    bool is_client_main;  /* the main thread of an X client */
+    double reply_wait_ms; /* for so long it has waited for one descriptor only; < 0: it does not */
 } og_thread;
 
 #define OG_NEVER (-1.0)
@@ -201,6 +203,7 @@ typedef struct {
     /* changes seen by the last drain; times are absolute */
     uint64_t first_change_ns, last_change_ns; /* 0: none */
     uint64_t last_damage_ns;
+    uint64_t last_window_ns; /* a window came or went, or another became the active one */
     og_change *trace_changes;
     int trace_count, trace_capacity;
     volatile int cancel;
@@ -219,7 +222,7 @@ int og_capture(og_display *d);
 
 /* ---- settle.c ---- */
 
-typedef struct { char name[16]; double horizon_ms; } og_horizon;
+typedef struct { char name[16]; double horizon_ms, change_horizon_ms, window_horizon_ms; } og_horizon;
 
 /* Every number of a rule, by the name that it has in Python: a new one is a line here and its use in settle.c. */
 #define OG_RULE_NUMBERS(X)                                                                       \
@@ -229,6 +232,8 @@ typedef struct { char name[16]; double horizon_ms; } og_horizon;
     X(cpu_share)         /* and a group used less than this share of that time */                \
     X(horizon_ms)        /* nobody wakes by itself before this, counted from the action */       \
     X(change_horizon_ms) /* nor before this, counted from the last change; 0: off */             \
+    X(window_horizon_ms) /* nor before this, counted from the last window that came, went or got active; 0: off */ \
+    X(reply_ms)          /* a client's main thread that waits for one descriptor is at work for so long; 0: off */ \
     X(damage_quiet_ms)   /* no change for so long; 0: off */                                     \
     X(burner_quiet_ms)   /* the same, while somebody burns the processor all the time */         \
     X(turn_ms)                                                                                   \
@@ -238,7 +243,7 @@ typedef struct {
 #define OG_RULE_FIELD(name) double name;
     OG_RULE_NUMBERS(OG_RULE_FIELD)
 #undef OG_RULE_FIELD
-    const og_horizon *horizons; /* by process name, instead of horizon_ms */
+    const og_horizon *horizons; /* by process name, instead of the rule's own */
     int horizon_count;
     FILE *trace;
 } og_settle_rule;

@@ -373,9 +373,22 @@ static double remaining(const og_thread *t, const uint64_t a[6], double elapsed_
     }
 }
 
+/* Whether a main thread waits for one descriptor: an answer. A main loop waits for several. */
+static bool waits_for_one(long nr, const uint64_t a[6]) {
+    switch (nr) {
+#ifdef SYS_poll
+    case SYS_poll:
+#endif
+    case SYS_ppoll: return a[1] == 1;
+    case SYS_recvmsg: case SYS_recvfrom: return true;
+    default: return false;
+    }
+}
+
 static void read_thread(og_thread *t, uint64_t now) {
     char text[256];
     uint64_t run = t->run_ns;
+    t->reply_wait_ms = -1;
     if (t->fd_sched >= 0 && read_again(t->fd_sched, text, sizeof text) > 0) run = strtoull(text, NULL, 10);
     if (t->fd_syscall < 0 || read_again(t->fd_syscall, text, sizeof text) <= 0) {
         t->run_ns = run;
@@ -398,7 +411,9 @@ static void read_thread(og_thread *t, uint64_t now) {
         t->run_ns = run;
         t->nr = nr;
     }
-    t->remaining_ms = remaining(t, arguments, (double)(now - t->entered_ns) / 1e6);
+    double waited_ms = (double)(now - t->entered_ns) / 1e6;
+    t->remaining_ms = remaining(t, arguments, waited_ms);
+    if (t->is_client_main && waits_for_one(nr, arguments)) t->reply_wait_ms = waited_ms;
 }
 
 static void follow(og_procs *p, int pid, int tid) {
@@ -407,7 +422,8 @@ static void follow(og_procs *p, int pid, int tid) {
     if (p->thread_count >= OG_MAX_THREADS) return;
     char path[80];
     og_thread *t = &p->threads[p->thread_count++];
-    *t = (og_thread){.pid = pid, .tid = tid, .nr = -2, .remaining_ms = OG_UNKNOWN};
+    *t = (og_thread){.pid = pid, .tid = tid, .nr = -2, .remaining_ms = OG_UNKNOWN, .reply_wait_ms = -1};
+    t->is_client_main = pid == tid && is_client(p, pid);
     snprintf(path, sizeof path, "/proc/%d/task/%d/schedstat", pid, tid);
     t->fd_sched = open(path, O_RDONLY | O_CLOEXEC);
     snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", pid, tid);

@@ -23,7 +23,7 @@ int og_settle_begin(og_display *d) {
     if (og_procs_stale(&d->procs)) og_procs_scan(&d->procs);
     og_procs_begin(&d->procs, og_now());
     d->first_change_ns = d->last_change_ns = 0;
-    d->last_damage_ns = 0;
+    d->last_damage_ns = d->last_window_ns = 0;
     d->trace_count = 0;
     d->cancel = 0;
     return OG_OK;
@@ -52,23 +52,36 @@ static bool is_idle(const history *h, const og_procs *p, const og_settle_rule *r
     return true;
 }
 
-static double horizon_of(const og_settle_rule *r, const og_procs *p, int pid) {
+/* The horizons of a process: those of its name, else the rule's own. */
+static og_horizon horizon_of(const og_settle_rule *r, const og_procs *p, int pid) {
     const og_proc *proc = og_procs_find(p, pid);
     for (int i = 0; proc && i < r->horizon_count; i++)
-        if (!strcmp(r->horizons[i].name, proc->comm)) return r->horizons[i].horizon_ms;
-    return r->horizon_ms;
+        if (!strcmp(r->horizons[i].name, proc->comm)) return r->horizons[i];
+    return (og_horizon){"", r->horizon_ms, r->change_horizon_ms, r->window_horizon_ms};
 }
 
-/* Whether somebody will wake by its own timeout soon enough to count. */
+/* Whether a timer fires within a horizon, counted from something that was `since_ms` ago; < 0: it never was. */
+static bool fires_within(double since_ms, double remaining_ms, double horizon_ms) {
+    return horizon_ms > 0 && since_ms >= 0 && since_ms + remaining_ms <= horizon_ms;
+}
+
+/* How long ago something was, in ms; one that was while the action went on counts from its end; < 0: never. */
+static double since_last(uint64_t at, uint64_t since, uint64_t now) {
+    return at ? (double)(now - (at > since ? at : since)) / 1e6 : -1;
+}
+
+/* Whether somebody waits for an answer, or will wake by its own timeout, soon enough to count. */
 static bool timer_pending(const og_display *d, const og_settle_rule *r, double since_action_ms,
-                          double since_change_ms) {
+                          double since_change_ms, double since_window_ms) {
     for (int i = 0; i < d->procs.thread_count; i++) {
         const og_thread *t = &d->procs.threads[i];
+        if (t->reply_wait_ms >= 0 && t->reply_wait_ms < r->reply_ms) return true;
         if (t->remaining_ms == OG_NEVER || t->remaining_ms == OG_UNKNOWN) continue;
         if (t->remaining_ms == OG_RUNNING) return true;
-        if (since_action_ms + t->remaining_ms <= horizon_of(r, &d->procs, t->pid)) return true;
-        if (r->change_horizon_ms > 0 && since_change_ms >= 0 &&
-            since_change_ms + t->remaining_ms <= r->change_horizon_ms)
+        og_horizon h = horizon_of(r, &d->procs, t->pid);
+        if (fires_within(since_action_ms, t->remaining_ms, h.horizon_ms) ||
+            fires_within(since_change_ms, t->remaining_ms, h.change_horizon_ms) ||
+            fires_within(since_window_ms, t->remaining_ms, h.window_horizon_ms))
             return true;
     }
     return false;
@@ -98,16 +111,18 @@ static void trace_begin(const og_display *d, FILE *f, const og_settle_rule *r, u
             og_procs_any_burner(p) ? "true" : "false");
 }
 
-/* t, cpu of each group since the action (ms), threads [pid, tid, syscall, remaining], somebody runs */
+/* t, somebody runs, ms since a window came or went, cpu of each group since the action (ms),
+ * threads [pid, tid, syscall, remaining, waiting for an answer] */
 static void trace_turn(const og_display *d, FILE *f, uint64_t now, uint64_t since, bool running) {
     const og_procs *p = &d->procs;
-    fprintf(f, "{\"t\":%.3f,\"run\":%d,\"cpu\":[", (double)(now - since) / 1e6, running);
+    fprintf(f, "{\"t\":%.3f,\"run\":%d,\"win\":%.3f,\"cpu\":[", (double)(now - since) / 1e6, running,
+            since_last(d->last_window_ns, since, now));
     for (int g = 0; g < p->group_count; g++)
         fprintf(f, "%s%.3f", g ? "," : "", (double)p->group_cpu_ns[g] / 1e6);
     fprintf(f, "],\"thr\":[");
     for (int i = 0; i < p->thread_count; i++)
-        fprintf(f, "%s[%d,%d,%ld,%.2f]", i ? "," : "", p->threads[i].pid, p->threads[i].tid, p->threads[i].nr,
-                p->threads[i].remaining_ms);
+        fprintf(f, "%s[%d,%d,%ld,%.2f,%.2f]", i ? "," : "", p->threads[i].pid, p->threads[i].tid, p->threads[i].nr,
+                p->threads[i].remaining_ms, p->threads[i].reply_wait_ms);
     fprintf(f, "]}\n");
 }
 
@@ -145,11 +160,12 @@ static bool is_quiet(og_display *d, const og_settle_rule *r, const history *h, u
     if (!is_idle(h, &d->procs, r, now, since)) return false;
     double since_action = (double)(now - since) / 1e6;
     uint64_t changed = d->last_change_ns > since ? d->last_change_ns : since;
-    double since_change = d->last_change_ns ? (double)(now - changed) / 1e6 : -1;
+    double since_change = since_last(d->last_change_ns, since, now);
+    double since_window = since_last(d->last_window_ns, since, now);
     double quiet = r->damage_quiet_ms;
     if (og_procs_any_burner(&d->procs) && r->burner_quiet_ms > quiet) quiet = r->burner_quiet_ms;
     if (quiet > 0 && (double)(now - changed) / 1e6 < quiet) return false;
-    if (timer_pending(d, r, since_action, since_change)) return false;
+    if (timer_pending(d, r, since_action, since_change, since_window)) return false;
     return !r->check_threads || !og_procs_any_running(&d->procs);
 }
 

@@ -245,10 +245,16 @@ static int take_event(og_display *d, const xcb_generic_event_t *event, enum og_m
             atom != d->atoms[OG_NET_ACTIVE_WINDOW])
             return 0;
         d->windows_stale = true;
+        d->last_window_ns = og_now();
         return OG_EVENT_WINDOWS;
     }
+    case XCB_UNMAP_NOTIFY: /* a menu or a tool tip: the list of windows stays */
+        d->last_window_ns = og_now();
+        return 0;
     case XCB_MAP_NOTIFY:
     case XCB_DESTROY_NOTIFY:
+        d->last_window_ns = og_now();
+        /* fall through */
     case XCB_REPARENT_NOTIFY:
         d->windows_stale = true;
         return OG_EVENT_WINDOWS;

@@ -24,7 +24,7 @@ class Display:
         *,
         since_ns: int,
         numbers: dict[str, float],
-        horizons: list[tuple[str, float]],
+        horizons: list[tuple[str, float, float, float]],
         trace_path: str | None,
     ) -> tuple[int, float, float, int, float]: ...
     def cancel(self) -> None: ...

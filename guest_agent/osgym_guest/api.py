@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from osgym_guest import __version__
+from osgym_guest.clock import DesktopClock
 from osgym_guest.engine import CheckedStep, Engine
 from osgym_guest.http import HttpError, Request, Response, Router, bad
 from osgym_guest.server import IDENTITY_PATH
@@ -60,6 +61,7 @@ class Api:
         self._set_token = set_token
         self._await_claim = await_claim
         self._on_broken = on_broken
+        self._clock = DesktopClock(engine, identities)
         self._started = time.monotonic()
 
     def register(self, router: Router) -> None:
@@ -71,6 +73,7 @@ class Api:
         router.add("POST", "/v1/observe", self.observe, deadline_s=longest_s)
         router.add("POST", "/v1/final", self.final, deadline_s=longest_s)
         router.add("POST", "/v1/release", self.release, deadline_s=longest_s)
+        router.add("POST", "/v1/clock", self.clock)
         if self._identities is not None:
             router.add("POST", IDENTITY_PATH, self.identity, max_body=MAX_IDENTITY_BODY)
 
@@ -125,6 +128,12 @@ class Api:
     async def release(self, request: Request) -> Response:
         """Let go of every held key and button."""
         return Response.json({"released": await self._engine.release()})
+
+    async def clock(self, request: Request) -> Response:
+        """Set the desktop's wall clock, once; answered when the panel shows it."""
+        with _refusing():
+            await self._clock.set(request.json_object())
+        return Response.json({"status": "ok"})
 
     def identity(self, request: Request) -> Response:
         """Become another computer: what was applied, and how the agent is then."""

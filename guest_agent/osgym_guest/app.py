@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from osgym_guest import osworld
+from osgym_guest import osworld, reach
 from osgym_guest._native import Display, DisplayError, DisplayGone
 from osgym_guest.api import Api
 from osgym_guest.engine import Engine, open_screen
@@ -171,6 +171,7 @@ async def main() -> int:
     api = Api(engine, generation, identities, server.set_token, server.await_claim, broken)
     api.register(router)
     services = osworld.register(router, engine, helper_warm_s=settings.helper_warm_s)
+    reach.register(router, services)
     server.listen(_listener(settings))
 
     async def bring_up() -> None:

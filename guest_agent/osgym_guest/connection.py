@@ -82,6 +82,7 @@ class Connection:
         self._late = False
         self._out: list[bytes | memoryview] = []
         self._file, self._file_left = -1, 0
+        self._take_over: Callable[[int, bytes], None] | None = None
         self._drained = 0
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -284,7 +285,7 @@ class Connection:
                 return
             parts, length = [], os.fstat(self._file).st_size
             self._file_left = length
-        self._phase = WRITE
+        self._phase, self._take_over = WRITE, response.take_over
         self._out += [answer_head(response, length, self._keep_alive), *parts]
         self._flush()
         if response.then is not None:
@@ -313,7 +314,9 @@ class Connection:
         self._write_on(False)
         if self._phase is not WRITE:  # told to go on with its body
             return
-        if self._keep_alive:
+        if self._take_over is not None:
+            self._hand_over(self._take_over)
+        elif self._keep_alive:
             self._phase = HEAD
         elif self._unread and not self._peer_ended:
             self._phase, self._drained = DRAIN, 0
@@ -321,6 +324,15 @@ class Connection:
             self._read_on(True)
         else:
             self.close()
+
+    def _hand_over(self, take_over: Callable[[int, bytes], None]) -> None:
+        """Give the socket away, with what came ahead; the connection is over for us."""
+        self._phase = CLOSED
+        self._read_on(False)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on_ended(self)
+        take_over(self._fd, self._received)
 
     def _next_chunk(self) -> None:
         """Read on in the file that is sent.

@@ -285,6 +285,7 @@ class Engine:
             failed_index=done.failed_index,
             settle=_settle_info(request.settle.policy, done.settled),
             previous=previous,
+            final=_is_final(done.settled) if request.settle.policy is SettlePolicy.CERTAIN else None,
             timing_ms=_timing(done.input_ms, done.settled.wait_ms, frame, began),
         )
         return ObservedFrame(observation, frame.image)
@@ -312,8 +313,7 @@ class Engine:
                 self._watch.changed(started + int(settled.last_change_ms * 1e6))
             frame = screen.observe(options)
             observation = self._plain(frame, self._watch.previous(), settled, began)
-            is_final = settled.reason in ("quiet", "unchanged")
-            return ObservedFrame(replace(observation, seq=seq, final=is_final), frame.image)
+            return ObservedFrame(replace(observation, seq=seq, final=_is_final(settled)), frame.image)
 
         self._final_waits = True
         try:
@@ -335,7 +335,7 @@ class Engine:
         return Observation(
             frame=frame.info,
             seq=self.steps.last_seq,
-            settle=None if settled is None else _settle_info(SettlePolicy.EXACT, settled),
+            settle=None if settled is None else _settle_info(SettlePolicy.CERTAIN, settled),
             previous=previous,
             timing_ms=_timing(0.0, settled.wait_ms if settled else 0.0, frame, began),
         )
@@ -346,6 +346,11 @@ def _settle_info(policy: SettlePolicy, settled: SettleOutcome) -> SettleInfo:
     reason = SettleReason.TIMEOUT if settled.reason == "cancelled" else SettleReason(settled.reason)
     change = settled.last_change_ms
     return SettleInfo(policy, reason, round(settled.wait_ms, 3), None if change is None else round(change, 3))
+
+
+def _is_final(settled: SettleOutcome) -> bool:
+    """Whether the wait ended because the screen had come to rest."""
+    return settled.reason in ("quiet", "unchanged")
 
 
 def _timing(input_ms: float, settle_ms: float, frame: CapturedFrame, began: float) -> dict[str, float]:

@@ -135,6 +135,7 @@ class Response:
         body: bytes, or a list of buffers that are written one after the other.
         file: when given, this file is streamed instead of `body`.
         then: called when the answer is on its way, before any other request is served.
+        take_over: given the connection's socket, and what has come over it since, once the head is sent.
     """
 
     status: int = 200
@@ -142,6 +143,7 @@ class Response:
     body: bytes | Sequence[bytes | memoryview] = b""
     file: Path | None = None
     then: Callable[[], None] | None = None
+    take_over: Callable[[int, bytes], None] | None = None
 
     @staticmethod
     def json(value: Any, *, status: int = 200, then: Callable[[], None] | None = None) -> Response:

@@ -15,6 +15,7 @@ END_OF_HEAD = b"\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _REASONS = {
+    101: "Switching Protocols",
     200: "OK",
     400: "Bad Request",
     401: "Unauthorized",
@@ -89,6 +90,9 @@ def answer_head(response: Response, length: int, keep_alive: bool) -> bytes:
     """Status line and headers of an answer with a body of `length` bytes."""
     lines = [f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'Status')}"]
     lines += [f"{name}: {value}" for name, value in response.headers.items()]
+    if response.take_over is not None:
+        lines += ["Connection: Upgrade\r\n\r\n"]
+        return "\r\n".join(lines).encode("latin-1", "replace")
     lines += [f"Content-Length: {length}", f"Connection: {'keep-alive' if keep_alive else 'close'}\r\n\r\n"]
     return "\r\n".join(lines).encode("latin-1", "replace")
 

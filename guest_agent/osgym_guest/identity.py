@@ -18,7 +18,7 @@ import os
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -109,11 +109,17 @@ def _text(body: Mapping[str, Any], name: str, most: int) -> str:
 
 @dataclass(frozen=True)
 class AssumedIdentity:
-    """The identity that was taken last."""
+    """The identity that was taken last.
+
+    Attributes:
+        own_clock: The clock was set to another time than the host's, which identities leave alone from then
+            on: a child of a fork goes on with its parent's.
+    """
 
     generation: int
     token: str
     applied: Mapping[str, bool]
+    own_clock: bool = False
 
 
 class Identities:
@@ -155,7 +161,8 @@ class Identities:
                 return last
             details = {"generation": last.generation}
             raise HttpError(409, GuestErrorCode.STALE_IDENTITY, "this generation has another token", details)
-        errors = self._ask(identity.packet())
+        own_clock = last is not None and last.own_clock
+        errors = self._ask((replace(identity, time_ns=0) if own_clock else identity).packet())
         if errors == _REFUSED:  # the request as a whole
             raise bad("hostname, machine_id, boot_id or time_ns is malformed")
         applied = {
@@ -163,9 +170,25 @@ class Identities:
             for name, error in zip(PARTS, errors, strict=True)
             if error != _NOT_ASKED
         }
-        self.last = AssumedIdentity(identity.generation, identity.token, {**applied, "token": True})
+        self.last = AssumedIdentity(
+            identity.generation, identity.token, {**applied, "token": True}, own_clock
+        )
         self._settled = _ON_GO not in errors
         return self.last
+
+    def set_clock(self, time_ns: int) -> None:
+        """Set the machine's clock to another time than its host's, for it and for its children.
+
+        Raises:
+            HttpError: 503 when the helper does not answer or may not.
+        """
+        packet = GuestIdentity(0, "", "", "", "", b"", time_ns).packet()
+        for errors in (self._ask(packet), self._ask(_GO)):
+            if errors[PARTS.index("time")] not in (0, _ON_GO):
+                raise HttpError(503, GuestErrorCode.NO_IDENTITY_HELPER, "the clock could not be set")
+        if self.last is not None:
+            self.last = replace(self.last, own_clock=True)
+            _write(self._kept, self.last)
 
     def settle(self) -> None:
         """Do what is left of it: the host name and the clock, for which others wait; and keep it.
@@ -250,7 +273,9 @@ def _read(kept: mmap.mmap | None) -> AssumedIdentity | None:
     try:
         last = json.loads(kept[:].rstrip(b"\0")) if kept is not None else None
         return (
-            AssumedIdentity(int(last["generation"]), str(last["token"]), dict(last["applied"]))
+            AssumedIdentity(
+                int(last["generation"]), str(last["token"]), dict(last["applied"]), last["own_clock"] is True
+            )
             if last
             else None
         )
@@ -266,5 +291,10 @@ def _write(kept: mmap.mmap | None, taken: AssumedIdentity | None) -> None:
     if kept is not None:
         last = {}
         if taken is not None:
-            last = {"generation": taken.generation, "token": taken.token, "applied": dict(taken.applied)}
+            last = {
+                "generation": taken.generation,
+                "token": taken.token,
+                "applied": dict(taken.applied),
+                "own_clock": taken.own_clock,
+            }
         kept[:] = to_json(last).ljust(FILE_BYTES, b"\0")

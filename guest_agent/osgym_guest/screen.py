@@ -18,6 +18,14 @@ DRAIN_MS = 1000.0
 BETWEEN_MS = 1000.0
 QUIET_TURN_MS = 10.0
 
+RULE_OF = {
+    SettlePolicy.EXACT: "exact",
+    SettlePolicy.FAST: "fast",
+    SettlePolicy.CERTAIN: "final",
+    SettlePolicy.FIXED: "exact",
+}
+"""The rule of `settle.json` that each policy follows; a fixed pause looks at none."""
+
 
 class ImagingMissing(RuntimeError):
     """An encoding or size was asked for that needs Pillow, and it is not installed."""
@@ -138,9 +146,8 @@ class ScreenController:
 
     def _rule(self, options: SettleOptions) -> SettleRule:
         is_fixed = options.policy is SettlePolicy.FIXED
-        name = SettlePolicy.EXACT if is_fixed else options.policy
         return with_options(
-            self._policies.rules[name.value],
+            self._policies.rules[RULE_OF[options.policy]],
             quiet_ms=options.quiet_ms,
             max_ms=DEFAULT_SETTLE_MAX_MS if options.max_ms is None else options.max_ms,
             pause_ms=options.pause_ms if is_fixed else None,

@@ -7,8 +7,13 @@ Parameters of a policy:
     idle_ms: nobody was at work for so long (a group of processes may use `cpu_share` of that time)
         and nobody runs or waits for the disk now.
     horizon_ms: no application's main thread wakes by its own timeout before this, counted from the
-        end of the action; `horizons` has other values by process name.
+        end of the action. `horizons` has other values by process name, at most 64 of them: a number, or an
+        object with this one, `change_horizon_ms` and `window_horizon_ms`, the policy's own where not said.
     change_horizon_ms: the same, counted from the last change of the screen; 0 is off.
+    window_horizon_ms: the same, counted from the last window (menus and dialogs too) that came, went or
+        became the active one; 0 is off.
+    reply_ms: an X client whose main thread waits for one descriptor only waits for an answer (of the X
+        server, of D-Bus, of a helper); for so long that is work; 0 is off.
     damage_quiet_ms: the screen has not changed for so long; 0 is off.
     burner_quiet_ms: the same, used while somebody burns the processor without end.
     turn_ms: how often all this is looked at.
@@ -27,6 +32,8 @@ from osgym_guest._native import Display
 from osgym_protocol.limits import DEFAULT_SETTLE_MAX_MS
 
 SYSTEM_FILE = Path("/etc/osgym/settle.json")
+HORIZONS = ("horizon_ms", "change_horizon_ms", "window_horizon_ms")
+MAX_HORIZONS = 64
 REASONS = ("quiet", "timeout", "unchanged", "fixed", "cancelled")
 
 
@@ -38,11 +45,13 @@ class SettleRule:
     cpu_share: float
     horizon_ms: float
     change_horizon_ms: float
+    window_horizon_ms: float
+    reply_ms: float
     damage_quiet_ms: float
     burner_quiet_ms: float
     turn_ms: float
     check_threads: bool
-    horizons: tuple[tuple[str, float], ...] = ()
+    horizons: tuple[tuple[str, float, float, float], ...] = ()
     max_ms: float = DEFAULT_SETTLE_MAX_MS
     pause_ms: float = -1.0
 
@@ -88,17 +97,30 @@ def load_policies(overlay: Path | None) -> Policies:
         _lay_over(data, json.loads(overlay.read_text()))
     try:
         rules = {
-            name: SettleRule(**values, horizons=_horizons(data["horizons"].get(name, {})))
+            name: SettleRule(**values, horizons=_horizons(data["horizons"].get(name, {}), values))
             for name, values in data["policies"].items()
         }
         return Policies(rules, tuple(data["threads"]), float(data["burner_s"]), float(data["burner_share"]))
-    except (TypeError, KeyError) as exc:
+    except (TypeError, KeyError, AttributeError) as exc:
         raise ValueError(f"the settle policies are malformed: {exc}") from exc
 
 
-def _horizons(raw: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
-    """Pairs of process name, cut to what the kernel keeps of it, and milliseconds."""
-    return tuple((name[:15], float(horizon_ms)) for name, horizon_ms in raw.items())
+def _horizons(raw: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[tuple[str, float, float, float], ...]:
+    """Process name, cut to what the kernel keeps of it, and its horizons in the order of `HORIZONS`.
+
+    Raises:
+        ValueError: there are too many, or one is unknown.
+    """
+    if len(raw) > MAX_HORIZONS:
+        raise ValueError(f"{len(raw)} programs have horizons of their own, at most {MAX_HORIZONS} may")
+    made = []
+    for name, given in raw.items():
+        by_name = given if isinstance(given, Mapping) else {HORIZONS[0]: given}
+        if unknown := set(by_name) - set(HORIZONS):
+            raise ValueError(f"the settle policies are malformed: {name} has {', '.join(sorted(unknown))}")
+        first, second, third = (float(by_name.get(each, own[each])) for each in HORIZONS)
+        made.append((name[:15], first, second, third))
+    return tuple(made)
 
 
 def _lay_over(base: dict[str, Any], over: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ from osgym_host.api.backend import Backend, OsgymOptions
 from osgym_host.api.metrics import HostCollector
 from osgym_host.api.security import AccessPolicy
 from osgym_host.core.admission import Budget
+from osgym_host.core.cpu_credit import CreditTerms
 from osgym_host.core.plan import PoolSpec
 from osgym_host.episodes.checkpoint_store import CheckpointStore
 from osgym_host.episodes.checkpoints import Checkpoints
@@ -27,6 +28,7 @@ from osgym_host.episodes.forks import EpisodeForks
 from osgym_host.episodes.host_status import HostIdentity, HostStatus, load_probe
 from osgym_host.episodes.journal import EpisodeJournal
 from osgym_host.episodes.metrics import EpisodeMetrics
+from osgym_host.episodes.reach import ReachService
 from osgym_host.episodes.recorder import RecordMode, TrajectoryRecorder
 from osgym_host.episodes.recovery import EpisodeRecovery
 from osgym_host.episodes.requests import RequestRegistry
@@ -43,6 +45,8 @@ from osgym_host.replicas.usage_monitor import UsageOptions
 from osgym_host.runtime_factory import clear_other_leftovers, make_runtime, runtime_kind
 from osgym_host.runtimes import base
 from osgym_host.runtimes.kind import ImageRef
+from osgym_host.scaling.publish import PressurePublisher
+from osgym_host.scaling.publishers import publisher_of
 from osgym_host.settings import Settings
 from osgym_host.tasks.interface import DownloadCache, Sandbox, TaskPolicy
 
@@ -91,11 +95,13 @@ class HostAgent:
         self._requests = RequestRegistry(creator, forks, self._checkpoints)
         self._recovery = EpisodeRecovery(creator, self._brancher, self.runtime)
         self.view = HostStatus(self._identity(), self.pool, self.episodes, self.drain, self._watch.state)
+        self._pressure = _pressure_publisher(settings, self.view)
         self.backend = Backend(
             episodes=self.episodes,
             creator=creator,
             checkpoints=self._checkpoints,
             requests=self._requests,
+            reaches=ReachService(self.episodes, self.view.offered),
             host=self.view,
             drain=self.drain,
             registry=self.registry,
@@ -118,6 +124,7 @@ class HostAgent:
             usage_options=UsageOptions(
                 disk_cap_mib=settings.replica_disk_mib or None, disk_reserve_mib=settings.disk_reserve_mib
             ),
+            credit_terms=CreditTerms(burst_cpu_s=settings.replica_cpu_burst_s),
         )
 
     def _make_service(self, state_dir: Path) -> EpisodeService:
@@ -188,6 +195,8 @@ class HostAgent:
         self.episodes.start()
         self.drain.start()
         self._watch.start()
+        if self._pressure is not None:
+            self._pressure.start()
         return report
 
     def _check_capabilities(self) -> None:
@@ -215,6 +224,8 @@ class HostAgent:
             ReplicaDestroyFailed: Something is left; all else was removed.
         """
         self.begin_stop()
+        if self._pressure is not None:
+            await self._pressure.close()
         await self._watch.close()
         await self.drain.close()
         await self.episodes.close()
@@ -265,9 +276,20 @@ def _budget(settings: Settings, ram_mib: int) -> Budget:
     )
 
 
-def _notice_sources(settings: Settings) -> Sequence[NoticeSource]:
+def _metadata_url() -> str:
     """The cloud's metadata service is elsewhere in tests only."""
-    return sources_of(settings.notices, os.environ.get("OSGYM_TEST_METADATA", METADATA_URL))
+    return os.environ.get("OSGYM_TEST_METADATA", METADATA_URL)
+
+
+def _notice_sources(settings: Settings) -> Sequence[NoticeSource]:
+    return sources_of(settings.notices, _metadata_url())
+
+
+def _pressure_publisher(settings: Settings, status: HostStatus) -> PressurePublisher | None:
+    publisher = publisher_of(settings.metrics_to, settings.metrics_fleet, _metadata_url())
+    if publisher is None:
+        return None
+    return PressurePublisher(publisher, status.lease_pressure_percent, settings.metrics_every_s)
 
 
 def _limits(settings: Settings) -> EpisodeLimits:

@@ -62,3 +62,13 @@ def holder(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     return None
+
+
+def running_agents(data_dir: Path) -> list[int]:
+    """Return the processes of host agents that use a data directory, of all instances.
+
+    Raises:
+        OSError: A file of one cannot be read.
+    """
+    found = [holder(path) for path in sorted((data_dir / "state").glob("*/pid"))]
+    return [pid for pid in found if pid is not None]

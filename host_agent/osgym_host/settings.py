@@ -213,6 +213,12 @@ class Settings(BaseModel):
         "than the snapshot's RAM and what QEMU needs besides, since a smaller cap kills the machine.",
     )
     replica_cpus: float = Field(default=0.0, ge=0, description="CPU cap of a replica in cores. 0: none.")
+    replica_cpu_burst_s: float = Field(
+        default=4.0,
+        ge=0,
+        description="Core-seconds that a replica may use at full CPU weight beyond half a core. One that used"
+        " them up gets what its neighbours leave, until it rests. 0: all weigh the same for ever.",
+    )
     replica_pids: int = Field(
         default=1024,
         ge=32,
@@ -288,6 +294,22 @@ class Settings(BaseModel):
         "service; file:/PATH: a file that appears in a folder that exists, empty or with "
         '`{"deadline": Unix time}`.',
     )
+    metrics_to: str = Field(
+        default="none",
+        pattern=r"^(none|cloudwatch(:[a-z0-9-]+)?|gcp|file:/.+)$",
+        description="Where `lease_pressure_percent` is published (leases held and waited for, per replica "
+        "that may exist), for the scaling of a fleet. cloudwatch or cloudwatch:REGION needs "
+        "`osgym-host[cloudwatch]`, gcp `osgym-host[gcp]`; file:/PATH: for `python -m osgym_host.scaling` "
+        "beside the agent.",
+    )
+    metrics_fleet: str = Field(
+        default="",
+        pattern=r"^[A-Za-z0-9._-]{0,100}$",
+        description="With metrics_to: the fleet whose pressure it is, as a dimension or label `fleet`.",
+    )
+    metrics_every_s: float = Field(
+        default=60, ge=5, le=3600, description="How often lease_pressure_percent is published."
+    )
     drain_margin_s: float = Field(
         default=5,
         ge=0,
@@ -302,6 +324,8 @@ class Settings(BaseModel):
     def _check(self) -> Settings:
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key go together")
+        if self.metrics_to.startswith(("cloudwatch", "gcp")) and not self.metrics_fleet:
+            raise ValueError(f"metrics_to {self.metrics_to} needs metrics_fleet, the name of the fleet")
         if not self.is_loopback and self.token is None and not self.allowed_ips:
             raise ValueError(
                 f"refusing to listen on {self.host}: anyone could use these desktops. Set a token "

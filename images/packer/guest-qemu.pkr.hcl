@@ -129,7 +129,7 @@ build {
 
   provisioner "shell-local" {
     environment_vars = [
-      "PACKER_FOLDER=${path.root}",
+      "PACKER_FOLDER=${abspath(path.root)}",
       "OSGYM_PROVISION=${jsonencode(var.provision)}",
       "OSGYM_FILES=${var.files}",
       "OSGYM_TOKEN_FILE=${var.token_file}",

@@ -52,12 +52,12 @@ variable "tags" {
 }
 
 locals {
-  folder    = "${path.root}/../../infra/bootstrap"
+  folder    = "${abspath(path.root)}/../../infra/bootstrap"
   bootstrap = [for name in sort(fileset(local.folder, "*")) : "${local.folder}/${name}"]
   # What is in the image, but for Debian: the same digest, the same image. README.md has the recipe.
   digest = substr(sha256(join("\n", concat(
     [for path in local.bootstrap : file(path)],
-    [file("${path.root}/host-bake.sh"), var.agent_sha256],
+    [file("${abspath(path.root)}/host-bake.sh"), var.agent_sha256],
   ))), 0, 40)
   name = "osgym-host-${local.digest}"
   tags = merge(var.tags, { Name = local.name, osgym-digest = local.digest })
@@ -115,7 +115,7 @@ build {
     inline = ["install -d -m 700 /tmp/osgym"]
   }
   provisioner "file" {
-    sources     = concat(local.bootstrap, ["${path.root}/host-bake.sh"])
+    sources     = concat(local.bootstrap, ["${abspath(path.root)}/host-bake.sh"])
     destination = "/tmp/osgym/"
   }
   provisioner "file" {

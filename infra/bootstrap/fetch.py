@@ -6,13 +6,17 @@
 
 On AWS and Google Cloud the host's own role is asked for, through the metadata service (IMDSv2 on AWS). A file
 is kept only when its SHA-256 is right; a secret is written for root only, and never printed.
+
+Exit code 1: may go away by itself (no network yet, a role that is not known everywhere yet); 3: will not.
 """
 
 import datetime
 import hashlib
 import hmac
+import http.client
 import json
 import os
+import re
 import sys
 import tempfile
 import urllib.error
@@ -23,6 +27,9 @@ from pathlib import Path
 TIMEOUT_S = 60
 CHUNK = 1 << 20
 MOST_SECRET_BYTES = 64 * 1024
+MOST_ERROR_BYTES = 4096
+MAY_PASS, WILL_NOT_PASS = 1, 3
+"""Exit codes."""
 # Other addresses are for tests, which serve the same paths on loopback.
 AWS_METADATA = os.environ.get("OSGYM_AWS_METADATA", "http://169.254.169.254")
 GCP_METADATA = os.environ.get("OSGYM_GCP_METADATA", "http://metadata.google.internal")
@@ -33,26 +40,47 @@ GCP_SECRETS_ENDPOINT = os.environ.get("OSGYM_GCP_SECRETS_ENDPOINT", "https://sec
 
 
 class FetchFailed(Exception):
-    """What could not be fetched, and why; never holds a secret."""
+    """What could not be fetched, and why; never holds a secret.
+
+    `for_good`: the same again will fail, too. Not so 403 and 404: a role's permissions are known to all of a
+    cloud's servers some minutes after they were given.
+    """
+
+    def __init__(self, why, for_good=False):
+        super().__init__(why)
+        self.for_good = for_good
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
     """A request that carries credentials goes where it was sent, and nowhere else."""
 
     def redirect_request(self, *_):
-        return None
+        """Leave it to the caller, as an error."""
 
 
-def call(url, headers=None, method="GET", body=None):
+def call(url, headers=None, method="GET", body=None, timeout_s=TIMEOUT_S):
     """An open answer; the caller closes it."""
     request = urllib.request.Request(url, data=body, headers=headers or {}, method=method)  # noqa: S310
     opener = urllib.request.build_opener(*([NoRedirect] if headers else []))
     try:
-        return opener.open(request, timeout=TIMEOUT_S)
+        return opener.open(request, timeout=timeout_s)
     except urllib.error.HTTPError as error:
-        raise FetchFailed(f"{host_of(url)} answered {error.code} {error.reason}") from None
-    except (urllib.error.URLError, OSError) as error:
+        with error:
+            why = f"{error.code} {error.reason}{code_in(error)}"
+        # Elsewhere: a bucket of another region.
+        raise FetchFailed(f"{host_of(url)} answered {why}", for_good=300 <= error.code < 400) from None
+    except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
         raise FetchFailed(f"{host_of(url)} cannot be reached: {getattr(error, 'reason', error)}") from None
+
+
+def code_in(error):
+    """What a cloud calls an error (`AccessDenied`, `NoSuchKey`); nothing else of an answer is shown."""
+    try:
+        text = error.read(MOST_ERROR_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError, http.client.HTTPException):
+        return ""
+    found = re.search(r'<Code>(\w{1,64})</Code>|"(?:reason|__type)":\s*"([\w.#]{1,64})"', text)
+    return f" ({found[1] or found[2]})" if found else ""
 
 
 def host_of(url):
@@ -76,7 +104,7 @@ def aws_identity():
     base = f"{AWS_METADATA}/latest/meta-data"
     role = text_of(call(f"{base}/iam/security-credentials/", headers)).strip().splitlines()
     if not role:
-        raise FetchFailed("this instance has no role")
+        raise FetchFailed("this instance has no role (yet)")
     keys = json.loads(text_of(call(f"{base}/iam/security-credentials/{role[0]}", headers)))
     region = text_of(call(f"{base}/placement/region", headers)).strip()
     return region, keys["AccessKeyId"], keys["SecretAccessKey"], keys["Token"]
@@ -135,7 +163,26 @@ def opened(uri):
         return call(f"{GCS_ENDPOINT}/storage/v1/b/{parts.netloc}/o/{name}?alt=media", gcp_headers())
     if parts.scheme in ("https", "file"):
         return call(uri)
-    raise FetchFailed(f"{uri}: s3://, gs://, https:// or file:// is understood")
+    raise FetchFailed(f"{uri}: s3://, gs://, https:// or file:// is understood", for_good=True)
+
+
+def put_object(uri, text, timeout_s):
+    """Write a small object of a bucket, over what is there."""
+    parts = urllib.parse.urlsplit(uri)
+    body = text.encode()
+    if parts.scheme == "s3":
+        region, *keys = aws_identity()
+        base = S3_ENDPOINT or f"https://{parts.netloc}.s3.{region}.amazonaws.com"
+        url = base + urllib.parse.quote(parts.path)
+        headers = aws_signed("s3", region, keys, "PUT", url, body, {"content-type": "application/json"})
+        text_of(call(url, headers, "PUT", body, timeout_s))
+    elif parts.scheme == "gs":
+        name = urllib.parse.quote(parts.path.lstrip("/"), safe="")
+        url = f"{GCS_ENDPOINT}/upload/storage/v1/b/{parts.netloc}/o?uploadType=media&name={name}"
+        headers = {**gcp_headers(), "Content-Type": "application/json"}
+        text_of(call(url, headers, "POST", body, timeout_s))
+    else:
+        raise FetchFailed(f"{uri}: s3:// or gs:// is understood", for_good=True)
 
 
 def fetch_file(uri, path, sha256):
@@ -148,13 +195,18 @@ def fetch_file(uri, path, sha256):
     try:
         # A file of this host is not copied: images are large.
         here = parts.scheme == "file"
+        got = 0
         with os.fdopen(handle, "wb") as out, opened(uri) as answer:
+            promised = answer.headers.get("Content-Length")
             while chunk := answer.read(CHUNK):
+                got += len(chunk)
                 digest.update(chunk)
                 if not here:
                     out.write(chunk)
+        if promised is not None and got < int(promised):
+            raise FetchFailed(f"{host_of(uri)} broke off after {got} of {promised} bytes")
         if digest.hexdigest() != sha256.removeprefix("sha256:").lower():
-            raise FetchFailed(f"{uri} has SHA-256 {digest.hexdigest()}, not {sha256}")
+            raise FetchFailed(f"{uri} has SHA-256 {digest.hexdigest()}, not {sha256}", for_good=True)
         if here:
             temporary.unlink()
             temporary.symlink_to(urllib.parse.unquote(parts.path))
@@ -185,7 +237,7 @@ def secret_text(source):
     if kind == "file":
         with Path(name).open(encoding="utf-8") as file:
             return file.read(MOST_SECRET_BYTES + 1)
-    raise FetchFailed("a secret is named aws:…, gcp:… or file:…")
+    raise FetchFailed("a secret is named aws:…, gcp:… or file:…", for_good=True)
 
 
 def fetch_secret(source, path):
@@ -198,7 +250,7 @@ def fetch_secret(source, path):
     found = json.loads(text) if text.startswith("{") else {"token": text}
     token = str(found.get("token", ""))
     if not 16 <= len(token) <= 1024 or any(c <= " " or c in "\"'\\$`" for c in token):
-        raise FetchFailed("the secret holds no token of 16 to 1024 plain characters")
+        raise FetchFailed("the secret holds no token of 16 to 1024 plain characters", for_good=True)
     target = Path(path).absolute()
     pems = {name: found.get(key) for name, key in (("ca", "ca"), ("key", "key"), ("cert", "certificate"))}
     if all(isinstance(pem, str) and pem.startswith("-----BEGIN ") for pem in pems.values()):
@@ -228,10 +280,10 @@ def main(arguments):
         else:
             print(__doc__, file=sys.stderr)
             return 2
-    except (FetchFailed, OSError, KeyError, ValueError) as error:
+    except (FetchFailed, OSError, KeyError, ValueError, http.client.HTTPException) as error:
         name = "" if isinstance(error, FetchFailed) else f"{type(error).__name__}: "
         print(f"fetch: {name}{error}", file=sys.stderr)
-        return 1
+        return WILL_NOT_PASS if getattr(error, "for_good", False) else MAY_PASS
     return 0
 
 

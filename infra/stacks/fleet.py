@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,12 +13,15 @@ from osgym_infra.catalogue.ages import age_lines, today
 from osgym_infra.catalogue.load import load
 from osgym_infra.components.common import HostsArgs, check_every_resource, fleet_name
 from osgym_infra.components.golden import fed
-from osgym_infra.config.keys import parse
+from osgym_infra.config.keys import FleetConfig
+from osgym_infra.config.parse import parse
 from osgym_infra.config.providers import Provider
 from osgym_infra.config.readers import NAMESPACE, full_key
 from osgym_infra.errors import BadInput
 from osgym_infra.fleet.blueprint import Blueprint, draw
 from osgym_infra.fleet.outputs import REMOVES, destroy_removes, fleet_outputs, summary
+from osgym_infra.hosts.local import becomes_root
+from osgym_infra.hosts.sudo import COMMAND
 from osgym_infra.workloads import profile as profiles
 
 
@@ -28,6 +32,19 @@ def configured() -> dict[str, object]:
     return {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
 
 
+def said_beside(provider: Provider) -> dict[str, object]:
+    """What the cloud's own provider is told: its keys in this stack's configuration, and the environment."""
+    found: Mapping[str, Any] = {**os.environ, **pulumi_config.get_config_env(), **pulumi_config.CONFIG.get()}
+    names = [name for own in provider.facts.beside for name in (own.name, *own.variables)]
+    return {name: found[name] for name in names if name in found}
+
+
+def needs_root(config: FleetConfig) -> str:
+    """What of a fleet is made as root on this machine; empty: nothing."""
+    parts = ["the host local"] if any(host.is_local for host in config.hosts) else []
+    return " and ".join([*parts, *(["baking the image"] if config.makes_image else [])])
+
+
 def begin(provider: Provider) -> Blueprint:
     """Check the configuration, plan, say what it will cost, and have every resource checked from now on.
 
@@ -35,17 +52,26 @@ def begin(provider: Provider) -> Blueprint:
         BadInput: a key is wrong, or means another provider than the program's.
         CannotMeet: no plan meets budget or latency.
     """
-    config = parse(configured())
+    config = parse(configured(), said_beside(provider))
     if config.provider is not provider:
         raise BadInput(full_key("provider"), f"this program is for {provider}", f"provider: {provider}")
     catalogue, _ = load().in_usd({})
-    blueprint = draw(config, catalogue, profiles.load(config.profile))
+    blueprint = draw(config, catalogue, profiles.chosen(config.profile, config.runtime))
     pulumi.log.info(summary(blueprint))
     _, old = age_lines(blueprint.sources, today())
     for note in (*blueprint.notes, *old):
         pulumi.log.warn(note)
+    _say_what_is_needed(config)
     check_every_resource()
     return blueprint
+
+
+def _say_what_is_needed(config: FleetConfig) -> None:
+    """Warn in a preview that the update will need root here; it is refused there before anything is done."""
+    if not pulumi.runtime.is_dry_run() or becomes_root():
+        return
+    if what := needs_root(config):
+        pulumi.log.warn(f"{what} needs root on this machine, and sudo asks for a password: {COMMAND} first")
 
 
 def run(provider: Provider) -> dict[str, Any]:
@@ -61,7 +87,9 @@ def run(provider: Provider) -> dict[str, Any]:
     fleet = provider.part("hosts").ReplicaHosts(name, args)
     if removed := destroy_removes(blueprint):
         pulumi.export(REMOVES, removed)
-    outputs = fleet_outputs(blueprint, stack, fleet.hosts, fleet.token_source, fleet.ca)
+    outputs = fleet_outputs(blueprint, stack, fleet.hosts, fleet.token_source, fleet.ca, fleet.discover)
+    if not provider.rents:
+        outputs["capacity"] = fleet.hosts.apply(lambda hosts: sum(int(host["capacity"]) for host in hosts))
     for key, value in outputs.items():
         pulumi.export(key, value)
     return outputs

@@ -46,6 +46,14 @@ class ErrorCode(TextEnum):
     BRANCH_FAILED = "branch_failed"  # 503: a fork or checkpoint failed; the episode is not affected
     DRAINING = "draining"  # 503: the host will be taken away; it takes no new episodes
     SHUTTING_DOWN = "shutting_down"  # 503: the host agent stops; it takes no new episodes
+    REACH_FORBIDDEN = "reach_forbidden"  # 403: the task forbids this reach into its desktop
+    REACH_BUSY = "reach_busy"  # 429: too many reaches into this desktop at a time
+    REACH_FAILED = "reach_failed"  # 502: the desktop could not do it; the episode goes on
+    PATH_NOT_FOUND = "path_not_found"  # 404: no such file or folder in the desktop
+    PATH_REFUSED = "path_refused"  # 409: no right to it, a folder, a device, no room
+    TOO_LARGE = "too_large"  # 413: more bytes than were asked for, or may be
+    COMMAND_NOT_STARTED = "command_not_started"  # 422: no such program, or it cannot be run
+    PORT_CLOSED = "port_closed"  # 409: nobody listens at that port in the desktop
     TIMEOUT = "timeout"  # 504: the guest did not answer within the step's deadline
     INTERNAL = "internal"  # 500: a fault of the host
 
@@ -94,6 +102,14 @@ MEANINGS: Mapping[ErrorCode, ErrorMeaning] = {
     ErrorCode.BRANCH_FAILED: ErrorMeaning(503),
     ErrorCode.DRAINING: ErrorMeaning(503),
     ErrorCode.SHUTTING_DOWN: ErrorMeaning(503),
+    ErrorCode.REACH_FORBIDDEN: ErrorMeaning(403, None),
+    ErrorCode.REACH_BUSY: ErrorMeaning(429, None),
+    ErrorCode.REACH_FAILED: ErrorMeaning(502, None),
+    ErrorCode.PATH_NOT_FOUND: ErrorMeaning(404, None),
+    ErrorCode.PATH_REFUSED: ErrorMeaning(409, None),
+    ErrorCode.TOO_LARGE: ErrorMeaning(413, None),
+    ErrorCode.COMMAND_NOT_STARTED: ErrorMeaning(422, None),
+    ErrorCode.PORT_CLOSED: ErrorMeaning(409, None),
     ErrorCode.TIMEOUT: ErrorMeaning(504),
     ErrorCode.INTERNAL: ErrorMeaning(500),
 }
@@ -143,6 +159,7 @@ class SettlePolicy(TextEnum):
 
     EXACT = "exact"
     FAST = "fast"
+    CERTAIN = "certain"  # by the rule of the watch, as `final`
     FIXED = "fixed"
 
 
@@ -174,6 +191,10 @@ class GuestErrorCode(TextEnum):
     UNAUTHORIZED = "unauthorized"
     NOT_FOUND = "not_found"
     NO_SUCH_FILE = "no_such_file"
+    PATH_REFUSED = "path_refused"
+    TOO_LARGE = "too_large"
+    CANNOT_START = "cannot_start"
+    PORT_CLOSED = "port_closed"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     LENGTH_REQUIRED = "length_required"
     BODY_TOO_LARGE = "body_too_large"

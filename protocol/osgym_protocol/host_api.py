@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from osgym_protocol.clock import ClockOptions
 from osgym_protocol.codec import OMIT, Message
 from osgym_protocol.codes import Done, ErrorClass
 from osgym_protocol.limits import DEFAULT_FORK_WAIT_S, DEFAULT_LEASE_TTL_S, DEFAULT_WAIT_S
@@ -57,6 +58,8 @@ class CreateRequest(Message):
     """Go on from this checkpoint instead of a fresh desktop; then without a task."""
     strict_setup: bool | None = field(default=None, metadata=OMIT)
     """A setup step whose command fails ends the create with ``setup_failed``; else it is a warning."""
+    clock: ClockOptions | None = field(default=None, metadata=OMIT)
+    """The desktop's time at the beginning; comes before ``osgym.clock`` of the task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +219,8 @@ class HostLoad(Message):
     load1: float
     ram_total_mib: float
     ram_available_mib: float
+    disk_free_mib: float | None = field(default=None, metadata=OMIT)
+    """Where replicas write; None: the host does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +237,8 @@ class HostState(Message):
     draining: bool = False
     branching: bool = False
     """Whether episodes can be forked and checkpointed here."""
+    reach: tuple[str, ...] = ()
+    """The ways to reach into a desktop that its guests offer (`ReachKind`)."""
     notice: Notice | None = field(default=None, metadata=OMIT)
     """Why it drains."""
     notices: str = "off"

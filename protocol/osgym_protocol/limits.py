@@ -22,6 +22,11 @@ MAX_SEQ = 2**53
 MAX_ID_CHARS = 128
 """Of an episode's id, a lease, a request's id."""
 
+MIN_CLOCK_S = 1_577_836_800
+"""2020-01-01: the earliest time that a desktop's clock is set to, in seconds since 1970."""
+MAX_CLOCK_S = 4_102_444_800
+"""2100-01-01, which is too late."""
+
 # Bodies and records
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """Of a request to the host."""
@@ -58,6 +63,38 @@ PIXELS_PER_SCROLL_CLICK = 120
 MAX_PATH_POINTS = 10_000
 MAX_WHY_CHARS = 500
 """Of the message of a refused action, which may cite what was given."""
+
+# Reach into a desktop
+DEFAULT_COMMAND_S = 30.0
+MAX_COMMAND_S = 600.0
+MAX_COMMAND_WORDS = 4096
+MAX_COMMAND_BYTES = 128 * 1024
+"""Of all words of a command together, and of what is laid over its environment."""
+MAX_STDIN_BYTES = 4 * 1024 * 1024
+MAX_OUTPUT_BYTES = 1024 * 1024
+"""Of each of the two outputs; what follows is thrown away."""
+DEFAULT_READ_BYTES = 16 * 1024 * 1024
+MAX_READ_BYTES = MAX_BLOB_BYTES
+MAX_WRITE_BYTES = MAX_BODY_BYTES
+MAX_PATH_CHARS = 4096
+DEFAULT_A11Y_S = 6.0
+MAX_A11Y_S = 40.0
+DEFAULT_A11Y_NODES = 2000
+MAX_A11Y_NODES = 8000
+DEFAULT_A11Y_BYTES = 2 * 1024 * 1024
+MAX_A11Y_BYTES = 16 * 1024 * 1024
+MAX_WINDOWS = 64
+DEFAULT_RECORD_S = 300.0
+MAX_RECORD_S = 3600.0
+DEFAULT_FRAMES_PER_S = 10
+MAX_FRAMES_PER_S = 30
+MAX_REACHES_AT_ONCE = 8
+"""Calls into one desktop, steps aside. Connections to a port are apart."""
+MAX_TUNNELS = 16
+"""Open connections to ports of one desktop."""
+MAX_REACH_EVENTS = 10_000
+"""Of one episode's trajectory; how many there were is said at its end."""
+MAX_REACH_ARGUMENT_CHARS = 500
 
 # Setup
 MAX_SETUP_WARNINGS = 32

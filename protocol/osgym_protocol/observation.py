@@ -63,7 +63,10 @@ class PreviousFrame(Message):
 
 @dataclass(frozen=True, slots=True)
 class Observation(Message):
-    """Meta of a frame, as the guest made it (docs/protocol.md, record meta of a step)."""
+    """Meta of a frame, as the guest made it (docs/protocol.md, record meta of a step).
+
+    `final` is said where it was waited for: by `final`, and by a step that settled by `certain`.
+    """
 
     frame: FrameInfo
     seq: int = 0

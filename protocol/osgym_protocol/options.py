@@ -23,6 +23,9 @@ _M = TypeVar("_M", bound=Message)
 class SettleOptions(Message):
     """How to wait for the screen after the actions; unset fields are the policy's own.
 
+    Every policy but `fixed` ends after `max_ms`, 5,000 where it is not said; `certain` says in the
+    observation's `final` whether it was sure by then.
+
     Raises:
         WireFormatError: A time is out of bounds, or `fixed` has no `pause_ms`.
     """

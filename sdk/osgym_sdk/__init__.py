@@ -8,12 +8,15 @@
 
 from __future__ import annotations
 
+from osgym_protocol.a11y import A11yNode, A11yTree
+from osgym_protocol.reach import CommandResult, ReachEvent, ReachKind, Window
 from osgym_protocol.version import __version__ as __version__
 from osgym_sdk._batch import Batch
 from osgym_sdk._batch_episode import OnInvalid
 from osgym_sdk._checkpoints import AsyncCheckpoint
 from osgym_sdk._client import AsyncClient
 from osgym_sdk._config import Limits, Timeouts
+from osgym_sdk._decision import Decision
 from osgym_sdk._episode import AsyncEpisode, AsyncObservation
 from osgym_sdk._exceptions import (
     AuthError,
@@ -21,7 +24,9 @@ from osgym_sdk._exceptions import (
     BadRequest,
     BranchFailed,
     CheckpointNotFound,
+    CommandNotStarted,
     ConfigError,
+    DatasetError,
     EpisodeEnded,
     EpisodeError,
     EpisodeLost,
@@ -29,22 +34,37 @@ from osgym_sdk._exceptions import (
     HostError,
     HostUnreachable,
     InvalidAction,
+    ModelError,
     NoCapacity,
     OSGymError,
+    PathNotFound,
+    PathRefused,
+    PortClosed,
     ProtocolError,
+    ReachBusy,
+    ReachError,
+    ReachFailed,
+    ReachForbidden,
     SetupFailed,
     StaleObservation,
     TaskError,
     TaskUnsupported,
     Timeout,
+    TooLarge,
     Unsupported,
 )
+from osgym_sdk._group import Group
+from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._observation import Observation, Timing
 from osgym_sdk._policy import Policy, PolicyObject
 from osgym_sdk._progress import Progress, ProgressLine
+from osgym_sdk._recorder import EpisodeOutcome, EpisodeRecording, Recorder
 from osgym_sdk._results import Evaluation, Failure, Result, StepRecord, Trajectory
-from osgym_sdk._sync import Checkpoint, Client, Episode, SyncObservation
+from osgym_sdk._sync import Checkpoint, Client, Episode, SyncExposure, SyncObservation
+from osgym_sdk._tasks import load_tasks
+from osgym_sdk._tunnel import Exposure
 from osgym_sdk._types import Ticket
+from osgym_sdk._video import Video
 from osgym_sdk.wire import (
     Done,
     ErrorClass,
@@ -60,6 +80,8 @@ from osgym_sdk.wire import (
 )
 
 __all__ = [
+    "A11yNode",
+    "A11yTree",
     "AsyncCheckpoint",
     "AsyncClient",
     "AsyncEpisode",
@@ -72,22 +94,32 @@ __all__ = [
     "Checkpoint",
     "CheckpointNotFound",
     "Client",
+    "CommandNotStarted",
+    "CommandResult",
     "ConfigError",
+    "DatasetError",
+    "Decision",
     "Done",
     "Episode",
     "EpisodeEnded",
     "EpisodeError",
     "EpisodeLost",
+    "EpisodeOutcome",
+    "EpisodeRecording",
     "ErrorClass",
     "Evaluation",
     "EvaluatorError",
+    "Exposure",
     "Failure",
+    "Group",
     "HostError",
+    "HostPhase",
     "HostState",
     "HostUnreachable",
     "ImageFormat",
     "InvalidAction",
     "Limits",
+    "ModelError",
     "NoCapacity",
     "Notice",
     "OSGymError",
@@ -95,11 +127,21 @@ __all__ = [
     "ObserveOptions",
     "OnInvalid",
     "ParentInfo",
+    "PathNotFound",
+    "PathRefused",
     "Policy",
     "PolicyObject",
+    "PortClosed",
     "Progress",
     "ProgressLine",
     "ProtocolError",
+    "ReachBusy",
+    "ReachError",
+    "ReachEvent",
+    "ReachFailed",
+    "ReachForbidden",
+    "ReachKind",
+    "Recorder",
     "Result",
     "SettleOptions",
     "SettlePolicy",
@@ -107,6 +149,7 @@ __all__ = [
     "SetupWarning",
     "StaleObservation",
     "StepRecord",
+    "SyncExposure",
     "SyncObservation",
     "TaskError",
     "TaskUnsupported",
@@ -115,6 +158,10 @@ __all__ = [
     "Timeout",
     "Timeouts",
     "Timing",
+    "TooLarge",
     "Trajectory",
     "Unsupported",
+    "Video",
+    "Window",
+    "load_tasks",
 ]

@@ -37,30 +37,32 @@ class _Counts:
             self.reward_sum += result.reward
 
 
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """What is run, and how."""
+
+    tasks: Iterable[Any] | AsyncIterable[Any]
+    policy: Policy
+    options: BatchOptions
+    open_episode: Callable[[Any], AsyncEpisode]
+    clock: Callable[[], float]
+
+
 class Batch:
     """Iterate over it once: ``async for result in client.run(...)``. Leaving the loop stops the rest.
 
     Memory is bounded: at most ``concurrency`` results wait for a slow consumer.
     """
 
-    def __init__(
-        self,
-        tasks: Iterable[Any] | AsyncIterable[Any],
-        policy: Policy,
-        options: BatchOptions,
-        open_episode: Callable[[Any], AsyncEpisode],
-        clock: Callable[[], float],
-    ) -> None:
-        self._tasks = tasks
-        self._policy = policy
-        self._total = len(tasks) if isinstance(tasks, Sized) else None
-        self._options = options
-        self._open = open_episode
-        self._clock = clock
+    def __init__(self, plan: BatchPlan) -> None:
+        self.plan = plan
+        self._total = len(plan.tasks) if isinstance(plan.tasks, Sized) else None
+        self._options = plan.options
+        self._clock = plan.clock
         self._counts = _Counts()
         self._started_s = 0.0
         self._used = False
-        self._results: asyncio.Queue[Result | BaseException | None] = asyncio.Queue(options.concurrency)
+        self._results: asyncio.Queue[Result | BaseException | None] = asyncio.Queue(plan.options.concurrency)
         self._workers: list[asyncio.Task[None]] = []
 
     async def aclose(self) -> None:
@@ -81,7 +83,7 @@ class Batch:
 
     async def _run(self) -> AsyncIterator[Result]:
         self._started_s = self._clock()
-        source = _numbered(self._tasks)
+        source = numbered(self.plan.tasks)
         pulling = asyncio.Lock()
         # A plain list, not a task group: its scope must not stretch over a yield.
         self._workers = [
@@ -100,14 +102,16 @@ class Batch:
                     self._counts.add(item)
                     self._report()
                     yield item
+            if self._options.recorder is not None:
+                await self._options.recorder.flush()
         finally:
             await self.aclose()
             self._report(done=True)
 
     async def _worker(self, source: AsyncIterator[tuple[int, Any]], pulling: asyncio.Lock) -> None:
         results = self._results
-        runner = PolicyRunner(self._policy)
-        tasks = TaskRun(self._options, runner, self._open, self._clock)
+        runner = PolicyRunner(self.plan.policy)
+        tasks = TaskRun(self._options, runner, self.plan.open_episode, self._clock)
         try:
             while True:
                 async with pulling:
@@ -146,7 +150,8 @@ class Batch:
         )
 
 
-async def _numbered(tasks: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[tuple[int, Any]]:
+async def numbered(tasks: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[tuple[int, Any]]:
+    """Count tasks as they are taken."""
     index = 0
     if isinstance(tasks, AsyncIterable):
         async for task in tasks:

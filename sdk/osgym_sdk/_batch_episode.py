@@ -6,20 +6,24 @@ import asyncio
 import enum
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from osgym_sdk._decision import Decision
 from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import (
     ConfigError,
     HostUnreachable,
     InvalidAction,
+    ModelError,
     OSGymError,
 )
 from osgym_sdk._policy import MAX_TRACEBACK_CHARS, PolicyError, PolicyRunner
 from osgym_sdk._progress import OnProgress
-from osgym_sdk._results import Failure, Result, Trajectory, termination_of
+from osgym_sdk._recorder import EpisodeOutcome, EpisodeRecording, Recorder
+from osgym_sdk._results import Evaluation, Failure, Result, Trajectory, termination_of
+from osgym_sdk._verifier import DEFAULT_REWARD_S, Reward, verified
 from osgym_sdk.wire import ErrorClass, ErrorCode, TerminationReason
 
 _LOG = logging.getLogger("osgym.sdk")
@@ -35,6 +39,8 @@ _NOT_REPEATED = frozenset(
         ErrorCode.NO_CAPACITY,
         ErrorCode.DRAINING,
         ErrorCode.SHUTTING_DOWN,
+        ModelError.REFUSED,
+        ModelError.SAFETY,
     )
 )
 """Infrastructure failures that a second attempt only takes longer to meet: the waiting for a host and a
@@ -66,6 +72,9 @@ class BatchOptions:
     on_progress: OnProgress | None
     on_invalid: OnInvalid
     max_invalid: int
+    recorder: Recorder | None = None
+    reward: Reward | None = None
+    reward_timeout_s: float = DEFAULT_REWARD_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +92,7 @@ class _Attempt:
 
     trajectory: Trajectory
     invalid_actions: int = 0
+    recording: EpisodeRecording | None = None
 
     @property
     def reward(self) -> float | None:
@@ -105,21 +115,28 @@ class TaskRun:
         self._open = open_episode
         self._clock = clock
 
-    async def run(self, index: int, task: Any) -> Result:
+    async def run(self, index: int, task: Any, member: int = 0) -> Result:
         """Return the result of one task. Raises nothing but cancellation."""
         started = self._clock()
         count = 0
         while True:
             count += 1
             attempt = _Attempt(Trajectory(None))
-            end = await self._attempt(attempt, task)
+            began = self._clock()
+            try:
+                end = await self._attempt(attempt, task)
+            except asyncio.CancelledError:
+                cut = Failure("cancelled", "the batch was closed", None)
+                end = _Ending(TerminationReason.CLOSED, cut)
+                _record(attempt, end, index, count, self._clock() - began)
+                raise
+            _record(attempt, end, index, count, self._clock() - began)
             if count > self._options.retries or not _repeated(end.failure):
                 break
             _LOG.info(
                 "task %s lost (%s), trying again on a fresh replica", attempt.trajectory.task_id, end.failure
             )
         trajectory, failure = attempt.trajectory, end.failure
-        evaluation = trajectory.evaluation
         return Result(
             index=index,
             task=task,
@@ -127,13 +144,33 @@ class TaskRun:
             reward=None if failure is not None else attempt.reward,
             failure=failure,
             termination_reason=end.reason,
-            valid_for_training=failure is None and (evaluation is None or evaluation.valid_for_training),
+            valid_for_training=_is_valid(attempt, end),
             trajectory=trajectory,
             attempts=count,
             duration_s=self._clock() - started,
             note=end.note,
+            member=member,
             invalid_actions=attempt.invalid_actions,
         )
+
+    async def opened(self, task: Any, start: Callable[[AsyncEpisode], Awaitable[None]]) -> Failure | None:
+        """Have an episode started for what follows, tried again as a task is; return why it could not be.
+
+        Args:
+            task: which one.
+            start: starts the episode and what belongs to it; raises as an episode does.
+        """
+        count = 0
+        while True:
+            count += 1
+            try:
+                async with asyncio.timeout(self._options.episode_timeout_s):
+                    await start(self._open_episode(_Attempt(Trajectory(None)), task))
+                return None
+            except Exception as exc:  # noqa: BLE001 - top of a group: it must not be that of the others
+                failure = self._failed(exc).failure
+            if count > self._options.retries or not _repeated(failure):
+                return failure
 
     async def _attempt(self, attempt: _Attempt, task: Any) -> _Ending:
         """Run one episode. Everything that can go wrong in it comes back as a failure.
@@ -146,9 +183,9 @@ class TaskRun:
                 episode = self._open_episode(attempt, task)
                 async with episode:
                     end = await self._play(attempt, episode, task)
-                    if end.failure is not None or not self._options.evaluate or task is None:
+                    evaluation = None if end.failure is not None else await self._score(episode, task, end)
+                    if evaluation is None:
                         return end
-                    evaluation = await episode.evaluate()
                     if evaluation.failure is not None:
                         return _Ending(evaluation.termination_reason, evaluation.failure)
                     return end
@@ -158,13 +195,22 @@ class TaskRun:
                 return end
             return self._failed(exc)
 
+    async def _score(self, episode: AsyncEpisode, task: Any, end: _Ending) -> Evaluation | None:
+        """Score an episode whose acting has ended; None where nothing is to be scored."""
+        options = self._options
+        if options.reward is not None:
+            found = await verified(options.reward, episode, task, end.reason, options.reward_timeout_s)
+            episode.trajectory.evaluation = found
+            return found
+        return None if not options.evaluate or task is None else await episode.evaluate()
+
     def _open_episode(self, attempt: _Attempt, task: Any) -> AsyncEpisode:
         try:
             episode = self._open(task)
         except ConfigError as exc:
             failure = Failure(exc.code, str(exc), ErrorClass.TASK, dict(exc.details), exc)
             raise _Ended(_Ending(TerminationReason.TASK_INVALID, failure)) from exc
-        attempt.trajectory = episode.trajectory
+        attempt.trajectory, attempt.recording = episode.trajectory, episode.take_recording()
         return episode
 
     def _failed(self, error: Exception) -> _Ending:
@@ -186,16 +232,20 @@ class TaskRun:
             act = await self._runner.begin(task)
             for step in range(self._options.max_steps):
                 try:
-                    actions = await act(episode.observation, task, step)
-                    if actions is None:
+                    decided = await act(episode.observation, task, step)
+                    attempt.trajectory.last_info = decided.info
+                    if decided.refusal is not None:
+                        raise decided.refusal
+                    if decided.actions is None:
                         return _Ending(TerminationReason.POLICY_STOPPED)
-                    obs = await episode.step(actions)
+                    obs = await episode.step(Decision(decided.actions, decided.info))
                 except InvalidAction as exc:
                     attempt.invalid_actions += 1
                     end = self._after_refusal(attempt, exc)
                     if end is not None:
                         return end
-                    obs = await episode.step(_LOOK, grammar="osgym")
+                    look = Decision(_LOOK, attempt.trajectory.last_info)
+                    obs = await episode.step(look, grammar="osgym")
                     obs.refused = attempt.trajectory.steps[-1].refused = exc.message
                 if obs.done is not None:
                     return _Ending(TerminationReason(obs.done.value))
@@ -226,6 +276,29 @@ class _Ended(Exception):
     def __init__(self, end: _Ending) -> None:
         super().__init__(end.reason)
         self.end = end
+
+
+def _is_valid(attempt: _Attempt, end: _Ending) -> bool:
+    evaluation = attempt.trajectory.evaluation
+    return end.failure is None and (evaluation is None or evaluation.valid_for_training)
+
+
+def _record(attempt: _Attempt, end: _Ending, index: int, count: int, duration_s: float) -> None:
+    """Say how an attempt ended to what it is recorded to."""
+    if attempt.recording is None:
+        return
+    outcome = EpisodeOutcome(
+        reward=None if end.failure is not None else attempt.reward,
+        failure=end.failure,
+        termination_reason=end.reason,
+        valid_for_training=_is_valid(attempt, end),
+        index=index,
+        attempt=count,
+        note=end.note,
+        invalid_actions=attempt.invalid_actions,
+        duration_s=duration_s,
+    )
+    attempt.recording.end(attempt.trajectory, outcome)
 
 
 def _repeated(failure: Failure | None) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from osgym_sdk._actions import Actions
+from osgym_sdk._decision import Decision
 from osgym_sdk._episode import AsyncEpisode, AsyncObservation
 from osgym_sdk._exceptions import ConfigError, HostUnreachable, OSGymError, ProtocolError, error_from_wire
 from osgym_sdk._host import HostLink
@@ -18,6 +18,7 @@ from osgym_sdk.wire import BatchStepItem, BatchStepRequest, RecordDecoder, StepA
 StepOutcome = AsyncObservation | OSGymError
 Results = asyncio.Queue[tuple[AsyncEpisode, StepOutcome] | asyncio.Task[None]]
 """Outcomes as they come; a task once it has ended."""
+Give = Callable[[AsyncEpisode, StepOutcome], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class _ReadyStep:
 
 
 async def step_many(
-    steps: Iterable[tuple[AsyncEpisode, Actions]],
+    steps: Iterable[tuple[AsyncEpisode, Actions | Decision]],
     settle: Settle | None,
     observe: Observe | None,
     timeout_s: float,
@@ -36,11 +37,11 @@ async def step_many(
     listed = list(steps)
     if len({id(episode) for episode, _ in listed}) != len(listed):
         raise ConfigError("an episode is in the list twice; give it a list of actions instead")
-    groups: dict[str, list[tuple[AsyncEpisode, Actions]]] = {}
+    groups: dict[str, list[tuple[AsyncEpisode, Actions | Decision]]] = {}
     for episode, actions in listed:
         groups.setdefault(episode.host, []).append((episode, actions))
     results: Results = asyncio.Queue()
-    works = [_one_host(group, settle, observe, timeout_s, results) for group in groups.values()]
+    works = [step_on_host(group, settle, observe, timeout_s, results) for group in groups.values()]
     tasks = [asyncio.create_task(work) for work in works]
     for task in tasks:
         task.add_done_callback(results.put_nowait)
@@ -59,38 +60,52 @@ async def step_many(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _one_host(
-    group: Sequence[tuple[AsyncEpisode, Actions]],
+async def step_on_host(
+    group: Sequence[tuple[AsyncEpisode, Actions | Decision]],
     settle: Settle | None,
     observe: Observe | None,
     timeout_s: float,
     results: Results,
 ) -> None:
-    """Put one result for each episode of the group into the queue, whatever happens."""
-    async with AsyncExitStack() as locks:
+    """Put one result for each episode of the group into the queue, whatever happens.
+
+    An episode may be stepped again as soon as its result is there: one that is slow holds up no other.
+    """
+    held: set[AsyncEpisode] = set()
+
+    def give(episode: AsyncEpisode, outcome: StepOutcome) -> None:
+        held.discard(episode)
+        episode.exclusive().release()
+        results.put_nowait((episode, outcome))
+
+    try:
         ready: list[_ReadyStep] = []
         # In one order everywhere, so that two callers cannot wait for each other.
         for episode, actions in sorted(group, key=lambda item: item[0].episode_id):
-            await locks.enter_async_context(episode.exclusive())
+            await episode.exclusive().acquire()
+            held.add(episode)
             try:
                 ready.append(_ReadyStep(episode, await episode.prepare(actions, settle, observe)))
             except OSGymError as exc:
-                results.put_nowait((episode, exc))
+                give(episode, exc)
         open_steps = dict(enumerate(ready))
         if not ready:
             return
         try:
             async with asyncio.timeout(timeout_s):
-                await _stream(ready[0].episode.link, open_steps, results)
+                await _stream(ready[0].episode.link, open_steps, give)
         except (TimeoutError, HostUnreachable, ProtocolError, WireFormatError):
             pass  # the sequence numbers make it safe to ask for each answer again
-        await asyncio.gather(*(_step_one(item, timeout_s, results) for item in open_steps.values()))
+        await asyncio.gather(*(_step_one(item, timeout_s, give) for item in open_steps.values()))
+    finally:
+        for episode in held:
+            episode.exclusive().release()
 
 
 async def _stream(
     link: HostLink,
     open_steps: dict[int, _ReadyStep],
-    results: Results,
+    give: Give,
 ) -> None:
     """Take the answers that come; what has none stays in ``open_steps``."""
     items = [_item(ready) for ready in open_steps.values()]
@@ -105,19 +120,19 @@ async def _stream(
                 if answer.error is not None:
                     error = error_from_wire(answer.error, host=link.url, episode_id=ready.episode.episode_id)
                     ready.episode.refused(ready.prepared, error)
-                    results.put_nowait((ready.episode, error))
+                    give(ready.episode, error)
                 else:
                     obs = ready.episode.accept(ready.prepared, answer, bytes(record.blob), None)
-                    results.put_nowait((ready.episode, obs))
+                    give(ready.episode, obs)
     decoder.close()
 
 
-async def _step_one(ready: _ReadyStep, timeout_s: float, results: Results) -> None:
+async def _step_one(ready: _ReadyStep, timeout_s: float, give: Give) -> None:
     try:
         outcome: StepOutcome = await ready.episode.send(ready.prepared, timeout_s)
     except OSGymError as exc:
         outcome = exc
-    results.put_nowait((ready.episode, outcome))
+    give(ready.episode, outcome)
 
 
 def _item(ready: _ReadyStep) -> BatchStepItem:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Self
 
 from osgym_protocol.limits import DEFAULT_FORK_WAIT_S, MAX_CHILDREN
 from osgym_sdk._actions import Actions, as_actions
-from osgym_sdk._checkpoints import AsyncCheckpoint
-from osgym_sdk._episode_info import EpisodeInfo, EpisodeRecord
+from osgym_sdk._checkpoints import AsyncCheckpoint, CheckpointHandle
+from osgym_sdk._decision import Decision, opened
+from osgym_sdk._episode_info import EpisodeRecord
 from osgym_sdk._exceptions import (
     ConfigError,
     EpisodeEnded,
@@ -26,7 +27,9 @@ from osgym_sdk._grammars import Reading, as_reading
 from osgym_sdk._host import HostLink
 from osgym_sdk._observation import Observation, Timing
 from osgym_sdk._options import Observe, Settle, as_settle
-from osgym_sdk._results import Evaluation, Trajectory
+from osgym_sdk._reach import AsyncReach
+from osgym_sdk._recorder import EpisodeOutcome, EpisodeRecording
+from osgym_sdk._results import Evaluation, Failure, Trajectory, termination_of
 from osgym_sdk._scheduler import Placement, Scheduler
 from osgym_sdk._session import EpisodeSession
 from osgym_sdk._types import EpisodeOptions, PreparedStep, Ticket
@@ -45,6 +48,7 @@ from osgym_sdk.wire import (
     ObserveRequest,
     StepAnswer,
     StepRequest,
+    TerminationReason,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +74,7 @@ class AsyncObservation(Observation):
         return await self.episode.final(self, timeout_s=timeout_s)
 
 
-class AsyncEpisode(EpisodeInfo):
+class AsyncEpisode(AsyncReach):
     """Made by :meth:`AsyncClient.episode`; use it with ``async with``.
 
     Calls on one episode run one after the other. A step that was cancelled or ran into its deadline
@@ -88,8 +92,11 @@ class AsyncEpisode(EpisodeInfo):
         self._base = 0
         """Steps of those that it was branched from."""
         self._seq = 0
-        self._pending: StepRequest | None = None
+        self._pending: PreparedStep | None = None
         self._frames = FrameCache(options.request.observe, options.reuse_frames)
+        recorder = options.recorder
+        self._recording = None if recorder is None else recorder.record(options.task)
+        self._ends_recording = True
 
     @property
     def observation(self) -> AsyncObservation:
@@ -116,6 +123,7 @@ class AsyncEpisode(EpisodeInfo):
     def detach(self) -> Ticket:
         """Let go of the episode without closing it; the ticket is good for ``lease_ttl_s`` seconds."""
         session, ticket = self._open(), self.ticket
+        self._end_recording()
         session.placement.keeper.remove(session)
         self._record.closed = True
         return ticket
@@ -143,10 +151,11 @@ class AsyncEpisode(EpisodeInfo):
         first = StepAnswer(answer.observation, step=answer.step, timing_ms=timing_ms)
         self._observe(first, placement.blob, self._frames.options(None), total_ms, placement.transfer_s)
         self.trajectory.add_first(self.observation, options.keep_frames)
+        self._begin_recording()
 
     async def step(
         self,
-        actions: Actions,
+        actions: Actions | Decision,
         *,
         settle: Settle | None = None,
         observe: Observe | None = None,
@@ -162,7 +171,9 @@ class AsyncEpisode(EpisodeInfo):
             actions: text (``"click(100,200)"``), an object (``{"op": "click", "x": 100, "y": 200}``), or a
                 list of them; in any of the action grammars that the host knows. With ``grammar``, or in an
                 episode that was opened with ``actions=``: a model's output, which ``obs.parsed`` explains.
-            settle: how to wait, ``"exact"``, ``"fast"``, or options; the episode's by default.
+                A :class:`Decision` keeps an info beside them.
+            settle: how to wait, ``"exact"``, ``"fast"``, ``"certain"`` (until the watch is sure, at most
+                ``max_ms``; ``obs.is_final`` says whether it was), or options; the episode's by default.
             observe: which image, ``"jpeg"`` or options; the episode's by default.
             grammar, coordinates: how ``actions`` is read, as ``actions`` and ``coordinates`` of the episode.
             timeout_s: deadline of the whole call; ``Timeouts.step_s`` by default.
@@ -291,7 +302,9 @@ class AsyncEpisode(EpisodeInfo):
         if session is None:
             return
         session.placement.keeper.remove(session)
+        self._end_recording()
         self._frames.forget()
+        await self._end_reach()
         if session.lost is None:
             work = self._scheduler.background
             await work.finish(session.delete(), f"close episode {session.episode_id}")
@@ -309,27 +322,32 @@ class AsyncEpisode(EpisodeInfo):
 
     async def prepare(
         self,
-        actions: Actions,
+        actions: Actions | Decision,
         settle: Settle | None,
         observe: Observe | None,
         reading: Reading | None = None,
     ) -> PreparedStep:
         """Return the next step, ready to be sent; clear up a step before it whose answer never came."""
         reading = reading or self._options.reading
-        parsed = None if reading is None else reading.parse(actions, self.observation)
-        listed = as_actions(actions if parsed is None else parsed.for_step())
+        given, info = opened(actions)
+        self.trajectory.last_info = info
+        parsed = None if reading is None else reading.parse(given, self.observation)
+        listed = as_actions(given if parsed is None else parsed.for_step())
         self._open()
         await self._clear_pending()
+        if self._recording is not None:
+            await self._recording.room()
         options = self._frames.options(observe)
         request = StepRequest(
             self.lease, self._seq + 1, listed, as_settle(settle), self._frames.unless_hash(options)
         )
-        self._pending = request
-        return PreparedStep(request, options, self._config.clock(), parsed)
+        self.trajectory.last_info = info  # what was cleared up took away its own
+        self._pending = PreparedStep(request, options, self._config.clock(), parsed, info)
+        return self._pending
 
     async def send(self, prepared: PreparedStep, timeout_s: float | None) -> AsyncObservation:
         """Send a prepared step. After Timeout, ProtocolError and cancellation it stays pending."""
-        self._pending = prepared.request
+        self._pending = prepared
         deadline_s = timeout_s or self._config.timeouts.step_s
         try:
             answer = await self._session.call("POST", "/step", prepared.request, deadline_s, record=True)
@@ -355,8 +373,56 @@ class AsyncEpisode(EpisodeInfo):
         obs.parsed = prepared.parsed
         self._pending = None
         self._seq = prepared.request.seq
-        self.trajectory.add(prepared.request.actions, obs, self._options.keep_frames)
+        record = self.trajectory.add(prepared.request.actions, obs, self._options.keep_frames)
+        record.info, self.trajectory.last_info = prepared.info, None
+        if self._recording is not None:
+            self._recording.step(record, obs)
         return obs
+
+    def from_checkpoint(self, checkpoint: CheckpointHandle) -> AsyncEpisode:
+        """Return an episode with the options of this one that begins where the checkpoint was taken."""
+        request = replace(
+            self._options.request,
+            request_id=uuid.uuid4().hex,
+            task=None,
+            strict_setup=None,
+            clock=None,
+            checkpoint=checkpoint.checkpoint_id,
+        )
+        return AsyncEpisode(self._scheduler, replace(self._options, request=request, host=checkpoint.host))
+
+    # What is recorded. ------------------------------------------------------------------------------
+
+    def take_recording(self) -> EpisodeRecording | None:
+        """Return what the episode is recorded to; the caller says how it ended."""
+        self._ends_recording = False
+        return self._recording
+
+    def hold_recording(self) -> EpisodeRecording | None:
+        """Record nothing; :meth:`begin_recording` may take it up."""
+        recording, self._recording = self._recording, None
+        return recording
+
+    def begin_recording(self, recording: EpisodeRecording | None) -> None:
+        """Record an episode that has started, and no step yet."""
+        self._recording = recording
+        self._begin_recording()
+
+    def _begin_recording(self) -> None:
+        if self._recording is not None:
+            state = self._session.placement.host.state
+            self._recording.begin(self.trajectory, self.observation, state)
+
+    def _end_recording(self) -> None:
+        """Say how an episode ended that no batch runs."""
+        if self._recording is None or not self._ends_recording:
+            return
+        self._ends_recording = False
+        lost = self.lost
+        failure = None if lost is None else Failure.of(lost)
+        reason = str(self.done or TerminationReason.CLOSED) if lost is None else termination_of(lost)
+        outcome = EpisodeOutcome.by_hand(self.trajectory.evaluation, failure, reason)
+        self._recording.end(self.trajectory, outcome)
 
     # ------------------------------------------------------------------------------------------------
 
@@ -378,8 +444,9 @@ class AsyncEpisode(EpisodeInfo):
         made._frames = self._frames.copy()
         first = replace(newest.answer, step=child.step, done=None)
         made._observation = AsyncObservation(first, newest.data, newest.timing)
-        made._observation.episode = made
+        made._own(made._observation)
         made.trajectory.add_first(made._observation, self._options.keep_frames)
+        made._begin_recording()
         return made
 
     async def _clear_pending(self) -> None:
@@ -388,11 +455,11 @@ class AsyncEpisode(EpisodeInfo):
         if pending is None:
             return
         answer = await self._session.call("GET", "", None, self._config.timeouts.control_s)
-        if answer.message(EpisodeState).last_seq < pending.seq:
+        if answer.message(EpisodeState).last_seq < pending.request.seq:
             self._pending = None
             return
-        options = replace(pending.observe or ObserveOptions(), unless_hash=None)
-        await self.send(PreparedStep(pending, options, self._config.clock()), None)
+        options = replace(pending.request.observe or ObserveOptions(), unless_hash=None)
+        await self.send(replace(pending, options=options, started_s=self._config.clock()), None)
 
     async def _fetch_frame(
         self, suffix: str, body: Message, options: ObserveOptions, timeout_s: float
@@ -402,7 +469,9 @@ class AsyncEpisode(EpisodeInfo):
         total_ms = (self._config.clock() - started_s) * 1000
         shown = replace(answer.message(StepAnswer), step=self._base + len(self.trajectory.steps))
         newest = suffix == "/observe"
-        return self._observe(shown, answer.blob, options, total_ms, answer.transfer_s, newest)
+        obs = self._observe(shown, answer.blob, options, total_ms, answer.transfer_s, newest)
+        self.trajectory.judge_last(obs)
+        return obs
 
     def _observe(
         self,
@@ -427,8 +496,13 @@ class AsyncEpisode(EpisodeInfo):
             answer = replace(answer, observation=replace(meta, frame=frame))
         timing = Timing.split(total_ms, transfer_s * 1000, answer.timing_ms, meta.timing_ms)
         obs = AsyncObservation(answer, data, timing)
-        obs.episode = self
+        self._own(obs)
         if newest:
             self._observation = obs
             self._record.done = answer.done
         return obs
+
+    def _own(self, obs: AsyncObservation) -> None:
+        """Write on an observation whose it is."""
+        obs.episode = self
+        obs.episode_id, obs.task_id = self.episode_id, self.trajectory.task_id

@@ -9,27 +9,41 @@ OSGymError                     error_class   what happened
 ├─ HostUnreachable             infra         no connection, or it broke and retries ran out
 ├─ HostError                   infra         the host answered with a fault of its own
 ├─ NoCapacity                  infra         no replica became free within ``wait_s``
-├─ Unsupported                 -             the runtime of this host cannot do that (fork, checkpoint)
+├─ Unsupported                 -             the runtime of this host cannot do that (fork, checkpoint, clock)
 ├─ BranchFailed                infra         a fork or checkpoint failed; its episode goes on
 ├─ CheckpointNotFound          -             no host has that checkpoint (any more)
 ├─ Timeout (TimeoutError)      infra         a deadline of ours or of the host ran out
 ├─ EpisodeError
 │  ├─ EpisodeLost              infra         the replica or its host failed; ``cause`` says how
 │  ├─ EpisodeEnded             -             closed, done, or out of steps
-│  └─ StaleObservation         -             ``final()`` of a frame that a later step replaced
+│  ├─ StaleObservation         -             ``final()`` of a frame that a later step replaced
+│  └─ ReachError               -             a reach into the desktop was refused, or could not be done there
+│     ├─ ReachForbidden        -             the task forbids it
+│     ├─ ReachBusy             -             too many at a time
+│     ├─ ReachFailed           -             the desktop could not do it; the episode goes on
+│     ├─ PathNotFound          -             no such file or folder
+│     ├─ PathRefused           -             no right to it, a folder, a device, no room
+│     ├─ TooLarge              -             more bytes than were asked for
+│     ├─ CommandNotStarted     -             no such program, or it cannot be run
+│     └─ PortClosed            -             nobody listens there in the desktop
 ├─ InvalidAction               model         refused; nothing was done
+├─ ModelError                  infra         a model's API gave no answer that can be used
 ├─ TaskError                   task          the task file is wrong
 │  ├─ TaskUnsupported          task          it names something this host does not have
 │  └─ SetupFailed              task          one of its setup steps failed
-└─ EvaluatorError              task          the check raised or ran out of time
+├─ EvaluatorError              task          the check raised or ran out of time
+└─ DatasetError                -             a data set cannot be written, or what is there cannot be read
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from osgym_sdk.wire import ErrorClass, ErrorCode, ErrorInfo
+
+if TYPE_CHECKING:
+    from osgym_sdk._host_phase import HostPhase
 
 
 class OSGymError(Exception):
@@ -41,10 +55,12 @@ class OSGymError(Exception):
         host: URL of the host concerned, or None.
         episode_id: the episode concerned, or None.
         error_class: whose fault it is; None where nobody's training run is concerned.
+        phase: in what ``host_states`` gives: where the host stands in the fleet.
     """
 
     default_code = "error"
     error_class: ErrorClass | None = ErrorClass.INFRA
+    phase: HostPhase | None = None
 
     def __init__(
         self,
@@ -148,9 +164,66 @@ class StaleObservation(EpisodeError):
     error_class = None
 
 
+class ReachError(EpisodeError):
+    """Something past the screen could not be done; the episode goes on."""
+
+    default_code = ErrorCode.REACH_FAILED
+    error_class = None
+
+
+class ReachForbidden(ReachError):
+    default_code = ErrorCode.REACH_FORBIDDEN
+
+
+class ReachBusy(ReachError):
+    default_code = ErrorCode.REACH_BUSY
+
+
+class ReachFailed(ReachError):
+    default_code = ErrorCode.REACH_FAILED
+
+
+class PathNotFound(ReachError):
+    default_code = ErrorCode.PATH_NOT_FOUND
+
+
+class PathRefused(ReachError):
+    default_code = ErrorCode.PATH_REFUSED
+
+
+class TooLarge(ReachError):
+    default_code = ErrorCode.TOO_LARGE
+
+
+class CommandNotStarted(ReachError):
+    default_code = ErrorCode.COMMAND_NOT_STARTED
+
+
+class PortClosed(ReachError):
+    default_code = ErrorCode.PORT_CLOSED
+
+
 class InvalidAction(OSGymError, ValueError):
+    """``info``: what a policy that raises this wants kept, as the ``info`` of a :class:`Decision`."""
+
     default_code = ErrorCode.INVALID_ACTION
     error_class = ErrorClass.MODEL
+    info: Any = None
+
+
+class ModelError(OSGymError):
+    """An agent of :mod:`osgym_sdk.agents` got no usable answer; ``host`` is the base URL of the API."""
+
+    UNAVAILABLE = "model_unavailable"
+    """Not reached, not in time, overloaded: the same request may succeed later."""
+    REFUSED = "model_refused"
+    """The API refused the request: key, model, size; the same request will be refused again."""
+    PROTOCOL = "model_protocol"
+    """It answered something that is not its API's."""
+    SAFETY = "model_safety_check"
+    """A call waits for safety checks to be acknowledged, and nobody does."""
+
+    default_code = UNAVAILABLE
 
 
 class TaskError(OSGymError):
@@ -169,6 +242,13 @@ class SetupFailed(TaskError):
 class EvaluatorError(OSGymError):
     default_code = ErrorCode.EVALUATOR_ERROR
     error_class = ErrorClass.TASK
+
+
+class DatasetError(OSGymError):
+    """``code``: ``dataset_io`` (the disk; ``__cause__`` says which) or ``dataset_format``."""
+
+    default_code = "dataset_format"
+    error_class = None
 
 
 _BY_CODE: dict[str, type[OSGymError]] = {
@@ -194,6 +274,14 @@ _BY_CODE: dict[str, type[OSGymError]] = {
     ErrorCode.UNKNOWN_CHECKPOINT: CheckpointNotFound,
     ErrorCode.UNSUPPORTED: Unsupported,
     ErrorCode.BRANCH_FAILED: BranchFailed,
+    ErrorCode.REACH_FORBIDDEN: ReachForbidden,
+    ErrorCode.REACH_BUSY: ReachBusy,
+    ErrorCode.REACH_FAILED: ReachFailed,
+    ErrorCode.PATH_NOT_FOUND: PathNotFound,
+    ErrorCode.PATH_REFUSED: PathRefused,
+    ErrorCode.TOO_LARGE: TooLarge,
+    ErrorCode.COMMAND_NOT_STARTED: CommandNotStarted,
+    ErrorCode.PORT_CLOSED: PortClosed,
     ErrorCode.TIMEOUT: Timeout,
     ErrorCode.INTERNAL: HostError,
 }

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from osgym_sdk._config import ClientConfig, ssl_context
+from osgym_sdk._discovery.source import FoundHost, Trust
 from osgym_sdk._exceptions import AuthError, HostUnreachable, OSGymError, Timeout
 from osgym_sdk._first_contact import explained
+from osgym_sdk._fleet_host import FleetHost, FleetHostState
 from osgym_sdk._host import HostCall, HostLink
+from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._retry import RetryBackoff
 from osgym_sdk.wire import HostState
 
@@ -19,61 +21,17 @@ _LOG = logging.getLogger("osgym.sdk")
 _STATE_MAX_AGE_S = 1.0
 _STATE_TIMEOUT_S = 3.0
 _STATE_RETRY_S = 0.3
+HOST_REMOVED = "host_removed"
+"""The code of what ends because its host was removed without being drained."""
 _SHOWN = 5
 """Causes that an error about many hosts cites."""
 _ASKED_AT_ONCE = 256
 """Hosts that are asked for their state at the same time: each needs a connection."""
 _SAMPLE = 8
 """Beyond so many hosts only a random sample of them is asked: power of d choices."""
+_GONE_KEPT = 256
+"""Hosts that left and are still named."""
 _DOWN_BACKOFF = RetryBackoff(first_s=1.0, factor=2.0, most_s=30.0)
-
-
-@dataclass(slots=True)
-class FleetHost:
-    """What the client knows of one host. Of its own doing, the state knows only what came before it."""
-
-    link: HostLink
-    state: HostState | None = None
-    state_at_s: float = float("-inf")
-    creating: int = 0
-    """Creates that are under way."""
-    created: int = 0
-    """Creates that succeeded, ever."""
-    created_at_state: int = 0
-    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
-    known: bool = False
-    """Whether a host agent ever answered there."""
-    failures: int = 0
-    down_until_s: float = float("-inf")
-    down_cause: OSGymError | None = None
-
-    @property
-    def placed(self) -> int:
-        """Replicas that are ours and that the state may not count yet; rather one too many."""
-        return self.creating + self.created - self.created_at_state
-
-    @property
-    def believed_free(self) -> int:
-        """How many replicas should be ready for us."""
-        if self.state is None or self.draining:
-            return 0
-        capacity = self.state.capacity
-        return capacity.ready - capacity.waiting - self.placed
-
-    @property
-    def draining(self) -> bool:
-        """Whether it takes no new episodes, as far as is known."""
-        return self.state is not None and self.state.draining
-
-    def mark_draining(self) -> None:
-        """Note that it takes no new episodes, until its state is read again."""
-        if self.state is not None:
-            self.state = replace(self.state, draining=True)
-
-    def mark_up(self) -> None:
-        self.failures = 0
-        self.down_until_s = float("-inf")
-        self.down_cause = None
 
 
 def choose(hosts: Iterable[FleetHost], rng: random.Random) -> FleetHost | None:
@@ -99,19 +57,91 @@ def _sample(hosts: Sequence[FleetHost], rng: random.Random) -> list[FleetHost]:
 
 
 class Fleet:
-    """The hosts of one client."""
+    """The hosts of one client; they come and go.
 
-    def __init__(self, config: ClientConfig) -> None:
+    Attributes:
+        hosts: those that have not left.
+        gone: the last ones that did, by URL.
+        grows: whether hosts may still come, so that it makes sense to wait for them.
+        note: why there may be none, for errors.
+        begin: starts the search for hosts, where there is one, and waits for the first of them.
+    """
+
+    def __init__(self, config: ClientConfig, found: Iterable[FoundHost] = ()) -> None:
         self._config = config
-        needs_tls = any(url.startswith("https:") for url in config.hosts) and config.transport is None
-        context = ssl_context(config.verify, config.cert) if needs_tls else None
-        self.hosts = [FleetHost(HostLink(url, config, context)) for url in config.hosts]
+        self._trust: Trust | None = None
+        self._arrived = asyncio.Event()
         self.ever_reached = False
+        self.grows = False
+        self.note = ""
+        self.begin: Callable[[], Awaitable[None]] = _nothing_to_begin
+        self.gone: dict[str, FleetHost] = {}
+        self.hosts = [self.make(url) for url in config.hosts]
+        for one in found:
+            host = self.make(one.url, one.server_name)
+            host.discovered = True
+            self.hosts.append(host)
 
     async def aclose(self) -> None:
         """Close all connections to all hosts."""
-        for host in self.hosts:
+        for host in [*self.hosts, *self.gone.values()]:
             await host.link.aclose()
+
+    def make(self, url: str, server_name: str = "") -> FleetHost:
+        """Return what will know a host; it is not among `hosts` yet.
+
+        Raises:
+            ConfigError: the TLS settings cannot be used.
+        """
+        config = self._config
+        needs_tls = url.startswith("https:") and config.transport is None
+        if needs_tls and self._trust is None:
+            self._trust = Trust(ssl_context(config.verify, config.cert), config.token)
+        link = HostLink(url, config, self._trust.context if needs_tls and self._trust else None)
+        host = FleetHost(link)
+        self.identify(host, server_name)
+        return host
+
+    def trust(self, trust: Trust) -> None:
+        """Use another authority and token from now on, also for hosts that are known."""
+        self._trust = trust
+        for host in self.hosts:
+            self.identify(host, host.link.server_name)
+            host.down_until_s = float("-inf")
+
+    def identify(self, host: FleetHost, server_name: str) -> None:
+        """Say by which name a host's certificate is checked; the client's own settings win."""
+        trust = self._trust
+        name = self._config.server_names.get(host.link.url) or server_name
+        if trust is not None:
+            host.link.identify(name, trust.token, trust.context)
+        else:
+            host.link.identify(name, self._config.token, None)
+
+    def find(self, url: str) -> FleetHost | None:
+        """Return the host with that URL, None where it is not in the fleet (any more)."""
+        return next((host for host in self.hosts if host.link.url == url), None)
+
+    def leave(self, host: FleetHost) -> FleetHost | None:
+        """Forget a host but for its end; return one that is forgotten wholly, to be closed."""
+        self.hosts.remove(host)
+        host.ended.set()
+        self.gone.pop(host.link.url, None)
+        self.gone[host.link.url] = host
+        return self.gone.pop(next(iter(self.gone))) if len(self.gone) > _GONE_KEPT else None
+
+    def arrived(self) -> None:
+        """Wake up whoever waits for a host."""
+        self._arrived.set()
+        self._arrived = asyncio.Event()
+
+    async def wait_for_host(self, timeout_s: float) -> None:
+        """Wait until a host arrives, at most so long."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._arrived.wait()
+        except TimeoutError:
+            return
 
     def mark_down(self, host: FleetHost, cause: OSGymError) -> None:
         """Leave the host out for a while that grows with each failure."""
@@ -139,13 +169,14 @@ class Fleet:
             HostUnreachable: none that is not in ``exclude`` can be used.
             AuthError: none of them takes our token.
         """
+        await self.begin()
         now = self._config.clock()
-        asked = [v for v in self.hosts if v.link.url not in exclude and v.down_until_s <= now]
+        asked = [v for v in self.hosts if v.takes_new and v.link.url not in exclude and v.down_until_s <= now]
         if len(asked) > _SAMPLE:
             asked = _sample(asked, self._config.rng)
         if len(asked) > 1 or (asked and (asked[0].failures or not asked[0].known)):
             await asyncio.gather(*(self.refresh(host) for host in asked))
-        up = [v for v in asked if v.down_until_s <= now]
+        up = [v for v in asked if v.takes_new and v.down_until_s <= now]
         # Where all drain, the refusal of one says more than we could; it is not asked for twice.
         serving = [v for v in up if not v.draining] or ([] if exclude else up)
         best = choose(serving, self._config.rng)
@@ -161,13 +192,21 @@ class Fleet:
             created = host.created
             first = not host.known and len(self.hosts) == 1
             try:
-                host.state = await self.read_state(host, self._config.timeouts.control_s if first else None)
+                state = await self.read_state(host, self._config.timeouts.control_s if first else None)
             except OSGymError as exc:
                 self.mark_down(host, exc)
                 return
-            host.created_at_state = created
-            host.state_at_s = self._config.clock()
-            self.mark_up(host)
+            self.take_state(host, state, created)
+
+    def take_state(self, host: FleetHost, state: HostState, created: int) -> None:
+        """Note what a host said of itself; `created` is our count when it was asked."""
+        host.state = state
+        host.created_at_state = created
+        host.state_at_s = self._config.clock()
+        self.mark_up(host)
+        if host.joining:
+            host.joining = False
+            self.arrived()
 
     async def read_state(self, host: FleetHost, timeout_s: float | None = None) -> HostState:
         """Ask the host for its state.
@@ -185,27 +224,52 @@ class Fleet:
                 raise
             raise explained(exc, host.link.url) from exc
 
-    async def read_states(self, timeout_s: float) -> dict[str, HostState | OSGymError]:
+    async def read_states(self, timeout_s: float) -> dict[str, FleetHostState | OSGymError]:
         """Ask all hosts at once, some hundred at a time; give each its state or its error by the deadline."""
+        await self.begin()
+        hosts = list(self.hosts)
         end_s = self._config.clock() + timeout_s
         gate = asyncio.Semaphore(_ASKED_AT_ONCE)
 
-        async def ask(host: FleetHost) -> HostState | OSGymError:
-            text = f"no answer within the {timeout_s:g} s for all {len(self.hosts)} hosts"
+        async def ask(host: FleetHost) -> FleetHostState | OSGymError:
+            text = f"no answer within the {timeout_s:g} s for all {len(hosts)} hosts"
+            created = host.created
+            error: OSGymError
             try:
                 async with asyncio.timeout(max(0.0, end_s - self._config.clock())), gate:
-                    return await self.read_state(host)
+                    state = await self.read_state(host)
+                self.take_state(host, state, created)
+                return FleetHostState.of(state, host.phase)
             except OSGymError as exc:
-                return exc
+                error = exc
             except TimeoutError:
-                return Timeout(text, code="client_timeout", host=host.link.url)
+                error = Timeout(text, code="client_timeout", host=host.link.url)
+            phase = host.phase
+            error.phase = HostPhase.AWAY if phase is HostPhase.SERVING else phase
+            return error
 
-        answers = await asyncio.gather(*(ask(host) for host in self.hosts))
-        return {host.link.url: answer for host, answer in zip(self.hosts, answers, strict=True)}
+        answers = await asyncio.gather(*(ask(host) for host in hosts))
+        return {host.link.url: answer for host, answer in zip(hosts, answers, strict=True)}
+
+    def those_gone(self) -> dict[str, FleetHostState | OSGymError]:
+        """Return the last hosts that left, each with an error that says so."""
+        found: dict[str, FleetHostState | OSGymError] = {}
+        for url in self.gone:
+            error = HostUnreachable("the host has left the fleet", code=HOST_REMOVED, host=url)
+            error.phase = HostPhase.GONE
+            found[url] = error
+        return found
 
     def _nothing_left(self, exclude: Collection[str]) -> OSGymError:
-        causes = [v.down_cause for v in self.hosts if v.down_cause is not None and v.link.url not in exclude]
-        return _summary(causes, len(self.hosts))
+        hosts = [v for v in self.hosts if not v.leaving]
+        causes = [v.down_cause for v in hosts if v.down_cause is not None and v.link.url not in exclude]
+        if not hosts:
+            return HostUnreachable(f"no host is known{f': {self.note}' if self.note else ''}")
+        return _summary(causes, len(hosts))
+
+
+async def _nothing_to_begin() -> None:
+    return
 
 
 def _summary(causes: Sequence[OSGymError], hosts: int) -> OSGymError:

@@ -1,4 +1,4 @@
-"""``fleet.json``: the hosts of a fleet, as ``osgym fleet export`` writes them."""
+"""``fleet.json``: the hosts of a fleet, or where to discover them, as ``osgym fleet export`` writes them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from osgym_sdk._config import parse_hosts
 from osgym_sdk._exceptions import ConfigError
 
 SCHEMA_VERSION = 1
@@ -25,6 +26,8 @@ class FleetFile:
         hosts: URLs.
         server_names: by URL, the name in a host's certificate where that is not its address.
         ca: the only authority that is trusted, PEM; empty: those of the system.
+        discover: URL of a source of hosts (``aws-tag://…``), beside or in place of ``hosts``; else empty.
+        server_name: of the hosts that are found so.
         token_source: where the token is: ``file:PATH``, ``aws:ARN``, ``gcp:projects/…``; never the token.
     """
 
@@ -33,6 +36,14 @@ class FleetFile:
     server_names: Mapping[str, str]
     ca: str
     token_source: str
+    discover: str = ""
+    server_name: str = ""
+
+    @property
+    def token_path(self) -> Path | None:
+        """Where the token is, if in a file."""
+        kind, _, name = self.token_source.partition(":")
+        return self.path.parent / name if kind == "file" else None
 
     def context(self) -> ssl.SSLContext | None:
         """Return a TLS context that trusts the fleet's authority only; None where there is none.
@@ -55,15 +66,14 @@ class FleetFile:
         """
         if token := environ.get("OSGYM_TOKEN"):
             return token
-        kind, _, name = self.token_source.partition(":")
-        if not kind:
+        if not self.token_source:
             return None
         hint = "pass token=..., or set OSGYM_TOKEN"
-        if kind != "file":
+        where = self.token_path
+        if where is None:
             raise ConfigError(
                 f"the token of {self.path} is the secret {self.token_source}: read it, and {hint}"
             )
-        where = self.path.parent / name
         try:
             with where.open(encoding="utf-8") as file:
                 return file.read(_MOST_TOKEN_BYTES).strip()
@@ -89,16 +99,34 @@ def read_fleet(path: str | Path) -> FleetFile:
     if not isinstance(found, dict) or found.get("schema_version") != SCHEMA_VERSION:
         version = found.get("schema_version") if isinstance(found, dict) else None
         raise ConfigError(f"{path} has schema_version {version!r}; this SDK reads {SCHEMA_VERSION}")
+    discover, server_name = (_optional_text(found, name, path) for name in ("discover", "server_name"))
     hosts = found.get("hosts")
-    if not isinstance(hosts, list) or not hosts or not all(isinstance(host, dict) for host in hosts):
-        raise ConfigError(f"{path} names no hosts")
-    urls = [_text(host, "url", path) for host in hosts]
-    names = {url: name for url, host in zip(urls, hosts, strict=True) if (name := host.get("server_name"))}
+    if hosts is None and discover:
+        hosts = []
+    if not isinstance(hosts, list) or not all(isinstance(host, dict) for host in hosts):
+        raise ConfigError(f"{path}: hosts is not a list of objects")
+    if not hosts and not discover:
+        raise ConfigError(f"{path} names no hosts, and no source to discover them")
+    parsed = parse_hosts([_text(host, "url", path) for host in hosts]) if hosts else ()
+    names = {url: name for url, host in zip(parsed, hosts, strict=True) if (name := host.get("server_name"))}
     if not all(isinstance(name, str) for name in names.values()):
         raise ConfigError(f"{path}: a server_name is not a text")
     return FleetFile(
-        path, tuple(urls), names, str(found.get("ca") or ""), str(found.get("token_secret") or "")
+        path,
+        parsed,
+        names,
+        _optional_text(found, "ca", path),
+        _optional_text(found, "token_secret", path),
+        discover,
+        server_name,
     )
+
+
+def _optional_text(found: Mapping[str, Any], name: str, path: Path) -> str:
+    value = found.get(name) or ""
+    if not isinstance(value, str):
+        raise ConfigError(f"{path}: {name} is not a text")
+    return value
 
 
 def _text(host: Mapping[str, Any], name: str, path: Path) -> str:

@@ -20,7 +20,14 @@ import httpx
 
 from osgym_sdk._config import ClientConfig, ssl_context
 from osgym_sdk._connection_pool import ConnectionPool
-from osgym_sdk._exceptions import HostUnreachable, OSGymError, ProtocolError, Timeout, error_from_wire
+from osgym_sdk._exceptions import (
+    ConfigError,
+    HostUnreachable,
+    OSGymError,
+    ProtocolError,
+    Timeout,
+    error_from_wire,
+)
 from osgym_sdk._http1 import Http1Connection
 from osgym_sdk._retry import Deadline, RetryBackoff, next_delay
 from osgym_sdk.wire import (
@@ -64,6 +71,8 @@ class HostCall:
     timeout_s: float
     """Deadline of the whole call."""
     body: Message | None = None
+    content: bytes | None = None
+    """Bytes in the place of a body."""
     retry_s: float | None = None
     """How long a broken connection is tried again; ``Timeouts.retry_s`` by default."""
     kind: ConnectionKind = ConnectionKind.CONTROL
@@ -102,6 +111,18 @@ class HostAnswer:
             raise ProtocolError(str(exc), host=self.host, episode_id=self.call.episode_id) from exc
 
 
+@dataclass(frozen=True, slots=True)
+class PlainConnection:
+    """Where and how to connect to a host, and what a request there carries."""
+
+    host: str
+    port: int
+    path: str
+    tls: ssl.SSLContext | None
+    server_name: str | None
+    headers: Mapping[str, str]
+
+
 class HostLink:
     """All connections of one client to one host."""
 
@@ -110,25 +131,53 @@ class HostLink:
         self._config = config
         self._context = context
         self._pools: dict[ConnectionKind, ConnectionPool] = {}
+        self._old_pools: list[ConnectionPool] = []
+        """Of before the host was identified anew; closed with the link."""
         self._headers = {
             "accept-encoding": "identity",
             "content-type": "application/json",
             "user-agent": "osgym-sdk",
             CLIENT_HEADER.lower(): config.client_id,
         }
-        if config.token:
-            self._headers["authorization"] = f"Bearer {config.token}"
         timeout = httpx.Timeout(None, connect=config.timeouts.connect_s)
         self._extensions: dict[str, Any] = {"timeout": timeout.as_dict()}
-        if name := config.server_names.get(url):
-            # The certificate is of this name, whatever the address; sent to the host, and verified.
-            self._extensions["sni_hostname"] = name
         self._closed = False
+        self.server_name = ""
+        self.identify(config.server_names.get(url, ""), config.token, context)
+
+    def identify(self, server_name: str, token: str | None, context: ssl.SSLContext | None) -> None:
+        """Say how the host proves who it is, and how we do; for connections and calls from now on.
+
+        Args:
+            server_name: the name in its certificate where that is not its address, else empty.
+            token: of the host agents.
+            context: which authority is trusted; None: as before.
+        """
+        if token:
+            self._headers["authorization"] = f"Bearer {token}"
+        else:
+            self._headers.pop("authorization", None)
+        if (context is None or context is self._context) and server_name == self.server_name:
+            return
+        self._context = context or self._context
+        self.server_name = server_name
+        self._extensions.pop("sni_hostname", None)
+        if server_name:
+            # The certificate is of this name, whatever the address; sent to the host, and verified.
+            self._extensions["sni_hostname"] = server_name
+        self._old_pools += self._pools.values()
+        self._pools = {}
+
+    async def release(self) -> None:
+        """Close connections that nobody uses; later calls make new ones."""
+        pools, self._old_pools, self._pools = [*self._old_pools, *self._pools.values()], [], {}
+        for pool in pools:
+            await pool.aclose()
 
     async def aclose(self) -> None:
         """Close all connections. Idempotent."""
         self._closed = True
-        for pool in self._pools.values():
+        for pool in [*self._old_pools, *self._pools.values()]:
             await pool.aclose()
 
     async def call(self, call: HostCall) -> HostAnswer:
@@ -145,7 +194,7 @@ class HostLink:
         end = Deadline.after(call.timeout_s, now_s)
         give_up = Deadline.after(config.timeouts.retry_s if call.retry_s is None else call.retry_s, now_s)
         headers = None if call.lease is None else {LEASE_HEADER: call.lease}
-        content = b"" if call.body is None else _encode(call.body.to_dict())
+        content = call.content or (b"" if call.body is None else _encode(call.body.to_dict()))
         attempt = 0
         maybe_sent = False
         while True:
@@ -215,6 +264,27 @@ class HostLink:
             raise  # the host's own
         except TimeoutError as exc:
             raise self._timeout(call.method, path, timeout_s, None) from exc
+
+    def plain_connection(self, lease: str) -> PlainConnection:
+        """Return what a connection of somebody else to this host needs, for calls that are no exchange.
+
+        Raises:
+            ConfigError: our connections go by a proxy or a transport of the caller's.
+        """
+        if self._config.proxy is not None or self._config.transport is not None:
+            raise ConfigError("ports cannot be exposed by a proxy or by a transport of one's own")
+        if self._context is None and self.url.startswith("https:"):
+            self._context = ssl_context(self._config.verify, self._config.cert)
+        url = _url(self.url)
+        headers = {**self._headers, LEASE_HEADER: lease, "host": url.netloc.decode("ascii")}
+        tls = self._context if url.scheme == "https" else None
+        port = url.port or (80 if tls is None else 443)
+        name = (self.server_name or None) if tls is not None else None
+        return PlainConnection(url.raw_host.decode("ascii"), port, url.path.rstrip("/"), tls, name, headers)
+
+    def refused(self, status: int, data: bytes, episode_id: str | None) -> OSGymError:
+        """Return the exception for an error answer."""
+        return self._error(status, data, episode_id)
 
     async def _send(
         self, pool: ConnectionPool, request: httpx.Request, episode_id: str | None

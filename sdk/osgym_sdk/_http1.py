@@ -7,6 +7,7 @@ head and body of a request apart, and keeps the books of a pool where there is o
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -66,11 +67,23 @@ class Http1Connection(httpx.AsyncBaseTransport):
                         url.port or (443 if tls else 80),
                         ssl=self._context if tls else None,
                         server_hostname=extensions.get("sni_hostname") if tls else None,
-                        happy_eyeballs_delay=0.25,
+                        happy_eyeballs_delay=None if _is_address(url.host) else 0.25,
                     )
             except TimeoutError as exc:
                 raise httpx.ConnectTimeout("the connection was not made in time") from exc
         return wire
+
+
+def _is_address(host: str) -> bool:
+    """Tell an address from a name: it has one place to connect to, so asyncio need not race.
+
+    A race that is cancelled as it is won leaves the winner's socket open.
+    """
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 class _Wire(asyncio.Protocol):
@@ -128,7 +141,7 @@ class _Wire(asyncio.Protocol):
         Raises:
             h11.ProtocolError, OSError: the connection broke.
         """
-        while (event := self._http.next_event()) is h11.NEED_DATA:
+        while (event := self._parsed()) is h11.NEED_DATA:
             if self._error is not None:
                 raise self._error
             self.buffered_bytes = 0
@@ -141,6 +154,14 @@ class _Wire(asyncio.Protocol):
                 self._waiter = None
         assert not isinstance(event, type)
         return event
+
+    def _parsed(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        try:
+            return self._http.next_event()
+        except h11.RemoteProtocolError as exc:
+            if self._http.trailing_data[1] and "ConnectionClosed" in str(exc):  # h11 names its own states
+                raise h11.RemoteProtocolError("the host closed the connection without an answer") from exc
+            raise
 
     def finished(self) -> bool:
         """Return whether the answer was read to its end, so that the connection may be used again."""

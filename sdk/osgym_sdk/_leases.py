@@ -51,6 +51,10 @@ class LeaseKeeper:
         """How many leases are held here."""
         return len(self._sessions)
 
+    def sessions(self) -> list[LeasedEpisode]:
+        """Return the episodes whose leases are renewed here."""
+        return list(self._sessions.values())
+
     def add(self, session: LeasedEpisode) -> None:
         """Start to renew this episode's lease."""
         self._sessions[session.lease] = session

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from osgym_sdk import _provider_forms, wire
 from osgym_sdk._image import check_png, decode
-from osgym_sdk.wire import ActionResult, Done, ImageFormat, PreviousFrame, SettleInfo, StepAnswer
+from osgym_sdk.wire import ActionResult, Done, ImageFormat, Message, PreviousFrame, SettleInfo, StepAnswer
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,7 +21,7 @@ _MIME = {ImageFormat.PNG: "image/png", ImageFormat.JPEG: "image/jpeg", ImageForm
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(Message):
     """Where the time of one step went, in milliseconds; the parts do not overlap and sum to the total."""
 
     total_ms: float
@@ -119,12 +119,22 @@ class Observation(AnsweredStep):
         """In a batch with ``on_invalid="noop"``: why the last action was refused; nothing was done."""
         self.parsed: Parsed | None = None
         """What was read where the step was given a model's output (``actions=``)."""
+        self.episode_id = ""
+        """Of the episode that it was seen in."""
+        self.task_id: str | None = None
+        """``id`` of that episode's task."""
         self._image: Image | None = None
+
+    def _take_marks(self, other: Observation) -> None:
+        """Take what the client wrote on another observation of the same answer."""
+        self.refused, self.parsed = other.refused, other.parsed
+        self.episode_id, self.task_id = other.episode_id, other.task_id
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle what was seen: a copy belongs to no episode, so it has no ``final()``."""
         return _restored, (
             type(self), self.answer, bytes(self.data), self.timing, self.refused, self.parsed,
+            self.episode_id, self.task_id,
         )  # fmt: skip
 
     @property
@@ -210,7 +220,7 @@ class Observation(AnsweredStep):
 
     @property
     def is_final(self) -> bool | None:
-        """Only after ``final()``: whether the watch said that the screen had come to rest."""
+        """After ``final()`` and ``settle="certain"``: whether the screen had come to rest; else None."""
         return self.meta.final
 
     def to_openai(
@@ -306,9 +316,12 @@ def _restored(
     timing: Timing | None,
     refused: str | None,
     parsed: Parsed | None = None,
+    episode_id: str = "",
+    task_id: str | None = None,
 ) -> Observation:
     """Return a copy of an observation, of the same class where that is one of ours."""
     obs = kind.__new__(kind)
     Observation.__init__(obs, answer, data, timing)
     obs.refused, obs.parsed = refused, parsed
+    obs.episode_id, obs.task_id = episode_id, task_id
     return obs

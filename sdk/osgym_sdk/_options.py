@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from osgym_protocol.codec import known_fields
+from osgym_protocol.clock import ClockOptions, parse_clock
+from osgym_protocol.codec import WireFormatError, known_fields
+from osgym_protocol.task_files import TaskFileError, inline_files
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk.wire import ImageFormat, Message, ObserveOptions, SettleOptions, SettlePolicy
 
 Task = Mapping[str, Any] | str | os.PathLike[str]
 Settle = SettleOptions | SettlePolicy | str | Mapping[str, Any]
+Clock = ClockOptions | str | Mapping[str, Any]
 Observe = ObserveOptions | ImageFormat | str | Mapping[str, Any]
 
 E = TypeVar("E", bound=enum.Enum)
@@ -23,7 +26,7 @@ M = TypeVar("M", bound=Message)
 
 
 def as_task(task: Task | None) -> dict[str, Any] | None:
-    """Return a task as an object; a path is read.
+    """Return a task as an object; a path is read, with the files beside it that the task names.
 
     Raises:
         ConfigError: the file cannot be read or holds no JSON object.
@@ -34,7 +37,19 @@ def as_task(task: Task | None) -> dict[str, Any] | None:
         return _plain(task)
     if not isinstance(task, (str, os.PathLike)) or not isinstance(os.fspath(task), str):
         raise ConfigError(f"a task is an object or the path of its file, not {type(task).__name__}")
-    path = Path(task)
+    return read_task(Path(task), missing_ok=True)
+
+
+def read_task(path: Path, *, missing_ok: bool) -> dict[str, Any]:
+    """Read a task's file and put the files that it names into the task.
+
+    Args:
+        path: of the file.
+        missing_ok: leave names of files that are not there: the host may have them.
+
+    Raises:
+        ConfigError: a file cannot be read or holds no JSON object.
+    """
     if path.is_dir():
         raise ConfigError(f"task file {path}: it is a folder; client.run() takes all tasks in it")
     try:
@@ -45,7 +60,20 @@ def as_task(task: Task | None) -> dict[str, Any] | None:
         raise ConfigError(f"task file {path}: not JSON: {exc}") from exc
     if not isinstance(loaded, dict):
         raise ConfigError(f"task file {path}: not a JSON object")
-    return loaded
+    return with_files(loaded, path, missing_ok=missing_ok)
+
+
+def with_files(task: dict[str, Any], path: Path, *, missing_ok: bool) -> dict[str, Any]:
+    """Put the files that a task of the file `path` names into the task, and return it.
+
+    Raises:
+        ConfigError: one cannot be read; it names file and field.
+    """
+    try:
+        inline_files(task, path, missing_ok=missing_ok)
+    except TaskFileError as exc:
+        raise ConfigError(f"task file {path}: {exc}", details={"field": exc.field}) from exc
+    return task
 
 
 def _plain(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,6 +98,18 @@ def as_choice(kind: type[E], value: Any, name: str) -> E:
     near = difflib.get_close_matches(str(value)[:100], known, n=1, cutoff=0.5)
     meant = f"; did you mean {near[0]!r}?" if near else ""
     raise ConfigError(f"{name}: there is no {str(value)[:100]!r}; there are {', '.join(known)}{meant}")
+
+
+def as_clock(clock: Clock | None) -> ClockOptions | None:
+    """Return the options for a time, options or a mapping.
+
+    Raises:
+        ConfigError: it is not a time that a desktop can be given.
+    """
+    try:
+        return parse_clock(clock)
+    except WireFormatError as exc:
+        raise ConfigError(str(exc)) from exc
 
 
 def as_settle(settle: Settle | None) -> SettleOptions | None:

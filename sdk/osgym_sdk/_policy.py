@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from osgym_sdk._actions import Action, Actions, as_actions
+from osgym_sdk._decision import Decision, opened
 from osgym_sdk._exceptions import ConfigError, InvalidAction, OSGymError
 from osgym_sdk._results import Failure
 from osgym_sdk.wire import ErrorClass
 
 MAX_TRACEBACK_CHARS = 8000
 
-Decision = Actions | None
-PolicyFunction = Callable[[Any, Any, int], Decision | Awaitable[Decision]]
+Decided = Actions | Decision | None
+PolicyFunction = Callable[[Any, Any, int], Decided | Awaitable[Decided]]
 
 
 @runtime_checkable
@@ -32,12 +33,26 @@ class PolicyObject(Protocol):
     policy that remembers anything returns one object per episode.
     """
 
-    def act(self, obs: Any, task: Any, step: int) -> Decision | Awaitable[Decision]:
-        """The next action or actions; None ends the episode."""
+    def act(self, obs: Any, task: Any, step: int) -> Decided | Awaitable[Decided]:
+        """The next action or actions, or a :class:`Decision`; None ends the episode."""
 
 
 Policy = PolicyFunction | PolicyObject
-Act = Callable[[Any, Any, int], Awaitable[tuple[Action, ...] | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDecision:
+    """What a policy gave, as far as it can be read: ``actions`` that can be sent, or why there are none.
+
+    Both are None where the policy ends the episode.
+    """
+
+    actions: tuple[Action, ...] | None
+    info: Any
+    refusal: InvalidAction | None = None
+
+
+Act = Callable[[Any, Any, int], Awaitable[ReadDecision]]
 
 
 def check_policy(policy: Any) -> None:
@@ -119,7 +134,7 @@ class PolicyRunner:
     async def begin(self, task: Any) -> Act:
         """Return the function that acts in one episode: what it gives can be sent.
 
-        It raises InvalidAction for what is no action, and as below.
+        It raises as below.
 
         Raises:
             PolicyError: ``reset`` raised, or what it returned is no policy.
@@ -137,8 +152,11 @@ class PolicyRunner:
             raise PolicyError(exc) from exc
         act = policy.act if isinstance(policy, PolicyObject) else policy
 
-        async def call(obs: Any, task: Any, step: int) -> tuple[Action, ...] | None:
-            decision: tuple[Action, ...] | None = await self._invoke(context, _decided, act, obs, task, step)
+        async def call(obs: Any, task: Any, step: int) -> ReadDecision:
+            try:
+                decision: ReadDecision = await self._invoke(context, _decided, act, obs, task, step)
+            except InvalidAction as exc:
+                return ReadDecision(None, exc.info, exc)
             return decision
 
         return call
@@ -200,8 +218,12 @@ class PolicyRunner:
         return task.result()
 
 
-def _decided(decision: Any) -> tuple[Action, ...] | None:
-    return None if decision is None else as_actions(decision)
+def _decided(decision: Any) -> ReadDecision:
+    actions, info = opened(decision)
+    try:
+        return ReadDecision(None if actions is None else as_actions(actions), info)
+    except InvalidAction as exc:
+        return ReadDecision(None, info, exc)
 
 
 def _same(value: Any) -> Any:

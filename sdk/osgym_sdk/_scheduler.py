@@ -16,7 +16,8 @@ from osgym_sdk._exceptions import (
     ProtocolError,
     Timeout,
 )
-from osgym_sdk._fleet import Fleet, FleetHost
+from osgym_sdk._fleet import HOST_REMOVED, Fleet
+from osgym_sdk._fleet_host import FleetHost
 from osgym_sdk._host import ConnectionKind, HostCall, HostLink
 from osgym_sdk._leases import LeaseKeeper
 from osgym_sdk._retry import RetryBackoff
@@ -84,6 +85,12 @@ class Scheduler:
             found = self._keepers[link.url] = LeaseKeeper(link, self.config)
         return found
 
+    async def forget(self, link: HostLink) -> None:
+        """Let go of the lease keeper of a host that has left."""
+        keeper = self._keepers.pop(link.url, None)
+        if keeper is not None:
+            await keeper.aclose()
+
     async def aclose(self) -> None:
         """Give back every lease that is still held."""
         await asyncio.gather(*(keeper.aclose() for keeper in self._keepers.values()))
@@ -105,8 +112,10 @@ class Scheduler:
         while True:
             try:
                 host = await self.fleet.pick(exclude=tried)
-            except HostUnreachable as exc:
-                never = not self.fleet.ever_reached and full is None
+            except (HostUnreachable, AuthError) as exc:
+                if isinstance(exc, AuthError) and not self.fleet.grows:
+                    raise
+                never = not self.fleet.ever_reached and full is None and not self.fleet.grows
                 if not tried and (never or clock() >= end_s):
                     raise full or exc from None
                 tried.clear()
@@ -116,7 +125,8 @@ class Scheduler:
                 continue
             left_s = max(0.0, end_s - clock())
             slice_s = _READY_SLICE_S if host.believed_free > 0 else _SLICE_S
-            wait_s = left_s if len(self.fleet.hosts) == 1 else min(left_s, slice_s)
+            only = len(self.fleet.hosts) == 1 and not self.fleet.grows
+            wait_s = left_s if only else min(left_s, slice_s)
             attempts += 1
             request_id = f"{request.request_id}.{attempts}"
             try:
@@ -129,7 +139,7 @@ class Scheduler:
                 elif clock() >= end_s:
                     raise
             except AuthError as exc:
-                if len(self.fleet.hosts) == 1:
+                if only:
                     raise
                 self.fleet.mark_down(host, exc)
             except HostUnreachable as exc:
@@ -139,9 +149,12 @@ class Scheduler:
         """Get a replica on a certain host within ``request.wait_s``.
 
         Raises:
-            ConfigError: `host` is not among the hosts of this client.
+            ConfigError: `host` was never among the hosts of this client.
+            HostUnreachable: it has left.
             OSGymError: as :meth:`place`, and what the host says of the checkpoint.
         """
+        if host in self.fleet.gone:
+            raise HostUnreachable("the host has left the fleet", code=HOST_REMOVED, host=host)
         found = self.host_at(host)
         try:
             return await self._create(found, request)
@@ -155,10 +168,10 @@ class Scheduler:
         Raises:
             ConfigError: `url` is not among the hosts of this client.
         """
-        for host in self.fleet.hosts:
-            if host.link.url == url:
-                return host
-        raise ConfigError(f"{url} is not among the hosts of this client")
+        host = self.fleet.find(url)
+        if host is None:
+            raise ConfigError(f"{url} is not among the hosts of this client")
+        return host
 
     async def attach(self, ticket: Ticket) -> Placement:
         """Return the lease of a ticket, with the last sequence number that its host accepted.
@@ -205,7 +218,7 @@ class Scheduler:
         left_s = end_s - self.config.clock()
         if left_s <= 0:
             return False
-        await asyncio.sleep(min(left_s, _ROUND_BACKOFF.delay_s(rounds, self.config.rng)))
+        await self.fleet.wait_for_host(min(left_s, _ROUND_BACKOFF.delay_s(rounds, self.config.rng)))
         return True
 
     async def _create(self, host: FleetHost, request: CreateRequest) -> Placement:
@@ -225,6 +238,8 @@ class Scheduler:
         try:
             answer = await link.call(call)
             created = answer.message(CreateAnswer)
+            if host.dropped:  # meanwhile; what it gave is given back below
+                raise HostUnreachable("the host was removed from this client", host=link.url)
             got = True
             host.created += 1
             self.fleet.mark_up(host)

@@ -63,7 +63,14 @@ class EpisodeSession:
                 timeout.reschedule(now)
 
     async def call(
-        self, method: str, suffix: str, body: Message | None, timeout_s: float, *, record: bool = False
+        self,
+        method: str,
+        suffix: str,
+        body: Message | None,
+        timeout_s: float,
+        *,
+        record: bool = False,
+        content: bytes | None = None,
     ) -> HostAnswer:
         """Make one call about this episode.
 
@@ -78,7 +85,8 @@ class EpisodeSession:
             path=f"/v1/episodes/{self.episode_id}{suffix}",
             timeout_s=timeout_s,
             body=body,
-            kind=ConnectionKind.CONTROL if body is None else ConnectionKind.LONG,
+            content=content,
+            kind=ConnectionKind.CONTROL if body is None and content is None else ConnectionKind.LONG,
             lease=self.lease if body is None else None,
             episode_id=self.episode_id,
             record=record,

@@ -21,15 +21,19 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 from osgym_sdk import _sigterm
 from osgym_sdk._actions import Actions
 from osgym_sdk._checkpoints import AsyncCheckpoint, CheckpointHandle
-from osgym_sdk._client import AsyncClient, fleet_settings
+from osgym_sdk._client import AsyncClient
 from osgym_sdk._config import ClientSettings
+from osgym_sdk._decision import Decision
+from osgym_sdk._discovery.open import OpenedFleet, open_fleet
 from osgym_sdk._episode import AsyncEpisode, AsyncObservation
 from osgym_sdk._episode_info import EpisodeInfo
 from osgym_sdk._exceptions import ConfigError, OSGymError
-from osgym_sdk._fleet_file import read_fleet
 from osgym_sdk._observation import Observation
 from osgym_sdk._options import Observe, Settle
 from osgym_sdk._policy import Policy, PolicyObject, check_policy
+from osgym_sdk._rollouts import EpisodeArguments
+from osgym_sdk._tasks import Tasks
+from osgym_sdk._tunnel import Exposed, Exposure
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -100,7 +104,7 @@ class SyncObservation(Observation):
 
     def __init__(self, inner: AsyncObservation, portal: Portal) -> None:
         super().__init__(inner.answer, inner.data, inner.timing)
-        self.refused, self.parsed = inner.refused, inner.parsed
+        self._take_marks(inner)
         self._origin = (inner, portal)
 
     def final(self, timeout_s: float = 3.0) -> SyncObservation:
@@ -139,6 +143,28 @@ def _same(value: T, portal: Portal) -> T:
     return value
 
 
+@contextlib.contextmanager
+def _within(block: contextlib.AbstractAsyncContextManager[T], portal: Portal) -> Iterator[T]:
+    """Enter and leave an asynchronous block from here."""
+    inside = portal.call(_enter(block))
+    error: BaseException | None = None
+    try:
+        yield inside
+    except BaseException as exc:
+        error = exc
+        raise
+    finally:
+        portal.call(_leave(block, error))
+
+
+async def _enter(block: contextlib.AbstractAsyncContextManager[T]) -> T:
+    return await block.__aenter__()
+
+
+async def _leave(block: contextlib.AbstractAsyncContextManager[Any], error: BaseException | None) -> None:
+    await block.__aexit__(None if error is None else type(error), error, None)
+
+
 class Episode(EpisodeInfo):
     """Made by :meth:`Client.episode`; use it with ``with``. The same as :class:`AsyncEpisode`, waiting."""
 
@@ -168,11 +194,37 @@ class Episode(EpisodeInfo):
     detach = _calls(AsyncEpisode.detach, _same)
     fork = _waits(AsyncEpisode.fork, lambda children, portal: [Episode(child, portal) for child in children])
     checkpoint = _waits(AsyncEpisode.checkpoint, lambda made, portal: Checkpoint(made, portal))
+    execute = _waits(AsyncEpisode.execute, _same)
+    read_file = _waits(AsyncEpisode.read_file, _same)
+    write_file = _waits(AsyncEpisode.write_file, _same)
+    a11y = _waits(AsyncEpisode.a11y, _same)
+    windows = _waits(AsyncEpisode.windows, _same)
+    record = _calls(AsyncEpisode.record, _within)
+    expose = _waits(AsyncEpisode.expose, lambda made, portal: SyncExposure(made, portal))
 
     def close(self) -> None:
         """Give the replica back. Idempotent."""
         if self._portal.open:
             self._portal.call(self._inner.close())
+
+
+class SyncExposure(Exposed):
+    """Made by :meth:`Episode.expose`. The same as :class:`Exposure`, waiting."""
+
+    def __init__(self, inner: Exposure, portal: Portal) -> None:
+        super().__init__(inner.host, inner.port)
+        self._inner = inner
+        self._portal = portal
+
+    @property
+    def failure(self) -> OSGymError | None:
+        """Why the last connection could not be made; None after one that could."""
+        return self._inner.failure
+
+    def close(self) -> None:
+        """Listen no more, and close what is connected. Idempotent."""
+        if self._portal.open:
+            self._portal.call(self._inner.aclose())
 
 
 class Checkpoint(CheckpointHandle):
@@ -207,17 +259,22 @@ class Client:
     Several threads may share it; after a fork the child makes its own.
     """
 
-    def __init__(self, hosts: str | Sequence[str] | None = None, **settings: Unpack[ClientSettings]) -> None:
+    def __init__(
+        self, hosts: str | Sequence[str] | OpenedFleet | None = None, **settings: Unpack[ClientSettings]
+    ) -> None:
         self._inner = AsyncClient(hosts, **settings)
+        self._under_way: dict[AsyncEpisode, Episode] = {}
         self._portal = portal = Portal()
         self._inner._adapt_policy = lambda policy: _SyncPolicy(policy, portal)
         _OPEN.add(self)
+        portal.call(self._inner.__aenter__())
 
     @classmethod
-    def from_fleet(cls, path: str | Path, **settings: Unpack[ClientSettings]) -> Self:
+    def from_fleet(
+        cls, source: str | Path, *, poll_s: float | None = None, **settings: Unpack[ClientSettings]
+    ) -> Self:
         """See :meth:`AsyncClient.from_fleet`."""
-        fleet = read_fleet(path)
-        return cls(list(fleet.hosts), **fleet_settings(fleet, settings))
+        return cls(open_fleet(source, poll_s, settings), **settings)
 
     def __enter__(self) -> Self:
         return self
@@ -240,6 +297,8 @@ class Client:
     def hosts(self) -> tuple[str, ...]:
         return self._inner.hosts
 
+    add_host = _waits(AsyncClient.add_host, _same)
+    remove_host = _waits(AsyncClient.remove_host, _same)
     host_states = _waits(AsyncClient.host_states, _same)
     episode = _calls(AsyncClient.episode, Episode)
     attach = _calls(AsyncClient.attach, Episode)
@@ -249,10 +308,46 @@ class Client:
     )
     import_checkpoint = _waits(AsyncClient.import_checkpoint, Checkpoint)
     run = _calls(AsyncClient.run, lambda batch, portal: _drain(aiter(batch), portal))
+    rollouts = _calls(AsyncClient.rollouts, lambda groups, portal: _drain(aiter(groups), portal))
+
+    def reset_many(self, tasks: Tasks, **options: Unpack[EpisodeArguments]) -> list[Episode]:
+        """See :meth:`AsyncClient.reset_many`."""
+
+        async def begin() -> list[AsyncEpisode]:
+            return self._inner.reset_many(tasks, **options)
+
+        episodes = [Episode(inner, self._portal) for inner in self._portal.call(begin())]
+        self._under_way.update({episode._inner: episode for episode in episodes})
+        return episodes
+
+    def step_async(
+        self,
+        episode: Episode,
+        actions: Actions | Decision,
+        *,
+        settle: Settle | None = None,
+        observe: Observe | None = None,
+    ) -> None:
+        """See :meth:`AsyncClient.step_async`."""
+
+        async def begin() -> None:
+            self._inner.step_async(episode._inner, actions, settle=settle, observe=observe)
+
+        self._portal.call(begin())
+        self._under_way[episode._inner] = episode
+
+    def ready(self, n: int | None = None) -> Iterator[tuple[Episode, SyncObservation | OSGymError]]:
+        """See :meth:`AsyncClient.ready`."""
+        for inner, outcome in _drain(self._inner.ready(n), self._portal):
+            episode = self._under_way.pop(inner)
+            if isinstance(outcome, AsyncObservation):
+                yield episode, SyncObservation(outcome, self._portal)
+            else:
+                yield episode, outcome
 
     def step_many(
         self,
-        steps: Iterable[tuple[Episode, Actions]],
+        steps: Iterable[tuple[Episode, Actions | Decision]],
         *,
         settle: Settle | None = None,
         observe: Observe | None = None,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from osgym_sdk._exceptions import ConfigError
+from osgym_sdk._options import read_task, with_files
 
 Tasks = Iterable[Any] | AsyncIterable[Any] | Mapping[str, Any] | str | os.PathLike[str]
 
@@ -17,10 +18,10 @@ Tasks = Iterable[Any] | AsyncIterable[Any] | Mapping[str, Any] | str | os.PathLi
 def as_tasks(tasks: Any) -> Iterable[Any] | AsyncIterable[Any]:
     """Return what a batch goes through.
 
-    A folder stands for all ``*.json`` in it and below, a pattern (``tasks/*/*.json``) for the files it
-    matches, each in the order of their names; a file for its task, or for the tasks of the list in it; an
-    object for itself. In a list or tuple they may be mixed. Anything else that can be iterated is passed on:
-    generators are read as there is room.
+    A folder stands for all ``*.json`` in it and below (but ``*.oracle.json``), a pattern (``tasks/*/*.json``)
+    for the files it matches, each in the order of their names; a file for its task, or for the tasks of the
+    list in it; an object for itself. In a list or tuple they may be mixed. Anything else that can be iterated
+    is passed on: generators are read as there is room.
 
     Raises:
         ConfigError: it is none of these, or a path leads to no task.
@@ -37,6 +38,31 @@ def as_tasks(tasks: Any) -> Iterable[Any] | AsyncIterable[Any]:
     return tasks
 
 
+def load_tasks(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Return the tasks of a file, a folder or a pattern as objects that any host can set up.
+
+    Files that a task names by ``local_path`` (beside it, or ``<app>/files/…`` in the folder above) are put
+    into it, so that it no longer needs its folder. Ways to solve a task (``*.oracle.json``) are left out.
+
+    Args:
+        path: as for :meth:`AsyncClient.run`: a task file or one with a list of tasks, a folder, or a pattern.
+
+    Raises:
+        ConfigError: there is no task, or a file cannot be read; it names file and field.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise ConfigError(f"the path of task files, not {type(path).__name__}")
+    tasks = []
+    for index, found in enumerate(_expanded(path)):
+        if isinstance(found, Path):
+            tasks.append(read_task(found, missing_ok=False))
+        elif isinstance(found, dict):
+            tasks.append(with_files(found, Path(path), missing_ok=False))
+        else:
+            raise ConfigError(f"task file {path}: [{index}] is no JSON object")
+    return tasks
+
+
 def _expanded(task: Any) -> list[Any]:
     if not isinstance(task, (str, os.PathLike)):
         return [task]
@@ -45,10 +71,10 @@ def _expanded(task: Any) -> list[Any]:
         raise ConfigError(f"tasks: {text!r} is not the path of a task file, a folder or a pattern")
     path = Path(text)
     if path.is_dir():
-        return _some(sorted(path.rglob("*.json")), f"the folder {path} has no *.json in it")
+        return _some(sorted(filter(_is_task, path.rglob("*.json"))), f"the folder {path} has no *.json in it")
     if not path.exists() and glob.has_magic(text):
         names = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
-        found = [Path(name) for name in names if Path(name).is_file()]
+        found = [Path(name) for name in names if Path(name).is_file() and _is_task(Path(name))]
         return _some(found, f"no file matches {text}")
     if not path.exists():
         raise ConfigError(
@@ -56,6 +82,11 @@ def _expanded(task: Any) -> list[Any]:
         )
     listed = _list_in(path)
     return [path] if listed is None else _some(listed, f"the list in {path} is empty")
+
+
+def _is_task(path: Path) -> bool:
+    """Tell a task's file from the one beside it that says how to solve it."""
+    return not path.name.endswith(".oracle.json")
 
 
 def _list_in(path: Path) -> list[Any] | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from osgym_sdk._grammars import Reading
+from osgym_sdk._recorder import Recorder
 from osgym_sdk.wire import CreateRequest, ObserveOptions, StepRequest
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ class EpisodeOptions:
     """Make it on this host only."""
     reading: Reading | None = None
     """How what steps are given is read; None: it is actions that the host knows."""
+    recorder: Recorder | None = None
+    task: Mapping[str, Any] | None = None
+    """As it was given; a request that goes on from a checkpoint has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +52,5 @@ class PreparedStep:
     started_s: float
     parsed: Parsed | None = None
     """What was read, where a model's output was given."""
+    info: Any = None
+    """Of the :class:`Decision`, where one was given."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support.api_answers import error
 from tests.support.fake_runtime import TASK, Service, record, running_service, until
 
 from osgym_sdk import wire
@@ -20,13 +21,6 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
     """A service with one warm fake replica and room for eight."""
     async with running_service(tmp_path, warm=1, max_replicas=8) as running:
         yield running
-
-
-def error(answer: httpx.Response) -> tuple[int, str]:
-    """Status and code of an error, whose shape is checked."""
-    info = wire.ErrorInfo.from_dict(answer.json())
-    assert info.message
-    return answer.status_code, info.code
 
 
 def scratch(tmp_path: Path) -> list[Path]:

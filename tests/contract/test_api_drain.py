@@ -71,7 +71,9 @@ async def test_an_operator_empties_a_host_and_takes_it_back(service: Service) ->
     assert (forked.status_code, forked.json()["code"]) == (503, "draining")
     assert await told(service, episode, 3) == [{"kind": "operator", "deadline": None}] * 5
     assert (await service.http.post("/v1/drain")).json()["notice"] == {"kind": "operator", "deadline": None}
-    assert "osgym_draining 1.0" in (await service.http.get("/metrics")).text
+    text = (await service.http.get("/metrics")).text
+    assert "osgym_draining 1.0" in text
+    assert 'osgym_notice{kind="operator"} 1.0' in text
     health = (await service.http.get("/v1/health")).json()
     assert (health["status"], health["draining"], health["notices"]) == ("ok", True, "off")
 

@@ -201,13 +201,20 @@ def _running(guest: Guest) -> int | None:
 
 @pytest.mark.parametrize(
     ("policy", "reason"),
-    [("exact", {"quiet", "unchanged"}), ("fast", {"quiet", "unchanged"}), ("fixed", {"fixed"})],
+    [
+        ("exact", {"quiet", "unchanged"}),
+        ("fast", {"quiet", "unchanged"}),
+        ("certain", {"quiet", "unchanged"}),
+        ("fixed", {"fixed"}),
+    ],
 )
 def test_settle_policies(guest: Guest, policy: str, reason: set[str]) -> None:
     """Each says how its wait ended."""
     extra = {"pause_ms": 60} if policy == "fixed" else {}
-    settle = guest.step({"op": "move", "x": 50, "y": 60}, settle={"policy": policy, **extra})[0]["settle"]
+    meta = guest.step({"op": "move", "x": 50, "y": 60}, settle={"policy": policy, **extra})[0]
+    settle = meta["settle"]
     assert (settle["policy"], settle["reason"] in reason) == (policy, True)
+    assert meta.get("final") is (True if policy == "certain" else None)
     assert policy != "fixed" or settle["wait_ms"] >= 60
 
 

@@ -330,7 +330,7 @@ async def test_the_end_from_within_is_typed(runtime: Runtime, kit: Kit, spec: Re
 async def test_running_out_of_memory_is_typed(runtime: Runtime, kit: Kit, spec: ReplicaSpec) -> None:
     """Over the cap the whole replica dies, even when a child was the one that ate."""
     if not runtime.capabilities().caps_memory:
-        pytest.skip("this host does not cap memory")
+        pytest.skip("missing: a memory controller of control groups")
     replica = await runtime.create(replace(spec, ram_mib=kit.small_ram_mib))
     await kit.run_inside(
         replica,
@@ -350,7 +350,7 @@ async def test_running_out_of_memory_is_typed(runtime: Runtime, kit: Kit, spec: 
 async def test_files_in_memory_count_to_the_cap(runtime: Runtime, kit: Kit, spec: ReplicaSpec) -> None:
     """A replica cannot hide memory in /dev/shm or /tmp."""
     if not runtime.capabilities().caps_memory:
-        pytest.skip("this host does not cap memory")
+        pytest.skip("missing: a memory controller of control groups")
     replica = await runtime.create(replace(spec, ram_mib=kit.small_ram_mib))
     await kit.run_inside(
         replica,
@@ -369,7 +369,7 @@ async def test_files_in_memory_count_to_the_cap(runtime: Runtime, kit: Kit, spec
 async def test_processes_are_capped(runtime: Runtime, kit: Kit, spec: ReplicaSpec) -> None:
     """A fork bomb stops at the cap and harms only its replica."""
     if not runtime.capabilities().caps_pids:
-        pytest.skip("this host does not cap processes")
+        pytest.skip("missing: a pids controller of control groups")
     replica = await runtime.create(replace(spec, pids=20))
     made = await kit.run_inside(
         replica,

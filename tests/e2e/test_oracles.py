@@ -12,7 +12,7 @@ from tests.support.host_process import HostProcess, running_host
 
 from osgym_host.images.errors import ImageError
 from osgym_host.images.store import ImageStore, default_data_dir
-from osgym_host.tasks.shipped import ShippedTask, load_shipped
+from osgym_host.tasks.shipped import ShippedTask, Step, load_shipped, next_actions
 from osgym_sdk import AsyncClient, Result
 
 TASKS = load_shipped()
@@ -32,11 +32,11 @@ class Scripted:
         """Each task in each way."""
         return [{**t.task, "way": way} for t in self.by_id.values() for way in WAYS]
 
-    def act(self, obs: Any, task: dict[str, Any], step: int) -> list[dict[str, Any]]:
+    async def act(self, obs: Any, task: dict[str, Any], step: int) -> list[dict[str, Any]]:
         """The next step of the way."""
         entry = self.by_id[task["id"]]
-        steps = {"oracle": entry.oracle, "near": entry.near, "nothing": (tuple(DONE),)}[task["way"]]
-        return list(steps[step])
+        ways = {"oracle": entry.oracle, "near": entry.near, "nothing": (Step(DONE),)}
+        return await next_actions(obs, ways[task["way"]], step)
 
 
 async def play(url: str, tasks: list[ShippedTask]) -> list[Result]:

@@ -35,7 +35,7 @@ def demo_processes() -> list[int]:
 def alone(small_image: Image) -> Iterator[None]:
     """Skips while somebody else runs a demo on this machine; afterwards nothing of ours is left."""
     if demo_processes():
-        pytest.skip("another demo runs on this machine")
+        pytest.skip("missing: the place of the demo, another one runs on this machine")
     yield
     replicas = default_data_dir() / "run" / "demo" / "replicas"
     wait_until(lambda: not demo_processes() and not list(replicas.glob("*")), 15, "nothing left of the demo")

@@ -11,6 +11,7 @@ from osgym_guest.http import HttpError, Request
 from osgym_host.actions import BadAction, parse_actions
 from osgym_protocol import actions as internal
 from osgym_protocol import host_api
+from osgym_protocol.a11y import MAX_TEXT_CHARS, InvalidTree, parse_tree
 from osgym_protocol.codec import Message, WireFormatError
 from osgym_protocol.limits import MAX_WHY_CHARS
 from osgym_protocol.options import parse_observe, parse_settle
@@ -119,7 +120,26 @@ def forms() -> Iterator[Run]:
     yield run
 
 
+@contextlib.contextmanager
+def trees() -> Iterator[Run]:
+    """An accessibility tree, whole or cut: bounded, written as lines, or refused with the one error."""
+
+    def run(data: bytes) -> None:
+        truncated = bool(data[:1] > b"\x7f")
+        try:
+            tree = parse_tree(data[1:], max_nodes=50, truncated=truncated)
+        except InvalidTree:
+            return
+        nodes = list(tree.nodes())
+        assert 1 <= len(nodes) <= 50
+        assert all(len(node.text) <= MAX_TEXT_CHARS for node in nodes)
+        assert all(line == "…" or line.count("\t") == 4 for line in tree.to_text().split("\n"))
+
+    yield run
+
+
 PARSERS = [
+    Target("trees", trees, ("osgym_protocol/a11y",), after(1, mutate)),
     Target("records", records, ("osgym_protocol/records", "osgym_protocol/codec"), after(1, mutate_record)),
     Target("messages", messages, ("osgym_protocol/",), after(1, mutate)),
     Target("actions", actions, ("osgym_host/actions/", "osgym_protocol/actions")),

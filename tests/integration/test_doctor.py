@@ -149,7 +149,7 @@ async def test_a_kernel_boots_without_kvm(tmp_path: Path) -> None:
     kernel = Path(named) if named else virtual.find_kernel()
     qemu = shutil.which("qemu-system-x86_64")
     if kernel is None or qemu is None:
-        pytest.skip("needs qemu-system-x86_64 and a kernel in /boot")
+        pytest.skip("missing: qemu-system-x86_64, or a kernel in /boot")
     boot = await virtual.boot_kernel(qemu, kernel, "tcg", 60)
     assert boot.reached, boot.last_line
 

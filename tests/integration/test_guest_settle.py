@@ -88,6 +88,25 @@ def test_final_gives_the_later_frame(screen: Desktop) -> None:
     assert meta["previous"]["final"] is False
 
 
+def test_certain_waits_for_what_comes_late_and_says_that_it_is_sure(screen: Desktop) -> None:
+    """A change that `exact` would miss is in the frame, and the watch never takes it back."""
+    react(screen, "sleep 0.4; echo done")
+    meta, _ = screen.guest.step(KEY, settle={"policy": "certain"})
+    assert (meta["settle"]["policy"], meta["settle"]["reason"], meta["final"]) == ("certain", "quiet", True)
+    assert meta["settle"]["last_change_ms"] >= 395
+    meta, _ = screen.guest.step({"op": "screenshot"})
+    assert meta["previous"]["final"] is True
+    assert "final" not in meta, "only who waited for it is told"
+
+
+def test_certain_is_bounded_and_says_that_it_is_not_sure(screen: Desktop) -> None:
+    """A screen that never rests ends the wait after max_ms, without a promise."""
+    react(screen, "for i in $(seq 300); do echo $i; sleep 0.02; done")
+    meta, _ = screen.guest.step(KEY, settle={"policy": "certain", "max_ms": 300})
+    assert (meta["settle"]["reason"], meta["final"]) == ("timeout", False)
+    assert 300 <= meta["settle"]["wait_ms"] < 900
+
+
 def test_final_says_when_the_time_is_up(screen: Desktop) -> None:
     """A screen that never rests gives final: false; a wrong number is refused."""
     react(screen, "for i in $(seq 300); do echo $i; sleep 0.02; done")

@@ -17,34 +17,25 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support import host_fixtures
+from tests.support import cloud_boot, host_fixtures
 from tests.support.systemd_host import SystemdHost, missing, remove
 
 from osgym_host.images.store import Image
-from osgym_infra.fleet.boot import TARGET, env_file
+from osgym_infra.fleet.boot import TARGET
+from osgym_infra.fleet.boot_status import BootState, last_on_console
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(600)]
 
 BOOTSTRAP = Path(__file__).resolve().parents[2] / "infra" / "bootstrap"
 TOKEN = secrets.token_hex(24)
 URL = "http://127.0.0.1:20072"
-UNITS = ("osgym.service", "osgym-firewall.service", "osgym-watchdog.timer", "osgym-notices.service")
-METADATA = """
-import http.server, pathlib
-class Handler(http.server.BaseHTTPRequestHandler):
-    def answer(self, status, data=b""):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-    def do_PUT(self):
-        self.answer(200, b"imds-token")
-    def do_GET(self):
-        notice = pathlib.Path("/srv/notice")
-        there = self.path.endswith("/spot/instance-action") and notice.exists()
-        self.answer(*((200, notice.read_bytes()) if there else (404,)))
-http.server.ThreadingHTTPServer(("169.254.169.254", 80), Handler).serve_forever()
-"""
+UNITS = (
+    "osgym.service",
+    "osgym-firewall.service",
+    "osgym-watchdog.timer",
+    "osgym-notices.service",
+    "osgym-metrics.service",
+)
 SHORT = {
     # An empty setting forgets the former ones of its kind.
     "osgym-watchdog.timer": "[Timer]\nOnActiveSec=\nOnActiveSec=1\nOnUnitActiveSec=1\nAccuracySec=100ms\n",
@@ -55,7 +46,7 @@ SHORT = {
 
 def settings_of_kernel() -> dict[str, str]:
     """Those that the bootstrap makes, with the values that it wants."""
-    text = (BOOTSTRAP / "bootstrap.sh").read_text().split("<<'CONF'\n")[1].split("\nCONF")[0]
+    text = (BOOTSTRAP / "system.sh").read_text().split("<<'CONF'\n")[1].split("\nCONF")[0]
     return dict(re.findall(r"^([a-z][\w.-]+) = (\d+)$", text, re.MULTILINE))
 
 
@@ -74,9 +65,10 @@ def host(small_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     try:
         made.install()
         prepare(made, small_image)
+        fake_settings(made)
         assert made.boot() in ("running", "degraded")
+        bring_up(made)
         up = f"systemd-run -q --wait --pipe -p Type=oneshot {TARGET}/bootstrap.sh up"
-        assert "service changed\nosgym: health ok" in made.inside(up, 200)
         assert "changed" not in made.inside(up, 60), "the second time nothing is to be done"
         for name, text in SHORT.items():
             folder = made.root / "etc/systemd/system" / f"{name}.d"
@@ -91,29 +83,78 @@ def host(small_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def prepare(made: SystemdHost, image: Image) -> None:
-    """What a cloud gives a machine: the bootstrap, its settings, archives, a metadata service."""
-    srv, etc = made.root / "srv", made.root / "etc"
+    """What a cloud gives a machine: user data, archives in a bucket, a metadata service."""
     agent, packed = host_fixtures.archives(image.digest)
-    shutil.copy(agent.path, srv / "agent.tar")
-    shutil.copy(packed.path, srv / "image.tar")
-    shutil.copytree(BOOTSTRAP, made.root / TARGET[1:])
-    (etc / "osgym").mkdir()
-    (etc / "osgym/token").touch(0o600)
-    (etc / "osgym/token").write_text(TOKEN + "\n")
-    given = host_fixtures.settings(image) | {
-        "OSGYM_AGENT_URI": "file:///srv/agent.tar",
-        "OSGYM_IMAGE_URI": "file:///srv/image.tar",
-        "OSGYM_PORT": "20072",
-        "OSGYM_NOTICES": "aws",
-    }
-    (etc / "osgym/bootstrap.env").write_text(env_file(given))
-    (srv / "metadata.py").write_text(METADATA)
-    unit = "[Service]\nExecStart=/usr/bin/python3 /srv/metadata.py\n[Install]\nWantedBy=multi-user.target\n"
-    (etc / "systemd/system/metadata.service").write_text(unit)
-    wanted = etc / "systemd/system/multi-user.target.wants"
-    wanted.mkdir(exist_ok=True)
-    (wanted / "metadata.service").symlink_to("/etc/systemd/system/metadata.service")
-    fake_settings(made)
+    (made.root / "etc/osgym").mkdir()
+    (made.root / "etc/osgym/token").touch(0o600)
+    (made.root / "etc/osgym/token").write_text(TOKEN + "\n")
+    cloud_boot.prepare(
+        made.root,
+        {"agent.tar": agent.path, "image.tar": packed.path},
+        host_fixtures.settings(image)
+        | {
+            "OSGYM_AGENT_URI": "s3://bucket/agent.tar",
+            "OSGYM_IMAGE_URI": "s3://bucket/image.tar",
+            "OSGYM_PORT": "20072",
+            "OSGYM_NOTICES": "aws",
+            "OSGYM_METRICS_TO": "cloudwatch:us-east-1",
+            "OSGYM_METRICS_FLEET": "prod",
+        },
+    )
+
+
+def bring_up(host: SystemdHost) -> None:
+    """By its user data, and against all that may happen: no name server, a role that is not known yet, a
+    `kill -9` and a restart of the machine while it downloads, another archive than was promised."""
+
+    def comes(state: BootState, step: str, says: str = "", attempt: int = 0, timeout_s: float = 120) -> None:
+        def there() -> bool:
+            found = cloud_boot.record(host)
+            return found is not None and (found.state, found.step) == (state, step) and (
+                says in found.error and found.attempt >= attempt
+            )  # fmt: skip
+
+        until(there, timeout_s, f"{state} {step} {says}; {cloud_boot.record(host)}")
+
+    # The cloud's own names, which nobody resolves here.
+    host.inside("bash /srv/user-data", 20)
+    comes(BootState.RETRYING, "bootstrap", "cannot be reached")
+    cloud_boot.point_to_loopback(host.root)
+    (host.root / "srv/deny").touch()
+    (host.root / "srv/stall").write_text("image.tar")
+    host.inside("systemctl daemon-reload && systemctl restart osgym-boot")
+    comes(BootState.RETRYING, "bootstrap", "403 Forbidden (AccessDenied)", 3)
+    assert cloud_boot.in_bucket(host.root) is None
+    (host.root / "srv/deny").unlink()
+    comes(BootState.RUNNING, "image")
+    began = cloud_boot.record(host)
+    assert began is not None
+    until(lambda: cloud_boot.in_bucket(host.root), 20, "the bucket has a record")
+    pid = main_pid(host, cloud_boot.UNIT)
+    host.inside(f"kill -9 {pid}")
+    comes(BootState.RUNNING, "image", attempt=began.attempt + 1)
+    assert main_pid(host, cloud_boot.UNIT) not in ("0", pid)
+    host.inside("systemctl reboot")
+    assert host.ended(60) == signal.SIGHUP
+    (host.root / "srv/image.tar").rename(host.root / "srv/right.tar")
+    (host.root / "srv/image.tar").write_bytes(b"another")
+    (host.root / "srv/stall").unlink()
+    fake_settings(host)
+    assert host.boot() in ("running", "degraded")
+    comes(BootState.FAILED, "image", "has SHA-256")
+    (host.root / "srv/right.tar").rename(host.root / "srv/image.tar")
+    host.inside("systemctl restart osgym-boot")
+    comes(BootState.SERVING, "health", timeout_s=240)
+    until(lambda: main_pid(host, cloud_boot.UNIT) == "0", 90, "it ends once the bucket knows")
+    assert show(host, cloud_boot.UNIT, "Result")["Result"] == "success"
+    told = cloud_boot.in_bucket(host.root)
+    assert told is not None
+    assert (told.host, told.addresses, told.line()) == (cloud_boot.INSTANCE, (cloud_boot.ADDRESS,), "serving")
+    console = (host.root / "srv/console").read_text()
+    assert "osgym: service changed" in console
+    last = last_on_console(console)
+    assert last is not None
+    assert last.state is BootState.SERVING
 
 
 def show(host: SystemdHost, unit: str, *names: str) -> dict[str, str]:
@@ -205,6 +246,19 @@ def test_only_the_watcher_reaches_the_metadata_service_and_nothing_else(host: Sy
     assert host.run(f"{inside} curl -sS -m 1 -o /dev/null {URL}/v1/health").returncode == 28
 
 
+def test_what_the_fleet_is_scaled_by_is_published_from_beside_the_agent(host: SystemdHost) -> None:
+    """The agent writes the number; a process of a user made for it, with what it needs of the archive, sends
+    it: here it gets nowhere, and says so."""
+    pressure = json.loads(host.inside("cat /run/osgym/lease-pressure"))
+    assert 0 <= pressure["lease_pressure_percent"] <= 100
+    assert host.inside("stat -c '%a %U' /run/osgym/lease-pressure") == "644 osgym"
+    host.inside("systemctl restart osgym-metrics.service")
+    pid = main_pid(host, "osgym-metrics.service")
+    assert 61184 <= account_of(host, pid) <= 65519, "systemd's range for users that it makes"
+    journal = "journalctl -u osgym-metrics.service -o cat --since -40s"
+    until(lambda: "does not get to CloudWatch" in host.inside(journal), 30, "it says what it lacks")
+
+
 def test_a_notice_outlives_the_process_that_brought_it(host: SystemdHost) -> None:
     """It drains the agent, also while the watcher is killed and starts anew; taken back, the agent serves."""
     notice = host.root / "srv/notice"
@@ -265,9 +319,15 @@ def test_a_reboot_ends_episodes_in_order_and_the_agent_comes_back(host: SystemdH
     assert host.boot() == "running"
     said = host.inside("journalctl -o cat -u osgym.service")
     assert "the host goes: 1 open episodes were ended" in said
+    ended = {"SubState": "dead", "Result": "success"}
+    until(lambda: show(host, cloud_boot.UNIT, *ended) == ended, 90, "the boot's service has looked at it all")
     until(lambda: serves(host), 30, "the agent serves again")
     until(lambda: desktops(host), 30, "desktops run")
-    assert host.run(f"systemctl is-active {' '.join(UNITS)}").stdout.split() == ["active"] * len(UNITS)
+
+    def active() -> bool:
+        return host.run(f"systemctl is-active {' '.join(UNITS)}").stdout.split() == ["active"] * len(UNITS)
+
+    until(active, 30, "every unit is active")
     assert "skuid" in host.inside("nft list table inet osgym")
     for name, value in settings_of_kernel().items():
         assert host.inside(f"cat /proc/sys/{name.replace('.', '/')}") == value
@@ -282,7 +342,7 @@ def test_what_is_taken_down_leaves_nothing(host: SystemdHost) -> None:
     assert host.run("ps -u osgym -o args=").stdout == ""
     host.inside("systemctl start osgym.service")
     until(lambda: serves(host), 30, "it serves")
-    for name in SHORT:
+    for name in (*SHORT, cloud_boot.UNIT):
         shutil.rmtree(host.root / "etc/systemd/system" / f"{name}.d")
     down = host.inside(f"{TARGET}/bootstrap.sh down --purge", 60)
     assert "down ok" in down

@@ -385,7 +385,7 @@ async def test_malformed_bodies_are_400(call: Call, path: str, body: bytes) -> N
     assert answer.json["message"]
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the image has curl; this machine has not")
+@pytest.mark.skipif(shutil.which("curl") is None, reason="missing: curl")
 async def test_a_file_is_downloaded_whole_or_not_at_all(call: Call, home: Path) -> None:
     """A URL becomes a file with its folders; what fails leaves no file and says why."""
 

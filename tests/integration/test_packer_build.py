@@ -67,7 +67,14 @@ def _build(base: DiskImage, folder: Path) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "CHECKPOINT_DISABLE": "1", "PACKER_CACHE_DIR": str(folder / "cache")}
     argv = ["packer", "build", "-color=false", *(f"-var={name}={value}" for name, value in variables.items())]
     return subprocess.run(
-        [*argv, str(TEMPLATE)], cwd=folder, env=env, capture_output=True, text=True, timeout=400, check=False
+        # Named as people do, from where they are.
+        [*argv, os.path.relpath(TEMPLATE, folder)],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
     )
 
 

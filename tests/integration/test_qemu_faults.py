@@ -182,7 +182,7 @@ async def test_more_than_its_memory(kit: QemuKit, tmp_path: Path) -> None:
     """The kernel takes the machine that reached its cap, and no other."""
     async with running(kit, tmp_path) as runtime:
         if not runtime.capabilities().caps_memory:
-            pytest.skip("this host does not cap memory")
+            pytest.skip("missing: a memory controller of control groups")
         pair = await _pair(runtime, kit, ram_mib=kit.small_ram_mib)
         fill = "dd if=/dev/urandom of=/dev/shm/x bs=1M count=600"
         assert (await _dies(pair, lambda: pair.inside(fill), 30)).reason is ExitReason.OUT_OF_MEMORY

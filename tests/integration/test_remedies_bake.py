@@ -11,6 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from osgym_host.images.errors import ImageError
+from osgym_host.images.store import ImageStore, default_data_dir
+
 IMAGES = Path(__file__).resolve().parents[2] / "images"
 REMEDIES = IMAGES / "remedies"
 DOES_NOT_APPLY = 10
@@ -27,7 +30,9 @@ def bake(name: str, root: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", ["libreoffice-timers", "libreoffice-tips", "gimp-quiet", "still-cursor"])
+@pytest.mark.parametrize(
+    "name", ["gtk-timers", "libreoffice-timers", "libreoffice-tips", "gimp-quiet", "still-cursor"]
+)
 def test_does_not_apply_without_the_application(name: str, tmp_path: Path) -> None:
     """An image without the application is baked without its remedy, and left untouched."""
     done = bake(name, tmp_path)
@@ -45,6 +50,58 @@ def test_every_remedy_is_documented() -> None:
         assert os.access(folder / "bake", os.X_OK)
         assert (folder / "README.md").is_file()
         assert f"[{folder.name}]({folder.name}/)" in overview
+
+
+def small_image() -> Path:
+    """The root file system of the small golden image."""
+    try:
+        return ImageStore(default_data_dir()).resolve("small").rootfs
+    except ImageError as error:
+        pytest.skip(f"missing: golden image small: {error}")
+
+
+def gtk_root(image: Path, root: Path) -> Path:
+    """As much of an image as the remedy for GTK's timers needs; return its GTK 3."""
+    libraries = Path("usr/lib/x86_64-linux-gnu")
+    (root / libraries).mkdir(parents=True)
+    (root / "etc").mkdir()
+    needed = [
+        "libgtk-3",
+        "libgtk-x11-2.0",
+        "libglib-2.0",
+        "libpcre2-8",
+        "libffi",
+        "libm",
+        "libc",
+        "libz",
+        "libexpat",
+    ]
+    for name in needed:
+        for path in (image / libraries).glob(f"{name}.so.*"):
+            shutil.copy(path, root / libraries / path.name)
+    (root / "usr/bin").mkdir()
+    shutil.copy(image / "usr/bin/python3.11", root / "usr/bin/python3")
+    (root / "usr/lib/python3.11").symlink_to(image / "usr/lib/python3.11")
+    (root / "lib64").mkdir()
+    shutil.copy(image / libraries / "ld-linux-x86-64.so.2", root / "lib64")
+    return root / libraries / "libgtk-3.so.0"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="missing: a C compiler")
+def test_gtk_timers_are_looked_for_in_the_library(tmp_path: Path) -> None:
+    """Installed once where GTK has all the names; else left out, and the reason names what is missing."""
+    gtk = gtk_root(small_image(), tmp_path)
+    (tmp_path / "etc/ld.so.preload").write_text("/usr/lib/other.so\n")
+    for _ in range(2):
+        done = bake("gtk-timers", tmp_path)
+        assert done.returncode == 0, done.stderr
+    library = "/usr/lib/osgym/remedies/gtk-timers/gtk_timers.so"
+    assert (tmp_path / "etc/ld.so.preload").read_text().splitlines() == ["/usr/lib/other.so", library]
+    assert (tmp_path / library[1:]).is_file()
+    gtk.write_bytes(gtk.read_bytes().replace(b"[gtk+] thaw_func\0", b"[gtk+] thaw_fund\0"))
+    done = bake("gtk-timers", tmp_path)
+    assert done.returncode == DOES_NOT_APPLY, done.stderr
+    assert "thaw_func" in done.stderr
 
 
 def test_gimp_settings_are_added_once(tmp_path: Path) -> None:

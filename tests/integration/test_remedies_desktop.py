@@ -30,7 +30,7 @@ def image() -> Image:
     try:
         return ImageStore(default_data_dir()).resolve("full")
     except ImageError as error:
-        pytest.skip(f"no full image: {error}")
+        pytest.skip(f"missing: golden image full: {error}")
 
 
 class Screen:

@@ -100,7 +100,7 @@ def image() -> Image:
     try:
         return ImageStore(default_data_dir()).resolve("full")
     except ImageError as error:
-        pytest.skip(f"no full image: {error}")
+        pytest.skip(f"missing: golden image full: {error}")
 
 
 async def edit(
@@ -176,7 +176,7 @@ def canonical(xml: bytes) -> bytes:
 async def test_documents_come_out_equal(image: Image, tmp_path: Path, document: Document) -> None:
     """The patch is in force only where it is switched on; what is saved and what is shown is the same."""
     if not any(remedy.applied for remedy in image.manifest.remedies if remedy.name == "libreoffice-timers"):
-        pytest.skip("this image was baked without the remedy")
+        pytest.skip("missing: the remedy, this image was baked without")
     runtime = LocalRuntime(tmp_path, "remedies")
     await runtime.start()
     try:

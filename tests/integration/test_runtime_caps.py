@@ -28,7 +28,7 @@ def test_caps_of_a_group_are_raised_and_lowered() -> None:
     tree = open_tree(f"osgym-test-caps-{os.getpid()}")
     try:
         if "memory" not in tree.enforces:
-            pytest.skip("no memory controller of control groups on this machine")
+            pytest.skip("missing: a memory controller of control groups")
         group = tree.make("r1", Caps(ram_mib=64))
         try:
             for ram_mib in (64, 256, 32):

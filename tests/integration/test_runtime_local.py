@@ -140,7 +140,7 @@ async def test_root_inside_is_nobody_outside(
 async def test_dangerous_system_calls_are_refused(runtime: LocalRuntime, spec: ReplicaSpec) -> None:
     """Keyrings, BPF, io_uring, vsock and netfilter are closed; sandboxes inside still work."""
     if platform.machine() != "x86_64":
-        pytest.skip("the numbers below are of x86_64")
+        pytest.skip("missing: an x86_64 machine, whose numbers these are")
     replica = await runtime.create(spec)
     seen = await run_inside(
         replica,
@@ -356,7 +356,7 @@ async def test_control_groups_of_a_former_place_are_removed(tmp_path: Path) -> N
     """A host agent restarted from another session finds the groups of the first; foreign names stay."""
     parents = [h.own for h in cgroups.parse_hierarchies(*proc_cgroups()) if h.version == 1]
     if os.geteuid() != 0 or not parents:
-        pytest.skip("needs root and a version 1 hierarchy")
+        pytest.skip("missing: root and control groups of version 1")
     run_dir = tmp_path / "run/local"
     run_dir.mkdir(parents=True)
     elsewhere = parents[0] / f"osgym-test-elsewhere-{os.getpid()}"
@@ -484,10 +484,10 @@ def subordinate_uid(user: str) -> int | None:
 def user() -> Iterator[str]:
     """A fresh user with subordinate ids, removed afterwards."""
     if os.geteuid() != 0:
-        pytest.skip("only root can make a user")
+        pytest.skip("missing: root, who can make a user")
     for tool in ("newuidmap", "useradd", "runuser"):
         if subprocess.run(["which", tool], capture_output=True, check=False).returncode != 0:
-            pytest.skip(f"{tool} is not installed")
+            pytest.skip(f"missing: {tool}")
     subprocess.run(["useradd", "--create-home", USER], check=True, capture_output=True)
     try:
         if subordinate_uid(USER) is None:  # not every system hands out a range by itself
@@ -506,7 +506,7 @@ def user_python(user: str, home: Path) -> Path:
         if subprocess.run(argv, capture_output=True, cwd="/", check=False).returncode == 0:
             break
     else:
-        pytest.skip("no interpreter of at least 3.11 is accessible to other users")
+        pytest.skip("missing: an interpreter of 3.11 or later that other users may run")
     argv = [candidate, "-m", "venv", "--without-pip", str(home / "venv")]
     subprocess.run(argv, check=True, capture_output=True, cwd="/")
     root = Path(__file__).parents[2]

@@ -72,6 +72,8 @@ async def test_an_episode_from_lease_to_score(running: Running) -> None:
     assert trajectory.task_id == "t1"
     assert [s.step for s in trajectory.steps] == [1, 2]
     assert trajectory.steps[0].final is False and trajectory.steps[0].changed_after_ms == 40.0
+    assert trajectory.steps[1].final is None, "nobody looked after it"
+    assert trajectory.frames_not_final == 1
     assert trajectory.steps[1].data == fake_v1_host.frame(2) and trajectory.first_data == fake_v1_host.frame(
         0
     )
@@ -233,6 +235,9 @@ async def test_the_final_frame_and_a_stale_one(running: Running) -> None:
         first = await episode.step("a")
         later = await first.final()
         assert later.is_final and later.image.getpixel((0, 0))[0] == 201  # type: ignore[index] # RGB
+        (judged,) = episode.trajectory.steps
+        assert (judged.final, judged.changed_after_ms) == (False, 80.0)
+        assert episode.trajectory.frames_not_final == 1
         assert (await episode.observe()).image.getpixel((0, 0))[0] == 101  # type: ignore[index] # RGB
         await episode.step("b")
         with pytest.raises(StaleObservation):

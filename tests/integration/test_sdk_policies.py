@@ -17,7 +17,7 @@ from tests.support.fake_runtime import TASK, Served
 from tests.support.fake_v1_host import FakeV1Host, serving
 from tests.unit.test_sdk_actions import garbage
 
-from osgym_sdk import AsyncClient, Client, ConfigError, ErrorClass, InvalidAction, Result
+from osgym_sdk import AsyncClient, Client, ConfigError, Decision, ErrorClass, InvalidAction, Result
 
 
 @pytest.fixture(scope="module")
@@ -358,6 +358,49 @@ def test_the_client_without_asyncio_does_the_same(served: Served) -> None:
     assert learned.steps[0].refused and learned.steps[0].data and learned.trajectory.evaluation.reward == 1.0
     assert results["no policy"].failure.code == "policy_error"
     assert "a policy is a callable" in results["no policy"].failure.message
+
+
+@pytest.mark.parametrize("on_invalid", ["noop", "error", "end"])
+async def test_a_decision_is_kept_with_its_step(served: Served, on_invalid: str) -> None:
+    """With the step that came of it, also a refused one; where none did, as the trajectory's last."""
+    logprobs = object()
+    seen: set[tuple[str, str]] = set()
+
+    async def policy(obs: Any, task: Any, step: int) -> Any:
+        seen.add((obs.episode_id, obs.task_id))
+        return [
+            Decision(["wait()", "click(5,5)"], {"text": "first", "logprobs": logprobs}),
+            "wait()",
+            Decision(5, {"text": "no action"}),  # type: ignore[arg-type]  # what is refused
+            Decision(None, {"text": "that is all"}),
+        ][step]
+
+    result = (await results_of(served.urls[0], policy, ["a"], on_invalid=on_invalid))["a"]
+    infos = [step.info for step in result.steps]
+    assert infos[:2] == [{"text": "first", "logprobs": logprobs}, None]
+    assert len(result.steps[0].executed) == 2
+    if on_invalid == "noop":
+        assert infos[2:] == [{"text": "no action"}] and result.steps[2].refused
+        assert (result.trajectory.last_info, result.reward) == ({"text": "that is all"}, 1.0)
+    else:
+        assert infos[2:] == [] and result.trajectory.last_info == {"text": "no action"}
+    assert seen == {(result.trajectory.episode_id, "a")}
+
+
+async def test_steps_take_decisions_too(served: Served) -> None:
+    """One by one, in many at once, and where the host refuses them; what had an answer leaves no last one."""
+    async with AsyncClient(served.urls[0]) as client, client.episode(TASK) as episode:
+        obs = await episode.step(Decision("wait()", 1))
+        assert (obs.episode_id, obs.task_id) == (episode.episode_id, TASK["id"])
+        assert pickle.loads(pickle.dumps(obs)).episode_id == episode.episode_id
+        async for _, outcome in client.step_many([(episode, Decision("wait()", 2))]):
+            assert not isinstance(outcome, Exception)
+        with pytest.raises(InvalidAction):
+            await episode.step(Decision("gibberish", 3))
+        assert [step.info for step in episode.trajectory.steps] == [1, 2]
+        assert episode.trajectory.last_info == 3
+        await episode.step("wait()")
+        assert episode.trajectory.last_info is None
 
 
 async def test_infrastructure_failures_are_repeated_once_by_default() -> None:

@@ -21,7 +21,7 @@ from osgym_host.images.store import Image
 from osgym_sdk import Client
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("pulumi") is None, reason="the pulumi CLI is not on PATH"),
+    pytest.mark.skipif(shutil.which("pulumi") is None, reason="missing: the pulumi CLI on PATH"),
     pytest.mark.desktop,
     pytest.mark.timeout(900),
 ]

@@ -63,6 +63,9 @@ class Guest:
     """The code with which it refuses every step."""
     refuse_steps_with: str = ""
     drop_next_answer: bool = False
+    reach: dict[str, Any] = field(default_factory=dict)
+    """What calls past the screen give, by path without its query: bytes, or an answer to raise."""
+    reached: list[tuple[str, bytes]] = field(default_factory=list)
     steps_begun: int = 0
     current: tuple[int, asyncio.Future[tuple[dict[str, Any], bytes]]] | None = None
 
@@ -112,7 +115,7 @@ class Guest:
             return "application/json", b"{}"
         if path in ("/v1/health", "/v1/ready"):
             await self.ready.wait()
-            return "application/json", json.dumps(self.health()).encode()
+            return "application/json", b"what?" if self.nonsense else json.dumps(self.health()).encode()
         if path == "/setup/execute":
             command = json.loads(body)["command"]
             self.commands.append(command)
@@ -123,6 +126,13 @@ class Guest:
             said = {"error": command[2], "returncode": int(command[1])} if failed else {}
             text = json.dumps({"status": "success", "output": "yes\n", "error": "", "returncode": 0, **said})
             return "application/json", text.encode()
+        if path.startswith(("/v1/reach/", "/accessibility")):
+            self.reached.append((path, body))
+            await self.execute_gate.wait()
+            given = self.reach.get(path.partition("?")[0], GuestAnswer(404, "not_found", path))
+            if isinstance(given, GuestAnswer):
+                raise given
+            return "application/json", given
         if path == "/v1/release":
             self.released += 1
             return "application/json", b"{}"

@@ -299,6 +299,13 @@ async def until(condition: Any, timeout_s: float = 5.0) -> None:
             await asyncio.sleep(0.005)
 
 
+def slow_task(service: Service) -> dict[str, Any]:
+    """Return a task whose set-up hangs on every replica that is alive now."""
+    for replica in service.runtime.alive.values():
+        replica.agent.execute_gate.clear()
+    return TASK
+
+
 @contextlib.asynccontextmanager
 async def running_service(
     tmp_path: Path, *, address: str = "127.0.0.1", branching: bool = True, **settings: Any

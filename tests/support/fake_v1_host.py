@@ -289,6 +289,7 @@ class FakeV1Host:
         episode = self._find(request.path_params["id"], body["lease"])
         meta = self._meta(episode, changed=True).to_dict()
         meta["final"] = True
+        meta["previous"] = PreviousFrame(episode.seq, False, 80.0).to_dict()
         return _record({"observation": meta}, frame(episode.seq + 200))
 
     async def evaluate(self, request: Request) -> Response:
@@ -414,18 +415,20 @@ class Running:
 
 
 @contextlib.contextmanager
-def serving(host: FakeV1Host, port: int = 0, **uvicorn_options: Any) -> Iterator[Running]:
+def serving(
+    host: FakeV1Host, port: int = 0, address: str = "127.0.0.1", **uvicorn_options: Any
+) -> Iterator[Running]:
     """Runs ``host`` on loopback; the port is bound before the thread starts."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind(("127.0.0.1", port))
+    sock.bind((address, port))
     sock.listen(1024)
     config = uvicorn.Config(host, log_level="critical", lifespan="off", **uvicorn_options)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([sock])), name="v1-host", daemon=True)
     thread.start()
     scheme = "https" if uvicorn_options.get("ssl_certfile") else "http"
-    running = Running(host, f"{scheme}://127.0.0.1:{sock.getsockname()[1]}", server, thread)
+    running = Running(host, f"{scheme}://{address}:{sock.getsockname()[1]}", server, thread)
     try:
         yield running
     finally:

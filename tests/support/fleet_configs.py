@@ -12,8 +12,14 @@ COMMON: dict[str, object] = {
     "agent_sha256": "ef" * 32,
     "agent_uri": "s3://golden/agent.tar",
 }
-AWS = {**COMMON, "provider": "aws", "allowed_cidrs": '["10.0.0.0/8"]'}
-GCP = {**AWS, "provider": "gcp", "project": "my-project", "image_uri": "gs://golden/full.tar"}
+AWS = {**COMMON, "provider": "aws", "allowed_cidrs": '["203.0.113.0/24"]'}
+GCP = {
+    **AWS,
+    "provider": "gcp",
+    "project": "my-project",
+    "image_uri": "gs://golden/full.tar",
+    "agent_uri": "gs://golden/agent.tar",
+}
 SSH = {
     **COMMON,
     "provider": "ssh",

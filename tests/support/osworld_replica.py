@@ -26,7 +26,7 @@ def image_or_skip(flavor: str) -> Image:
     try:
         return ImageStore(default_data_dir()).resolve(flavor)
     except ImageNotFound:
-        pytest.skip(f"no image of flavor {flavor}: bake one with `osgym image build --flavor {flavor}`")
+        pytest.skip(f"missing: golden image {flavor}: bake one with `osgym image build --flavor {flavor}`")
 
 
 class Relay:

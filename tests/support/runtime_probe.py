@@ -25,6 +25,8 @@ _SESSION = '''\
 """PID 1: serves POST requests whose body is Python; answers with the JSON of `result`."""
 import json, os, socket, sys, threading, traceback
 
+HEALTH = {{"status": "ok", "version": "probe", "uptime_s": 0, "desktop_ready": True, "last_seq": 0}}
+
 def serve(conn):
     stream = conn.makefile("rb")
     while True:
@@ -38,7 +40,7 @@ def serve(conn):
         scope = {{}}
         try:
             exec(stream.read(length).decode(), scope)
-            body = json.dumps({{"result": scope.get("result")}})
+            body = json.dumps({{**HEALTH, "result": scope.get("result")}})
         except Exception:
             body = json.dumps({{"error": traceback.format_exc()}})
         body = body.encode()

@@ -42,6 +42,11 @@ mkdir dev/pts dev/shm dev/net
 mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts dev/pts
 mount -t tmpfs -o mode=1777 tmpfs dev/shm
 ln -s pts/ptmx dev/ptmx
+for path in $SHARED; do
+  mkdir -p ".$path"
+  mount --bind "$path" ".$path"
+  mount -o remount,bind,ro ".$path"
+done
 ln -s /proc/self/fd dev/fd
 for name in null zero full random urandom tty fuse net/tun; do
   [ ! -e "/dev/$name" ] || { touch "dev/$name"; mount --bind "/dev/$name" "dev/$name"; }
@@ -141,10 +146,17 @@ def _watches_left() -> bool:
 
 @dataclass
 class SystemdHost:
-    """One such machine."""
+    """One such machine.
+
+    Attributes:
+        in_memory: whether its disk may be this machine's memory, which is faster and small.
+        shared: folders of this machine that are there, too, at their places and read only.
+    """
 
     root: Path
     init: subprocess.Popen[bytes] | None = None
+    in_memory: bool = True
+    shared: tuple[Path, ...] = ()
     log: Path = field(init=False)
     _groups: list[Path] = field(default_factory=list)
 
@@ -154,7 +166,7 @@ class SystemdHost:
     def install(self) -> None:
         """Unpacks Debian; nothing of it starts by itself but what systemd needs."""
         self.root.mkdir(parents=True)
-        if memory_will_do(self.root):
+        if self.in_memory and memory_will_do(self.root):
             tool("mount", "-t", "tmpfs", "-o", "size=5g,mode=755", "tmpfs", str(self.root))
         tool("tar", "-xf", str(base_archive()), "-C", str(self.root), "--exclude=./dev/*", timeout_s=120)
         (self.root / "etc/machine-id").write_text("0123456789abcdef" * 2 + "\n")
@@ -185,6 +197,7 @@ class SystemdHost:
             self.init = subprocess.Popen(
                 [*argv, str(self.root), *(h.wanted for h in found)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                env={**os.environ, "SHARED": " ".join(map(str, self.shared))},
             )  # fmt: skip
         end = time.monotonic() + START_S
         while not self._started():

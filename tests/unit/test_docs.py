@@ -90,7 +90,8 @@ def test_every_osgym_command_and_option_exists() -> None:
                 "--help",
                 "--version",
             }
-            options = [w.split("=")[0].rstrip(",.:)") for w in rest if w.startswith("--")]
+            ours = rest[: rest.index("--")] if "--" in rest else rest  # after it another command's begin
+            options = [w.split("=")[0].rstrip(",.:)") for w in ours if w.startswith("--")]
             wrong += [f"{document}: {' '.join(words)}: {o}" for o in options if o not in known]
     assert wrong == []
 
@@ -113,7 +114,7 @@ def test_scripts_and_links_lead_somewhere(name: str) -> None:
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
-MADE = re.compile(r"\bfleet\.json|\bout/|NAME|some_task|\b(manifest|episode|evaluation|sites)\.json")
+MADE = re.compile(r"\bfleet\.json|\bout/|NAME|some_task|\b(manifest|episode|evaluation|run|sites)\.json")
 """Files in the documents that commands and users make."""
 DISTRIBUTIONS = {
     name.name: name
@@ -163,7 +164,7 @@ def test_every_named_module_exists(name: str) -> None:
 def strings() -> str:
     """Every string of the product, literal parts of f-strings one by one."""
     found: list[str] = []
-    for package in ("host_agent/osgym_host", "sdk/osgym_sdk", "protocol/osgym_protocol"):
+    for package in ("host_agent/osgym_host", "sdk/osgym_sdk", "protocol/osgym_protocol", "infra/osgym_infra"):
         for file in sorted((ROOT / package).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text("utf-8"))):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -12,8 +12,12 @@ import pytest
 import yaml
 
 from osgym_host.cli.main import main as osgym
-from osgym_infra.config.keys import KEYS, parse
+from osgym_infra.catalogue.load import load
+from osgym_infra.config.keys import KEYS
+from osgym_infra.config.parse import parse
 from osgym_infra.config.providers import ConfigKey, Provider
+from osgym_infra.fleet.blueprint import draw
+from osgym_infra.workloads import profile as profiles
 
 ROOT = Path(__file__).resolve().parents[2]
 DOC = ROOT / "docs" / "fleet.md"
@@ -81,6 +85,20 @@ def test_the_configurations_in_it_are_taken(text: str) -> None:
     parse(ours)
 
 
+@pytest.mark.parametrize("provider", list(Provider))
+def test_the_examples_are_what_the_page_shows(provider: Provider) -> None:
+    """The file that is copied, and the first configuration of its kind on the page: the same, key by key."""
+    shown = next(text for text in blocks("yaml") if f"osgym:provider: {provider}" in text)
+    example = yaml.safe_load((ROOT / f"Pulumi.example-{provider}.yaml").read_text("utf-8"))
+    assert example == yaml.safe_load(shown)
+    assert f"cp Pulumi.example-{provider}.yaml" in TEXT
+    config = {name.removeprefix("osgym:"): value for name, value in example["config"].items()}
+    own = {name: value for name, value in config.items() if ":" not in name}
+    read = parse(own, {name: value for name, value in config.items() if ":" in name})
+    catalogue, _ = load(folder=Path("/nowhere")).in_usd({})
+    assert draw(read, catalogue, profiles.chosen(read.profile, read.runtime)).capacity >= read.replicas
+
+
 @pytest.mark.parametrize("argv", commands(), ids=" ".join)
 def test_the_commands_in_it_exist(argv: list[str]) -> None:
     """Commands and options are known; nothing is run."""
@@ -92,6 +110,7 @@ def test_the_commands_in_it_exist(argv: list[str]) -> None:
         assert found is not None, f"osgym {' '.join(argv)}: there is no command {name}"
         command = found
     known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    rest = rest[: rest.index("--")] if "--" in rest else rest  # after it another command begins
     unknown = [word for word in rest if word.startswith("--") and word.split("=")[0] not in known]
     assert not unknown, f"osgym {' '.join(argv)}: {unknown}"
 
@@ -106,6 +125,15 @@ def test_the_files_in_it_exist() -> None:
         re.findall(r"tasks/[\w/.-]+", TEXT)
     )
     assert [word for word in sorted(ours) if not (ROOT / word).exists()] == []
+
+
+def test_no_page_sends_an_export_to_a_file() -> None:
+    """The shell empties the file before it is known whether there is anything to write: `--out` does not."""
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")]
+    assert len(pages) > 10
+    found = [(page.name, line) for page in pages for line in page.read_text("utf-8").splitlines()
+             if re.search(r"osgym fleet export[^`|&]*[^-<]>", line)]  # fmt: skip
+    assert found == []
 
 
 def test_its_headings_are_where_its_links_lead() -> None:

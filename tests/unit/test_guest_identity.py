@@ -9,7 +9,9 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ import osgym_guest
 from osgym_guest.http import HttpError
 from osgym_guest.identity import Identities, parse_identity
 
+NINE_NS = 1_767_258_000 * 10**9  # 2026-01-01 09:00 UTC
 SOURCE = Path(osgym_guest.__file__).parents[1] / "native" / "identity.c"
 MACHINE_ID = "0123456789abcdef0123456789abcdef"
 BOOT_ID = "8c707660-a424-4479-a7a9-6e2766ec61dd"
@@ -283,3 +286,50 @@ def test_a_broken_file_is_no_identity(tmp_path: Path) -> None:
     for text in ("", "{", "{}", "[]", '{"generation": 1}', "\0"):
         (tmp_path / "kept").write_text(text)
         assert Identities(tmp_path / "s", tmp_path / "kept").last is None
+
+
+def test_a_clock_of_its_own_stays(helper: Starter, tmp_path: Path) -> None:
+    """A child of a fork keeps its parent's time: later identities leave the clock alone."""
+    with helper() as running:
+        identities = running.identities()
+        with pytest.raises(HttpError) as caught:  # without rights on the machine's clock
+            identities.set_clock(NINE_NS)
+        assert caught.value.status == 503
+        assert "time" in identities.assume(parse_identity({**GOOD, "generation": 1})).applied
+    with setting_helper(tmp_path / "other.sock") as asked:
+        kept = tmp_path / "kept"
+        identities = Identities(tmp_path / "other.sock", kept)
+        identities.assume(parse_identity({**GOOD, "generation": 2}))
+        identities.set_clock(NINE_NS)
+        identities.close()
+        again = Identities(tmp_path / "other.sock", kept)  # the agent was started anew
+        again.assume(parse_identity({**GOOD, "generation": 3}))
+        again.settle()
+        again.close()
+    assert asked == [GOOD["time_ns"], NINE_NS, "go", 0, "go"]
+
+
+@contextlib.contextmanager
+def setting_helper(path: Path) -> Iterator[list[Any]]:
+    """Stand for a helper that may set the clock; yields the times that it was asked for."""
+    asked: list[Any] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.settimeout(10)
+
+        def serve() -> None:
+            for _ in range(2):
+                peer, _ = listener.accept()
+                with peer:
+                    while packet := peer.recv(1024):
+                        go = packet == b"OSGYMGO1"
+                        asked.append("go" if go else struct.unpack_from("<q", packet, 8)[0])
+                        answers = (-1, 0, -1, -1, 0) if go else (0, -2, 0, 0, -2 if asked[-1] else -1)
+                        peer.send(struct.pack("<8s5i", b"OSGYMID1", *answers))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield asked
+        thread.join(20)
+        assert not thread.is_alive()

@@ -78,12 +78,37 @@ def test_an_image_can_change_the_policies(tmp_path: Path) -> None:
     file = tmp_path / "settle.json"
     file.write_text(json.dumps({"horizons": {"exact": {"a-very-long-process-name": 650}}, "burner_s": 3}))
     policies = load_policies(file)
-    assert ("a-very-long-pro", 650.0) in policies.rules["exact"].horizons
+    exact = policies.rules["exact"]
+    assert ("a-very-long-pro", 650.0, exact.change_horizon_ms, 0.0) in exact.horizons
     assert policies.burner_s == 3
     assert policies.rules["exact"].idle_ms == load_policies(None).rules["exact"].idle_ms
-    file.write_text(json.dumps({"policies": {"exact": {"no_such_parameter": 1}}}))
-    with pytest.raises(ValueError, match="malformed"):
-        load_policies(file)
+    many = {f"program{number}": 1 for number in range(65)}
+    for wrong in (
+        {"policies": {"exact": {"no_such_parameter": 1}}},
+        {"horizons": {"exact": {"mousepad": {"no_such_horizon": 1}}}},
+        {"horizons": {"exact": many}},
+    ):
+        file.write_text(json.dumps(wrong))
+        with pytest.raises(ValueError, match=r"malformed|programs have horizons"):
+            load_policies(file)
+
+
+def test_the_golden_image_waits_for_no_timers_of_toolkits() -> None:
+    """It has remedies for them; without its file they are waited for, until 260 ms after the last change."""
+    image = Path(__file__).resolve().parents[2] / "images/files/etc/osgym/settle.json"
+    short, general = load_policies(image).rules, load_policies(None).rules
+    assert (short["exact"].change_horizon_ms, general["exact"].change_horizon_ms) == (0, 260)
+    assert short["fast"] == general["fast"] and short["final"] == general["final"]
+
+
+def test_a_program_has_horizons_of_its_own(tmp_path: Path) -> None:
+    """A number is the one from the action; what an object leaves out is the policy's."""
+    file = tmp_path / "settle.json"
+    own = {"one": 260, "two": {"change_horizon_ms": 250}, "three": {"horizon_ms": 1, "window_horizon_ms": 2}}
+    exact = {"horizon_ms": 120, "change_horizon_ms": 10, "window_horizon_ms": 20}
+    file.write_text(json.dumps({"policies": {"exact": exact}, "horizons": {"exact": own}}))
+    found = load_policies(file).rules["exact"].horizons
+    assert {("one", 260, 10, 20), ("two", 120, 250, 20), ("three", 1, 10, 2)} <= set(found)
 
 
 def test_a_request_changes_a_rule_for_itself() -> None:

@@ -119,6 +119,18 @@ async def test_a_frozen_guest_is_lost_by_that_name_and_replaced(tmp_path: Path) 
         assert well.state is ReplicaState.LEASED
 
 
+async def test_an_agent_that_was_replaced_is_lost_before_anybody_calls_it(tmp_path: Path) -> None:
+    """What answers in its place is no agent: its holder hears of it while it thinks."""
+    async with pool_of(tmp_path, pulse_options=QUICK) as (pool, runtime):
+        told: list[tuple[Reason, str]] = []
+        replaced = await pool.acquire("a", lambda reason, detail: told.append((reason, detail)), 1)
+        well = await pool.acquire("b", nobody, 1)
+        runtime.by_generation(replaced.generation).agent.nonsense = True
+        await until(lambda: told)
+        assert told[0][0] is Reason.GUEST_PROTOCOL
+        assert well.state is ReplicaState.LEASED
+
+
 async def test_a_frozen_guest_that_waits_is_never_handed_out_again(tmp_path: Path) -> None:
     """Another one takes its place."""
     async with pool_of(tmp_path, pulse_options=QUICK) as (pool, runtime):

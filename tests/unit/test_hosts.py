@@ -28,6 +28,7 @@ from osgym_infra.hosts.provider import HOST, SECRETS, OsgymProvider
 from osgym_infra.hosts.spec import (
     ArchiveSource,
     ObservedHost,
+    as_outputs,
     digest_of,
     drift,
     host_settings,
@@ -71,6 +72,8 @@ def values(tmp_path: Path) -> dict[str, Any]:
         ({"address": "-oProxyCommand=x"}, "address", "neither a name nor an IP address"),
         ({"port": 70000.0}, "port", "70000 is no TCP port"),
         ({"hostKey": "ssh-ed25519 ???"}, "hostKey", "ssh-ed25519 AAAA"),
+        ({"jump": {"address": "b", "port": 0.0}}, "jump", "port 0 is no TCP port"),
+        ({"jump": {"address": "b", "host": "c"}}, "jump", "there is no host in it"),
         ({"token": None}, "token", "is missing"),
         ({"token": 5.0}, "token", "is not of type str"),
         ({"settings": {}}, "settings", "OSGYM_AGENT_SHA256, OSGYM_AGENT_URI"),
@@ -109,7 +112,9 @@ def test_only_another_address_is_another_host(values: dict[str, Any]) -> None:
     """All else is brought about in place."""
     for name, (kind, change) in inputs.INPUTS.items():
         new = {**values, name: {str: "other", float: 2222.0, dict: {"a": "b"}}[kind]}
-        assert inputs.changes(values, new) == {name: change}
+        nothing = change is inputs.Change.NONE
+        assert inputs.changes(values, new) == ({} if nothing else {name: change})
+        assert nothing == (name == "maxUnavailable")
         assert (change is inputs.Change.NEW_HOST) == (name == "address")
     assert inputs.changes(values, {**values, "port": 22.0, "user": "root"}) == {}
 
@@ -301,6 +306,28 @@ async def test_state_keeps_secrets_marked_and_sees_what_is_not_right(values: dic
         assert (diff.changes, sorted(diff.detailed_diff), diff.replaces) == (bool(fields), fields, [])
 
 
+@pytest.mark.parametrize(
+    ("admits", "capacity"), [(12.0, 12), (512.0, 512), (4096.0, 512), (0.0, 512), (None, 512)]
+)
+def test_capacity_is_what_the_agent_admits(admits: float | None, capacity: int) -> None:
+    """Never more than was asked for; where it did not say, that."""
+    entry = {"id": "a", "url": "https://a:20000", "capacity": 512}
+    row = _resource("a", entry=entry, **({} if admits is None else {"admits": admits}))
+    found = export({"deployment": {"resources": [row]}}, {"capacity": 512}).fleet
+    assert (found["capacity"], found["hosts"][0]["capacity"]) == (capacity, capacity)
+
+
+def test_what_the_agent_admits_is_read_from_a_look() -> None:
+    """A host that says nothing of it, or something else, is a host whose agent did not say."""
+    look = {"uid": "0", "system": "debian", "version": "12", "machine": "x86_64"}
+    assert read_state(json.dumps({**look, "admits": "12"})).admits == 12
+    assert as_outputs(read_state(json.dumps({**look, "admits": "12"})), "")["admits"] == 12
+    for nothing in ({}, {"admits": ""}):
+        assert read_state(json.dumps({**look, **nothing})).admits == 0
+    with pytest.raises(ValueError, match="invalid literal"):
+        read_state(json.dumps({**look, "admits": "many"}))
+
+
 def _resource(name: str, **outputs: Any) -> dict[str, Any]:
     entry = {"id": name, "url": f"https://{name}:20000", "capacity": 2}
     return {"type": HOST, "id": name, "outputs": {"entry": entry, "serving": True, "problem": "", **outputs}}
@@ -317,10 +344,19 @@ def test_an_export_names_those_that_serve() -> None:
     found = export(state, {"destroy_removes": ["everything"]})
     assert "destroy_removes" not in found.fleet
     assert [host["id"] for host in found.fleet["hosts"]] == ["a"]
+    assert "ssh" not in found.fleet["hosts"][0]
     assert found.left_out == {"b": "step agent failed", "c": "cannot be reached"}
     assert (found.fleet["capacity"], found.fleet["ca"], found.token) == (2, "PEM", TOKEN)
     assert TOKEN not in json.dumps(found.fleet)
     assert TOKEN not in repr(found)
+    inputs = {"address": "10.0.0.6", "port": 2222.0, "user": "ops", "hostKey": "ssh-ed25519 AAAA"}
+    entered = {**_resource("d"), "inputs": inputs}
+    here = {**_resource("e"), "inputs": {"address": "local", "port": 22.0}}
+    hosts = export({"deployment": {"resources": [secrets, entered, here]}}, {}).fleet["hosts"]
+    assert hosts[0]["ssh"] == {
+        "address": "10.0.0.6", "port": 2222, "user": "ops", "host_key": "ssh-ed25519 AAAA", "key_file": ""
+    }  # fmt: skip
+    assert hosts[1]["ssh"] == {"address": "local"}
     with pytest.raises(NothingToExport, match="b: step agent failed"):
         export({"deployment": {"resources": [secrets, half]}}, {})
     with pytest.raises(NothingToExport):

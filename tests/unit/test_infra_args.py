@@ -13,20 +13,24 @@ from hypothesis import strategies as st
 from tests.support.fleet_configs import AWS, GCP, SSH
 
 from osgym_infra.catalogue.load import load
-from osgym_infra.config.keys import KEYS, EgressPolicy, FleetConfig, SshHost, parse
+from osgym_infra.config.keys import KEYS, EgressPolicy, FleetConfig
+from osgym_infra.config.parse import parse
 from osgym_infra.config.providers import Provider
+from osgym_infra.config.ssh_hosts import SshHost, SshLogin
 from osgym_infra.cost.price import Market
 from osgym_infra.errors import BadInput, CannotMeet, OsgymInfraError
 from osgym_infra.fleet.blueprint import Blueprint, draw, host_names
 from osgym_infra.workloads import profile as profiles
 from osgym_protocol.runtimes import RuntimeName
 
+WHOLE_BY_QUARTERS = json.dumps([f"{first}.0.0.0/2" for first in (0, 64, 128, 192)])
+
 
 def plan(values: dict[str, object]) -> Blueprint:
     """What the configuration leads to."""
     catalogue, _ = load(folder=Path("/nowhere")).in_usd({})
     config = parse(values)
-    return draw(config, catalogue, profiles.load(config.profile))
+    return draw(config, catalogue, profiles.chosen(config.profile, config.runtime))
 
 
 def test_texts_become_what_they_mean() -> None:
@@ -36,7 +40,11 @@ def test_texts_become_what_they_mean() -> None:
     )
     assert (config.provider, config.market, config.runtime) == (Provider.AWS, Market.SPOT, RuntimeName.QEMU)
     assert (config.replicas, config.budget_usd_per_day, config.protect) == (1024, 300.0, True)
-    assert (config.allowed_cidrs, config.region, config.agent_port) == (("10.0.0.0/8",), "us-east-1", 20000)
+    assert (config.allowed_cidrs, config.region, config.agent_port) == (
+        ("203.0.113.0/24",),
+        "us-east-1",
+        20000,
+    )
     assert config.egress is EgressPolicy.NONE
     assert parse(GCP).region == "us-central1"
 
@@ -49,8 +57,33 @@ def test_own_machines_are_named_in_several_ways() -> None:
         SshHost("10.0.0.5", user="ops"),
         SshHost("h3", port=2222, max_replicas=50),
     )
+    by_jump = [
+        {"address": "h1"},
+        {"address": "h2", "jump": "direct"},
+        {"address": "h3", "jump": "me@b2"},
+        "local",
+    ]
+    config = parse({**SSH, "hosts": by_jump, "jump": '{"address": "ops@b1", "port": 2222}'})
+    assert [host.jump_of(config.jump) for host in config.hosts] == [
+        SshLogin("b1", 2222, "ops"),
+        None,
+        SshLogin("b2", user="me"),
+        None,
+    ]
     alone = {name: value for name, value in SSH.items() if name != "allowed_cidrs"}
     assert parse({**alone, "hosts": ["local"]}).allowed_cidrs == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "of_one", "of_ten"),
+    [("1", 1, 1), ("3", 1, 3), ("25%", 1, 2), ("1%", 1, 1), ("100%", 1, 10), (20, 1, 10)],
+)
+def test_how_many_hosts_may_be_away_at_a_time(text: object, of_one: int, of_ten: int) -> None:
+    """A number or a part, rounded down; never none, never more than there are."""
+    for base in (AWS, GCP, SSH):
+        found = parse({**base, "max_unavailable": text}).max_unavailable
+        assert (found.of(1), found.of(10)) == (of_one, of_ten)
+    assert str(found) == str(text), "as it was written"
 
 
 @pytest.mark.parametrize(
@@ -74,6 +107,10 @@ def test_own_machines_are_named_in_several_ways() -> None:
         (AWS, {"agent_port": "80"}, "agent_port", "1024"),
         (AWS, {"budget_usd_per_day": "nan"}, "budget_usd_per_day", "above 0"),
         (AWS, {"shared": "1"}, "shared", "0.99"),
+        (AWS, {"max_unavailable": "0"}, "max_unavailable", "1% to 100%"),
+        (AWS, {"max_unavailable": "101%"}, "max_unavailable", "1% to 100%"),
+        (SSH, {"max_unavailable": "half"}, "max_unavailable", "1 to 10000 hosts"),
+        (SSH, {"drain_timeout_s": "-1"}, "drain_timeout_s", "from 0 to 172800"),
         (AWS, {"protect": "yes"}, "protect", "true | false"),
         (AWS, {"egress": "allowlist"}, "egress_allowlist", "egress: none"),
         (AWS, {"egress_allowlist": '["a.org"]'}, "egress_allowlist", "egress: allowlist"),
@@ -81,10 +118,40 @@ def test_own_machines_are_named_in_several_ways() -> None:
         (AWS, {"hosts": '["local"]'}, "hosts", "for ssh"),
         (AWS, {"project": "my-project"}, "project", "for gcp"),
         (AWS, {"rotation": "1"}, "rotation", "for ssh"),
+        (AWS, {"zone": "eu-west-1a"}, "zone", "us-east-1a"),
+        (AWS, {"zone": "us-east-1"}, "zone", "us-east-1a"),
+        (AWS, {"region": "us-west-2", "zone": "us-east-1a"}, "zone", "us-west-2a"),
+        (AWS, {"zone": "us-east-12a"}, "zone", "us-east-1a"),
+        (AWS, {"zones": '["us-east-1a", "us-west-2b"]'}, "zones", "us-east-1a"),
+        (GCP, {"zone": "europe-west4-a"}, "zone", "us-central1-a"),
+        (GCP, {"zone": "us-central1a"}, "zone", "us-central1-a"),
+        (AWS, {"image_uri": "gs://golden/full.tar"}, "image_uri", "s3://"),
+        (AWS, {"agent_uri": "file:///srv/agent.tar"}, "agent_uri", "s3://"),
+        (GCP, {"image_uri": "s3://golden/full.tar"}, "image_uri", "gs://"),
+        (GCP, {"agent_uri": "file:///srv/agent.tar"}, "agent_uri", "gs://"),
+        (AWS, {"host_image": "the newest one"}, "host_image", "ami-0123456789abcdef0"),
+        (AWS, {"host_image": "ami-12"}, "host_image", "auto"),
+        (AWS, {"host_image": "osgym-host-0123abcd"}, "host_image", "auto"),
+        (GCP, {"host_image": "ami_0123456789abcdef0"}, "host_image", "projects/PROJECT"),
+        (GCP, {"host_image": "projects/my-project/images/x"}, "host_image", "projects/PROJECT"),
+        (GCP, {"allowed_cidrs": '["2001:db8::/32"]'}, "allowed_cidrs", "those of IPv4"),
+        (AWS, {"allowed_cidrs": WHOLE_BY_QUARTERS}, "allowed_cidrs", "the networks your trainers"),
+        (GCP, {"allowed_cidrs": WHOLE_BY_QUARTERS}, "allowed_cidrs", "the networks your trainers"),
+        (SSH, {"allowed_cidrs": WHOLE_BY_QUARTERS}, "allowed_cidrs", "the networks your trainers"),
+        (AWS, {"allowed_cidrs": '["0.0.0.0/1", "128.0.0.0/1"]'}, "allowed_cidrs", "the networks your"),
+        (AWS, {"allowed_cidrs": '["128.0.0.0/1"]'}, "allowed_cidrs", "the networks your trainers"),
+        (AWS, {"allowed_cidrs": '["2000::/3"]'}, "allowed_cidrs", "the networks your trainers"),
+        (AWS, {"allowed_cidrs": '["2000::/4", "3000::/5"]'}, "allowed_cidrs", "the networks your trainers"),
+        (AWS, {"allowed_cidrs": '["8000::/1", "::/1"]'}, "allowed_cidrs", "the networks your trainers"),
         (SSH, {"market": "spot"}, "market", "for aws, gcp"),
         (SSH, {"hosts": '["local"]'}, "allowed_cidrs", "leave it out"),
         (SSH, {"hosts": "[]"}, "hosts", "local"),
         (SSH, {"hosts": '["a b"]'}, "hosts[0].address", "a name or an IP address"),
+        (SSH, {"hosts": '[{"address": "h", "jump": {"host": "b"}}]'}, "hosts[0].jump", "Known are address"),
+        (SSH, {"jump": '{"adress": "b"}'}, "jump", "Known are address"),
+        (SSH, {"jump": '["b"]'}, "jump.address", "a name or an IP address"),
+        (SSH, {"jump": "local"}, "jump", "a bastion, or direct"),
+        (AWS, {"jump": "b"}, "jump", "for ssh"),
         (SSH, {"hosts": '[{"adress": "h"}]'}, "hosts[0]", "address"),
         (SSH, {"hosts": '["h", "h"]'}, "hosts", "once"),
         (SSH, {"hosts": '[{"address": "h", "port": 0}]'}, "hosts[0].port", "65535"),
@@ -99,6 +166,58 @@ def test_a_slip_is_refused_by_its_key(
         parse({**base, **change})
     assert refused.value.field == f"osgym:{field}"
     assert fits in refused.value.fits, refused.value
+
+
+@pytest.mark.parametrize(
+    ("base", "change"),
+    [
+        (AWS, {"zone": "us-east-1f"}),
+        (AWS, {"zone": "us-east-1-bos-1a"}),
+        (AWS, {"host_image": "ami-0123456789abcdef0"}),
+        (AWS, {"host_image": "auto", "image_uri": "https://archives.example.org/full.tar"}),
+        (AWS, {"allowed_cidrs": '["203.0.113.0/24", "2001:db8::/32"]'}),
+        (AWS, {"allowed_cidrs": '["0.0.0.0/2", "203.0.113.0/24", "2001:db8::/32"]'}),
+        (GCP, {"zone": "us-central1-f"}),
+        (GCP, {"zone": "us-central1-ai1a"}),
+        (GCP, {"host_image": "osgym-host-0123abcd"}),
+        (GCP, {"host_image": "projects/debian-cloud/global/images/family/debian-12"}),
+        (GCP, {"host_image": "debian-cloud/debian-12"}),
+        (GCP, {"allowed_cidrs": '["203.0.113.0/24", "2001:db8::/32"]'}),
+        (SSH, {"agent_uri": "s3://golden/agent.tar", "image_uri": "gs://golden/full.tar"}),
+    ],
+)
+def test_what_clouds_take_is_taken(base: dict[str, object], change: dict[str, object]) -> None:
+    """The other side of the refusals."""
+    parse({**base, **change})
+
+
+@pytest.mark.parametrize(
+    ("base", "beside", "field", "fits"),
+    [
+        (AWS, {"aws:region": "eu-west-1"}, "aws:region", "pulumi config set osgym:region eu-west-1"),
+        (AWS, {"AWS_REGION": "eu-west-1"}, "AWS_REGION", "pulumi config set aws:region us-east-1"),
+        (AWS, {"AWS_DEFAULT_REGION": "eu-west-1"}, "AWS_DEFAULT_REGION", "osgym:region"),
+        (GCP, {"gcp:project": "another"}, "gcp:project", "pulumi config set gcp:project my-project"),
+        (GCP, {"gcp:region": "europe-west4"}, "gcp:region", "pulumi config set gcp:region us-central1"),
+        (GCP, {"gcp:zone": "us-central1-b"}, "gcp:zone", "pulumi config set osgym:zone us-central1-b"),
+    ],
+)
+def test_the_clouds_own_provider_is_not_told_otherwise(
+    base: dict[str, object], beside: dict[str, object], field: str, fits: str
+) -> None:
+    """Whatever it would take: its key, or the variable that it reads where there is none."""
+    with pytest.raises(BadInput) as refused:
+        parse(base, beside)
+    assert refused.value.field == field
+    assert fits in refused.value.fits
+
+
+def test_what_the_clouds_own_provider_is_told_alike_is_taken() -> None:
+    """The same region; a variable that its key is stronger than."""
+    parse(AWS, {"aws:region": "us-east-1", "AWS_REGION": "eu-west-1"})
+    parse({**AWS, "region": "us-west-2"}, {"aws:region": "us-west-2"})
+    parse({**GCP, "zone": "us-central1-b"}, {"gcp:zone": "us-central1-b", "gcp:project": "my-project"})
+    parse(SSH, {"AWS_REGION": "eu-west-1"})
 
 
 @pytest.mark.parametrize("base", [AWS, GCP, SSH])

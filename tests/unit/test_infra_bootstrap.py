@@ -21,11 +21,22 @@ import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from tests.support.fleet_configs import SSH
 
-from osgym_infra.fleet.boot import MOST_USER_DATA_BYTES, ec2_user_data, user_data
+from osgym_host.settings import load as load_settings
+from osgym_infra.catalogue.rows import Catalogue
+from osgym_infra.config.parse import parse
+from osgym_infra.errors import BadInput
+from osgym_infra.fleet.blueprint import draw
+from osgym_infra.fleet.boot import MOST_USER_DATA_BYTES, BootPlace, ec2_user_data, environment, user_data
 from osgym_infra.fleet.bootstrap import bootstrap_files
+from osgym_infra.fleet.fetched_archives import FetchedArchives
+from osgym_infra.workloads.profile import load as load_profile
 
 FOLDER = Path(__file__).resolve().parents[2] / "infra" / "bootstrap"
+MAY_PASS, WILL_NOT_PASS = 1, 3
+SHELL = "\n".join(path.read_text() for path in sorted(FOLDER.glob("*.sh")))
+"""All of the bootstrap's shell."""
 DATA = b"golden image" * 1000
 SHA256 = hashlib.sha256(DATA).hexdigest()
 TOKEN = "0123456789abcdef-token"
@@ -146,7 +157,7 @@ def test_what_is_not_what_was_promised_is_not_kept(fetch: Fetch, tmp_path: Path)
     """Another SHA-256: an error, the old file as it was, nothing else left."""
     (tmp_path / "image.tar").write_bytes(b"old")
     done = fetch("file", "gs://bucket/folder/image.tar", str(tmp_path / "image.tar"), "0" * 64)
-    assert done.returncode == 1
+    assert done.returncode == WILL_NOT_PASS
     assert SHA256 in done.stderr
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"image.tar": b"old"}
 
@@ -207,7 +218,7 @@ def test_a_secret_that_is_no_token_is_refused_unseen(
     """It could not stand in an environment file, or is none."""
     clouds.secret = secret
     done = fetch("secret", "aws:arn:x", str(tmp_path / "secret.env"))
-    assert done.returncode == 1
+    assert done.returncode == WILL_NOT_PASS
     assert secret not in done.stderr or secret == "{}"
     assert list(tmp_path.iterdir()) == []
 
@@ -216,7 +227,7 @@ def test_credentials_follow_no_redirect(clouds: Clouds, fetch: Fetch, tmp_path: 
     """A bucket that sends elsewhere gets an error, and elsewhere gets nothing."""
     clouds.redirect = True
     done = fetch("file", "gs://bucket/folder/image.tar", str(tmp_path / "image.tar"), SHA256)
-    assert done.returncode == 1
+    assert done.returncode == WILL_NOT_PASS
     assert not any(path == "/elsewhere" for _, path, _, _ in clouds.seen)
 
 
@@ -235,9 +246,9 @@ def test_an_unreachable_store_is_named_without_its_secrets(tmp_path: Path) -> No
 def test_the_shell_is_sound() -> None:
     """shellcheck finds nothing, not even style."""
     if shutil.which("shellcheck") is None:
-        pytest.skip("shellcheck is not installed")
+        pytest.skip("missing: shellcheck")
     done = subprocess.run(
-        ["shellcheck", "-S", "style", str(FOLDER / "bootstrap.sh")],
+        ["shellcheck", "-x", "-P", "SCRIPTDIR", "-S", "style", str(FOLDER / "bootstrap.sh")],
         capture_output=True,
         text=True,
         check=False,
@@ -254,8 +265,7 @@ def test_without_a_command_it_says_what_it_can() -> None:
 
 def test_every_kernel_limit_has_its_reason() -> None:
     """A comment above each group of settings, and the two that the paper names are there."""
-    text = (FOLDER / "bootstrap.sh").read_text()
-    block = text.split("<<'CONF'\n")[1].split("\nCONF")[0].splitlines()
+    block = SHELL.split("<<'CONF'\n")[1].split("\nCONF")[0].splitlines()
     assert "fs.aio-max-nr = 1048576" in block
     assert "fs.inotify.max_user_instances = 8192" in block
     for above, line in itertools.pairwise(block):
@@ -265,8 +275,7 @@ def test_every_kernel_limit_has_its_reason() -> None:
 
 def _functions(*names: str) -> str:
     """Functions of the bootstrap, as they stand there."""
-    text = (FOLDER / "bootstrap.sh").read_text()
-    found = {name: text.split(f"\n{name}() {{\n", 1)[1].split("\n}\n", 1)[0] for name in names}
+    found = {name: SHELL.split(f"\n{name}() {{\n", 1)[1].split("\n}\n", 1)[0] for name in names}
     return "".join(f"{name}() {{\n{body}\n}}\n" for name, body in found.items())
 
 
@@ -285,6 +294,32 @@ def _notices(tmp_path: Path, notices: str) -> tuple[str, str, str]:
     return agent, changed, unit.read_text() if unit.exists() else ""
 
 
+def _metrics(tmp_path: Path, where: str) -> tuple[str, str]:
+    """What the bootstrap makes of the setting: whether something changed, and the unit."""
+    script = _functions("place", "remove_metrics", "write_metrics")
+    script += "if write_metrics; then echo changed; else echo ok; fi"
+    settings = {"OSGYM_METRICS_TO": where, "OSGYM_METRICS_FLEET": "prod", "units": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", "-eu", "-c", script],
+        env={**os.environ, **settings, "opt": "/opt/osgym", "pressure": "/run/osgym/lease-pressure"},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    unit = tmp_path / "osgym-metrics.service"
+    return done.stdout.strip(), unit.read_text() if unit.exists() else ""
+
+
+def test_what_a_fleet_is_scaled_by_is_published_by_a_process_of_its_own(tmp_path: Path) -> None:
+    """The agent leaves a file, and has no credentials; where no group grows there is no such process."""
+    assert _metrics(tmp_path, "none") == ("ok", "")
+    changed, unit = _metrics(tmp_path, "cloudwatch:us-east-1")
+    assert changed == "changed"
+    command = "osgym_host.scaling cloudwatch:us-east-1 /run/osgym/lease-pressure prod"
+    assert f"ExecStart=/opt/osgym/current/bin/python -m {command}\n" in unit
+    assert "\nDynamicUser=yes\n" in unit and "\nUser=" not in unit
+    assert _metrics(tmp_path, "cloudwatch:us-east-1") == ("ok", unit)
+    assert _metrics(tmp_path, "none") == ("changed", "")
+
+
 def test_the_cloud_is_asked_by_a_process_of_its_own(tmp_path: Path) -> None:
     """The agent's account never reaches the metadata service, nor does a guest that broke out into it: the
     process that does runs as somebody else, and reaches nothing besides."""
@@ -300,9 +335,38 @@ def test_the_cloud_is_asked_by_a_process_of_its_own(tmp_path: Path) -> None:
     assert _notices(tmp_path, "aws")[1] == "ok"
     assert _notices(tmp_path, "gcp")[1] == "changed"
     assert _notices(tmp_path, "file:/run/osgym/drain") == ("file:/run/osgym/drain", "changed", "")
-    rules = (FOLDER / "bootstrap.sh").read_text().split("chain output {")[1].split("}\n  chain forward")[0]
+    rules = SHELL.split("chain output {")[1].split("}\n  chain forward")[0]
     assert "meta skuid $account ip daddr { 169.254.0.0/16," in rules
     assert "accept" not in rules.replace("policy accept;", "")
+
+
+def test_a_machine_frozen_without_kvm_is_not_installed_where_kvm_is_paid_for(tmp_path: Path) -> None:
+    """By name and for good: the same archive would be emulated for ever."""
+    digest = "ab" * 32
+    for accel, code in (("tcg", WILL_NOT_PASS), ("kvm", 0)):
+        store, etc, data = tmp_path / accel, tmp_path / f"{accel}-etc", tmp_path / f"{accel}-data"
+        for folder in (store / "images" / digest, store / "snapshots" / "s1", etc, data):
+            folder.mkdir(parents=True)
+        (store / "images" / digest / "manifest.json").write_text(json.dumps({"digest": digest}))
+        (store / "snapshots" / "s1" / "manifest.json").write_text(json.dumps({"shape": {"accel": accel}}))
+        archive = tmp_path / f"{accel}.tar"
+        subprocess.run(["tar", "-cf", str(archive), "-C", str(store), "images", "snapshots"], check=True)
+        script = 'say() { echo "osgym: $*"; }; for_good=3; die() { say "$*"; exit 1; }\n'
+        script += 'die_for_good() { say "$*"; exit 3; }\n'
+        script += _functions("quietly", "fetched", "step_image") + "step_image"
+        done = subprocess.run(
+            ["bash", "-eu", "-c", script],
+            env={
+                **os.environ, "here": str(FOLDER), "etc": str(etc), "OSGYM_DATA": str(data),
+                "account": pwd.getpwuid(os.getuid()).pw_name, "OSGYM_HOST_RUNTIME": "qemu",
+                "OSGYM_NEEDS_KVM": "yes", "OSGYM_IMAGE_DIGEST": digest, "OSGYM_IMAGE_URI": archive.as_uri(),
+                "OSGYM_IMAGE_SHA256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+            },
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout
+        assert ("frozen without KVM" in done.stdout) == bool(code)
+        assert (data / "images" / digest).exists() == (not code)
 
 
 def _image(tmp_path: Path, digest: str, disk: str, runtime: str) -> tuple[str, list[str]]:
@@ -315,8 +379,8 @@ def _image(tmp_path: Path, digest: str, disk: str, runtime: str) -> tuple[str, l
     archive = tmp_path / f"{disk}.tar"
     if not archive.exists():
         subprocess.run(["tar", "-cf", str(archive), "-C", str(store), "images", "disks"], check=True)
-    script = 'say() { echo "osgym: $*"; }; die() { say "$*"; exit 1; }\n'
-    script += _functions("quietly", "step_image") + "step_image"
+    script = 'say() { echo "osgym: $*"; }; die() { say "$*"; exit 1; }; for_good=3\n'
+    script += _functions("quietly", "fetched", "step_image") + "step_image"
     done = subprocess.run(
         ["bash", "-eu", "-c", script],
         env={
@@ -360,8 +424,7 @@ def test_a_machine_that_goes_down_drains_first(tmp_path: Path) -> None:
         subprocess.run([tmp_path / "going-down"], env=environment, cwd=tmp_path, timeout=60, check=True)
         assert (tmp_path / "drained").exists() is drained
     assert (tmp_path / "drained").read_text() == "drain --deadline-s 20 --wait\n"
-    unit = (FOLDER / "bootstrap.sh").read_text()
-    assert "\nExecStop=-+$lib/going-down\n" in unit
+    assert "\nExecStop=-+$lib/going-down\n" in SHELL
 
 
 @pytest.mark.parametrize(("runtime", "mode"), [("local", "mixed"), ("qemu", "process")])
@@ -389,9 +452,12 @@ def test_machines_outlive_an_agent_that_was_killed(tmp_path: Path, runtime: str,
 
 
 def test_there_is_room_for_settings_in_what_ec2_takes() -> None:
-    """The bootstrap as it stands, with long names and 40 allowed domains that compress badly: EC2 takes
-    16 KiB. The second number is passed before a fleet fails: then the bootstrap has to become shorter."""
+    """User data with long names and 40 allowed domains that compress badly: three quarters of what EC2 takes.
+    Google Cloud gets the same uncompressed, below the same bound. The last number is passed long before a
+    fleet fails: then what fetches the bootstrap has become too large."""
     digests = [hashlib.sha256(bytes([number])).hexdigest() for number in range(8)]
+    bucket = f"s3://{digests[1][:63]}/fleets/production"
+    place = BootPlace(f"{bucket}/bootstrap-{digests[5][:16]}.json", digests[5], f"{bucket}/status/")
     settings = {
         "OSGYM_AGENT_SHA256": digests[0],
         "OSGYM_AGENT_URI": f"s3://{digests[1][:63]}/fleets/production/agent-{digests[0]}.tar",
@@ -407,7 +473,30 @@ def test_there_is_room_for_settings_in_what_ec2_takes() -> None:
         "OSGYM_POLICY_ALLOW": ", ".join(f"*.{digests[n % 8][n : n + 12]}.example.org" for n in range(40)),
         "OSGYM_TOKEN_SOURCE": f"aws:arn:aws:secretsmanager:ap-southeast-3:123456789012:secret:{digests[4]}",
     }
-    packed = base64.b64decode(ec2_user_data(user_data(bootstrap_files(), settings)))
-    assert len(packed) <= MOST_USER_DATA_BYTES == 16384
+    script = user_data(bootstrap_files(), settings | place.settings())
+    assert len(base64.b64decode(ec2_user_data(script))) <= 12288 < MOST_USER_DATA_BYTES == 16384
+    assert len(script) <= MOST_USER_DATA_BYTES
     bare = base64.b64decode(ec2_user_data(user_data(bootstrap_files(), {})))
-    assert len(bare) <= 14800
+    assert len(bare) <= 10240
+    with pytest.raises(BadInput, match="osgym:egress_allowlist"):
+        ec2_user_data(script + "".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(255)))
+
+
+def test_the_agents_settings_are_those_of_the_configuration(tmp_path: Path) -> None:
+    """What is named reaches the agent's settings, and is taken there; what is not is left to the agent."""
+    for named, wanted in (
+        ({}, (2, "steps", 2048)),
+        ({"warm": "7", "trajectory": "off", "trajectory_mib": "512"}, (7, "off", 512)),
+        ({"warm": "0", "trajectory": "frames"}, (0, "frames", 2048)),
+    ):
+        config = parse({**SSH, **named})
+        group = draw(config, Catalogue(), load_profile("desktop-local")).groups[0]
+        told = environment(config, group, "file:/etc/osgym/token", FetchedArchives.named_in(config))
+        given = {"OSGYM_LISTEN": "127.0.0.1", "OSGYM_DATA": str(tmp_path), "OSGYM_POLICY_ALLOW": "", **told}
+        names = {"etc": str(tmp_path), "tls": str(tmp_path / "tls"), "units": str(tmp_path), "notice": "/x"}
+        script = _functions("place", "notices_of_agent", "write_config") + "write_config"
+        subprocess.run(
+            ["bash", "-eu", "-c", script], env={**os.environ, **given, **names}, timeout=60, check=True
+        )
+        found = load_settings(tmp_path / "agent.yaml", {})
+        assert (found.warm, found.trajectory, found.trajectory_max_mib) == wanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osgym_infra.catalogue.ages import ages
-from osgym_infra.catalogue.load import cache_folder, load, parse, read
+from osgym_infra.catalogue.load import SHIPPED, cache_folder, load, parse, read
+from osgym_infra.catalogue.machines import machine_of
 from osgym_infra.catalogue.rows import Catalogue, HostRow, Price, PriceSource
 from osgym_infra.catalogue.write import dump
 from osgym_infra.cost.model import Kvm
@@ -39,6 +41,21 @@ ram_gib = 256
 kvm = "metal"
 dedicated = { per_month = 73.0, source = "me" }
 """
+MACHINE = """
+schema = 1
+[sources.me]
+title = "my contract"
+as_of = 2026-11-01
+[[machine]]
+provider = "gcp"
+types = ["m3-*"]
+disks = ["pd-ssd"]
+cards = ["GVNIC"]
+markets = ["on_demand", "spot"]
+maintenance = ["TERMINATE"]
+nesting = false
+source = "me"
+"""
 
 
 @pytest.fixture
@@ -48,7 +65,7 @@ def empty(tmp_path: Path) -> Path:
 
 
 def by_type(catalogue: Catalogue, name: str) -> HostRow:
-    """The row of a type."""
+    """The row of a type, of the first region that has it."""
     return next(row for row in catalogue.hosts if row.type == name)
 
 
@@ -59,7 +76,7 @@ def test_what_comes_along_names_its_sources(empty: Path) -> None:
     prices = [price for row in found.hosts for price in row.prices.values()]
     assert all(price.source.title for price in prices)
     assert (by_type(found, "r8i.24xlarge").prices[Market.SPOT].low, by_type(found, "r8i.24xlarge").kvm) == (
-        1.75,
+        1.8916,
         Kvm.NESTED,
     )
     assert by_type(found, "r8i.24xlarge").prices[Market.SPOT].source.as_of is None
@@ -73,15 +90,42 @@ def test_what_comes_along_names_its_sources(empty: Path) -> None:
 
 def test_on_demand_prices_follow_the_size() -> None:
     """A check against slips of the pen: within r8i, n2-highmem and so on USD per vCPU-h is the same."""
-    families: dict[tuple[str, str], list[float]] = {}
+    families: dict[tuple[str, str, str], list[float]] = {}
     for row in load(folder=Path("/nowhere")).hosts:
         family = row.type.split(".")[0] if row.provider == "aws" else row.type.rpartition("-")[0]
         price = row.prices.get(Market.ON_DEMAND)
         if price and "metal" not in row.type and row.type != "n2-highmem-128":  # less memory per core
-            families.setdefault((row.provider, family), []).append(price.high / row.vcpu)
+            families.setdefault((row.provider, row.region, family), []).append(price.high / row.vcpu)
     assert len(families) >= 6
     for family, each in families.items():
         assert max(each) == pytest.approx(min(each), rel=0.001), family
+
+
+def test_each_cloud_has_three_regions_with_spot_below_on_demand(empty: Path) -> None:
+    """Spot and on demand stand beside each other in the first region of each cloud and in two more at least;
+    spot is a discount everywhere, and every source has a page."""
+    found = load(folder=empty)
+    for provider, regions in (
+        ("aws", {"us-east-1", "us-east-2", "us-west-2", "eu-central-1"}),
+        ("gcp", {"us-central1", "europe-west4", "us-east4"}),
+    ):
+        rows = [row for row in found.hosts if row.provider == provider and Market.SPOT in row.prices]
+        assert {row.region for row in rows} == regions
+        for row in rows:
+            assert row.prices[Market.SPOT].high < row.prices[Market.ON_DEMAND].high, row.key
+            assert all(price.source.url.startswith("https://") for price in row.prices.values())
+
+
+def test_two_sources_agree_on_what_aws_asks_on_demand(empty: Path) -> None:
+    """us-west-2 costs what us-east-1 does, and the two prices are of different files: no slip in copying."""
+    prices = {row.key: row.prices.get(Market.ON_DEMAND) for row in load(folder=empty).hosts}
+    both = [kind for provider, region, kind in prices if (provider, region) == ("aws", "us-west-2")]
+    assert len(both) >= 15
+    for kind in both:
+        west, east = prices["aws", "us-west-2", kind], prices["aws", "us-east-1", kind]
+        assert west and east, kind
+        assert west.source != east.source
+        assert west.high == pytest.approx(east.high, rel=1e-4), kind
 
 
 def test_a_file_of_ones_own_wins_price_by_price(tmp_path: Path, empty: Path) -> None:
@@ -93,7 +137,7 @@ def test_a_file_of_ones_own_wins_price_by_price(tmp_path: Path, empty: Path) -> 
     assert (row.prices[Market.SPOT].high, row.prices[Market.SPOT].source.title) == (1.5, "my contract")
     assert row.prices[Market.ON_DEMAND].high == pytest.approx(6.66816)
     assert by_type(found, "box").prices[Market.DEDICATED].high == pytest.approx(0.1)
-    assert found.files == ("built in", str(path))
+    assert found.files == (*(f"built in: {name}" for name in SHIPPED), str(path))
 
 
 def test_refreshed_prices_lie_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,3 +223,53 @@ def test_what_is_written_is_read_back(hosts: list[HostRow]) -> None:
 
     found = parse(tomllib.loads(dump(hosts, "two\nlines")), "written")
     assert sorted(found.hosts, key=lambda r: r.key) == sorted(hosts, key=lambda r: r.key)
+
+
+def test_what_is_not_sold_is_not_planned_with(tmp_path: Path, empty: Path) -> None:
+    """Price lists have spot prices of C3 metal and M3, which nobody can buy; a file of one's own decides."""
+    found = load(folder=empty)
+    for name in ("c3-highmem-192-metal", "c3-standard-192-metal", "c4-highmem-288-metal", "m3-megamem-128"):
+        row = by_type(found, name)
+        assert set(row.prices) == {Market.ON_DEMAND}, name
+        assert "not sold as spot" in row.note
+    assert Market.SPOT in by_type(found, "n2-highmem-80").prices
+    path = tmp_path / "mine.toml"
+    path.write_text(MACHINE)
+    assert Market.SPOT in by_type(load(path, folder=empty), "m3-megamem-128").prices
+
+
+def test_every_type_of_google_cloud_says_what_can_be_asked_for(empty: Path) -> None:
+    """Disk, card, markets and maintenance of each, with a source that has a date."""
+    found = load(folder=empty)
+    rows = [row for row in found.hosts if row.provider == "gcp"]
+    for row in rows:
+        machine = machine_of(found.machines, "gcp", row.type)
+        assert machine is not None, row.type
+        assert machine.source.as_of, row.type
+        assert machine.nesting == (row.kvm in {Kvm.NESTED, Kvm.UNKNOWN}), row.type
+    n4, metal = (
+        machine_of(found.machines, "gcp", "n4-highmem-80"),
+        machine_of(found.machines, "gcp", "c3-x-metal"),
+    )
+    assert n4 is not None
+    assert n4.disks == ("hyperdisk-balanced",)
+    assert metal is not None
+    assert (metal.cards, metal.maintenance) == (("IDPF",), ("TERMINATE",))
+    assert "ubuntu-2404" in metal.image
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('markets = ["on_demand", "spot"]', 'markets = ["on_demand", "sport"]', "markets has 'sport'"),
+        ("nesting = false", 'nesting = "no"', "nesting is 'no'"),
+        ('disks = ["pd-ssd"]', "disks = []", "disks is []"),
+        ('source = "me"', 'sauce = "me"', "has no source"),
+    ],
+)
+def test_a_mistake_in_a_machine_names_its_key(old: str, new: str, says: str, tmp_path: Path) -> None:
+    """A file of one's own is read as strictly as prices are."""
+    path = tmp_path / "mine.toml"
+    path.write_text(MACHINE.replace(old, new))
+    with pytest.raises(BadInput, match=re.escape(says)):
+        read(path)

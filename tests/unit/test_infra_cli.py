@@ -28,6 +28,31 @@ def steady(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
 
 
+SPOT_OF_A_LARGE_TYPE_ONLY = """
+schema = 1
+[sources.me]
+title = "my contract"
+as_of = 2026-08-01
+[[host]]
+provider = "own"
+region = "here"
+type = "small"
+vcpu = 32
+ram_gib = 64
+kvm = "nested"
+on_demand = { per_hour = 1.5, source = "me" }
+[[host]]
+provider = "own"
+region = "here"
+type = "large"
+vcpu = 96
+ram_gib = 768
+kvm = "nested"
+on_demand = { per_hour = 6.67, source = "me" }
+spot = { low = 1.75, high = 2.48, source = "me" }
+"""
+
+
 def run(*arguments: str, command: click.Command = alone) -> Result:
     """Runs a command line."""
     return CliRunner().invoke(command, list(arguments), catch_exceptions=False)
@@ -43,7 +68,7 @@ def plan(*arguments: str) -> dict[str, Any]:
 def test_the_goal_is_met_with_measured_parameters() -> None:
     """1,024 replicas at 0.10 USD per replica-day or less on spot, with pessimistic ends and prices; the
     on-demand figure stands beside it and is higher."""
-    found = plan("--replicas", "1024")
+    found = plan("--replicas", "1024", "--egress", "zone")
     by_market = {}
     for fleet in found["fleets"]:
         by_market.setdefault(fleet["market"], fleet["usd_per_replica_day"])
@@ -130,7 +155,6 @@ def test_the_sum_that_would_do_does() -> None:
 def test_nesting_metal_and_unknown_types_for_machines() -> None:
     """qemu plans with metal and nested types, and with unconfirmed ones when told to."""
     found = plan("-n", "64", "--runtime", "qemu")
-    assert any("measured with the local runtime" in note for note in found["notes"])
     kvm = {c["kvm"] for c in found["candidates"]}
     assert kvm == {"metal", "nested"}
     more = {c["kvm"] for c in plan("-n", "64", "--runtime", "qemu", "--allow-unknown-kvm")["candidates"]}
@@ -138,25 +162,63 @@ def test_nesting_metal_and_unknown_types_for_machines() -> None:
     assert "none" in {c["kvm"] for c in plan("-n", "64")["candidates"]}
 
 
-def test_egress_can_cost_more_than_the_host() -> None:
-    """A frame of half a megabyte every 10 s is 4.3 GB a day, 0.39 USD at 0.09 USD/GB."""
-    common = [
-        "-n",
-        "64",
-        "--provider",
-        "aws",
-        "--market",
-        "on-demand",
-        "--think-s",
-        "10",
-        "--step-cpu-s",
-        "0",
-    ]
-    near, far = plan(*common), plan(*common, "--egress", "internet")
+def test_the_profile_follows_the_runtime_and_says_what_is_assumed() -> None:
+    """Namespaces and machines have profiles of their own; that for KVM names the numbers it rests on,
+    emulation is said to be so and needs no KVM on the hosts."""
+    local, kvm, tcg = (
+        plan("-n", "64", *more) for more in ((), ("--runtime", "qemu"), ("--runtime", "qemu", "--emulated"))
+    )
+    names = [found["workload"]["id"] for found in (local, kvm, tcg)]
+    assert names == ["desktop-local", "desktop-qemu-kvm", "desktop-qemu-tcg"]
+    assert not any("assumed, not measured under KVM" in note for note in local["notes"])
+    words = next(note for note in kvm["notes"] if "assumed, not measured under KVM" in note)
+    assert "desktop-qemu-tcg" in words
+    assert "desktop-local" in words
+    assert any("measured under emulation (TCG, no KVM)" in note for note in tcg["notes"])
+    steps = [found["replica"]["step_cpu_s"] for found in (local, kvm, tcg)]
+    assert steps[2] > 5 * steps[1] > 5 * steps[0]
+    assert "none" in {c["kvm"] for c in tcg["candidates"]}
+    other = plan("-n", "64", "--runtime", "qemu", "--profile", "desktop-local")
+    assert any("measured with the local runtime" in note for note in other["notes"])
+    assert run("plan", "-n", "8", "--runtime", "local", "--emulated").exit_code == 2
+
+
+def test_a_step_may_be_shorter_than_a_reset() -> None:
+    """Steps and resets have percentiles of their own, and one of 500 ms for steps can be met."""
+    found = plan("-n", "64", "--p95-ms", "500")["candidates"][0]
+    assert found["step_p95_ms"] <= 500 < found["reset_p95_ms"]
+    shown = run("plan", "-n", "64").stdout
+    assert "STEP p95 ms" in shown
+    assert "RESET p95 ms" in shown
+
+
+def test_all_markets_are_compared_and_a_dearer_one_is_warned_about(tmp_path: Path) -> None:
+    """As it was: spot known of a large type only. Both prices are there, and a warning names the cheaper."""
+    path = tmp_path / "mine.toml"
+    path.write_text(SPOT_OF_A_LARGE_TYPE_ONLY)
+    wish = ["-n", "64", "--provider", "own", "--catalogue", str(path), "--market", "spot"]
+    found = plan(*wish)
+    assert [fleet["market"] for fleet in found["markets"]] == ["on_demand", "spot"]
+    assert found["best"]["market"] == "spot"
+    assert "spot is dearer than on-demand" in found["warnings"][0]
+    shown = run("plan", *wish)
+    assert "markets in own here" in shown.stdout
+    assert "warning: spot is dearer than on-demand" in shown.stderr
+    assert "no spot price is known of 1 of 2 types (small)" in shown.stdout
+
+
+def test_frames_can_cost_more_than_the_host() -> None:
+    """Nothing to a trainer in the same zone, 2 cents a GB within the region, 9 to the internet."""
+    common = ["-n", "64", "--provider", "aws", "--region", "us-east-1", "--market", "on-demand"]
+    common += ["--think-s", "10", "--step-cpu-s", "0", "--private"]
+    free, near, far = (plan(*common, "--egress", to) for to in ("zone", "region", "internet"))
     gb = far["replica"]["egress_gb_per_day"]
-    added = far["best"]["usd_per_replica_day"] - near["best"]["usd_per_replica_day"]
-    assert added == pytest.approx(gb * 0.09 / 0.99)
-    assert any("stay in the region" in note for note in near["notes"])
+    for found, usd in ((near, 0.02), (far, 0.09)):
+        added = found["best"]["usd_per_replica_day"] - free["best"]["usd_per_replica_day"]
+        assert added == pytest.approx(gb * usd / 0.99)
+    assert any("go in the region to public addresses or another zone" in note for note in near["notes"])
+    address = plan("-n", "64", "--provider", "aws", "--region", "us-east-1", "--egress", "region")
+    assert address["best"]["usd_per_replica_day"] > 0
 
 
 def test_unshared_memory_costs_what_the_paper_says_it_does() -> None:
@@ -188,25 +250,6 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
     assert run("plan", "-n", "512", "--plot", str(tmp_path / "out.xyz")).exit_code == 2
 
 
-def test_the_curve_is_cpu_on_the_left_and_ram_on_the_right() -> None:
-    """For 4 GiB unshared and a policy that thinks: CPU's part falls with K, RAM's stays, and they cross."""
-    from osgym_infra.catalogue.load import load
-    from osgym_infra.cli.plot import curve
-    from osgym_infra.cost.model import ReplicaNeeds
-    from osgym_infra.cost.planner import PlanRequest, plan_fleet
-
-    replica = ReplicaNeeds(4.0, idle_cores=0.005, step_cpu_s=0.2, think_s=10)
-    request = PlanRequest(replicas=256, replica=replica, types=("r8i.24xlarge",))
-    catalogue, _ = load(folder=Path("/nowhere")).in_usd({})
-    data = curve(request, plan_fleet(request, catalogue).candidates[0], 0.0)
-    first, last = data.points[0], data.points[-1]
-    assert first.cpu_usd > first.ram_usd
-    assert last.ram_usd > 2 * last.cpu_usd
-    assert data.crossing is not None
-    assert 1 < data.crossing < last.replicas
-    assert all(a.type_usd > b.type_usd for a, b in zip(data.points, data.points[1:], strict=False))
-
-
 def test_the_catalogue_is_shown_with_what_is_unknown() -> None:
     """Prices, KVM, notes, question marks, and the dates of the sources."""
     result = run("catalogue", "show", "--provider", "aws")
@@ -227,6 +270,18 @@ def test_a_refresh_that_fails_says_that_and_why(monkeypatch: pytest.MonkeyPatch,
     assert result.exit_code == 1
     assert json.loads(result.stdout)["error"]["code"] == "refresh_failed"
     assert not (tmp_path / "cache").exists()
+
+
+def test_the_benchmark_of_costs_meets_its_goal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It plans at all ends of the intervals, keeps the answer, and ends with 0 when the goal is met."""
+    from benchmarks import cost_per_replica_day
+
+    kept = tmp_path / "cost.json"
+    monkeypatch.setattr(sys, "argv", ["cost_per_replica_day.py", "--out", str(kept)])
+    assert cost_per_replica_day.main() == 0
+    data = json.loads(kept.read_text())
+    assert {row["market"] for row in data["rows"]} == {"spot", "on_demand", "dedicated"}
+    assert data["runtime"] == "local"
 
 
 def test_a_calibrated_profile_can_be_planned_with(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import gzip
+import hashlib
 import io
 import json
 import re
@@ -22,15 +23,25 @@ from tests.support.fleet_configs import AWS, GCP
 
 from osgym_infra.catalogue.load import load
 from osgym_infra.components.common import HostsArgs
-from osgym_infra.config.keys import parse
+from osgym_infra.components.golden import fed
+from osgym_infra.config.parse import parse
+from osgym_infra.cost.model import Kvm
+from osgym_infra.errors import BadInput
 from osgym_infra.fleet import policy
 from osgym_infra.fleet.blueprint import Blueprint, draw
-from osgym_infra.fleet.boot import ec2_user_data
+from osgym_infra.fleet.boot import STUB, ec2_user_data
+from osgym_infra.fleet.requests import refusals
+from osgym_infra.preview import gcp_answers
+from osgym_infra.preview.fake_ec2 import NESTS
 from osgym_infra.workloads import profile as profiles
 
 # The generated SDKs warn about names of their own when they are imported.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has been deprecated:DeprecationWarning")
 
+SECRETS = {
+    "aws": "arn:aws:secretsmanager:us-east-1:123456789012:secret:osgym-AbCdEf",
+    "gcp": "projects/p/secrets/s/versions/2",
+}
 SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
@@ -44,24 +55,72 @@ class Recorder(pulumi.runtime.Mocks):
         """The inputs come back, with what a provider adds."""
         self.resources.append(args)
         made = dict(args.inputs)
-        made |= {"arn": f"arn:aws:made:{args.name}", "latestVersion": 3, "email": f"{args.name}@made"}
-        if args.typ == "aws:ec2/instance:Instance":
-            made |= {"publicIp": f"198.51.100.{len(self.resources)}", "availabilityZone": "us-east-1a"}
+        made |= {"arn": f"arn:aws:made:::{args.name}", "latestVersion": 3, "email": f"{args.name}@made"}
         if args.typ == "gcp:compute/instanceTemplate:InstanceTemplate":
             made["selfLinkUnique"] = f"templates/{args.name}"
-        if args.typ == "gcp:compute/instanceFromTemplate:InstanceFromTemplate":
-            made["networkInterfaces"] = [{"accessConfigs": [{"natIp": f"203.0.113.{len(self.resources)}"}]}]
+        if args.typ == gcp_answers.GROUP:
+            made |= gcp_answers.of_group(args.name, args.inputs)
+        if args.typ.endswith("Archive"):
+            made |= {"archive": f"/made/{args.name}.tar", "sha256": "12" * 32, "digest": "ab" * 32}
         return f"{args.name}-id", made
 
     def call(self, args: pulumi_mocks.MockCallArgs) -> dict[str, Any]:
-        """The image that is asked for."""
-        assert args.token == "aws:ec2/getAmi:getAmi"
-        assert args.args["owners"] == ["136693071363"]
-        return {**args.args, "id": "ami-debian", "architecture": "x86_64"}
+        """What is asked for: the image, zones that have a type, hosts of a group, one host."""
+        if args.token.startswith("gcp:"):
+            found = gcp_answers.answer(args.token, args.args)
+            assert found is not None, args.token
+            return found
+        match args.token.rpartition(":")[2]:
+            case "getAmi":
+                assert args.args["owners"] == ["136693071363"]
+                return {**args.args, "id": "ami-debian", "architecture": "x86_64"}
+            case "getInstanceTypeOfferings":
+                (asked,) = args.args["filters"]
+                pairs = [(one, zone) for one in asked["values"] for zone in self.zones]
+                types, zones = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+                return {**args.args, "id": "x", "instanceTypes": types, "locations": zones}
+            case "getInstanceTypes":
+                types = args.args["filters"][0]["values"]
+                return {**args.args, "id": "x", "instanceTypes": [t for t in types if NESTS.fullmatch(t)]}
+            case "getSubnet":
+                return {**args.args, "vpcId": "net-1", "availabilityZone": "us-east-1a"}
+            case "getInstances":
+                (name,) = args.args["filters"][0]["values"]
+                return {**args.args, "id": "x", "ids": [f"i-{name}-{n}" for n in range(self.size(name))]}
+            case "getInstance":
+                kind = self.group(args.args["instanceId"][2:].rpartition("-")[0])
+                overrides = kind["mixedInstancesPolicy"]["launchTemplate"]["overrides"]
+                number = int(hashlib.sha256(args.args["instanceId"].encode()).hexdigest(), 16) % 250
+                return {
+                    **args.args,
+                    "id": args.args["instanceId"],
+                    "availabilityZone": "us-east-1a",
+                    "instanceType": overrides[0]["instanceType"],
+                    "publicIp": f"198.51.100.{number}",
+                    "privateIp": f"10.64.0.{number}",
+                }
+        raise AssertionError(args.token)
+
+    zones = ("us-east-1a", "us-east-1b", "us-east-1d", "us-east-1-bos-1a")
+    """Where all types are; the last is a local zone."""
+
+    def group(self, name: str) -> dict[str, Any]:
+        """An Auto Scaling group by its name."""
+        (found,) = [group for group in self.of("Group") if group["name"] == name]
+        return found
+
+    def size(self, name: str) -> int:
+        """How many hosts a group was asked for."""
+        return int(self.group(name)["desiredCapacity"])
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """The inputs of all resources of a type."""
         return [r.inputs for r in self.resources if r.typ.endswith(f":{kind}")]
+
+    def named(self, name: str) -> dict[str, Any]:
+        """The inputs of the only firewall of a name."""
+        (only,) = [r.inputs for r in self.resources if r.name == name and r.typ.endswith(":Firewall")]
+        return only
 
     def one(self, kind: str) -> dict[str, Any]:
         """The inputs of the only resource of a type."""
@@ -73,7 +132,7 @@ def blueprint(values: dict[str, object]) -> Blueprint:
     """The hosts of a configuration, from the built-in catalogue."""
     catalogue, _ = load(folder=Path("/nowhere")).in_usd({})
     config = parse(values)
-    return draw(config, catalogue, profiles.load(config.profile))
+    return draw(config, catalogue, profiles.chosen(config.profile, config.runtime))
 
 
 @contextlib.contextmanager
@@ -105,12 +164,12 @@ def deploy(values: dict[str, object]) -> tuple[Recorder, Any]:
 
     @pulumi.runtime.test
     def program() -> pulumi.Output[Any]:
-        if plan.config.provider == "aws":
-            from osgym_infra.providers.aws.hosts import ReplicaHosts
-        else:
-            from osgym_infra.providers.gcp.hosts import ReplicaHosts  # type: ignore[assignment]
-        made = ReplicaHosts("fleet", HostsArgs(plan, "test"))
-        found = pulumi.Output.all(hosts=made.hosts, token_secret=made.token_source, ca=made.ca)
+        provider = plan.config.provider
+        golden = provider.part("golden").GoldenImage
+        made = provider.part("hosts").ReplicaHosts("fleet", fed(golden, "fleet", HostsArgs(plan, "test")))
+        found = pulumi.Output.all(
+            hosts=made.hosts, token_secret=made.token_source, ca=made.ca, discover=made.discover
+        )
         return found.apply(outputs.update)
 
     with own_event_loops():
@@ -135,7 +194,9 @@ def test_the_hosts_are_those_of_the_plan(base: dict[str, object]) -> None:
     plan = blueprint(base)
     recorder, outputs = deploy(base)
     count = sum(group.count for group in plan.groups)
-    assert len(recorder.of("Instance") + recorder.of("InstanceFromTemplate")) == count
+    groups = recorder.of("Group") + recorder.of("RegionInstanceGroupManager")
+    assert sum(int(one.get("desiredCapacity") or one["targetSize"]) for one in groups) == count
+    assert not recorder.of("Instance")
     assert len(outputs["hosts"]) == count
     first = outputs["hosts"][0]
     assert set(first) == {"id", "zone", "url", "server_name", "capacity", "market", "image_digest"}
@@ -152,15 +213,19 @@ def test_everything_says_who_pays_and_for_which_stack(base: dict[str, object]) -
     tagged = [
         r
         for r in recorder.resources
-        if {"tags", "labels"} & set(r.inputs) and r.inputs.get("tags") != ["fleet-host"]
+        if {"tags", "labels"} & set(r.inputs)
+        and r.inputs.get("tags") != ["fleet-host"]
+        and not r.typ.endswith(":Group")
     ]
     tagged += [
         r for r in recorder.resources if r.typ.endswith((":Secret", ":LaunchTemplate", ":InstanceTemplate"))
     ]
-    assert len(tagged) >= 4
+    assert len(tagged) >= 3
     for resource in tagged:
         tags = resource.inputs.get("labels") or resource.inputs["tags"]
         assert (tags["owner"], tags["stack"]) == ("lab", "test"), resource.name
+    for group in recorder.of("Group"):
+        assert {"key": "osgym-fleet", "value": "test", "propagateAtLaunch": False} in group["tags"]
 
 
 @both
@@ -180,7 +245,7 @@ def test_no_secret_stands_where_it_could_be_read(base: dict[str, object]) -> Non
         assert secret not in everything
         assert secret not in json.dumps(outputs)
         assert secret not in script(recorder)
-    source = "aws:arn:aws:made:fleet-token" if base is AWS else "gcp:fleet-token-id/versions/latest"
+    source = "aws:arn:aws:made:::fleet-token" if base is AWS else "gcp:fleet-token-id/versions/latest"
     assert f"OSGYM_TOKEN_SOURCE={source}" in script(recorder)
 
 
@@ -190,7 +255,7 @@ def test_an_existing_secret_and_network_are_used(base: dict[str, object]) -> Non
     recorder, outputs = deploy(
         {
             **base,
-            "token_secret": "projects/p/secrets/s/versions/2",
+            "token_secret": SECRETS[str(base["provider"])],
             "network_id": "net-1",
             "subnet_id": "sub-1",
         }
@@ -199,7 +264,7 @@ def test_an_existing_secret_and_network_are_used(base: dict[str, object]) -> Non
     assert not recorder.of("SecretVersion")
     assert not recorder.of("Vpc")
     assert not recorder.of("Network")
-    assert outputs["token_secret"] == f"{base['provider']}:projects/p/secrets/s/versions/2"
+    assert outputs["token_secret"] == f"{base['provider']}:{SECRETS[str(base['provider'])]}"
     assert outputs["ca"] == ""
     assert {urlsplit(host["url"]).scheme for host in outputs["hosts"]} == {"http"}
     everything = json.dumps([r.inputs for r in recorder.resources], default=str)
@@ -217,16 +282,33 @@ def test_the_policy_holds_for_every_resource(base: dict[str, object]) -> None:
 
 
 @both
+def test_nothing_that_is_asked_for_is_refused(base: dict[str, object]) -> None:
+    """By the rules of the cloud, for all types of both markets (docs/design/cloud-requests.md)."""
+    catalogue = load(folder=Path("/nowhere"))
+    rows = [row for row in catalogue.hosts if row.provider == base["provider"] and row.kvm is not Kvm.NONE]
+    for row in rows:
+        for market in row.prices:
+            values = {**base, "host_type": row.type, "market": market.value, "allow_unknown_kvm": True}
+            try:
+                recorder, _ = deploy(values)
+            except BadInput as error:
+                assert (error.field, row.kvm) == ("osgym:host_type", Kvm.UNKNOWN), row.type
+                continue
+            for resource in recorder.resources:
+                assert refusals(resource.typ, resource.inputs) == [], (row.type, market, resource.name)
+
+
+@both
 def test_only_the_allowed_networks_reach_the_agent(base: dict[str, object]) -> None:
     """One rule, one port, those networks."""
-    recorder, _ = deploy({**base, "allowed_cidrs": ["10.1.0.0/16"], "agent_port": "20100"})
+    recorder, _ = deploy({**base, "allowed_cidrs": ["198.51.100.0/24"], "agent_port": "20100"})
     if base is AWS:
         (rule,) = recorder.one("SecurityGroup")["ingress"]
-        assert (rule["cidrBlocks"], rule["fromPort"], rule["toPort"]) == (["10.1.0.0/16"], 20100, 20100)
+        assert (rule["cidrBlocks"], rule["fromPort"], rule["toPort"]) == (["198.51.100.0/24"], 20100, 20100)
     else:
-        wall = recorder.one("Firewall")
+        wall = recorder.named("fleet-agent")
         assert (wall["sourceRanges"], wall["allows"]) == (
-            ["10.1.0.0/16"],
+            ["198.51.100.0/24"],
             [{"protocol": "tcp", "ports": ["20100"]}],
         )
 
@@ -244,61 +326,69 @@ def test_nesting_is_switched_on_where_it_must_be() -> None:
     assert "advancedMachineFeatures" not in plain.one("InstanceTemplate")
 
 
+@pytest.mark.parametrize(
+    ("kind", "disk", "card", "maintenance", "image"),
+    [
+        ("n2-highmem-80", "pd-balanced", "GVNIC", "TERMINATE", "debian-12"),
+        ("n4-highmem-80", "hyperdisk-balanced", "GVNIC", "TERMINATE", "debian-12"),
+        ("c3-highmem-176", "pd-balanced", "GVNIC", "TERMINATE", "debian-12"),
+        ("c3-highmem-192-metal", "hyperdisk-balanced", "IDPF", "TERMINATE", "ubuntu-2404"),
+    ],
+)
+def test_a_type_is_asked_for_with_what_it_takes(
+    kind: str, disk: str, card: str, maintenance: str, image: str
+) -> None:
+    """Google Cloud refuses a type with another disk or card; all disks of a host are of one kind."""
+    recorder, _ = deploy({**GCP, "host_type": kind, "allow_unknown_kvm": True})
+    template = recorder.one("InstanceTemplate")
+    assert {one["diskType"] for one in template["disks"]} == {disk}
+    assert [one["nicType"] for one in template["networkInterfaces"]] == [card]
+    assert template["scheduling"]["onHostMaintenance"] == maintenance
+    assert image in template["disks"][0]["sourceImage"]
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"host_type": "c3-highmem-192-metal", "market": "spot"}, "osgym:market: no price is known for spot"),
+        ({"host_type": "m3-megamem-128", "market": "spot", "runtime": "local"}, "no price is known for spot"),
+    ],
+)
+def test_what_cannot_be_bought_is_refused_by_its_key(values: dict[str, object], says: str) -> None:
+    """Price lists have spot prices of these types; the cloud does not sell them."""
+    with pytest.raises(BadInput, match=re.escape(says)):
+        blueprint({**GCP, **values})
+
+
 def test_spot_is_one_time_and_leaves_nothing_behind() -> None:
-    """A persistent request would start hosts behind the stack's back; a stopped host would be paid for."""
+    """AWS: the group asks for it, each time anew; Google Cloud: a stopped host would be paid for."""
     recorder, outputs = deploy({**AWS, "market": "spot", "host_type": "r8i.24xlarge"})
-    options = recorder.one("LaunchTemplate")["instanceMarketOptions"]
-    assert options["marketType"] == "spot"
-    assert options["spotOptions"] == {
-        "spotInstanceType": "one-time",
-        "instanceInterruptionBehavior": "terminate",
-    }
+    assert "instanceMarketOptions" not in recorder.one("LaunchTemplate")
     assert {host["market"] for host in outputs["hosts"]} == {"spot"}
     google, _ = deploy({**GCP, "market": "spot", "host_type": "n2-highmem-80"})
     scheduling = google.one("InstanceTemplate")["scheduling"]
     assert (scheduling["provisioningModel"], scheduling["instanceTerminationAction"]) == ("SPOT", "DELETE")
     assert scheduling["automaticRestart"] is False
-    plain, _ = deploy({**AWS, "host_type": "r8i.24xlarge"})
-    assert "instanceMarketOptions" not in plain.one("LaunchTemplate")
-
-
-def test_instances_are_pinned_to_a_version_of_their_template() -> None:
-    """The number that the template has now, not $Latest."""
-    recorder, _ = deploy({**AWS, "host_type": "r8i.24xlarge"})
-    assert {i["launchTemplate"]["version"] for i in recorder.of("Instance")} == {"3"}
 
 
 def test_hosts_may_read_one_secret_and_their_buckets_only() -> None:
-    """The role's policy, word for word; on Google Cloud a grant for each."""
-    recorder, _ = deploy({**AWS, "agent_uri": "s3://wheels/agent.tar"})
-    statements = json.loads(recorder.one("RolePolicy")["policy"])["Statement"]
-    assert statements == [
-        {
-            "Effect": "Allow",
-            "Action": "secretsmanager:GetSecretValue",
-            "Resource": "arn:aws:made:fleet-token",
-        },
-        {
-            "Effect": "Allow",
-            "Action": "s3:GetObject",
-            "Resource": ["arn:aws:s3:::golden/*", "arn:aws:s3:::wheels/*"],
-        },
-    ]
+    """A grant for each."""
     google, _ = deploy({**GCP, "agent_uri": "gs://wheels/agent.tar"})
-    assert sorted(b["bucket"] for b in google.of("BucketIAMMember")) == ["golden", "wheels"]
+    reads = [one for one in google.of("BucketIAMMember") if one["role"] == "roles/storage.objectViewer"]
+    assert sorted(one["bucket"] for one in reads) == ["fleet-archives-id", "golden", "wheels"]
     assert google.one("SecretIamMember")["role"] == "roles/secretmanager.secretAccessor"
 
 
 @both
-def test_the_start_script_fits_and_holds_the_bootstrap(base: dict[str, object]) -> None:
-    """Below EC2's limit; what it unpacks is the bootstrap, its settings are those of the configuration."""
+def test_the_start_script_fits_and_fetches_the_bootstrap(base: dict[str, object]) -> None:
+    """Below EC2's limit; it unpacks what fetches the bootstrap, with the settings of the configuration."""
     recorder, _ = deploy({**base, "egress": "allowlist", "egress_allowlist": ["*.example.org", "a.org"]})
     text = script(recorder)
     if templates := recorder.of("LaunchTemplate"):
         assert len(base64.b64decode(templates[0]["userData"])) <= 16384
     packed = text.split("<<'PACKED'")[1].split("\n", 1)[1].split("PACKED")[0]
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(base64.b64decode(packed)))) as tar:
-        assert sorted(tar.getnames()) == ["bootstrap.sh", "fetch.py"]
+        assert sorted(tar.getnames()) == sorted(STUB)
         assert all(member.mode == 0o755 for member in tar)
     assert "OSGYM_POLICY_ALLOW='*.example.org, a.org'" in text
     assert f"OSGYM_IMAGE_SHA256={base['image_sha256']}" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sys
@@ -22,9 +23,11 @@ from osgym_infra.components.common import HostsArgs
 from osgym_infra.components.golden import fed
 from osgym_infra.errors import BadInput
 from osgym_infra.fleet import policy
+from osgym_infra.fleet.boot import STATUS
 from osgym_infra.fleet.bootstrap import bootstrap_files
+from osgym_infra.fleet.requests import refusals
 from osgym_infra.hosts import inputs as host_inputs
-from osgym_infra.hosts.errors import CommandFailed, Interrupted
+from osgym_infra.hosts.errors import CommandFailed, FleetHostError, Interrupted
 from osgym_infra.hosts.provider import OsgymProvider
 from osgym_infra.hosts.values import plain_all, wrapped
 
@@ -96,6 +99,7 @@ def test_hosts_fetch_what_the_stack_made(base: dict[str, object]) -> None:
     assert {host["image_digest"] for host in hosts} == {"ab" * 32}
     image = recorder.one("ImageArchive")
     assert (image["flavor"], image["lock"], image["machines"]) == ("full", "", True)
+    assert image["kvm"] is (base["provider"] != "ssh")
     assert problems(IMAGE, {k: v for k, v in image.items() if v is not None}) == {}
     agent = recorder.one("AgentArchive")
     assert agent["folder"] == image["folder"] == str(make.ROOT / "out/fleet/test")
@@ -113,16 +117,53 @@ def test_the_bucket_of_the_stack_is_private_and_hosts_may_read_it(base: dict[str
         assert (wall["bucket"], wall["blockPublicPolicy"]) == ("fleet-archives-id", True)
         stored = recorder.of("BucketObjectv2")
         assert {one["serverSideEncryption"] for one in stored} == {"AES256"}
-        assert "arn:aws:s3:::fleet-archives-id/*" in recorder.one("RolePolicy")["policy"]
+        assert "arn:aws:s3:::fleet-archives-id/osgym/test/*" in recorder.one("RolePolicy")["policy"]
         assert bucket["tags"]["owner"] == "lab"
     else:
         assert bucket["publicAccessPrevention"] == "enforced"
         assert bucket["uniformBucketLevelAccess"] is True
         stored = recorder.of("BucketObject")
-        grant = recorder.one("BucketIAMMember")
-        assert (grant["bucket"], grant["role"]) == ("fleet-archives-id", "roles/storage.objectViewer")
+        grants = recorder.of("BucketIAMMember")
+        assert {one["bucket"] for one in grants} == {"fleet-archives-id"}
+        (reads,) = (one for one in grants if one["role"] == "roles/storage.objectViewer")
+        assert "/buckets/fleet-archives-id/objects/osgym/test/" in reads["condition"]["expression"]
         assert bucket["labels"]["owner"] == "lab"
-    assert sorted(one["source"].path for one in stored) == ["/made/agent-34.tar", "/made/full-12.tar"]
+    archives = [one["source"].path for one in stored if "source" in one]
+    assert sorted(archives) == ["/made/agent-34.tar", "/made/full-12.tar"]
+
+
+@clouds
+def test_hosts_fetch_the_bootstrap_and_may_write_their_status_only(base: dict[str, object]) -> None:
+    """One object, named and checked by its content; a right to write below one folder, and nowhere else."""
+    recorder, _ = deploy(base)
+    (stored,) = (
+        one for one in recorder.of("BucketObjectv2") + recorder.of("BucketObject") if "content" in one
+    )
+    # Google's provider takes any content for a secret.
+    content = stored["content"]["value"] if isinstance(stored["content"], dict) else stored["content"]
+    sha256 = hashlib.sha256(content.encode()).hexdigest()
+    key = stored.get("key") or stored["name"]
+    assert key == f"osgym/test/bootstrap-{sha256[:16]}.json"
+    files = {name: text.encode() for name, text in json.loads(content).items()}
+    assert files == bootstrap_files()
+    scheme = "s3" if base["provider"] == "aws" else "gs"
+    told = settings(recorder)
+    assert f"OSGYM_BOOTSTRAP_URI={scheme}://fleet-archives-id/{key}\n" in told
+    assert f"OSGYM_BOOTSTRAP_SHA256={sha256}\n" in told
+    assert f"OSGYM_STATUS_URI={scheme}://fleet-archives-id/osgym/test/{STATUS}\n" in told
+    if scheme == "s3":
+        statements = json.loads(recorder.one("RolePolicy")["policy"])["Statement"]
+        writes = [one for one in statements if "s3:Put" in str(one["Action"])]
+        assert [(one["Action"], one["Resource"]) for one in writes] == [
+            ("s3:PutObject", f"arn:aws:s3:::fleet-archives-id/osgym/test/{STATUS}*")
+        ]
+    else:
+        (grant,) = (one for one in recorder.of("BucketIAMMember") if one["role"].endswith("objectUser"))
+        unknown = {**grant, "condition": {**grant["condition"], "expression": None}}  # as in a preview
+        assert refusals("gcp:storage/bucketIAMMember:BucketIAMMember", unknown) == []
+        assert grant["condition"]["expression"] == (
+            f'resource.name.startsWith("projects/_/buckets/fleet-archives-id/objects/osgym/test/{STATUS}")'
+        )
 
 
 @clouds
@@ -133,7 +174,9 @@ def test_a_host_image_of_packers_is_found(
     """The newest of the account's own by its tag, and plain Debian as long as there is none."""
     asked: list[dict[str, Any]] = []
 
-    def call(_: object, args: pulumi_mocks.MockCallArgs) -> dict[str, Any]:
+    def call(made: Recorder, args: pulumi_mocks.MockCallArgs) -> dict[str, Any]:
+        if not args.token.endswith((":getAmi", ":getAmiIds", ":getImages")):
+            return cloud.Recorder.call(made, args)
         asked.append(args.args)
         links = {"new": "2026-02-01T00:00:00", "old": "2026-01-01T00:00:00"} if own else {}
         images = [{"selfLink": name, "creationTimestamp": made} for name, made in links.items()]
@@ -164,7 +207,7 @@ def test_an_existing_bucket_is_used(base: dict[str, object]) -> None:
 
 @every
 def test_what_is_named_is_not_made(base: dict[str, object]) -> None:
-    """An image of the configuration beside an agent of this tree; with both named nothing is made at all."""
+    """An image of the configuration beside an agent of this tree; with both named neither is made."""
     whole = {"aws": AWS, "gcp": GCP, "ssh": SSH}[str(base["provider"])]
     image = {name: whole[name] for name in NAMED if name.startswith("image")}
     recorder, hosts = deploy({**base, **image})
@@ -173,9 +216,9 @@ def test_what_is_named_is_not_made(base: dict[str, object]) -> None:
     assert f"OSGYM_IMAGE_URI={image['image_uri']}" in settings(recorder)
     assert hosts[0]["image_digest"] == image["image_digest"]
     recorder, _ = deploy(whole)
-    assert not recorder.of("GoldenImage")
     assert not recorder.of("AgentArchive")
-    assert not recorder.of("Bucket")
+    # A cloud's hosts always fetch the bootstrap.
+    assert bool(recorder.of("Bucket")) == (base["provider"] != "ssh")
 
 
 def test_hosts_take_the_settings(tmp_path: Path) -> None:
@@ -249,6 +292,39 @@ async def test_a_preview_shows_a_change_of_the_definition_only(
     request = api.UpdateRequest(urn(IMAGE), "x", old, properties, 0, [], True)
     assert plain_all((await provider().update(request)).properties) == second
     assert not (tmp_path / "out").exists()
+
+
+async def test_a_machine_is_not_frozen_for_a_cloud_where_there_is_no_kvm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The preview says so and how to make one, unless it is there already; own machines may emulate."""
+    given = {"folder": str(tmp_path), "flavor": "small", "machines": True, "kvm": True}
+    monkeypatch.setattr(make, "KVM", tmp_path / "kvm")
+    known, wrong = await checked(IMAGE, given)
+    assert list(wrong) == ["kvm"]
+    for part in ("osgym:runtime", "osgym image snapshot small", "osgym fleet pack --vm", "osgym:image_uri"):
+        assert part in wrong["kvm"]
+    assert (await checked(IMAGE, {**given, "kvm": False}))[1] == {}
+    assert (await checked(IMAGE, {**given, "machines": False}))[1] == {}
+    old, new = ({name: wrapped(value) for name, value in one.items()} for one in (known, given))
+    answer = await provider().check(api.CheckRequest(urn(IMAGE), old, new, b""))
+    assert not answer.failures
+    monkeypatch.setenv("MAKE_PREVIEW", "1")
+    assert (await checked(IMAGE, given))[1] == {}
+    monkeypatch.delenv("MAKE_PREVIEW")
+    (tmp_path / "kvm").touch()
+    assert (await checked(IMAGE, given))[1] == {}
+
+    # There is one, and no kernel comes up under it: the snapshot says so.
+    async def run(argv: list[str], *_: object, **__: object) -> str:
+        rows = [{"tagged": True, "reference": "small@desktop", "accel": "tcg"}]
+        packed = {"path": "/x", "sha256": "s", "size_bytes": 1, "digest": "d"}
+        return json.dumps(rows if "snapshots" in argv else packed)
+
+    monkeypatch.setattr(make, "_run", run)
+    with pytest.raises(FleetHostError, match=r"frozen without KVM.*osgym fleet pack --vm"):
+        await make.make(IMAGE, given, lambda line: None)
+    assert (await make.make(IMAGE, {**given, "kvm": False}, lambda line: None)).digest == "d"
 
 
 async def test_wrong_inputs_of_an_archive_are_named(tmp_path: Path) -> None:
@@ -327,7 +403,6 @@ async def test_the_former_archive_goes_when_there_is_another(
         (("agent_sha256",), {}, "agent_sha256"),
         (NAMED[:3], {"image_lock": "lock"}, "image_lock"),
         (NAMED, {"archives": "out"}, "archives"),
-        (NAMED, {"bucket": "mine"}, "bucket"),
     ],
 )
 def test_half_a_name_is_refused_by_its_key(

@@ -36,6 +36,7 @@ hosts = st.builds(
     iops=st.none() | st.floats(1000, 80000),
     mibps=st.none() | st.floats(100, 2000),
     egress_gbps=st.none() | st.floats(1, 100),
+    threads_per_core=st.sampled_from((1, 2)),
 )
 replicas = st.builds(
     ReplicaNeeds,
@@ -49,6 +50,7 @@ replicas = st.builds(
     reset_ios=st.floats(0, 10000),
     reset_mib=st.floats(0, 1000),
     frame_mb=st.floats(0, 3),
+    reset_cpu_s=st.floats(0, 20),
 )
 rules = st.builds(
     Rules, ram_usable=st.floats(0.5, 1), reserve_gib=st.floats(0, 16), max_replicas=st.integers(1, 4096)
@@ -93,6 +95,33 @@ def test_nesting_costs_only_machines_inside_machines(kvm: Kvm, runtime: RuntimeN
     """A tenth is lost for qemu on a host that is itself a virtual machine; nothing elsewhere."""
     found = fit(HostShape("h", 10, 10_000, kvm), ReplicaNeeds(0.001, idle_cores=0.1), runtime, EASY)
     assert found.limits[Resource.CPU] == pytest.approx(vcpu / 0.1)
+
+
+def test_threads_are_not_cores() -> None:
+    """Two to a core, each is 0.6 of one, whatever runs on it; nesting takes its tenth of the rest."""
+    small = ReplicaNeeds(0.001, idle_cores=0.1)
+    for threads, runtime, kvm, cores in (
+        (1, RuntimeName.LOCAL, Kvm.NESTED, 10.0),
+        (2, RuntimeName.LOCAL, Kvm.NESTED, 6.0),
+        (2, RuntimeName.QEMU, Kvm.METAL, 6.0),
+        (2, RuntimeName.QEMU, Kvm.NESTED, 5.4),
+    ):
+        host = HostShape("h", 10, 10_000, kvm, threads_per_core=threads)
+        assert fit(host, small, runtime, EASY).limits[Resource.CPU] == pytest.approx(cores / 0.1)
+    measured = Rules(cpu_target=1.0, thread_efficiency=0.8)
+    assert fit(HostShape("h", 10, 10_000, threads_per_core=2), small, RuntimeName.LOCAL, measured).limits[
+        Resource.CPU
+    ] == pytest.approx(80)
+
+
+def test_a_reset_costs_cores_but_is_no_step() -> None:
+    """0.1 CPU-s a step and 0.6 after every 6 of them, with 1.8 s of thinking: a tenth of a core, half of it
+    the reset's; the step itself stays as short as it is."""
+    replica = ReplicaNeeds(1, step_cpu_s=0.1, think_s=1.8, reset_cpu_s=0.6, steps_per_episode=6)
+    assert replica.cores == pytest.approx(0.2 / 2.0)
+    assert replica.cycle_s == pytest.approx(2.0)
+    assert replica.resets_per_s == pytest.approx(1 / 12)
+    assert (replica.work.step_s, replica.work.reset_s) == (0.1, 0.6)
 
 
 def test_resets_bind_the_disk_when_they_come_in_storms() -> None:
@@ -161,6 +190,7 @@ def test_the_price_of_a_replica_day_is_the_formula() -> None:
     assert day.total == pytest.approx(48 * (1 + 0.5 / 24) + 2.4 + 0.12)
     assert replica_day(day.total, 50, 0.1, 0.9) == pytest.approx((day.total / 50 + 0.1) / 0.9)
     assert host_day(2.0, Market.ON_DEMAND, terms).waste == 0
+    assert host_day(2.0, Market.ON_DEMAND, CostAssumptions(private=True), 0.0, 0.005).ip == 0
 
 
 def test_a_volume_is_priced_above_what_is_included() -> None:
@@ -178,10 +208,14 @@ def test_the_cost_model_is_pure() -> None:
     """It imports nothing but arithmetic and data types: no Pulumi, no files, no network, no clock."""
     allowed = {
         "__future__", "collections", "collections.abc", "dataclasses", "enum", "functools", "math", "typing",
-        "base64", "difflib", "gzip", "io", "ipaddress", "json", "re", "shlex", "tarfile", "urllib.parse",
+        "base64", "contextlib", "datetime", "difflib", "fnmatch", "gzip", "hashlib", "io", "ipaddress",
+        "json", "re", "shlex", "tarfile", "urllib.parse",
     }  # fmt: skip
     pure = [
-        "cost.model", "cost.queueing", "cost.price", "cost.mix", "cost.planner", "config.keys",
+        "cost.model", "cost.queueing", "cost.price", "cost.mix", "cost.planner", "cost.compare", "cost.curve",
+        "catalogue.machines", "config.keys",
+        "config.cloud_keys", "config.places", "config.quantities", "config.ssh_hosts",
+        "fleet.boot_status",
         "config.providers", "config.readers", "fleet.boot", "fleet.fetched_archives", "fleet.policy",
         "providers.aws.facts", "providers.aws.policy", "providers.gcp.facts", "providers.gcp.policy",
         "providers.ssh.facts",

@@ -64,7 +64,7 @@ def test_a_pack_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
     (image.parent / "tags" / "small").write_text("cd" * 32)
     tar = tmp_path / "bin" / "tar"
     tar.parent.mkdir()
-    tar.write_text('#!/bin/sh\ntouch "$2"\nexec sleep 60\n')
+    tar.write_text("#!/bin/sh\nsleep 0.3\necho something\nexec sleep 60\n")
     tar.chmod(0o755)
     argv = [*make.PACK, "--only", "image", "--image", "small", "--data-dir", str(tmp_path / "store")]
     process = subprocess.Popen(
@@ -92,7 +92,7 @@ def test_a_frozen_machine_is_packed_without_the_holes_of_its_memory(tmp_path: Pa
     data, digest = tmp_path / "store", "cd" * 32
     for kind, tag in (("images", "small"), ("disks", "small"), ("snapshots", "small@desktop")):
         (data / kind / digest).mkdir(parents=True)
-        (data / kind / digest / "manifest.json").touch()
+        (data / kind / digest / "manifest.json").write_text('{"shape": {"accel": "kvm"}}')
         (data / kind / "tags").mkdir()
         (data / kind / "tags" / tag).write_text(digest)
     (data / "disks" / digest / "disk.qcow2").write_bytes(bytes(range(256)) * 4096)
@@ -109,6 +109,11 @@ def test_a_frozen_machine_is_packed_without_the_holes_of_its_memory(tmp_path: Pa
     there = tmp_path / "host" / "snapshots" / digest / "ram"
     assert there.read_bytes() == ram.read_bytes()
     assert there.stat().st_blocks * 512 < 1 << 20
+    (data / "snapshots" / digest / "manifest.json").write_text('{"shape": {"accel": "tcg"}}')
+    with pytest.raises(PackFailed, match=r"small@desktop was frozen without KVM.*--emulated"):
+        pack_image(data, "small", tmp_path / "slow.tar", machines=True)
+    assert not (tmp_path / "slow.tar").exists()
+    assert pack_image(data, "small", tmp_path / "slow.tar", machines=True, emulated=True).digest == digest
     shutil.rmtree(data / "snapshots")
     with pytest.raises(PackFailed, match="osgym image snapshot small"):
         pack_image(data, "small", tmp_path / "small.tar", machines=True)

@@ -21,7 +21,7 @@ from tests.support.fleet_configs import AWS, GCP, SSH
 from tests.unit.test_infra_components import Recorder, blueprint, own_event_loops
 
 from osgym_infra.components.common import fleet_name
-from osgym_infra.config.keys import parse
+from osgym_infra.config.parse import parse
 from osgym_infra.config.providers import Provider
 from osgym_infra.config.readers import NAMESPACE
 from osgym_infra.errors import BadInput, CannotMeet
@@ -76,8 +76,8 @@ def test_the_outputs_are_a_fleet(base: dict[str, object]) -> None:
     """Everything that fleet.json needs, as JSON, with the price and without the secret."""
     recorder, outputs = run({**base, "budget_usd_per_day": 5000})
     assert set(outputs) == {
-        "schema_version", "stack", "provider", "region", "hosts", "token_secret", "ca", "capacity",
-        "expected_usd_per_day", "expected_usd_per_replica_day", "notes", "price_sources",
+        "schema_version", "stack", "provider", "region", "hosts", "token_secret", "ca", "discover",
+        "capacity", "expected_usd_per_day", "expected_usd_per_replica_day", "notes", "price_sources",
     }  # fmt: skip
     assert (outputs["schema_version"], outputs["stack"]) == (1, "prod")
     assert outputs["provider"] == base["provider"]
@@ -141,12 +141,13 @@ def test_a_preview_says_what_it_costs() -> None:
     """Hosts, room and price; own machines have no price."""
     cloud = summary(blueprint({**AWS, "host_type": "r8i.24xlarge", "market": "spot"}))
     assert re.search(
-        r"1024 replicas on 2 × r8i\.24xlarge \(spot, 512 replicas each, [\d.]+ USD/h each\)", cloud
+        r"1024 replicas on \d × r8i\.24xlarge \(spot, \d{3} replicas each, [\d.]+ USD/h each\)", cloud
     )
     assert re.search(r"expected: \d+\.\d\d USD a day, 0\.\d{4} USD per replica-day", cloud)
+    assert re.search(r"on-demand instead: \d+\.\d\d USD a day \(\d × r8i\.24xlarge\)", cloud)
     own = summary(blueprint(dict(SSH)))
     first, *rest = own.splitlines()
-    assert first == "1024 replicas on 2 own machines; room for 1024"
+    assert first == "1024 replicas on 2 own machines; room for 1024, as far as their memory goes"
     assert [line.split(" (")[0] for line in rest] == [
         "destroy will remove from 1 hosts behind ssh: everything below /var/lib/osgym",
         "destroy will remove from this machine: everything below /var/lib/osgym-fleet",
@@ -168,6 +169,13 @@ def test_two_runs_make_two_secrets(base: dict[str, object]) -> None:
     assert all(first[name] != second[name] for name in first)
 
 
+def test_own_machines_cost_what_is_paid_for_elsewhere() -> None:
+    """An output that is there, and 0: the engine drops one that is nothing. Capacity is the hosts' own."""
+    _, outputs = run({**SSH, "replicas": "8"})
+    assert (outputs["expected_usd_per_day"], outputs["expected_usd_per_replica_day"]) == (0.0, 0.0)
+    assert outputs["capacity"] == sum(host["capacity"] for host in outputs["hosts"]) == 1024
+
+
 @both
 def test_the_policy_is_applied_by_the_program_itself(
     base: dict[str, object], monkeypatch: pytest.MonkeyPatch
@@ -183,7 +191,7 @@ def test_the_policy_is_applied_by_the_program_itself(
     ("values", "error", "field"),
     [
         ({"replica": "4"}, BadInput, "osgym:replica"),
-        ({"provider": "gcp", "project": "my-project"}, BadInput, "osgym:provider"),
+        (GCP, BadInput, "osgym:provider"),
         ({"budget_usd_per_day": "1"}, CannotMeet, "osgym:budget_usd_per_day"),
         ({"host_type": "r8i.24xlarge", "replica_ram_gib": "4000"}, BadInput, "osgym:replica_ram_gib"),
     ],
@@ -197,6 +205,51 @@ def test_a_mistake_ends_before_any_resource(
     with pytest.raises(error) as caught:
         begin(Provider.AWS)
     assert caught.value.field == field
+
+
+def test_a_region_that_the_clouds_provider_does_not_have_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key of the other namespace is read from the stack's configuration, and else the environment."""
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    with pytest.raises(BadInput) as caught:
+        run(AWS)
+    assert caught.value.field == "AWS_REGION"
+    monkeypatch.setattr(
+        "infra.stacks.fleet.pulumi_config.get_config_env", lambda: {"aws:region": "us-east-1"}
+    )
+    run(AWS)
+    monkeypatch.setattr(
+        "infra.stacks.fleet.pulumi_config.get_config_env", lambda: {"aws:region": "eu-west-2"}
+    )
+    with pytest.raises(BadInput) as caught:
+        run(AWS)
+    assert caught.value.field == "aws:region"
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        (SSH, "the host local needs root"),
+        ({**SSH, "hosts": '["root@10.0.0.5"]', "replicas": "8"}, ""),
+        ({k: v for k, v in AWS.items() if not k.startswith("image_")}, "baking the image needs root"),
+    ],
+)
+def test_a_preview_says_what_will_need_root(
+    values: dict[str, object], what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To who is not let in without a password; an update refuses by itself, where it comes to that."""
+    warned: list[str] = []
+    monkeypatch.setattr("infra.stacks.fleet.becomes_root", lambda: False)
+    monkeypatch.setattr("infra.stacks.fleet.configured", lambda: values)
+    monkeypatch.setattr("infra.stacks.fleet.check_every_resource", lambda: None)
+    monkeypatch.setattr(pulumi.log, "warn", warned.append)
+    monkeypatch.setattr(pulumi.log, "info", lambda _: None)
+    for preview_only in (True, False):
+        monkeypatch.setattr(pulumi.runtime, "is_dry_run", lambda said=preview_only: said)
+        warned.clear()
+        begin(Provider(str(values["provider"])))
+        found = [line for line in warned if "needs root" in line]
+        assert len(found) == (1 if what and preview_only else 0)
+        assert all(what in line and "osgym fleet sudo" in line for line in found)
 
 
 def test_an_unknown_provider_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

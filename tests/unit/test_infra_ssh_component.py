@@ -90,6 +90,7 @@ def test_one_resource_for_each_machine_that_the_provider_takes(tmp_path: Path) -
         "https://[fd00::7]:20000",
     ]
     assert list(outputs["hosts"]) == [hosts[name]["entry"] for name in names]
+    assert all(hosts[name].get("admits") is None for name in names), "it is the provider's to say"
 
 
 def test_token_and_key_are_secret_inputs_and_no_outputs() -> None:

@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import io
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -83,6 +84,34 @@ def test_packer_takes_each_template(packer: Packer, template: str) -> None:
     """Each by itself, with nothing but the variables that it demands."""
     done = packer("validate", template, **GOOD[template])
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_commands_of_the_page_are_taken_from_where_it_says(packer: Packer, tmp_path: Path) -> None:
+    """Each `packer build` of README.md as it stands there, in the repository's folder, with relative paths;
+    but it is validated only, and what it leaves out is filled in."""
+    page = (FOLDER / "README.md").read_text("utf-8").replace("\\\n", " ")
+    commands = re.findall(r"^packer build -var .*$", page, re.MULTILINE)
+    assert [re.findall(r"images/packer/([\w-]+)\.pkr\.hcl", line) for line in commands] == [
+        [name] for name in GOOD
+    ]
+    for name in ("images", "infra/bootstrap"):
+        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / name).symlink_to(ROOT / name)
+    made = {"out/fleet/agent-0123.tar": b"agent", "base.qcow2": b"disk", "token": b"ab" * 16}
+    for path, data in made.items():
+        (tmp_path / "tree" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / path).write_bytes(data)
+    for line in commands:
+        filled = line.replace("agent-….tar", "agent-0123.tar").replace(
+            "agent_sha256=…", f"agent_sha256={SHA256}"
+        )
+        script = f"disk=base.qcow2; {filled.replace('packer build', 'packer validate')}"
+        env = {**os.environ, "CHECKPOINT_DISABLE": "1", "PACKER_CACHE_DIR": str(tmp_path / "cache")}
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=tmp_path / "tree", env=env, capture_output=True, text=True,
+            timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, script + done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def test_only_written_pages_are_found(
         parent.read(page * PAGE)
     with RamScanner(parent.pid, ram, use_ioctl=use_ioctl) as scanner:
         if use_ioctl and not scanner.by_ioctl:
-            pytest.skip("this kernel has no PAGEMAP_SCAN (Linux 6.7)")
+            pytest.skip("missing: PAGEMAP_SCAN (Linux 6.7)")
         assert scanner.by_ioctl is use_ioctl
         assert len(scanner.pieces) == parts
         assert _pages(scanner.scan()) == written

@@ -8,6 +8,7 @@ import pytest
 
 from osgym_host.runtimes.cgroups import (
     Caps,
+    CgroupGroup,
     Hierarchy,
     instance_group_name,
     open_tree,
@@ -121,3 +122,16 @@ def test_two_data_directories_have_two_groups(tmp_path: Path) -> None:
     """Two instances of one name never see each other's processes as leftovers."""
     assert instance_group_name(tmp_path / "a/default") != instance_group_name(tmp_path / "b/default")
     assert instance_group_name(tmp_path / "a/default").startswith("osgym-default-")
+
+
+def test_a_weight_in_the_scale_of_either_version(tmp_path: Path) -> None:
+    """100 of version 2 is 1,024 of version 1, whose least is 2; without the controller nothing is written."""
+    for version, name, low in ((2, "cpu.weight", "1"), (1, "cpu.shares", "10")):
+        folder = tmp_path / str(version)
+        folder.mkdir()
+        group = CgroupGroup({"cpu": folder}, {"cpu": version})
+        group.set_cpu_weight(1)
+        assert (folder / name).read_text() == low
+    group.set_cpu_weight(100)
+    assert (folder / "cpu.shares").read_text() == "1024"
+    CgroupGroup({}, {}).set_cpu_weight(1)

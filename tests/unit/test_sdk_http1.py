@@ -78,12 +78,19 @@ async def test_answers_in_chunks_and_interim_answers() -> None:
         await connection.aclose()
 
 
-@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", b"\xff" * 64])
-async def test_broken_answers_are_transport_errors(answer: bytes) -> None:
-    """Cut short or no HTTP at all: the caller sees what httpx would say."""
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"", "the host closed the connection without an answer"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", "received 2 bytes, expected 9"),
+        (b"\xff" * 64, "peer unexpectedly closed connection"),
+    ],
+)
+async def test_broken_answers_are_transport_errors(answer: bytes, said: str) -> None:
+    """Cut short or no HTTP at all: the caller sees what httpx would say, in words of the wire."""
     connection = Http1Connection()
     async with server(answer, close=True) as (url, _):
-        with pytest.raises(httpx.TransportError):
+        with pytest.raises(httpx.TransportError, match=said):
             await call(connection, url)
         await connection.aclose()
 

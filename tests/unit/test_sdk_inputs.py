@@ -67,8 +67,8 @@ def test_a_path_that_leads_to_no_task_is_said_before_anything_runs(
 @pytest.mark.parametrize(
     ("convert", "bad", "said"),
     [
-        (as_settle, "quick", "there are exact, fast, fixed"),
-        (as_settle, "exakt", "there are exact, fast, fixed; did you mean 'exact'"),
+        (as_settle, "quick", "there are exact, fast, certain, fixed"),
+        (as_settle, "exakt", "there are exact, fast, certain, fixed; did you mean 'exact'"),
         (as_settle, "fixed", "pause_ms"),
         (as_settle, {"policy": "fats"}, "settle.policy: .*did you mean 'fast'"),
         (as_settle, {"quiet": 5}, "settle has no field 'quiet'"),

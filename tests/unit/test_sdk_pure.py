@@ -25,7 +25,8 @@ from osgym_sdk import (
 )
 from osgym_sdk._actions import as_actions
 from osgym_sdk._config import ClientConfig, make_config, parse_hosts
-from osgym_sdk._fleet import FleetHost, _sample, choose
+from osgym_sdk._fleet import _sample, choose
+from osgym_sdk._fleet_host import FleetHost
 from osgym_sdk._host import HostLink
 from osgym_sdk._options import as_observe, as_settle, as_task
 from osgym_sdk._retry import Deadline, RetryBackoff, next_delay

@@ -16,6 +16,8 @@ def trace(
     *,
     remaining: Callable[[float], float] = lambda _: -1.0,
     running: Callable[[float], bool] = lambda _: False,
+    window: Callable[[float], float] = lambda _: -1.0,
+    reply: Callable[[float], float] = lambda _: -1.0,
     changes: tuple[float, ...] = (),
     length_ms: int = 1000,
 ) -> Trace:
@@ -25,8 +27,9 @@ def trace(
         {"begin": 1.0, "rule": {}, "procs": [[APP, 2, "soffice.bin"]], "masks": [], "active": APP},
     ]
     for at in range(0, length_ms, 2):
-        threads = [[APP, APP, 7, remaining(at)]]
-        lines.append({"t": float(at), "run": int(running(at)), "cpu": [0.0, 0.0, cpu(at)], "thr": threads})
+        threads = [[APP, APP, 7, remaining(at), reply(at)]]
+        seen = {"t": float(at), "run": int(running(at)), "win": window(at)}
+        lines.append({**seen, "cpu": [0.0, 0.0, cpu(at)], "thr": threads})
     lines += [{"d": at, "box": [0, 0, 9, 9], "n": 5, "in": [0, 0, 9, 9], "caret": 0} for at in changes]
     lines.append({"end": 3, "wait": float(length_ms), "change": 0, "turns": 1, "cpu_us": 1})
     (made,) = read_traces(json.dumps(line) for line in lines)
@@ -66,8 +69,24 @@ def test_a_timer_within_the_horizon_is_waited_for() -> None:
 def test_horizons_are_by_application() -> None:
     """An application's own horizon wins over the general one."""
     timed = trace(remaining=lambda at: 120.0 - at if at < 120 else -1.0)
-    rule = Rule(30, horizon_ms=150, horizons={"soffice.bin": 0.0})
+    rule = Rule(30, horizon_ms=150, horizons={"soffice.bin": {"horizon_ms": 0.0}})
     assert decide(timed, rule) == pytest.approx(30, abs=2)
+
+
+def test_a_window_that_came_is_a_sign_that_more_comes() -> None:
+    """A timer soon after a window came or went counts; of one long ago it does not."""
+    timed = trace(remaining=lambda at: 240.0 - at if at < 240 else -1.0, window=lambda at: at - 20.0)
+    assert decide(timed, Rule(30)) == pytest.approx(30, abs=2)
+    assert decide(timed, Rule(30, window_horizon_ms=250)) == pytest.approx(240, abs=2)
+    assert decide(timed, Rule(30, window_horizon_ms=200)) == pytest.approx(30, abs=2)
+
+
+def test_waiting_for_an_answer_is_work_for_a_while() -> None:
+    """A main thread that waits for one descriptor puts the answer off, but not for ever."""
+    asking = trace(reply=lambda at: at if at < 200 else -1.0)
+    assert decide(asking, Rule(30)) == pytest.approx(30, abs=2)
+    assert decide(asking, Rule(30, reply_ms=300)) == pytest.approx(200, abs=2)
+    assert decide(asking, Rule(30, reply_ms=100)) == pytest.approx(100, abs=2)
 
 
 def test_horizon_from_the_last_change() -> None:

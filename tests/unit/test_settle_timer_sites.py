@@ -13,7 +13,7 @@ import pytest
 
 REMEDY = Path(__file__).resolve().parents[2] / "images/remedies/libreoffice-timers"
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="missing: a C compiler")
 
 
 @pytest.fixture(scope="module")

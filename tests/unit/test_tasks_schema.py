@@ -167,7 +167,9 @@ def published() -> list[Path]:
     return sorted(Path(folder).rglob("*.json")) if folder else []
 
 
-@pytest.mark.skipif(not published(), reason="OSGYM_OSWORLD_TASKS names no folder with OSWorld's task files")
+@pytest.mark.skipif(
+    not published(), reason="missing: OSGYM_OSWORLD_TASKS, a folder with OSWorld's task files"
+)
 def test_published_tasks_are_read() -> None:
     """Every published task is well formed to us; what we lack is said by name."""
     supported = 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from osgym_host.tasks.interface import parse_task
-from osgym_host.tasks.shipped import ShippedTask, default_folder, load_shipped, load_task
+from osgym_host.tasks.shipped import ShippedTask, default_folder, load_shipped, load_task, next_actions
 
 TASKS = load_shipped()
 POINTER = {"click", "move", "drag", "scroll", "button_down", "button_up"}
@@ -49,6 +49,30 @@ def test_a_wrong_oracle_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "app"
     folder.mkdir()
     (folder / "a.json").write_text(json.dumps({"id": "a", "evaluator": {"func": "infeasible"}}))
-    (folder / "a.oracle.json").write_text(json.dumps({"oracle": [[{"x": 1}]], "near": []}))
-    with pytest.raises(ValueError, match="list of actions"):
-        load_task(folder / "a.json")
+    for step, why in (([{"x": 1}], "list of actions"), ({"actions": [], "settle": "fast"}, "certain")):
+        (folder / "a.oracle.json").write_text(json.dumps({"oracle": [step], "near": []}))
+        with pytest.raises(ValueError, match=why):
+            load_task(folder / "a.json")
+
+
+async def test_a_step_after_a_certain_one_waits_for_the_final_screen(tmp_path: Path) -> None:
+    """It is looked at once more before the next actions are given, and after no other step."""
+    folder = tmp_path / "app"
+    folder.mkdir()
+    (folder / "a.json").write_text(json.dumps({"id": "a", "evaluator": {"func": "infeasible"}}))
+    done = [{"op": "done"}]
+    steps = [{"actions": [{"op": "wait"}], "settle": "certain"}, [{"op": "wait"}], done]
+    (folder / "a.oracle.json").write_text(json.dumps({"oracle": steps, "near": [done]}))
+    task = load_task(folder / "a.json")
+    waited: list[int] = []
+
+    class Seen:
+        def __init__(self, step: int) -> None:
+            self.step = step
+
+        async def final(self) -> None:
+            waited.append(self.step)
+
+    given = [await next_actions(Seen(step), task.oracle, step) for step in range(3)]
+    assert given == [[{"op": "wait"}], [{"op": "wait"}], done]
+    assert waited == [1]

@@ -16,6 +16,7 @@ from osgym_guest.osworld.context import OsworldContext
 MAX_ENTRIES = 50_000
 MAX_DEPTH = 40
 LISTING_S = 20.0
+PART_NAME_CHARS = 48
 # Files under /proc and /sys say they are empty: read this much of them.
 MAX_SIZELESS_BYTES = 16 * 1024 * 1024
 
@@ -116,13 +117,20 @@ async def upload(context: OsworldContext, request: Request) -> Response:
 
 
 def _write(path: Path, content: memoryview) -> int:
-    """Write a file in place, keeping permissions; a new one that cannot be written whole is removed."""
+    """Write a file in place, keeping permissions; a new one appears whole or not at all.
+
+    The desktop draws a picture's icon as soon as there is a file, and from half of it another one.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    was_there = path.exists()
-    try:
+    if os.path.lexists(path):
         with path.open("wb") as file:
             return file.write(content)
+    part = path.with_name(f".{path.name[:PART_NAME_CHARS]}.part")
+    try:
+        with part.open("wb") as file:
+            size = file.write(content)
+        part.rename(path)
     except OSError:
-        if not was_there:
-            path.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
+    return size

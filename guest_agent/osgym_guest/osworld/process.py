@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,8 +125,11 @@ def start(
     stdout: int = subprocess.DEVNULL,
     stderr: int | None = subprocess.DEVNULL,
     cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> ChildProcess:
     """Start a command apart from the agent: own session, no inherited descriptor.
+
+    `env` is laid over the session's environment.
 
     Raises:
         OSError: it cannot be started (no such program, not executable, …).
@@ -138,7 +141,7 @@ def start(
         stdout=stdout,
         stderr=stderr,
         cwd=cwd or session.home,
-        env=dict(session.env),
+        env={**session.env, **(env or {})},
         start_new_session=True,
         close_fds=True,
     )

@@ -8,6 +8,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from osgym_guest.osworld.process import ChildProcess, PipeSink, open_sink, start
@@ -20,6 +21,15 @@ START_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 15.0
 POLL_S = 0.05
 STDERR_BYTES = 16 * 1024
+
+
+@dataclass(frozen=True)
+class RecordingBounds:
+    """What ends a recording by itself, and how often it looks."""
+
+    frames_per_s: int = FRAMES_PER_S
+    max_s: float = MAX_DURATION_S
+    max_bytes: int = MAX_BYTES
 
 
 class ScreenRecorder:
@@ -36,30 +46,38 @@ class ScreenRecorder:
         self._running: tuple[ChildProcess, PipeSink] | None = None
         self.path = Path(tempfile.gettempdir()) / "osworld_recording.mp4"
         self.lock = asyncio.Lock()
+        self.recording_id = ""
+        """Of the last one; empty for OSWorld's, which have none."""
 
     @property
     def running(self) -> bool:
         """Whether a recording is being made."""
         return self._running is not None and self._running[0].returncode is None
 
-    async def start(self) -> str | None:
+    @property
+    def started(self) -> bool:
+        """Whether there is one to stop: it may have come to its bounds by itself."""
+        return self._running is not None
+
+    async def start(self, bounds: RecordingBounds = RecordingBounds(), recording_id: str = "") -> str | None:
         """Start recording; what went wrong, or None when the first bytes are written.
 
         Raises:
             OSError: there is no ffmpeg.
         """
         self.path.unlink(missing_ok=True)
+        self.recording_id = ""
         width, height = self._screen_size()
-        grab = ["-f", "x11grab", "-draw_mouse", "1", "-framerate", str(FRAMES_PER_S)]
+        grab = ["-f", "x11grab", "-draw_mouse", "1", "-framerate", str(bounds.frames_per_s)]
         source = ["-video_size", f"{width}x{height}", "-i", self._session.env["DISPLAY"]]
-        bounds = ["-t", str(MAX_DURATION_S), "-fs", str(MAX_BYTES)]
+        ends = ["-t", str(bounds.max_s), "-fs", str(bounds.max_bytes)]
         encode = ["-c:v", "libx264", "-preset", "ultrafast", "-crf", "28", "-pix_fmt", "yuv420p"]
         # fragments: what is written so far can be played even when it is not ended properly
         output = ["-movflags", "+frag_keyframe+empty_moov", str(self.path)]
         command = ["ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error", "-y", *grab, *source]
         write_end, said = await open_sink(STDERR_BYTES)
         try:
-            child = start([*command, *bounds, *encode, *output], self._session, stderr=write_end)
+            child = start([*command, *ends, *encode, *output], self._session, stderr=write_end)
         finally:
             os.close(write_end)
         self._running = (child, said)
@@ -70,6 +88,7 @@ class ScreenRecorder:
                 await self.stop()
                 return said.take().strip() or "ffmpeg wrote nothing"
             await asyncio.sleep(POLL_S)
+        self.recording_id = recording_id
         return None
 
     async def stop(self) -> str | None:
@@ -78,8 +97,9 @@ class ScreenRecorder:
             return "no recording is being made"
         child, said = self._running
         self._running = None
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child.pid, signal.SIGINT)
+        if child.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGINT)
         try:
             await asyncio.wait_for(child.wait(), STOP_TIMEOUT_S)
         except asyncio.TimeoutError:

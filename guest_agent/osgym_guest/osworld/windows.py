@@ -14,6 +14,12 @@ POLL_S = 0.05
 MAX_DIALOGS = 8
 Condition = Callable[[], Awaitable[bool]]
 _SOURCE_PAGER = 2
+_STATES = (
+    "_NET_WM_STATE_HIDDEN",
+    "_NET_WM_STATE_MAXIMIZED_VERT",
+    "_NET_WM_STATE_MAXIMIZED_HORZ",
+    "_NET_WM_STATE_FULLSCREEN",
+)
 _UNLISTED_TYPES = ("_NET_WM_WINDOW_TYPE_DESKTOP", "_NET_WM_WINDOW_TYPE_DOCK", "_NET_WM_WINDOW_TYPE_SPLASH")
 
 
@@ -43,6 +49,21 @@ class DesktopWindow:
         the whole, and exactly, when `strict`."""
         text = f"{self.instance}.{self.class_name}" if by_class else self.title
         return text == name if strict else name.lower() in text.lower()
+
+
+@dataclass(frozen=True)
+class WindowFacts:
+    """What is known of a window beyond its names.
+
+    Attributes:
+        box: x, y, width, height of its content on the screen, in pixels.
+        states: names of its _NET_WM_STATE.
+        pid: the process that it says it is of.
+    """
+
+    box: tuple[int, int, int, int]
+    states: frozenset[str]
+    pid: int | None
 
 
 class DesktopWindows:
@@ -132,6 +153,25 @@ class DesktopWindows:
     async def size(self, window: DesktopWindow) -> tuple[int, int]:
         """Width and height of a window, without its frame."""
         return await (await self._x()).size(window.id)
+
+    async def facts(self, window: DesktopWindow) -> WindowFacts | None:
+        """What is known of a window; None when it went away meanwhile.
+
+        Raises:
+            XError: the X server cannot be reached.
+        """
+        x = await self._x()
+        try:
+            atoms = set(await x.numbers(window.id, "_NET_WM_STATE"))
+            states = frozenset([name for name in _STATES if await x.atom(name) in atoms])
+            pids = await x.numbers(window.id, "_NET_WM_PID")
+            width, height = await x.size(window.id)
+            left, top = await x.place(window.id)
+        except XError:
+            if x.closed:
+                raise
+            return None
+        return WindowFacts((left, top, width, height), states, pids[0] if pids else None)
 
     async def _is_active(self, window: int) -> bool:
         """Whether a window, or a dialog in front of it, has the keyboard."""

@@ -21,7 +21,7 @@ MAX_PROPERTY_WORDS = 64 * 1024
 SUBSTRUCTURE_MASK = 0x180000  # SubstructureNotify and SubstructureRedirect
 
 _GET_GEOMETRY, _MAP_WINDOW, _CONFIGURE_WINDOW, _INTERN_ATOM = 14, 8, 12, 16
-_GET_PROPERTY, _SEND_EVENT, _GET_INPUT_FOCUS = 20, 25, 43
+_GET_PROPERTY, _SEND_EVENT, _TRANSLATE_COORDINATES, _GET_INPUT_FOCUS = 20, 25, 40, 43
 _CLIENT_MESSAGE = 33
 _COOKIE = b"MIT-MAGIC-COOKIE-1"
 
@@ -149,6 +149,12 @@ class XConnection(asyncio.Protocol):
         reply = await self._ask(_GET_GEOMETRY, 0, struct.pack("<I", window))
         width, height = struct.unpack_from("<HH", reply, 16)
         return width, height
+
+    async def place(self, window: int) -> tuple[int, int]:
+        """Where a window's upper left corner is on the screen, without its frame."""
+        reply = await self._ask(_TRANSLATE_COORDINATES, 0, struct.pack("<IIhh", window, self.root, 0, 0))
+        left, top = struct.unpack_from("<hh", reply, 12)
+        return left, top
 
     async def message(self, window: int, kind: str, *data: int) -> None:
         """Send a client message about `window` to the window manager."""

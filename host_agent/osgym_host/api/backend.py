@@ -11,6 +11,7 @@ from osgym_host.episodes.checkpoints import Checkpoints
 from osgym_host.episodes.creator import EpisodeCreator
 from osgym_host.episodes.draining import DrainController
 from osgym_host.episodes.host_status import HostStatus
+from osgym_host.episodes.reach import ReachService
 from osgym_host.episodes.requests import RequestRegistry
 from osgym_host.episodes.service import EpisodeService
 
@@ -32,6 +33,7 @@ class Backend:
     creator: EpisodeCreator
     checkpoints: Checkpoints
     requests: RequestRegistry
+    reaches: ReachService
     host: HostStatus
     drain: DrainController
     registry: CollectorRegistry

@@ -13,6 +13,8 @@ from osgym_protocol.observation import ErrorInfo
 
 STREAMED = frozenset(("/v1/checkpoints/import",))
 """Paths whose body is taken in piece by piece and bounded there."""
+TUNNEL_SUFFIX = "/tunnel"
+"""End of the path of a connection to a port: its body has no end of its own, and may be idle."""
 IDLE_S = 20.0
 """How long nothing of a body may come."""
 BODY_S = 300.0
@@ -39,6 +41,9 @@ class BoundedBodies:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the body and pass the call on, or refuse it: 413, 408."""
         if scope["type"] != "http" or not _has_body(scope):
+            await self._app(scope, receive, send)
+            return
+        if scope["path"].startswith("/v1/episodes/") and scope["path"].endswith(TUNNEL_SUFFIX):
             await self._app(scope, receive, send)
             return
         if scope["path"] in STREAMED:

@@ -10,9 +10,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from osgym_host.core.plan import Blocked
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
 from osgym_host.episodes.host_status import HostStatus
+from osgym_protocol.host_api import HostState
 
 
 class HostCollector(Collector):
@@ -40,14 +42,38 @@ class HostCollector(Collector):
             ("osgym_max_replicas", "Replicas that could exist now.", host.capacity.max_replicas),
             ("osgym_draining", "Whether no new episodes are taken.", float(host.draining)),
             ("osgym_ram_available_mib", "Available memory of the host.", host.load.ram_available_mib),
+            ("osgym_ram_total_mib", "Memory of the host.", host.load.ram_total_mib),
+            ("osgym_disk_free_mib", "Free space where replicas write.", host.load.disk_free_mib or 0.0),
+            ("osgym_notices_failing", "Notices cannot be watched for.", float(host.notices == "failing")),
         ):
             gauge = GaugeMetricFamily(name, text)
             gauge.add_metric([], value)
             yield gauge
+        yield from self._why(host)
+        pressure = GaugeMetricFamily(
+            "osgym_lease_pressure_percent",
+            "Leases held and waited for per replica that may exist; absent while the host drains.",
+        )
+        if (percent := self._host.lease_pressure_percent()) is not None:
+            pressure.add_metric([], percent)
+        yield pressure
         retired = CounterMetricFamily("osgym_replicas_retired", "Replicas retired.", labels=["reason"])
-        for reason, count in self._host.retired().items():
-            retired.add_metric([Reason(reason).value], count)
+        counts = self._host.retired()
+        for reason in Reason:  # also those that are still 0: a series that begins with 1 has no increase
+            retired.add_metric([reason.value], counts.get(reason.value, 0))
         yield retired
+
+    def _why(self, host: HostState) -> Iterator[Metric]:
+        """Yield what keeps the host from giving out replicas, one series for each cause."""
+        blocked = GaugeMetricFamily("osgym_pool_blocked", "What keeps the pool from growing.", labels=["by"])
+        for cause in Blocked:
+            if cause is not Blocked.NOTHING:
+                blocked.add_metric([cause.value], float(cause is self._host.blocked))
+        yield blocked
+        notice = GaugeMetricFamily("osgym_notice", "The host will be taken away.", labels=["kind"])
+        if host.notice is not None:
+            notice.add_metric([host.notice.kind], 1.0)
+        yield notice
 
 
 def make_router(registry: CollectorRegistry) -> APIRouter:

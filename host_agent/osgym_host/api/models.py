@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from osgym_protocol import limits
+from osgym_protocol.clock import ClockOptions, parse_clock
 from osgym_protocol.codes import ImageFormat, SettlePolicy
 from osgym_protocol.options import ObserveOptions, SettleOptions
 
@@ -58,6 +59,13 @@ class ObserveBody(_Body):
     unless_hash: str | None = Field(default=None, max_length=limits.MAX_HASH_CHARS)
 
 
+class ClockBody(_Body):
+    """The desktop's time at the beginning, as `2026-01-01T09:00` in UTC."""
+
+    start: str = Field(max_length=40)
+    frozen: bool = False
+
+
 class CreateBody(_Body):
     """`POST /v1/episodes`."""
 
@@ -70,6 +78,14 @@ class CreateBody(_Body):
     settle: SettleBody | None = None
     checkpoint: Id | None = None
     strict_setup: bool = False
+    clock: ClockBody | Annotated[str, Field(max_length=40)] | None = None
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        clock_options(self.clock)
+        if self.clock is not None and self.checkpoint is not None:
+            raise ValueError("clock: an episode that goes on from a checkpoint has that one's")
+        return self
 
 
 class ForkBody(_Body):
@@ -176,6 +192,15 @@ def settle_options(body: SettleBody | None) -> SettleOptions | None:
         WireFormatError: They contradict each other.
     """
     return None if body is None else SettleOptions(**dict(body))
+
+
+def clock_options(body: ClockBody | str | None) -> ClockOptions | None:
+    """Return it as the protocol has it.
+
+    Raises:
+        WireFormatError: It is not a time, or out of bounds.
+    """
+    return parse_clock(body.model_dump() if isinstance(body, ClockBody) else body)
 
 
 def observe_options(body: ObserveBody | None) -> ObserveOptions | None:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
-from osgym_host.api import branching, models
+from osgym_host.api import branching, models, reach
 from osgym_host.api.answers import ERRORS, json_answer, record_answer
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import (
@@ -28,9 +28,15 @@ from osgym_host.episodes.service import EpisodeService
 from osgym_protocol import host_api
 from osgym_protocol.codec import Message
 from osgym_protocol.codes import ErrorCode
+from osgym_protocol.reach import A11yAnswer, FileAnswer
 from osgym_protocol.records import Record
 
-RECORD_METAS: tuple[type[Message], ...] = (host_api.CreateAnswer, host_api.StepAnswer)
+RECORD_METAS: tuple[type[Message], ...] = (
+    host_api.CreateAnswer,
+    host_api.StepAnswer,
+    FileAnswer,
+    A11yAnswer,
+)
 """What `x-meta` names: messages that only ever travel as the meta of a record."""
 
 
@@ -41,6 +47,7 @@ def make_router(backend: Backend) -> APIRouter:
     router.include_router(_lease_routes(backend))
     router.include_router(_episode_routes(backend))
     router.include_router(branching.make_router(backend))
+    router.include_router(reach.make_router(backend.reaches))
     router.include_router(_host_routes(backend))
     router.include_router(_drain_routes(backend))
     return router
@@ -104,6 +111,7 @@ def _lease_routes(backend: Backend) -> APIRouter:
             checkpoint=body.checkpoint,
             client=client_of(request.scope),
             strict_setup=body.strict_setup,
+            clock=models.clock_options(body.clock),
         )
         opened = await cancel_on_disconnect(request, backend.requests.create(body.request_id, spec))
         episode = opened.episode

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from osgym_host.pidfile import holder, pid_path
+from osgym_host.data_removal import NotRemovable, check_removable, remove_data, size_gib
+from osgym_host.pidfile import holder, pid_path, running_agents
 from osgym_host.runtime_factory import clear_leftovers
 from osgym_host.runtimes.base import RuntimeFault
 from osgym_host.settings import Settings, SettingsError, load
@@ -22,8 +23,17 @@ POLL_S = 0.05
 @click.option("--data-dir", type=click.Path(path_type=Path), help="As given to `osgym serve`.")
 @click.option("--instance", help="As given to `osgym serve`.")
 @click.option("--timeout", "timeout_s", default=60.0, show_default=True, help="Seconds until it is killed.")
-def clean(data_dir: Path | None, instance: str | None, timeout_s: float) -> None:
-    """Stop the host agent of this data directory and remove its desktops, nothing else."""
+@click.option(
+    "--all", "everything", is_flag=True,
+    help="And then the data directory whole: images, snapshots, checkpoints, trajectories, caches.",
+)  # fmt: skip
+@click.option("--yes", is_flag=True, help="With --all: do not ask.")
+def clean(data_dir: Path | None, instance: str | None, timeout_s: float, everything: bool, yes: bool) -> None:
+    """Stop the host agent of this data directory and remove its desktops, nothing else.
+
+    With --all the data directory, too; one that holds anything that is not of OSGym, that belongs to a fleet,
+    or on which another host agent runs is left alone.
+    """
     try:
         settings = load(None, _only_places(), {"data_dir": data_dir, "instance": instance})
     except SettingsError as error:
@@ -40,6 +50,27 @@ def clean(data_dir: Path | None, instance: str | None, timeout_s: float) -> None
         click.echo(
             f"removed {report.reaped_replicas} desktops, {report.reaped_processes} processes that were left"
         )
+    if everything:
+        _remove_all(settings.data_dir, yes)
+
+
+def _remove_all(folder: Path, yes: bool) -> None:
+    try:
+        if not folder.exists():
+            click.echo(f"{folder} is not there")
+            return
+        check_removable(folder)
+        if others := running_agents(folder):
+            raise NotRemovable(
+                f"the host agent of process {others[0]} uses {folder}: osgym clean --instance …"
+            )
+        text = f"remove {folder}, {size_gib(folder):.1f} GiB of images, checkpoints, trajectories and caches?"
+        if not yes and not click.confirm(text):
+            raise click.ClickException("nothing was removed")
+        remove_data(folder)
+    except NotRemovable as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"removed {folder}")
 
 
 def _only_places() -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
+from osgym_host.cli.interrupts import EXIT_INTERRUPTED, interrupt_once
 from osgym_host.demo.play import Play, Player, PolicyName, make_plays, record
 from osgym_host.demo.report import contact_sheet, table
 from osgym_host.demo.service import ServiceFailed, local_service
@@ -28,7 +28,6 @@ SCREEN = (1920, 1080)
 WIDTH = 120
 """Columns of the table where there is no terminal."""
 EXIT_WRONG = 1
-EXIT_INTERRUPTED = 130
 
 
 @click.command()
@@ -122,7 +121,7 @@ async def _run(
     changed: Callable[[Play], None],
 ) -> float:
     """Play everything; how long that took in seconds, from the first reset to the last reward."""
-    _interrupt_once(asyncio.get_running_loop(), asyncio.current_task())
+    interrupt_once("removing the desktops …")
     async with contextlib.AsyncExitStack() as stack:
         url = hosts or await stack.enter_async_context(
             local_service(flavor, replicas, folder / "service.log")
@@ -136,20 +135,6 @@ async def _run(
             await asyncio.to_thread(record, play, result)
             changed(play)
         return time.monotonic() - began
-
-
-def _interrupt_once(loop: asyncio.AbstractEventLoop, task: asyncio.Task[float] | None) -> None:
-    """Ctrl-C and SIGTERM end the demo in order; repeating them changes nothing."""
-    assert task is not None
-
-    def stop() -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, lambda: None)
-        click.echo("\nremoving the desktops …", err=True)
-        task.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
 
 
 def _summary(console: Console, plays: list[Play], folder: Path, elapsed_s: float) -> int:

@@ -14,9 +14,11 @@ import click
 COMMANDS = {
     "checkpoint": "List, remove, export and import checkpoints of a running host agent.",
     "clean": "Stop the host agent and remove what it left.",
+    "data": "Look at data sets of trajectories, export and convert them.",
     "demo": "Run every task by its oracle on real desktops and show a table.",
     "doctor": "Say what this machine can run, and how to get what is missing.",
     "drain": "Empty a running host agent: no new episodes.",
+    "eval": "Run a model on tasks; show a table, write a report.",
     "image": "Bake, list, inspect and remove golden images.",
     "openapi": "Print the OpenAPI description of the HTTP API.",
     "ps": "List the replicas of a running host agent.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import string
@@ -30,6 +31,7 @@ class Play:
 
     Attributes:
         first, last: files of the first and the newest frame.
+        frames_not_final: how many steps' frames changed after they were answered; None before the end.
     """
 
     task: ShippedTask
@@ -43,6 +45,7 @@ class Play:
     reset_ms: float | None = None
     setup_ms: float | None = None
     step_ms: list[float] = field(default_factory=list)
+    frames_not_final: int | None = None
     first: Path | None = None
     last: Path | None = None
 
@@ -112,14 +115,23 @@ class Player:
 
 
 class Actor:
-    """Acts in one episode."""
+    """Acts in one episode. Before its last step an oracle waits until the screen is final: that is shown."""
 
     def __init__(self, play: Play, changed: Callable[[Play], object]) -> None:
         self._play = play
         self._changed = changed
 
-    def act(self, obs: Any, task: Any, step: int) -> list[dict[str, Any]] | None:
+    async def act(self, obs: Any, task: Any, step: int) -> list[dict[str, Any]] | None:
         """Save the frame, tell the display, give the next actions."""
+        play = self._play
+        if play.policy is PolicyName.ORACLE and 0 < step < len(play.steps):
+            is_last = step == len(play.steps) - 1
+            obs = await obs.final() if is_last or play.task.oracle[step - 1].certain else obs
+        await asyncio.to_thread(self._save, obs, step)
+        self._changed(play)
+        return play.steps[step] if step < len(play.steps) else None
+
+    def _save(self, obs: Any, step: int) -> None:
         play = self._play
         play.folder.mkdir(parents=True, exist_ok=True)
         frame = play.folder / f"{step:03d}.png"  # what is seen before step + 1
@@ -127,8 +139,6 @@ class Actor:
         play.first = play.first or frame
         play.last = frame
         play.state = f"step {step + 1}/{len(play.steps)}"
-        self._changed(play)
-        return play.steps[step] if step < len(play.steps) else None
 
 
 def record(play: Play, result: Any) -> None:
@@ -141,6 +151,7 @@ def record(play: Play, result: Any) -> None:
     play.reset_ms = reset["wait"] + reset["observe"] if {"wait", "observe"} <= reset.keys() else None
     play.setup_ms = reset.get("setup")
     play.step_ms = [s.timing.total_ms for s in trajectory.steps if s.timing is not None]
+    play.frames_not_final = result.frames_not_final
     if trajectory.evaluation is not None:
         notes = (d.get("note") for d in trajectory.evaluation.details if isinstance(d, dict))
         play.note = "; ".join(str(n) for n in notes if n)
@@ -157,6 +168,7 @@ def record(play: Play, result: Any) -> None:
             "note": play.note,
             "failure": play.failure or None,
             "termination_reason": result.termination_reason,
+            "frames_not_final": result.frames_not_final,
             "replica": trajectory.replica_id,
             "generation": trajectory.generation,
             "reset_ms": dict(reset),
@@ -169,6 +181,8 @@ def record(play: Play, result: Any) -> None:
                 "actions": [dict(a) for a in s.executed],
                 "done": s.done,
                 "settle": s.settle.to_dict() if s.settle else None,
+                "final": s.final,
+                "changed_after_ms": s.changed_after_ms,
                 "total_ms": round(s.timing.total_ms, 2) if s.timing else None,
             }
             for s in trajectory.steps

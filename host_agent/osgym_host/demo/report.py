@@ -31,7 +31,7 @@ def table(plays: list[Play]) -> Table:
     made = Table(box=None, header_style="bold", pad_edge=False)
     made.add_column("task", no_wrap=True)
     made.add_column("policy", no_wrap=True)
-    for name in ("reward", "steps", "reset ms", "set-up ms", "step p50 ms", "p95 ms"):
+    for name in ("reward", "steps", "reset ms", "set-up ms", "step p50 ms", "p95 ms", "not final"):
         made.add_column(name, justify="right", no_wrap=True)
     for play in plays:
         made.add_row(
@@ -43,6 +43,7 @@ def table(plays: list[Play]) -> Table:
             _ms(play.setup_ms),
             _ms(quantile(play.step_ms, 0.5)),
             _ms(quantile(play.step_ms, 0.95)),
+            "" if play.frames_not_final is None else str(play.frames_not_final),
         )
     return made
 

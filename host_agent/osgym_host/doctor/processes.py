@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from osgym_host.programs import end_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,4 @@ async def run(argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> O
     except TimeoutError:
         return Outcome(None, "")
     finally:
-        await end(process)
-
-
-async def end(process: asyncio.subprocess.Process) -> None:
-    """Kill a program and its group, if it still runs, and wait for it."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        await end_program(process)

@@ -18,6 +18,7 @@ from osgym_host.tasks.interface import (
     TaskPolicy,
     parse_task,
 )
+from osgym_protocol.clock import ClockOptions
 from osgym_protocol.limits import (
     DEFAULT_LEASE_TTL_S,
     DEFAULT_WAIT_S,
@@ -53,7 +54,7 @@ class EpisodeLimits:
 class EpisodeSpec:
     """What a client asks for in a create, and who it is.
 
-    With a `checkpoint` the episode goes on from that.
+    With a `checkpoint` the episode goes on from that. `clock` comes before the task's own.
     """
 
     task: Mapping[str, Any] | None = None
@@ -64,6 +65,7 @@ class EpisodeSpec:
     settle: SettleOptions | None = None
     checkpoint: str | None = None
     strict_setup: bool = False
+    clock: ClockOptions | None = None
     mark: RequestMark | None = None
     client: ClientKey = UNNAMED
 

@@ -30,6 +30,7 @@ from osgym_host.replicas.pool import Pool
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping
 from osgym_host.runtimes import base
 from osgym_host.tasks.interface import Task, TaskContext, TaskError, run_setup
+from osgym_protocol.clock import ClockOptions
 from osgym_protocol.codes import ErrorClass, ErrorCode
 
 log = logging.getLogger(__name__)
@@ -176,6 +177,7 @@ class EpisodeCreator:
     async def _set_up(
         self, episode: HostEpisode, spec: EpisodeSpec, began: float, got: float
     ) -> CreatedEpisode:
+        await _set_clock(episode, spec.clock)
         if episode.task is not None and episode.context is not None:
             with contextlib.suppress(base.RuntimeFault):  # it is going, as the setup will find out
                 await episode.replica.witness()
@@ -194,6 +196,26 @@ class EpisodeCreator:
                 text = f"The setup did not finish within {self.limits.setup_s:g} s."
                 raise ServiceError(ErrorCode.SETUP_FAILED, text) from error
         return await first_observation(episode, began, got)
+
+
+async def _set_clock(episode: HostEpisode, asked: ClockOptions | None) -> None:
+    """Give the desktop the time that the client asks for, or else its task, before anything is set up.
+
+    Raises:
+        ServiceError: `unsupported`: this image or runtime has no such clock.
+    """
+    clock = asked or (episode.task.osgym.clock if episode.task is not None else None)
+    if clock is None:
+        return
+    guest = episode.replica.guest
+    try:
+        await episode.replica.call(guest.set_clock(clock.start_ns, frozen=clock.frozen))
+        await episode.replica.call(guest.ready())  # the panel is drawn anew
+    except GuestRefused as error:
+        if error.status not in (404, 501):
+            raise ServiceError(ErrorCode.SETUP_FAILED, f"clock: {error}", error.details) from error
+        why = "this image has none" if error.status == 404 else str(error)
+        raise ServiceError(ErrorCode.UNSUPPORTED, f"The clock cannot be set: {why}") from error
 
 
 async def first_observation(episode: HostEpisode, began: float, got: float) -> CreatedEpisode:

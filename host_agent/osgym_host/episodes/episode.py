@@ -21,6 +21,7 @@ from osgym_host.episodes.errors import (
     nothing_was_done,
     refused_by_guest,
 )
+from osgym_host.episodes.reach_use import ReachUse
 from osgym_host.episodes.replica_lease import ReplicaLease
 from osgym_host.guest_client import GuestError, GuestRefused, GuestUnreachable
 from osgym_host.tasks.interface import Task, TaskContext
@@ -95,6 +96,7 @@ class HostEpisode:
         evaluation: What the check gave, for whoever asks again.
         check: The check while it runs, and afterwards.
         disk_was_full: The host's disk was full while it ran: what the desktop saved may be missing.
+        reach: What its client does in its desktop past the screen.
         lock: Held by a step, an evaluation, a branch point: one at a time.
     """
 
@@ -114,6 +116,7 @@ class HostEpisode:
     check: asyncio.Task[EvaluationAnswer] | None = None
     disk_was_full: bool = False
     began_at: float = field(default_factory=time.time)
+    reach: ReachUse = field(default_factory=ReachUse)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def drop_task(self) -> None:

@@ -161,6 +161,10 @@ def _host_code(guest_code: str) -> ErrorCode:
             | GuestErrorCode.STALE_IDENTITY
             | GuestErrorCode.NO_IDENTITY_HELPER
             | GuestErrorCode.ANSWER_TOO_LARGE
+            | GuestErrorCode.PATH_REFUSED
+            | GuestErrorCode.TOO_LARGE
+            | GuestErrorCode.CANNOT_START
+            | GuestErrorCode.PORT_CLOSED
             | GuestErrorCode.INTERNAL
         ):
             return ErrorCode.INTERNAL

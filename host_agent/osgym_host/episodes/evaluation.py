@@ -56,16 +56,16 @@ async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> Evaluation
         raise
     except ServiceError as error:  # the guest refused it: nothing was done, and the policy cannot mend it
         log.info("episode %s: its last step was refused before its check: %s", episode.episode_id, error)
-    deadline = asyncio.get_running_loop().time() + timeout_s
+    deadline, replica = asyncio.get_running_loop().time() + timeout_s, episode.replica
     last = LastAction(episode.steps.done) if episode.steps.done in ("done", "fail") else LastAction.NONE
     try:
         async with asyncio.timeout(timeout_s + CHECK_SLACK_S):
-            await episode.replica.attest(afresh=True)
+            await replica.attest(afresh=True)
             await _release(episode)
-            verdict = await episode.replica.call(
-                evaluate(task, episode.replica.guest, context, last, deadline)
+            verdict = await replica.call(
+                evaluate(task, replica.guest, context, last, deadline, replica.freeze_disk)
             )
-            await episode.replica.attest(afresh=False)
+            await replica.attest(afresh=False)
     except TaskError as error:
         return _failed(error)
     except GuestRefused as error:
@@ -75,7 +75,7 @@ async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> Evaluation
         text = f"The guest agent was tampered with, so what it says cannot be scored: {error}."
         return _failed(EvaluatorError(text, {"cause": GUEST_TAMPERED, "finding": str(error)}))
     except base.RuntimeFault as error:
-        return _failed(EvaluatorError(f"the guest agent cannot be looked at: {error}"))
+        return _failed(EvaluatorError(f"the replica cannot be looked at from outside: {error}"))
     except TimeoutError:
         return _failed(EvaluatorError(f"the check did not finish within {timeout_s:g} s"))
     return EvaluationAnswer(

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from osgym_host.core.disk_pressure import free_bytes
+from osgym_host.core.lease_pressure import lease_pressure_percent
+from osgym_host.core.plan import Blocked
 from osgym_host.core.states import ReplicaState
 from osgym_host.episodes.draining import DrainController
 from osgym_host.episodes.errors import ServiceError
@@ -19,6 +21,7 @@ from osgym_host.replicas.pool import Pool
 from osgym_protocol.codes import ErrorCode
 from osgym_protocol.host_api import HostCapacity, HostImage, HostLoad, HostState
 from osgym_protocol.observation import ObservedFrame
+from osgym_protocol.reach import ReachKind
 
 MIB = 1024 * 1024
 
@@ -51,6 +54,7 @@ class HostStatus:
         self.stopping = False
         self._drain = drain
         self._watched = watched
+        self._offered: frozenset[ReachKind] | None = None
         self._pool = pool
         self._episodes = episodes
 
@@ -96,11 +100,34 @@ class HostStatus:
                 load1=os.getloadavg()[0],
                 ram_total_mib=round(total_mib, 1),
                 ram_available_mib=round(available_mib, 1),
+                disk_free_mib=round(self._pool.admission.disk_free_mib(), 1),
             ),
             draining=self.draining,
             branching=self._pool.replicas.runtime.capabilities().branching,
+            reach=tuple(kind.value for kind in ReachKind if kind in self.offered()),
             notice=self._drain.notice,
             notices=self._watched(),
+        )
+
+    def offered(self) -> frozenset[ReachKind]:
+        """Return the ways to reach into the desktops of this host."""
+        if self._offered is None:
+            self._offered = self._pool.replicas.runtime.capabilities().reach
+        return self._offered
+
+    @property
+    def blocked(self) -> Blocked:
+        """What keeps the pool from growing."""
+        return self._pool.blocked
+
+    def lease_pressure_percent(self) -> float | None:
+        """Return how much this host is asked for, None where that says nothing of the fleet."""
+        view = self._pool.view()
+        return lease_pressure_percent(
+            leased=view.leased,
+            waiting=view.waiting,
+            admitted=self._pool.capacity,
+            draining=self.draining,
         )
 
     def pool(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from osgym_host.core.reasons import Reason
 from osgym_host.episodes.errors import EpisodeOver
 from osgym_host.guest_client import GuestClient, GuestError, GuestProtocolError, GuestRefused, GuestTimeout
 from osgym_host.replicas.manager import DEATH_NOTICE_S, ReplicaManager
+from osgym_host.runtimes.frozen_disk import FrozenDisk
 
 T = TypeVar("T")
 
@@ -86,6 +87,14 @@ class ReplicaLease:
         """
         if self.manager is not None:
             await self.call(self.manager.attest(afresh=afresh))
+
+    async def freeze_disk(self) -> FrozenDisk | None:
+        """Return its disk as it is now, to be read from outside; None where its runtime cannot.
+
+        Raises:
+            RuntimeFault: It could not be done.
+        """
+        return None if self.manager is None else await self.manager.freeze_disk()
 
     async def attempt(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a call to the guest; end at once when the replica does. The caller judges what fails.

@@ -79,6 +79,7 @@ class RequestRegistry:
         asked: list[Any] = [spec.task, spec.lease_ttl_s, spec.max_steps, settle]
         asked += [spec.checkpoint] if spec.checkpoint is not None else []
         asked += ["strict_setup"] if spec.strict_setup else []
+        asked += [{"clock": spec.clock.to_dict()}] if spec.clock is not None else []
         meaning = _meaning(*asked)
         spec = replace(spec, mark=RequestMark(request_id, meaning))
         make = self._creator.create if spec.checkpoint is None else self._checkpoints.restore

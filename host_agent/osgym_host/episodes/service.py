@@ -283,6 +283,7 @@ class EpisodeService:
         with episode.lease:
             async with episode.lock:
                 episode.scored = True
+                await episode.reach.end()
                 self.journal.scoring(episode.episode_id)
                 episode.evaluation = await evaluate_episode(episode, self.limits.evaluate_s)
                 self._look_at_disk()
@@ -327,6 +328,8 @@ class EpisodeService:
         self.metrics.ended.labels(how).inc()
         self._add_event(episode, state="ended", termination_reason=how, cause=lost.reason.value)
         line = {"kind": "end", "termination_reason": how, "cause": lost.reason.value, "time": time.time()}
+        if episode.reach.events:
+            line["reaches"] = episode.reach.events
         self.recorder.add(episode.episode_id, line)
 
     def _add_event(self, episode: HostEpisode, **fields: Any) -> None:

@@ -39,6 +39,7 @@ from osgym_host.guest_client.http import (
     HttpClient,
     HttpResponse,
 )
+from osgym_host.guest_client.reach import ReachCalls
 from osgym_protocol.codec import Message
 from osgym_protocol.codes import GuestErrorCode, ImageFormat
 from osgym_protocol.limits import MAX_BLOB_BYTES, MAX_GUEST_META_BYTES
@@ -69,6 +70,7 @@ class GuestClient:
     def __init__(self, address: GuestAddress, *, token: str | None = None) -> None:
         """Nothing is opened before the first call."""
         self._http = HttpClient(address, token=token)
+        self.reach = ReachCalls(self._http)
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -161,6 +163,15 @@ class GuestClient:
     async def release(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """Let go of every held key and button."""
         await self._ok("POST", "/v1/release", b"{}", timeout_s=timeout_s, max_body=MAX_TEXT_BYTES)
+
+    async def set_clock(self, start_ns: int, *, frozen: bool, timeout_s: float = 30.0) -> None:
+        """Set the desktop's wall clock (nanoseconds since 1970), once; it shows when this returns.
+
+        Raises:
+            GuestRefused: 501 `not_available`, or 404, where the guest cannot.
+        """
+        body = {"start_ns": start_ns, "frozen": frozen}
+        await self._small("POST", "/v1/clock", body, timeout_s=timeout_s)
 
     # OSWorld's endpoints ---------------------------------------------------------------------
 

@@ -281,16 +281,15 @@ class HttpClient:
         """
         if self._closed:
             raise GuestUnreachable("the client is closed", delivered=False)
-        head = f"{method} {_header_safe(path)} HTTP/1.1\r\n{self._common}"
-        if body or method != "GET":
-            head += f"Content-Type: {_header_safe(content_type)}\r\nContent-Length: {len(body)}\r\n"
-        request = (head + "\r\n").encode("latin-1")
+        request = self.head(method, path, body, content_type)
         connection: _Connection | None = None
         call = object()
         self._began_s[call] = time.monotonic()
         try:
             async with asyncio.timeout(timeout_s), self._slots:
-                connection = self._take_idle() or await self._connect()
+                connection = self._take_idle()
+                if connection is None:
+                    connection = _Connection(await self.connect(), asyncio.get_running_loop())
                 return await connection.exchange(request, body, max_body)
         except TimeoutError as exc:
             delivered = connection is not None and connection.sent_all
@@ -339,7 +338,19 @@ class HttpClient:
         else:
             connection.close()
 
-    async def _connect(self) -> _Connection:
+    def head(self, method: str, path: str, body: bytes, content_type: str = "application/json") -> bytes:
+        """Return the head of a request, as bytes."""
+        head = f"{method} {_header_safe(path)} HTTP/1.1\r\n{self._common}"
+        if body or method != "GET":
+            head += f"Content-Type: {_header_safe(content_type)}\r\nContent-Length: {len(body)}\r\n"
+        return (head + "\r\n").encode("latin-1")
+
+    async def connect(self) -> socket.socket:
+        """Make a connection of the caller's own, beside those for requests.
+
+        Raises:
+            OSError: It cannot be made.
+        """
         loop = asyncio.get_running_loop()
         if isinstance(self._address, EnclosedAddress):
             sock = self._address.namespace.make_socket()
@@ -356,7 +367,7 @@ class HttpClient:
         except BaseException:
             sock.close()
             raise
-        return _Connection(sock, loop)
+        return sock
 
 
 def parse_head(head: bytes) -> tuple[str, int, dict[str, str]]:

@@ -89,9 +89,11 @@ def running(
     }
     if operation is not None:
         spec["operation"], spec["arguments"] = operation
+    # -I does not look at the environment: who asked us to leave no compiled modules asks that of it, too.
+    quiet = ["-B"] if sys.dont_write_bytecode else []
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-m", "osgym_host.images.enter", json.dumps(spec)],
+            [sys.executable, "-I", *quiet, "-m", "osgym_host.images.enter", json.dumps(spec)],
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,

@@ -1,5 +1,7 @@
 """Whether guest agents still answer: each is asked for its health now and then, and a frozen one ends.
 
+So does one that answers what is no answer: somebody took the agent's place.
+
 A call to a guest that does not come back is noticed by its own deadline, which is long, since a step may
 take long; and nobody calls a guest that waits or whose client thinks. So there is a request beside, which
 an agent answers from its event loop whatever else it does.
@@ -12,7 +14,6 @@ let, the kernel knows. Nor is time in which it waits for a disk or is started ag
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
-from osgym_host.guest_client import GuestClient, GuestError, GuestTimeout
+from osgym_host.guest_client import GuestClient, GuestError, GuestProtocolError, GuestTimeout
 from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.runtimes.processes import cpu_waits_s, process_state
 
@@ -166,6 +167,8 @@ class GuestPulse:
                     Reason.GUEST_HUNG,
                     f"its guest agent did not answer for {counted_s:g} s in which it could have",
                 )
+            elif answer.done() and (nonsense := answer.result()) is not None:
+                manager.retire(Reason.GUEST_PROTOCOL, f"asked for its health: {nonsense}")
         except Exception:  # the top of a task
             log.exception("replica %s: not asked", manager.replica_id)
         finally:
@@ -173,7 +176,9 @@ class GuestPulse:
             await asyncio.gather(answer, return_exceptions=True)
             asked.answered_s, asked.asking = time.monotonic(), None
 
-    async def _is_frozen(self, manager: ReplicaManager, answer: asyncio.Future[None]) -> bool:
+    async def _is_frozen(
+        self, manager: ReplicaManager, answer: asyncio.Future[GuestProtocolError | None]
+    ) -> bool:
         """Watch an open question until it is answered; or until it should have been, for long enough."""
         clone = manager.clone
         assert clone is not None
@@ -186,10 +191,14 @@ class GuestPulse:
             if silence.look(time.monotonic(), cpu_waits_s(pid), process_state(pid)):
                 return True
 
-    async def _answers(self, client: GuestClient) -> None:
-        """Return when the guest answered with whatever, or there is nobody to ask."""
-        with contextlib.suppress(GuestError):
-            try:
-                await client.health(timeout_s=self._options.answer_s)
-            except GuestTimeout:
-                log.debug("a guest agent has not answered for %g s, for reasons", self._options.answer_s)
+    async def _answers(self, client: GuestClient) -> GuestProtocolError | None:
+        """Return when the guest answered, or there is nobody to ask; with what was wrong about the answer."""
+        try:
+            await client.health(timeout_s=self._options.answer_s)
+        except GuestProtocolError as error:
+            return error
+        except GuestTimeout:
+            log.debug("a guest agent has not answered for %g s, for reasons", self._options.answer_s)
+        except GuestError:
+            return None  # refused, or gone: whoever calls it finds out, and so does its runtime
+        return None

@@ -19,6 +19,7 @@ from osgym_host.core.states import ReplicaState
 from osgym_host.guest_client import GuestClient, GuestError, GuestRefused, GuestTimeout, GuestUnreachable
 from osgym_host.logs import escape_controls, quote_lines
 from osgym_host.runtimes import base
+from osgym_host.runtimes.frozen_disk import FrozenDisk
 from osgym_protocol.codes import GuestErrorCode
 
 log = logging.getLogger(__name__)
@@ -168,6 +169,14 @@ class ReplicaManager:
             await self._runtime.attest(self.clone, [])
             raise
         await self._runtime.attest(self.clone, self._guest.socket_inodes())
+
+    async def freeze_disk(self) -> FrozenDisk | None:
+        """Return its disk as it is now, to be read from outside; None where its runtime cannot.
+
+        Raises:
+            RuntimeFault: It could not be done.
+        """
+        return None if self.clone is None else await self._runtime.freeze_disk(self.clone)
 
     def send(self, event: states.Event) -> None:
         """Send an event to the mailbox."""

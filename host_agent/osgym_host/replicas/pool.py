@@ -12,10 +12,12 @@ from dataclasses import replace
 from osgym_host.core.admission import Admission, Budget
 from osgym_host.core.backoff import Backoff
 from osgym_host.core.blocking import blocking_setting
+from osgym_host.core.cpu_credit import CreditTerms
 from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.core.plan import Blocked, PoolSpec, PoolView, blocked_by, plan
 from osgym_host.core.reasons import Reason, Recovery, consequence
 from osgym_host.core.states import ReplicaState
+from osgym_host.replicas.cpu_shares import CpuShares
 from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.guest_pulse import GuestPulse, PulseOptions
 from osgym_host.replicas.lease_queue import LeaseQueue, Waiter
@@ -58,6 +60,7 @@ class Pool:
         probe: LoadProbe,
         usage_options: UsageOptions | None = None,
         pulse_options: PulseOptions | None = None,
+        credit_terms: CreditTerms | None = None,
     ) -> None:
         """Nothing happens before `start`."""
         self.replicas = replicas
@@ -75,6 +78,7 @@ class Pool:
         options = usage_options or UsageOptions()
         self._pulse = GuestPulse(replicas.managers, pulse_options)
         self._usage = UsageMonitor(replicas.runtime, replicas.managers, self.admission.disk_free_mib, options)
+        self._cpu_shares = CpuShares(replicas.runtime, replicas.managers, credit_terms)
 
     def view(self) -> PoolView:
         """Count the replicas by what they do; one that is made for somebody counts as leased."""
@@ -109,6 +113,7 @@ class Pool:
             asyncio.create_task(self._keep_filled(), name="pool:fill"),
             asyncio.create_task(self._usage.run(), name="pool:measure"),
             asyncio.create_task(self._pulse.run(), name="pool:ask guests"),
+            asyncio.create_task(self._cpu_shares.run(), name="pool:share processors"),
         ]
         self._replan()
 

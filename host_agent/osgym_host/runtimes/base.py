@@ -19,6 +19,11 @@ from typing import Protocol, runtime_checkable
 
 from osgym_host.addresses import GuestAddress
 from osgym_host.errors import OsgymHostError
+from osgym_host.runtimes.frozen_disk import FrozenDisk
+from osgym_protocol.reach import ReachKind
+
+HOSTNAME = "desktop"
+"""Inside every replica, so that no prompt or title on a screen tells two apart; outside they have ids."""
 
 
 class ImageManifestLike(Protocol):
@@ -202,6 +207,7 @@ class Capabilities:
         adoption: Replicas survive the host agent and can be adopted by the next one.
         branching: `branch` works, and `create` takes an `origin`.
         notes: What is missing and how to get it, one sentence each.
+        reach: The ways to reach into a desktop that the guest agent inside offers.
     """
 
     runtime: str
@@ -212,6 +218,7 @@ class Capabilities:
     adoption: bool
     notes: tuple[str, ...] = ()
     branching: bool = False
+    reach: frozenset[ReachKind] = frozenset(ReachKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,6 +432,22 @@ class Runtime(ABC):
             ReplicaNotFound: It was destroyed.
         """
 
+    def used_cpu_s(self, replica: Replica) -> float | None:
+        """Return the CPU time of all its processes so far, a cheap read; None where nothing counts it.
+
+        Raises:
+            ReplicaNotFound: It was destroyed.
+        """
+        return None
+
+    def set_cpu_weight(self, replica: Replica, weight: int) -> None:  # noqa: B027 (not abstract)
+        """Set its share of the processors beside other replicas: 1 to 10,000, 100 at first.
+
+        Raises:
+            ReplicaNotFound: It was destroyed.
+            OSError: The kernel refused.
+        """
+
     @abstractmethod
     def replicas(self) -> Sequence[Replica]:
         """Return the replicas created or adopted by this object and not yet destroyed."""
@@ -468,6 +491,15 @@ class Runtime(ABC):
             ReplicaNotFound: It was destroyed.
             RuntimeFault: It cannot be looked at.
         """
+
+    async def freeze_disk(self, replica: Replica) -> FrozenDisk | None:
+        """Return its disk as it is now; it goes on. None where files have to be asked of the guest agent.
+
+        Raises:
+            ReplicaNotFound: It was destroyed.
+            RuntimeFault: It could not be done; the replica is as it was.
+        """
+        return None
 
     # Branching: runtimes without it keep these answers -------------------------------------------
 

@@ -143,6 +143,20 @@ class CgroupGroup:
         value = self._read_int("cpuacct", "cpuacct.usage")
         return None if value is None else value / 1e9
 
+    def set_cpu_weight(self, weight: int) -> None:
+        """Set the share of the processors beside other groups, in the scale of version 2 (100: normal).
+
+        Raises:
+            OSError: The kernel refused.
+        """
+        folder = self._folders.get("cpu")
+        if folder is None:
+            return
+        if self._version["cpu"] == 2:
+            (folder / "cpu.weight").write_text(str(weight))
+        else:  # 1,024 is normal, 2 the least
+            (folder / "cpu.shares").write_text(str(max(2, weight * 1024 // 100)))
+
     def oom_kills(self) -> int:
         """Return how often the kernel killed in here because the cap was reached."""
         folder = self._folders.get("memory")

@@ -37,7 +37,7 @@ _LAST_GENERATION = 2**53
 
 async def try_clone(address: GuestAddress, token: str | None) -> None:
     """Let a clone take an identity and show a frame."""
-    identity = new_identity("trial", 1, secrets.token_urlsafe(_TOKEN_BYTES))
+    identity = new_identity(1, secrets.token_urlsafe(_TOKEN_BYTES))
     await assign(address, token, identity, timeout_s=TRIAL_TIMEOUT_S / 2)
     async with GuestClient(address, token=identity.token) as guest:
         await guest.ready(timeout_s=TRIAL_TIMEOUT_S / 2)
@@ -51,7 +51,7 @@ async def warm_code_paths(address: GuestAddress, token: str) -> None:
     time in each clone otherwise.
     """
     for number in range(_REHEARSALS):
-        identity = new_identity("template", _LAST_GENERATION - number, token)
+        identity = new_identity(_LAST_GENERATION - number, token)
         await assign(address, token, identity, timeout_s=TRIAL_TIMEOUT_S / 2)
         async with GuestClient(address, token=token) as guest:
             await guest.observe()

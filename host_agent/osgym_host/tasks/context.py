@@ -10,6 +10,7 @@ from pathlib import Path
 
 from osgym_host.guest_client import GuestClient
 from osgym_host.tasks.downloads import DownloadCache, safe_name
+from osgym_host.tasks.guest_disk import GuestDisk
 from osgym_host.tasks.policy import TaskPolicy, remaining_s
 from osgym_host.tasks.sandbox import Sandbox
 from osgym_host.tasks.values import NamedFile
@@ -44,12 +45,14 @@ class TaskRun:
     Attributes:
         task_id: Safe id of the task.
         deadline: In ``loop.time()``.
+        disk: Where files are read that lie on the replica's disk, if that is possible.
     """
 
     guest: GuestClient
     ctx: TaskContext
     task_id: str
     deadline: float
+    disk: GuestDisk | None = None
 
     def left(self, what: str, most_s: float) -> float:
         """Return the seconds that ``what`` may take.

@@ -17,6 +17,7 @@ from osgym_host.guest_client import GuestClient
 from osgym_host.tasks.context import TaskContext, TaskRun
 from osgym_host.tasks.control import blame_result
 from osgym_host.tasks.errors import EvaluatorError, ResultUnusable, SetupFailed, UnsupportedTask
+from osgym_host.tasks.guest_disk import Freeze, GuestDisk
 from osgym_host.tasks.registry import GETTERS, STEPS
 from osgym_host.tasks.replica_side import ReplicaTime
 from osgym_host.tasks.sandbox import MetricFailed, MetricJob, MetricVerdict
@@ -65,6 +66,7 @@ async def evaluate(
     ctx: TaskContext,
     last_action: LastAction | str | None,
     deadline: float,
+    freeze_disk: Freeze | None = None,
 ) -> TaskEvaluation:
     """Score the episode that is at its end, after what its last action started has ended.
 
@@ -72,6 +74,7 @@ async def evaluate(
         last_action: ``"fail"`` when the policy gave up, ``"done"`` when it said it was done, anything
             else (None too) when it simply stopped.
         deadline: in ``asyncio.get_running_loop().time()``.
+        freeze_disk: gives the replica's disk, from which its files are read then.
 
     Raises:
         TaskError: with ``error_class`` ``task`` or ``infra``; there is no reward then.
@@ -95,7 +98,8 @@ async def evaluate(
         return TaskEvaluation(0.0, tuple(CheckResult(c.func, 0.0, note) for c in task.evaluator.checks))
     if prepared:
         return TaskEvaluation(0.0, tuple(CheckResult(c.func, 0.0, prepared) for c in task.evaluator.checks))
-    return await _run_checks(task, TaskRun(guest, ctx, task.safe_id, deadline), replica_time)
+    disk = None if freeze_disk is None else GuestDisk(guest, freeze_disk)
+    return await _run_checks(task, TaskRun(guest, ctx, task.safe_id, deadline, disk), replica_time)
 
 
 async def _prepare(task: Task, run: TaskRun, replica_time: ReplicaTime) -> str:

@@ -19,7 +19,7 @@ from osgym_host.tasks.downloads import safe_name
 from osgym_host.tasks.evaluator.metrics import TRANSFORMS
 from osgym_host.tasks.registry import Command, FilePath, FileUrl, LenientBool, Parameters, getter
 from osgym_host.tasks.replica_side import is_ours
-from osgym_host.tasks.values import NamedFile, Value
+from osgym_host.tasks.values import DiskFile, NamedFile, Value
 
 GUEST_TIMEOUT_S = 60.0
 MAX_FILES = 32
@@ -60,7 +60,7 @@ class CloudFilesParameters(SeveralFiles):
 async def vm_file(run: TaskRun, parameters: FilesParameters) -> Value:
     """Files of the guest."""
 
-    async def get(path: str, dest: str) -> NamedFile | Value:
+    async def get(path: str, dest: str) -> NamedFile | DiskFile | Value:
         return await _guest_file(run, path, dest)
 
     return await _files(parameters.path, parameters, get)
@@ -76,11 +76,13 @@ async def cloud_file(run: TaskRun, parameters: CloudFilesParameters) -> Value:
     return await _files(parameters.path, parameters, get)
 
 
-async def _guest_file(run: TaskRun, path: str, name: str) -> NamedFile | Value:
-    """Return a file of the guest, kept under a name of ours; a missing `Value` when it cannot be had."""
+async def _guest_file(run: TaskRun, path: str, name: str) -> NamedFile | DiskFile | Value:
+    """Return a file of the guest, on its disk or kept under a name of ours; a missing `Value` for none."""
     limit = run.ctx.policy.max_file_bytes
+    timeout_s = run.left(f"reading {path}", GUEST_TIMEOUT_S)
+    if run.disk is not None and (found := await run.disk.file(path, safe_name(name), timeout_s)) is not None:
+        return found
     try:
-        timeout_s = run.left(f"reading {path}", GUEST_TIMEOUT_S)
         data = await run.guest.file(path, max_bytes=limit, timeout_s=timeout_s)
     except GuestAnswerTooLarge:
         return Value(missing=True, note=f"{path} is larger than {limit} bytes")
@@ -97,14 +99,16 @@ async def _one_file(run: TaskRun, path: str, *, transform: str = "") -> Value:
 
 
 async def _files(
-    paths: list[str], parameters: SeveralFiles, get: Callable[[str, str], Awaitable[NamedFile | Value]]
+    paths: list[str],
+    parameters: SeveralFiles,
+    get: Callable[[str, str], Awaitable[NamedFile | DiskFile | Value]],
 ) -> Value:
     names = parameters.dest if isinstance(parameters.dest, list) else [parameters.dest]
     if len(names) < len(paths):
         names = [*names, *(safe_name(p) for p in paths[len(names) :])]
     many = parameters.multi and len(paths) > 1
     wanted = [i for i in parameters.gives if i < len(paths)] if many else [0]
-    files: list[NamedFile] = []
+    files: list[NamedFile | DiskFile] = []
     for i in wanted:
         got = await get(paths[i], names[i])
         if isinstance(got, Value):

@@ -19,11 +19,12 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 from osgym_host.tasks.errors import EvaluatorError
 from osgym_host.tasks.evaluator.registry import MetricEnd
-from osgym_host.tasks.values import Value
+from osgym_host.tasks.values import DiskFile, Value
 
 log = logging.getLogger(__name__)
 
@@ -261,11 +262,21 @@ async def _argument(value: Value | None, fds: list[int]) -> dict[str, object] | 
             fds.append(await _text_file(value.data))
             return {"text": True, "transform": value.transform}
         return {"value": value.data, "transform": value.transform}
-    names = []
+    named: list[object] = []
     for file in value.files:
-        fds.append(os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK))
-        names.append(file.name)
-    return {"files": names, "many": value.many, "transform": value.transform}
+        if isinstance(file, DiskFile):
+            layers = file.disk.layers
+            fds += [_open(layer.path) for layer in layers]
+            formats = [layer.format for layer in layers]
+            named.append({"name": file.name, "path": file.path, "layers": formats})
+        else:
+            fds.append(_open(file.path))
+            named.append(file.name)
+    return {"files": named, "many": value.many, "transform": value.transform}
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 async def _text_file(text: str) -> int:

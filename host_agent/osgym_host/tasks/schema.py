@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 from pydantic import (
     AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -24,6 +25,8 @@ from pydantic import (
 
 from osgym_host.tasks import steps as _steps  # declares the steps
 from osgym_host.tasks.registry import STEPS, Parameters, Text
+from osgym_protocol.clock import ClockOptions, parse_clock
+from osgym_protocol.reach import ReachKind
 
 assert _steps
 
@@ -158,6 +161,14 @@ class OsgymExtras(_Model):
 
     flavor: Literal["small", "full"] = "full"
     apps: list[Text] = []
+    clock: Annotated[ClockOptions | None, BeforeValidator(parse_clock)] = None
+    reach: bool | list[ReachKind] = True
+    """Ways to reach into the desktop past its screen that the policy's client may use: all, none, or these.
+    Setup and evaluation are not concerned."""
+
+    def allows(self, kind: ReachKind) -> bool:
+        """Whether the client may reach into the desktop so."""
+        return self.reach if isinstance(self.reach, bool) else kind in self.reach
 
 
 class Task(BaseModel):

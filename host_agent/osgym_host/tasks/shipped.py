@@ -1,19 +1,32 @@
 """Task files on disk, each with its oracle: what demo, benchmarks and tests run.
 
 ``<folder>/<app>/<id>.json`` is a task in OSWorld's format; beside it ``<id>.oracle.json`` says how to
-solve it: ``{"notes", "oracle": [[action, …], …], "near": [[…], …]}``, one inner list for each step.
+solve it: ``{"notes", "oracle": [[action, …], …], "near": [[…], …]}``, one inner list for each step, or
+``{"actions": […], "settle": "certain"}`` for one after which the next acts on the final screen only.
 The oracle earns 1.0; ``near`` is plausible, wrong, and earns 0.0.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-Steps = tuple[tuple[dict[str, Any], ...], ...]
+from osgym_protocol.task_files import inline_files
+
+
+class Step(tuple[dict[str, Any], ...]):
+    """The actions of one step.
+
+    Attributes:
+        certain: the step after it acts on the final screen only.
+    """
+
+    certain = False
+
+
+Steps = tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +56,16 @@ def default_folder() -> Path:
 def load_task(path: Path) -> ShippedTask:
     """Read a task file and its oracle.
 
-    Files named by ``upload_file`` and ``local_path`` (relative to the folder above the application's)
-    are put into the task, so that it can be sent to a host that has no such folder.
+    Files named by ``upload_file`` and ``local_path`` are put into the task, so that it can be sent to a host
+    that has no such folder.
 
     Raises:
-        OSError: a file is missing.
-        ValueError: not JSON, or an oracle that is not lists of actions.
+        OSError: the task or its oracle cannot be read.
+        ValueError: not JSON, a file that it names is missing, or an oracle that is not lists of actions.
     """
     task = json.loads(path.read_text(encoding="utf-8"))
     steps = json.loads(path.with_suffix(".oracle.json").read_text(encoding="utf-8"))
-    root = path.parent.parent
-    for step in task.get("config", []):
-        if step["type"] == "upload_file":
-            for file in step["parameters"]["files"]:
-                if (local := file.pop("local_path", None)) is not None:
-                    data = (root / local).read_bytes()
-                    file["data_base64"] = base64.b64encode(data).decode()
+    inline_files(task, path)
     extras = task.get("osgym", {})
     return ShippedTask(
         name=f"{path.parent.name}/{path.stem}",
@@ -71,10 +78,34 @@ def load_task(path: Path) -> ShippedTask:
     )
 
 
-def _steps(value: list[list[dict[str, Any]]]) -> Steps:
-    if not all(isinstance(a, dict) and "op" in a for step in value for a in step):
+def _steps(value: list[Any]) -> Steps:
+    return tuple(_step(step) for step in value)
+
+
+def _step(value: Any) -> Step:
+    certain = isinstance(value, dict) and value.get("settle") == "certain"
+    if isinstance(value, dict) and (not certain or value.keys() != {"actions", "settle"}):
+        raise ValueError('a step that is an object has "actions", and "settle" that is "certain"')
+    actions = value["actions"] if certain else value
+    if not isinstance(actions, list) or not all(isinstance(a, dict) and "op" in a for a in actions):
         raise ValueError("a way to act is a list of steps, each a list of actions with an op")
-    return tuple(tuple(step) for step in value)
+    step = Step(actions)
+    step.certain = certain
+    return step
+
+
+async def next_actions(obs: Any, steps: Steps, step: int) -> list[dict[str, Any]]:
+    """Return what to do in a step, once the screen is what it is to be done on.
+
+    Args:
+        obs: an `AsyncObservation`, of the step before.
+
+    Raises:
+        OSGymError: as `obs.final`.
+    """
+    if step and steps[step - 1].certain:
+        await obs.final()
+    return list(steps[step])
 
 
 def load_shipped(folder: Path | None = None, *, flavor: str = "full") -> list[ShippedTask]:

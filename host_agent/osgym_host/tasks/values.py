@@ -5,12 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from osgym_host.runtimes.frozen_disk import FrozenDisk
+
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
     """A file on the host with the name the task knows it by."""
 
     path: Path
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFile:
+    """A file on a replica's disk, read in the confined process: no agent of the guest is asked for it."""
+
+    disk: FrozenDisk
+    path: str
     name: str
 
 
@@ -27,7 +38,7 @@ class Value:
     """
 
     data: object = None
-    files: tuple[NamedFile, ...] = ()
+    files: tuple[NamedFile | DiskFile, ...] = ()
     many: bool = False
     transform: str = ""
     missing: bool = False

@@ -139,7 +139,7 @@ __attribute__((constructor)) static void start(void)
         report(done);
 }
 
-/* The libraries of Writer and Impress are loaded later and call this through their PLT; the core
+/* The libraries of Calc, Writer and Impress are loaded later and call this through their PLT; the core
  * library calls its own. A task keeps its name, a literal, at NAME_OFFSET (checked at bake). */
 typedef void set_timeout(void *, uint64_t);
 void _ZN5Timer10SetTimeoutEm(void *timer, uint64_t timeout_ms);

@@ -111,6 +111,8 @@ NAMED_TIMERS = (
     NamedTimer("libsdlo.so", "sd CurrentSlideManager maSwitchPageDelayTimer", 100),
     # draws a slide's preview after the slide has changed
     NamedTimer("libsdlo.so", "sd::QueueProcessor maTimer", 100),
+    # shows the hint to a function that is typed, and what the function wizard computes
+    NamedTimer("libsclo.so", "ScInputHandlerDelay timer", 500),
 )
 
 

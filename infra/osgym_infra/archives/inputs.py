@@ -9,11 +9,12 @@ from typing import Any
 IMAGE, AGENT = "osgym:index:ImageArchive", "osgym:index:AgentArchive"
 
 INPUTS: Mapping[str, Mapping[str, type]] = {
-    IMAGE: {"folder": str, "flavor": str, "lock": str, "machines": bool},
+    IMAGE: {"folder": str, "flavor": str, "lock": str, "machines": bool, "kvm": bool},
     AGENT: {"folder": str},
 }
 """By resource. `folder`: absolute, where the archive is kept. `flavor`: of the golden image. `lock`: a file
-of exact package versions; empty: those of the day. `machines`: with bootable disk and snapshots."""
+of exact package versions; empty: those of the day. `machines`: with bootable disk and snapshots.
+`kvm`: for hosts that have KVM, to which nothing goes that was frozen without."""
 
 DEFINITION = "definition"
 """An input that `check` adds: the digest of what the archive is made from. While it is the same, nothing is

@@ -25,6 +25,7 @@ from osgym_infra.hosts.transport import LOCAL, OutputListener
 ROOT = Path(__file__).resolve().parents[3]
 OSGYM = str(Path(sys.executable).with_name("osgym"))
 PACK = [sys.executable, "-m", "osgym_infra", "fleet", "pack"]
+KVM = Path("/dev/kvm")
 LOOK_S = 60.0
 BAKE_S = 7200.0
 SNAPSHOT_S = 3600.0
@@ -82,6 +83,7 @@ async def make(kind: str, values: Mapping[str, Any], say: OutputListener) -> Bui
         step = "pack"
         say(f"packing the image {values['flavor']}")
         argv = [*PACK, "--only", "image", "--image", values["flavor"], *_vm(values), "--out", str(folder)]
+        argv += ["--emulated"] if values.get("machines") and not values.get("kvm") else []
         return _made(await _run(argv, PACK_S))
     except asyncio.CancelledError:
         raise Interrupted(LOCAL, "interrupted; nothing is left of it", step) from None
@@ -101,8 +103,30 @@ async def _bake(values: Mapping[str, Any], say: OutputListener) -> None:
     if values.get("machines"):
         await _run([OSGYM, "image", "snapshot", flavor], SNAPSHOT_S, say)
         listed = await _run([OSGYM, "image", "snapshots", "--json"], LOOK_S)
-        if emulated(listed, flavor):
-            say(f"warning: {flavor} was frozen without KVM: hosts will emulate it, too, many times slower")
+        if not emulated(listed, flavor):
+            return
+        if values.get("kvm"):
+            raise FleetHostError(LOCAL, f"{flavor} was frozen without KVM. {elsewhere(flavor)}")
+        say(f"warning: {flavor} was frozen without KVM: hosts will emulate it, too, many times slower")
+
+
+def needs_kvm_here(values: Mapping[str, Any]) -> str:
+    """Why an archive for hosts with KVM cannot be made here; empty when it may. Known before a long bake."""
+    if not (values.get("machines") and values.get("kvm")) or KVM.exists():
+        return ""
+    return f"there is no {KVM} here, and what is frozen without it is emulated on hosts. " + elsewhere(
+        values["flavor"]
+    )
+
+
+def elsewhere(flavor: str) -> str:
+    """The way to make one where KVM works."""
+    return (
+        "Bake where `osgym doctor` says that KVM works, with the CPU of the hosts (a machine of their type): "
+        f"osgym image build --flavor {flavor} --format qcow2; osgym image snapshot {flavor} --refresh; "
+        f"osgym fleet pack --vm --image {flavor}; upload, and name it by osgym:image_uri. "
+        "Or osgym:runtime: local, which needs no KVM"
+    )
 
 
 def emulated(listed: str, flavor: str) -> bool:
@@ -132,7 +156,8 @@ def environment(ours: Mapping[str, str]) -> dict[str, str]:
     passed = {
         name: value for name, value in ours.items() if name.startswith(PASSED) and name != "OSGYM_TOKEN"
     }
-    return {"OSGYM_DATA_DIR": "/var/lib/osgym", **passed}
+    # Through sudo they run in a tree that is a user's, who could not remove what root leaves there.
+    return {"OSGYM_DATA_DIR": "/var/lib/osgym", "PYTHONDONTWRITEBYTECODE": "1", **passed}
 
 
 def _made(output: str) -> BuiltArchive:

@@ -13,11 +13,14 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from osgym_infra.errors import OsgymInfraError
 
 DISTRIBUTIONS = ("protocol", "sdk", "host_agent")
 """What a host needs, by folder."""
+EXTRAS = {"host_agent": "[cloudwatch,gcp]"}
+"""What hosts of a cloud need besides, to publish the metric that their fleet is scaled by."""
 CONSTRAINTS = "constraints.txt"
 PRODUCTS = ("build", "*.egg-info", "__pycache__", "*.pyc", "*.so", "osgym-identity")
 """What a build leaves in a distribution's folder."""
@@ -65,7 +68,7 @@ def agent_definition(root: Path) -> str:
     Args:
         root: of the repository.
     """
-    total = hashlib.sha256(f"{sys.version_info[:2]} {SAME_WHEELS}\n".encode())
+    total = hashlib.sha256(f"{sys.version_info[:2]} {SAME_WHEELS} {EXTRAS}\n".encode())
     paths = [root / CONSTRAINTS] if (root / CONSTRAINTS).exists() else []
     for part in DISTRIBUTIONS:
         paths += _sources(root / part)
@@ -108,7 +111,9 @@ def build_wheels(root: Path, parts: Sequence[str], target: Path, *, dependencies
         if (root / CONSTRAINTS).exists():
             argv += ["-c", str(root / CONSTRAINTS)]
         argv += [] if dependencies else ["--no-deps", *_no_isolation()]
-        _run([*argv, "-w", str(target), *(str(source / part) for part in parts)], BUILD_S)
+        extras = EXTRAS if dependencies else {}
+        folders = [f"{source / part}{extras.get(part, '')}" for part in parts]
+        _run([*argv, "-w", str(target), *folders], BUILD_S)
 
 
 def _no_isolation() -> list[str]:
@@ -136,16 +141,19 @@ def pack_agent(root: Path, target: Path) -> PackedArchive:
     return PackedArchive(target, sha256_of(target))
 
 
-def pack_image(data_dir: Path, name: str, target: Path, *, machines: bool = False) -> PackedArchive:
+def pack_image(
+    data_dir: Path, name: str, target: Path, *, machines: bool = False, emulated: bool = False
+) -> PackedArchive:
     """An image of the store as the bootstrap takes it: folders below the data directory, ids as they are.
 
     Args:
         data_dir: the store, as `osgym image build` fills it.
         name: of the image: `full`, `small`.
         machines: with its bootable disk and its snapshots, for `runtime: qemu`.
+        emulated: also with those that were frozen without KVM, which hosts with KVM would emulate, too.
 
     Raises:
-        PackFailed: there is no such image, or no disk or snapshot of it.
+        PackFailed: there is no such image, or no disk or snapshot of it, or one that needs `emulated`.
     """
     digest = _tagged(data_dir, "images", name)
     members = [f"images/{digest}", f"images/tags/{name}"]
@@ -154,6 +162,13 @@ def pack_image(data_dir: Path, name: str, target: Path, *, machines: bool = Fals
         snapshots = sorted((data_dir / "snapshots" / "tags").glob(f"{name}@*"))
         if not snapshots:
             raise PackFailed(f"there is no snapshot of {name} in {data_dir}: osgym image snapshot {name}")
+        slow = [tag.name for tag in snapshots if _accel(data_dir, tag.name) == "tcg"]
+        if slow and not emulated:
+            raise PackFailed(
+                f"{', '.join(slow)} was frozen without KVM, and would be emulated on hosts with KVM, too: "
+                f"make it where `osgym doctor` says that KVM works (osgym image snapshot {name} --refresh), "
+                "or pack it with --emulated for hosts without"
+            )
         for tag in snapshots:
             members += [f"snapshots/{_tagged(data_dir, 'snapshots', tag.name)}", f"snapshots/tags/{tag.name}"]
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -162,6 +177,12 @@ def pack_image(data_dir: Path, name: str, target: Path, *, machines: bool = Fals
     sparse = ["--sparse"] if machines else []
     _tar(target, [*EXACT_TAR, *sparse, "-C", str(data_dir), *dict.fromkeys(members)])
     return PackedArchive(target, sha256_of(target), digest)
+
+
+def _accel(data_dir: Path, reference: str) -> str:
+    """What a snapshot was frozen under, as `osgym image snapshot --accel` names it; empty: unknown."""
+    manifest = data_dir / "snapshots" / _tagged(data_dir, "snapshots", reference) / "manifest.json"
+    return str(json.loads(manifest.read_text())["shape"].get("accel", "")) if manifest.is_file() else ""
 
 
 def config_lines(agent: PackedArchive, image: PackedArchive, name: str) -> str:
@@ -199,20 +220,22 @@ def _tar(target: Path, arguments: list[str]) -> None:
         # It may hold a frozen machine's memory and its secret.
         unfinished.unlink(missing_ok=True)
         unfinished.touch(mode=0o600)
-        _run(["tar", "-cf", str(unfinished), *SAME_TAR, *arguments], PACK_S)
+        with unfinished.open("wb") as file:
+            # By the open file, not by its name: a tar that outlives us for a moment leaves nothing behind.
+            _run(["tar", "-cf", "-", *SAME_TAR, *arguments], PACK_S, file)
         unfinished.replace(target)
     finally:
         unfinished.unlink(missing_ok=True)
 
 
-def _run(argv: list[str], timeout_s: float) -> None:
+def _run(argv: list[str], timeout_s: float, output: IO[bytes] | None = None) -> None:
     try:
         done = subprocess.run(
-            argv, env={**os.environ, **SAME_WHEELS}, capture_output=True, text=True, timeout=timeout_s,
-            check=False, umask=0o022,
+            argv, env={**os.environ, **SAME_WHEELS}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            stdout=output or subprocess.PIPE, text=True, timeout=timeout_s, check=False, umask=0o022,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PackFailed(f"{argv[0]}: {error}") from error
     if done.returncode != 0:
-        said = "\n".join((done.stderr or done.stdout).splitlines()[-20:])
+        said = "\n".join((done.stderr or done.stdout or "").splitlines()[-20:])
         raise PackFailed(f"{' '.join(argv[:4])} … ended with {done.returncode}:\n{said}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from osgym_infra.archives.inputs import DEFINITION
 from osgym_infra.hosts.errors import CommandFailed, FleetHostError
 from osgym_infra.hosts.transport import OutputListener
 from osgym_infra.hosts.values import Values, plain_all, wrapped
+
+PREVIEW = "MAKE_PREVIEW"
+"""A variable that `make preview` sets."""
 
 Run = Callable[[Coroutine[Any, Any, make.BuiltArchive]], Awaitable[make.BuiltArchive]]
 """Runs what makes an archive so that the engine can cancel it."""
@@ -31,6 +35,10 @@ async def check(kind: str, request: api.CheckRequest) -> api.CheckResponse:
             wrong["flavor"] = f"(osgym:image_name, osgym:image_lock): {error.output}"
         except (FleetHostError, OSError) as error:
             wrong[DEFINITION] = str(error)
+    # One that is there already needs nothing made; `make preview` makes nothing.
+    is_new = plain_all(request.old_inputs).get(DEFINITION) != plain_all(given).get(DEFINITION)
+    if not wrong and is_new and PREVIEW not in os.environ and (why := make.needs_kvm_here(values)):
+        wrong["kvm"] = f"(osgym:runtime): {why}"
     return api.CheckResponse(given, [api.CheckFailure(name, why) for name, why in sorted(wrong.items())])
 
 

@@ -10,9 +10,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from osgym_infra.catalogue.machines import sold
 from osgym_infra.catalogue.rows import (
     Catalogue,
     HostRow,
+    MachineRow,
     NetworkRow,
     Price,
     PriceSource,
@@ -24,7 +26,7 @@ from osgym_infra.cost.price import HOURS_PER_MONTH, Market
 from osgym_infra.errors import BadInput
 
 SCHEMA = 1
-SHIPPED = "hosts.toml"
+SHIPPED = ("hosts.toml", "regions.toml", "machines.toml")
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -35,7 +37,8 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def load(user_file: Path | None = None, folder: Path | None = None) -> Catalogue:
-    """The shipped catalogue, what was refreshed laid over it, and the user's file over both.
+    """The shipped catalogue, what was refreshed laid over it, and the user's file over both; without prices
+    of markets that a type is not sold in.
 
     Args:
         user_file: TOML in the shipped file's format; its rows and prices win. Default: `$OSGYM_CATALOGUE`.
@@ -44,13 +47,16 @@ def load(user_file: Path | None = None, folder: Path | None = None) -> Catalogue
     Raises:
         BadInput: a file cannot be read, or has an unknown key or an impossible value.
     """
-    shipped = resources.files("osgym_infra.catalogue") / "data" / SHIPPED
-    found = parse(tomllib.loads(shipped.read_text("utf-8")), "built in")
+    found = Catalogue()
+    for name in SHIPPED:
+        shipped = resources.files("osgym_infra.catalogue") / "data" / name
+        found = parse(tomllib.loads(shipped.read_text("utf-8")), f"built in: {name}").over(found)
     for path in sorted((folder or cache_folder()).glob("*.toml")):
         found = read(path).over(found)
     if user_file is None and (named := os.environ.get("OSGYM_CATALOGUE")):
         user_file = Path(named)
-    return read(user_file).over(found) if user_file else found
+    found = read(user_file).over(found) if user_file else found
+    return sold(found)
 
 
 def read(path: Path) -> Catalogue:
@@ -88,6 +94,7 @@ def parse(data: Mapping[str, Any], name: str) -> Catalogue:
         network=tuple(_network(t, sources) for t in _rows(top, "network", name)),
         references=tuple(_reference(t, sources) for t in _rows(top, "reference", name)),
         files=(name,),
+        machines=tuple(_machine(t, sources) for t in _rows(top, "machine", name)),
     )
     top.done()
     return result
@@ -118,6 +125,19 @@ class _TomlTable:
         if value is not default and not 0 <= value < float("inf"):
             raise BadInput("catalogue", f"{self.name}.{key} is {value}", "0 or more")
         return value
+
+    def flag(self, key: str) -> bool:
+        self._known.append(key)
+        value = self._data.pop(key, None)
+        if not isinstance(value, bool):
+            raise BadInput("catalogue", f"{self.name}.{key} is {value!r}", "true or false")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self.take(key, list)
+        if not value or not all(isinstance(item, str) for item in value):
+            raise BadInput("catalogue", f"{self.name}.{key} is {value!r}", "a list of texts, not empty")
+        return tuple(value)
 
     def done(self) -> None:
         if self._data:
@@ -161,8 +181,11 @@ def _host(table: _TomlTable, sources: Mapping[str, PriceSource]) -> HostRow:
     row = HostRow(
         provider, region, kind, table.number("vcpu"), table.number("ram_gib", None),
         table.number("nvme_gb", 0.0), Kvm(kvm), prices, table.take("note", str, ""),
+        table.take("threads_per_core", int, None),
     )  # fmt: skip
     table.done()
+    if row.threads_per_core is not None and row.threads_per_core < 1:
+        raise BadInput("catalogue", f"{table.name}.threads_per_core is {row.threads_per_core}", "1 or more")
     if row.vcpu <= 0 or row.ram_gib == 0:
         raise BadInput("catalogue", f"{table.name} has no vcpu or no ram_gib", "a number above 0")
     return row
@@ -195,6 +218,21 @@ def _network(table: _TomlTable, sources: Mapping[str, PriceSource]) -> NetworkRo
     row = NetworkRow(
         table.take("provider", str), table.take("region", str), _source(table, sources),
         table.number("egress_usd_per_gb", None), table.number("ip_usd_per_hour", None),
+        table.number("region_usd_per_gb", None),
+    )  # fmt: skip
+    table.done()
+    return row
+
+
+def _machine(table: _TomlTable, sources: Mapping[str, PriceSource]) -> MachineRow:
+    markets = table.texts("markets")
+    for market in markets:
+        if market not in set(Market):
+            raise BadInput("catalogue", f"{table.name}.markets has {market!r}", " | ".join(Market))
+    row = MachineRow(
+        table.take("provider", str), table.texts("types"), table.texts("disks"), table.texts("cards"),
+        frozenset(Market(market) for market in markets), table.texts("maintenance"), table.flag("nesting"),
+        _source(table, sources), table.take("image", str, ""), table.take("note", str, ""),
     )  # fmt: skip
     table.done()
     return row

@@ -46,7 +46,8 @@ class HostRow:
     """One host type in one region. `ram_gib` is `None` where no source gave it: then it is not planned with.
 
     `nvme_gb` is local storage that comes with the type, in GB (10⁹ B); 0 for none. A market that is not in
-    `prices` has no known price.
+    `prices` has no known price. `threads_per_core` is how many vCPUs make a core; `None` where no source
+    gave it: then two are planned with, which carries fewer replicas.
     """
 
     provider: str
@@ -58,6 +59,7 @@ class HostRow:
     kvm: Kvm
     prices: Mapping[Market, Price]
     note: str = ""
+    threads_per_core: int | None = None
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -69,7 +71,8 @@ class HostRow:
         if self.ram_gib is None:
             return None
         disk = self.nvme_gb * GIB_PER_GB if self.nvme_gb else None
-        return HostShape(self.type, self.vcpu, self.ram_gib, self.kvm, disk)
+        threads = 2 if self.threads_per_core is None else self.threads_per_core
+        return HostShape(self.type, self.vcpu, self.ram_gib, self.kvm, disk, threads_per_core=threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +88,52 @@ class StorageRow:
 
 @dataclass(frozen=True, slots=True)
 class NetworkRow:
-    """What traffic to the internet and a public IPv4 address cost; `None` where unknown."""
+    """What traffic and a public IPv4 address cost; `None` where unknown.
+
+    `region_usd_per_gb` is of traffic that stays in the region but goes to a public address or to another
+    zone, both ends together.
+    """
 
     provider: str
     region: str
     source: PriceSource
     egress_usd_per_gb: float | None = None
     ip_usd_per_hour: float | None = None
+    region_usd_per_gb: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of a region. `of` names the region it was taken from: another one, or "" where none has it."""
+
+    usd: float
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
+class MachineRow:
+    """What can be asked for of some types of a provider.
+
+    Attributes:
+        types: shell patterns of the types it speaks of.
+        disks: kinds of boot and data disks that these types take, the one to ask for first.
+        cards: kinds of network card, likewise.
+        markets: in which they are sold.
+        maintenance: what may happen at maintenance of the machine below, what to ask for first.
+        nesting: whether virtual machines run inside once that is switched on.
+        image: a host image that boots there where the usual one does not; empty otherwise.
+    """
+
+    provider: str
+    types: tuple[str, ...]
+    disks: tuple[str, ...]
+    cards: tuple[str, ...]
+    markets: frozenset[Market]
+    maintenance: tuple[str, ...]
+    nesting: bool
+    source: PriceSource
+    image: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +155,7 @@ class Catalogue:
     network: tuple[NetworkRow, ...] = ()
     references: tuple[ReferenceRow, ...] = ()
     files: tuple[str, ...] = ()
+    machines: tuple[MachineRow, ...] = ()
 
     def over(self, base: Catalogue) -> Catalogue:
         """Lay this catalogue over `base`: same rows are replaced, prices of other markets stay."""
@@ -122,6 +165,8 @@ class Catalogue:
             network=_by(base.network, self.network, "provider", "region"),
             references=_by(base.references, self.references, "name"),
             files=base.files + self.files,
+            # The first that matches counts, so these go before.
+            machines=self.machines + base.machines,
         )
 
     def in_usd(self, rates: Mapping[str, float]) -> tuple[Catalogue, tuple[str, ...]]:
@@ -151,13 +196,29 @@ class Catalogue:
 
         return dataclasses.replace(self, hosts=tuple(usd(row) for row in self.hosts)), tuple(left_out)
 
-    def network_of(self, provider: str, region: str) -> NetworkRow | None:
-        """The row for traffic and addresses, or `None`."""
-        return next((n for n in self.network if (n.provider, n.region) == (provider, region)), None)
+    def network_figure(self, provider: str, region: str, name: str) -> Figure:
+        """A figure of `NetworkRow`; the dearest of the provider's other regions where the region's is
+        unknown, so that what nobody looked up is not free; 0 where no region has it."""
+        known = {n.region: getattr(n, name) for n in self.network if n.provider == provider}
+        return _figure(region, known)
 
-    def storage_of(self, provider: str, region: str) -> StorageRow | None:
-        """The first volume type of a region, or `None`."""
-        return next((s for s in self.storage if (s.provider, s.region) == (provider, region)), None)
+    def storage_figure(self, provider: str, region: str) -> Figure:
+        """USD per GiB-month of the first volume type of a region, found likewise."""
+        known: dict[str, float | None] = {}
+        for row in self.storage:
+            if row.provider == provider:
+                known.setdefault(row.region, row.usd_per_gib_month)
+        return _figure(region, known)
+
+
+def _figure(region: str, known: Mapping[str, float | None]) -> Figure:
+    usd = {where: value for where, value in known.items() if value is not None}
+    if region in usd:
+        return Figure(usd[region], region)
+    if not usd:
+        return Figure(0.0, "")
+    dearest = max(usd, key=lambda where: (usd[where], where))
+    return Figure(usd[dearest], dearest)
 
 
 def _merged(base: Iterable[HostRow], over: Iterable[HostRow]) -> Iterable[HostRow]:
@@ -170,6 +231,7 @@ def _merged(base: Iterable[HostRow], over: Iterable[HostRow]) -> Iterable[HostRo
                 kvm=row.kvm if row.kvm is not Kvm.UNKNOWN else old.kvm,
                 ram_gib=row.ram_gib if row.ram_gib is not None else old.ram_gib,
                 note=row.note or old.note,
+                threads_per_core=row.threads_per_core or old.threads_per_core,
             )
         rows[row.key] = row
     return rows.values()

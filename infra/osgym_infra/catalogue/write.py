@@ -32,6 +32,7 @@ def _row(row: HostRow, names: dict[PriceSource, str]) -> list[str]:
     lines.append(f"vcpu = {row.vcpu:g}")
     lines += [f"ram_gib = {row.ram_gib:g}"] if row.ram_gib is not None else []
     lines += [f"nvme_gb = {row.nvme_gb:g}"] if row.nvme_gb else []
+    lines += [f"threads_per_core = {row.threads_per_core}"] if row.threads_per_core is not None else []
     lines.append(f"kvm = {_text(row.kvm.value)}")
     lines += [f"{market} = {_price(price, names)}" for market, price in row.prices.items()]
     lines += [f"note = {_text(row.note)}"] if row.note else []

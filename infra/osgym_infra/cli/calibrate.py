@@ -13,6 +13,7 @@ from osgym_infra.cli.tables import WIDTH, profile_table
 from osgym_infra.errors import BadInput
 from osgym_infra.workloads.fit import fit_profile
 from osgym_infra.workloads.observations import Observations, read
+from osgym_infra.workloads.profile import TCG
 
 EPILOG = """\b
 Examples
@@ -22,6 +23,8 @@ Examples
     osgym calibrate benchmarks/results/load_curve.json benchmarks/results/density.json \\
       --workload office --think-s 10 --out office.json
     osgym plan --replicas 1024 --profile office.json
+  Steps and resets from two runs of one benchmark, of virtual machines that no KVM ran
+    osgym calibrate benchmarks/results/load_curve_qemu.json --emulated --workload office-tcg
 """
 
 
@@ -29,18 +32,22 @@ Examples
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--workload", default="workload", show_default=True, help="The profile's id.")
 @click.option("--think-s", type=float, help="Z of the policy that is planned for; default: as measured.")
+@click.option("--emulated", is_flag=True, help="The virtual machines ran without KVM.")
 @click.option("--out", type=click.Path(path_type=Path), help="Keep the profile here, for osgym plan.")
 @click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON.")
 @exits
 def calibrate(
-    results: tuple[Path, ...], workload: str, think_s: float | None, out: Path | None, as_json: bool
-) -> None:
-    """Fit R_ws, s, D, b, Z and the knee, with 95 % intervals, from RESULTS.json of benchmarks."""
+    results: tuple[Path, ...], workload: str, think_s: float | None, emulated: bool, out: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Fit R_ws, s, D, C, b, Z and the knee, with 95 % intervals, from RESULTS.json of benchmarks."""
     if think_s is not None and think_s < 0:
         raise BadInput("--think-s", f"{think_s} s", "0 or more")
     seen = Observations()
     for path in results:
         seen.add(read(path))
+    if emulated:
+        seen.accelerator = TCG
     found = fit_profile(seen, workload, think_s, today())
     if out is not None:
         try:

@@ -16,6 +16,14 @@ import click
 
 from osgym_infra.archives.pack import PackedArchive, config_lines, pack_agent, pack_image
 from osgym_infra.cli.common import exits
+from osgym_infra.cli.fleet_ops.doctor import doctor
+from osgym_infra.cli.fleet_ops.drain import drain
+from osgym_infra.cli.fleet_ops.prometheus import prometheus
+from osgym_infra.cli.fleet_ops.run import logs, run
+from osgym_infra.cli.fleet_ops.shell import ssh
+from osgym_infra.cli.fleet_ops.status import status
+from osgym_infra.cli.fleet_sudo import sudo
+from osgym_infra.cli.fleet_wait import wait
 from osgym_infra.errors import BadInput, OsgymInfraError
 from osgym_infra.fleet.export import export as make_export
 
@@ -25,7 +33,11 @@ ENGINE_S = 120
 
 @click.group()
 def fleet() -> None:
-    """Pack what hosts fetch; write fleet.json for clients."""
+    """Pack what hosts fetch; write fleet.json for clients; operate the hosts in it."""
+
+
+for _operation in (status, logs, doctor, run, drain, ssh, prometheus, sudo, wait):
+    fleet.add_command(_operation)
 
 
 @fleet.command()
@@ -35,7 +47,12 @@ def fleet() -> None:
 @click.option("--image", "image", default="full", show_default=True, help="Image of this machine's store.")
 @click.option("--vm", is_flag=True, help="With its bootable disk and snapshots, for runtime: qemu.")
 @click.option(
-    "--data-dir", type=click.Path(path_type=Path, exists=True), envvar="OSGYM_DATA_DIR",
+    "--emulated",
+    is_flag=True,
+    help="With --vm: also snapshots that were frozen without KVM, for hosts without.",
+)
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path), envvar="OSGYM_DATA_DIR",
     default="/var/lib/osgym", show_default=True, help="The store.",
 )  # fmt: skip
 @click.option(
@@ -44,24 +61,26 @@ def fleet() -> None:
     help="One of both; printed as JSON, named by its content.",
 )
 @exits
-def pack(out: Path, image: str, vm: bool, data_dir: Path, only: str | None) -> None:
+def pack(out: Path, image: str, vm: bool, emulated: bool, data_dir: Path, only: str | None) -> None:
     """Pack host agent and golden image, and print the configuration that names them."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that it cleans up
     if only == "agent":
         _print_packed(pack_agent(ROOT, out / "agent.tar").named_by_content("agent"))
         return
     if only == "image":
-        packed = pack_image(data_dir, image, out / f"{image}.tar", machines=vm)
+        packed = pack_image(data_dir, image, out / f"{image}.tar", machines=vm, emulated=emulated)
         _print_packed(packed.named_by_content(image))
         return
     agent = pack_agent(ROOT, out / "agent.tar")
-    packed = pack_image(data_dir, image, out / f"{image}.tar", machines=vm)
+    packed = pack_image(data_dir, image, out / f"{image}.tar", machines=vm, emulated=emulated)
     click.echo("# file:// means this machine; upload both and change the URIs for hosts in a cloud.")
     click.echo(config_lines(agent, packed, image), nl=False)
 
 
 def _print_packed(made: PackedArchive) -> None:
-    """One line, the last on stdout."""
+    """One line, the last on stdout. The archive is whose command it is, also through sudo: they upload it."""
+    if os.geteuid() == 0 and (owner := os.environ.get("SUDO_UID", "")).isdecimal():
+        os.chown(made.path, int(owner), int(os.environ.get("SUDO_GID", "-1")))
     found = {"path": str(made.path.resolve()), "sha256": made.sha256, "digest": made.digest}
     click.echo(json.dumps({**found, "size_bytes": made.path.stat().st_size}))
 
@@ -73,9 +92,13 @@ def _print_packed(made: PackedArchive) -> None:
     "--token-file", type=click.Path(path_type=Path),
     help="Write the agents' token there, for you only, and name it in fleet.json (own machines).",
 )  # fmt: skip
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False),
+    help="Write there, whole or not at all; what fails leaves the file as it was. Default: print.",
+)  # fmt: skip
 @exits
-def export(stack: str, folder: Path, token_file: Path | None) -> None:
-    """Print fleet.json: the hosts that serve, for Client.from_fleet."""
+def export(stack: str, folder: Path, token_file: Path | None, out: Path | None) -> None:
+    """Write fleet.json: the hosts that serve, for Client.from_fleet."""
     chosen = ["--stack", stack] if stack else []
     outputs = _engine(folder, ["stack", "output", "--json", *chosen])
     state = _engine(folder, ["stack", "export", "--show-secrets", *chosen])
@@ -85,11 +108,16 @@ def export(stack: str, folder: Path, token_file: Path | None) -> None:
             raise BadInput(
                 "--token-file", "the token is in a cloud's secret", "read it with the cloud's tools"
             )
-        _write_secret(token_file, found.token)
+        _write(token_file, found.token + "\n", 0o600)
         found.fleet["token_secret"] = f"file:{token_file.resolve()}"
     for name, why in found.left_out.items():
         click.echo(f"fleet export: {name} is left out: {why.splitlines()[0]}", err=True)
-    click.echo(json.dumps(found.fleet, indent=2))
+    text = json.dumps(found.fleet, indent=2)
+    if out is None:
+        click.echo(text)
+        return
+    _write(out, text + "\n", 0o644)
+    click.echo(f"{out}: {len(found.fleet['hosts'])} hosts, {found.fleet['capacity']} replicas", err=True)
 
 
 def _engine(folder: Path, arguments: list[str]) -> Any:
@@ -106,10 +134,19 @@ def _engine(folder: Path, arguments: list[str]) -> Any:
         raise OsgymInfraError(f"{' '.join(argv[:3])}: no answer that could be read") from error
 
 
-def _write_secret(path: Path, text: str) -> None:
-    """A file for us only, atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".token-")  # mode 0600
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text + "\n")
-    Path(name).replace(path)
+def _write(path: Path, text: str, mode: int) -> None:
+    """Write a file whole or not at all; nobody who may not read it sees a part of it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(name, mode)  # noqa: PTH101
+            Path(name).replace(path)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise OsgymInfraError(f"{path} cannot be written: {error.strerror}") from error

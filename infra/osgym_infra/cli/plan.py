@@ -14,8 +14,8 @@ from osgym_infra.catalogue.load import load
 from osgym_infra.cli import tables
 from osgym_infra.cli.common import exits, quotas, rates
 from osgym_infra.cost.model import ReplicaNeeds, Rules
-from osgym_infra.cost.planner import FleetPlan, PlanRequest, egress_usd, plan_fleet
-from osgym_infra.cost.price import CostAssumptions, Interruptions, Market
+from osgym_infra.cost.planner import FleetPlan, PlanRequest, plan_fleet
+from osgym_infra.cost.price import CostAssumptions, FramesTo, Interruptions, Market
 from osgym_infra.errors import BadInput
 from osgym_infra.workloads import profile as profiles
 from osgym_infra.workloads.profile import Bound, Profile
@@ -33,18 +33,20 @@ Examples
     osgym plan --replicas 256 --replica-ram-gib 4 --shared 0 --think-s 10
   A step's CPU work shall take at most 800 ms for 95 of 100 steps, waiting for a core included
     osgym plan --replicas 256 --p95-ms 800
-  Trainers elsewhere: count the frames that leave the region
+  Trainers elsewhere: count the frames that leave the region; or none, with private addresses in the same zone
     osgym plan --replicas 256 --egress internet
-  Why? One host type, and a picture of cost against replicas per host
+    osgym plan --replicas 256 --egress zone
+  Why? A picture of cost against replicas per host: the OSGym paper's parameters and these, side by side
     osgym plan --replicas 512 --type r8i.24xlarge --plot out.png
 
 \b
 How it is computed
   A host carries K = min(K_ram, K_cpu, K_disk, K_iops, K_mibps, K_egress, cap) replicas, where
     K_ram = (a·RAM − H − s·R_ws) / (R_ws·(1 − s) + o)
-    K_cpu = ρ·vCPU·ν / u,  u = b + D/(Z + D)
-  and a replica-day costs ([24·P·(1 + w) + disk + IP]/K + egress) / availability.
-  R_ws, s, b, D and Z come from a measured profile (osgym calibrate); its pessimistic ends are planned with.
+    K_cpu = ρ·vCPU·τ·ν / u,  u = b + (D + C/n)/(Z + D + C/n)
+  and a replica-day costs ([24·P·(1 + w) + disk + IP]/K + frames) / availability.
+  R_ws, s, b, D, C, n and Z come from a profile (osgym calibrate); its pessimistic ends are planned with.
+  What is assumed and not measured is said below the answer; docs/cost.md explains all of it.
 
 \b
 Exit codes
@@ -62,16 +64,22 @@ Exit codes
 )
 @click.option("--type", "types", multiple=True, help="Only these host types; may be repeated.")
 @click.option(
-    "--runtime", type=click.Choice([r.value for r in RuntimeName]), help="Default: that of the profile."
+    "--runtime", type=click.Choice([r.value for r in RuntimeName]), help="Default: the profile's, or local."
 )
-@click.option("--profile", "profile_name", default=profiles.DEFAULT, show_default=True,
-              help="A measured workload: a name or a file of osgym calibrate.")  # fmt: skip
+@click.option(
+    "--profile",
+    "profile_name",
+    default="",
+    help="A measured workload: a name or a file of osgym calibrate. Default: the runtime's.",
+)
+@click.option("--emulated", is_flag=True, help="Virtual machines without KVM, on any host.")
 @click.option("--bound", type=click.Choice([b.value for b in Bound]), default=Bound.PESSIMISTIC.value,
               show_default=True, help="Which end of the measured intervals to plan with.")  # fmt: skip
 @click.option("--replica-ram-gib", type=float, help="R_ws: memory that a replica touches.")
 @click.option("--shared", type=float, help="s: part of it that is shared copy-on-write, 0 to below 1.")
 @click.option("--overhead-gib", type=float, help="o: host memory per replica beside its own.")
-@click.option("--step-cpu-s", type=float, help="D: CPU-seconds of a step, resets included.")
+@click.option("--step-cpu-s", type=float, help="D: CPU-seconds of a step.")
+@click.option("--reset-cpu-s", type=float, help="C: CPU-seconds of a reset, set-up and scoring included.")
 @click.option("--idle-cores", type=float, help="b: cores that an idle replica uses.")
 @click.option("--think-s", type=float, help="Z: seconds between an answer and the next step.")
 @click.option("--overlay-gib", type=float, help="What an episode writes to disk at most.")
@@ -80,12 +88,19 @@ Exit codes
               help="Cap: so many are lost at most with one host.")  # fmt: skip
 @click.option("--max-hosts", multiple=True, metavar="TYPE=N", help="A quota; may be repeated.")
 @click.option("--allow-unknown-kvm", is_flag=True, help="With qemu: types on which nobody confirmed KVM.")
-@click.option("--egress", type=click.Choice(["region", "internet"]), default="region", show_default=True,
-              help="Where frames go: trainers in the same region pay nothing.")  # fmt: skip
+@click.option("--thread-efficiency", type=float, default=Rules().thread_efficiency, show_default=True,
+              help="What a vCPU is of a core where two share one; 1 for a core each.")  # fmt: skip
+@click.option("--egress", type=click.Choice([to.value for to in FramesTo]), default=FramesTo.REGION.value,
+              show_default=True, help="Where frames go: to private addresses in the same zone, within the "
+              "region to public addresses or another zone, or out of it.")  # fmt: skip
+@click.option("--private", is_flag=True, help="Hosts have no public address (so with --egress zone).")
 @click.option("--spot-price", type=click.Choice(["high", "low"]), default="high", show_default=True,
               help="Which end of a spot price range to plan with.")  # fmt: skip
 @click.option("--interruptions-per-day", type=float, default=1.0, show_default=True,
               help="How often a spot host is taken back.")  # fmt: skip
+@click.option("--rebuild-h", type=float,
+              help="Measured hours until a lost spot host is replaced. Default: "
+              f"{Interruptions().rebuild_h}, assumed.")  # fmt: skip
 @click.option("--availability", type=float, default=CostAssumptions().availability, show_default=True,
               help="Part of the time that a paid replica is usable.")  # fmt: skip
 @click.option("--rate", multiple=True, metavar="EUR=USD", help="Include prices in that currency.")
@@ -93,7 +108,8 @@ Exit codes
     "--catalogue", "catalogue_file", type=click.Path(path_type=Path), help="Your own rows; they win."
 )
 @click.option("--top", type=int, default=3, show_default=True, help="Types shown per provider and market.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw cost against K of the best host type.")
+@click.option("--plot", type=click.Path(path_type=Path),
+              help="Draw cost against K: the paper's parameters, and the best host type.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @exits
 def plan(
@@ -104,22 +120,40 @@ def plan(
     Prices come from a catalogue with sources and dates (osgym catalogue show), what a replica needs from a
     measured profile. Nothing is created and nobody is asked.
     """
-    measured = profiles.load(profile_name)
+    measured = choose_profile(profile_name, options)
     request = make_request(replicas, measured, options)
     catalogue, left_out = load(options["catalogue_file"]).in_usd(rates(options["rate"]))
     found = plan_fleet(request, catalogue, [measured.source()])
     # Only what could have been chosen is worth a word.
     notes = [n for n in left_out if not request.providers or n.split()[0] in request.providers]
-    found = replace(found, notes=(*measured.mismatch(request.runtime), *notes, *found.notes))
-    lines, warnings = age_lines(found.sources, today())
+    found = replace(found, notes=(*measured.remarks(request.runtime), *notes, *found.notes))
+    lines, old = age_lines(found.sources, today())
+    warnings = [*found.warnings, *old]
     if plot is not None:
-        _draw(found, catalogue, plot)
+        _draw(found, plot)
     if as_json:
         click.echo(json.dumps(tables.to_dict(found, measured, lines, warnings), indent=2))
         return
     tables.show(found, measured, lines, warnings, top)
     if plot is not None:
         click.echo(f"picture: {plot}")
+
+
+def choose_profile(name: str, options: dict[str, Any]) -> Profile:
+    """The profile that is named, or that of the runtime.
+
+    Raises:
+        BadInput: there is none of that name, or nothing is emulated there.
+    """
+    runtime = RuntimeName(options["runtime"]) if options["runtime"] else None
+    if options["emulated"] and runtime is None and not name:
+        runtime = RuntimeName.QEMU
+    found = profiles.load(name) if name and runtime is None else profiles.chosen(
+        name, runtime or RuntimeName.LOCAL, options["emulated"]
+    )  # fmt: skip
+    if options["emulated"] and not (runtime or found.runtime).boots_machines:
+        raise BadInput("--emulated", "means nothing for the local runtime", "--runtime qemu")
+    return found
 
 
 def make_request(replicas: int, measured: Profile, options: dict[str, Any]) -> PlanRequest:
@@ -131,15 +165,27 @@ def make_request(replicas: int, measured: Profile, options: dict[str, Any]) -> P
     if options["replica_ram_gib"] is not None and options["replica_ram_gib"] <= 0:
         raise BadInput("--replica-ram-gib", f"{options['replica_ram_gib']} GiB", "above 0")
     runtime = RuntimeName(options["runtime"]) if options["runtime"] else measured.runtime
+    emulated = runtime.boots_machines and (options["emulated"] or measured.emulated)
+    rebuild_h = options["rebuild_h"]
     return PlanRequest(
         replicas=replicas,
         replica=make_replica(measured, options),
         runtime=runtime,
-        rules=Rules(max_replicas=options["max_replicas_per_host"]),
+        rules=Rules(
+            max_replicas=options["max_replicas_per_host"],
+            thread_efficiency=options["thread_efficiency"],
+            # Nothing is nested where KVM takes no part.
+            nested_efficiency=1.0 if emulated else Rules().nested_efficiency,
+        ),
         terms=CostAssumptions(
-            spot=Interruptions(per_host_day=options["interruptions_per_day"]),
+            spot=Interruptions(
+                per_host_day=options["interruptions_per_day"],
+                rebuild_h=Interruptions().rebuild_h if rebuild_h is None else rebuild_h,
+                rebuild_measured="" if rebuild_h is None else "--rebuild-h",
+            ),
             availability=options["availability"],
-            egress_to_internet=options["egress"] == "internet",
+            private=options["private"] or options["egress"] == FramesTo.ZONE,
+            frames_to=FramesTo(options["egress"]),
         ),
         p95_s=None if options["p95_ms"] is None else options["p95_ms"] / 1000,
         budget_usd_per_day=options["budget_usd_per_day"],
@@ -149,6 +195,7 @@ def make_request(replicas: int, measured: Profile, options: dict[str, Any]) -> P
         types=options["types"],
         spot_low=options["spot_price"] == "low",
         allow_unknown_kvm=options["allow_unknown_kvm"],
+        emulated=emulated,
         max_hosts=quotas(options["max_hosts"]),
     )
 
@@ -161,20 +208,15 @@ def make_replica(measured: Profile, options: dict[str, Any]) -> ReplicaNeeds:
         shared_fraction=options["shared"],
         overhead_gib=options["overhead_gib"],
         step_cpu_s=options["step_cpu_s"],
+        reset_cpu_s=options["reset_cpu_s"],
         idle_cores=options["idle_cores"],
         think_s=options["think_s"],
         overlay_gib=options["overlay_gib"],
     )
 
 
-def _draw(found: FleetPlan, catalogue: Any, path: Path) -> None:
-    from osgym_infra.cli.plot import curve, draw
+def _draw(found: FleetPlan, path: Path) -> None:
+    from osgym_infra.cli.plot import draw
+    from osgym_infra.cost.curve import of_candidate, of_paper
 
-    best = found.candidates[0]
-    data = curve(found.request, best, egress_usd(found.request, catalogue, best.row))
-    replica = found.request.replica
-    draw(
-        data, path,
-        f"{replica.private_gib:.2f} GiB per replica and {replica.shared_gib:.2f} GiB shared; "
-        f"{replica.step_cpu_s:.2f} CPU-s per step, {replica.think_s:.1f} s between steps",
-    )  # fmt: skip
+    draw([of_paper(), of_candidate(found.request, found.candidates[0])], path)

@@ -10,8 +10,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from osgym_infra.cost.compare import MixedFleet, shown
 from osgym_infra.cost.model import ReplicaNeeds, Resource
-from osgym_infra.cost.planner import Candidate, FleetPlan, MixedFleet
+from osgym_infra.cost.planner import Candidate, FleetPlan
 from osgym_infra.workloads.profile import Bound, Parameter, Profile
 
 WIDTH = 150
@@ -30,7 +31,8 @@ def show(
     table = Table(box=None, pad_edge=False)
     for name, justify in (
         ("PROVIDER", "left"), ("TYPE", "left"), ("MARKET", "left"), ("USD/h", "right"), ("K", "right"),
-        ("HOSTS", "right"), ("BINDS", "left"), ("IDLE", "left"), ("p95 ms", "right"), ("USD/day", "right"),
+        ("HOSTS", "right"), ("BINDS", "left"), ("IDLE", "left"), ("STEP p95 ms", "right"),
+        ("RESET p95 ms", "right"), ("USD/day", "right"),
         ("USD/REPLICA-DAY", "right"),
     ):  # fmt: skip
         table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]  # a literal of both
@@ -39,6 +41,7 @@ def show(
             one.row.provider, one.row.type, one.market.replace("_", "-"), _price(one), str(one.fit.replicas),
             str(one.hosts) if one.hosts else "-", one.fit.binding, _stranded(one),
             f"{one.load.p95_s * 1000:.0f}" if one.load else "-",
+            f"{one.load.reset_p95_s * 1000:.0f}" if one.load and one.load.reset_p95_s else "-",
             _usd(one.usd_per_day, 0), _usd(one.usd_per_replica_day, 3),
         )  # fmt: skip
     console.print(table)
@@ -46,6 +49,9 @@ def show(
         click.echo(f"{_usd(reference.usd_per_replica_day, 3):>9}  {reference.name} (for comparison)")
     click.echo("\ncheapest mix")
     for fleet in found.fleets:
+        click.echo(f"  {_fleet_line(fleet)}")
+    click.echo(f"\nmarkets in {found.best.provider} {found.best.region}")
+    for fleet in found.compared:
         click.echo(f"  {_fleet_line(fleet)}")
     click.echo(f"\n{_sentence(found)}")
     for note in found.notes:
@@ -73,6 +79,8 @@ def to_dict(
                 "private_gib",
                 "idle_cores",
                 "step_cpu_s",
+                "reset_cpu_s",
+                "steps_per_episode",
                 "think_s",
                 "cores",
                 "overlay_gib",
@@ -82,6 +90,7 @@ def to_dict(
         },
         "best": _fleet_dict(found.best),
         "fleets": [_fleet_dict(fleet) for fleet in found.fleets],
+        "markets": [_fleet_dict(fleet) for fleet in found.compared],
         "candidates": [_candidate_dict(one) for one in found.candidates],
         "references": [
             {"name": r.name, "usd_per_replica_day": r.usd_per_replica_day, "note": r.note}
@@ -118,7 +127,8 @@ def profile_table(measured: Profile) -> Table:
 def _replica_line(replica: ReplicaNeeds) -> str:
     return (
         f"{replica.private_gib * 1024:.0f} MiB each, {replica.shared_gib * 1024:.0f} MiB shared; "
-        f"{replica.step_cpu_s:.3f} CPU-s per step every {replica.cycle_s:.1f} s, {replica.cores:.3f} cores"
+        f"{replica.step_cpu_s:.3f} CPU-s per step every {replica.cycle_s:.1f} s, {replica.reset_cpu_s:.2f} "
+        f"per reset every {replica.steps_per_episode:.1f} steps, {replica.cores:.3f} cores"
     )
 
 
@@ -152,9 +162,8 @@ def _usd(value: float, digits: int) -> str:
 
 
 def _fleet_line(fleet: MixedFleet) -> str:
-    hosts = " + ".join(f"{count} × {name.split('/')[2]}" for name, count in sorted(fleet.mix.hosts.items()))
     return (
-        f"{fleet.provider} {fleet.region}, {fleet.market.replace('_', '-')}: {hosts} for "
+        f"{fleet.provider} {fleet.region}, {shown(fleet.market)}: {fleet.hosts} for "
         f"{fleet.mix.usd_per_day:,.2f} USD a day, {fleet.usd_per_replica_day:.4f} per replica-day"
     )
 
@@ -165,7 +174,7 @@ def _sentence(found: FleetPlan) -> str:
     return (
         f"Cheapest: {best.usd_per_replica_day:.4f} USD per replica-day, {best.mix.usd_per_day:,.2f} USD a day"
         f"{budget} for {request.replicas} replicas, with {best.provider} {best.region}, "
-        f"{best.market.replace('_', '-')}."
+        f"{shown(best.market)}."
     )
 
 
@@ -198,6 +207,7 @@ def _candidate_dict(one: Candidate) -> dict[str, Any]:
         "limits": {name.value: value for name, value in one.fit.limits.items()},
         "stranded": {name.value: value for name, value in one.fit.stranded.items()},
         "step_p95_ms": one.load.p95_s * 1000 if one.load else None,
+        "reset_p95_ms": one.load.reset_p95_s * 1000 if one.load and one.load.reset_p95_s else None,
         "step_slowdown": one.load.slowdown if one.load else None,
         "hosts": one.hosts or None,
         "usd_per_day": None if math.isinf(one.usd_per_day) else one.usd_per_day,

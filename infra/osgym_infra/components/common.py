@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import pulumi
 
 from osgym_infra.fleet.blueprint import Blueprint, HostGroup, slug
+from osgym_infra.fleet.boot import STATUS, BootPlace
 from osgym_infra.fleet.bootstrap import bootstrap_files
 from osgym_infra.fleet.fetched_archives import FetchedArchives
 from osgym_infra.fleet.outputs import HostOutput
@@ -24,6 +25,9 @@ from osgym_infra.hosts import tls
 
 HOST_IMAGE_TAG = "osgym-digest"
 """What host images made by images/packer carry, as a tag or label."""
+
+FLEET_TAG = "osgym-fleet"
+"""The tag or label of a fleet's hosts, with the stack's name: what clients look hosts up by."""
 
 TOKEN_BYTES = 32
 MOST_NAME_CHARS = 24
@@ -41,6 +45,7 @@ class HostsArgs:
         files: the bootstrap.
         made: what hosts fetch, when the stack makes it; None: what the configuration names.
         made_bucket: a bucket of the stack that hosts have to be allowed to read.
+        boot: where a cloud's hosts fetch the bootstrap and say where they stand.
     """
 
     blueprint: Blueprint
@@ -48,11 +53,19 @@ class HostsArgs:
     files: Mapping[str, bytes] = field(default_factory=bootstrap_files)
     made: pulumi.Output[FetchedArchives] | None = None
     made_bucket: pulumi.Output[str] | None = None
+    boot: pulumi.Output[BootPlace] | None = None
 
     @property
     def tags(self) -> dict[str, str]:
-        """On every resource that can have them: who pays, which stack, who made it."""
-        return {"owner": self.blueprint.config.owner, "stack": slug(self.stack)[:63], "project": "osgym"}
+        """On every resource that can have them: who pays, which stack, who made it, and the name by which
+        clients discover hosts."""
+        stack = slug(self.stack)[:63]
+        return {
+            "owner": self.blueprint.config.owner,
+            "stack": stack,
+            "project": "osgym",
+            FLEET_TAG: stack,
+        }
 
     @property
     def server_name(self) -> str:
@@ -65,6 +78,21 @@ class HostsArgs:
         return self.made or pulumi.Output.from_input(FetchedArchives.named_in(self.blueprint.config))
 
     @property
+    def folder(self) -> str:
+        """Of this stack in a bucket, which other stacks may use, too."""
+        return f"osgym/{slug(self.stack)}"
+
+    @property
+    def status_folder(self) -> str:
+        """Where in the bucket hosts say where they stand; each may write there."""
+        return f"{self.folder}/{STATUS}"
+
+    @property
+    def status_bucket(self) -> pulumi.Input[str]:
+        """The bucket of that folder."""
+        return self.blueprint.config.bucket if self.made_bucket is None else self.made_bucket
+
+    @property
     def buckets(self) -> tuple[str, ...]:
         """Buckets that hosts read from, but for `made_bucket`."""
         config = self.blueprint.config
@@ -74,9 +102,14 @@ class HostsArgs:
 
 
 def host_output(
-    name: str, group: HostGroup, args: HostsArgs, zone: pulumi.Input[str], address: pulumi.Input[str]
+    name: str,
+    group: HostGroup,
+    args: HostsArgs,
+    zone: pulumi.Input[str],
+    address: pulumi.Input[str],
+    replicas: pulumi.Input[int] | None = None,
 ) -> pulumi.Output[dict[str, Any]]:
-    """One host as it stands in fleet.json."""
+    """One host as it stands in fleet.json; `replicas` where it is of a type that stands in."""
     config = args.blueprint.config
     # Only a secret that we made holds a certificate.
     scheme, server_name = ("http", "") if config.token_secret else ("https", args.server_name)
@@ -89,12 +122,13 @@ def host_output(
             zone=found["zone"],
             url=f"{scheme}://{address}:{config.agent_port}",
             server_name=server_name,
-            capacity=group.replicas,
+            capacity=int(found["replicas"]),
             market=group.market.value,
             image_digest=found["fetched"].image_digest,
         ).to_dict()
 
-    return pulumi.Output.all(zone=zone, address=address, fetched=args.fetched).apply(made)
+    carried = group.replicas if replicas is None else replicas
+    return pulumi.Output.all(zone=zone, address=address, replicas=carried, fetched=args.fetched).apply(made)
 
 
 def fleet_name(stack: str) -> str:

@@ -16,6 +16,7 @@ import pulumi
 from osgym_infra.archives.inputs import AGENT, IMAGE
 from osgym_infra.components.common import HostsArgs
 from osgym_infra.fleet.blueprint import slug
+from osgym_infra.fleet.boot import BootPlace, package, package_sha256
 from osgym_infra.fleet.fetched_archives import FetchedArchives
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,15 +42,17 @@ class Archive(pulumi.CustomResource):
 
 
 class GoldenImage(pulumi.ComponentResource):
-    """Image and agent that the configuration does not name: made once for each definition of them.
+    """What hosts fetch: the bootstrap (clouds), and image and agent if the configuration does not name them.
 
     Attributes:
-        fetched: what hosts fetch; known once it is there.
+        fetched: image and agent; known once they are there.
+        boot: the bootstrap; None where hosts are sent it.
         bucket: that this component made, and that hosts have to be allowed to read.
     """
 
     fetched: pulumi.Output[FetchedArchives]
     bucket: pulumi.Output[str] | None = None
+    boot: pulumi.Output[BootPlace] | None = None
 
     def __init__(self, name: str, args: HostsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("osgym:index:GoldenImage", name, None, opts)
@@ -57,6 +60,8 @@ class GoldenImage(pulumi.ComponentResource):
         folder = str(ROOT / (self._config.archives or f"out/fleet/{slug(args.stack)}"))
         parts: dict[str, pulumi.Input[str]] = dataclasses.asdict(FetchedArchives.named_in(self._config))
         self._prepare()
+        if self._config.provider.rents:
+            self.boot = self._bootstrap()
         if self._config.makes_image:
             image = self._archive("image", IMAGE, {"folder": folder, **self._image_inputs()})
             parts |= {"image_uri": self._uri("image", image), "image_sha256": image.sha256}
@@ -69,10 +74,22 @@ class GoldenImage(pulumi.ComponentResource):
 
     def feed(self, args: HostsArgs) -> HostsArgs:
         """The arguments of hosts that fetch what this made."""
-        return dataclasses.replace(args, made=self.fetched, made_bucket=self.bucket)
+        return dataclasses.replace(args, made=self.fetched, made_bucket=self.bucket, boot=self.boot)
 
     def _prepare(self) -> None:
         """Make the place for archives, if there has to be one."""
+
+    def _bootstrap(self) -> pulumi.Output[BootPlace]:
+        text = package(self._args.files)
+        sha256 = package_sha256(text)
+        key = f"{self._args.folder}/bootstrap-{sha256[:16]}.json"
+        uri = self._text(key, text)
+        folder = uri.apply(lambda found: found.removesuffix(key) + self._args.status_folder)
+        return pulumi.Output.all(uri, folder).apply(lambda found: BootPlace(found[0], sha256, found[1]))
+
+    def _text(self, key: str, content: str) -> pulumi.Output[str]:
+        """Put a text into the bucket as the bootstrap; return its URI."""
+        raise NotImplementedError
 
     def _uri(self, part: str, archive: Archive) -> pulumi.Output[str]:
         """Where hosts fetch it; on its way there it may be uploaded."""
@@ -87,14 +104,17 @@ class GoldenImage(pulumi.ComponentResource):
             "flavor": self._config.image_name,
             "lock": str(ROOT / lock) if lock else "",
             "machines": self._config.runtime.boots_machines,
+            # A cloud's types are chosen for it; whether own machines have it is theirs to know.
+            "kvm": self._config.runtime.boots_machines and self._config.provider.rents,
         }
 
     def _key(self, archive: Archive) -> pulumi.Output[str]:
-        """The archive's name in a bucket, which other stacks may use, too."""
-        return archive.archive.apply(lambda path: f"osgym/{slug(self._args.stack)}/{Path(path).name}")
+        """The archive's name in a bucket."""
+        return archive.archive.apply(lambda path: f"{self._args.folder}/{Path(path).name}")
 
 
 def fed(kind: type[GoldenImage], name: str, args: HostsArgs) -> HostsArgs:
-    """The arguments of hosts, after what they fetch was made if the configuration does not name it."""
+    """The arguments of hosts, after what they fetch was put where they find it."""
     config = args.blueprint.config
-    return kind(name, args).feed(args) if config.makes_image or config.makes_agent else args
+    needed = config.makes_image or config.makes_agent or config.provider.rents
+    return kind(name, args).feed(args) if needed else args

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import pulumi
 
-from osgym_infra.components.common import HostsArgs
+from osgym_infra.components.common import FLEET_TAG, HostsArgs
 from osgym_infra.fleet.blueprint import HostGroup
-from osgym_infra.fleet.boot import environment, user_data
+from osgym_infra.fleet.boot import BootPlace, environment, scaling, user_data
+from osgym_infra.fleet.fetched_archives import FetchedArchives
 
 
 class ProviderHosts(pulumi.ComponentResource):
@@ -22,12 +23,15 @@ class ProviderHosts(pulumi.ComponentResource):
             never the token.
         ca: certificate of the authority that signed the hosts' certificates; empty with a secret of the
             configuration's, for then hosts speak HTTP.
+        discover: where clients look up which hosts there are now, as `Client.from_fleet` takes it; empty
+            where hosts are the same until the next `pulumi up`.
     """
 
     provider: ClassVar[str]
     hosts: pulumi.Output[list[dict[str, Any]]]
     token_source: pulumi.Output[str]
     ca: pulumi.Output[str]
+    discover: str = ""
 
     def __init__(self, name: str, args: HostsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(f"osgym:{self.provider}:ReplicaHosts", name, None, opts)
@@ -35,15 +39,26 @@ class ProviderHosts(pulumi.ComponentResource):
         self._child = pulumi.ResourceOptions(parent=self)
         self._kept = pulumi.ResourceOptions(parent=self, protect=self._config.protect)
         # What is put out is known once all of them are made.
-        self.hosts = pulumi.Output.all(*self._make()).apply(list)
+        self.hosts = pulumi.Output.all(*self._make()).apply(_flat)
         self.register_outputs({"hosts": self.hosts, "token_source": self.token_source, "ca": self.ca})
 
-    def _make(self) -> Iterable[pulumi.Output[dict[str, Any]]]:
-        """Make everything, set `token_source` and `ca`, and return the hosts as they stand in fleet.json."""
+    def _make(self) -> Iterable[pulumi.Output[Any]]:
+        """Make everything, set `token_source` and `ca`, and return the hosts as they stand in fleet.json: one
+        by one, or a list of those that a group has now."""
         raise NotImplementedError
 
-    def _script(self, group: HostGroup) -> pulumi.Output[str]:
-        """Return what a host of a group runs at its first start."""
-        return pulumi.Output.all(self.token_source, self._args.fetched).apply(
-            lambda found: user_data(self._args.files, environment(self._config, group, *found))
-        )
+    def _script(self, group: HostGroup, more: Mapping[str, str] | None = None) -> pulumi.Output[str]:
+        """Return what a host of a group runs at its first start; `more` are settings of its provider's."""
+
+        def made(source: str, fetched: FetchedArchives, boot: BootPlace) -> str:
+            settings = environment(self._config, group, source, fetched)
+            settings |= scaling(self._config, self._args.blueprint.groups, self._args.tags[FLEET_TAG])
+            return user_data(self._args.files, {**settings, **boot.settings(), **(more or {})})
+
+        assert self._args.boot is not None, "hosts of a cloud fetch the bootstrap"
+        parts = pulumi.Output.all(self.token_source, self._args.fetched, self._args.boot)
+        return parts.apply(lambda found: made(*found))
+
+
+def _flat(found: Iterable[Any]) -> list[dict[str, Any]]:
+    return [host for one in found for host in (one if isinstance(one, list) else [one])]

@@ -10,7 +10,6 @@ brings how its key is read, and the sentence that documents it.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,24 +17,22 @@ from enum import StrEnum
 from typing import Any
 
 from osgym_infra.config.providers import ConfigKey, Provider
+from osgym_infra.config.quantities import CountOrPercent, TrajectoryDetail, count_or_percent
 from osgym_infra.config.readers import (
-    ADDRESS,
     Reader,
     choice,
     cidrs,
     flag,
-    full_key,
     integer,
-    items,
     matching,
     names,
+    names_like,
     number,
-    short,
     text,
 )
+from osgym_infra.config.ssh_hosts import DIRECT, SshHost, SshLogin, read_hosts, read_jump
 from osgym_infra.cost.model import Rules
 from osgym_infra.cost.price import Market
-from osgym_infra.errors import BadInput
 from osgym_protocol.runtimes import RuntimeName
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
@@ -53,60 +50,9 @@ class EgressPolicy(StrEnum):
     OPEN = "open"
 
 
-@dataclass(frozen=True, slots=True)
-class SshHost:
-    """A machine that exists. `address` `local` is this machine, without ssh."""
-
-    address: str
-    port: int = 22
-    user: str = "root"
-    host_key: str = ""
-    ssh_key: str = ""
-    max_replicas: int | None = None
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it is this machine."""
-        return self.address == "local"
-
-
 CLOUD = frozenset(provider for provider in Provider if provider.rents)
 DEFAULT_REGIONS = ", ".join(f"{one.facts.default_region} ({one})" for one in Provider if one.rents)
 
-
-def read_hosts(name: str, value: object) -> tuple[SshHost, ...]:
-    found = []
-    for index, item in enumerate(items(name, value)):
-        where = f"{name}[{index}]"
-        data = {"address": item} if isinstance(item, str) else item
-        if not isinstance(data, dict):
-            raise BadInput(
-                full_key(where), f"{short(item)} is not a host", '"user@address", or an object with address'
-            )
-        data = dict(data)
-        if isinstance(data.get("address"), str) and "@" in data["address"] and "user" not in data:
-            data["user"], _, data["address"] = data["address"].partition("@")
-        known = {f.name: HOST_KEYS[f.name] for f in dataclasses.fields(SshHost)}
-        for key in data:
-            if key not in known:
-                raise BadInput(full_key(where), f"there is no key {key!r}", f"Known are {', '.join(known)}")
-        if "address" not in data:
-            raise BadInput(full_key(where), "has no address", "a name or an IP address, or local")
-        found.append(SshHost(**{key: known[key](f"{where}.{key}", data[key]) for key in data}))
-    if not found:
-        raise BadInput(full_key(name), "is empty", '["local"] is this machine')
-    return tuple(found)
-
-
-HOST_KEYS: dict[str, Reader] = {
-    "address": matching(ADDRESS, "a name or an IP address, or local"),
-    "port": integer(1, 65535, "as TCP port"),
-    "user": matching(re.compile(r"[a-z_][a-z0-9_-]{0,31}"), "a user's name"),
-    "host_key": matching(re.compile(r"(ssh-ed25519|ecdsa-sha2-nistp\d+|ssh-rsa) [A-Za-z0-9+/=]+"),
-                          "a line like ssh-ed25519 AAAA…"),
-    "ssh_key": text,
-    "max_replicas": integer(1, 10_000, "replicas"),
-}  # fmt: skip
 
 HEX = matching(DIGEST, "64 hexadecimal digits")
 URI = matching(re.compile(r"(s3|gs|https|file)://\S+"), "s3://, gs://, https:// or file://")
@@ -135,7 +81,15 @@ class FleetConfig:
         RuntimeName.QEMU,
         f"{' | '.join(RuntimeName)}: how replicas run; virtual machines need KVM.",
     )
-    profile: str = _key(text, "desktop-local", "The measured workload: a name, or a file of osgym calibrate.")
+    profile: str = _key(
+        text, "", "The measured workload: a name, or a file of osgym calibrate; default: that of the runtime."
+    )
+    thread_efficiency: float = _key(
+        number(0, 1, ""),
+        Rules().thread_efficiency,
+        "What a vCPU is of a core where two of them share one; 1 where each has its own.",
+        CLOUD,
+    )
     budget_usd_per_day: float | None = _key(
         number(0, 1e7, "USD"), None, "Preview fails when it costs more.", CLOUD
     )
@@ -183,7 +137,7 @@ class FleetConfig:
     bucket: str = _key(
         matching(re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"), "a bucket's name"),
         "",
-        "An existing bucket for what is packed here; default: a new one, private.",
+        "An existing bucket for what hosts fetch and the status they write; default: a new one, private.",
         CLOUD,
     )
     agent_port: int = _key(integer(1024, 65535, "as TCP port"), AGENT_PORT, "The host agent's port.")
@@ -205,15 +159,90 @@ class FleetConfig:
         CLOUD,
     )
     network_id: str = _key(text, "", "An existing VPC or network, with subnet_id.", CLOUD)
-    subnet_id: str = _key(text, "", "An existing subnet, with network_id.", CLOUD)
+    subnet_id: str = _key(
+        text, "", "An existing subnet, with network_id; AWS: or several, separated by commas.", CLOUD
+    )
     zone: str = _key(
-        matching(NAME, "e.g. us-central1-a"), "", "Zone of the hosts; default: the region's first.", CLOUD
+        matching(NAME, "e.g. us-central1-a"),
+        "",
+        "Zone of all hosts; default: spread over all zones that have the type.",
+        CLOUD,
+    )
+    zones: tuple[str, ...] = _key(
+        names_like(NAME, "e.g. us-east-1a"), (), "Zones to spread hosts over, instead of zone.", CLOUD
+    )
+    private: bool = _key(
+        flag,
+        False,
+        "Hosts without public addresses; a NAT is made for what they fetch, unless network_id is given.",
+        CLOUD,
+    )
+    min_hosts: int | None = _key(
+        integer(1, 10_000, "hosts"), None, "Fewest hosts of the group; default: as many as planned.", CLOUD
+    )
+    max_hosts: int | None = _key(
+        integer(1, 10_000, "hosts"),
+        None,
+        "Most hosts of the group; default: as many as planned. Above min_hosts the cloud adds and removes "
+        "hosts with the load.",
+        CLOUD,
+    )
+    ttl_hours: float | None = _key(
+        number(0, 8760, "hours"),
+        None,
+        "The cloud itself ends all hosts so long after the last pulumi up; default: never.",
+        CLOUD,
+    )
+    alert_email: str = _key(
+        matching(re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+"), "name@example.org"),
+        "",
+        "Who is told by the cloud when half, most or all of a month's budget is used up.",
+        CLOUD,
+    )
+    data_disk_gib: int | None = _key(
+        integer(30, 65_536, "GiB"),
+        None,
+        "Size of a host's data disk; default: what its replicas need.",
+        CLOUD,
+    )
+    data_disk_iops: int | None = _key(
+        integer(3000, 350_000, "IOPS"), None, "Its operations per second; default: the cloud's own.", CLOUD
+    )
+    data_disk_mib_per_s: int | None = _key(
+        integer(125, 5000, "MiB/s"), None, "Its throughput; default: the cloud's own.", CLOUD
+    )
+    warm: int | None = _key(
+        integer(0, 4096, "replicas"), None, "Clean replicas kept ready on each host; default: the agent's, 2."
+    )
+    trajectory: TrajectoryDetail = _key(
+        choice(TrajectoryDetail),
+        TrajectoryDetail.STEPS,
+        "off | steps | frames: what a host records of episodes on its disk.",
+    )
+    trajectory_mib: int | None = _key(
+        # The agent's bound on one trajectory, 256 MiB, is at most half of it.
+        integer(512, 100_000_000, "MiB"),
+        None,
+        "Bound on a host's recorded trajectories, the oldest go first; default: the agent's, 2048.",
     )
     token_secret: str = _key(
         text, "", "An existing secret that holds the agent's token; default: a new one.", CLOUD
     )
     protect: bool = _key(flag, False, "Refuse to destroy network and secret.")
     roll: bool = _key(flag, False, "Replace hosts whose template changed; else only new ones get it.", CLOUD)
+    max_unavailable: CountOrPercent = _key(
+        count_or_percent,
+        CountOrPercent(1),
+        "How many hosts may be away at a time while running ones are updated: a number, or 25%.",
+    )
+    drain_timeout_s: float = _key(
+        # 48 hours are what a lifecycle hook of EC2 Auto Scaling may keep an instance waiting (API reference,
+        # PutLifecycleHook, `HeartbeatTimeout`); the host agent's own bound is wider (`MAX_DRAIN_S`).
+        number(0, 172_800, "s", open_low=False),
+        1800.0,
+        "How long episodes may go on on a host that is to be updated or removed; what is open then ends as "
+        "EpisodeLost.",
+    )
     rotation: int = _key(
         integer(0, 1_000_000, ""),
         0,
@@ -224,7 +253,14 @@ class FleetConfig:
         read_hosts,
         ...,
         'Machines: ["local"], ["root@10.0.0.5"], or objects with address, port, user, '
-        "host_key, ssh_key, max_replicas.",
+        "host_key, ssh_key, jump, max_replicas.",
+        frozenset({Provider.SSH}),
+    )
+    jump: SshLogin | None = _key(
+        read_jump,
+        None,
+        'The machine through which hosts are reached: "user@bastion", or an object with address, port, user, '
+        f"host_key, ssh_key. A host's own jump comes first; {DIRECT.address}: none.",
         frozenset({Provider.SSH}),
     )
     own: Mapping[str, Any] = field(default_factory=dict)
@@ -240,108 +276,10 @@ class FleetConfig:
         return not self.agent_uri
 
 
+SHARED_KEYS = frozenset(one.name for one in dataclasses.fields(FleetConfig) if one.metadata)
+"""Those that are fields, whatever the provider; the others are only their provider's."""
 KEYS: dict[str, ConfigKey] = {
     **{one.name: one.metadata["key"] for one in dataclasses.fields(FleetConfig) if one.metadata},
     **{name: key for provider in Provider for name, key in provider.facts.own_keys.items()},
 }
 """All keys of a stack's configuration."""
-
-
-def parse(values: Mapping[str, object]) -> FleetConfig:
-    """Check a stack's configuration.
-
-    Args:
-        values: by key, without the namespace; as Pulumi gives them (texts, lists and objects as JSON), or as
-            Python values.
-
-    Raises:
-        BadInput: `field` is `osgym:<key>`: unknown, missing, of another type, out of range, or not for this
-            provider; `fits` says what would do.
-    """
-    for name in values:
-        if name not in KEYS:
-            close = difflib.get_close_matches(name, KEYS, 1)
-            known = f"Did you mean {close[0]}?" if close else f"Known are {', '.join(KEYS)}"
-            raise BadInput(full_key(name), "there is no such key", known)
-    if "provider" not in values:
-        raise BadInput(full_key("provider"), "is missing", KEYS["provider"].doc)
-    provider = Provider(KEYS["provider"].read("provider", values["provider"]))
-    found: dict[str, Any] = {}
-    for name, key in KEYS.items():
-        if name in values and provider not in key.providers:
-            raise BadInput(
-                full_key(name),
-                f"means nothing for provider {provider}",
-                f"for {', '.join(sorted(key.providers))}",
-            )
-        if name in values:
-            found[name] = key.read(name, values[name])
-        elif key.default is ... and provider in key.providers:
-            raise BadInput(full_key(name), "is missing", key.doc)
-        elif provider in key.providers or key.default is not ...:
-            found[name] = key.default
-    own = {name: found.pop(name) for name in provider.facts.own_keys}
-    return _checked(FleetConfig(**{"hosts": (), **found}, own=own))
-
-
-def _checked(config: FleetConfig) -> FleetConfig:
-    """What two keys say together."""
-    if config.egress is EgressPolicy.ALLOWLIST and not config.egress_allowlist:
-        raise BadInput(
-            full_key("egress_allowlist"), "is empty", "the hosts that replicas may reach, or egress: none"
-        )
-    if config.egress_allowlist and config.egress is not EgressPolicy.ALLOWLIST:
-        raise BadInput(
-            full_key("egress_allowlist"), f"means nothing with egress {config.egress}", "egress: allowlist"
-        )
-    if bool(config.network_id) != bool(config.subnet_id):
-        missing = "subnet_id" if config.network_id else "network_id"
-        raise BadInput(
-            full_key(missing), "is missing", "both, for an existing network, or neither, for a new one"
-        )
-    apart = config.provider.rents or any(not host.is_local for host in config.hosts)
-    if apart and not config.allowed_cidrs:
-        raise BadInput(full_key("allowed_cidrs"), "is missing", "the networks your trainers run in")
-    if config.allowed_cidrs and not apart:
-        raise BadInput(
-            full_key("allowed_cidrs"), "means nothing where local is the only host", "leave it out"
-        )
-    if config.market is Market.DEDICATED and config.provider.rents:
-        raise BadInput(
-            full_key("market"), "dedicated hosts are rented elsewhere", "spot | on-demand, or provider: ssh"
-        )
-    _check_archives(config)
-    if not config.region:
-        config = dataclasses.replace(config, region=config.provider.facts.default_region)
-    # Whatever the port of ssh: two agents cannot serve at one address.
-    addresses = [host.address for host in config.hosts]
-    for address in addresses:
-        if addresses.count(address) > 1:
-            raise BadInput(full_key("hosts"), f"{address} stands there twice", "each host once")
-    return config
-
-
-def _check_archives(config: FleetConfig) -> None:
-    """What hosts fetch is either named whole, or made here."""
-    for name in ("image_sha256", "image_digest", "agent_sha256"):
-        uri = f"{name.partition('_')[0]}_uri"
-        named = bool(getattr(config, uri))
-        if named and not getattr(config, name):
-            raise BadInput(
-                full_key(name), f"is missing beside {uri}", f"both, or neither: without {uri} it is made here"
-            )
-        if not named and getattr(config, name):
-            raise BadInput(
-                full_key(name),
-                f"means nothing without {uri}",
-                f"both, or neither: without {uri} it is made here",
-            )
-    if config.image_lock and not config.makes_image:
-        raise BadInput(full_key("image_lock"), "means nothing with image_uri", "one of both")
-    for name in ("archives", "bucket"):
-        if getattr(config, name) and not config.makes_image and not config.makes_agent:
-            raise BadInput(
-                full_key(name),
-                "means nothing with image_uri and agent_uri",
-                "without one of these, or not at all",
-            )

@@ -56,6 +56,21 @@ class ConfigKey:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingBeside:
+    """A setting of the cloud's own Pulumi provider that says the same as a key of ours.
+
+    Attributes:
+        name: as it stands in a stack's configuration: `aws:region`.
+        key: ours.
+        variables: of the environment, that its provider reads where the configuration has none.
+    """
+
+    name: str
+    key: str
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ProviderFacts:
     """What configuration, planner and commands have to know of a provider.
 
@@ -64,16 +79,31 @@ class ProviderFacts:
         own_keys: configuration keys that only this provider has; their values are in `FleetConfig.own`.
         has_prices: whether `prices.py` asks a price API.
         notices: whether its hosts are told of interruptions (`osgym_host.notices`).
+        metrics_to: where its hosts publish what a group is scaled by (`osgym_host.scaling`), with `{region}`
+            where the region belongs; empty: nowhere.
         gib_per_vcpu: what a vCPU costs in GiB of RAM.
-        never_nests: types on which nested virtualisation does not exist though the flag is taken.
+        needs_machines: whether its requests differ by type, so that the catalogue has to know disks and
+            network cards of every type that is planned with.
+        forms: how values of keys that all providers have look at this one: these are read after the key's own
+            reader.
+        zone_suffix: what stands in a zone's name after the region's; None where there are no zones.
+        zone_example: one of them.
+        ipv4_only: whether its hosts get IPv4 addresses only.
+        beside: settings of the cloud's own provider that must not say otherwise.
     """
 
     default_region: str = ""
     own_keys: Mapping[str, ConfigKey] = field(default_factory=dict)
     has_prices: bool = False
     notices: bool = False
+    metrics_to: str = ""
     gib_per_vcpu: float = 10.0
-    never_nests: re.Pattern[str] | None = None
+    needs_machines: bool = False
+    forms: Mapping[str, Reader] = field(default_factory=dict)
+    zone_suffix: re.Pattern[str] | None = None
+    zone_example: str = ""
+    ipv4_only: bool = False
+    beside: tuple[SettingBeside, ...] = ()
 
 
 @functools.cache

@@ -5,6 +5,7 @@ All raise `BadInput` with the key (in its namespace) as the field. Pure.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import math
@@ -113,6 +114,14 @@ def items(name: str, value: object) -> Sequence[object]:
     return value
 
 
+def json_object(value: object) -> object:
+    """An object where a text is the JSON of one, as Pulumi hands them over; everything else as it is."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        with contextlib.suppress(ValueError):
+            return json.loads(value)
+    return value
+
+
 def cidrs(name: str, value: object) -> tuple[str, ...]:
     """Networks, none of which is the whole internet."""
     found = []
@@ -140,6 +149,16 @@ def names(name: str, value: object) -> tuple[str, ...]:
         if not ADDRESS.fullmatch(item.removeprefix("*.")):
             raise BadInput(full_key(name), f"{short(item)} is not a host name", "e.g. *.example.org")
     return found
+
+
+def names_like(pattern: re.Pattern[str], fits: str) -> Reader:
+    """Read a list of lines of text of a form, each once."""
+
+    def read(name: str, value: object) -> tuple[str, ...]:
+        line = matching(pattern, fits)
+        return tuple(line(f"{name}[{index}]", item) for index, item in enumerate(items(name, value)))
+
+    return read
 
 
 def short(value: object) -> str:

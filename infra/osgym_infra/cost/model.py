@@ -8,11 +8,14 @@ Notation, used in all docstrings of the cost model:
 | s | `Replica.shared_fraction`: part of R_ws that all replicas of a host share copy-on-write | 1 |
 | o | `Replica.overhead_gib`: host memory per replica outside the replica (its process, its manager) | GiB |
 | b | `Replica.idle_cores`: CPU of a replica that does nothing | cores |
-| D | `Replica.step_cpu_s`: CPU per step, with the step's part of a reset | CPU-s |
+| D | `Replica.step_cpu_s`: CPU per step | CPU-s |
+| C | `Replica.reset_cpu_s`: CPU of a fresh replica, a task's set-up and scoring, per episode | CPU-s |
+| n | `Replica.steps_per_episode` | 1 |
 | Z | `Replica.think_s`: time between an answer and the next step, waiting for the screen included | s |
 | a | `Rules.ram_usable`: part of the host's RAM that may be planned with | 1 |
 | H | `Rules.reserve_gib`: RAM for the kernel, the host agent, page cache | GiB |
 | ρ | `Rules.cpu_target`: utilisation that is planned with | 1 |
+| τ | `Rules.thread_efficiency`: what a hardware thread is of a core while its sibling works, too | 1 |
 | ν | `Rules.nested_efficiency`: what nested virtualisation leaves of a vCPU | 1 |
 
 The formulas are those of the OSGym paper's cost analysis (section on RAM-bound packing) with the shared
@@ -26,6 +29,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from osgym_infra.cost.queueing import Work
 from osgym_infra.errors import BadInput
 from osgym_protocol.runtimes import RuntimeName
 
@@ -33,7 +37,7 @@ GIB_PER_GB = 1e9 / 2**30
 
 _AMOUNTS = (
     "overhead_gib", "idle_cores", "step_cpu_s", "think_s", "overlay_gib", "steady_iops", "steady_mibps",
-    "reset_ios", "reset_mib", "frame_mb",
+    "reset_ios", "reset_mib", "reset_cpu_s", "frame_mb",
 )  # fmt: skip
 
 
@@ -63,8 +67,8 @@ class Resource(StrEnum):
 class HostShape:
     """What a host has. `None` means: bought as needed, or not known; then it binds nothing.
 
-    `vcpu` are hardware threads as the provider counts them. `disk_gib` is local storage; a host without
-    takes a network volume of the size its replicas need.
+    `vcpu` are hardware threads as the provider counts them, `threads_per_core` of them to a core.
+    `disk_gib` is local storage; a host without takes a network volume of the size its replicas need.
     """
 
     name: str
@@ -75,6 +79,7 @@ class HostShape:
     iops: float | None = None
     mibps: float | None = None
     egress_gbps: float | None = None
+    threads_per_core: int = 1
 
     def __post_init__(self) -> None:
         for field in ("vcpu", "ram_gib"):
@@ -103,6 +108,7 @@ class ReplicaNeeds:
     reset_mib: float = 0.0
     steps_per_episode: float = 15.0
     frame_mb: float = 0.0
+    reset_cpu_s: float = 0.0
 
     def __post_init__(self) -> None:
         _positive("working_set_gib", self.working_set_gib)
@@ -124,31 +130,42 @@ class ReplicaNeeds:
 
     @property
     def cycle_s(self) -> float:
-        """Z + D: one step after the other on an unloaded host, seconds."""
-        return self.think_s + self.step_cpu_s
+        """Z + D + C/n: one step after the other on an unloaded host, its part of a reset included,
+        seconds."""
+        return self.think_s + self.cpu_per_step_s
+
+    @property
+    def cpu_per_step_s(self) -> float:
+        """D + C/n: CPU of a step with its part of a reset, CPU-s."""
+        return self.step_cpu_s + self.reset_cpu_s / self.steps_per_episode
 
     @property
     def cores(self) -> float:
-        """u = b + D/(Z + D): cores that one replica uses in the mean.
+        """u = b + (D + C/n)/(Z + D + C/n): cores that one replica uses in the mean.
 
         The utilisation law of a closed system with one customer (Lazowska et al., Quantitative System
         Performance, 1984, chapter 3), above the idle CPU b. A replica that never thinks uses one core.
         """
-        return self.idle_cores + (self.step_cpu_s / self.cycle_s if self.cycle_s else 0.0)
+        return self.idle_cores + (self.cpu_per_step_s / self.cycle_s if self.cycle_s else 0.0)
 
     @property
     def egress_mbit_s(self) -> float:
-        """8·frame_mb / (Z + D): what one replica sends, Mbit/s."""
+        """8·frame_mb / (Z + D + C/n): what one replica sends, Mbit/s."""
         return 8 * self.frame_mb / self.cycle_s if self.cycle_s else 0.0
 
     @property
     def egress_gb_per_day(self) -> float:
-        """86,400 s / (Z + D) · frame_mb / 1000: what one replica sends, GB (10⁹ B) a day."""
+        """86,400 s / (Z + D + C/n) · frame_mb / 1000: what one replica sends, GB (10⁹ B) a day."""
         return 86400 / self.cycle_s * self.frame_mb / 1000 if self.cycle_s else 0.0
 
     @property
+    def work(self) -> Work:
+        """What it asks of the cores, for the queue."""
+        return Work(self.step_cpu_s, self.think_s, self.reset_cpu_s, self.steps_per_episode)
+
+    @property
     def resets_per_s(self) -> float:
-        """1 / (n·(Z + D)), n steps per episode: resets of one replica per second."""
+        """1 / (n·(Z + D) + C): resets of one replica per second."""
         return 1 / (self.steps_per_episode * self.cycle_s) if self.cycle_s else 0.0
 
 
@@ -159,6 +176,11 @@ class Rules:
     Sources of the defaults: `ram_usable` and `cpu_target` leave room for what a mean does not show;
     `reserve_gib` is a host's kernel, agent and page cache, generously; `nested_efficiency` from Google's
     "at least 10 % for CPU-bound work" (Compute Engine documentation, nested virtualization overview);
+    `thread_efficiency`, assumed: two threads of a core that both work do 1.2 times the work of one, so each
+    is 0.6 of a core. Intel measured 1.16 to 1.28 for servers (Marr et al., Hyper-Threading Technology
+    Architecture and Microarchitecture, Intel Technology Journal 6(1), 2002); the profiles' CPU times are
+    taken for those of threads that had their core for themselves, as no machine with two threads to a core
+    was at hand;
     `max_replicas` because an unlucky host takes all its episodes with it, and because 226 desktops of the
     namespace runtime and 450 virtual machines are the most that were ever run on one host here;
     `storm` covers a fleet whose episodes end together after a batch update.
@@ -168,13 +190,14 @@ class Rules:
     reserve_gib: float = 4.0
     cpu_target: float = 0.7
     nested_efficiency: float = 0.9
+    thread_efficiency: float = 0.6
     disk_usable: float = 0.9
     base_disk_gib: float = 30.0
     storm: float = 10.0
     max_replicas: int = 512
 
     def __post_init__(self) -> None:
-        for field in ("ram_usable", "cpu_target", "nested_efficiency", "disk_usable"):
+        for field in ("ram_usable", "cpu_target", "nested_efficiency", "thread_efficiency", "disk_usable"):
             value = getattr(self, field)
             if not 0 < value <= 1:
                 raise BadInput(field, f"{value} is not a usable part", "0 < value ≤ 1")
@@ -202,9 +225,11 @@ class Fit:
 
 
 def cpu_capacity(host: HostShape, runtime: RuntimeName, rules: Rules) -> float:
-    """vCPU·ν: cores that replicas can really use; ν is 1 unless a VM runs inside a VM."""
+    """vCPU·τ·ν: cores that replicas can really use; τ is 1 where each vCPU is a core, ν unless a VM runs in
+    a VM."""
     nested = runtime.boots_machines and host.kvm is not Kvm.METAL
-    return host.vcpu * (rules.nested_efficiency if nested else 1.0)
+    threads = rules.thread_efficiency if host.threads_per_core > 1 else 1.0
+    return host.vcpu * threads * (rules.nested_efficiency if nested else 1.0)
 
 
 def k_ram(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
@@ -217,7 +242,7 @@ def k_ram(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
 
 
 def k_cpu(host: HostShape, replica: ReplicaNeeds, runtime: RuntimeName, rules: Rules) -> float:
-    """K_cpu = ρ·vCPU·ν / u with u = b + D/(Z + D)."""
+    """K_cpu = ρ·vCPU·τ·ν / u with u = b + (D + C/n)/(Z + D + C/n)."""
     return (
         rules.cpu_target * cpu_capacity(host, runtime, rules) / replica.cores if replica.cores else math.inf
     )
@@ -244,7 +269,7 @@ def k_mibps(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
 
 
 def k_egress(host: HostShape, replica: ReplicaNeeds) -> float:
-    """K_egress = network / e: Gbit/s of the host over the frames that a replica sends, 8·frame/(Z + D)."""
+    """K_egress = network / e: Gbit/s of the host over the frames that a replica sends."""
     if host.egress_gbps is None or not replica.egress_mbit_s:
         return math.inf
     return host.egress_gbps * 1000 / replica.egress_mbit_s

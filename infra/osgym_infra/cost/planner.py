@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from osgym_infra.catalogue.rows import Catalogue, HostRow, Price, PriceSource, ReferenceRow
-from osgym_infra.cost import queueing
-from osgym_infra.cost.mix import HostOffer, Mix, affordable, cheapest_mix
+from osgym_infra.cost import compare, queueing
+from osgym_infra.cost.compare import MixedFleet, shown
+from osgym_infra.cost.mix import HostOffer, affordable, cheapest_mix
 from osgym_infra.cost.model import Fit, HostShape, Kvm, ReplicaNeeds, Rules, cpu_capacity, fit
 from osgym_infra.cost.price import CostAssumptions, HostDay, Market, host_day, replica_day, volume_usd_per_day
 from osgym_infra.errors import BadInput, CannotMeet
@@ -20,9 +21,12 @@ class PlanRequest:
     """What is wanted. Empty tuples mean: any.
 
     Attributes:
-        p95_s: the longest a step's CPU work may take, waiting for a core included, at the 95th percentile.
+        p95_s: the longest a step's CPU work may take, sharing of cores included, at the 95th percentile.
         spot_low: plan spot at the low end of its price range instead of the high one.
         allow_unknown_kvm: take types on which nobody has confirmed KVM, for the qemu runtime.
+        emulated: replicas are machines that no KVM runs: any host carries them, at the CPU of a profile
+        that was
+            measured so.
         max_hosts: how many hosts of a type are to be had (a quota), by type.
     """
 
@@ -39,6 +43,7 @@ class PlanRequest:
     types: tuple[str, ...] = ()
     spot_low: bool = False
     allow_unknown_kvm: bool = False
+    emulated: bool = False
     max_hosts: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -77,19 +82,12 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class MixedFleet:
-    """The cheapest fleet of one provider's region and market, of whatever types."""
-
-    provider: str
-    region: str
-    market: Market
-    mix: Mix
-    usd_per_replica_day: float
-
-
-@dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """All candidates, cheapest first; the cheapest mix for each region and market; notes and sources."""
+    """All candidates, cheapest first; the cheapest mix for each region and market; notes and sources.
+
+    `compared` are the cheapest mixes of all markets where the best fleet is, those that were not asked for
+    included. `warnings` say what costs more than it need.
+    """
 
     request: PlanRequest
     candidates: tuple[Candidate, ...]
@@ -97,6 +95,8 @@ class FleetPlan:
     references: tuple[ReferenceRow, ...]
     notes: tuple[str, ...]
     sources: tuple[PriceSource, ...]
+    compared: tuple[MixedFleet, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def best(self) -> MixedFleet:
@@ -119,24 +119,26 @@ def plan_fleet(
         CannotMeet: the budget or the latency is out of reach, with what would do.
     """
     rows = select(request, catalogue)
-    notes: list[str] = []
-    candidates = []
+    every = []
     for row, shape in rows:
         for market in Market:
-            if market in row.prices and (not request.markets or market in request.markets):
+            if market in row.prices:
                 found = candidate(request, catalogue, row, shape, market)
                 if found is not None:
-                    candidates.append(found)
+                    every.append(found)
+    candidates = [c for c in every if not request.markets or c.market in request.markets]
     if not candidates:
         raise _nothing_fits(request, [shape for _, shape in rows])
     candidates.sort(key=lambda c: (c.usd_per_replica_day, c.name))
     fleets = _fleets(request, catalogue, candidates)
-    _check_budget(request, catalogue, candidates, fleets)
-    notes += _notes(request, catalogue, candidates)
+    compared = compare.same_place(fleets[0], _fleets(request, catalogue, every))
+    _check_budget(request, catalogue, candidates, fleets, compared)
     used = [c.price.source for c in candidates] + list(extra_sources)
     return FleetPlan(
-        request, tuple(candidates), fleets, catalogue.references, tuple(notes), tuple(dict.fromkeys(used))
-    )
+        request, tuple(candidates), fleets, catalogue.references,
+        tuple(_notes(request, catalogue, [row for row, _ in rows], candidates, fleets[0])),
+        tuple(dict.fromkeys(used)), compared, tuple(compare.dearer_than_need_be(fleets[0], compared)),
+    )  # fmt: skip
 
 
 def select(request: PlanRequest, catalogue: Catalogue) -> list[tuple[HostRow, HostShape]]:
@@ -172,7 +174,7 @@ def select(request: PlanRequest, catalogue: Catalogue) -> list[tuple[HostRow, Ho
 
 
 def _with_kvm(request: PlanRequest, rows: list[HostRow]) -> list[HostRow]:
-    if not request.runtime.boots_machines:
+    if not request.runtime.boots_machines or request.emulated:
         return rows
     good = {Kvm.METAL, Kvm.NESTED} | ({Kvm.UNKNOWN} if request.allow_unknown_kvm else set())
     able = [row for row in rows if row.kvm in good]
@@ -203,9 +205,8 @@ def candidate(
     if request.p95_s is not None:
         try:
             limit = queueing.largest_k(
-                capacity, replica.idle_cores, replica.step_cpu_s, replica.think_s, request.p95_s,
-                rules.max_replicas,
-            )  # fmt: skip
+                capacity, replica.idle_cores, replica.work, request.p95_s, rules.max_replicas
+            )
         except CannotMeet:
             limit = 0
     found = fit(shape, replica, request.runtime, rules, limit)
@@ -213,19 +214,18 @@ def candidate(
         return None
     price = row.prices[market]
     volume_gib, volume_usd = _volume(request, catalogue, row, found.replicas)
-    network = catalogue.network_of(row.provider, row.region)
-    ip = network.ip_usd_per_hour if network and network.ip_usd_per_hour else 0.0
+    ip = catalogue.network_figure(row.provider, row.region, "ip_usd_per_hour").usd
     usd_per_hour = price.low if market is Market.SPOT and request.spot_low else price.high
     day = host_day(usd_per_hour, market, request.terms, volume_usd, ip)
     hosts = math.ceil(request.replicas / found.replicas)
     if (quota := request.max_hosts.get(row.type)) is not None and hosts > quota:
         hosts = 0  # not alone; it may still be part of a mix
-    usd = hosts * day.total + request.replicas * egress_usd(request, catalogue, row)
-    shown = replica_day(day.total * hosts, request.replicas, egress_usd(request, catalogue, row),
-                        request.terms.availability) if hosts else math.inf  # fmt: skip
+    frames = frames_usd(request, catalogue, row, market)
+    usd = hosts * day.total + request.replicas * frames
+    each = replica_day(day.total * hosts, request.replicas, frames, request.terms.availability)
     return Candidate(
         row, shape, market, price, found, step_load(request, capacity, found.replicas), day, volume_gib,
-        hosts, usd if hosts else math.inf, shown,
+        hosts, usd if hosts else math.inf, each if hosts else math.inf,
     )  # fmt: skip
 
 
@@ -234,16 +234,16 @@ def step_load(request: PlanRequest, capacity: float, replicas: int) -> queueing.
     replica = request.replica
     if not replica.step_cpu_s:
         return None
-    at = queueing.station(capacity, replicas, replica.idle_cores, replica.step_cpu_s)
-    return queueing.load(at.servers, replicas, at.service_s, replica.think_s) if at else None
+    at = queueing.station(capacity, replicas, replica.idle_cores, replica.work)
+    return queueing.load(at.servers, replicas, at.work) if at else None
 
 
-def egress_usd(request: PlanRequest, catalogue: Catalogue, row: HostRow) -> float:
-    """G·p of one replica-day; 0 when the trainer is in the same region, or the price is unknown (noted)."""
-    network = catalogue.network_of(row.provider, row.region)
-    if not request.terms.egress_to_internet or network is None or network.egress_usd_per_gb is None:
+def frames_usd(request: PlanRequest, catalogue: Catalogue, row: HostRow, market: Market) -> float:
+    """G·p of one replica-day; 0 on dedicated machines, whose price holds their traffic."""
+    if market is Market.DEDICATED:
         return 0.0
-    return request.replica.egress_gb_per_day * network.egress_usd_per_gb
+    per_gb = compare.frames_usd_per_gb(catalogue, row.provider, row.region, request.terms)
+    return request.replica.egress_gb_per_day * per_gb
 
 
 def _volume(request: PlanRequest, catalogue: Catalogue, row: HostRow, replicas: int) -> tuple[float, float]:
@@ -251,15 +251,14 @@ def _volume(request: PlanRequest, catalogue: Catalogue, row: HostRow, replicas: 
     if row.nvme_gb:
         return 0.0, 0.0
     gib = (request.rules.base_disk_gib + replicas * request.replica.overlay_gib) / request.rules.disk_usable
-    storage = catalogue.storage_of(row.provider, row.region)
-    return gib, volume_usd_per_day(gib, storage.usd_per_gib_month) if storage else 0.0
+    return gib, volume_usd_per_day(gib, catalogue.storage_figure(row.provider, row.region).usd)
 
 
 def choices(request: PlanRequest, catalogue: Catalogue, candidates: Iterable[Candidate]) -> list[HostOffer]:
     """The candidates as the search takes them."""
     return [
         HostOffer(
-            c.name, c.fit.replicas, c.day.total, egress_usd(request, catalogue, c.row),
+            c.name, c.fit.replicas, c.day.total, frames_usd(request, catalogue, c.row, c.market),
             request.max_hosts.get(c.row.type),
         )
         for c in candidates
@@ -288,8 +287,9 @@ def _fleets(
 
 
 def _check_budget(
-    request: PlanRequest, catalogue: Catalogue, candidates: list[Candidate], fleets: tuple[MixedFleet, ...]
-) -> None:
+    request: PlanRequest, catalogue: Catalogue, candidates: list[Candidate], fleets: tuple[MixedFleet, ...],
+    compared: tuple[MixedFleet, ...],
+) -> None:  # fmt: skip
     budget, best = request.budget_usd_per_day, fleets[0]
     if budget is None or best.mix.usd_per_day <= budget:
         return
@@ -298,11 +298,17 @@ def _check_budget(
         if (c.row.provider, c.row.region, c.market) == (best.provider, best.region, best.market)
     ]  # fmt: skip
     count = affordable(choices(request, catalogue, group), budget, request.replicas)
+    other = compared[0]
+    cheaper = (
+        f"{shown(other.market)} there costs {other.mix.usd_per_day:,.2f}, "
+        if other.mix.usd_per_day < best.mix.usd_per_day
+        else ""
+    )
     raise CannotMeet(
         "budget_usd_per_day",
         f"{request.replicas} replicas cost at least {best.mix.usd_per_day:.2f} USD a day "
-        f"({best.provider} {best.region}, {best.market}), not {budget:.2f}",
-        f"{math.ceil(best.mix.usd_per_day * 100) / 100:.2f} USD a day would do, "
+        f"({best.provider} {best.region}, {shown(best.market)}), not {budget:.2f}",
+        f"{cheaper}{math.ceil(best.mix.usd_per_day * 100) / 100:.2f} USD a day would do, "
         f"or {count} replicas for this budget",
         {"usd_per_day": best.mix.usd_per_day, "affordable_replicas": count},
     )
@@ -338,26 +344,16 @@ def _nothing_fits(request: PlanRequest, shapes: list[HostShape]) -> Exception:
     return BadInput("overlay_gib", "no host's disk holds even one replica", "a smaller overlay_gib")
 
 
-def _notes(request: PlanRequest, catalogue: Catalogue, candidates: list[Candidate]) -> list[str]:
-    notes = []
-    replica = request.replica
-    if replica.egress_gb_per_day and not request.terms.egress_to_internet:
-        priced = [n for n in catalogue.network if n.egress_usd_per_gb]
-        if priced:
-            usd = replica.egress_gb_per_day * (priced[0].egress_usd_per_gb or 0)
-            notes.append(
-                f"frames ({replica.egress_gb_per_day:.2f} GB per replica-day) stay in the region; to the "
-                f"internet they would add about {usd:.2f} USD per replica-day ({priced[0].provider})"
-            )
-    regions = sorted({(c.row.provider, c.row.region) for c in candidates})
-    for provider, region in regions:
-        mine = [c for c in candidates if (c.row.provider, c.row.region) == (provider, region)]
-        network = catalogue.network_of(provider, region)
-        on_cloud = any(c.market is not Market.DEDICATED for c in mine)
-        if on_cloud and request.terms.egress_to_internet and not (network and network.egress_usd_per_gb):
-            notes.append(f"{provider} {region}: the price of egress is unknown and counted as 0")
-        if on_cloud and request.terms.public_ip and not (network and network.ip_usd_per_hour):
-            notes.append(f"{provider} {region}: the price of a public address is unknown and counted as 0")
-        if any(c.volume_gib for c in mine) and catalogue.storage_of(provider, region) is None:
-            notes.append(f"{provider} {region}: the price of a volume is unknown and counted as 0")
-    return notes
+def _notes(
+    request: PlanRequest, catalogue: Catalogue, rows: list[HostRow], candidates: list[Candidate],
+    best: MixedFleet,
+) -> list[str]:  # fmt: skip
+    clouds = [c for c in candidates if c.market is not Market.DEDICATED]
+    places = dict.fromkeys((c.row.provider, c.row.region) for c in clouds)
+    return [
+        *compare.on_frames(request.replica, best, catalogue, request.terms),
+        *compare.on_threads((c.row for c in candidates), request.rules.thread_efficiency),
+        *compare.on_interruptions(best, request.terms),
+        *compare.borrowed(places, catalogue, request.terms, any(c.volume_gib for c in clouds)),
+        *compare.without_a_price(rows, catalogue),
+    ]

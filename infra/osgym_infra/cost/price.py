@@ -3,8 +3,8 @@
     USD per replica-day = ([24·P·(1 + w) + disk + IP] / K + G·p) / A
 
 P host price in USD/h, w the part of paid hours lost to interruptions, disk and IP in USD per host-day, K
-replicas on the host, G GB of egress per replica-day at p USD/GB, A the part of time a replica is usable.
-The formula is the OSGym paper's cost per replica with interruptions, egress and availability added.
+replicas on the host, G GB of frames per replica-day at p USD/GB, A the part of time a replica is usable.
+The formula is the OSGym paper's cost per replica with interruptions, frames and availability added.
 """
 
 from __future__ import annotations
@@ -28,6 +28,18 @@ class Market(StrEnum):
     DEDICATED = "dedicated"
 
 
+class FramesTo(StrEnum):
+    """Where frames go, which decides what a GB of them costs.
+
+    `ZONE`: to private addresses in the same zone, for nothing. `REGION`: within the region, but to public
+    addresses or to another zone, which clouds count as traffic. `INTERNET`: out of the provider's network.
+    """
+
+    ZONE = "zone"
+    REGION = "region"
+    INTERNET = "internet"
+
+
 @dataclass(frozen=True, slots=True)
 class Interruptions:
     """What the provider takes back.
@@ -36,11 +48,13 @@ class Interruptions:
         per_host_day: λ, interruptions of one host per day.
         lost_h: work of the host that is lost with each, hours (half an episode and what was not told).
         rebuild_h: until a new host serves, hours (start, image, first replicas).
+        rebuild_measured: where `rebuild_h` was measured; empty: it is assumed, and the answer says so.
     """
 
     per_host_day: float = 0.0
     lost_h: float = 0.25
     rebuild_h: float = 0.25
+    rebuild_measured: str = ""
 
     @property
     def waste(self) -> float:
@@ -54,14 +68,14 @@ class CostAssumptions:
 
     `spot` assumes that each spot host is taken back once a day, which is pessimistic for most types.
     `availability` 0.99 allows for a quarter of an hour a day of a host that is being replaced or updated.
-    `public_ip`: hosts are reached through a public IPv4 address of their own.
-    `egress_to_internet`: frames leave the provider's network; a trainer in the same region pays nothing.
+    `private`: hosts have no public IPv4 address of their own, which costs as well.
+    `frames_to`: where trainers are; as a fleet is made by default, in the region but behind public addresses.
     """
 
     spot: Interruptions = field(default_factory=lambda: Interruptions(per_host_day=1.0))
     availability: float = 0.99
-    public_ip: bool = True
-    egress_to_internet: bool = False
+    private: bool = False
+    frames_to: FramesTo = FramesTo.REGION
 
     def __post_init__(self) -> None:
         if not 0 < self.availability <= 1:
@@ -96,7 +110,7 @@ def host_day(
     """24·P, 24·P·w, disk and IP of one host, USD per day; w is 0 off the spot market."""
     base = 24 * usd_per_hour
     waste = base * terms.spot.waste if market is Market.SPOT else 0.0
-    return HostDay(base, waste, disk_usd_per_day, 24 * ip_usd_per_hour if terms.public_ip else 0.0)
+    return HostDay(base, waste, disk_usd_per_day, 0.0 if terms.private else 24 * ip_usd_per_hour)
 
 
 def replica_day(host_day_usd: float, replicas: float, egress_usd: float, availability: float) -> float:

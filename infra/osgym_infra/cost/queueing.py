@@ -1,32 +1,37 @@
-"""How long a step waits for a core: the finite-source queue M/M/c//K. Pure.
+"""How long a step, and a reset, takes where cores are shared: a closed queue with c cores and K replicas.
+Pure.
 
-K replicas think (exponential, mean Z) and then want one of c cores for D CPU-seconds (exponential), first
-come first served. This is the machine-repairman model (Gross, Harris, *Fundamentals of Queueing Theory*,
-section on finite-source queues; in Kendall's notation M/M/c//K). What a replica uses while idle (b cores)
-is taken off the cores beforehand. Real schedulers share a core instead of queueing; for exponential demand
-that has the same mean, and a longer tail for long steps.
+K replicas think (mean Z) and then want D CPU-seconds for a step. While n ≤ c of them want CPU each has a
+core, beyond that they share: each gets c/n of one, as the schedulers of Linux do. What a replica uses while
+idle (b cores) is taken off beforehand. After every n steps a replica is reset, which wants C CPU-seconds,
+many times a step's: it makes the steps of others slower, but it is no step, so each kind has its own
+percentile.
+
+How many want CPU at a time is that of the machine-repairman model M/M/c//K with the mean demand of a visit
+(Gross, Harris, *Fundamentals of Queueing Theory*, finite-source queues), whatever the distribution of demands
+(processor sharing: Baskett, Chandy, Muntz, Palacios, *Journal of the ACM* 22(2), 1975). Who comes finds the
+state of K − 1 replicas (arrival theorem) and is slowed down by it, in the mean by the same factor whatever it
+wants. The tail takes what it finds as lasting until it is done. `tests/unit/test_infra_queueing.py` holds
+all of it against a simulation: means within 3 %, both percentiles within 8 %.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from osgym_infra.errors import BadInput, CannotMeet
 
 P95 = 0.95
 
-NEGLIGIBLE = 1e-13
-"""Probability of a state below which it is left out of a tail; thousands of them add less than 1e-9."""
-
 
 @dataclass(frozen=True, slots=True)
 class CpuLoad:
-    """What a step of a loaded host looks like. Times are of the step's CPU work, waiting included.
+    """What a step of a loaded host looks like. Times are of its CPU work, the sharing of cores included.
 
     `slowdown` is the mean response over D; `utilisation` of the cores without the idle part;
-    `steps_per_s` of all K replicas.
+    `steps_per_s` of all K replicas. `reset_p95_s` is of a reset's CPU work; 0 where resets cost nothing.
     """
 
     response_s: float
@@ -34,33 +39,76 @@ class CpuLoad:
     slowdown: float
     utilisation: float
     steps_per_s: float
+    reset_p95_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a replica asks of the cores: n steps of D CPU-seconds, each after thinking for Z, then a reset
+    of C.
+
+    Attributes:
+        step_s: D above 0, seconds of one core.
+        think_s: Z, 0 or more.
+        reset_s: C, 0 or more; 0: resets cost nothing and are not counted.
+        steps_per_episode: n above 0.
+    """
+
+    step_s: float
+    think_s: float
+    reset_s: float = 0.0
+    steps_per_episode: float = 15.0
+
+    @property
+    def step_share(self) -> float:
+        """Part of all visits to the cores that are steps: n/(n + 1), or 1 without resets."""
+        return self.steps_per_episode / (self.steps_per_episode + 1) if self.reset_s else 1.0
+
+    @property
+    def mean_s(self) -> float:
+        """E[S]: seconds of one core that a visit wants in the mean."""
+        return self.step_share * self.step_s + (1 - self.step_share) * self.reset_s
+
+    @property
+    def think_per_visit_s(self) -> float:
+        """Thinking between two visits in the mean; none goes before a reset."""
+        return self.step_share * self.think_s
+
+    @property
+    def ratio(self) -> float:
+        """r = E[S] over thinking per visit; infinite when nobody thinks."""
+        return self.mean_s / self.think_per_visit_s if self.think_per_visit_s else math.inf
+
+    def times(self, factor: float) -> Work:
+        """The same on cores that are so many times slower."""
+        return replace(self, step_s=self.step_s * factor, reset_s=self.reset_s * factor)
 
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """c servers and one step's demand on them; fewer cores than one make every step slower instead."""
+    """c servers and what is asked of them; fewer cores than one make everything slower instead."""
 
     servers: int
-    service_s: float
+    work: Work
 
 
-def station(capacity_cores: float, replicas: int, idle_cores: float, step_cpu_s: float) -> Station | None:
-    """The servers left for steps: c = floor(vCPU·ν − K·b); `None` when idling alone takes everything.
+def station(capacity_cores: float, replicas: int, idle_cores: float, work: Work) -> Station | None:
+    """The servers left for work: c = floor(vCPU·τ·ν − K·b); `None` when idling alone takes everything.
 
     Args:
-        capacity_cores: vCPU·ν of the host.
+        capacity_cores: vCPU·τ·ν of the host.
         replicas: K.
         idle_cores: b.
-        step_cpu_s: D, CPU-s.
+        work: of one replica, on a whole core.
     """
     left = capacity_cores - replicas * idle_cores
     if left <= 0:
         return None
-    return Station(int(left), step_cpu_s) if left >= 1 else Station(1, step_cpu_s / left)
+    return Station(int(left), work) if left >= 1 else Station(1, work.times(1 / left))
 
 
 def distribution(servers: int, customers: int, ratio: float) -> list[float]:
-    """P(n at the station), n = 0..K, of M/M/c//K.
+    """P(n at the station), n = 0..K, of M/M/c//K, the same for shared cores.
 
     p(n) ∝ K!/(K−n)! · r^n / (n! for n ≤ c, else c!·c^(n−c)), r = D/Z; summed in logarithms, so that
     thousands of customers neither over- nor underflow.
@@ -68,7 +116,7 @@ def distribution(servers: int, customers: int, ratio: float) -> list[float]:
     Args:
         servers: c ≥ 1.
         customers: K ≥ 0.
-        ratio: r = D/Z > 0; infinite when nobody thinks (all K are then at the station).
+        ratio: r = demand over thinking, above 0; infinite when nobody thinks (all K are then at the station).
     """
     if math.isinf(ratio):
         return [0.0] * customers + [1.0]
@@ -82,114 +130,93 @@ def distribution(servers: int, customers: int, ratio: float) -> list[float]:
 
 
 @lru_cache(maxsize=4096)
-def load(servers: int, customers: int, service_s: float, think_s: float) -> CpuLoad:
-    """Mean and 95th percentile of the response of M/M/c//K, and its slowdown.
+def load(servers: int, customers: int, work: Work) -> CpuLoad:
+    """Response of a step in the mean and at the 95th percentile, that of a reset, throughput.
 
-    Throughput X = μ·Σ min(n, c)·p(n); response R = K/X − Z (the interactive response time law). The
-    percentile is of what an arriving step sees: by the arrival theorem the state with K − 1 customers.
+    Throughput X = Σ min(n, c)·p(n) / E[S] over the states p of K replicas; slowdown Σ max(1, (n +
+    1)/c)·a(n) over the states a of K − 1.
 
     Args:
         servers: c ≥ 1.
         customers: K ≥ 1.
-        service_s: D > 0, seconds of one core.
-        think_s: Z ≥ 0, seconds.
 
     Raises:
         BadInput: there is no customer, no server or no service time.
     """
-    _check(servers, customers, service_s, think_s)
-    ratio = service_s / think_s if think_s else math.inf
-    states = distribution(servers, customers, ratio)
+    _check(servers, customers, work)
+    states = distribution(servers, customers, work.ratio)
     busy = math.fsum(min(n, servers) * p for n, p in enumerate(states))
-    throughput = busy / service_s
-    response = customers / throughput - think_s
+    found = distribution(servers, customers - 1, work.ratio)
+    slowdown = math.fsum(p * slower(servers, n) for n, p in enumerate(found))
+    # Percentiles are in units of what the work wants: the same for both kinds.
+    p95 = quantile(servers, customers, work, P95)
     return CpuLoad(
-        response_s=response,
-        p95_s=quantile(servers, customers, service_s, think_s, P95),
-        slowdown=response / service_s,
+        response_s=work.step_s * slowdown,
+        p95_s=work.step_s * p95,
+        slowdown=slowdown,
         utilisation=busy / servers,
-        steps_per_s=throughput,
+        steps_per_s=busy / work.mean_s * work.step_share,
+        reset_p95_s=work.reset_s * p95,
     )
 
 
-def exceeds(servers: int, seen: list[float], service_s: float, t_s: float) -> float:
-    """P(response > t) when `seen[j]` is the probability of finding j customers at the station.
+def slower(servers: int, others: int) -> float:
+    """max(1, (n + 1)/c): how many times longer work takes beside n others on c cores."""
+    return max(1.0, (others + 1) / servers)
 
-    Who finds j < c starts at once: e^(−μt). Who finds j ≥ c waits for m = j − c + 1 departures at rate cμ and
-    is then served: P(E_m + S > t) = Σ_{i<m} Pois(i; cμt) + C_m with C_m = Pois(m; cμt) + C_{m+1}·(c−1)/c,
-    run backwards, where every term is positive and nothing cancels.
+
+def exceeds(servers: int, found: list[float], t: float) -> float:
+    """P(response > t), t in units of what the work wants in the mean (exponential).
+
+    Σ a(n)·e^(−t / max(1, (n + 1)/c)), `found[n]` = a(n) the chance of finding n others: its integral over t
+    is the exact mean slowdown.
     """
-    mean = servers * t_s / service_s
-    total = math.fsum(seen[:servers]) * math.exp(-t_s / service_s)
-    waiting = seen[servers:]
-    while waiting and waiting[-1] < NEGLIGIBLE:
-        waiting.pop()
-    if not waiting:
-        return total
-    count = len(waiting)
-    # Beyond the largest m the tail of C still counts: a few standard deviations past the Poisson's mean.
-    last = count + int(mean + 12 * math.sqrt(mean + 1)) + 24
-    pois = [math.exp(i * math.log(mean) - mean - math.lgamma(i + 1)) if mean else float(i == 0)
-            for i in range(last + 1)]  # fmt: skip
-    tail = [0.0] * (last + 2)
-    for m in range(last, 0, -1):
-        tail[m] = pois[m] + tail[m + 1] * (servers - 1) / servers
-    below = 0.0
-    for m, probability in enumerate(waiting, start=1):
-        below += pois[m - 1]
-        total += probability * min(1.0, below + tail[m])
-    return total
+    alone = math.fsum(found[:servers]) * math.exp(-t)
+    return alone + math.fsum(
+        p * math.exp(-t / slower(servers, n)) for n, p in enumerate(found[servers:], start=servers)
+    )
 
 
-def quantile(servers: int, customers: int, service_s: float, think_s: float, q: float) -> float:
-    """The q-quantile of the response in seconds, to one part in 10⁶, by bisection over `exceeds`."""
-    _check(servers, customers, service_s, think_s)
-    seen = distribution(servers, customers - 1, service_s / think_s if think_s else math.inf)
-    low, high = 0.0, service_s
-    while exceeds(servers, seen, service_s, high) > 1 - q:
+def quantile(servers: int, customers: int, work: Work, q: float) -> float:
+    """The q-quantile of the response in units of what the work wants, to one part in 10⁶, by bisection."""
+    _check(servers, customers, work)
+    found = distribution(servers, customers - 1, work.ratio)
+    low, high = 0.0, 1.0
+    while exceeds(servers, found, high) > 1 - q:
         low, high = high, high * 2
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
-        if exceeds(servers, seen, service_s, middle) > 1 - q:
+        if exceeds(servers, found, middle) > 1 - q:
             low = middle
         else:
             high = middle
     return high
 
 
-def meets(
-    capacity_cores: float, replicas: int, idle_cores: float, step_cpu_s: float, think_s: float, p95_s: float
-) -> bool:
+def meets(capacity_cores: float, replicas: int, idle_cores: float, work: Work, p95_s: float) -> bool:
     """Whether K replicas keep the 95th percentile of a step's response at or below `p95_s`."""
-    at = station(capacity_cores, replicas, idle_cores, step_cpu_s)
+    at = station(capacity_cores, replicas, idle_cores, work)
     if at is None:
         return False
-    seen = distribution(at.servers, replicas - 1, at.service_s / think_s if think_s else math.inf)
-    return exceeds(at.servers, seen, at.service_s, p95_s) <= 1 - P95
+    found = distribution(at.servers, replicas - 1, at.work.ratio)
+    return exceeds(at.servers, found, p95_s / at.work.step_s) <= 1 - P95
 
 
-def largest_k(
-    capacity_cores: float,
-    idle_cores: float,
-    step_cpu_s: float,
-    think_s: float,
-    p95_s: float,
-    limit: int = 8192,
-) -> int:
-    """The largest K ≤ `limit` whose p95 response is at most `p95_s`; more replicas never answer faster.
+def largest_k(capacity_cores: float, idle_cores: float, work: Work, p95_s: float, limit: int = 8192) -> int:
+    """The largest K ≤ `limit` whose p95 of a step is at most `p95_s`; more replicas never answer faster.
 
     Raises:
         CannotMeet: one replica alone is slower than that. For exponential demand that is D·ln 20 ≈ 3·D.
     """
-    if step_cpu_s <= 0:
+    if work.step_s <= 0:
         return limit
 
     def good(replicas: int) -> bool:
-        return meets(capacity_cores, replicas, idle_cores, step_cpu_s, think_s, p95_s)
+        return meets(capacity_cores, replicas, idle_cores, work, p95_s)
 
     if not good(1):
-        alone = station(capacity_cores, 1, idle_cores, step_cpu_s)
-        least = math.log(20) * (alone.service_s if alone else math.inf)
+        alone = station(capacity_cores, 1, idle_cores, work)
+        least = math.log(20) * (alone.work.step_s if alone else math.inf)
         raise CannotMeet(
             "p95_ms",
             f"{p95_s * 1000:.0f} ms is less than one replica alone needs",
@@ -208,22 +235,25 @@ def largest_k(
     return low
 
 
-def knee(capacity_cores: float, idle_cores: float, step_cpu_s: float, think_s: float) -> float:
-    """K* = (vCPU·ν) / (b + D/(Z + D)): where the two asymptotes of the response cross.
+def knee(capacity_cores: float, idle_cores: float, work: Work) -> float:
+    """K* = (vCPU·τ·ν) / (b + E[S]/(thinking + E[S])): where the two asymptotes of the response cross.
 
-    Below it a step runs as if alone, above it each further replica adds D/c to every step (asymptotic
+    Below it a step runs as if alone, above it each further replica adds to every step (asymptotic
     bounds of closed systems, Lazowska et al. 1984, chapter 5), with the idle CPU b taken off.
     """
-    used = idle_cores + (step_cpu_s / (think_s + step_cpu_s) if step_cpu_s else 0.0)
+    asked = work.mean_s / (work.think_per_visit_s + work.mean_s) if work.mean_s else 0.0
+    used = idle_cores + asked
     return capacity_cores / used if used else math.inf
 
 
-def _check(servers: int, customers: int, service_s: float, think_s: float) -> None:
+def _check(servers: int, customers: int, work: Work) -> None:
     if servers < 1:
         raise BadInput("servers", f"{servers} cores cannot serve", "1 or more")
     if customers < 1:
         raise BadInput("replicas", f"{customers} replicas", "1 or more")
-    if not service_s > 0:
-        raise BadInput("step_cpu_s", f"{service_s} CPU-s per step", "above 0")
-    if think_s < 0:
-        raise BadInput("think_s", f"{think_s} s", "0 or more")
+    if not work.step_s > 0:
+        raise BadInput("step_cpu_s", f"{work.step_s} CPU-s per step", "above 0")
+    if work.reset_s < 0:
+        raise BadInput("reset_cpu_s", f"{work.reset_s} CPU-s per reset", "0 or more")
+    if work.think_s < 0:
+        raise BadInput("think_s", f"{work.think_s} s", "0 or more")

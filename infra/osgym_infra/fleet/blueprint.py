@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from osgym_infra.catalogue.machines import machine_of
 from osgym_infra.catalogue.rows import Catalogue, PriceSource
 from osgym_infra.config.keys import FleetConfig
 from osgym_infra.config.readers import full_key
+from osgym_infra.cost.compare import MixedFleet
 from osgym_infra.cost.model import Kvm, Rules
 from osgym_infra.cost.planner import Candidate, PlanRequest, plan_fleet
-from osgym_infra.cost.price import CostAssumptions, Market
+from osgym_infra.cost.price import CostAssumptions, FramesTo, Market
 from osgym_infra.errors import BadInput, CannotMeet
+from osgym_infra.fleet.bounds import bounded, stand_ins
+from osgym_infra.fleet.groups import HostGroup as HostGroup
 from osgym_infra.workloads.profile import Bound, Profile, with_values
 
 ANSWER_FIELDS = {
@@ -32,33 +37,11 @@ ANSWER_FIELDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class HostGroup:
-    """Hosts of one kind.
-
-    Attributes:
-        name: part of resource names: small letters, digits, dashes.
-        type: the provider's name of the type.
-        count: how many.
-        replicas: how many replicas each carries at most.
-        nested: whether nested virtualisation has to be switched on.
-        volume_gib: size of the network volume; what replicas write goes there unless the type has NVMe.
-        nvme: whether the type has local disks.
-    """
-
-    name: str
-    type: str
-    count: int
-    replicas: int
-    market: Market
-    nested: bool
-    volume_gib: int
-    nvme: bool
-    usd_per_hour: float
-
-
-@dataclass(frozen=True, slots=True)
 class Blueprint:
-    """What shall exist. Costs are expected values, `None` for machines that are paid for elsewhere."""
+    """What shall exist. Costs are expected values, `None` for machines that are paid for elsewhere.
+
+    `compared` is what the same would cost in each market of the region, the configured one included.
+    """
 
     config: FleetConfig
     groups: tuple[HostGroup, ...]
@@ -66,6 +49,7 @@ class Blueprint:
     usd_per_replica_day: float | None
     notes: tuple[str, ...] = ()
     sources: tuple[PriceSource, ...] = ()
+    compared: tuple[MixedFleet, ...] = ()
 
     @property
     def capacity(self) -> int:
@@ -87,7 +71,7 @@ def draw(config: FleetConfig, catalogue: Catalogue, profile: Profile) -> Bluepri
     if not config.provider.rents:
         return _own_machines(config)
     request = make_request(config, profile)
-    refuse_silent_nesting(config)
+    refuse_silent_nesting(config, catalogue)
     try:
         found = plan_fleet(request, catalogue, [profile.source()])
     except BadInput as error:
@@ -96,14 +80,25 @@ def draw(config: FleetConfig, catalogue: Catalogue, profile: Profile) -> Bluepri
         raise CannotMeet(_key(error.field), error.problem, error.fits, error.details) from error
     best = found.best
     candidates = {one.name: one for one in found.candidates}
-    groups = tuple(_group(candidates[name], count, config) for name, count in sorted(best.mix.hosts.items()))
+    chosen = [(candidates[name], count) for name, count in sorted(best.mix.hosts.items())]
+    groups = bounded([_group(one, count, config, catalogue) for one, count in chosen], config)
+    groups = tuple(
+        dataclasses.replace(
+            group,
+            stand_ins=tuple(
+                _group(other, 0, config, catalogue) for other in stand_ins(found, one, group.most, config)
+            ),
+        )
+        for group, (one, _) in zip(groups, chosen, strict=True)
+    )
     return Blueprint(
         config,
         groups,
         best.mix.usd_per_day,
         best.usd_per_replica_day,
-        (*profile.mismatch(config.runtime), *found.notes),
+        (*found.warnings, *profile.remarks(config.runtime), *found.notes),
         found.sources,
+        found.compared,
     )
 
 
@@ -120,8 +115,8 @@ def make_request(config: FleetConfig, profile: Profile) -> PlanRequest:
         replicas=config.replicas,
         replica=replica,
         runtime=config.runtime,
-        rules=Rules(max_replicas=config.max_replicas_per_host),
-        terms=CostAssumptions(),
+        rules=Rules(max_replicas=config.max_replicas_per_host, thread_efficiency=config.thread_efficiency),
+        terms=CostAssumptions(private=config.private, frames_to=frames_to(config)),
         p95_s=None if config.p95_ms is None else config.p95_ms / 1000,
         budget_usd_per_day=config.budget_usd_per_day,
         providers=(config.provider.value,),
@@ -132,25 +127,40 @@ def make_request(config: FleetConfig, profile: Profile) -> PlanRequest:
     )
 
 
-def refuse_silent_nesting(config: FleetConfig) -> None:
+def frames_to(config: FleetConfig) -> FramesTo:
+    """Where frames go as far as the configuration says: free are only private addresses in one zone, where a
+    trainer is taken to be as well."""
+    one_zone = bool(config.zone) or len(config.zones) == 1
+    return FramesTo.ZONE if config.private and one_zone else FramesTo.REGION
+
+
+def refuse_silent_nesting(config: FleetConfig, catalogue: Catalogue) -> None:
     """Check the configured type: some take the flag for nested virtualisation and then have no /dev/kvm.
 
     Raises:
         BadInput: the type cannot nest, and the runtime needs KVM.
     """
-    never = config.provider.facts.never_nests
-    if never and config.runtime.boots_machines and never.match(config.host_type):
-        if config.host_type.endswith("-metal"):
-            return
+    machine = machine_of(catalogue.machines, config.provider, config.host_type)
+    if machine is None or machine.nesting or not config.runtime.boots_machines:
+        return
+    if config.host_type.endswith("-metal"):
+        return
+    raise BadInput(
+        full_key("host_type"),
+        f"{config.host_type} cannot run virtual machines inside, whatever it is told",
+        "n2, n4, c3 or a -metal type, or runtime: local",
+    )
+
+
+def _group(one: Candidate, count: int, config: FleetConfig, catalogue: Catalogue) -> HostGroup:
+    nested = config.runtime.boots_machines and one.row.kvm is not Kvm.METAL
+    machine = machine_of(catalogue.machines, one.row.provider, one.row.type)
+    if machine is None and config.provider.facts.needs_machines:
         raise BadInput(
             full_key("host_type"),
-            f"{config.host_type} cannot run virtual machines inside, whatever it is told",
-            "n2, n4, c3 or a -metal type, or runtime: local",
+            f"the catalogue does not say which disks and network cards {one.row.type} takes",
+            "Another type, or a [[machine]] table for it in the file of OSGYM_CATALOGUE",
         )
-
-
-def _group(one: Candidate, count: int, config: FleetConfig) -> HostGroup:
-    nested = config.runtime.boots_machines and one.row.kvm is not Kvm.METAL
     return HostGroup(
         name=slug(one.row.type),
         type=one.row.type,
@@ -158,10 +168,25 @@ def _group(one: Candidate, count: int, config: FleetConfig) -> HostGroup:
         replicas=one.fit.replicas,
         market=one.market,
         nested=nested,
-        volume_gib=max(30, round(one.volume_gib + 0.5)),
+        volume_gib=_volume_gib(one, count, config),
         nvme=bool(one.row.nvme_gb),
         usd_per_hour=one.price.high,
+        machine=machine,
     )
+
+
+def _volume_gib(one: Candidate, count: int, config: FleetConfig) -> int:
+    """The size of a host's data disk: what its replicas need at most, or what the configuration says."""
+    needed = max(30, round(one.volume_gib + 0.5))
+    if config.data_disk_gib is None or one.row.nvme_gb:
+        return needed
+    if count and config.data_disk_gib < needed:
+        raise BadInput(
+            full_key("data_disk_gib"),
+            f"{config.data_disk_gib} GiB are less than what {one.fit.replicas} replicas write to at most",
+            f"at least {needed}, or a smaller max_replicas_per_host",
+        )
+    return config.data_disk_gib
 
 
 def _own_machines(config: FleetConfig) -> Blueprint:
@@ -169,7 +194,8 @@ def _own_machines(config: FleetConfig) -> Blueprint:
     groups = tuple(
         HostGroup(
             name=slug(host.address), type="own", count=1, replicas=host.max_replicas or limit,
-            market=Market.DEDICATED, nested=False, volume_gib=0, nvme=False, usd_per_hour=0.0,
+            market=Market.DEDICATED, nested=False, volume_gib=0, nvme=False, usd_per_hour=0.0, least=1,
+            most=1,
         )
         for host in config.hosts
     )  # fmt: skip

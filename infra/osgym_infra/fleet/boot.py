@@ -1,15 +1,19 @@
-"""What a host is told when it starts: the bootstrap's settings, and the script around them. Pure."""
+"""What a host is told when it starts: the bootstrap's settings, and the small script around them. Pure."""
 
 from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import io
+import json
 import shlex
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from osgym_infra.config.keys import FleetConfig
+from osgym_infra.config.quantities import TrajectoryDetail
 from osgym_infra.errors import BadInput
 from osgym_infra.fleet.blueprint import HostGroup
 from osgym_infra.fleet.fetched_archives import FetchedArchives
@@ -18,6 +22,12 @@ MOST_USER_DATA_BYTES = 16384
 """What EC2 takes as user data, before base64 (EC2 user guide, "Run commands at launch")."""
 
 TARGET = "/usr/local/lib/osgym-bootstrap"
+BOOT = "/usr/local/lib/osgym-boot"
+"""Where a cloud's host has what user data holds: the files that fetch and run the bootstrap."""
+STUB = ("boot.py", "fetch.py")
+UNIT = "osgym-boot.service"
+STATUS = "status/"
+"""Below the fleet's folder in its bucket: an object of each host, which that host may write."""
 DATA = "/var/lib/osgym"
 """Where hosts keep images and what replicas write (bootstrap.sh, `OSGYM_DATA`)."""
 LOCAL_DATA = "/var/lib/osgym-fleet"
@@ -49,7 +59,32 @@ def environment(
         "OSGYM_IMAGE_URI": fetched.image_uri,
         "OSGYM_IMAGE_SHA256": fetched.image_sha256,
         "OSGYM_IMAGE_DIGEST": fetched.image_digest,
+        **_of_the_agent(config),
     }
+
+
+def _of_the_agent(config: FleetConfig) -> dict[str, str]:
+    """What replicas need, and settings of the agent that are named; what is not is the agent's default."""
+    named = {
+        # What was frozen without KVM would be emulated on a host that is paid for having it.
+        "OSGYM_NEEDS_KVM": "yes" if config.runtime.boots_machines and config.provider.rents else None,
+        "OSGYM_KEEP_WARM": config.warm,
+        "OSGYM_KEEP_TRAJECTORY": None if config.trajectory is TrajectoryDetail.STEPS else config.trajectory,
+        "OSGYM_KEEP_TRAJECTORY_MIB": config.trajectory_mib,
+    }
+    return {name: str(value) for name, value in named.items() if value is not None}
+
+
+def scaling(config: FleetConfig, groups: Iterable[HostGroup], fleet: str) -> dict[str, str]:
+    """Where hosts publish how much they are asked for, if any group of the fleet grows; else nothing.
+
+    Args:
+        fleet: the name that the scaling looks the metric up by.
+    """
+    where = config.provider.facts.metrics_to.format(region=config.region)
+    if not where or not any(group.grows for group in groups):
+        return {}
+    return {"OSGYM_METRICS_TO": where, "OSGYM_METRICS_FLEET": fleet}
 
 
 def env_file(values: Mapping[str, str]) -> str:
@@ -57,18 +92,83 @@ def env_file(values: Mapping[str, str]) -> str:
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in sorted(values.items()))
 
 
+@dataclass(frozen=True, slots=True)
+class BootPlace:
+    """Where a cloud's hosts fetch the bootstrap and say where they stand.
+
+    Attributes:
+        sha256: of the bootstrap as one file (`package`).
+        status_uri: the folder of status objects.
+    """
+
+    uri: str
+    sha256: str
+    status_uri: str
+
+    def settings(self) -> dict[str, str]:
+        """The same as settings of `boot.py`."""
+        return {
+            "OSGYM_BOOTSTRAP_URI": self.uri,
+            "OSGYM_BOOTSTRAP_SHA256": self.sha256,
+            "OSGYM_STATUS_URI": self.status_uri,
+        }
+
+
+def package(files: Mapping[str, bytes]) -> str:
+    """The bootstrap as one object of a bucket: its files by name, all of them text."""
+    return json.dumps({name: data.decode() for name, data in sorted(files.items())})
+
+
+def package_sha256(text: str) -> str:
+    """What hosts check it by."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def user_data(files: Mapping[str, bytes], values: Mapping[str, str]) -> str:
-    """A script that unpacks the bootstrap, writes its settings and runs it; the same for the same input."""
-    packed = base64.encodebytes(archive(files)).decode()
+    """A script that starts the boot and its retries, now and whenever the host starts.
+
+    It needs no network. The same for the same input; run again, it changes nothing.
+
+    Args:
+        files: the bootstrap's, of which it holds `STUB`.
+        values: its settings, with those of `BootPlace`.
+    """
+    packed = base64.encodebytes(archive({name: files[name] for name in STUB})).decode()
     return (
         "#!/bin/bash\n"
         "# Written by osgym-infra. Holds no secret: user data can be read from inside the host.\n"
         "set -eu\n"
-        f"install -d -m 755 /etc/osgym {TARGET}\n"
-        f"base64 -d <<'PACKED' | tar -xz -C {TARGET}\n{packed}PACKED\n"
+        f"install -d -m 755 /etc/osgym {BOOT}\n"
+        f"base64 -d <<'PACKED' | tar -xz -C {BOOT}\n{packed}PACKED\n"
         f"cat > /etc/osgym/bootstrap.env <<'SETTINGS'\n{env_file(values)}SETTINGS\n"
-        f"exec {TARGET}/bootstrap.sh up\n"
+        f"cat > /etc/systemd/system/{UNIT} <<'UNIT'\n{unit()}UNIT\n"
+        "systemctl daemon-reload\n"
+        f"systemctl enable -q {UNIT}\n"
+        f"systemctl start --no-block {UNIT}\n"
     )
+
+
+def unit() -> str:
+    """The unit that runs `boot.py` at every start of the host until it has brought the host to serve."""
+    return f"""[Unit]
+Description=Brings this host to serve OSGym's replicas, however often that takes
+Wants=network-online.target
+# After a restart of the host the agent comes first: what is right already is left alone.
+After=network-online.target osgym.service
+StartLimitIntervalSec=0
+[Service]
+Type=exec
+# Debian's and Ubuntu's images have both; a minimal one may not.
+ExecStartPre=/bin/sh -c 'command -v python3 >/dev/null && [ -e /etc/ssl/certs/ca-certificates.crt ] || {{ \
+  apt-get -o DPkg::Lock::Timeout=300 update -q && \
+  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -q -y python3 ca-certificates; }}'
+ExecStart=/usr/bin/env python3 {BOOT}/boot.py
+TimeoutStartSec=900
+Restart=on-failure
+RestartSec=5
+[Install]
+WantedBy=multi-user.target
+"""
 
 
 def ec2_user_data(script: str) -> str:
@@ -81,8 +181,8 @@ def ec2_user_data(script: str) -> str:
     if len(packed) > MOST_USER_DATA_BYTES:
         raise BadInput(
             "osgym:egress_allowlist",
-            f"the hosts' start script has {len(packed)} bytes",
-            f"at most {MOST_USER_DATA_BYTES}; shorten lists and URIs",
+            f"the hosts' start script has {len(packed)} bytes, EC2 takes {MOST_USER_DATA_BYTES}",
+            "shorten the list, or name a domain with all below it (*.example.org)",
         )
     return base64.b64encode(packed).decode()
 

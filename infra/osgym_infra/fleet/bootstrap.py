@@ -9,5 +9,5 @@ BOOTSTRAP = Path(__file__).resolve().parents[2] / "bootstrap"
 
 
 def bootstrap_files(folder: Path = BOOTSTRAP) -> dict[str, bytes]:
-    """The files that every host unpacks at its first start."""
-    return {name: (folder / name).read_bytes() for name in ("bootstrap.sh", "fetch.py")}
+    """All of them, by name: what every host has in one folder."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from osgym_infra.errors import OsgymInfraError
-from osgym_infra.fleet.outputs import REMOVES, SCHEMA_VERSION
+from osgym_infra.fleet.fleet_file import ssh_entry
+from osgym_infra.fleet.outputs import REMOVES, SCHEMA_VERSION, admitted
 
 HOST, SECRETS = "osgym:index:SshHost", "osgym:index:FleetSecrets"
 _SECRET_MARK = "4dabf18193072939515e22adb298388d"  # noqa: S105
@@ -58,7 +59,8 @@ def export(state: Mapping[str, Any], outputs: Mapping[str, Any]) -> FleetExport:
             if why:
                 left_out[str(entry.get("id") or resource.get("id"))] = why
             else:
-                hosts.append(entry)
+                entry = admitted(entry, found.get("admits")) if "capacity" in entry else entry
+                hosts.append({**entry, **_access(resource.get("inputs") or found)})
         secrets: Mapping[str, Any] = next(
             (one.get("outputs", {}) for one in resources if one.get("type") == SECRETS), {}
         )
@@ -70,10 +72,15 @@ def export(state: Mapping[str, Any], outputs: Mapping[str, Any]) -> FleetExport:
             "ca": secrets.get("caCertificate", ""),
         }
         fleet = {**defaults, **fleet, "hosts": hosts, "capacity": _capacity(hosts)}
-    if not fleet.get("hosts"):
+    if not fleet.get("hosts") and not fleet.get("discover"):
         reasons = "".join(f"\n{name}: {why}" for name, why in left_out.items())
         raise NothingToExport(f"no host of this stack serves; did `pulumi up` finish?{reasons}")
     return FleetExport(fleet, left_out, token)
+
+
+def _access(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """How the host is entered, for those who operate it."""
+    return {"ssh": ssh_entry(inputs)} if inputs.get("address") else {}
 
 
 def plain(value: Any) -> Any:

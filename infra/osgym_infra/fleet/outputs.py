@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from osgym_infra.cost.compare import shown
 from osgym_infra.fleet.blueprint import Blueprint
 from osgym_infra.fleet.boot import DATA, LOCAL_DATA
+from osgym_infra.fleet.groups import HostGroup
 
 SCHEMA_VERSION = 1
 REMOVES = "destroy_removes"
@@ -23,7 +25,8 @@ class HostOutput:
         url: of its agent.
         server_name: the name in its certificate where that is not its address; empty otherwise. A client
             verifies the certificate against it (TLS server name indication), trusting the fleet's CA only.
-        capacity: replicas that it carries at most.
+        capacity: replicas that it carries at most: at clouds what was planned; of own machines what the
+            agent admitted when it was last looked at, and before that what was asked for.
         market: how it is paid for.
     """
 
@@ -40,13 +43,26 @@ class HostOutput:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def fleet_outputs(blueprint: Blueprint, stack: str, hosts: Any, token_secret: Any, ca: Any) -> dict[str, Any]:
-    """The outputs of a stack, by name. What the last three are may be known later only.
+def admitted(entry: dict[str, Any], admits: Any) -> dict[str, Any]:
+    """A host's entry with what its agent admits, which memory may bound below what was asked for.
+
+    Args:
+        admits: what the agent said; None or 0: nothing.
+    """
+    found = int(admits or 0)
+    return {**entry, "capacity": min(int(entry["capacity"]), found)} if found > 0 else entry
+
+
+def fleet_outputs(
+    blueprint: Blueprint, stack: str, hosts: Any, token_secret: Any, ca: Any, discover: str = ""
+) -> dict[str, Any]:
+    """The outputs of a stack, by name. Hosts, secret and authority may be known later only.
 
     Args:
         hosts: `HostOutput.to_dict` of each.
         token_secret: where the token is (`aws:ARN`, `gcp:projects/…`, `file:PATH`), never the token.
         ca: certificate of the authority that signed the hosts' certificates, PEM; empty: hosts speak HTTP.
+        discover: where clients look up which hosts there are now; empty where they stay the same.
     """
     config = blueprint.config
     return {
@@ -57,9 +73,11 @@ def fleet_outputs(blueprint: Blueprint, stack: str, hosts: Any, token_secret: An
         "hosts": hosts,
         "token_secret": token_secret,
         "ca": ca,
+        "discover": discover,
         "capacity": blueprint.capacity,
-        "expected_usd_per_day": _cents(blueprint.usd_per_day),
-        "expected_usd_per_replica_day": _cents(blueprint.usd_per_replica_day, 4),
+        # Own machines: what they cost is paid for elsewhere, and this stack adds nothing.
+        "expected_usd_per_day": _cents(blueprint.usd_per_day or 0.0),
+        "expected_usd_per_replica_day": _cents(blueprint.usd_per_replica_day or 0.0, 4),
         "notes": list(blueprint.notes),
         "price_sources": price_sources(blueprint),
     }
@@ -94,17 +112,37 @@ def summary(blueprint: Blueprint) -> str:
             f"{group.replicas} replicas each, {group.usd_per_hour:.2f} USD/h each)"
             for group in blueprint.groups
         )
-    lines = [f"{blueprint.config.replicas} replicas on {kinds}; room for {blueprint.capacity}"]
+    asked = "" if blueprint.config.provider.rents else ", as far as their memory goes"
+    lines = [f"{blueprint.config.replicas} replicas on {kinds}; room for {blueprint.capacity}{asked}"]
     if blueprint.usd_per_day is not None and blueprint.usd_per_replica_day is not None:
         lines.append(
             f"expected: {blueprint.usd_per_day:.2f} USD a day, "
             f"{blueprint.usd_per_replica_day:.4f} USD per replica-day"
         )
+    lines += [
+        f"{shown(fleet.market)} instead: {fleet.mix.usd_per_day:.2f} USD a day ({fleet.hosts})"
+        for fleet in blueprint.compared
+        if fleet.market is not blueprint.config.market
+    ]
     if blueprint.config.runtime.boots_machines and any(group.nested for group in blueprint.groups):
         lines.append("nested virtualisation is switched on where the type is not metal")
+    lines += [
+        f"where there is no {group.type}: {_stand_ins(group)}"
+        for group in blueprint.groups
+        if group.stand_ins
+    ]
+    lines += [
+        f"{group.type}: {group.least} to {group.most} hosts, with the load"
+        for group in blueprint.groups
+        if group.grows
+    ]
     lines += [f"destroy will remove from {line}" for line in destroy_removes(blueprint)]
     return "\n".join(lines)
 
 
-def _cents(value: float | None, digits: int = 2) -> float | None:
-    return None if value is None else round(value, digits)
+def _stand_ins(group: HostGroup) -> str:
+    return ", ".join(f"{other.type} ({other.usd_per_hour:.2f} USD/h)" for other in group.stand_ins)
+
+
+def _cents(value: float, digits: int = 2) -> float:
+    return round(value, digits)

@@ -9,16 +9,18 @@ from enum import Enum
 from typing import Any
 
 from osgym_infra.hosts import tls
-from osgym_infra.hosts.spec import HostSpec, local_file
-from osgym_infra.hosts.ssh import SshAddress
+from osgym_infra.hosts.spec import DRAIN_TIMEOUT_S, HostSpec, local_file
+from osgym_infra.hosts.ssh_login import SshAddress
 from osgym_infra.hosts.transport import LOCAL
 from osgym_infra.hosts.values import UNKNOWN, has_unknown
 
 SECRETS = frozenset({"token", "caKey"})
 """Inputs (and outputs under the same names) that are encrypted wherever they are kept."""
 
-OUTPUTS = frozenset({"agent", "image", "serving", "certificateEnds", "problem"})
+OUTPUTS = frozenset({"agent", "image", "serving", "certificateEnds", "problem", "admits"})
 """What a host answers, beside its inputs."""
+
+JUMP_INPUTS = ("address", "port", "user", "hostKey", "sshKey")
 
 COMPUTED = "bootstrap"
 """An input that `check` adds: the digest of the bootstrap's files, so that a change of them is a change."""
@@ -33,6 +35,7 @@ class Change(Enum):
 
     NEW_HOST = "another host: one is set up, the other taken down"
     IN_PLACE = "the host is brought to the new state; what is right on it is left alone"
+    NONE = "nothing: it says how changes are made"
 
 
 INPUTS: Mapping[str, tuple[type, Change]] = {
@@ -41,15 +44,29 @@ INPUTS: Mapping[str, tuple[type, Change]] = {
     "user": (str, Change.IN_PLACE),
     "hostKey": (str, Change.IN_PLACE),
     "sshKey": (str, Change.IN_PLACE),
+    "jump": (dict, Change.IN_PLACE),
     "settings": (dict, Change.IN_PLACE),
     "entry": (dict, Change.IN_PLACE),
     "token": (str, Change.IN_PLACE),
     "caCertificate": (str, Change.IN_PLACE),
     "caKey": (str, Change.IN_PLACE),
+    # In place, although nothing on the host depends on it: a later removal of the host goes by the state.
+    "drainTimeoutS": (float, Change.IN_PLACE),
+    "maxUnavailable": (float, Change.NONE),
     COMPUTED: (str, Change.IN_PLACE),
 }
-DEFAULTS: Mapping[str, Any] = {"port": 22.0, "user": "root", "hostKey": "", "sshKey": "", "entry": {}}
-"""`entry` is what stands in fleet.json of this host; nothing on the host depends on it."""
+DEFAULTS: Mapping[str, Any] = {
+    "port": 22.0,
+    "user": "root",
+    "hostKey": "",
+    "sshKey": "",
+    "jump": {},
+    "entry": {},
+    "drainTimeoutS": DRAIN_TIMEOUT_S,
+    "maxUnavailable": 1.0,
+}
+"""`jump` is the machine through which the host is reached (`JUMP_INPUTS`); empty: none. `entry` is what
+stands in fleet.json of this host; nothing on the host depends on it."""
 
 
 def problems(values: Mapping[str, Any]) -> dict[str, str]:
@@ -63,17 +80,35 @@ def problems(values: Mapping[str, Any]) -> dict[str, str]:
             found[name] = "is missing"
         elif value is not None and value is not UNKNOWN and not isinstance(value, kind):
             found[name] = f"is not of type {kind.__name__}"
-    if found or has_unknown([values["address"], values.get("port"), values.get("hostKey")]):
+    if found:
         return found
-    port = values.get("port", DEFAULTS["port"])
-    if port != int(port) or not 1 <= port <= 65535:
-        found["port"] = f"{port:g} is no TCP port"
-    if not values["address"] or values["address"].startswith("-") or not values["address"].isprintable():
-        found["address"] = "is neither a name nor an IP address nor local"
-    if (key := values.get("hostKey", "")) and not _is_key(key):
-        found["hostKey"] = "is not a line like ssh-ed25519 AAAA…"
+    found |= _wrong_address(values)
+    jump = values.get("jump") or {}
+    if not has_unknown(jump) and jump:
+        if strange := jump.keys() - JUMP_INPUTS:
+            found["jump"] = (
+                f"there is no {', '.join(sorted(strange))} in it; there are {', '.join(JUMP_INPUTS)}"
+            )
+        else:
+            in_jump = [f"{name} {says}" for name, says in _wrong_address(jump).items()]
+            found |= {"jump": "; ".join(in_jump)} if in_jump else {}
     if wrong := _wrong_settings(values["settings"]):
         found["settings"] = wrong
+    return found
+
+
+def _wrong_address(values: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong with how a machine is reached, by input."""
+    found: dict[str, str] = {}
+    address, port, key = (values.get(name, DEFAULTS.get(name, "")) for name in ("address", "port", "hostKey"))
+    if has_unknown([address, port, key]):
+        return found
+    if port != int(port) or not 1 <= port <= 65535:
+        found["port"] = f"{port:g} is no TCP port"
+    if not address or address.startswith("-") or not address.isprintable():
+        found["address"] = "is neither a name nor an IP address nor local"
+    if key and not _is_key(key):
+        found["hostKey"] = "is not a line like ssh-ed25519 AAAA…"
     return found
 
 
@@ -95,13 +130,22 @@ def _wrong_settings(settings: Any) -> str:
 def spec_of(values: Mapping[str, Any]) -> HostSpec:
     """The host that checked inputs describe; nothing in them is unknown."""
     whole = {**DEFAULTS, **values}
-    at = SshAddress(whole["address"], int(whole["port"]), whole["user"], whole["hostKey"], whole["sshKey"])
+    jump = _address(whole["jump"], None) if whole["jump"] else None
+    at = _address(whole, jump)
     return HostSpec(
         at,
         dict(whole["settings"]),
         whole["token"],
         tls.Credential(whole["caCertificate"], whole["caKey"]),
+        float(whole["drainTimeoutS"]),
+        int(whole["maxUnavailable"]),
     )
+
+
+def _address(values: Mapping[str, Any], jump: SshAddress | None) -> SshAddress:
+    whole = {**DEFAULTS, **values}
+    key, key_file = whole["hostKey"], whole["sshKey"]
+    return SshAddress(whole["address"], int(whole["port"]), whole["user"], key, key_file, jump)
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Change]:
@@ -109,7 +153,8 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Change]
     return {
         name: change
         for name, (_, change) in INPUTS.items()
-        if old.get(name, DEFAULTS.get(name)) != new.get(name, DEFAULTS.get(name))
+        if change is not Change.NONE
+        and old.get(name, DEFAULTS.get(name)) != new.get(name, DEFAULTS.get(name))
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import pwd
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from osgym_infra.hosts.errors import CommandTimedOut, FleetHostError, LoginRefused
 from osgym_infra.hosts.output import CollectedOutput
+from osgym_infra.hosts.sudo import refusal
 from osgym_infra.hosts.transport import GUARD, LOCAL, CompletedCommand, OutputListener
 
 PASSED = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
@@ -50,9 +52,8 @@ class LocalTransport:
         except OSError as error:
             raise LoginRefused(self.name, f"root is needed, and sudo cannot be run: {error}") from error
         if done.exit_code != 0:
-            raise LoginRefused(
-                self.name, "root is needed: run as root, or let sudo work without a password (sudo -v first)"
-            )
+            uid = os.geteuid()
+            raise LoginRefused(self.name, refusal(_user_name(uid), uid, done.output.strip()))
 
     async def run(
         self,
@@ -94,6 +95,27 @@ class LocalTransport:
         """Nothing is open."""
 
 
+def becomes_root() -> bool:
+    """Whether a process without a terminal becomes root, as commands here have to."""
+    if os.geteuid() == 0:
+        return True
+    try:
+        done = subprocess.run(
+            ["sudo", "-n", "true"], stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False,
+            start_new_session=True,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"#{uid}"
+
+
 def _environment() -> dict[str, str]:
     passed = {name: os.environ[name] for name in PASSED if name in os.environ}
     path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -126,10 +148,19 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
         return
     assert process.stdin is not None
     process.stdin.close()
-    try:
+    if await _ended(process):
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await _ended(process)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> bool:
+    """Wait for the end: what is left in the pipe is read first, since `wait` returns only at its end."""
+    assert process.stdout is not None
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_STOP_S):
+            while await process.stdout.read(_CHUNK):
+                pass
             await process.wait()
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+    return process.returncode is not None

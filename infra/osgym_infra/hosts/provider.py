@@ -24,6 +24,7 @@ from osgym_infra.archives import resource as archive
 from osgym_infra.errors import BadInput
 from osgym_infra.hosts import inputs, tls
 from osgym_infra.hosts.errors import FleetHostError, Interrupted
+from osgym_infra.hosts.rollout import Rollout
 from osgym_infra.hosts.spec import ObservedHost, as_outputs, bootstrap_digest
 from osgym_infra.hosts.transport import LOCAL, OutputListener
 from osgym_infra.hosts.values import UNKNOWN, Values, has_unknown, plain_all, wrapped
@@ -66,6 +67,7 @@ class OsgymProvider(api.Provider):
         self._running: set[asyncio.Task[Any]] = set()
         self._telling: set[asyncio.Task[None]] = set()
         self._cancelled = False
+        self._rollout = Rollout()
 
     async def get_schema(self, request: api.GetSchemaRequest) -> api.GetSchemaResponse:
         """Programs name our resources by their tokens; there is no generated SDK."""
@@ -197,7 +199,7 @@ class OsgymProvider(api.Provider):
             raise
 
     def _worker(self, urn: str, values: Mapping[str, Any]) -> Worker:
-        return Worker(inputs.spec_of(values), self._files, self._sayer(urn))
+        return Worker(inputs.spec_of(values), self._files, self._sayer(urn), rollout=self._rollout)
 
     def _sayer(self, urn: str) -> OutputListener:
         return lambda line: self._tell(urn, line)

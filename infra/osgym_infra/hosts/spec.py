@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from osgym_infra.hosts import tls
-from osgym_infra.hosts.ssh import SshAddress
+from osgym_infra.hosts.ssh_login import SshAddress
 from osgym_infra.hosts.transport import LOCAL
 from osgym_protocol.runtimes import RuntimeName
 
@@ -24,13 +24,17 @@ STEP_TIMEOUTS_S: Mapping[str, float] = {
     "kernel": 60,
     "storage": 300,
     "agent": 900,
-    "secret": 60,
     "image": 7200,
+    "secret": 60,
     "firewall": 60,
     "service": 180,
     "health": 900,
 }
 """Steps of the bootstrap in their order, and how long each may take."""
+FIRST_LIVE_STEP = "secret"
+"""From here on the running agent is concerned; what comes before is put beside it."""
+DRAIN_TIMEOUT_S = 1800.0
+"""How long episodes may go on on a host that is to be updated, where nobody says it."""
 
 KNOWN_SYSTEMS = ("debian", "ubuntu")
 MACHINE = "x86_64"
@@ -45,12 +49,16 @@ class HostSpec:
         settings: the bootstrap's, none of them secret.
         token: of the host agent.
         ca: signs the host's certificate.
+        drain_timeout_s: how long its episodes may go on when its agent has to be restarted.
+        max_unavailable: how many hosts of the fleet may be away at a time.
     """
 
     at: SshAddress
     settings: Mapping[str, str]
     token: str = field(repr=False)
     ca: tls.Credential
+    drain_timeout_s: float = DRAIN_TIMEOUT_S
+    max_unavailable: int = 1
 
     @property
     def is_local(self) -> bool:
@@ -77,6 +85,11 @@ class HostSpec:
         return self.settings["OSGYM_IMAGE_SHA256"].removeprefix("sha256:")
 
     @property
+    def most_replicas(self) -> int:
+        """How many replicas its agent is told to admit at most."""
+        return int(self.settings.get("OSGYM_MAX", 0))
+
+    @property
     def has_machines(self) -> bool:
         """Whether that archive holds disks and snapshots beside the image, which change without it."""
         return RuntimeName(self.settings.get("OSGYM_HOST_RUNTIME", RuntimeName.LOCAL)).boots_machines
@@ -93,6 +106,9 @@ class ObservedHost:
         certificate: PEM, empty: none.
         serving: the agent answers.
         image_archive: SHA-256 of the archive that the image came in.
+        agents: names of agents that lie there ready, used or not.
+        images: digests of golden images that lie there, used or not.
+        admits: how many replicas the agent admits there; 0: it did not say.
     """
 
     user_id: int
@@ -106,6 +122,9 @@ class ObservedHost:
     active: bool = False
     serving: bool = False
     image_archive: str = ""
+    agents: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    admits: int = 0
 
     @property
     def unfit(self) -> str:
@@ -152,8 +171,8 @@ class ArchiveSource(StrEnum):
 def uploads(spec: HostSpec, found: ObservedHost) -> dict[ArchiveSource, Path]:
     """Files of this machine that the host needs and does not have: `file://` means here, not there."""
     needed = {
-        ArchiveSource.AGENT: found.agent != spec.agent,
-        ArchiveSource.IMAGE: found.image_digest != spec.image_digest
+        ArchiveSource.AGENT: spec.agent not in (found.agent, *found.agents),
+        ArchiveSource.IMAGE: spec.image_digest not in (found.image_digest, *found.images)
         or (spec.has_machines and found.image_archive != spec.image_archive),
     }
     files = {source: local_file(spec.settings[source.uri]) for source in ArchiveSource}
@@ -218,6 +237,9 @@ def read_state(output: str) -> ObservedHost:
         certificate=text("certificate", 20_000).replace("|", "\n"),
         active=flag("active"),
         serving=flag("serving"),
+        agents=tuple(text("agents", 20_000).split()),
+        images=tuple(text("images", 20_000).split()),
+        admits=int(text("admits", 9) or 0),
     )
 
 
@@ -230,4 +252,5 @@ def as_outputs(found: ObservedHost | None, problem: str) -> dict[str, Any]:
         "serving": bool(found and found.serving),
         "certificateEnds": end.date().isoformat() if end else "",
         "problem": problem,
+        "admits": found.admits if found else 0,
     }

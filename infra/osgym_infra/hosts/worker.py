@@ -6,12 +6,13 @@ import asyncio
 import shlex
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from osgym_infra.fleet.boot import TARGET, env_file
 from osgym_infra.hosts import tls
+from osgym_infra.hosts.drained import held_drained
 from osgym_infra.hosts.errors import (
     CommandFailed,
     ConnectionLost,
@@ -24,12 +25,15 @@ from osgym_infra.hosts.errors import (
 )
 from osgym_infra.hosts.inspection import inspect_host
 from osgym_infra.hosts.local import LocalTransport
+from osgym_infra.hosts.rollout import REMEDY, Rollout, Turn, UpdateStopped
 from osgym_infra.hosts.spec import (
+    FIRST_LIVE_STEP,
     STEP_TIMEOUTS_S,
     TOKEN_FILE,
     ArchiveSource,
     HostSpec,
     ObservedHost,
+    digest_of,
     drift,
     host_settings,
     uploads,
@@ -44,6 +48,17 @@ RESTART_S = 300.0
 MOST_RESTARTS = 3
 TLS = "/etc/osgym/tls"
 CACHE = "/var/cache/osgym"
+SETTINGS = "/etc/osgym/bootstrap.env"
+NEXT_SETTINGS = "/etc/osgym/bootstrap.next.env"
+"""What a host shall be, until its turn comes: what it is told by `SETTINGS` stays true so long."""
+BOOTSTRAP = f"{TARGET}/bootstrap.sh"
+BOOTSTRAP_NEXT = ("env", f"OSGYM_BOOTSTRAP_ENV={NEXT_SETTINGS}", BOOTSTRAP)
+LAST_LOOK = "last look"
+_STEPS = tuple(STEP_TIMEOUTS_S)
+BESIDE_STEPS = _STEPS[: _STEPS.index(FIRST_LIVE_STEP)]
+"""What is done beside a running agent, on all hosts at once."""
+LIVE_STEPS = (*_STEPS[_STEPS.index(FIRST_LIVE_STEP) :], LAST_LOOK)
+"""What concerns the running agent; a host that fails here stops the update of the others."""
 _RETRY_S = 2.0
 
 
@@ -59,6 +74,7 @@ class Worker:
         files: the bootstrap.
         say: gets a line for each thing done; never a secret.
         restart_s: see `RESTART_S`.
+        rollout: shared by all hosts of the fleet.
     """
 
     spec: HostSpec
@@ -66,6 +82,7 @@ class Worker:
     say: OutputListener
     now: Callable[[], datetime] = _utc_now
     restart_s: float = RESTART_S
+    rollout: Rollout = field(default_factory=Rollout)
 
     @property
     def name(self) -> str:
@@ -79,12 +96,16 @@ class Worker:
     async def bring_up(self) -> ObservedHost:
         """From whatever the host is to a serving host. Safe to repeat: what is right is left alone.
 
+        An agent that serves is restarted only in its turn, and drained before.
+
         Raises:
             HostError: what failed; `touched` says whether the host may have been changed. Everything that
                 was run there has been stopped.
+            UpdateStopped: another host did not come back, so this one was left as it was.
             Interrupted: this task was cancelled; the same holds.
         """
         transport = self.transport()
+        turn = self.rollout.turn(transport.name, self.spec.max_unavailable)
         touched = False
         step = ""
 
@@ -93,7 +114,11 @@ class Worker:
             touched, step = True, name
 
         try:
-            return await self._persist(transport, doing)
+            found = await self._persist(transport, turn, doing)
+            await turn.end()
+            return found
+        except UpdateStopped:
+            raise  # what was put beside the running agent is no change of the host
         except asyncio.CancelledError:
             where = f"interrupted in step {step}" if step else "interrupted"
             hint = "; it is half configured, and running up again goes on" if touched else ""
@@ -101,8 +126,12 @@ class Worker:
         except FleetHostError as error:
             error.touched = touched
             error.step = error.step or step
+            if turn.is_taken and error.step in LIVE_STEPS:
+                error.problem += REMEDY
+                await turn.end(error)
             raise
         finally:
+            await turn.end(Interrupted(transport.name, "given up"))
             await _closed(transport)
 
     async def inspect(self) -> ObservedHost:
@@ -133,6 +162,10 @@ class Worker:
             await transport.connect()
             # Put there anew: a host that is half configured may have an older one, or none.
             await self._place_files(transport)
+            await self._place_settings(transport, SETTINGS)
+            if (await inspect_host(transport)).active:
+                async with held_drained(transport, self.spec.drain_timeout_s, self._on_output):
+                    pass
             self.say("removing everything")
             await self._bootstrap(transport, ["down", "--purge"], DOWN_S)
             await check(transport, ["rm", "-rf", TARGET, CACHE], timeout_s=60)
@@ -141,12 +174,12 @@ class Worker:
         finally:
             await _closed(transport)
 
-    async def _persist(self, transport: Transport, doing: OutputListener) -> ObservedHost:
+    async def _persist(self, transport: Transport, turn: Turn, doing: OutputListener) -> ObservedHost:
         """All steps; when the host goes away in the middle, all of them again once it is back."""
         await transport.connect()
         for restarts in range(MOST_RESTARTS + 1):
             try:
-                return await self._all_steps(transport, doing)
+                return await self._all_steps(transport, turn, doing)
             except ConnectionLost as error:
                 if restarts == MOST_RESTARTS:
                     raise
@@ -168,27 +201,68 @@ class Worker:
                     raise FleetHostUnreachable(transport.name, problem) from error
             await asyncio.sleep(_RETRY_S)
 
-    async def _all_steps(self, transport: Transport, doing: OutputListener) -> ObservedHost:
+    async def _all_steps(self, transport: Transport, turn: Turn, doing: OutputListener) -> ObservedHost:
         spec = self.spec
         found = await inspect_host(transport)
         if found.unfit:
             raise UnfitHost(transport.name, found.unfit)
         if found.user_id != 0:
             raise LoginRefused(transport.name, f"commands run there as user {found.user_id}, not as root")
+        if found.agent and not found.serving:
+            await turn.take(serves=False)  # it is away already, and counts
         doing("files")
         await self._place_files(transport)
-        await self._place_secrets(transport, found)
+        await self._place_settings(transport, NEXT_SETTINGS)
         needed = {source.lower(): (source, path) for source, path in uploads(spec, found).items()}
-        for name, timeout_s in STEP_TIMEOUTS_S.items():
+        for name in BESIDE_STEPS:
             doing(name)
             if name in needed:
                 await self._upload(transport, *needed[name])
-            await self._bootstrap(transport, ["up", name], timeout_s, name)
-        doing("last look")
+            await self._bootstrap(transport, ["up", name], STEP_TIMEOUTS_S[name], name)
+        reason = await self._restart_reason(transport, found)
+        if not reason:
+            return await self._live_steps(transport, found, doing)
+        if not found.serving:
+            await turn.take(serves=False)
+            return await self._live_steps(transport, found, doing)
+        if not turn.is_taken:
+            self.say("ready to be updated, waits for its turn")
+        await turn.take(serves=True)
+        doing("drain")
+        self.say(f"draining, since the agent has to be restarted: {reason}")
+        async with held_drained(transport, spec.drain_timeout_s, self._on_output):
+            return await self._live_steps(transport, found, doing)
+
+    async def _restart_reason(self, transport: Transport, found: ObservedHost) -> str:
+        """Why the live steps would restart the agent, in a few words; empty: they would not."""
+        spec = self.spec
+        if not found.active:
+            return "it does not run"
+        if found.agent != spec.agent:
+            return "another agent"
+        if found.token_digest != digest_of(spec.token):
+            return "another token"
+        if not self._has_certificate(found):
+            return "another certificate"
+        output = await check(transport, [*BOOTSTRAP_NEXT, "pending"])
+        return ", ".join(line.removeprefix("osgym: ") for line in output.splitlines() if line)
+
+    async def _live_steps(
+        self, transport: Transport, found: ObservedHost, doing: OutputListener
+    ) -> ObservedHost:
+        doing(FIRST_LIVE_STEP)
+        await self._place_settings(transport, SETTINGS)
+        await self._place_secrets(transport, found)
+        for name in LIVE_STEPS[:-1]:
+            doing(name)
+            await self._bootstrap(transport, ["up", name], STEP_TIMEOUTS_S[name], name)
+        doing(LAST_LOOK)
         await check(transport, ["rm", "-rf", CACHE])
         found = await inspect_host(transport)
         if wrong := self.drift(found):
             raise FleetHostError(transport.name, f"all steps were done, and yet: {'; '.join(wrong)}")
+        if 0 < found.admits < self.spec.most_replicas:
+            self.say(f"its agent admits {found.admits} of {self.spec.most_replicas} replicas, by its memory")
         return found
 
     async def _upload(self, transport: Transport, source: ArchiveSource, path: Path) -> None:
@@ -198,26 +272,31 @@ class Worker:
             raise FleetHostError(transport.name, f"{path} (of {source.uri}) is not here to be uploaded")
         await write(transport, source.remote, path, mode="600", timeout_s=UPLOAD_S)
 
+    async def _place_settings(self, transport: Transport, path: str) -> None:
+        await write(transport, path, env_file(host_settings(self.spec)).encode())
+
     async def _place_files(self, transport: Transport) -> None:
         for name, data in sorted(self.files.items()):
             await write(transport, f"{TARGET}/{name}", data, mode="755")
-        settings = env_file(host_settings(self.spec)).encode()
-        await write(transport, "/etc/osgym/bootstrap.env", settings)
 
     async def _place_secrets(self, transport: Transport, found: ObservedHost) -> None:
         spec = self.spec
         await write(transport, TOKEN_FILE, f"{spec.token}\n".encode(), mode="600")
         await write(transport, f"{TLS}/ca.pem", spec.ca.certificate.encode())
-        if not tls.is_still_valid(found.certificate, spec.ca.certificate, spec.addresses, self.now()):
+        if not self._has_certificate(found):
             # The key is made here and goes to the host's disk: it is kept nowhere else.
             pair = tls.issue(spec.ca, spec.addresses, self.now())
             await write(transport, f"{TLS}/key.pem", pair.key.encode(), mode="600")
             await write(transport, f"{TLS}/cert.pem", pair.certificate.encode())
 
+    def _has_certificate(self, found: ObservedHost) -> bool:
+        spec = self.spec
+        return tls.is_still_valid(found.certificate, spec.ca.certificate, spec.addresses, self.now())
+
     async def _bootstrap(
         self, transport: Transport, words: list[str], timeout_s: float, step: str = ""
     ) -> None:
-        argv = [f"{TARGET}/bootstrap.sh", *words]
+        argv = [*(BOOTSTRAP_NEXT if step in BESIDE_STEPS else [BOOTSTRAP]), *words]
         done = await transport.run(argv, timeout_s=timeout_s, on_output=self._on_output)
         if done.exit_code != 0:
             raise CommandFailed(transport.name, shlex.join(argv), done.exit_code, done.output, step)

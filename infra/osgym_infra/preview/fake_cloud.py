@@ -1,8 +1,8 @@
 """A provider that makes nothing: it answers like AWS or Google Cloud, and programs run without an account.
 
-Inputs come back as the resource's properties, with what the real provider would add; ids are invented. It is
-named by path as `aws` or `gcp`, in a copy of `Pulumi.yaml` only (`run.py`, the tests), never in the real
-one.
+What the cloud refuses it refuses too, with the cloud's sentence (`osgym_infra.fleet.requests`). Else inputs
+come back as the resource's properties, with what the real provider would add; ids are invented. It is named
+by path as `aws` or `gcp`, in a copy of `Pulumi.yaml` only (`run.py`, the tests), never in the real one.
 """
 
 from __future__ import annotations
@@ -17,16 +17,21 @@ from pulumi.provider.experimental import provider, server
 from pulumi.provider.experimental.property_value import Computed, PropertyValue
 from pulumi.runtime.rpc import UNKNOWN
 
+from osgym_infra.fleet.requests import refusals
+from osgym_infra.preview import gcp_answers
+from osgym_infra.preview.fake_ec2 import FakeEc2
+
 REPLACING = {
     "aws:ec2/vpc:Vpc": {"cidrBlock"},
     "aws:ec2/subnet:Subnet": {"vpcId", "cidrBlock", "availabilityZone"},
     "aws:ec2/securityGroup:SecurityGroup": {"vpcId", "name", "description"},
     "aws:ec2/instance:Instance": {"launchTemplate", "subnetId", "ami"},
+    "aws:autoscaling/group:Group": {"name", "initialLifecycleHooks"},
     "aws:secretsmanager/secretVersion:SecretVersion": {"secretId", "secretString"},
     "aws:s3/bucketObjectv2:BucketObjectv2": {"bucket", "key"},
     "gcp:compute/network:Network": {"name", "project"},
     "gcp:compute/subnetwork:Subnetwork": {"network", "ipCidrRange", "region"},
-    "gcp:compute/instanceFromTemplate:InstanceFromTemplate": {"sourceInstanceTemplate", "zone", "project"},
+    gcp_answers.GROUP: {"baseInstanceName", "distributionPolicyZones", "region", "project"},
     "gcp:secretmanager/secretVersion:SecretVersion": {"secret", "secretData"},
     "gcp:storage/bucketObject:BucketObject": {"bucket", "name", "source"},
 }
@@ -48,6 +53,7 @@ class FakeCloud(provider.Provider):
 
     def __init__(self, name: str, version: str) -> None:
         self._schema = json.dumps({"name": name, "version": version})
+        self._ec2 = FakeEc2()
 
     async def get_schema(self, request: provider.GetSchemaRequest) -> provider.GetSchemaResponse:
         """Name and version are enough for an SDK that is installed."""
@@ -70,12 +76,16 @@ class FakeCloud(provider.Provider):
             name: value.with_value(value.value.path) if isinstance(value.value, FileAsset) else value
             for name, value in request.new_inputs.items()
         }
-        return provider.CheckResponse(inputs, [])
+        kind = request.type.rpartition("$")[2]
+        self._ec2.seen(kind, _known(inputs))
+        said = refusals(kind, _known(inputs), self._ec2.made)
+        return provider.CheckResponse(inputs, [provider.CheckFailure("", sentence) for sentence in said])
 
     async def diff(self, request: provider.DiffRequest) -> provider.DiffResponse:
         """Compare the inputs with the former ones; some properties cannot be changed in place."""
         old, new = request.old_state, request.new_inputs
         kind = _kind(request)
+        self._ec2.seen(kind, _known(new), request.resource_id)
         ours = _added(kind, request.name)
         changed = sorted(
             name
@@ -90,6 +100,8 @@ class FakeCloud(provider.Provider):
     async def create(self, request: provider.CreateRequest) -> provider.CreateResponse:
         properties = _made(_kind(request), request.name, request.properties, known=not request.preview)
         made_id = f"{request.name}-{_number(request.properties)}"
+        if not request.preview:
+            self._ec2.seen(_kind(request), _known(request.properties), made_id)
         return provider.CreateResponse("" if request.preview else made_id, properties)
 
     async def update(self, request: provider.UpdateRequest) -> provider.UpdateResponse:
@@ -113,8 +125,13 @@ class FakeCloud(provider.Provider):
 
     async def invoke(self, request: provider.InvokeRequest) -> provider.InvokeResponse:
         """Whatever is looked up is found."""
+        asked = _known(request.args)
+        found = gcp_answers.answer(request.tok, asked)
+        if found is not None:
+            return provider.InvokeResponse({key: _valued(value) for key, value in found.items()})
+        found = self._ec2.answer(request.tok, asked)
         return provider.InvokeResponse(
-            {**request.args, "id": PropertyValue("fake"), "architecture": PropertyValue("x86_64")}
+            {**request.args, **{name: _valued(value) for name, value in found.items()}}
         )
 
     async def cancel(self) -> None:
@@ -131,13 +148,14 @@ def _made(kind: str, name: str, inputs: Props, known: bool) -> Props:
     added: Props = {
         key: LATER if not known else PropertyValue(value) for key, value in _added(kind, name).items()
     }
+    if kind == "aws:secretsmanager/secretVersion:SecretVersion" and known:
+        added["versionId"] = PropertyValue(_number(inputs))
     if kind == "gcp:compute/instanceTemplate:InstanceTemplate" and known:
         link = f"projects/fake/global/instanceTemplates/{name}?uniqueId={_number(inputs)}"
         added["selfLinkUnique"] = PropertyValue(link)
-    if kind == "gcp:compute/instanceFromTemplate:InstanceFromTemplate":
-        config = PropertyValue({"natIp": PropertyValue(_address("203.0.113", name))})
-        interface = PropertyValue({"accessConfigs": PropertyValue([config])})
-        added["networkInterfaces"] = PropertyValue([interface]) if known else LATER
+    if kind == gcp_answers.GROUP:
+        more = gcp_answers.of_group(name, _known(inputs)).items()
+        added |= {key: PropertyValue(value) if known else LATER for key, value in more}
     made = {**{key: _sendable(value) for key, value in inputs.items()}, **added}
     return {key: value.with_secret(True) if key in SECRET_OUTPUTS else value for key, value in made.items()}
 
@@ -152,14 +170,18 @@ def _added(kind: str, name: str) -> dict[str, str | float]:
             }
         case "LaunchTemplate":
             return {"latestVersion": 1.0, "arn": _arn(name)}
+        case "SecretVersion" if kind.startswith("aws:"):
+            return {"versionId": "", "arn": _arn(name)}
         case "InstanceTemplate":
             return {"selfLinkUnique": ""}
         case "Account":
             return {"email": f"{name}@fake.iam.gserviceaccount.com"}
         case "Role" | "InstanceProfile":
             return {"arn": _arn(name), "name": name}
-        case "InstanceFromTemplate":
-            return {"networkInterfaces": ""}
+        case "RegionInstanceGroupManager":
+            return {"name": "", "instanceGroup": "", "creationTimestamp": ""}
+        case "Router" | "IAMCustomRole":
+            return {"name": name}
         case _:
             return {"arn": _arn(name)} if kind.startswith("aws:") else {}
 
@@ -188,6 +210,31 @@ def _arn(name: str) -> str:
 
 def _address(prefix: str, name: str) -> str:
     return f"{prefix}.{int(hashlib.sha256(name.encode()).hexdigest(), 16) % 254 + 1}"
+
+
+def _known(inputs: Props) -> dict[str, object]:
+    """Inputs as plain values; what is known only later is `None`."""
+
+    def known(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: known(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [known(item) for item in value]
+        return None if value == UNKNOWN else value
+
+    return {key: known(_plain(value)) for key, value in inputs.items()}
+
+
+def _valued(value: object) -> PropertyValue:
+    """A plain value as the engine takes it."""
+    if isinstance(value, Mapping):
+        return PropertyValue({key: _valued(item) for key, item in value.items()})
+    if isinstance(value, list):
+        return PropertyValue([_valued(item) for item in value])
+    if isinstance(value, int) and not isinstance(value, bool):
+        return PropertyValue(float(value))
+    assert value is None or isinstance(value, str | float | bool)
+    return PropertyValue(value)
 
 
 def _plain(value: object) -> object:

@@ -85,7 +85,8 @@ def preview(config: Path) -> int:
         folder = Path(name)
         copy_project(folder)
         shutil.copy(config, folder / f"Pulumi.{stack}.yaml")
-        variables = environment(folder, os.environ)
+        # Nothing is made: what is frozen here would go to no host (`archives.resource.PREVIEW`).
+        variables = {**environment(folder, os.environ), "MAKE_PREVIEW": "1"}
         for command in (["stack", "init", stack], ["preview", "--stack", stack, "--suppress-progress"]):
             quiet = subprocess.DEVNULL if command[0] == "stack" else None
             done = subprocess.run(

@@ -1,4 +1,4 @@
-"""From raw series to a workload profile: R_ws, s, D, b, Z and the knee, with 95 % intervals. Pure."""
+"""From raw series to a workload profile: R_ws, s, D, C, b, Z and the knee, with 95 % intervals. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fit_profile(
     found: dict[Parameter, Measured] = {}
     notes: list[str] = []
     _memory(seen, found, notes)
-    _cpu(seen, found)
+    _cpu(seen, found, notes)
     _think(seen, found, think_s)
     for parameter, series, how in (
         (Parameter.OVERLAY_MIB, seen.overlay_mib, "mean of what replicas had written to disk"),
@@ -54,7 +54,7 @@ def fit_profile(
         raise BadInput("results", "no file says when it was measured", "machine.date")
     return Profile(
         workload, when, seen.runtime or RuntimeName.LOCAL, seen.machine, seen.image, tuple(seen.sources),
-        found, tuple(notes),
+        found, tuple(notes), seen.accelerator,
     )  # fmt: skip
 
 
@@ -91,28 +91,49 @@ def _memory(seen: Observations, found: dict[Parameter, Measured], notes: list[st
     found[Parameter.PRIVATE_MIB] = _measured(rising, f"slope of {name} over replicas")
 
 
-def _cpu(seen: Observations, found: dict[Parameter, Measured]) -> None:
-    """b from windows without steps; D = (CPU − b·K·t) / steps from those with steps, resets included."""
+def _cpu(seen: Observations, found: dict[Parameter, Measured], notes: list[str]) -> None:
+    """b from windows without episodes; C = (CPU − b·K·t) / episodes from those whose episodes take no step;
+    D = (CPU − b·K·t − C·episodes) / steps from those with steps. Without windows of the second kind C stays
+    unknown and its part is in D."""
     idle = [(w.replicas * w.seconds, w.cpu_s) for w in seen.idle if w.replicas]
-    b = 0.0
+    b = reset = 0.0
     if idle:
         estimate = stats.ratio(idle)
         b = estimate.value
         found[Parameter.IDLE_CORES] = _measured(estimate, "CPU time of idle replicas over replica-seconds")
-    busy = [(float(w.steps), w.cpu_s - b * w.replicas * w.seconds) for w in seen.busy if w.steps]
+    resets = [(float(w.episodes), w.cpu_s - b * w.replicas * w.seconds) for w in seen.resets]
+    if resets and all(cpu > 0 for _, cpu in resets):
+        estimate = stats.ratio(resets)
+        reset = estimate.value
+        how = "CPU time above idling of episodes without steps: fresh replica, set-up, scoring"
+        found[Parameter.RESET_CPU_S] = _measured(estimate, how)
+    busy = [
+        (float(w.steps), w.cpu_s - b * w.replicas * w.seconds - reset * w.episodes)
+        for w in seen.busy
+        if w.steps
+    ]
     if busy and all(cpu > 0 for _, cpu in busy):
-        how = "CPU time above idling over steps, resets and host agent included"
-        found[Parameter.STEP_CPU_S] = _measured(stats.ratio(busy), how)
+        kept = "host agent included" if reset else "resets and host agent included"
+        found[Parameter.STEP_CPU_S] = _measured(
+            stats.ratio(busy), f"CPU time above idling{' and resets' if reset else ''} over steps, {kept}"
+        )
+        if not reset:
+            notes.append("resets are counted in the steps: no series of episodes without steps")
+    elif busy:
+        notes.append("no CPU per step: idling and resets already take more than was used")
 
 
 def _think(seen: Observations, found: dict[Parameter, Measured], think_s: float | None) -> None:
-    """Z = K·t/steps − D while nobody waits for a core: the least busy third of the windows."""
+    """Z = K·t/steps − D − C/n while nobody waits for a core: the least busy third of the windows."""
     if think_s is not None:
         found[Parameter.THINK_S] = Measured(think_s, think_s, think_s, 0, "given, not measured")
         return
     busy = _least_busy(seen.busy)
     if busy and (step := found.get(Parameter.STEP_CPU_S)):
-        values = [max(0.0, w.replicas * w.seconds / w.steps - step.value) for w in busy]
+        reset = found[Parameter.RESET_CPU_S].value if Parameter.RESET_CPU_S in found else 0.0
+        values = [
+            max(0.0, (w.replicas * w.seconds - reset * w.episodes) / w.steps - step.value) for w in busy
+        ]
         found[Parameter.THINK_S] = _measured(
             stats.mean(values), "time of a cycle less its CPU, of the least busy windows"
         )

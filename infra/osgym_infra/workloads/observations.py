@@ -38,6 +38,7 @@ class Observations:
     """Everything that was seen. Memory curves are (replicas, MiB of all of them together)."""
 
     runtime: RuntimeName | None = None
+    accelerator: str = ""
     machine: str = ""
     image: str = ""
     dates: list[date] = field(default_factory=list)
@@ -46,6 +47,7 @@ class Observations:
     pss_mib: list[tuple[float, float]] = field(default_factory=list)
     alone_mib: list[float] = field(default_factory=list)
     idle: list[LoadWindow] = field(default_factory=list)
+    resets: list[LoadWindow] = field(default_factory=list)
     busy: list[LoadWindow] = field(default_factory=list)
     step_ms: list[tuple[float, float]] = field(default_factory=list)
     overlay_mib: list[float] = field(default_factory=list)
@@ -66,6 +68,7 @@ class Observations:
                 "one profile for each runtime",
             )
         self.runtime = self.runtime or other.runtime
+        self.accelerator = self.accelerator or other.accelerator
         self.machine = self.machine or other.machine
         self.image = self.image or other.image
         for part in fields(self):
@@ -112,6 +115,7 @@ def observe(data: Mapping[str, Any], name: str) -> Observations:
     if "date" in machine:
         seen.dates.append(datetime.fromisoformat(machine["date"]).date())
     seen.runtime = _runtime(data)
+    seen.accelerator = str(machine.get("accel", ""))
     seen.image = _image(data)
     for row in _rows(data):
         _series_row(row, seen)
@@ -152,7 +156,7 @@ def _series_row(row: Mapping[str, Any], seen: Observations) -> None:
             replicas, float(row["seconds"]), float(row["cpu_s"]), int(row.get("steps", 0)),
             int(row.get("episodes", 0)),
         )  # fmt: skip
-        (seen.busy if window.steps else seen.idle).append(window)
+        (seen.busy if window.steps else seen.resets if window.episodes else seen.idle).append(window)
     latencies = row.get("step_ms")
     if isinstance(latencies, list) and latencies:
         seen.step_ms.append((replicas, statistics.median(latencies)))

@@ -19,7 +19,13 @@ from osgym_protocol.runtimes import RuntimeName
 SCHEMA = 1
 MIB_PER_GIB = 1024.0
 DEFAULT = "desktop-local"
-"""The profile that is planned with when none is named."""
+"""The profile that is planned with when nothing is named."""
+DEFAULTS = {RuntimeName.LOCAL: DEFAULT, RuntimeName.QEMU: "desktop-qemu-kvm"}
+"""The profile that is planned with when only the runtime is named."""
+EMULATED = "desktop-qemu-tcg"
+"""The same for virtual machines that no KVM runs."""
+TCG = "tcg"
+"""QEMU's emulation, as the benchmarks call what ran the machines."""
 
 
 class Parameter(StrEnum):
@@ -81,7 +87,10 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A workload as it was measured. `sources` are the files of raw series it was fitted from."""
+    """A workload as it was measured. `sources` are the files of raw series it was fitted from.
+
+    `accelerator` is what ran the virtual machines, `kvm` or `tcg` (emulation); empty for namespaces.
+    """
 
     workload: str
     measured_on: date
@@ -91,6 +100,12 @@ class Profile:
     sources: tuple[str, ...]
     parameters: Mapping[Parameter, Measured]
     notes: tuple[str, ...] = ()
+    accelerator: str = ""
+
+    @property
+    def emulated(self) -> bool:
+        """Whether its CPU times are those of virtual machines without KVM."""
+        return self.accelerator == TCG
 
     def value(self, parameter: Parameter, bound: Bound, default: float = 0.0) -> float:
         """A parameter at one end of its interval; `default` where it was not measured."""
@@ -100,9 +115,9 @@ class Profile:
     def replica(self, bound: Bound = Bound.PESSIMISTIC) -> ReplicaNeeds:
         """What the model needs, at one end of all intervals at once.
 
-        A reset's CPU time is spread over the steps of its episode: D = step + reset/n. Where `private_mib`
-        (what each further replica takes, R_ws·(1 − s) + o) was measured itself, s follows from it at the same
-        end, since it is what the plan rests on; the ends of s alone would count the same error twice.
+        Where `private_mib` (what each further replica takes, R_ws·(1 − s) + o) was measured itself, s
+        follows from it at the same end, since it is what the plan rests on; the ends of s alone would count
+        the same error twice.
         """
         steps = self.value(Parameter.STEPS_PER_EPISODE, bound, 15.0)
         working_set = self.value(Parameter.WORKING_SET_MIB, bound)
@@ -117,8 +132,8 @@ class Profile:
             shared_fraction=shared,
             overhead_gib=overhead / MIB_PER_GIB,
             idle_cores=self.value(Parameter.IDLE_CORES, bound),
-            step_cpu_s=self.value(Parameter.STEP_CPU_S, bound)
-            + self.value(Parameter.RESET_CPU_S, bound) / steps,
+            step_cpu_s=self.value(Parameter.STEP_CPU_S, bound),
+            reset_cpu_s=self.value(Parameter.RESET_CPU_S, bound),
             think_s=self.value(Parameter.THINK_S, bound),
             overlay_gib=self.value(Parameter.OVERLAY_MIB, bound) / MIB_PER_GIB,
             reset_mib=self.value(Parameter.OVERLAY_MIB, bound),
@@ -127,14 +142,19 @@ class Profile:
             frame_mb=self.value(Parameter.FRAME_KB, bound) / 1000,
         )
 
-    def mismatch(self, runtime: RuntimeName) -> tuple[str, ...]:
-        """A note when the plan is for another runtime than the one that was measured."""
-        if runtime is self.runtime:
-            return ()
-        return (
-            f"{self.workload} was measured with the {self.runtime} runtime; a replica of {runtime} needs "
-            "other memory and CPU: calibrate with its own series, or give --replica-ram-gib and --shared",
-        )
+    def remarks(self, runtime: RuntimeName) -> tuple[str, ...]:
+        """What a plan for a runtime has to say of it: another runtime, emulation, what is assumed in it."""
+        found = []
+        if runtime is not self.runtime:
+            found.append(
+                f"{self.workload} was measured with the {self.runtime} runtime; a replica of {runtime} needs "
+                "other memory and CPU: calibrate with its own series, or give --replica-ram-gib and --shared"
+            )
+        if self.emulated:
+            found.append(
+                f"{self.workload} was measured under emulation (TCG, no KVM): a step takes many times the CPU"
+            )
+        return (*found, *(f"{self.workload}: {note}" for note in self.notes))
 
     def source(self) -> PriceSource:
         """The profile as a source with a date, for the answer's footer."""
@@ -144,7 +164,8 @@ class Profile:
         """The file's text."""
         data = {
             "schema": SCHEMA, "workload": self.workload, "measured_on": self.measured_on.isoformat(),
-            "runtime": self.runtime.value, "machine": self.machine, "image": self.image,
+            "runtime": self.runtime.value, **({"accelerator": self.accelerator} if self.accelerator else {}),
+            "machine": self.machine, "image": self.image,
             "sources": list(self.sources), "notes": list(self.notes),
             "parameters": {
                 p.value: {k: _rounded(v) for k, v in asdict(self.parameters[p]).items()}
@@ -179,7 +200,7 @@ def from_json(text: str, name: str) -> Profile:
         profile = Profile(
             str(data["workload"]), date.fromisoformat(data["measured_on"]), RuntimeName(data["runtime"]),
             str(data["machine"]), str(data["image"]), tuple(data["sources"]), parameters,
-            tuple(data.get("notes", ())),
+            tuple(data.get("notes", ())), str(data.get("accelerator", "")),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(
@@ -211,6 +232,11 @@ def load(name: str) -> Profile:
         raise BadInput(
             "profile", f"there is no {name!r}", f"Built in are {', '.join(names())}; else name a file"
         ) from error
+
+
+def chosen(name: str, runtime: RuntimeName, emulated: bool = False) -> Profile:
+    """The named profile; without a name that of the runtime."""
+    return load(name or (EMULATED if emulated and runtime.boots_machines else DEFAULTS[runtime]))
 
 
 def with_values(base: ReplicaNeeds, **values: float | None) -> ReplicaNeeds:

@@ -352,6 +352,14 @@ class LocalRuntime(Runtime):
             usage.measure, found.group, pids, deep=deep, overlay_mib=overlay_mib, held=held
         )
 
+    def used_cpu_s(self, replica: Replica) -> float | None:
+        """Read it from its control group."""
+        return self._replicas.require(replica).group.cpu_s()
+
+    def set_cpu_weight(self, replica: Replica, weight: int) -> None:
+        """Write it to its control group."""
+        self._replicas.require(replica).group.set_cpu_weight(weight)
+
     async def witness(self, replica: Replica) -> None:
         """Note which process its guest agent is."""
         found = self._replicas.require(replica)

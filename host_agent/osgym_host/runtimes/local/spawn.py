@@ -11,13 +11,11 @@ from typing import Any
 
 from osgym_host.addresses import short_unix_path
 from osgym_host.images.idmap import IdMap
-from osgym_host.runtimes.base import Egress, ReplicaSpec, RootfsImage, RuntimeUnsupported
+from osgym_host.runtimes.base import HOSTNAME, Egress, ReplicaSpec, RootfsImage, RuntimeUnsupported
 from osgym_host.runtimes.local import isolation
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.replica_table import check_name
 
-HOSTNAME = "desktop"
-"""The same in every replica, so that a prompt on the screen tells nothing apart."""
 _RUN_MIB = 128
 _LEAST_TMP_MIB = 256
 _DEFAULT_RAM_MIB = 4096

@@ -26,8 +26,9 @@ from osgym_host.runtimes.base import (
 )
 from osgym_host.runtimes.cgroups import CgroupTree
 from osgym_host.runtimes.folder_lock import FolderLock
+from osgym_host.runtimes.frozen_disk import DiskLayer, FrozenDisk
 from osgym_host.runtimes.instance_groups import close_groups, open_groups
-from osgym_host.runtimes.qemu.agentless import AgentlessGuests, notes_on
+from osgym_host.runtimes.qemu.agentless import AgentlessGuests, is_agentless, notes_on, reach_of
 from osgym_host.runtimes.qemu.branching import BranchPointStore
 from osgym_host.runtimes.qemu.cloning import (
     AdoptableVms,
@@ -46,6 +47,7 @@ from osgym_host.runtimes.qemu.machine import Launcher, measure_vm
 from osgym_host.runtimes.qemu.network import Network
 from osgym_host.runtimes.qemu.runner import clear_stale
 from osgym_host.runtimes.replica_table import ReplicaTable, check_name
+from osgym_protocol.reach import ReachKind
 
 log = logging.getLogger(__name__)
 
@@ -137,6 +139,7 @@ class QemuRuntime(Runtime):
             adoption=True,
             notes=(*launcher.notes, *self._network.notes, *self._notes_on_guest()),
             branching=True,
+            reach=self._reach_offered(),
         )
 
     # Start and stop ----------------------------------------------------------------------------------
@@ -257,6 +260,17 @@ class QemuRuntime(Runtime):
         pid = found.pid if found.exit_info is None else None
         return await asyncio.to_thread(measure_vm, found.vm.group, pid, found.vm.folder, deep=deep)
 
+    def used_cpu_s(self, replica: Replica) -> float | None:
+        """Read it from its control group."""
+        group = self._replicas.require(replica).vm.group
+        return None if group is None else group.cpu_s()
+
+    def set_cpu_weight(self, replica: Replica, weight: int) -> None:
+        """Write it to its control group."""
+        group = self._replicas.require(replica).vm.group
+        if group is not None:
+            group.set_cpu_weight(weight)
+
     def replicas(self) -> Sequence[Replica]:
         """Return the replicas not yet destroyed."""
         return self._replicas.all()
@@ -276,6 +290,17 @@ class QemuRuntime(Runtime):
         """Destroy a replica of a previous host agent. Idempotent."""
         if self._started is not None:
             await self._started.adoptable.reap(record)
+
+    async def freeze_disk(self, replica: Replica) -> FrozenDisk | None:
+        """Put a layer on top of its disk, so that nobody writes to those below. Of imported disks: None."""
+        self._require()
+        found = self._replicas.require(replica)
+        golden = self._snapshots.find(found.spec.image.digest)
+        if golden is None or is_agentless(golden) or found.exit_info is not None:
+            return None
+        layers = await self._points.freeze_disk(found.branch_source(golden))
+        below = DiskLayer(golden.image, golden.image_format), DiskLayer(golden.disk, "qcow2")
+        return FrozenDisk((*below, *(DiskLayer(path, "qcow2") for path in layers)))
 
     # Branching ---------------------------------------------------------------------------------------
 
@@ -308,6 +333,11 @@ class QemuRuntime(Runtime):
 
     def _notes_on_guest(self) -> tuple[str, ...]:
         return () if self._image is None else notes_on(self._snapshots.of(self._image))
+
+    def _reach_offered(self) -> frozenset[ReachKind]:
+        if self._image is None:
+            return frozenset(ReachKind)
+        return reach_of(self._snapshots.of(self._image))
 
     def _require(self) -> _Started:
         if self._started is None:

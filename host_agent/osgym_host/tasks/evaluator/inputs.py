@@ -7,12 +7,14 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from xml.etree.ElementTree import Element, ParseError
 
 import defusedxml.ElementTree
 from defusedxml.common import DefusedXmlException
+
+from osgym_host.tasks.evaluator.disk import DiskUnreadable, LayeredDisk, LayerFormat, read_file
 
 MAX_FILE_BYTES = 64 << 20
 MAX_ZIP_ENTRIES = 5000
@@ -56,18 +58,18 @@ def reader(function: Callable[..., _T]) -> Callable[..., _T]:
 
 
 class InputFile:
-    """A regular file, given as an open descriptor.
+    """A regular file, given as an open descriptor, or as its content.
 
     Attributes:
         name: what the task calls it.
         role: ``result`` or ``expected``.
     """
 
-    def __init__(self, fd: int, name: str, role: str) -> None:
+    def __init__(self, fd: int, name: str, role: str, data: bytes | None = None) -> None:
         self.name = name
         self.role = role
         self._fd = fd
-        self._data: bytes | None = None
+        self._data = data
 
     def bad(self, message: str) -> Unreadable:
         """The error to raise when the content is not what it should be."""
@@ -158,6 +160,21 @@ class InputFile:
         except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
             raise self.bad(f"XML: {error!r}") from error
         return root
+
+
+def file_of_disk(
+    fds: Sequence[int], formats: Sequence[LayerFormat], path: str, name: str, role: str
+) -> InputFile:
+    """Return a file of a disk whose layers are open, read at once.
+
+    Raises:
+        Unreadable: it is not there, too large, or the disk is damaged.
+    """
+    try:
+        data = read_file(LayeredDisk(fds, formats), path, MAX_FILE_BYTES)
+    except DiskUnreadable as error:
+        raise Unreadable(role, f"{path} {error}") from error
+    return InputFile(-1, name, role, data)
 
 
 def parse_json(text: str, source: InputFile | None) -> Any:

@@ -10,7 +10,8 @@ import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from osgym_host.tasks.evaluator.inputs import InputFile, TaskObject, Unreadable
+from osgym_host.tasks.evaluator.disk import LayerFormat
+from osgym_host.tasks.evaluator.inputs import InputFile, TaskObject, Unreadable, file_of_disk
 from osgym_host.tasks.evaluator.registry import METRICS, TRANSFORMS, MetricEnd, Score
 
 MAX_JOB_BYTES = 64 << 20
@@ -61,6 +62,14 @@ def _as_verdict(score: Score | float | bool) -> dict[str, Any]:
     return {"score": min(1.0, max(0.0, float(score.score))), "note": score.note[:MAX_NOTE]}
 
 
+def _file(named: Any, role: str, fds: Iterator[int]) -> InputFile:
+    if isinstance(named, str):
+        return InputFile(next(fds), named, role)
+    formats = [LayerFormat(text) for text in named["layers"]]
+    layers = [next(fds) for _ in formats]
+    return file_of_disk(layers, formats, str(named["path"]), str(named["name"]), role)
+
+
 def _argument(spec: Mapping[str, Any] | None, role: str, fds: Iterator[int]) -> Any:
     if spec is None:
         return None
@@ -69,7 +78,7 @@ def _argument(spec: Mapping[str, Any] | None, role: str, fds: Iterator[int]) -> 
         with os.fdopen(next(fds), "rb") as file:
             value = file.read(MAX_JOB_BYTES).decode("utf-8", "surrogatepass")
     if "files" in spec:
-        files = [InputFile(next(fds), str(name), role) for name in spec["files"]]
+        files = [_file(named, role, fds) for named in spec["files"]]
         value = files if spec["many"] else files[0]
     if spec.get("transform"):
         value = TRANSFORMS[spec["transform"]](value)

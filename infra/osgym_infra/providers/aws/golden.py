@@ -34,6 +34,19 @@ class GoldenImage(golden.GoldenImage):
         )
         self._needs, self._place, self.bucket = [closed], made.id, made.id
 
+    def _text(self, key: str, content: str) -> pulumi.Output[str]:
+        stored = aws.s3.BucketObjectv2(
+            f"{self._name}-bootstrap",
+            bucket=self._place,
+            key=key,
+            content=content,
+            content_type="application/json",
+            server_side_encryption="AES256",
+            tags=self._args.tags,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=self._needs),
+        )
+        return pulumi.Output.concat("s3://", stored.bucket, "/", stored.key)
+
     def _uri(self, part: str, archive: golden.Archive) -> pulumi.Output[str]:
         stored = aws.s3.BucketObjectv2(
             f"{self._name}-{part}",

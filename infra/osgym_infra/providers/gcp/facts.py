@@ -2,8 +2,15 @@
 
 import re
 
-from osgym_infra.config.providers import ConfigKey, Provider, ProviderFacts
+from osgym_infra.config.providers import ConfigKey, Provider, ProviderFacts, SettingBeside
 from osgym_infra.config.readers import matching
+
+ARCHIVE = matching(re.compile(r"(gs|https)://\S+"), "gs:// or https://, which hosts at Google Cloud can read")
+NAME = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
+PROJECT = r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]"
+IMAGE = rf"(global/images/(family/)?{NAME}|family/{NAME}|({PROJECT}/)?{NAME})"
+"""How an image is named: whole, by project, or in the own project (terraform-provider-google,
+`image.go`, `resolveImage`; read 2026-11-22)."""
 
 FACTS = ProviderFacts(
     default_region="us-central1",
@@ -13,12 +20,36 @@ FACTS = ProviderFacts(
             ...,
             "Google Cloud project.",
             frozenset({Provider.GCP}),
-        )
+        ),
+        "billing_account": ConfigKey(
+            matching(re.compile(r"[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}"), "XXXXXX-XXXXXX-XXXXXX"),
+            "",
+            "Billing account, to which budgets belong: needed with alert_email.",
+            frozenset({Provider.GCP}),
+        ),
     },
     has_prices=True,
     notices=True,
+    metrics_to="gcp",
     gib_per_vcpu=7.5,  # N2
-    # E2 and the shared-core types (E2 ignores the flag silently), the memory-optimised ones, AMD and Arm,
-    # accelerator-optimised types.
-    never_nests=re.compile(r"(e2|f1|g1|m\d|t2d|t2a|n2d|n4d|c2d|c3d|c4d|c4a|n4a|a2|a3|g2|h3)-"),
+    needs_machines=True,
+    forms={
+        "image_uri": ARCHIVE,
+        "agent_uri": ARCHIVE,
+        "host_image": matching(
+            re.compile(rf"auto|(https://\S+/)?projects/{PROJECT}/global/images/(family/)?{NAME}|{IMAGE}"),
+            "an image like osgym-host-0123abcd or projects/PROJECT/global/images/NAME, or auto",
+        ),
+    },
+    # us-central1-a; zones for accelerators: us-central1-ai1a.
+    zone_suffix=re.compile(r"-[a-z][a-z0-9]*"),
+    zone_example="-a",
+    # "On GCP they cannot be in the same rule" (kubernetes/kops#12170).
+    ipv4_only=True,
+    # The environment's are left alone: every resource names its project, region and zone itself.
+    beside=(
+        SettingBeside("gcp:project", "project"),
+        SettingBeside("gcp:region", "region"),
+        SettingBeside("gcp:zone", "zone"),
+    ),
 )

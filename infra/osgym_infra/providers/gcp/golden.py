@@ -29,6 +29,17 @@ class GoldenImage(golden.GoldenImage):
         )
         self._place, self.bucket = made.id, made.id
 
+    def _text(self, key: str, content: str) -> pulumi.Output[str]:
+        stored = gcp.storage.BucketObject(
+            f"{self._name}-bootstrap",
+            bucket=self._place,
+            name=key,
+            content=content,
+            content_type="application/json",
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        return pulumi.Output.concat("gs://", stored.bucket, "/", stored.name)
+
     def _uri(self, part: str, archive: golden.Archive) -> pulumi.Output[str]:
         stored = gcp.storage.BucketObject(
             f"{self._name}-{part}",

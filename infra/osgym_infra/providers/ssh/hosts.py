@@ -11,11 +11,11 @@ from typing import Any
 import pulumi
 
 from osgym_infra.components.hosts import ProviderHosts
-from osgym_infra.config.keys import SshHost
+from osgym_infra.config.ssh_hosts import SshHost, SshLogin
 from osgym_infra.fleet.blueprint import HostGroup, slug
 from osgym_infra.fleet.boot import LOCAL_DATA, environment
 from osgym_infra.fleet.fetched_archives import FetchedArchives
-from osgym_infra.fleet.outputs import HostOutput
+from osgym_infra.fleet.outputs import HostOutput, admitted
 from osgym_infra.hosts.spec import TOKEN_FILE
 
 
@@ -50,12 +50,21 @@ class FleetSecrets(pulumi.CustomResource):
 
 
 class HostResource(pulumi.CustomResource):
-    """One machine. Its inputs: `osgym_infra.hosts.inputs`."""
+    """One machine. Its inputs: `osgym_infra.hosts.inputs`.
+
+    Attributes:
+        admits: how many replicas its agent admits, when it was last looked at; 0: it did not say.
+    """
+
+    admits: pulumi.Output[float | None]
 
     def __init__(self, name: str, inputs: Mapping[str, Any], opts: pulumi.ResourceOptions) -> None:
         hidden = pulumi.ResourceOptions(additional_secret_outputs=["token", "caKey"])
         super().__init__(
-            "osgym:index:SshHost", name, dict(inputs), pulumi.ResourceOptions.merge(opts, hidden)
+            "osgym:index:SshHost",
+            name,
+            {**inputs, "admits": None},
+            pulumi.ResourceOptions.merge(opts, hidden),
         )
 
 
@@ -82,15 +91,20 @@ class ReplicaHosts(ProviderHosts):
                 "user": host.user,
                 "hostKey": host.host_key,
                 "sshKey": host.ssh_key,
+                "jump": _login(host.jump_of(self._config.jump)),
                 "settings": self._args.fetched.apply(lambda found: self._settings(host, group, found)),
                 "entry": entry,
                 "token": secrets.token,
                 "caCertificate": secrets.ca_certificate,
                 "caKey": secrets.ca_key,
+                "drainTimeoutS": self._config.drain_timeout_s,
+                "maxUnavailable": self._config.max_unavailable.of(len(self._config.hosts)),
             },
             pulumi.ResourceOptions(parent=self, depends_on=[secrets]),
         )
-        return pulumi.Output.all(resource.id, entry).apply(lambda known: dict(known[1]))
+        return pulumi.Output.all(resource.id, entry, resource.admits).apply(
+            lambda known: admitted(dict(known[1]), known[2])
+        )
 
     def _entry(self, host: SshHost, group: HostGroup, fetched: FetchedArchives) -> HostOutput:
         return HostOutput(
@@ -114,6 +128,14 @@ class ReplicaHosts(ProviderHosts):
 def host_name(host: SshHost) -> str:
     """A name for a host that stays the same as long as it is the same machine."""
     return slug(host.address if host.port == 22 else f"{host.address}-{host.port}")
+
+
+def _login(jump: SshLogin | None) -> dict[str, object]:
+    """A jump host as our resources take it; empty: none."""
+    if jump is None:
+        return {}
+    found = {"address": jump.address, "port": jump.port, "user": jump.user}
+    return {**found, "hostKey": jump.host_key, "sshKey": jump.ssh_key}
 
 
 def _in_url(host: SshHost) -> str:

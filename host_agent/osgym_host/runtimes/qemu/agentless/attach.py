@@ -13,6 +13,7 @@ from osgym_host.runtimes.qemu.agentless.clone_identity import NOTES, apply_clone
 from osgym_host.runtimes.qemu.agentless.guest import AgentlessGuest, MachineFacts, ScreenSource
 from osgym_host.runtimes.qemu.golden import GoldenSnapshot
 from osgym_host.runtimes.qemu.machine import SCREEN_SOCKET
+from osgym_protocol.reach import ReachKind
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +21,19 @@ log = logging.getLogger(__name__)
 def is_agentless(golden: GoldenSnapshot) -> bool:
     """Whether clones of a snapshot have no guest agent of ours inside."""
     return golden.guest is not GuestKind.OSGYM
+
+
+REACH = {
+    GuestKind.OSGYM: frozenset(ReachKind),
+    GuestKind.OSWORLD: frozenset({ReachKind.A11Y}),
+    GuestKind.NONE: frozenset[ReachKind](),
+}
+"""Ways into the desktop that each guest offers."""
+
+
+def reach_of(golden: GoldenSnapshot | None) -> frozenset[ReachKind]:
+    """Return what clones of a snapshot offer; all, before it is known."""
+    return frozenset(ReachKind) if golden is None else REACH[golden.guest]
 
 
 def notes_on(golden: GoldenSnapshot | None) -> tuple[str, ...]:
@@ -79,5 +93,5 @@ class AgentlessGuests:
     async def identify(self, golden: GoldenSnapshot, address: GuestAddress, replica_id: str) -> None:
         """Make a clone that has just woken as different from its siblings as can be had."""
         if golden.guest is GuestKind.OSWORLD:
-            applied = await apply_clone_identity(address, replica_id)
+            applied = await apply_clone_identity(address)
             log.debug("replica %s: applied %s", replica_id, applied)

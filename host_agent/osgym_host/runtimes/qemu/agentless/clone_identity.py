@@ -16,6 +16,7 @@ import uuid
 from osgym_host.addresses import GuestAddress
 from osgym_host.guest_client.http import GuestError, HttpClient
 from osgym_host.images.disks.manifest import GuestKind
+from osgym_host.runtimes.base import HOSTNAME
 
 TIMEOUT_S = 10.0
 PASSWORDS = ("password", "osworld-public-evaluation")
@@ -23,7 +24,6 @@ PASSWORDS = ("password", "osworld-public-evaluation")
 _MAX_ANSWER_BYTES = 64 * 1024
 _SEED_BYTES = 64
 _PARTS = re.compile(r"applied=(\w+)")
-_NOT_NAME = re.compile(r"[^A-Za-z0-9-]")
 
 NOTES: dict[GuestKind, tuple[str, ...]] = {
     GuestKind.OSGYM: (),
@@ -61,15 +61,14 @@ root sh -c "echo {machine_id} > /etc/machine-id" && echo applied=machine_id
 """
 
 
-async def apply_clone_identity(address: GuestAddress, replica_id: str) -> frozenset[str]:
+async def apply_clone_identity(address: GuestAddress) -> frozenset[str]:
     """Try to make a clone somebody else, within `TIMEOUT_S`.
 
     Returns:
         Names of the parts that the guest says were applied: `seed`, `time`, `hostname`, `machine_id`.
         Empty when it does not answer.
     """
-    hostname = _NOT_NAME.sub("-", replica_id)[:63].strip("-") or "replica"
-    text = script(hostname, secrets.token_hex(_SEED_BYTES), time.time(), uuid.uuid4().hex)
+    text = script(HOSTNAME, secrets.token_hex(_SEED_BYTES), time.time(), uuid.uuid4().hex)
     body = json.dumps({"command": ["sh", "-c", text], "shell": False}).encode()
     http = HttpClient(address, max_connections=1)
     try:

@@ -207,6 +207,7 @@ class AgentlessEngine:
             failed_index=failed,
             settle=_settle_info(wait.policy, done),
             previous=previous,
+            final=_is_final(done) if wait.policy is SettlePolicy.CERTAIN else None,
             timing_ms={
                 **seen.observation.timing_ms,
                 **_timing(acted_s - began_s, done.wait_ms / 1000, began_s),
@@ -268,9 +269,9 @@ class AgentlessEngine:
         observation = replace(
             seen.observation,
             seq=seq,
-            settle=_settle_info(SettlePolicy.EXACT, done),
+            settle=_settle_info(SettlePolicy.CERTAIN, done),
             previous=previous,
-            final=done.reason is not SettleReason.TIMEOUT,
+            final=_is_final(done),
             timing_ms={**seen.observation.timing_ms, **_timing(0.0, done.wait_ms / 1000, began_s)},
         )
         return replace(seen, observation=observation)
@@ -353,6 +354,11 @@ async def _encoded(frame: Frame, look: ObserveOptions) -> tuple[bytes, tuple[int
         region=look.region,
     )
     return image, (width_px, height_px)
+
+
+def _is_final(settled: SettledScreen) -> bool:
+    """Whether the wait ended because the screen had come to rest, as far as can be seen from outside."""
+    return settled.reason is not SettleReason.TIMEOUT
 
 
 def _settle_info(policy: SettlePolicy, settled: SettledScreen) -> SettleInfo:

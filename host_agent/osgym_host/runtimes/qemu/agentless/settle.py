@@ -54,7 +54,12 @@ class QuietRule:
 EXACT = QuietRule(quiet_ms=120, idle_ms=60, idle_share=0.05, busy_quiet_ms=400)
 FAST = QuietRule(quiet_ms=30, idle_ms=30, idle_share=0.10, busy_quiet_ms=150)
 FINAL = QuietRule(quiet_ms=500, idle_ms=100, idle_share=0.05, busy_quiet_ms=1000, turn_ms=20)
-RULES = {SettlePolicy.EXACT: EXACT, SettlePolicy.FAST: FAST, SettlePolicy.FIXED: EXACT}
+RULES = {
+    SettlePolicy.EXACT: EXACT,
+    SettlePolicy.FAST: FAST,
+    SettlePolicy.CERTAIN: FINAL,
+    SettlePolicy.FIXED: EXACT,
+}
 
 
 @dataclass(frozen=True, slots=True)

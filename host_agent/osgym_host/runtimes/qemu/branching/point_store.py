@@ -165,6 +165,26 @@ class BranchPointStore:
         self._entries[point.info.point_id] = _PointEntry(point)
         return point.info
 
+    async def freeze_disk(self, source: BranchSource) -> tuple[Path, ...]:
+        """Freeze the machine's own layers, and return them from the bottom up; it runs on over a new one.
+
+        Cancelled, it is done nevertheless.
+
+        Raises:
+            PointFailed: It could not be done; the machine runs.
+        """
+        return await asyncio.shield(self._spawn(self._freeze_disk_in_turn(source)))
+
+    async def _freeze_disk_in_turn(self, source: BranchSource) -> tuple[Path, ...]:
+        async with self._turns.setdefault(source.folder, asyncio.Lock()):
+            try:
+                return await self._taker.freeze_disk(source)
+            except (OsgymHostError, OSError) as exc:
+                raise PointFailed(
+                    f"the disk of {source.replica_id} could not be frozen: {exc}",
+                    replica_id=source.replica_id,
+                ) from exc
+
     # Restoring ---------------------------------------------------------------------------------------
 
     async def restore(self, point: BranchPoint, child: BranchChild) -> str | None:

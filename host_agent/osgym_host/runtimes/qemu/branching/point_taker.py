@@ -108,6 +108,24 @@ class PointTaker:
             finally:
                 point.forget()
 
+    async def freeze_disk(self, source: BranchSource) -> tuple[Path, ...]:
+        """Put a new layer on top of a running machine's disk; return its own layers below that.
+
+        Raises:
+            OsgymHostError, OSError: It could not be done; the machine runs as before.
+        """
+        qmp = source.machine.qmp
+        chain = await disk_chain.read_chain(qmp, source.folder, source.overlay)
+        if len(chain.layers) >= self._max_layers:
+            chain = await disk_chain.flatten(qmp, chain)
+        top = await self._new_top(source, chain, f"d-{uuid.uuid4().hex[:16]}")
+        try:
+            await disk_chain.use_top(qmp, chain, top)
+        except BaseException:
+            await disk_chain.drop_top(qmp, top)
+            raise
+        return chain.layers
+
     async def _take_into(
         self, folder: Path, point_id: str, source: BranchSource, chain: DiskChain
     ) -> PointData:

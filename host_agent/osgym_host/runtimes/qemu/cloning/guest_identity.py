@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import re
 import secrets
 import time
 import uuid
@@ -26,6 +25,7 @@ from typing import Any
 from osgym_host.addresses import GuestAddress
 from osgym_host.errors import OsgymHostError
 from osgym_host.guest_client.http import GuestError, HttpClient, HttpResponse
+from osgym_host.runtimes.base import HOSTNAME
 
 SEED_BYTES = 64
 MAX_ANSWER_BYTES = 64 * 1024
@@ -72,25 +72,19 @@ class GuestIdentity:
 
 
 def new_identity(
-    replica_id: str,
     generation: int,
     token: str,
     random_bytes: Callable[[int], bytes] = secrets.token_bytes,
 ) -> GuestIdentity:
-    """Make an identity that no other clone has."""
+    """Make an identity that no other clone has, but for the host name: that shows on the screen."""
     return GuestIdentity(
         generation=generation,
         token=token,
-        hostname=hostname_of(replica_id),
+        hostname=HOSTNAME,
         machine_id=random_bytes(16).hex(),
         boot_id=str(uuid.UUID(bytes=random_bytes(16), version=4)),
         seed=random_bytes(SEED_BYTES),
     )
-
-
-def hostname_of(replica_id: str) -> str:
-    """Return a host name (RFC 1123) for a replica."""
-    return "desktop-" + re.sub(r"[^a-z0-9-]", "-", replica_id.lower())[:50].strip("-")
 
 
 async def give_up_token(address: GuestAddress, token: str, generation: int, *, timeout_s: float) -> bool:

@@ -154,7 +154,7 @@ class CloneResumer:
             IdentityRefused: The guest refused the identity, or the clone died.
         """
         spec = replica.spec
-        made = identity.new_identity(spec.replica_id, spec.generation, token)
+        made = identity.new_identity(spec.generation, token)
         asking = asyncio.create_task(
             identity.assign(replica.guest, old_token, made, timeout_s=self.identity_timeout_s)
         )

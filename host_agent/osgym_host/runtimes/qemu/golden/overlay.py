@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from osgym_host.errors import OsgymHostError
+from osgym_host.programs import end_program
 
 _IMG_TIMEOUT_S = 60.0
 _BLOCK_BYTES = 4096
@@ -73,6 +74,7 @@ async def create_qcow2(path: Path, *arguments: str) -> None:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
         )
     except OSError as exc:
         raise OverlayError(f"qemu-img cannot be started (package qemu-utils): {exc}") from exc
@@ -82,8 +84,6 @@ async def create_qcow2(path: Path, *arguments: str) -> None:
     except TimeoutError as exc:
         raise OverlayError(f"qemu-img took more than {_IMG_TIMEOUT_S:.0f} s") from exc
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await end_program(process)
     if process.returncode:
         raise OverlayError(f"qemu-img: {said.decode('utf-8', 'replace').strip()[-300:]}")

@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import re
 import shutil
-import signal
 import socket
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from osgym_host.images.content_store import replace_file
 from osgym_host.images.snapshots import SnapshotManifest, how_to_make
+from osgym_host.programs import end_program
 from osgym_host.runtimes.base import RuntimeUnsupported
 from osgym_host.runtimes.qemu.machine.argv import QEMU, Accel, Shape
 from osgym_host.runtimes.qemu.machine.kernel_trial import BOOT_TIMEOUT_S, boot_kernel, find_kernel, kvm_opens
@@ -212,7 +211,7 @@ async def lacking_features(model: str, accel: Accel, qemu: str = QEMU) -> list[s
     except (QmpError, TimeoutError) as exc:
         raise RuntimeUnsupported(f"{qemu} does not tell what {accel} offers: {exc}") from exc
     finally:
-        await _end(process)
+        await end_program(process)
     for found in models if isinstance(models, list) else []:
         if isinstance(found, dict) and found.get("name") == model:
             return [str(name) for name in found.get("unavailable-features", [])]
@@ -281,14 +280,7 @@ async def _output(argv: list[str]) -> str:
     except TimeoutError as exc:
         raise RuntimeUnsupported(f"{' '.join(argv)} does not end") from exc
     finally:
-        await _end(process)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        await end_program(process)
 
 
 __all__ = ["QemuFacts", "ask_qemu", "check_host", "choose_accel", "choose_cpu", "reasons_against", "shape_of"]

@@ -9,10 +9,11 @@ import asyncio
 import contextlib
 import os
 import platform
-import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from osgym_host.programs import end_program
 
 BOOT_TIMEOUT_S = 10.0
 """Under KVM a kernel comes up within a second; ten allow for a busy machine."""
@@ -82,10 +83,7 @@ async def boot_kernel(qemu: str, kernel: Path, accelerator: str, timeout_s: floa
                         break
                     seen += data
     finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+        await end_program(process)
     lines = [line.strip() for line in seen.decode("utf-8", "replace").splitlines()]
     lines = [line for line in lines if line and ": warning: " not in line]
     return KernelBoot(_LINE in seen, time.monotonic() - began, lines[-1][:120] if lines else "")

@@ -1,0 +1,1 @@
+"""Whether the same image, task and actions give the same frames on every replica."""

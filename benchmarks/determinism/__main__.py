@@ -1,0 +1,182 @@
+"""Same actions, same frames: play tasks and flows on many replicas, and say which frames differ and why.
+
+Each episode is a replica of its own. Of each step the frame is compared that is known to be final
+(`obs.final()`), and beside it the one that the step answered with. Where frames differ, a picture of both is
+saved, cropped to the difference: one for each cause and flow.
+
+    python -m benchmarks.determinism --runtime local --runtime qemu --replicas 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from benchmarks.common import RESULTS, argument_parser, local_service, machine, save
+from benchmarks.determinism.compare import FlowReport, cause, count, differences, side_by_side
+from benchmarks.determinism.flows import Flow, all_flows
+from osgym_sdk import AsyncClient, AsyncEpisode, OSGymError
+
+FINAL_S = 5.0
+REST_S = 0.5
+EPISODE_S = 300.0
+WAIT_S = 300.0
+
+
+class Frames:
+    """The frames of a run on disk, each once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def keep(self, digest: str, data: bytes) -> None:
+        """Keep a frame that was sent."""
+        path = self._folder / f"{digest}.png"
+        if data and not path.exists():
+            path.write_bytes(data)
+
+    def open(self, digest: str) -> Image.Image:
+        """Return a frame."""
+        return Image.open(self._folder / f"{digest}.png")
+
+
+async def play(
+    client: AsyncClient, flow: Flow, clock: dict[str, Any] | None, frames: Frames
+) -> tuple[list[str], list[str]]:
+    """Play a flow on a fresh replica; return the hashes of its final and of its answered frames.
+
+    Raises:
+        OSGymError: The replica could not be had, or was lost.
+    """
+    final, answered = [], []
+    async with asyncio.timeout(EPISODE_S), client.episode(flow.task, wait_s=WAIT_S, clock=clock) as episode:
+        answered.append(episode.observation.hash)
+        final.append(await at_rest(episode, frames))
+        for step in flow.steps:
+            obs = await episode.step(step)
+            answered.append(obs.hash)
+            sure = await obs.final(timeout_s=FINAL_S)
+            final.append(sure.hash)
+            frames.keep(sure.hash, sure.data)
+    return final, answered
+
+
+async def at_rest(episode: AsyncEpisode, frames: Frames) -> str:
+    """Return the hash of the first frame, once it stays for a while: no step tells when it is final."""
+    last, until = "", time.monotonic() + FINAL_S
+    while True:
+        obs = await episode.observe()
+        frames.keep(obs.hash, obs.data)
+        if obs.hash == last or time.monotonic() > until:
+            return obs.hash
+        last = obs.hash
+        await asyncio.sleep(REST_S)
+
+
+async def run_flow(
+    client: AsyncClient, flow: Flow, runtime: str, args: argparse.Namespace, frames: Frames
+) -> dict[str, Any]:
+    """Play a flow on all replicas; return its row."""
+    room = asyncio.Semaphore(args.at_once)
+    failures: list[str] = []
+
+    async def one() -> tuple[list[str], list[str]] | None:
+        async with room:
+            try:
+                return await play(client, flow, args.clock, frames)
+            except (OSGymError, TimeoutError) as error:
+                failures.append(f"{type(error).__name__}: {error}"[:300])
+                return None
+
+    played = [got for got in await asyncio.gather(*(one() for _ in range(args.replicas))) if got]
+    report = count(flow.name, runtime, [final for final, _ in played])
+    report.failures = failures
+    show_differences(report, frames, args.pictures)
+    as_answered = count(flow.name, runtime, [answered for _, answered in played])
+    row = {**report.row(), "identical_as_answered": round(as_answered.share, 4)}
+    what = report.differences[0] if report.differences else None
+    where = f", first at step {what['step']} in {what['box']}: {what['cause']}" if what else ""
+    print(f"{runtime:6} {flow.name:34} {len(played):3} replicas  {report.share:6.1%} identical{where}")
+    return row
+
+
+def show_differences(report: FlowReport, frames: Frames, folder: Path) -> None:
+    """Save a picture of each place where the frames of a step differ, and name the cause."""
+    for step in report.steps:
+        if len(step.hashes) == 1:
+            continue
+        one, other = (frames.open(digest) for digest in list(step.hashes)[:2])
+        for box in differences(one, other):
+            found = {
+                "step": step.step,
+                "box": list(box),
+                "frames": len(step.hashes),
+                "cause": str(cause(report.flow, step.step, box)),
+            }
+            if not any(known["cause"] == found["cause"] for known in report.differences):
+                name = f"{report.runtime}-{report.flow.replace('/', '-')}-{step.step}-{box[0]}-{box[1]}.png"
+                folder.mkdir(parents=True, exist_ok=True)
+                side_by_side(one, other, box).save(folder / name)
+                found["picture"] = name
+            report.differences.append(found)
+
+
+async def run(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Play everything on each runtime."""
+    rows = []
+    for runtime in args.runtime:
+        settings: dict[str, str | int | float] = {
+            "runtime": runtime,
+            "warm": args.at_once,
+            "trajectory": "off",
+            **dict(pair.split("=", 1) for pair in args.set),
+        }
+        with (
+            local_service(args.flavor, settings) as (url, _),
+            tempfile.TemporaryDirectory() as kept,
+        ):
+            async with AsyncClient(url) as client:
+                for flow in all_flows(args.flavor, tuple(args.only)):
+                    rows.append(await run_flow(client, flow, runtime, args, Frames(Path(kept))))
+    return rows
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argument_parser(__doc__, flavor="small")
+    parser.add_argument("--runtime", action="append", choices=["local", "qemu"], help="local, and any other")
+    parser.add_argument("--replicas", type=int, default=20, help="of each flow and runtime (20)")
+    parser.add_argument("--at-once", type=int, default=2, help="replicas at a time (2)")
+    parser.add_argument("--clock", help="what the desktops' clock shows, as 2026-01-01T09:00")
+    parser.add_argument("--frozen", action="store_true", help="and it stands still (runtime local)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="setting of the host"
+    )
+    parser.add_argument("--pictures", type=Path, default=RESULTS / "determinism", help="where pictures go")
+    args = parser.parse_args(given)
+    args.runtime = args.runtime or ["local"]
+    args.clock = {"start": args.clock, "frozen": args.frozen} if args.clock else None
+    return args
+
+
+def main() -> None:
+    """Run it, print a table, save the series."""
+    args = arguments()
+    described = machine()
+    rows = asyncio.run(run(args))
+    save("determinism", {"machine": described, "clock": args.clock, "flows": rows}, args.out)
+    for runtime in args.runtime:
+        shares = [row["identical"] for row in rows if row["runtime"] == runtime]
+        whole = sum(share == 1.0 for share in shares)
+        mean = sum(shares) / len(shares)
+        print(f"{runtime}: {mean:.1%} of frames identical, {whole} of {len(shares)} flows whole")
+
+
+if __name__ == "__main__":
+    main()

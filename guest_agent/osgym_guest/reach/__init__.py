@@ -1,0 +1,57 @@
+"""Endpoints below ``/v1/reach``: commands, files, windows, videos and ports of the desktop for its client.
+
+What OSWorld's endpoints lack for it: paths that are taken as they are, an error code for whatever the caller
+can get wrong, commands that are never run twice, connections to ports. As with those, a handler's module is
+imported when its endpoint is first called.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+
+from osgym_guest.http import Handler, Request, Response, Router
+from osgym_guest.osworld.context import OsworldContext
+from osgym_guest.reach.context import ReachContext
+from osgym_protocol.limits import MAX_COMMAND_S, MAX_STDIN_BYTES, MAX_WRITE_BYTES
+
+MAX_ORDER_BYTES = 2 * MAX_STDIN_BYTES + (1 << 20)
+
+
+@dataclass(frozen=True)
+class ReachEndpoint:
+    """Where an endpoint's handler is: ``async def name(context, request) -> Response`` in `module`."""
+
+    path: str
+    module: str
+    name: str
+    deadline_s: float = 30.0
+    max_body: int = 64 * 1024
+
+
+ENDPOINTS = (
+    ReachEndpoint("/v1/reach/execute", "execute", "execute", MAX_COMMAND_S + 30.0, MAX_ORDER_BYTES),
+    ReachEndpoint("/v1/reach/read", "files", "read"),
+    ReachEndpoint("/v1/reach/write", "files", "write", 60.0, MAX_WRITE_BYTES),
+    ReachEndpoint("/v1/reach/windows", "windows", "windows"),
+    ReachEndpoint("/v1/reach/record/start", "record", "start"),
+    ReachEndpoint("/v1/reach/record/end", "record", "end"),
+    ReachEndpoint("/v1/reach/tunnel", "tunnel", "tunnel"),
+)
+
+
+def register(router: Router, desktop: OsworldContext) -> None:
+    """Add the endpoints to a router."""
+    context = ReachContext(desktop)
+    for endpoint in ENDPOINTS:
+        handler = _handler(endpoint, context)
+        router.add("POST", endpoint.path, handler, max_body=endpoint.max_body, deadline_s=endpoint.deadline_s)
+
+
+def _handler(endpoint: ReachEndpoint, context: ReachContext) -> Handler:
+    async def handle(request: Request) -> Response:
+        module = import_module(f"{__name__}.{endpoint.module}")
+        response: Response = await getattr(module, endpoint.name)(context, request)
+        return response
+
+    return handle

@@ -1,0 +1,38 @@
+"""What the handlers share: the desktop, and what each of them keeps between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from osgym_guest.http import bad
+from osgym_guest.osworld.context import OsworldContext
+from osgym_protocol.limits import MAX_PATH_CHARS
+
+T = TypeVar("T")
+
+
+class ReachContext:
+    """Shared by all of them. Attributes: `desktop`, the session and what it has running."""
+
+    def __init__(self, desktop: OsworldContext):
+        self.desktop = desktop
+        self._kept: dict[type[Any], Any] = {}
+
+    def kept(self, kind: type[T], make: Callable[[], T]) -> T:
+        """Return the one object of a kind, made at the first call."""
+        if kind not in self._kept:
+            self._kept[kind] = make()
+        return cast("T", self._kept[kind])
+
+    def path(self, text: object) -> Path:
+        """A path as the client wrote it: nothing in it is expanded but a leading ``~/``.
+
+        Raises:
+            HttpError: 400 for what is no path.
+        """
+        if not isinstance(text, str) or not 0 < len(text) <= MAX_PATH_CHARS or "\0" in text:
+            raise bad(f"a path is text of 1 to {MAX_PATH_CHARS} characters without NUL")
+        home = self.desktop.session.home
+        return home / text[2:] if text.startswith("~/") else home / text

@@ -1,0 +1,207 @@
+"""``/v1/reach/execute``: a command to its end, once for each request id."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import os
+import tempfile
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from osgym_guest.http import HttpError, Request, Response, bad
+from osgym_guest.osworld.process import LINGER_S, open_sink, start
+from osgym_guest.osworld.session import DesktopSession
+from osgym_guest.reach.context import ReachContext
+from osgym_protocol.codec import WireFormatError, known_fields
+from osgym_protocol.codes import GuestErrorCode
+from osgym_protocol.guest_api import number
+from osgym_protocol.limits import (
+    MAX_COMMAND_BYTES,
+    MAX_COMMAND_S,
+    MAX_COMMAND_WORDS,
+    MAX_ID_CHARS,
+    MAX_OUTPUT_BYTES,
+    MAX_STDIN_BYTES,
+)
+
+MAX_RUNNING = 16
+MAX_KNOWN = 256
+"""Request ids that are remembered; the oldest go first."""
+MAX_KEPT_CHARS = 8 * 1024 * 1024
+"""Of the outputs of commands that ended; of older ones only that they ran."""
+KILL_WAIT_S = 5.0
+_FIELDS = ("request_id", "command", "shell", "timeout_s", "cwd", "env", "stdin_base64")
+
+
+@dataclass(frozen=True)
+class Order:
+    """A command as it was asked for."""
+
+    command: tuple[str, ...]
+    shell: bool
+    timeout_s: float
+    cwd: Path
+    env: tuple[tuple[str, str], ...]
+    stdin: bytes
+
+
+async def execute(context: ReachContext, request: Request) -> Response:
+    """Run a command to its end; of a request id that is known, give the answer that it had."""
+    try:
+        body = known_fields(request.json_object(), _FIELDS, request.path)
+        timeout_s = number(body.get("timeout_s"), "timeout_s", 0.1, MAX_COMMAND_S)
+    except WireFormatError as exc:
+        raise bad(str(exc)) from exc
+    request_id = body.get("request_id")
+    if not isinstance(request_id, str) or not 0 < len(request_id) <= MAX_ID_CHARS:
+        raise bad("request_id is required")
+    order = Order(
+        command=_words(body.get("command")),
+        shell=body.get("shell") is True,
+        timeout_s=timeout_s,
+        cwd=context.desktop.session.home if body.get("cwd") is None else context.path(body["cwd"]),
+        env=_env(body.get("env")),
+        stdin=_stdin(body.get("stdin_base64")),
+    )
+    executions = context.kept(Executions, lambda: Executions(context.desktop.session))
+    return Response.json(await executions.run(request_id, order))
+
+
+def _words(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not 0 < len(value) <= MAX_COMMAND_WORDS:
+        raise bad("command is a list of words")
+    if not all(isinstance(word, str) and "\0" not in word for word in value) or not value[0]:
+        raise bad("command has a word that is no text, or has a NUL, or an empty name")
+    if sum(map(len, value)) > MAX_COMMAND_BYTES:
+        raise bad(f"command is longer than {MAX_COMMAND_BYTES} characters")
+    return tuple(value)
+
+
+def _env(value: object) -> tuple[tuple[str, str], ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, dict) or len(value) > MAX_COMMAND_WORDS:
+        raise bad("env is an object of texts")
+    for name, text in value.items():
+        if not isinstance(text, str) or not name or "=" in name or "\0" in name + text:
+            raise bad("env has a name or a value that no environment can have")
+    if sum(len(name) + len(text) for name, text in value.items()) > MAX_COMMAND_BYTES:
+        raise bad(f"env is longer than {MAX_COMMAND_BYTES} characters")
+    return tuple(sorted(value.items()))
+
+
+def _stdin(value: object) -> bytes:
+    if value is None:
+        return b""
+    try:
+        data = base64.b64decode(value, validate=True) if isinstance(value, str) else None
+    except (binascii.Error, ValueError):
+        data = None
+    if data is None or len(data) > MAX_STDIN_BYTES:
+        raise bad(f"stdin_base64 is base64 of at most {MAX_STDIN_BYTES} bytes")
+    return data
+
+
+class Executions:
+    """Commands by their request id: those that run, and the answers of those that ended."""
+
+    def __init__(self, session: DesktopSession):
+        self._session = session
+        self._known: OrderedDict[str, tuple[Order, asyncio.Future[dict[str, Any]] | None]] = OrderedDict()
+
+    async def run(self, request_id: str, order: Order) -> dict[str, Any]:
+        """Run a command, or wait for the one of the same id.
+
+        Raises:
+            HttpError: it cannot be started; the id is another command's; too many run; its answer was
+                dropped for newer ones.
+        """
+        known = self._known.get(request_id)
+        if known is not None:
+            before, task = known
+            if before != order:
+                raise bad("this request_id was used for another command")
+            if task is None:
+                text = "the command ran; its answer was dropped for newer ones"
+                raise HttpError(409, GuestErrorCode.ANSWER_LOST, text)
+            return {**await asyncio.shield(task), "replayed": True}
+        if sum(task is not None and not task.done() for _, task in self._known.values()) >= MAX_RUNNING:
+            raise HttpError(503, GuestErrorCode.BUSY, f"{MAX_RUNNING} commands run already")
+        work: asyncio.Future[dict[str, Any]] = asyncio.ensure_future(_run(order, self._session))
+        self._known[request_id] = order, work
+        try:
+            return await asyncio.shield(work)
+        except HttpError:
+            self._known.pop(request_id, None)  # it did not run
+            raise
+        finally:
+            self._trim()
+
+    def _trim(self) -> None:
+        """Forget the oldest answers, then the oldest ids; never one that runs."""
+        room = MAX_KEPT_CHARS
+        for request_id, (order, task) in reversed(list(self._known.items())):
+            if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+                continue
+            room -= len(task.result()["stdout"]) + len(task.result()["stderr"]) + len(order.stdin)
+            if room < 0:
+                self._known[request_id] = order, None
+        while len(self._known) > MAX_KNOWN:
+            request_id, (_, task) = next(iter(self._known.items()))
+            if task is not None and not task.done():
+                return
+            del self._known[request_id]
+
+
+async def _run(order: Order, session: DesktopSession) -> dict[str, Any]:
+    if not order.cwd.is_dir():
+        raise HttpError(404, GuestErrorCode.NO_SUCH_FILE, f"there is no folder {order.cwd}")
+    began = time.monotonic()
+    ends: list[int] = []
+    try:
+        out_end, out = await open_sink(MAX_OUTPUT_BYTES)
+        ends.append(out_end)
+        err_end, err = await open_sink(MAX_OUTPUT_BYTES)
+        ends.append(err_end)
+        with tempfile.TemporaryFile() as stdin:
+            stdin.write(order.stdin)
+            stdin.seek(0)
+            child = start(
+                order.command,
+                session,
+                shell=order.shell,
+                stdin=stdin.fileno(),
+                stdout=out_end,
+                stderr=err_end,
+                cwd=order.cwd,
+                env=dict(order.env),
+            )
+    except (OSError, ValueError) as exc:
+        raise HttpError(422, GuestErrorCode.CANNOT_START, f"it cannot be started: {exc}") from exc
+    finally:
+        for end in ends:
+            os.close(end)
+    timed_out = False
+    try:
+        returncode = await asyncio.wait_for(child.wait(), order.timeout_s)
+    except asyncio.TimeoutError:
+        timed_out = True
+        child.kill_group()
+        returncode = await asyncio.wait_for(child.wait(), KILL_WAIT_S)
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(asyncio.gather(out.ended.wait(), err.ended.wait()), LINGER_S)
+    truncated = out.truncated or err.truncated
+    return {
+        "returncode": returncode,
+        "stdout": out.take(),
+        "stderr": err.take(),
+        "timed_out": timed_out,
+        "truncated": truncated,
+        "duration_ms": round((time.monotonic() - began) * 1000, 3),
+    }

@@ -1,0 +1,99 @@
+"""``/v1/reach/tunnel``: the connection becomes one to a port of this desktop, byte for byte."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+
+from osgym_guest.http import HttpError, Request, Response, bad
+from osgym_guest.reach.context import ReachContext
+from osgym_protocol.codec import WireFormatError, known_fields
+from osgym_protocol.codes import GuestErrorCode
+from osgym_protocol.limits import MAX_TUNNELS
+
+CONNECT_S = 5.0
+PIECE_BYTES = 64 * 1024
+LOOPBACK = ("127.0.0.1", "::1")
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def tunnel(context: ReachContext, request: Request) -> Response:
+    """Connect to the port; after the answer everything belongs to it."""
+    try:
+        body = known_fields(request.json_object(), ("port",), request.path)
+    except WireFormatError as exc:
+        raise bad(str(exc)) from exc
+    port = body.get("port")
+    if type(port) is not int or not 1 <= port <= 65535:
+        raise bad("port is a number from 1 to 65535")
+    tunnels = context.kept(Tunnels, Tunnels)
+    if tunnels.count >= 2 * MAX_TUNNELS:
+        raise HttpError(503, GuestErrorCode.BUSY, "too many tunnels")
+    inner = await _connect(port)
+    headers = {"Upgrade": "osgym-tunnel"}
+    return Response(101, headers, take_over=lambda fd, ahead: tunnels.begin(fd, ahead, inner))
+
+
+async def _connect(port: int) -> Streams:
+    failure: Exception | None = None
+    for host in LOOPBACK:
+        try:
+            opened = asyncio.open_connection(host, port, limit=PIECE_BYTES)
+            return await asyncio.wait_for(opened, CONNECT_S)
+        except (OSError, asyncio.TimeoutError) as exc:
+            failure = failure or exc
+    text = f"nobody can be reached at port {port}: {failure or 'no answer'}"
+    raise HttpError(409, GuestErrorCode.PORT_CLOSED, text)
+
+
+class Tunnels:
+    """Connections that are passed on."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._running)
+
+    def begin(self, fd: int, ahead: bytes, inner: Streams) -> None:
+        """Pass on between a connection, whose socket is ours from now on, and a port.
+
+        Args:
+            ahead: what came over the connection already.
+        """
+        task = asyncio.ensure_future(_pass_on(fd, ahead, inner))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+
+async def _pass_on(fd: int, ahead: bytes, inner: Streams) -> None:
+    sock = socket.socket(fileno=fd)
+    inner_reader, inner_writer = inner
+    outer_writer: asyncio.StreamWriter | None = None
+    try:
+        is_unix = sock.family == socket.AF_UNIX
+        opened = asyncio.open_unix_connection if is_unix else asyncio.open_connection
+        outer_reader, outer_writer = await opened(sock=sock, limit=PIECE_BYTES)
+        if ahead:
+            inner_writer.write(ahead)
+        both = [_pump(outer_reader, inner_writer), _pump(inner_reader, outer_writer)]
+        with contextlib.suppress(OSError):  # one side broke: so does the other
+            await asyncio.gather(*both)
+    finally:
+        inner_writer.close()
+        if outer_writer is None:
+            sock.close()
+        else:
+            outer_writer.close()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass on until the end of one direction, as fast as the receiver takes it."""
+    while data := await reader.read(PIECE_BYTES):
+        writer.write(data)
+        await writer.drain()
+    writer.write_eof()

@@ -1,0 +1,121 @@
+"""A connection to a port inside a replica, by way of its guest agent: bytes, both ways."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+
+from osgym_host.guest_client.answers import refusal
+from osgym_host.guest_client.http import (
+    MAX_HEAD_BYTES,
+    GuestProtocolError,
+    GuestTimeout,
+    GuestUnreachable,
+    HttpClient,
+    HttpResponse,
+    content_length,
+    parse_head,
+)
+
+PATH = "/v1/reach/tunnel"
+MAX_REFUSAL_BYTES = 16 * 1024
+PIECE_BYTES = 64 * 1024
+_SWITCHED = b"HTTP/1.1 101 "
+
+
+class GuestTunnel:
+    """An open connection. One task may receive and one send at a time."""
+
+    def __init__(self, sock: socket.socket, ahead: bytes) -> None:
+        """Use `open`."""
+        self._sock = sock
+        self._ahead = ahead
+        self._loop = asyncio.get_running_loop()
+
+    @classmethod
+    async def open(cls, http: HttpClient, port: int, *, timeout_s: float) -> GuestTunnel:
+        """Connect to a port of the guest's own loopback.
+
+        Raises:
+            GuestUnreachable, GuestTimeout, GuestProtocolError: As any call.
+            GuestRefused: 409 `port_closed` when nobody listens there; 503 `busy`.
+        """
+        sock: socket.socket | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                sock = await http.connect()
+                request = http.head("POST", PATH, body := json.dumps({"port": port}).encode())
+                await asyncio.get_running_loop().sock_sendall(sock, request + body)
+                return cls(sock, await _switched(sock))
+        except BaseException as exc:
+            if sock is not None:
+                sock.close()
+            if isinstance(exc, TimeoutError):
+                text = f"POST {PATH}: no answer within {timeout_s:g} s"
+                raise GuestTimeout(text, delivered=sock is not None, timeout_s=timeout_s) from exc
+            if isinstance(exc, OSError):
+                raise GuestUnreachable(f"POST {PATH}: {exc}", delivered=sock is not None) from exc
+            raise
+
+    async def receive(self) -> bytes:
+        """Return what came, at most `PIECE_BYTES`; empty at its end.
+
+        Raises:
+            OSError: It broke.
+        """
+        if self._ahead:
+            ahead, self._ahead = self._ahead, b""
+            return ahead
+        # What is there already is taken without waiting: others get their turn all the same.
+        await asyncio.sleep(0)
+        return await self._loop.sock_recv(self._sock, PIECE_BYTES)
+
+    async def send(self, data: bytes) -> None:
+        """Send; returns when the guest's side has room for it.
+
+        Raises:
+            OSError: It broke.
+        """
+        await self._loop.sock_sendall(self._sock, data)
+
+    def send_end(self) -> None:
+        """Say that nothing more will be sent."""
+        self._sock.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Close it. Idempotent."""
+        self._sock.close()
+
+
+async def _switched(sock: socket.socket) -> bytes:
+    """Read the answer to the request; return what came after it.
+
+    Raises:
+        GuestRefused: It is an error.
+        GuestProtocolError: It makes no sense.
+        OSError: The connection broke.
+    """
+    loop = asyncio.get_running_loop()
+    data = b""
+    while (end := data.find(b"\r\n\r\n")) < 0:
+        if len(data) > MAX_HEAD_BYTES:
+            raise GuestProtocolError(f"{PATH}: the head of the answer is too large")
+        piece = await loop.sock_recv(sock, 4096)
+        if not piece:
+            raise ConnectionResetError("the guest closed the connection")
+        data += piece
+        await asyncio.sleep(0)
+    head, rest = data[:end], data[end + 4 :]
+    if head.startswith(_SWITCHED):
+        return rest
+    _, status, headers = parse_head(head)
+    if status < 300:
+        raise GuestProtocolError(f"{PATH}: answered with {status}, and not as a tunnel")
+    length = content_length(headers.get("content-length", "0"), MAX_REFUSAL_BYTES)
+    while len(rest) < length:
+        piece = await loop.sock_recv(sock, length - len(rest))
+        if not piece:
+            raise ConnectionResetError("the guest closed the connection")
+        rest += piece
+    raise refusal(HttpResponse(status, headers, rest[:length]))

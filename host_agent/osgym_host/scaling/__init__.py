@@ -1,0 +1,1 @@
+"""Publishes how much the host is asked for, so that a cloud grows and shrinks the fleet."""

@@ -1,0 +1,116 @@
+"""Publishes the number at an interval, for as long as the process runs, and in nobody's way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+
+from osgym_host.scaling.publishers import Publisher, PublishFailed
+
+log = logging.getLogger(__name__)
+
+LIMIT_S = 30.0
+"""Of one call, with all its attempts and the fetch of credentials; after it nobody waits for the call."""
+
+
+class PressurePublisher:
+    """Reads the number in the event loop, hands it over in a thread: one at a time, and no step waits for it.
+
+    Attributes:
+        published: How often it arrived.
+        failures: How often it did not, since it last did.
+        why: What failed last.
+    """
+
+    def __init__(self, publisher: Publisher, read: Callable[[], float | None], every_s: float) -> None:
+        """Publish nothing before `start`.
+
+        Args:
+            read: Gives the number now.
+        """
+        self._publisher = publisher
+        self._read = read
+        self._every_s = every_s
+        self._task: asyncio.Task[None] | None = None
+        self._thread: threading.Thread | None = None
+        self.published = 0
+        self.failures = 0
+        self.why = ""
+
+    def start(self) -> None:
+        """Begin, in the running event loop."""
+        self._task = asyncio.create_task(self._run(), name="lease pressure")
+
+    async def close(self) -> None:
+        """End it; a call that hangs is left to its deadlines. Idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await self._publish()
+            await asyncio.sleep(self._every_s)
+
+    async def _publish(self) -> None:
+        if self._thread is not None and self._thread.is_alive():
+            self._failed("the call before has not ended yet")
+            return
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                await self._in_thread(self._read())
+        except PublishFailed as error:
+            self._failed(str(error))
+            return
+        except TimeoutError:
+            self._failed(f"no answer within {LIMIT_S:g} s")
+            return
+        except Exception as error:  # a library of others must not end the publishing
+            log.debug("publishing failed", exc_info=True)
+            self._failed(f"{type(error).__name__}: {error}")
+            return
+        if self.failures:
+            log.warning("the lease pressure gets to %s again", self._publisher.name)
+        self.failures, self.why = 0, ""
+        self.published += 1
+
+    async def _in_thread(self, percent: float | None) -> None:
+        """Call in a daemon thread, so that no end of the process waits for a cloud."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def settle(error: Exception | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        def run() -> None:
+            failed: Exception | None = None
+            try:
+                self._publisher.put(percent)
+            except Exception as error:  # noqa: BLE001 - it is raised where it is awaited
+                failed = error
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(settle, failed)
+
+        self._thread = threading.Thread(target=run, name="lease-pressure", daemon=True)
+        self._thread.start()
+        await done
+
+    def _failed(self, why: str) -> None:
+        self.failures += 1
+        self.why = why
+        if self.failures & (self.failures - 1) == 0:  # the 1st, 2nd, 4th, 8th …
+            log.warning(
+                "the lease pressure does not get to %s (failure %d): %s",
+                self._publisher.name,
+                self.failures,
+                why,
+            )

@@ -1,0 +1,192 @@
+"""Asking many host agents at once over HTTPS: bounded in number, time and size; each failure has a remedy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from osgym_infra.cli.fleet_ops.outcome import HostFailure
+from osgym_infra.cli.fleet_ops.text import escaped
+from osgym_infra.errors import BadInput
+from osgym_infra.fleet.fleet_file import FIELD, FleetFile, FleetHost
+from osgym_protocol.codec import WireFormatError
+from osgym_protocol.host_api import HostState
+
+MOST_ANSWER_BYTES = 256 * 1024
+
+
+class AgentFailed(Exception):
+    """An agent could not be asked, or refused."""
+
+    def __init__(self, failure: HostFailure) -> None:
+        self.failure = failure
+        super().__init__(str(failure))
+
+
+class Agents:
+    """The agents of a fleet, as one client of all.
+
+    Args:
+        parallel: so many are asked at the same time.
+        deadline_s: of one host, from its first packet to its whole answer.
+
+    Raises:
+        BadInput: fleet.json's authority is no certificate, or the token cannot be read.
+    """
+
+    def __init__(self, fleet: FleetFile, *, parallel: int, deadline_s: float) -> None:
+        self._gate = asyncio.Semaphore(parallel)
+        self._deadline_s = deadline_s
+        token = fleet.token()
+        self._client = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            verify=_context(fleet),
+            timeout=deadline_s,
+            trust_env=False,  # hosts are ours: no proxy is asked for them
+            limits=httpx.Limits(max_connections=parallel, max_keepalive_connections=parallel),
+        )
+
+    async def __aenter__(self) -> Agents:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.aclose()
+
+    async def state(self, host: FleetHost) -> HostState:
+        """`GET /v1/host`.
+
+        Raises:
+            AgentFailed: see there.
+        """
+        return _state(await self._ask(host, "GET", "/v1/host"))
+
+    async def drain(self, host: FleetHost, deadline_s: float | None) -> HostState:
+        """`POST /v1/drain`.
+
+        Raises:
+            AgentFailed: see there.
+        """
+        return _state(await self._ask(host, "POST", "/v1/drain", {"deadline_s": deadline_s}))
+
+    async def undrain(self, host: FleetHost) -> HostState:
+        """`DELETE /v1/drain`.
+
+        Raises:
+            AgentFailed: see there.
+        """
+        return _state(await self._ask(host, "DELETE", "/v1/drain"))
+
+    async def _ask(
+        self, host: FleetHost, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> Any:
+        async with self._gate:
+            try:
+                async with asyncio.timeout(self._deadline_s):
+                    return await self._answer(host, method, path, body)
+            except TimeoutError as error:
+                problem = f"no answer from {host.authority} within {self._deadline_s:g} s"
+                raise AgentFailed(HostFailure("connect", problem, _away(host))) from error
+            except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+                raise AgentFailed(_failure(host, error)) from error
+
+    async def _answer(self, host: FleetHost, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        extensions = {"sni_hostname": host.server_name} if host.server_name else {}
+        request = self._client.build_request(method, f"{host.url}{path}", json=body, extensions=extensions)
+        if host.server_name:
+            request.headers["Host"] = host.server_name
+        answer = await self._client.send(request, stream=True)
+        try:
+            data = bytearray()
+            async for chunk in answer.aiter_bytes():
+                data += chunk
+                if len(data) > MOST_ANSWER_BYTES:
+                    raise _not_ours(host, f"it answers with more than {MOST_ANSWER_BYTES >> 10} KiB")
+        finally:
+            await answer.aclose()
+        if answer.status_code >= 400:
+            raise AgentFailed(_refusal(host, answer.status_code, bytes(data)))
+        try:
+            return json.loads(data)
+        except ValueError as error:
+            raise _not_ours(host, "its answer is no JSON") from error
+
+
+async def ask_all(hosts: Sequence[FleetHost], ask: Callable[[FleetHost], Awaitable[None]]) -> None:
+    """Run something for all hosts at once; it deals with its own failures."""
+    async with asyncio.TaskGroup() as group:
+        for host in hosts:
+            group.create_task(_awaited(ask(host)))
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    await work
+
+
+def _context(fleet: FleetFile) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cadata=fleet.ca or None)
+    except (ssl.SSLError, ValueError) as error:
+        fits = "the certificate of the fleet's authority, as `osgym fleet export` writes it"
+        raise BadInput(FIELD, f"ca of {fleet.path} is no certificate: {error}", fits) from error
+
+
+def _state(data: Any) -> HostState:
+    try:
+        return HostState.from_dict(data)
+    except WireFormatError as error:
+        raise AgentFailed(
+            HostFailure("answer", f"it does not answer as a host agent does: {escaped(str(error))}",
+                        "is the port another program's, or the agent of another version?")
+        ) from error  # fmt: skip
+
+
+def _not_ours(host: FleetHost, problem: str) -> AgentFailed:
+    remedy = f"is another program listening on {host.authority}?"
+    return AgentFailed(HostFailure("answer", problem, remedy))
+
+
+def _away(host: FleetHost) -> str:
+    return (
+        f"Is the host on, and is this machine in osgym:allowed_cidrs? `osgym fleet logs --host {host.id}` "
+        "shows what its agent says"
+    )
+
+
+def _failure(host: FleetHost, error: Exception) -> HostFailure:
+    """What a failed connection means."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            remedy = (
+                "after a rotation or a new fleet take a new fleet.json (`osgym fleet export`); else somebody "
+                "may be in between, and nothing was sent"
+            )
+            return HostFailure("tls", f"its certificate is refused: {cause.verify_message}", remedy)
+        if isinstance(cause, ssl.SSLError):
+            return HostFailure("tls", f"{host.authority} does not speak TLS: {cause.reason}",
+                               "is its URL https:// where the agent has no certificate?")  # fmt: skip
+        cause = cause.__cause__ or cause.__context__
+    problem = escaped(str(error)) or type(error).__name__
+    return HostFailure("connect", f"{host.authority} cannot be reached: {problem}", _away(host))
+
+
+def _refusal(host: FleetHost, status: int, body: bytes) -> HostFailure:
+    try:
+        message = escaped(str(json.loads(body)["message"]))
+    except (ValueError, KeyError, TypeError):
+        message = "it does not say why"
+    if status == 401:
+        return HostFailure("authorize", f"the token is refused: {message}",
+                           "set OSGYM_TOKEN, or take token and fleet.json of one export")  # fmt: skip
+    if status == 403:
+        return HostFailure("authorize", f"this machine is refused: {message}",
+                           "add its network to osgym:allowed_cidrs")  # fmt: skip
+    return HostFailure("answer", f"HTTP {status}: {message}", f"`osgym fleet logs --host {host.id}`")

@@ -1,0 +1,140 @@
+"""`osgym fleet drain`: empties hosts by their agents' API, or takes that back; needs no ssh."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from osgym_infra.cli.common import exits
+from osgym_infra.cli.fleet_ops.discover import with_found
+from osgym_infra.cli.fleet_ops.options import PARALLEL, fleet_option, host_option, interruptible, json_option
+from osgym_infra.cli.fleet_ops.outcome import HostFailure, HostOutcome, answer, exit_code
+from osgym_infra.cli.fleet_ops.status import word
+from osgym_infra.cli.fleet_ops.table import FAILED, HostTable, say_failures
+from osgym_infra.fleet.fleet_file import FleetFile, FleetHost, read_fleet_file
+from osgym_protocol.host_api import HostState
+
+if TYPE_CHECKING:
+    from osgym_infra.cli.fleet_ops.agent_api import Agents
+
+COLUMNS = {"HOST": 16, "STATE": 12, "LEASED": -6, "NOTE": 0}
+ASK_S = 20.0
+LOOK_S = 1.0
+MOST_MISSED = 5
+"""Looks in a row that may fail while one waits: an agent that is restarted is away for some seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainOrder:
+    """What is asked of each host.
+
+    Attributes:
+        deadline_s: after so many seconds no episode is open; None: when their clients end them.
+        wait_s: how long to wait for the last episode; 0: not at all.
+    """
+
+    stop: bool
+    deadline_s: float | None
+    wait_s: float
+
+
+@click.command()
+@fleet_option
+@host_option
+@click.option("--all", "whole", is_flag=True, help="All hosts; without it --host is needed.")
+@click.option("--stop", is_flag=True, help="Take it back: new episodes again.")
+@click.option("--deadline-s", type=click.FloatRange(min=0), help="After so many seconds no episode is open.")
+@click.option("--wait-s", type=click.FloatRange(min=0), default=0.0,
+              help="Wait so long for the last episode; one that still runs then is a failure.")  # fmt: skip
+@json_option
+@interruptible
+@exits
+def drain(
+    fleet_path: Path,
+    patterns: tuple[str, ...],
+    whole: bool,
+    stop: bool,
+    deadline_s: float | None,
+    wait_s: float,
+    as_json: bool,
+) -> None:
+    """Empty hosts: no new episodes; those that are open learn of it and come to their end.
+
+    Ctrl-C ends the waiting, not the draining. A host agent that is restarted serves again.
+    """
+    if whole == bool(patterns):
+        raise click.UsageError("one of --host and --all is needed")
+    if stop and (deadline_s is not None or wait_s):
+        raise click.UsageError("--stop goes with neither --deadline-s nor --wait-s")
+    fleet = with_found(read_fleet_file(fleet_path))
+    order = DrainOrder(stop, deadline_s, wait_s)
+    outcomes = asyncio.run(_drain(fleet, fleet.select(patterns), order, silent=as_json))
+    if as_json:
+        click.echo(json.dumps(answer(outcomes), indent=2))
+    else:
+        say_failures(outcomes)
+    sys.exit(exit_code(outcomes))
+
+
+async def _drain(
+    fleet: FleetFile, hosts: Sequence[FleetHost], order: DrainOrder, *, silent: bool
+) -> list[HostOutcome]:
+    from osgym_infra.cli.fleet_ops.agent_api import AgentFailed, Agents, ask_all
+
+    found: dict[str, HostOutcome] = {}
+    with HostTable(COLUMNS, [host.id for host in hosts], silent=silent) as table:
+        async with Agents(fleet, parallel=PARALLEL, deadline_s=ASK_S) as agents:
+
+            async def ask(host: FleetHost) -> None:
+                try:
+                    found[host.id] = await _drain_one(agents, host, order, table)
+                except AgentFailed as error:
+                    table.done(host.id, ("away", "", error.failure.problem), FAILED)
+                    found[host.id] = HostOutcome(host.id, error.failure)
+
+            await ask_all(hosts, ask)
+    return [found[host.id] for host in hosts]
+
+
+async def _drain_one(agents: Agents, host: FleetHost, order: DrainOrder, table: HostTable) -> HostOutcome:
+    """Raises: AgentFailed: it cannot be asked."""
+    end_s = time.monotonic() + order.wait_s
+    state = await (agents.undrain(host) if order.stop else agents.drain(host, order.deadline_s))
+    while order.wait_s and state.capacity.leased and time.monotonic() < end_s:
+        table.update(host.id, _cells(state))
+        await asyncio.sleep(min(LOOK_S, max(0.0, end_s - time.monotonic())))
+        state = await _look(agents, host)
+    known = {"state": word(state), "leased": state.capacity.leased}
+    if order.wait_s and state.capacity.leased:
+        problem = f"{state.capacity.leased} replicas are still in use after {order.wait_s:g} s"
+        failure = HostFailure("wait", problem, "wait longer, or give the episodes a --deadline-s")
+        table.done(host.id, _cells(state, problem), FAILED)
+        return HostOutcome(host.id, failure, known)
+    table.done(host.id, _cells(state))
+    return HostOutcome(host.id, None, known)
+
+
+async def _look(agents: Agents, host: FleetHost) -> HostState:
+    """Raises: AgentFailed: several times in a row."""
+    from osgym_infra.cli.fleet_ops.agent_api import AgentFailed
+
+    for missed in range(1, MOST_MISSED + 1):
+        try:
+            return await agents.state(host)
+        except AgentFailed:
+            if missed == MOST_MISSED:
+                raise
+            await asyncio.sleep(LOOK_S)
+    raise AssertionError
+
+
+def _cells(state: HostState, note: str = "") -> tuple[str, ...]:
+    return word(state), str(state.capacity.leased), note

@@ -1,0 +1,107 @@
+"""`osgym fleet prometheus`: what Prometheus and Grafana need, written from fleet.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+
+import click
+
+from osgym_infra.cli.common import exits
+from osgym_infra.cli.fleet_ops.discover import with_found
+from osgym_infra.cli.fleet_ops.options import fleet_option
+from osgym_infra.errors import BadInput, OsgymInfraError
+from osgym_infra.fleet.fleet_file import FleetFile, read_fleet_file
+from osgym_infra.fleet.monitoring.dashboard import dashboard
+from osgym_infra.fleet.monitoring.rules import rules
+from osgym_infra.fleet.monitoring.scrape import (
+    CA,
+    CONFIG,
+    DASHBOARD,
+    RULES,
+    TOKEN,
+    ScrapeOptions,
+    configuration,
+    jobs,
+    targets,
+    targets_file,
+)
+
+HEAD = "# Written by `osgym fleet prometheus`; run it again after `osgym fleet export`.\n"
+AUTHORITY = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,260}:\d{1,5}")
+
+
+@click.command()
+@fleet_option
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder.")
+@click.option("--every-s", type=click.FloatRange(min=1, max=300), default=15.0, show_default=True,
+              help="Between two looks at a host.")  # fmt: skip
+@click.option("--alertmanager", "alertmanagers", multiple=True, metavar="HOST:PORT", help="Told of alerts.")
+@exits
+def prometheus(fleet_path: Path, out: Path, every_s: float, alertmanagers: tuple[str, ...]) -> None:
+    """Write targets, scrape configuration, alert rules and a Grafana dashboard for this fleet.
+
+    Prometheus reads the targets again by itself when they change; the rest when it is reloaded. The token is
+    written for you only: give it to Prometheus's account.
+    """
+    for one in alertmanagers:
+        if not AUTHORITY.fullmatch(one):
+            raise BadInput("--alertmanager", f"{one!r} is no address", "HOST:PORT, e.g. 10.0.0.9:9093")
+    fleet = with_found(read_fleet_file(fleet_path))
+    for name, text in files(fleet, ScrapeOptions(every_s, alertmanagers)).items():
+        place(out / name, text, mode=0o644)
+        click.echo(out / name)
+    if fleet.token_source:
+        _place_token(fleet, out / TOKEN)
+
+
+def files(fleet: FleetFile, options: ScrapeOptions) -> dict[str, str]:
+    """All of them but the token, by name."""
+    found = {
+        CONFIG: HEAD + _yaml(configuration(fleet, options)),
+        RULES: HEAD + _yaml(rules(options)),
+        DASHBOARD: json.dumps(dashboard(), indent=1) + "\n",
+    }
+    for job, hosts in jobs(fleet).items():
+        found[targets_file(job)] = json.dumps(targets(fleet, hosts), indent=1) + "\n"
+    if fleet.ca:
+        found[CA] = fleet.ca if fleet.ca.endswith("\n") else f"{fleet.ca}\n"
+    return found
+
+
+def place(path: Path, text: str, mode: int) -> None:
+    """Write a file whole or not at all: Prometheus may read it at any moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _place_token(fleet: FleetFile, path: Path) -> None:
+    try:
+        token = fleet.token()
+    except BadInput as error:
+        click.echo(f"{path} is not written: {error}; Prometheus needs the token there", err=True)
+        return
+    place(path, token, mode=0o600)  # without a line end: older Prometheus sends it along
+    click.echo(f"{path} (secret; Prometheus has to be able to read it)")
+
+
+def _yaml(data: object) -> str:
+    try:
+        import yaml
+    except ImportError as error:
+        raise OsgymInfraError(
+            "PyYAML is not installed: pip install -c constraints.txt -e 'infra[ops]'"
+        ) from error
+    text: str = yaml.safe_dump(data, sort_keys=False, width=200, allow_unicode=True)
+    return text

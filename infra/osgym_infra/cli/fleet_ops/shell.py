@@ -1,0 +1,85 @@
+"""`osgym fleet ssh`: a shell on one host."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+import click
+
+from osgym_infra.cli.common import exits
+from osgym_infra.cli.fleet_ops.discover import with_found
+from osgym_infra.cli.fleet_ops.options import fleet_option, interruptible, needs_ops, ssh_options
+from osgym_infra.errors import BadInput, OsgymInfraError
+from osgym_infra.fleet.fleet_file import IapAccess, SshAccess, SsmAccess, read_fleet_file
+
+
+@click.command("ssh")
+@fleet_option
+@ssh_options
+@click.option("--print", "only_print", is_flag=True, help="Print the command line that would enter it.")
+@click.argument("host")
+@interruptible
+@exits
+def ssh(fleet_path: Path, ssh_user: str | None, ssh_key: Path | None, only_print: bool, host: str) -> None:
+    """Open a shell on HOST: by ssh, at AWS by Session Manager, at Google Cloud by Identity-Aware Proxy.
+
+    What the host sends reaches your terminal as it is, as with any ssh. The exit code is the shell's.
+    """
+    needs_ops()
+    from osgym_infra.cli.fleet_ops.group import with_login
+    from osgym_infra.cli.fleet_ops.process_link import iap_argv, ssm_argv
+
+    found = with_login(with_found(read_fleet_file(fleet_path)).select([host]), ssh_user, ssh_key)
+    if len(found) != 1:
+        raise BadInput("HOST", f"{host!r} fits {len(found)} hosts", "one id")
+    match found[0].access:
+        case SshAccess() as access if access.is_local:
+            argv = [os.environ.get("SHELL", "/bin/sh")]
+        case SshAccess() as access:
+            argv = ssh_argv(access)
+            if not only_print:
+                sys.exit(_fabric_shell(access))
+        case SsmAccess() as ssm:
+            argv = ssm_argv(ssm)
+        case IapAccess() as iap:
+            argv = iap_argv(iap)
+        case None:
+            raise OsgymInfraError(f"fleet.json does not say how {found[0].id} is entered: export it again")
+    if only_print:
+        click.echo(shlex.join(argv))
+        return
+    if shutil.which(argv[0]) is None:
+        raise OsgymInfraError(f"there is no `{argv[0]}` on PATH, by which {found[0].id} is entered")
+    os.execvp(argv[0], argv)  # noqa: S606 - a program of this machine, without a shell
+
+
+def ssh_argv(access: SshAccess) -> list[str]:
+    """The same for OpenSSH's client; a host_key of fleet.json has to stand in known_hosts for it."""
+    argv = ["ssh", "-o", "StrictHostKeyChecking=yes", "-p", str(access.port)]
+    argv += ["-i", access.key_file] if access.key_file else []
+    if access.jump is not None:
+        argv += ["-J", f"{access.jump.user}@{access.jump.address}:{access.jump.port}"]
+    return [*argv, f"{access.user}@{access.address}"]
+
+
+def _fabric_shell(access: SshAccess) -> int:
+    from osgym_infra.cli.fleet_ops.link import Budget, LinkFailed, RemoteJob
+    from osgym_infra.cli.fleet_ops.ssh_link import Jumps, SshLink
+    from osgym_infra.cli.fleet_ops.terminal import shell
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadInput("HOST", "this is no terminal", "`osgym fleet run --host HOST -- COMMAND`")
+    jumps = Jumps()
+    link = SshLink(access, jumps)
+    try:
+        return shell(link.open(Budget(RemoteJob(()), threading.Event())))
+    except LinkFailed as error:
+        raise OsgymInfraError(f"host {access.name}: {error}") from error
+    finally:
+        link.close()
+        jumps.close()

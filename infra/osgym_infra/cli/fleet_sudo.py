@@ -1,0 +1,75 @@
+"""`osgym fleet sudo`: lets `pulumi up` become root on this machine, for some hours."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from osgym_infra.cli.common import exits
+from osgym_infra.errors import OsgymInfraError
+from osgym_infra.hosts.local import becomes_root
+from osgym_infra.hosts.sudo import HOURS, MOST_HOURS, WRITE, grant, grant_file
+
+ASK_S = 300.0
+"""How long a person may take to type a password."""
+
+
+@click.command()
+@click.option(
+    "--hours", type=click.FloatRange(min=0, max=MOST_HOURS, min_open=True), default=HOURS, show_default=True,
+    help="It ends by itself after so long.",
+)  # fmt: skip
+@click.option("--end", is_flag=True, help="Take it back now.")
+@exits
+def sudo(hours: float, end: bool) -> None:
+    """Let `pulumi up` become root on this machine without a password, for some hours.
+
+    Asks for your password once, in this terminal, and writes a line into /etc/sudoers.d that ends by itself.
+    Needed by ordinary users whose sudo asks for a password, for the host `local` and for baking images:
+    Pulumi's providers run without a terminal, where nobody can be asked.
+    """
+    uid = os.geteuid()
+    if uid == 0:
+        click.echo("you are root: nothing is needed")
+        return
+    path = grant_file(uid)
+    if end:
+        _as_root(["rm", "-f", path])
+        click.echo(f"removed {path}")
+        return
+    if not os.path.exists(path) and becomes_root():  # noqa: PTH110 - the folder may not be read
+        click.echo("sudo asks you for no password: nothing is needed")
+        return
+    until = datetime.now(UTC) + timedelta(hours=hours)
+    line = grant(pwd.getpwuid(uid).pw_name, uid, until)
+    _as_root(["sh", "-c", WRITE, "sudo", path, line])
+    if not becomes_root():
+        raise OsgymInfraError(
+            f"{path} was written, and sudo still asks for a password: does /etc/sudoers include that folder, "
+            f"and is no later line stricter? The line is: {line}"
+        )
+    click.echo(f"until {until.astimezone():%H:%M} {path} says: {line}")
+    click.echo("osgym fleet sudo --end takes it back before")
+
+
+def _as_root(argv: list[str]) -> None:
+    """Run a command through sudo, which asks in this terminal.
+
+    Raises:
+        OsgymInfraError: with what a person who is root can do instead.
+    """
+    try:
+        done = subprocess.run(["sudo", "--", *argv], timeout=ASK_S, check=False)
+    except OSError as error:
+        raise OsgymInfraError(f"sudo cannot be run: {error.strerror}; run pulumi as root instead") from error
+    except subprocess.TimeoutExpired as error:
+        raise OsgymInfraError(f"sudo got no password within {ASK_S:g} s") from error
+    if done.returncode != 0:
+        raise OsgymInfraError(
+            "sudo let nothing be done (see above). Somebody who is root there can write the line by hand: "
+            f"visudo -f {grant_file(os.geteuid())}"
+        )

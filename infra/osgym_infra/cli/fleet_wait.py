@@ -1,0 +1,163 @@
+"""`osgym fleet wait`: until every host of a fleet.json has a desktop, with a deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from osgym_infra.cli.common import BAD_INPUT, CANNOT_MEET, exits
+from osgym_infra.errors import BadInput, OsgymInfraError
+
+if TYPE_CHECKING:
+    from osgym_sdk import Client
+
+LOOK_S = 2.0
+ASK_S = 15.0
+"""For the answers of all hosts together, each time."""
+TIMEOUT_S = 1800.0
+"""A cloud's host takes some minutes to its first desktop; a slow download of a large image can take more."""
+
+RENEWED = (
+    "after a rotation, export again: osgym fleet export --out fleet.json (own machines: --token-file token)"
+)
+
+
+class Said(Enum):
+    """What a host's answer means for whoever waits."""
+
+    READY = "ready"
+    NOT_YET = "not yet"
+    NEVER = "never"
+    """Waiting does not help: our token or our certificate authority is not the host's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one host said, in words."""
+
+    said: Said
+    text: str
+
+
+def judge(answer: Any) -> Answer:
+    """Say what a host's state, or the error why it cannot be had, means. Pure.
+
+    Args:
+        answer: as `Client.host_states` gives them.
+    """
+    from osgym_sdk import AuthError, OSGymError
+
+    if isinstance(answer, AuthError):
+        return Answer(Said.NEVER, f"refuses the token ({_line(answer)})")
+    if isinstance(answer, OSGymError):
+        if any("CERTIFICATE_VERIFY_FAILED" in str(cause) for cause in _causes(answer)):
+            return Answer(Said.NEVER, f"shows a certificate that is not of this fleet.json ({_line(answer)})")
+        return Answer(Said.NOT_YET, _line(answer))
+    capacity = answer.capacity
+    desktops = f"{capacity.ready + capacity.leased} of {capacity.max_replicas} desktops"
+    if answer.draining:
+        return Answer(Said.NOT_YET, "drains: takes no new episodes")
+    if capacity.ready + capacity.leased == 0:
+        return Answer(Said.NOT_YET, f"answers, and has no desktop yet ({capacity.starting} start)")
+    return Answer(Said.READY, f"ready: {desktops}")
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+@dataclass
+class Wait:
+    """Asks all hosts again and again, and says of each what changed.
+
+    Attributes:
+        ask: gives each host's answer, by its URL.
+        say: gets a line.
+    """
+
+    ask: Callable[[], Mapping[str, Any]]
+    say: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def until_ready(self, timeout_s: float) -> dict[str, Answer]:
+        """Return what each host said last: when all are ready, one never will be, or the time is over."""
+        end_s = self.clock() + timeout_s
+        known: dict[str, Answer] = {}
+        while True:
+            answers = {url: judge(answer) for url, answer in self.ask().items()}
+            for url, answer in answers.items():
+                if known.get(url) != answer:
+                    self.say(f"{url}: {answer.text}")
+            known = answers
+            if any(one.said is Said.NEVER for one in known.values()):
+                return known
+            if all(one.said is Said.READY for one in known.values()) or self.clock() >= end_s:
+                return known
+            self.sleep(min(LOOK_S, max(0.0, end_s - self.clock())))
+
+
+@click.command()
+@click.option(
+    "--fleet", "path", type=click.Path(path_type=Path), default="fleet.json", show_default=True,
+    help="What `osgym fleet export` wrote.",
+)  # fmt: skip
+@click.option(
+    "--timeout-s", type=click.FloatRange(min=0), default=TIMEOUT_S, show_default=True,
+    help="How long to wait for all hosts.",
+)  # fmt: skip
+@exits
+def wait(path: Path, timeout_s: float) -> None:
+    """Wait until every host has a desktop; say what each answers meanwhile.
+
+    Exit codes: 0 all are ready; 1 some are not in time; 2 waiting does not help: a host refuses the token, or
+    shows a certificate of another authority, as after a rotation, or the file cannot be used.
+    """
+    client = _client(path)
+    try:
+        asked = Wait(lambda: client.host_states(timeout_s=ASK_S), lambda line: click.echo(line, err=True))
+        found = asked.until_ready(timeout_s)
+    finally:
+        client.close()
+    away = {url: answer for url, answer in found.items() if answer.said is not Said.READY}
+    if not away:
+        click.echo(f"{len(found)} of {len(found)} hosts are ready")
+        return
+    never = [url for url, answer in away.items() if answer.said is Said.NEVER]
+    click.echo(f"{len(found) - len(away)} of {len(found)} hosts are ready", err=True)
+    for url, answer in away.items():
+        click.echo(f"wait: {url}: {answer.text}", err=True)
+    if never:
+        click.echo(f"wait: waiting does not help; {RENEWED}", err=True)
+        raise SystemExit(BAD_INPUT)
+    click.echo(f"wait: not within {timeout_s:g} s", err=True)
+    raise SystemExit(CANNOT_MEET)
+
+
+def _client(path: Path) -> Client:
+    """A client of the fleet.
+
+    Raises:
+        OsgymInfraError: the SDK is not installed here.
+        BadInput: the file cannot be used, or its token is missing.
+    """
+    try:
+        from osgym_sdk import Client, ConfigError
+    except ImportError as error:
+        raise OsgymInfraError("the SDK is needed: pip install ./protocol ./sdk") from error
+    try:
+        return Client.from_fleet(path)
+    except ConfigError as error:
+        raise BadInput("--fleet", str(error)) from error

@@ -1,0 +1,121 @@
+"""From a stack's values to a checked configuration: each key alone, then what several say together. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from osgym_infra.config.cloud_keys import check_cloud
+from osgym_infra.config.keys import KEYS, SHARED_KEYS, EgressPolicy, FleetConfig
+from osgym_infra.config.places import check_places
+from osgym_infra.config.providers import Provider
+from osgym_infra.config.readers import full_key
+from osgym_infra.cost.price import Market
+from osgym_infra.errors import BadInput
+
+
+def parse(values: Mapping[str, object], beside: Mapping[str, object] | None = None) -> FleetConfig:
+    """Check a stack's configuration.
+
+    Args:
+        values: by key, without the namespace: texts, lists and objects as JSON, or Python values.
+        beside: what the cloud's own provider is told (`aws:region`), by key or by variable.
+
+    Raises:
+        BadInput: `field` is `osgym:<key>`: unknown, missing, of another type, out of range, or not for this
+            provider; `fits` says what would do. Or one of `beside`.
+    """
+    for name in values:
+        if name not in KEYS:
+            close = difflib.get_close_matches(name, KEYS, 1)
+            known = f"Did you mean {close[0]}?" if close else f"Known are {', '.join(KEYS)}"
+            raise BadInput(full_key(name), "there is no such key", known)
+    if "provider" not in values:
+        raise BadInput(full_key("provider"), "is missing", KEYS["provider"].doc)
+    provider = Provider(KEYS["provider"].read("provider", values["provider"]))
+    found: dict[str, Any] = {}
+    for name, key in KEYS.items():
+        if name in values and provider not in key.providers:
+            raise BadInput(
+                full_key(name),
+                f"means nothing for provider {provider}",
+                f"for {', '.join(sorted(key.providers))}",
+            )
+        if name in values:
+            found[name] = key.read(name, values[name])
+            if form := provider.facts.forms.get(name):
+                found[name] = form(name, found[name])
+        elif key.default is ... and provider in key.providers:
+            raise BadInput(full_key(name), "is missing", key.doc)
+        elif provider in key.providers or (name in SHARED_KEYS and key.default is not ...):
+            found[name] = key.default
+    own = {name: found.pop(name) for name in provider.facts.own_keys}
+    config = _checked(FleetConfig(**{"hosts": (), **found}, own=own))
+    check_places(config, beside or {})
+    return config
+
+
+def _checked(config: FleetConfig) -> FleetConfig:
+    """What two keys say together."""
+    if config.egress is EgressPolicy.ALLOWLIST and not config.egress_allowlist:
+        raise BadInput(
+            full_key("egress_allowlist"), "is empty", "the hosts that replicas may reach, or egress: none"
+        )
+    if config.egress_allowlist and config.egress is not EgressPolicy.ALLOWLIST:
+        raise BadInput(
+            full_key("egress_allowlist"), f"means nothing with egress {config.egress}", "egress: allowlist"
+        )
+    if bool(config.network_id) != bool(config.subnet_id):
+        missing = "subnet_id" if config.network_id else "network_id"
+        raise BadInput(
+            full_key(missing), "is missing", "both, for an existing network, or neither, for a new one"
+        )
+    apart = config.provider.rents or any(not host.is_local for host in config.hosts)
+    if apart and not config.allowed_cidrs:
+        raise BadInput(full_key("allowed_cidrs"), "is missing", "the networks your trainers run in")
+    if config.allowed_cidrs and not apart:
+        raise BadInput(
+            full_key("allowed_cidrs"), "means nothing where local is the only host", "leave it out"
+        )
+    if config.market is Market.DEDICATED and config.provider.rents:
+        raise BadInput(
+            full_key("market"), "dedicated hosts are rented elsewhere", "spot | on-demand, or provider: ssh"
+        )
+    if config.provider.rents:
+        check_cloud(config)
+    _check_archives(config)
+    if not config.region:
+        config = dataclasses.replace(config, region=config.provider.facts.default_region)
+    # Whatever the port of ssh: two agents cannot serve at one address.
+    addresses = [host.address for host in config.hosts]
+    for address in addresses:
+        if addresses.count(address) > 1:
+            raise BadInput(full_key("hosts"), f"{address} stands there twice", "each host once")
+    return config
+
+
+def _check_archives(config: FleetConfig) -> None:
+    """What hosts fetch is either named whole, or made here."""
+    for name in ("image_sha256", "image_digest", "agent_sha256"):
+        uri = f"{name.partition('_')[0]}_uri"
+        named = bool(getattr(config, uri))
+        if named and not getattr(config, name):
+            raise BadInput(
+                full_key(name), f"is missing beside {uri}", f"both, or neither: without {uri} it is made here"
+            )
+        if not named and getattr(config, name):
+            raise BadInput(
+                full_key(name),
+                f"means nothing without {uri}",
+                f"both, or neither: without {uri} it is made here",
+            )
+    if config.image_lock and not config.makes_image:
+        raise BadInput(full_key("image_lock"), "means nothing with image_uri", "one of both")
+    if config.archives and not config.makes_image and not config.makes_agent:
+        raise BadInput(
+            full_key("archives"),
+            "means nothing with image_uri and agent_uri",
+            "without one of these, or not at all",
+        )

@@ -1,0 +1,120 @@
+"""Where a cloud's host stands on its way to serve, as `boot.py` writes it on the host. Pure.
+
+The same record is an object of the fleet's bucket (`status/<host>.json`), a line of the host's console, and
+/run/osgym-boot.json there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from osgym_infra.errors import OsgymInfraError
+
+CONSOLE_PREFIX = "osgym-boot: "
+"""What a record's line on the console begins with (`infra/bootstrap/boot.py`)."""
+VERSION = 1
+MOST_CHARS = 10_000
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+class NoBootStatus(OsgymInfraError):
+    """A text is no record of a boot; the message says why."""
+
+
+class BootState(StrEnum):
+    """What a host does about its next step."""
+
+    RUNNING = "running"
+    """The step is being done."""
+    RETRYING = "retrying"
+    """It failed, and is tried again soon."""
+    FAILED = "failed"
+    """It fails for long or cannot mend itself: it is tried again slowly, and somebody should look."""
+    SERVING = "serving"
+    """All steps are done."""
+
+
+@dataclass(frozen=True, slots=True)
+class BootStatus:
+    """One record. It comes from a host: text that is shown, and nothing to act on.
+
+    Attributes:
+        host: what the cloud calls it: the instance's id at AWS, its name at Google Cloud.
+        addresses: its addresses, by which it is found in fleet.json.
+        step: of the bootstrap; `bootstrap` is that of fetching it.
+        attempt: counts since the host was started.
+        error: of the last attempt; empty while a step runs.
+        next_s: how soon it is tried again.
+        at: when this was written, by the host's clock.
+    """
+
+    host: str
+    addresses: tuple[str, ...]
+    state: BootState
+    step: str
+    attempt: int
+    error: str
+    next_s: int | None
+    at: datetime
+
+    def age_s(self, now: datetime) -> float:
+        """How old the record is, never below 0: clocks differ."""
+        return max(0.0, (now - self.at).total_seconds())
+
+    def line(self) -> str:
+        """The record in words, for a table."""
+        match self.state:
+            case BootState.SERVING:
+                return "serving"
+            case BootState.RUNNING:
+                return f"{self.step} (attempt {self.attempt})"
+            case BootState.RETRYING | BootState.FAILED:
+                again = "" if self.next_s is None else f", again in {self.next_s} s"
+                return f"{self.step} {self.state} (attempt {self.attempt}{again}): {self.error}"
+
+
+def parse(text: str) -> BootStatus:
+    """Read a record.
+
+    Raises:
+        NoBootStatus: it is not one, or of another version.
+    """
+    try:
+        data = json.loads(text[:MOST_CHARS])
+        if data["version"] != VERSION:
+            raise NoBootStatus(f"a record of version {short(data['version'])}; {VERSION} is understood")
+        next_s = data.get("next_s")
+        return BootStatus(
+            host=short(data["host"]),
+            addresses=tuple(short(address) for address in list(data["addresses"])[:8]),
+            state=BootState(data["state"]),
+            step=short(data["step"]),
+            attempt=int(data["attempt"]),
+            error=short(data["error"], 500),
+            next_s=None if next_s is None else int(next_s),
+            at=datetime.strptime(data["at"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+        raise NoBootStatus(f"no record of a boot: {type(error).__name__}: {error}") from error
+
+
+def last_on_console(text: str) -> BootStatus | None:
+    """The newest record in what a console shows; None where there is none yet."""
+    for line in reversed(text.splitlines()):
+        _, prefix, record = line.partition(CONSOLE_PREFIX)
+        if prefix:
+            try:
+                return parse(record.strip())
+            except NoBootStatus:  # cut off, or another line came in between
+                continue
+    return None
+
+
+def short(value: Any, most: int = 100) -> str:
+    """A host's text, fit to be shown: one line, no control characters, not long."""
+    return CONTROL.sub(" ", str(value))[:most]

@@ -1,0 +1,52 @@
+"""Hosts of one kind. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from osgym_infra.catalogue.rows import MachineRow
+from osgym_infra.cost.price import Market
+
+
+@dataclass(frozen=True, slots=True)
+class HostGroup:
+    """Hosts of one kind.
+
+    Attributes:
+        name: part of resource names: small letters, digits, dashes.
+        type: the provider's name of the type.
+        count: how many.
+        replicas: how many replicas each carries at most.
+        nested: whether nested virtualisation has to be switched on.
+        volume_gib: size of the network volume; what replicas write goes there unless the type has NVMe.
+        nvme: whether the type has local disks.
+        least: fewest hosts; the cloud replaces what is missing.
+        most: most hosts; the cloud adds hosts up to it when clients wait.
+        stand_ins: the same for other types, which the cloud may take where it has none of this; their `count`
+            is 0.
+        machine: what can be asked for of the type, where the catalogue says so.
+    """
+
+    name: str
+    type: str
+    count: int
+    replicas: int
+    market: Market
+    nested: bool
+    volume_gib: int
+    nvme: bool
+    usd_per_hour: float
+    least: int = 0
+    most: int = 0
+    stand_ins: tuple[HostGroup, ...] = ()
+    machine: MachineRow | None = None
+
+    @property
+    def grows(self) -> bool:
+        """Whether the number of hosts follows the load."""
+        return self.least < self.most
+
+    @property
+    def kinds(self) -> tuple[HostGroup, ...]:
+        """The group's own type, then those that may stand in for it."""
+        return (self, *self.stand_ins)

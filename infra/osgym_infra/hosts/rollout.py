@@ -1,0 +1,102 @@
+"""Which hosts of a fleet may be away at a time, and when an update stops: the decisions, without any host.
+
+The engine updates resources side by side, as many as `-p` says, and knows nothing of a fleet. So all hosts
+that one provider process works on share a `Rollout`, and each takes its `Turn` before its agent is restarted:
+
+- the first host goes alone; only when it serves again do `max_unavailable` go at a time;
+- when one does not come back as it shall be, no other begins: those that wait stay as they were, and serve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from osgym_infra.hosts.errors import FleetHostError, Interrupted
+
+REMEDY = (
+    "\nThe update stops here: no other host is touched, and those that serve go on. Put right what is said "
+    "above, or take the change back (the former image, agent or settings), and run `pulumi up` again: it "
+    "goes on with this host and those that are left."
+)
+
+
+class UpdateStopped(FleetHostError):
+    """This host was not updated, since another one did not come back. It serves as before."""
+
+
+class Rollout:
+    """The hosts of one fleet, for one event loop."""
+
+    def __init__(self) -> None:
+        self._away: set[Turn] = set()
+        self._proved = False
+        self._failed_on = ""
+        self._changed = asyncio.Condition()
+
+    def turn(self, host: str, most_away: int) -> Turn:
+        """Return a host's turn, not yet taken; `most_away` hosts may be away at a time."""
+        return Turn(self, host, most_away)
+
+    @property
+    def away(self) -> int:
+        """How many hosts are away, or brought to serve, now."""
+        return len(self._away)
+
+    def may_go(self, most_away: int) -> bool:
+        """Whether one more host that serves may be taken out."""
+        return len(self._away) < (most_away if self._proved else 1)
+
+    async def enter(self, turn: Turn, *, serves: bool) -> None:
+        """Wait until the host may be worked on; one that does not serve need not wait, but counts.
+
+        Raises:
+            UpdateStopped: another one did not come back.
+        """
+        async with self._changed:
+            if serves:
+                await self._changed.wait_for(lambda: bool(self._failed_on) or self.may_go(turn.most_away))
+                if self._failed_on:
+                    raise UpdateStopped(
+                        turn.host,
+                        "left as it was, and it serves: the update stopped at host "
+                        f"{self._failed_on}, which did not come back as it shall be; its message says why",
+                    )
+            self._away.add(turn)
+
+    async def leave(self, turn: Turn, error: BaseException | None) -> None:
+        """Note how a host's turn ended: it serves again (None), it failed, or we were interrupted."""
+        async with self._changed:
+            self._away.discard(turn)
+            if error is None:
+                self._proved = True
+            elif isinstance(error, FleetHostError) and not isinstance(error, Interrupted):
+                self._failed_on = self._failed_on or turn.host
+            self._changed.notify_all()
+
+
+class Turn:
+    """One host's part in an update. Taken once, also when its connection breaks in between; ended once."""
+
+    def __init__(self, rollout: Rollout, host: str, most_away: int) -> None:
+        self.host, self.most_away = host, most_away
+        self._rollout = rollout
+        self.is_taken = False
+
+    async def take(self, *, serves: bool) -> None:
+        """Wait for it. Does nothing when it is taken already.
+
+        Args:
+            serves: the host serves now, so that taking it out leaves the fleet with one less.
+
+        Raises:
+            UpdateStopped: another host did not come back; this one is not to be touched.
+        """
+        if not self.is_taken:
+            await self._rollout.enter(self, serves=serves)
+            self.is_taken = True
+
+    async def end(self, error: BaseException | None = None) -> None:
+        """End it, successfully or not; one that was never taken says nothing. Idempotent."""
+        if self.is_taken:
+            self.is_taken = False
+            await self._rollout.leave(self, error)

@@ -1,0 +1,226 @@
+"""The accessibility tree of a desktop: read from the XML that guests give, and written as text for models.
+
+A guest may say anything. The XML is parsed piece by piece, without document types, entities or anything
+that is fetched; nodes, depth, attributes and texts are bounded, and what ends early is a tree that says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from xml.parsers import expat
+
+from osgym_protocol.limits import DEFAULT_A11Y_NODES
+
+MAX_DEPTH = 64
+MAX_ATTRIBUTES = 64
+"""Of one element."""
+MAX_NAME_CHARS = 200
+MAX_VALUE_CHARS = 2000
+MAX_TEXT_CHARS = 20_000
+"""Of one element's text."""
+MAX_LINE_FIELD_CHARS = 200
+_MAX_SIDE = 1 << 24
+_PAIR = re.compile(r"\((-?\d{1,8}), ?(-?\d{1,8})\)", re.ASCII)
+_SPACES = re.compile(r"\s+")
+HEADER = "role\tname\ttext\tposition (x, y)\tsize (w, h)"
+
+
+class InvalidTree(ValueError):
+    """What came is no accessibility tree."""
+
+
+@dataclass(slots=True)
+class A11yNode:
+    """One element.
+
+    Attributes:
+        role: such as ``push-button``.
+        name: its label.
+        text: its content; empty where it has none.
+        box: x, y, width and height on the screen, in pixels; None where it does not show.
+        states: such as ``focused``, ``enabled``, in the order in which they came.
+        attributes: the rest, by name with its prefix (``val:value``, ``attr:class``).
+        children: in order.
+        partial: something in it or below it could not be read in time, or was too much.
+    """
+
+    role: str
+    name: str = ""
+    text: str = ""
+    box: tuple[int, int, int, int] | None = None
+    states: tuple[str, ...] = ()
+    attributes: dict[str, str] = field(default_factory=dict)
+    children: list[A11yNode] = field(default_factory=list)
+    partial: bool = False
+
+    def walk(self) -> Iterator[A11yNode]:
+        """Yield this element and all below it, each before its children."""
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.children))
+
+
+@dataclass(slots=True)
+class A11yTree:
+    """A whole tree. ``truncated``: it has more elements or bytes than were asked for."""
+
+    root: A11yNode
+    truncated: bool = False
+
+    @property
+    def partial(self) -> bool:
+        """Whether an application could not be read in time."""
+        return any(node.partial for node in self.root.walk())
+
+    def nodes(self) -> Iterator[A11yNode]:
+        """Yield all elements, each before its children."""
+        return self.root.walk()
+
+    def find(self, *, role: str | None = None, name: str | None = None) -> list[A11yNode]:
+        """Return the elements of a role, of a name, or of both."""
+        return [
+            node
+            for node in self.root.walk()
+            if (role is None or node.role == role) and (name is None or node.name == name)
+        ]
+
+    def to_text(self, *, max_lines: int = 1000) -> str:
+        """Return one line for each element that shows, after a line with the names of the columns.
+
+        Columns are divided by tabs; white space within one is a single space, and long ones are cut.
+        """
+        lines = [HEADER]
+        for node in self.root.walk():
+            if node.box is None or node.box[2] <= 0 or node.box[3] <= 0:
+                continue
+            if len(lines) > max_lines:
+                lines.append("…")
+                break
+            x, y, width, height = node.box
+            texts = (node.role, node.name, node.text)
+            lines.append("\t".join([*map(_cell, texts), f"({x}, {y})", f"({width}, {height})"]))
+        return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    clean = _SPACES.sub(" ", text[: 4 * MAX_LINE_FIELD_CHARS]).strip()
+    return clean if len(clean) <= MAX_LINE_FIELD_CHARS else f"{clean[: MAX_LINE_FIELD_CHARS - 1]}…"
+
+
+class _Enough(Exception):
+    """The bound on elements is reached."""
+
+
+class _Builder:
+    """Takes expat's events."""
+
+    def __init__(self, max_nodes: int) -> None:
+        self._left = max_nodes
+        self._open: list[A11yNode] = []
+        self._hidden = 0
+        self.root: A11yNode | None = None
+        self.truncated = False
+
+    def start(self, tag: str, attributes: list[str]) -> None:
+        if self._hidden or len(self._open) >= MAX_DEPTH:
+            self._hidden += 1
+            self.truncated = True
+            return
+        if self._left <= 0:
+            self.truncated = True
+            raise _Enough
+        self._left -= 1
+        node = _node(tag, attributes)
+        if self._open:
+            self._open[-1].children.append(node)
+        else:
+            self.root = node
+        self._open.append(node)
+
+    def end(self, tag: str) -> None:
+        if self._hidden:
+            self._hidden -= 1
+        else:
+            self._open.pop()
+
+    def text(self, data: str) -> None:
+        if self._hidden or not self._open:
+            return
+        node = self._open[-1]
+        room = MAX_TEXT_CHARS - len(node.text)
+        if room > 0:
+            node.text += data[:room]
+
+    def refuse(self, *_: Any) -> None:
+        raise InvalidTree("the tree has a document type")
+
+
+def _node(tag: str, listed: list[str]) -> A11yNode:
+    node = A11yNode(tag[:MAX_NAME_CHARS])
+    states: list[str] = []
+    place: tuple[int, int] | None = None
+    size: tuple[int, int] | None = None
+    for at in range(0, min(len(listed), 2 * MAX_ATTRIBUTES), 2):
+        key, value = listed[at][:MAX_NAME_CHARS], listed[at + 1][:MAX_VALUE_CHARS]
+        if key == "name":
+            node.name = value
+        elif key == "partial":
+            node.partial = True
+        elif key == "cp:screencoord":
+            place = _pair(value)
+        elif key == "cp:size":
+            size = _pair(value)
+        elif key.startswith("st:"):
+            states.append(key[3:])
+        elif not key.startswith("xmlns"):
+            node.attributes[key] = value
+    node.states = tuple(states)
+    if place is not None and size is not None:
+        node.box = (*place, *size)
+    return node
+
+
+def _pair(text: str) -> tuple[int, int] | None:
+    found = _PAIR.fullmatch(text)
+    if found is None:
+        return None
+    pair = int(found[1]), int(found[2])
+    return pair if all(-_MAX_SIDE < number < _MAX_SIDE for number in pair) else None
+
+
+def parse_tree(xml: bytes, *, max_nodes: int = DEFAULT_A11Y_NODES, truncated: bool = False) -> A11yTree:
+    """Read a tree; of one that is cut or too large, what is there.
+
+    Args:
+        xml: UTF-8.
+        max_nodes: elements beyond are left out.
+        truncated: the XML is known to be cut, so that its end is missing.
+
+    Raises:
+        InvalidTree: It is not XML, has a document type, or has no element.
+    """
+    builder = _Builder(max_nodes)
+    parser = expat.ParserCreate("UTF-8")
+    parser.buffer_text = True
+    parser.ordered_attributes = True
+    parser.StartElementHandler = builder.start
+    parser.EndElementHandler = builder.end
+    parser.CharacterDataHandler = builder.text
+    parser.StartDoctypeDeclHandler = builder.refuse
+    try:
+        parser.Parse(xml, not truncated)
+    except _Enough:
+        pass
+    except expat.ExpatError as exc:
+        # An attribute or a character may be cut in two: then the error is at the very end.
+        if not truncated or builder.root is None:
+            raise InvalidTree(f"the tree is not XML: {exc}") from exc
+        builder.truncated = True
+    if builder.root is None:
+        raise InvalidTree("the tree has no element")
+    return A11yTree(builder.root, builder.truncated or truncated)

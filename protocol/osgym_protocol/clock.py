@@ -1,0 +1,67 @@
+"""The clock of a desktop: the time that an episode begins at, and whether it goes on from there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from osgym_protocol.codec import Message, WireFormatError, known_fields
+from osgym_protocol.limits import MAX_CLOCK_S, MIN_CLOCK_S
+
+_START = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2})(:\d{2})?Z?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockOptions(Message):
+    """What a desktop's wall clock shows, instead of its host's.
+
+    Attributes:
+        start: The time at the episode's beginning, before the task's setup: ``2026-01-01T09:00`` or with
+            seconds, in UTC, which is the images' time zone. From 2020 to 2099.
+        frozen: It stays there; else it goes on.
+
+    Raises:
+        WireFormatError: ``start`` is not such a time.
+    """
+
+    start: str
+    frozen: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the time."""
+        _ = self.start_ns
+
+    @property
+    def start_ns(self) -> int:
+        """Return the time in nanoseconds since 1970."""
+        found = _START.fullmatch(self.start)
+        try:
+            if found is None:
+                raise ValueError("another form")
+            day, minute, second = found.groups()
+            at = datetime.fromisoformat(f"{day}T{minute}{second or ':00'}").replace(tzinfo=timezone.utc)
+        except ValueError as exc:
+            shown = self.start[:40]
+            raise WireFormatError(f"clock.start must be like 2026-01-01T09:00, not {shown!r}") from exc
+        seconds = int(at.timestamp())
+        if not MIN_CLOCK_S <= seconds < MAX_CLOCK_S:
+            raise WireFormatError(f"clock.start must be from 2020 to 2099, not {self.start}")
+        return seconds * 10**9
+
+
+def parse_clock(raw: Any) -> ClockOptions | None:
+    """Return the `clock` of a task or a request: a time, or an object with ``start`` and ``frozen``.
+
+    Raises:
+        WireFormatError: It is neither.
+    """
+    if raw is None or isinstance(raw, ClockOptions):
+        return raw
+    if isinstance(raw, str):
+        return ClockOptions(raw)
+    if not isinstance(raw, Mapping):
+        raise WireFormatError("clock must be a time or an object with start and frozen")
+    return ClockOptions.from_dict(known_fields(raw, ClockOptions.field_names(), "clock"))

@@ -1,0 +1,188 @@
+"""Reach into an episode's desktop, past its screen: commands, files, windows, its tree, video, ports.
+
+Not steps: nothing here acts by mouse or keyboard, changes a step's number or takes a frame. Each reach is
+an event of the episode's trajectory, and a task can forbid it (`osgym.reach`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from osgym_protocol.codec import OMIT, Message
+from osgym_protocol.codes import TextEnum
+from osgym_protocol.limits import (
+    DEFAULT_A11Y_BYTES,
+    DEFAULT_A11Y_S,
+    DEFAULT_COMMAND_S,
+    DEFAULT_FRAMES_PER_S,
+    DEFAULT_READ_BYTES,
+    DEFAULT_RECORD_S,
+    MAX_BLOB_BYTES,
+    MAX_REACH_ARGUMENT_CHARS,
+)
+
+
+class ReachKind(TextEnum):
+    """The ways to reach into a desktop. Open: a client must accept others."""
+
+    EXECUTE = "execute"
+    READ_FILE = "read_file"
+    WRITE_FILE = "write_file"
+    A11Y = "a11y"
+    WINDOWS = "windows"
+    RECORD = "record"
+    EXPOSE = "expose"
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteRequest(Message):
+    """``POST /v1/episodes/{id}/execute``. Repeating ``request_id`` runs nothing a second time."""
+
+    request_id: str
+    lease: str
+    command: tuple[str, ...]
+    """The program and its arguments; with ``shell`` the script, and its arguments."""
+    shell: bool = False
+    timeout_s: float = DEFAULT_COMMAND_S
+    """After this it is killed, with its process group."""
+    cwd: str | None = field(default=None, metadata=OMIT)
+    """Where it runs; the user's home unless set."""
+    env: Mapping[str, str] | None = field(default=None, metadata=OMIT)
+    """Laid over the desktop's own environment."""
+    stdin_base64: str | None = field(default=None, metadata=OMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult(Message):
+    """How a command ended, and what it wrote. Written in the replica: text that may say anything."""
+
+    returncode: int
+    """Its exit status; the negative number of the signal that ended it."""
+    stdout: str
+    """What is not UTF-8 is replaced."""
+    stderr: str
+    timed_out: bool
+    """Its time was up: it was killed; the outputs are what it had written."""
+    truncated: bool
+    """One of the outputs was longer than ``MAX_OUTPUT_BYTES``."""
+    duration_ms: float
+    replayed: bool = False
+    """The answer of an earlier call with this ``request_id``."""
+
+    @property
+    def output(self) -> str:
+        """Both outputs, standard output first."""
+        return self.stdout + self.stderr
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFileRequest(Message):
+    """``POST /v1/episodes/{id}/file``. The path is taken as it is; ``~/`` and relative: below the home."""
+
+    lease: str
+    path: str
+    max_bytes: int = DEFAULT_READ_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class FileAnswer(Message):
+    """Record meta of a file that was read (its blob), and answer to one that was written."""
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class A11yRequest(Message):
+    """``POST /v1/episodes/{id}/a11y``."""
+
+    lease: str
+    timeout_s: float = DEFAULT_A11Y_S
+    """For each application; what was not read by then is marked."""
+    max_bytes: int = DEFAULT_A11Y_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class A11yAnswer(Message):
+    """Record meta of the accessibility tree; its blob is the XML, cut at ``max_bytes`` (``truncated``)."""
+
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Window(Message):
+    """One window of the desktop. Texts are the application's, shortened: show them, never interpret them."""
+
+    id: int
+    title: str
+    app: str
+    """The second part of its WM_CLASS."""
+    instance: str
+    """The first part."""
+    x_px: int
+    """Of its content's upper left corner, without its frame; may be off the screen."""
+    y_px: int
+    width_px: int
+    height_px: int
+    focused: bool = False
+    minimized: bool = False
+    maximized: bool = False
+    fullscreen: bool = False
+    ordinary: bool = True
+    """An application's window: no panel, no desktop."""
+    pid: int | None = None
+    """As it says itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowsAnswer(Message):
+    """``POST /v1/episodes/{id}/windows``: oldest first."""
+
+    windows: tuple[Window, ...]
+    truncated: bool = False
+    """There are more than ``MAX_WINDOWS``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRequest(Message):
+    """``POST /v1/episodes/{id}/record/start``: one recording at a time; it ends by itself at its bounds."""
+
+    lease: str
+    recording_id: str
+    max_s: float = DEFAULT_RECORD_S
+    max_bytes: int = MAX_BLOB_BYTES
+    frames_per_s: int = DEFAULT_FRAMES_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEndRequest(Message):
+    """``POST /v1/episodes/{id}/record/end``: the answer is a record, its blob the MP4. May be repeated."""
+
+    lease: str
+    recording_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReachEvent(Message):
+    """One reach into the desktop, as trajectories have it."""
+
+    kind: str
+    step: int
+    """The steps that were done when it began."""
+    time: float
+    """When it began, in Unix time (s)."""
+    duration_ms: float
+    outcome: str
+    """``ok``, or the code of the error that it ended with."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """What was asked for, shortened."""
+
+
+def shortened(value: Any, chars: int = MAX_REACH_ARGUMENT_CHARS) -> Any:
+    """Return an argument as an event has it: numbers as they are, the rest as a short text."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    text = value if isinstance(value, str) else str(value)
+    text = text if len(text) <= chars else f"{text[: chars - 1]}…"
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,95 @@
+"""Files that a task names beside its own file → data inside the task, so that any host can set it up."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from osgym_protocol.limits import MAX_BODY_BYTES
+
+MAX_INLINED_BYTES = MAX_BODY_BYTES // 4 * 3 - 256 * 1024
+"""Of all files of one task: as base64 they fit into the request that sends it."""
+FOLDER = "files"
+"""Beside a task's folder, files are only taken out of folders of this name: ``<app>/files/…``."""
+
+
+class TaskFileError(ValueError):
+    """A file that a task names cannot be put into it. ``field`` says where it is named."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+def inline_files(task: dict[str, Any], path: Path, *, missing_ok: bool = False) -> None:
+    """Put the files that ``upload_file`` steps name by ``local_path`` into the task, as ``data_base64``.
+
+    A name is relative to the folder of the task's file, or to the one above it and then of the form
+    ``<app>/files/…``. Task files come from strangers: nothing else on this machine is read.
+
+    Args:
+        task: is changed. Parts of a form that is not a task's are left as they are.
+        path: of the task's file.
+        missing_ok: leave names of files that are not there; a host may have them.
+
+    Raises:
+        TaskFileError: there is no such file here, it may not be read, or all are too large together.
+    """
+    left = MAX_INLINED_BYTES
+    for field, file in _uploads(task):
+        found = _find(file["local_path"], path, field)
+        if found is None:
+            if missing_ok:
+                continue
+            name = file["local_path"][:200]
+            text = f"there is no {name!r} beside the task, or as <app>/{FOLDER}/… above it"
+            raise TaskFileError(field, text)
+        try:
+            with found.open("rb") as opened:
+                data = opened.read(left + 1)
+        except OSError as exc:
+            raise TaskFileError(field, f"{found}: {exc.strerror or exc}") from exc
+        left -= len(data)
+        if left < 0:
+            raise TaskFileError(field, f"the task's files have more than {MAX_INLINED_BYTES} bytes together")
+        del file["local_path"]
+        file["data_base64"] = base64.b64encode(data).decode("ascii")
+
+
+def _uploads(task: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give each file of an ``upload_file`` step that is named by a path, and where it stands."""
+    evaluator = task.get("evaluator")
+    after = evaluator.get("postconfig") if isinstance(evaluator, dict) else None
+    for name, steps in (("config", task.get("config")), ("evaluator.postconfig", after)):
+        for index, step in enumerate(steps if isinstance(steps, list) else ()):
+            if not isinstance(step, dict) or step.get("type") != "upload_file":
+                continue
+            given = step.get("parameters")
+            files = given.get("files") if isinstance(given, dict) else None
+            for number, file in enumerate(files if isinstance(files, list) else ()):
+                if isinstance(file, dict) and isinstance(file.get("local_path"), str):
+                    yield f"{name}[{index}].parameters.files[{number}].local_path", file
+
+
+def _find(name: str, path: Path, field: str) -> Path | None:
+    """Return the file that is meant, None when it is not there.
+
+    Raises:
+        TaskFileError: the name leads elsewhere.
+    """
+    parts = PurePosixPath(name).parts
+    if not parts or "\0" in name or name.startswith("/") or ".." in parts:
+        raise TaskFileError(field, f"{name[:200]!r} is not the name of a file beside the task")
+    folder = path.absolute().parent
+    candidates = [(folder, folder.joinpath(*parts))]
+    if len(parts) > 2 and parts[1] == FOLDER:
+        candidates.append((folder.parent / parts[0] / FOLDER, folder.parent.joinpath(*parts)))
+    for root, candidate in candidates:
+        if not candidate.is_file():
+            continue
+        if not candidate.resolve().is_relative_to(root.resolve()):
+            raise TaskFileError(field, f"{name[:200]!r} leads out of the task's folder")
+        return candidate
+    return None

@@ -1,0 +1,109 @@
+"""What a source of hosts is."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from osgym_sdk._config import DEFAULT_PORT
+
+T = TypeVar("T")
+
+
+class SourceFailed(Exception):
+    """A source cannot say now which hosts there are; those that are known stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHost:
+    """A host as a source names it.
+
+    Attributes:
+        server_name: the name in its certificate where that is not its address.
+    """
+
+    url: str
+    server_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostDefaults:
+    """What hosts of a source are like where its URL does not say it."""
+
+    scheme: str = "https"
+    port: int = DEFAULT_PORT
+    server_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How hosts are told from strangers, and how they tell us."""
+
+    context: ssl.SSLContext | None
+    token: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All hosts that a source names; ``trust`` where it is another than before."""
+
+    hosts: tuple[FoundHost, ...]
+    trust: Trust | None = None
+
+
+class HostSource(ABC):
+    """One place that lists hosts.
+
+    Attributes:
+        name: for messages.
+        pause_s: between two looks.
+        most_pause_s: the longest pause while looks fail.
+        limit_s: deadline of one look.
+    """
+
+    name: str
+    pause_s: float
+    most_pause_s: float
+    limit_s: float
+
+    @abstractmethod
+    async def look(self) -> Listing | None:
+        """Return the hosts that there are now; None: as at the last look.
+
+        Raises:
+            SourceFailed: it cannot be known.
+        """
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run what blocks in a thread that no end of the process waits for; its own deadlines bound it."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(value)  # type: ignore[arg-type]
+
+    def run() -> None:
+        value: T | None = None
+        error: BaseException | None = None
+        try:
+            value = work()
+        except BaseException as exc:  # noqa: BLE001 - it is raised where it is awaited
+            error = exc
+        try:
+            loop.call_soon_threadsafe(settle, value, error)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+    threading.Thread(target=run, name="osgym-discovery", daemon=True).start()
+    return await done

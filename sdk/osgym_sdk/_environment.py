@@ -1,0 +1,177 @@
+"""An environment of reinforcement learning over episodes: reset, step, and losses as data.
+
+What the forms of others (Gymnasium, OSGym's data server) are thin files over. It never gives a reward that
+nobody found out: what we lost is a failure, and the next reset takes a fresh replica.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, assert_never
+
+from osgym_sdk._actions import Actions
+from osgym_sdk._batch_episode import OnInvalid
+from osgym_sdk._client import AsyncClient
+from osgym_sdk._episode import AsyncEpisode, AsyncObservation
+from osgym_sdk._exceptions import EpisodeEnded, HostUnreachable, InvalidAction, NoCapacity, OSGymError
+from osgym_sdk._options import Observe, Settle, Task
+from osgym_sdk._results import Evaluation, Failure
+from osgym_sdk.wire import Done, ErrorClass
+
+if TYPE_CHECKING:
+    from osgym_protocol.grammars import Coordinates
+
+_LOG = logging.getLogger("osgym.sdk")
+_LOOK: Mapping[str, Any] = {"op": "screenshot"}
+"""What is done in place of a refused action: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentOptions:
+    """How episodes are opened and what follows from faults; names as in :meth:`AsyncClient.episode`."""
+
+    max_steps: int = 100
+    retries: int = 2
+    """How many more replicas a reset may try when the infrastructure failed under it."""
+    on_invalid: OnInvalid = OnInvalid.NOOP
+    wait_s: float = 600.0
+    lease_ttl_s: float = 60.0
+    settle: Settle | None = None
+    observe: Observe | None = None
+    actions: str | None = None
+    coordinates: Coordinates | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """What one step gave. At most one of ``terminated`` and ``truncated`` is set."""
+
+    observation: AsyncObservation
+    """The newest there is: of the step before where this one was lost."""
+    terminated: bool = False
+    """The agent ended the episode (``finish()``, ``call_user()``)."""
+    truncated: bool = False
+    """It was cut off: out of steps, or lost."""
+    reward: float | None = None
+    """The score, at the end only; None where there is none, which is not 0."""
+    failure: Failure | None = None
+    """Why an ended episode has no reward."""
+    refused: str | None = None
+    """Why the action was refused; nothing was done."""
+
+    @property
+    def ended(self) -> bool:
+        return self.terminated or self.truncated
+
+    @property
+    def lost(self) -> bool:
+        """The infrastructure failed: nothing is to be learned from this episode."""
+        return self.failure is not None and self.failure.error_class is ErrorClass.INFRA
+
+
+@dataclass(slots=True)
+class Environment:
+    """One environment: at most one episode at a time. Calls follow one another; close it at the end."""
+
+    client: AsyncClient
+    options: EnvironmentOptions = field(default_factory=EnvironmentOptions)
+    episode: AsyncEpisode | None = None
+    """The open episode; None before a reset and after an end."""
+    _scored: bool = False
+
+    async def reset(self, task: Task | None) -> AsyncObservation:
+        """Give the replica back and begin an episode on a fresh one. Returns the first desktop.
+
+        Raises:
+            NoCapacity, HostUnreachable: none was to be had within ``wait_s``.
+            TaskError: the task is wrong.
+            OSGymError: the infrastructure failed ``retries`` times and once more.
+        """
+        await self.close()
+        options = self.options
+        tries = 0
+        while True:
+            tries += 1
+            episode = self.client.episode(
+                task,
+                wait_s=options.wait_s,
+                lease_ttl_s=options.lease_ttl_s,
+                max_steps=options.max_steps,
+                settle=options.settle,
+                observe=options.observe,
+                actions=options.actions,
+                coordinates=options.coordinates,
+            )
+            try:
+                await episode.start()
+            except (NoCapacity, HostUnreachable):
+                raise  # the waiting has its own deadline
+            except OSGymError as exc:
+                if exc.error_class is not ErrorClass.INFRA or tries > options.retries:
+                    raise
+                _LOG.info("a reset failed (%s), trying again on a fresh replica", exc)
+                continue
+            self.episode = episode
+            self._scored = task is not None
+            return episode.observation
+
+    async def step(self, actions: Actions) -> Transition:
+        """Act; at the end of the episode score it and give the replica back.
+
+        Raises:
+            EpisodeEnded: there is no open episode.
+            InvalidAction: refused, with ``on_invalid="error"``; nothing was done and the episode goes on.
+        """
+        episode = self.episode
+        if episode is None:
+            raise EpisodeEnded("the episode has ended: reset the environment")
+        refused = None
+        try:
+            try:
+                obs = await episode.step(actions)
+            except InvalidAction as exc:
+                refused = exc.message
+                match self.options.on_invalid:
+                    case OnInvalid.ERROR:
+                        raise
+                    case OnInvalid.NOOP:
+                        obs = await episode.step(_LOOK, grammar="osgym")
+                    case OnInvalid.END:
+                        return await self._end(episode, True, refused)
+                    case _ as never:
+                        assert_never(never)
+            if obs.done is None:
+                return Transition(obs, refused=refused)
+            return await self._end(episode, obs.done is not Done.MAX_STEPS, refused)
+        except InvalidAction:
+            raise
+        except OSGymError as exc:
+            return await self._failed(episode, Failure.of(exc))
+
+    async def close(self) -> None:
+        """Give the replica back. Idempotent."""
+        episode, self.episode = self.episode, None
+        if episode is not None:
+            await episode.close()
+
+    async def _end(self, episode: AsyncEpisode, terminated: bool, refused: str | None) -> Transition:
+        evaluation: Evaluation | None = await episode.evaluate() if self._scored else None
+        if evaluation is not None and evaluation.failure is not None:
+            return await self._failed(episode, evaluation.failure)
+        reward = None if evaluation is None else evaluation.reward
+        await self._release(episode)
+        return Transition(episode.observation, terminated, not terminated, reward, refused=refused)
+
+    async def _failed(self, episode: AsyncEpisode, failure: Failure) -> Transition:
+        _LOG.info("episode %s has no reward: %s", episode.trajectory.episode_id, failure.message)
+        await self._release(episode)
+        return Transition(episode.observation, truncated=True, failure=failure)
+
+    async def _release(self, episode: AsyncEpisode) -> None:
+        self.episode = None
+        try:
+            await episode.close()
+        except OSGymError as exc:  # its lease runs out by itself
+            _LOG.info("closing episode %s: %s", episode.trajectory.episode_id, exc)

@@ -1,0 +1,189 @@
+"""What all agents share: one conversation for each episode, from an observation to a decision and back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from osgym_protocol.grammars import Call, Ending, Parsed, UnreadableAction
+from osgym_protocol.grammars.calls import calls_of
+from osgym_sdk._decision import Decision
+from osgym_sdk._exceptions import ConfigError, InvalidAction, ModelError
+from osgym_sdk._grammars import Reading
+from osgym_sdk._observation import Observation
+from osgym_sdk._options import as_task
+from osgym_sdk.agents._server import ModelServer, Reply
+from osgym_sdk.agents._turn import Turn, Usage
+from osgym_sdk.wire import ObserveOptions
+
+INFEASIBLE = "[INFEASIBLE]"
+"""What models without a word of their own for it are told to say when a task cannot be done."""
+SYSTEM = (
+    "You operate a Linux desktop for the user by looking at screenshots of it and by acting with the mouse "
+    "and the keyboard. Nobody is there to answer questions: do the whole task yourself, and check on the "
+    "screen that it is done. When it is done, say so in a short message, with the answer if the task asks "
+    "for one. If the task cannot be done on this computer, end with a message that contains "
+    f"{INFEASIBLE}."
+)
+"""The instructions of the agents whose models have no published prompt."""
+UNACKNOWLEDGED = (
+    "the provider wants safety checks acknowledged before this is done: details['checks'] has them, and "
+    "acknowledge_safety_checks=True acknowledges all"
+)
+
+
+def instruction_of(task: Any) -> str:
+    """Return what a task asks for.
+
+    Raises:
+        ConfigError: it has no instruction, or its file cannot be read.
+    """
+    loaded = as_task(task)
+    text = None if loaded is None else loaded.get("instruction")
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigError("the task has no instruction, which is what the model is to be told")
+    return text
+
+
+class Agent(ABC):
+    """A model that acts: a policy for :meth:`Client.run`, one for any number of episodes at once.
+
+    What belongs to an episode is in what :meth:`reset` returns and goes with it. Use ``async with``, or
+    :meth:`aclose`, to close the connections to the model's API.
+
+    Attributes:
+        usage: tokens and time of all its episodes so far.
+        observe: the image that suits the model: hand it to ``client.run(..., observe=agent.observe)``.
+    """
+
+    observe: ObserveOptions | None = None
+
+    def __init__(self, server: ModelServer) -> None:
+        self._server = server
+        self.usage = Usage()
+
+    @abstractmethod
+    def reset(self, task: Any) -> Conversation:
+        """Return what acts in one episode.
+
+        Raises:
+            ConfigError: the task has no instruction.
+        """
+
+    async def act(self, obs: Observation, task: Any, step: int) -> Decision:
+        """Not called by the SDK: an episode has an actor of its own.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError("call agent.reset(task) for each episode, and act() of what it returns")
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop. Idempotent; the agent can be used again."""
+        await self._server.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class Conversation(ABC):
+    """One episode of an agent. ``act`` is called with each observation, in order."""
+
+    _acknowledges = True
+    """Whether calls with safety checks are carried out, and the checks acknowledged."""
+
+    def __init__(self, server: ModelServer, total: Usage, reading: Reading, instruction: str) -> None:
+        self._server = server
+        self._total = total
+        self._reading = reading
+        self.instruction = instruction
+        self._calls: tuple[Call, ...] | None = None
+        """The calls that the next request answers; None before the first answer."""
+        self._unread: str | None = None
+        """Why the last answer was no action."""
+
+    async def act(self, obs: Observation, task: Any, step: int) -> Decision:
+        """Ask the model what to do.
+
+        Returns:
+            The actions, and as ``info`` what the model said, thought and cost (see ``docs/agents.md``).
+
+        Raises:
+            ModelError: its API gave no usable answer.
+            InvalidAction: what it said is no action; the next call tells it so. Its ``info`` is what the
+                decision would have had.
+        """
+        error = obs.refused or self._unread
+        path, body = self._request(obs, error)
+        reply = await self._server.post(path, body)
+        turn = self._turn(reply)
+        info = turn.info(reply)
+        self._total.add(Usage.from_dict(info["usage"]))
+        self._keep(turn)
+        self._unread = None
+        self._calls = _calls_in(turn.output)
+        if turn.declined:
+            return Decision([{"op": "done"}], info)
+        try:
+            if turn.cut:
+                raise InvalidAction("the answer was cut off at its limit of tokens; say less")
+            parsed = self._reading.parse(turn.output, obs)
+        except InvalidAction as exc:
+            self._unread = exc.message
+            exc.info = info
+            raise
+        checks = _checks(parsed.calls)
+        if checks and not self._acknowledges:
+            raise ModelError(UNACKNOWLEDGED, code=ModelError.SAFETY, details={"checks": checks})
+        self._calls = parsed.calls
+        info["ending"] = None if parsed.ending is None else parsed.ending.value
+        return Decision(_actions(parsed), info)
+
+    @abstractmethod
+    def _request(self, obs: Observation, error: str | None) -> tuple[str, Mapping[str, Any]]:
+        """Return path and body of the next request: all that was said, and what is seen now.
+
+        Args:
+            error: why nothing was done of the last answer.
+        """
+
+    @abstractmethod
+    def _turn(self, reply: Reply) -> Turn:
+        """Return what an answer holds.
+
+        Raises:
+            ModelError: it is not the API's.
+        """
+
+    @abstractmethod
+    def _keep(self, turn: Turn) -> None:
+        """Take an answer into the history."""
+
+    def _not_the_apis(self, what: str) -> ModelError:
+        """Return the error for an answer of the wrong form."""
+        return ModelError(f"the answer {what}", code=ModelError.PROTOCOL, host=self._server.base_url)
+
+
+def _actions(parsed: Parsed) -> list[dict[str, Any]]:
+    """Return the actions of the step; a message that says that the task cannot be done ends it so."""
+    if parsed.ending is Ending.ANSWER and INFEASIBLE in parsed.text:
+        return [*parsed.actions, {"op": "fail"}]
+    return parsed.for_step()
+
+
+def _calls_in(output: Any) -> tuple[Call, ...]:
+    try:
+        return calls_of(output)
+    except UnreadableAction:
+        return ()
+
+
+def _checks(calls: tuple[Call, ...]) -> list[dict[str, Any]]:
+    return [dict(check) for call in calls for check in call.safety][:10]
