@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs the tests. Without arguments: everything, in two processes beside each other, since one waits for
-# emulated machines most of the time. With arguments: pytest with these.
+# emulated machines most of the time; what failed beside the other is run once more alone, and named.
+# With arguments: pytest with these.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 python=${VENV:-.venv}/bin/python
 
 [ $# -eq 0 ] || exec "$python" -m pytest "$@"
@@ -11,12 +12,35 @@ python=${VENV:-.venv}/bin/python
 apart=(tests/integration/test_{docs_walk,fleet_*,golden_image,hosts_drained,infra_*,notices,packer_*}.py)
 apart+=(tests/integration/test_{sdk_discovery,sdk_members,ssh_*,tasks_downloads,tasks_sandbox}.py)
 
-log=$(mktemp)
-trap 'kill "$beside" 2>/dev/null; rm -f "$log"' EXIT
-"$python" -m pytest tests/unit tests/contract tests/fuzz "${apart[@]}" --durations=25 >"$log" 2>&1 &
+work=$(mktemp -d)
+trap 'kill "$beside" 2>/dev/null; rm -rf "$work"' EXIT
+run() { # name, arguments of pytest
+  "$python" -m pytest -o cache_dir="$work/$1" "${@:2}"
+}
+
+run beside tests/unit tests/contract tests/fuzz "${apart[@]}" --durations=25 >"$work/log" 2>&1 &
 beside=$!
-"$python" -m pytest tests/e2e tests/integration "${apart[@]/#/--ignore=}" --durations=25
-status=$?
-wait "$beside" || status=1
-cat "$log"
+run front tests/e2e tests/integration "${apart[@]/#/--ignore=}" --durations=25
+front_status=$?
+wait "$beside"
+beside_status=$?
+cat "$work/log"
+
+# pytest ends with 1 when tests failed, with more when it was broken off: that is not tried again.
+status=0
+again() { # name, status of the first run
+  [ "$2" -ne 0 ] || return 0
+  [ "$2" -eq 1 ] || { status=1; return 0; }
+  printf '\n%s: these failed beside the other tests and are run once more, alone:\n' "$1"
+  "$python" - "$work/$1/v/cache/lastfailed" <<'PY' || { status=1; return 0; }
+import json, pathlib, sys
+failed = sorted(json.loads(pathlib.Path(sys.argv[1]).read_text()))
+print(*(f"  {test}" for test in failed), sep="\n")
+if len(failed) > 12:
+    sys.exit(f"{len(failed)} tests failed: that is not for lack of time")
+PY
+  run "$1" --last-failed || status=1
+}
+again front "$front_status"
+again beside "$beside_status"
 exit "$status"

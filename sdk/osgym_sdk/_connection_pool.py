@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager
 
 import httpx
 
+from osgym_sdk._http1 import Http1Connection
+
 
 class ConnectionPool:
     """At most ``limit`` calls at a time; further ones wait their turn."""
@@ -78,6 +80,8 @@ class ConnectionPool:
             self._close(self._idle.popleft()[1])
 
     def _close(self, connection: httpx.AsyncBaseTransport) -> None:
+        if isinstance(connection, Http1Connection):
+            connection.abort()  # a loop that ends does not begin the task below
         task = asyncio.ensure_future(connection.aclose())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

@@ -48,10 +48,15 @@ class Http1Connection(httpx.AsyncBaseTransport):
         assert isinstance(event, h11.Response)
         return httpx.Response(event.status_code, headers=event.headers.raw_items(), stream=_Body(wire))
 
-    async def aclose(self) -> None:
-        """Close the connection. Idempotent."""
+    def abort(self) -> None:
+        """Drop the connection now, also where nobody will wait for its end. Idempotent."""
         if self._wire is not None:
             self._wire.close()
+
+    async def aclose(self) -> None:
+        """Close the connection. Idempotent."""
+        self.abort()
+        if self._wire is not None:
             await self._wire.lost.wait()
 
     async def _connect(self, request: httpx.Request) -> _Wire:
