@@ -33,7 +33,7 @@ from benchmarks.common import argument_parser, machine, save
 from benchmarks.fleet_agents import AGENT_PORT
 from benchmarks.fleet_hosts import Host
 from benchmarks.fleet_up import ON, Project, configuration, measured
-from osgym_sdk import AsyncClient, AsyncEpisode, EpisodeLost, OSGymError
+from osgym_sdk import AsyncClient, AsyncEpisode, EpisodeLost, NoCapacity, OSGymError
 
 STEPS = (5, 40)
 """Of an episode, by chance."""
@@ -55,6 +55,7 @@ class Load:
     episodes: int
     completed: int = 0
     noticed: int = 0
+    refused: int = 0  # starts that found no free replica in time: nothing had begun
     running: int = 0
     steps: int = 0
     hosts: collections.Counter[str] = field(default_factory=collections.Counter)
@@ -77,7 +78,8 @@ class Load:
     def counts(self) -> dict[str, Any]:
         """What was counted so far."""
         return {
-            "completed": self.completed, "noticed": self.noticed, "steps": self.steps,
+            "completed": self.completed, "noticed": self.noticed, "refused": self.refused,
+            "steps": self.steps,
             "failed": len(self.failures), "hosts_used": len(self.hosts),
         }  # fmt: skip
 
@@ -98,10 +100,12 @@ class Load:
         while not self._stop.is_set():
             began = time.monotonic()
             episode = client.episode(wait_s=WAIT_S)
+            where = ""
             try:
                 await episode.start()
+                where = episode.host
                 self.slowest_start_s = max(self.slowest_start_s, time.monotonic() - began)
-                self.hosts[episode.host] += 1
+                self.hosts[where] += 1
                 self.running += 1
                 try:
                     await self._steps(episode, rng.randint(*STEPS))
@@ -110,11 +114,12 @@ class Load:
                 self.noticed += episode.notice is not None
                 await episode.close()
                 self.completed += 1
+            except NoCapacity:
+                self.refused += 1
             except OSGymError as error:
                 kind = (
                     f"{type(error).__name__}:{error.cause}" if isinstance(error, EpisodeLost) else error.code
                 )
-                where = str(getattr(episode, "host", ""))
                 self.failures.append({"kind": str(kind), "host": where, "message": str(error)[:300]})
 
     async def _steps(self, episode: AsyncEpisode, count: int) -> None:
