@@ -1,6 +1,6 @@
 """A new image and agent rolled through a fleet with load on: are episodes lost, and how long does it take?
 
-    PATH=$PATH:/path/to/pulumi python -m benchmarks.fleet_roll --bad --cut        # 200 hosts, agents on all
+    PATH=$PATH:/path/to/pulumi python -m benchmarks.fleet_roll --bad --cut        # 200 hosts, agents on 24
     python -m benchmarks.fleet_roll --hosts 20 --agents 6 --episodes 8            # a look
 
 The real engine and provider, real sshds (`fleet_hosts`), real host agents over fake replicas on the first
@@ -273,10 +273,12 @@ def main() -> int:
     """Returns the exit code."""
     parser = argument_parser(__doc__)
     parser.add_argument("--hosts", type=int, default=200)
-    parser.add_argument("--agents", type=int, default=200, help="Hosts with a real host agent.")
+    parser.add_argument(
+        "--agents", type=int, default=24, help="Hosts with a real host agent; two cores bear about 24."
+    )
     parser.add_argument("--replicas", type=int, default=2, help="On each host.")
-    parser.add_argument("--episodes", type=int, default=100, help="That run at a time.")
-    parser.add_argument("--max-unavailable", default="10%")
+    parser.add_argument("--episodes", type=int, default=12, help="That run at a time.")
+    parser.add_argument("--max-unavailable", default="5%")
     parser.add_argument("--work-s", type=float, default=2.0, help="How long a host would work by itself.")
     parser.add_argument("--upload-mib", type=float, default=1.0, help="Sent to each host, both archives.")
     parser.add_argument("--bad", action="store_true", help="Also an update that breaks hosts.")
