@@ -61,7 +61,7 @@ async def vm_file(run: TaskRun, parameters: FilesParameters) -> Value:
     """Files of the guest."""
 
     async def get(path: str, dest: str) -> NamedFile | DiskFile | Value:
-        return await _guest_file(run, path, dest)
+        return await guest_file(run, path, dest)
 
     return await _files(parameters.path, parameters, get)
 
@@ -76,7 +76,7 @@ async def cloud_file(run: TaskRun, parameters: CloudFilesParameters) -> Value:
     return await _files(parameters.path, parameters, get)
 
 
-async def _guest_file(run: TaskRun, path: str, name: str) -> NamedFile | DiskFile | Value:
+async def guest_file(run: TaskRun, path: str, name: str) -> NamedFile | DiskFile | Value:
     """Return a file of the guest, on its disk or kept under a name of ours; a missing `Value` for none."""
     limit = run.ctx.policy.max_file_bytes
     timeout_s = run.left(f"reading {path}", GUEST_TIMEOUT_S)
@@ -94,7 +94,7 @@ async def _guest_file(run: TaskRun, path: str, name: str) -> NamedFile | DiskFil
 
 
 async def _one_file(run: TaskRun, path: str, *, transform: str = "") -> Value:
-    got = await _guest_file(run, path, path)
+    got = await guest_file(run, path, path)
     return got if isinstance(got, Value) else Value(files=(got,), transform=transform)
 
 

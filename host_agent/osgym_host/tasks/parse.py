@@ -5,12 +5,14 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from osgym_host.tasks import getters as _getters  # declares the getters
+from osgym_host.tasks.browser import getters as _browser_getters  # the same
+from osgym_host.tasks.browser import profile as _browser_profile
 from osgym_host.tasks.errors import InvalidTask, UnsupportedTask
 from osgym_host.tasks.evaluator.metrics import METRICS
 from osgym_host.tasks.registry import GETTERS, STEPS
 from osgym_host.tasks.schema import UNKNOWN, Check, Getter, Task, UnknownStep
 
-assert _getters
+assert _getters and _browser_getters and _browser_profile
 
 
 def validate_task(obj: object) -> Task:

@@ -24,11 +24,12 @@ from pydantic import (
 )
 
 from osgym_host.tasks import steps as _steps  # declares the steps
+from osgym_host.tasks.browser import steps as _browser_steps  # the same
 from osgym_host.tasks.registry import STEPS, Parameters, Text
 from osgym_protocol.clock import ClockOptions, parse_clock
 from osgym_protocol.reach import ReachKind
 
-assert _steps
+assert _steps and _browser_steps
 
 MAX_STEPS = 200
 MAX_METRICS = 32

@@ -57,7 +57,9 @@ def main() -> int:
 
 def _warm_up() -> None:
     """Use each parser once, so that what they import late is there."""
+    import html.parser
     import io
+    import sqlite3
     import zipfile
 
     import openpyxl
@@ -66,6 +68,8 @@ def _warm_up() -> None:
     book = openpyxl.Workbook()
     book.create_sheet("a").append([1, "a", 0.5, True])
     book.save(buffer)
+    html.parser.HTMLParser().feed("<p>&amp;</p>")
+    sqlite3.connect(":memory:").close()
     openpyxl.load_workbook(io.BytesIO(buffer.getvalue()), data_only=True)
     for image_format in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP"):
         buffer = io.BytesIO()

@@ -1,0 +1,102 @@
+"""Getters of a browser's profile: files that are handed to the confined process, which reads them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator
+
+from osgym_host.tasks.browser.relative_time import UnknownTime, day_of, filled, names_of
+from osgym_host.tasks.context import TaskRun
+from osgym_host.tasks.getters import NoParameters, guest_file
+from osgym_host.tasks.registry import Parameters, getter
+from osgym_host.tasks.values import DiskFile, NamedFile, Value
+
+PROFILE = "/home/user/.config/google-chrome"
+MAX_SHORTCUTS = 32
+MAX_LISTING_CHARS = 64 * 1024
+
+_FILES = {
+    "default_search_engine": ("Default/Preferences", "chrome_search_engine"),
+    "profile_name": ("Default/Preferences", "chrome_profile_name"),
+    "enable_do_not_track": ("Default/Preferences", "chrome_do_not_track"),
+    "enable_safe_browsing": ("Default/Preferences", "chrome_safe_browsing"),
+    "enable_enhanced_safety_browsing": ("Default/Preferences", "chrome_enhanced_safe_browsing"),
+    "new_startup_page": ("Default/Preferences", "chrome_startup_new_tab"),
+    "data_delete_automacally": ("Default/Preferences", "chrome_deletes_data"),
+    "chrome_font_size": ("Default/Preferences", "chrome_font_sizes"),
+    "find_unpacked_extension_path": ("Default/Preferences", "chrome_extension_paths"),
+    "find_installed_extension_name": ("Default/Preferences", "chrome_extension_names"),
+    "enabled_experiments": ("Local State", "chrome_experiments"),
+    "chrome_language": ("Local State", "chrome_language"),
+    "bookmarks": ("Default/Bookmarks", "chrome_bookmarks"),
+    "cookie_data": ("Default/Cookies", "chrome_cookies"),
+    "history": ("Default/History", "chrome_history"),
+}
+"""Getter → the file below the profile, and the reader of it."""
+
+
+def _declare(name: str, path: str, reader: str) -> None:
+    @getter(name, NoParameters)
+    async def from_profile(run: TaskRun, parameters: NoParameters) -> Value:
+        """What the reader makes of the file."""
+        got = await guest_file(run, f"{PROFILE}/{path}", path)
+        return got if isinstance(got, Value) else Value(files=(got,), transform=reader)
+
+
+for _name, (_path, _reader) in _FILES.items():
+    _declare(_name, _path, _reader)
+
+
+@getter("shortcuts_on_desktop", NoParameters)
+async def shortcuts_on_desktop(run: TaskRun, parameters: NoParameters) -> Value:
+    """The desktop files that lie on the desktop, at most `MAX_SHORTCUTS`."""
+    command = ["find", "/home/user/Desktop", "-maxdepth", "1", "-name", "*.desktop", "-print0"]
+    listed = await run.guest.execute(command, shell=False, timeout_s=run.left("the desktop's files", 60))
+    paths = sorted(path for path in listed.output[:MAX_LISTING_CHARS].split("\0") if path)
+    files: list[NamedFile | DiskFile] = []
+    for path in paths[:MAX_SHORTCUTS]:
+        got = await guest_file(run, path, path)
+        if not isinstance(got, Value):
+            files.append(got)
+    return Value(files=tuple(files), many=True) if files else Value(data=[])
+
+
+def _checked(rules: Any) -> Any:
+    if not isinstance(rules, dict):
+        raise ValueError("must be an object")
+    names_of(rules)
+    if (zone := rules.get("timezone")) is not None:
+        _zone(zone)
+    return rules
+
+
+def _zone(name: Any) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, TypeError, OSError) as error:
+        raise ValueError(f"rules.timezone: there is no time zone {name!r}") from error
+
+
+class RelativeTimeParameters(Parameters):
+    rules: Annotated[Any, AfterValidator(_checked)]
+
+
+def _unknown_days(parameters: RelativeTimeParameters) -> list[str]:
+    unknown: list[str] = []
+    for name in names_of(parameters.rules).values():
+        try:
+            day_of(name, datetime.now(UTC).date())
+        except UnknownTime:
+            unknown.append(f"getter rule_relativeTime of {name!r}")
+    return unknown
+
+
+@getter("rule_relativeTime", RelativeTimeParameters, unsupported=_unknown_days, from_replica=False)
+async def rule_relative_time(run: TaskRun, parameters: RelativeTimeParameters) -> Value:
+    """What the task file says itself, with days that it names from today, in `rules.timezone` or UTC."""
+    zone = parameters.rules.get("timezone")
+    today = datetime.now(_zone(zone) if zone is not None else UTC).date()
+    return Value(data=filled(parameters.rules, today))

@@ -1,0 +1,140 @@
+"""Tasks of a browser on the full image: its tabs are opened, read and scored by the debugging protocol."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.support.host_process import HostProcess, running_host
+
+from osgym_host.images.errors import ImageError
+from osgym_host.images.store import ImageStore, default_data_dir
+from osgym_sdk import AsyncClient, Evaluation
+
+pytestmark = [pytest.mark.desktop, pytest.mark.full_image, pytest.mark.timeout(300)]
+
+SITE = "http://127.0.0.1:8000"
+PAGE = (
+    "<title>One</title><p class=city>SEA</p><p class=city>NYC</p><form><input value=Ada></form>"
+    "<script>document.cookie='k=v; max-age=9999'</script>"
+)
+
+
+def step(kind: str, **parameters: Any) -> dict[str, Any]:
+    """A setup step."""
+    return {"type": kind, "parameters": parameters}
+
+
+def rule(**rules: Any) -> dict[str, Any]:
+    """An expected value."""
+    return {"type": "rule", "rules": rules}
+
+
+BROWSER = [
+    step("upload_file", files=[{"path": "/home/user/site/one.html", "text": PAGE},
+                               {"path": "/home/user/site/two.html", "text": "<title>Two</title>two"}]),
+    step("launch", command="cd /home/user/site && python3 -m http.server 8000 --bind 127.0.0.1", shell=True),
+    step("launch", command=["google-chrome", "--remote-debugging-port=1337"]),
+    step("launch", command=["socat", "tcp-listen:9222,fork", "tcp:localhost:1337"]),
+]  # fmt: skip
+
+
+def task(config: list[dict[str, Any]], *checks: tuple[str, dict[str, Any], dict[str, Any]]) -> dict[str, Any]:
+    """A task that starts a web server and the browser."""
+    func, result, expected = zip(*checks, strict=True)
+    evaluator = {"func": list(func), "result": list(result), "expected": list(expected)}
+    return {"id": "browser", "instruction": "", "config": [*BROWSER, *config], "evaluator": evaluator}
+
+
+@pytest.fixture(scope="module")
+def full_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
+    """A host with desktops of the full image."""
+    try:
+        ImageStore(default_data_dir()).resolve("full")
+    except ImageError:
+        pytest.skip("missing: golden image 'full'")
+    folder = tmp_path_factory.mktemp("full")
+    with running_host(f"tabs-{os.getpid()}", image="full", warm=1, max_replicas=2, log_dir=folder) as running:
+        yield running
+
+
+async def score(host: HostProcess, made: dict[str, Any], actions: list[dict[str, Any]]) -> Evaluation:
+    """Sets up, acts, scores."""
+    async with AsyncClient(host.url) as client, client.episode(made) as episode:
+        for action in actions:
+            await episode.step(action)
+        await episode.step({"op": "done"})
+        return await episode.evaluate()
+
+
+async def test_tabs_are_opened_and_read(full_host: HostProcess) -> None:
+    """What was opened is there; the last one is in front, with its texts and its address."""
+    opened = step("chrome_open_tabs", urls_to_open=[f"{SITE}/two.html", f"{SITE}/one.html?q=a%20b"])
+    texts = {"category": "class", "class_multiObject": {"city": {"0": "from", "1": "to"}}}
+    inputs = {"category": "input", "inputObject": {"/html/body/form/input[1]": "name"}}
+    prefix = {"goto_prefix": "http://"}
+    front = f"{SITE}/one.html?q=a%20b"
+    made = task(
+        [opened],
+        ("is_expected_tabs", {"type": "open_tabs_info"}, rule(type="url", urls=[f"{SITE}/two.html", front])),
+        ("is_expected_active_tab", {"type": "active_url_from_accessTree", **prefix},
+         rule(type="url", url=front)),
+        ("is_expected_url_pattern_match", {"type": "active_tab_info"}, rule(expected=["one\\.html"])),
+        ("check_direct_json_object", {"type": "active_tab_html_parse", **texts},
+         rule(expected={"from": "SEA", "to": "NYC"})),
+        ("check_direct_json_object", {"type": "active_tab_html_parse", **inputs},
+         rule(expected={"name": "Ada"})),
+        ("check_direct_json_object", {"type": "active_tab_url_parse", **prefix, "parse_keys": ["q"]},
+         rule(expected={"q": "a b"})),
+        ("is_added_to_steam_cart", {"type": "page_info", "url": f"{SITE}/two.html"}, rule(items=["two"])),
+    )  # fmt: skip
+    found = await score(full_host, made, [])
+    assert found.reward == 1.0, found.details
+
+
+async def test_what_a_policy_did_to_tabs_is_seen(full_host: HostProcess) -> None:
+    """A tab that a key closed is gone, and one that the setup closed; the other is in front."""
+    urls = [f"{SITE}/one.html", f"{SITE}/two.html", f"{SITE}/two.html?x"]
+    setup = [
+        step("chrome_open_tabs", urls_to_open=urls),
+        step("chrome_close_tabs", urls_to_close=[urls[2]]),
+        step("activate_window", window_name="Two"),
+    ]
+    made = task(
+        setup,
+        ("is_expected_tabs", {"type": "open_tabs_info"}, rule(type="url", urls=urls[:1])),
+        ("is_expected_active_tab", {"type": "active_tab_info"}, rule(type="url", url=urls[0])),
+    )
+    untouched = await score(full_host, made, [])
+    assert untouched.reward == 0.0 and "the open tabs" in str(untouched.details)
+    closed = await score(full_host, made, [{"op": "key", "keys": ["ctrl", "w"]}])
+    assert closed.reward == 1.0, closed.details
+
+
+async def test_a_browser_that_is_gone_is_a_wrong_result(full_host: HostProcess) -> None:
+    """Its profile can still be read; its tabs cannot, and that is a 0 with the reason."""
+    made = task(
+        [
+            step("chrome_open_tabs", urls_to_open=[f"{SITE}/one.html"]),
+            step("execute", command=["sleep", "35"]),  # it writes its cookies down each 30 s
+            step("execute", command=["pkill", "chrome"]),
+            step("sleep", seconds=2),
+        ],
+        ("is_cookie_deleted", {"type": "cookie_data"}, rule(type="domains", domains=["127.0.0.1"])),
+    )
+    assert (await score(full_host, made, [])).reward == 0.0
+    made["config"] = [s for s in made["config"] if s["parameters"].get("command") != ["sleep", "35"]]
+    made["evaluator"] = {
+        "func": ["check_history_deleted", "exact_match", "is_expected_active_tab"],
+        "result": [{"type": "history"}, {"type": "enable_do_not_track"}, {"type": "active_tab_info"}],
+        "expected": [
+            rule(type="keywords", keywords=["youtube"]),
+            rule(expected="false"),
+            rule(type="url", url=SITE),
+        ],
+    }
+    found = await score(full_host, made, [])
+    assert found.reward == 0.0
+    assert "no browser listens" in str(found.details), found.details
