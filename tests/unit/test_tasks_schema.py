@@ -109,7 +109,7 @@ def test_unsupported_features_are_named_together() -> None:
         config=[step("googledrive", settings_file="x")],
         evaluator={
             "func": ["compare_pdfs", "compare_table", "exact_match"],
-            "result": [{"type": "vm_file", "path": "a", "dest": "a"}] * 2 + [{"type": "active_tab_info"}],
+            "result": [{"type": "vm_file", "path": "a", "dest": "a"}] * 2 + [{"type": "lost_tab_info"}],
             "expected": [{"type": "rule", "rules": {}}] * 3,
             "options": [{}, {"rules": [{"type": "chart"}, {"type": "sheet_data"}]}, {"odd": 1}],
         },
@@ -120,7 +120,7 @@ def test_unsupported_features_are_named_together() -> None:
         "setup step googledrive",
         "metric compare_pdfs",
         "rule chart of compare_table",
-        "getter active_tab_info",
+        "getter lost_tab_info",
         "option odd of exact_match",
     )
     assert caught.value.code == "task_unsupported"
