@@ -24,6 +24,7 @@ COMMANDS = {
     "ps": "List the replicas of a running host agent.",
     "serve": "Run the host agent.",
     "shot": "Save a picture of a replica's screen.",
+    "task": "Check task files: what runs here, and what is missing.",
 }
 """Name → one line of help. The module `osgym_host.cli.<name>` has a command of the same name."""
 

@@ -64,13 +64,13 @@ def parse_task(obj: object) -> Task:
         UnsupportedTask: It needs a setup step, getter, metric or option that is not there.
     """
     task = validate_task(obj)
-    missing = _unsupported_features(task)
+    missing = unsupported_features(task)
     if missing:
         raise UnsupportedTask(missing)
     return task
 
 
-def _unsupported_features(task: Task) -> list[str]:
+def unsupported_features(task: Task) -> list[str]:
     """Return the names of setup steps, getters, metrics and options that are not there, in order.
 
     Raises:
