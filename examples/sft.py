@@ -142,7 +142,7 @@ def load_torch() -> Any:
     try:
         import torch
     except ImportError:
-        sys.exit("sft.py trains with PyTorch, which is not here: pip install torch (the CPU build is enough)")
+        sys.exit("training needs PyTorch, which is not here: pip install torch (the CPU build is enough)")
     return torch
 
 

@@ -224,10 +224,14 @@ async def together(work: Iterable[Awaitable[T]]) -> list[T]:
     return list(await asyncio.gather(*work))
 
 
+Arm = Callable[[Desktop, Policy, int, int], Awaitable[Outcome]]
+"""Goes on from a desktop with forks: levels, and width."""
+
+
 async def compare(
-    url: str, seeds: Sequence[int], levels: int, width: int
+    url: str, seeds: Sequence[int], levels: int, width: int, arm: Arm = search, name: str = "search"
 ) -> list[tuple[int, Outcome, Outcome]]:
-    """Run both arms for each seed on one host."""
+    """Run the plain arm and one with forks for each seed on one host."""
     rows = []
     timeouts = Timeouts(step_s=180, setup_s=300, evaluate_s=300)
     async with AsyncClient(url, timeouts=timeouts) as client:
@@ -241,10 +245,10 @@ async def compare(
             began = time.monotonic()
             without = await plain(begin, Policy(seed), levels, width)
             between = time.monotonic()
-            with_forks = await search(await begin(), Policy(seed), levels, width)
+            with_forks = await arm(await begin(), Policy(seed), levels, width)
             print(
                 f"seed {seed}: plain {without.reward:.2f} in {without.steps} steps and "
-                f"{between - began:.0f} s; search {with_forks.reward:.2f} in {with_forks.steps} steps and "
+                f"{between - began:.0f} s; {name} {with_forks.reward:.2f} in {with_forks.steps} steps and "
                 f"{time.monotonic() - between:.0f} s: {', '.join(map(str, with_forks.path))}",
                 flush=True,
             )
@@ -252,9 +256,9 @@ async def compare(
     return rows
 
 
-def table(rows: Sequence[tuple[int, Outcome, Outcome]]) -> list[str]:
+def table(rows: Sequence[tuple[int, Outcome, Outcome]], name: str = "search") -> list[str]:
     """Both arms side by side, and their means."""
-    lines = ["| seed | plain | steps | search | steps |", "|---|---|---|---|---|"]
+    lines = [f"| seed | plain | steps | {name} | steps |", "|---|---|---|---|---|"]
     for seed, without, with_forks in rows:
         cells = [
             f"{without.reward:.2f}",

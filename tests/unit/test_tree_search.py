@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from examples import tree_search
+from examples import best_of_n, tree_search
 from examples.tree_search import GIVEN, MOVES, PAIRS, WANTED, Move, Outcome, Policy, plain, search
 
 SEEDS = range(60)
@@ -80,9 +81,27 @@ async def test_it_beats_as_many_steps_without_forks() -> None:
     assert sum(reward >= 1 for reward in deep) > len(deep) / 2
 
 
-async def test_a_path_leads_to_its_reward() -> None:
-    """Taken alone from the beginning, the moves that the search reports earn what it reports."""
-    found = await search(await begin(), Policy(3), LEVELS, WIDTH)
+async def test_forks_in_mid_episode_beat_whole_episodes_at_equal_steps() -> None:
+    """Best of n, over many seeds, with as many steps for every single one."""
+    whole, forked = [], []
+    for seed in SEEDS:
+        without = await plain(begin, Policy(seed), LEVELS, WIDTH)
+        Model.steps = 0
+        with_forks = await best_of_n.forks(await begin(), Policy(seed), LEVELS, WIDTH)
+        assert without.steps == with_forks.steps == Model.steps == LEVELS * WIDTH
+        assert Model.open == 0 and len(with_forks.path) == LEVELS
+        whole.append(without.reward)
+        forked.append(with_forks.reward)
+    assert sum(forked) / len(SEEDS) > sum(whole) / len(SEEDS) + 0.05
+    rows = [(0, Outcome(0.5, 8, ()), Outcome(1.0, 8, ()))]
+    assert "| forks |" in tree_search.table(rows, "forks")[0]
+    assert json.loads(best_of_n.report(4, 2, rows))["rows"][0]["forks"] == 1.0
+
+
+@pytest.mark.parametrize("arm", [search, best_of_n.forks])
+async def test_a_path_leads_to_its_reward(arm: tree_search.Arm) -> None:
+    """Taken alone from the beginning, the moves that are reported earn what is reported."""
+    found = await arm(await begin(), Policy(3), LEVELS, WIDTH)
     assert found.path
     desktop = Model()
     for move in found.path:
