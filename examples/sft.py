@@ -30,7 +30,8 @@ from osgym_sdk import Client, ConfigError, Decision
 from osgym_sdk.data import Dataset, DatasetWriter
 
 if TYPE_CHECKING:
-    import torch
+    from torch import Tensor
+    from torch.nn import Module
 
 SHOWN = (240, 135)
 """Width and height of what the policy sees of a screen of 1920×1080."""
@@ -146,12 +147,12 @@ def load_torch() -> Any:
     return torch
 
 
-def make_network(seed: int) -> torch.nn.Module:
+def make_network(seed: int) -> Module:
     """Return an untrained network: from the pixels to a value for each cell."""
     torch = load_torch()
     torch.manual_seed(seed)
     nn = torch.nn
-    network: torch.nn.Module = nn.Sequential(
+    network: Module = nn.Sequential(
         nn.Conv2d(3, 16, 5, stride=2, padding=2), nn.ReLU(),
         nn.Conv2d(16, 32, 5, stride=2, padding=2), nn.ReLU(),
         nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(),
@@ -161,15 +162,15 @@ def make_network(seed: int) -> torch.nn.Module:
     return network
 
 
-def as_input(pixels: Sequence[bytes]) -> torch.Tensor:
+def as_input(pixels: Sequence[bytes]) -> Tensor:
     """Return screens as a tensor of N × 3 × 135 × 240, from 0 to 1."""
     torch = load_torch()
     flat = torch.frombuffer(bytearray(b"".join(pixels)), dtype=torch.uint8)
-    found: torch.Tensor = flat.view(-1, SHOWN[1], SHOWN[0], 3).permute(0, 3, 1, 2).float() / 255
+    found: Tensor = flat.view(-1, SHOWN[1], SHOWN[0], 3).permute(0, 3, 1, 2).float() / 255
     return found
 
 
-def train(network: torch.nn.Module, given: Sequence[Sample], epochs: int, seed: int) -> list[float]:
+def train(network: Module, given: Sequence[Sample], epochs: int, seed: int) -> list[float]:
     """Train on what the oracle did; return the mean loss of each epoch."""
     torch = load_torch()
     order = torch.Generator().manual_seed(seed)
@@ -189,7 +190,7 @@ def train(network: torch.nn.Module, given: Sequence[Sample], epochs: int, seed: 
     return losses
 
 
-def chooser(network: torch.nn.Module, seed: int) -> Callable[[bytes], int]:
+def chooser(network: Module, seed: int) -> Callable[[bytes], int]:
     """Return the policy of a network: a cell drawn with the probabilities that the network gives."""
     torch = load_torch()
     dice = torch.Generator().manual_seed(seed)

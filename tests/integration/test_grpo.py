@@ -70,7 +70,7 @@ async def test_a_group_on_real_desktops(host: HostProcess) -> None:
 
 @pytest.mark.desktop
 def test_the_script_runs_to_its_picture(host: HostProcess, tmp_path: Path) -> None:
-    """One update from a weak beginning: what is written says what was played."""
+    """One update after a weak beginning: what is written says what was played."""
     pytest.importorskip("torch", reason="missing: torch")
     small = ["--minutes", "0.01", "--oracle", "2", "--oracle-epochs", "1", "--tasks", "1", "--test", "1"]
     grpo.main([*small, "--hosts", host.url, "--concurrency", "2", "--out", str(tmp_path)])
