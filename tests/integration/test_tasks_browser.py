@@ -124,7 +124,8 @@ async def test_a_browser_that_is_gone_is_a_wrong_result(full_host: HostProcess) 
         ],
         ("is_cookie_deleted", {"type": "cookie_data"}, rule(type="domains", domains=["127.0.0.1"])),
     )
-    assert (await score(full_host, made, [])).reward == 0.0
+    found = await score(full_host, made, [])
+    assert "a cookie of 127.0.0.1 is left" in str(found.details), found.details
     made["config"] = [s for s in made["config"] if s["parameters"].get("command") != ["sleep", "35"]]
     made["evaluator"] = {
         "func": ["check_history_deleted", "exact_match", "is_expected_active_tab"],
