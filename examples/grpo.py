@@ -265,7 +265,7 @@ def learned(client: Client, agent: Agent, given: argparse.Namespace) -> list[Upd
 
 
 def picture(runs: Sequence[dict[str, Any]]) -> Image.Image:
-    """Draw the reward of each run over its minutes: each update thin, the mean of the last five thick."""
+    """Draw the reward of each update of each run over its minutes."""
     image = Image.new("RGB", (960, 420), "white")
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(16)
     colours = ("#1f6feb", "#f0883e", "#2da44e", "#8250df", "#8b949e")
@@ -279,11 +279,12 @@ def picture(runs: Sequence[dict[str, Any]]) -> Image.Image:
     for number, run in enumerate(runs):
         colour, rewards = colours[number % len(colours)], [update["reward"] for update in run["updates"]]
         along = [70 + 860 * update["minute"] / minutes for update in run["updates"]]
-        means = [fmean(rewards[max(0, at - 4) : at + 1]) for at in range(len(rewards))]
-        draw.line([(x, 370 - 300 * reward) for x, reward in zip(along, rewards, strict=True)], colour, 1)
-        draw.line([(x, 370 - 300 * mean) for x, mean in zip(along, means, strict=True)], colour, 4)
+        points = [(x, 370 - 300 * reward) for x, reward in zip(along, rewards, strict=True)]
+        draw.line(points, colour, 3)
+        for x, y in points:
+            draw.ellipse((x - 4, y - 4, x + 4, y + 4), fill=colour)
         played = sum(update["episodes"] for update in run["updates"])
-        draw.text((720, 320 - 22 * number), f"seed {run['seed']}: {played} episodes", colour, font)
+        draw.text((90, 76 + 22 * number), f"seed {run['seed']}: {played} episodes", colour, font)
     draw.text((60, 380), "0", "black", font)
     draw.text((850, 380), f"{minutes:.1f} min", "black", font)
     return image

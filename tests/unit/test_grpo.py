@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import math
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ def test_what_is_rewarded_gets_likelier() -> None:
     """And what is not, less likely; nothing to learn from changes nothing."""
     pytest.importorskip("torch", reason="missing: torch")
     agent = grpo.Agent(sft.make_network(0), 0, 1e-3)
-    pixels = bytes(3 * sft.SHOWN[0] * sft.SHOWN[1])
+    pixels = random.Random(0).randbytes(3 * sft.SHOWN[0] * sft.SHOWN[1])
     agent.learn([], 4)
     choices = [agent.choose(pixels) for _ in range(4)]
     assert agent.logprob(choices[0]) == pytest.approx(choices[0].logprob, abs=1e-5)
