@@ -108,18 +108,23 @@ def test_unsupported_features_are_named_together() -> None:
     value = task(
         config=[step("googledrive", settings_file="x")],
         evaluator={
-            "func": ["compare_pdfs", "compare_table", "exact_match"],
+            "func": ["compare_audios", "compare_table", "exact_match"],
             "result": [{"type": "vm_file", "path": "a", "dest": "a"}] * 2 + [{"type": "lost_tab_info"}],
             "expected": [{"type": "rule", "rules": {}}] * 3,
-            "options": [{}, {"rules": [{"type": "chart"}, {"type": "sheet_data"}]}, {"odd": 1}],
+            "options": [
+                {},
+                {"rules": [{"type": "chart", "chart_props": ["a"]}, {"type": "odd"}]},
+                {"odd": 1},
+            ],
         },
     )
     with pytest.raises(UnsupportedTask) as caught:
         parse_task(value)
     assert caught.value.features == (
         "setup step googledrive",
-        "metric compare_pdfs",
-        "rule chart of compare_table",
+        "metric compare_audios",
+        "rule chart of a of compare_table",
+        "rule odd of compare_table",
         "getter lost_tab_info",
         "option odd of exact_match",
     )

@@ -8,6 +8,7 @@ as a file with the name of a reader (``transform``). The names are OSWorld's but
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
@@ -37,7 +38,7 @@ def _listed(value: object) -> object:
 
 
 class SeveralFiles(Parameters):
-    """Which of several files a metric gets (``gives``), and how they are called."""
+    """Which of several files a metric gets (``gives``), and how they are called; the others lie beside."""
 
     dest: Name | list[Name] = "file"
     multi: LenientBool = False
@@ -114,7 +115,9 @@ async def _files(
         if isinstance(got, Value):
             return got
         files.append(got)
-    return Value(files=tuple(files), many=len(files) > 1)
+    others = [await get(paths[i], names[i]) for i in range(len(paths)) if many and i not in wanted]
+    beside = tuple(file for file in others if not isinstance(file, Value))
+    return Value(files=tuple(files), beside=beside, many=len(files) > 1)
 
 
 class PathParameters(Parameters):
@@ -244,6 +247,45 @@ class VlcParameters(Parameters):
 async def vlc_config(run: TaskRun, parameters: VlcParameters) -> Value:
     """VLC's settings file."""
     return await _one_file(run, "/home/user/.config/vlc/vlcrc")
+
+
+class VscodeParameters(Parameters):
+    vscode_extension_command: Annotated[str, Field(min_length=1, max_length=200)]
+    path: FilePath
+    dest: Name = "config"
+
+
+VSCODE_KEYS = (
+    "import sys, pyautogui; pyautogui.hotkey('ctrl', 'shift', 'p'); "
+    "pyautogui.typewrite(sys.argv[1]); pyautogui.press('enter')"
+)
+EXTENSION_WRITES_S = 1.0
+"""How long OSWorld waits for what its extension of VS Code writes."""
+
+
+@getter("vscode_config", VscodeParameters)
+async def vscode_config(run: TaskRun, parameters: VscodeParameters) -> Value:
+    """A file that OSWorld's extension of VS Code writes when its command is called in the palette."""
+    await _command(run, ["python", "-c", VSCODE_KEYS, parameters.vscode_extension_command])
+    await asyncio.sleep(run.left("a file of VS Code", EXTENSION_WRITES_S))
+    return await _one_file(run, parameters.path)
+
+
+VLC_STATUS = (
+    "import base64, urllib.request as r; q = r.Request('http://127.0.0.1:8080/requests/status.xml', "
+    "headers={'Authorization': 'Basic ' + base64.b64encode(b':password').decode()}); "
+    "print(r.urlopen(q, timeout=10).read(262144).decode())"
+)
+"""Asked inside the guest: port and password are OSWorld's."""
+
+
+@getter("vlc_playing_info", VlcParameters)
+async def vlc_playing_info(run: TaskRun, parameters: VlcParameters) -> Value:
+    """The status that VLC's web interface gives, as an XML file."""
+    status, problem = await _command(run, ["python3", "-c", VLC_STATUS])
+    if not status.strip():
+        return Value(missing=True, note=f"VLC gives no status: {problem[-200:]}")
+    return Value(files=(await run.keep(status.strip().encode(), parameters.dest),))
 
 
 class GimpParameters(Parameters):

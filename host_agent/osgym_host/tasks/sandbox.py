@@ -24,7 +24,7 @@ from types import TracebackType
 
 from osgym_host.tasks.errors import EvaluatorError
 from osgym_host.tasks.evaluator.registry import MetricEnd
-from osgym_host.tasks.values import DiskFile, Value
+from osgym_host.tasks.values import DiskFile, NamedFile, Value
 
 log = logging.getLogger(__name__)
 
@@ -262,8 +262,13 @@ async def _argument(value: Value | None, fds: list[int]) -> dict[str, object] | 
             fds.append(await _text_file(value.data))
             return {"text": True, "transform": value.transform}
         return {"value": value.data, "transform": value.transform}
+    files, beside = _named(value.files, fds), _named(value.beside, fds)
+    return {"files": files, "beside": beside, "many": value.many, "transform": value.transform}
+
+
+def _named(files: tuple[NamedFile | DiskFile, ...], fds: list[int]) -> list[object]:
     named: list[object] = []
-    for file in value.files:
+    for file in files:
         if isinstance(file, DiskFile):
             layers = file.disk.layers
             fds += [_open(layer.path) for layer in layers]
@@ -272,7 +277,7 @@ async def _argument(value: Value | None, fds: list[int]) -> dict[str, object] | 
         else:
             fds.append(_open(file.path))
             named.append(file.name)
-    return {"files": named, "many": value.many, "transform": value.transform}
+    return named
 
 
 def _open(path: Path) -> int:

@@ -32,6 +32,7 @@ class Value:
     Attributes:
         data: text or a JSON value; ignored when there are files.
         files: opened read-only and handed to the confined process as descriptors.
+        beside: files that are there besides, for metrics that look for one by name.
         many: the metric gets a list of files, even if it is one.
         transform: name of a reader that the confined process applies to the file first.
         missing: there is nothing; ``note`` says why.
@@ -41,5 +42,6 @@ class Value:
     files: tuple[NamedFile | DiskFile, ...] = ()
     many: bool = False
     transform: str = ""
+    beside: tuple[NamedFile | DiskFile, ...] = ()
     missing: bool = False
     note: str = ""

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from osgym_host.tasks.evaluator import confine, metrics
+from osgym_host.tasks.evaluator import confine, metrics, packages
 from osgym_host.tasks.evaluator.registry import MetricEnd
 from osgym_host.tasks.evaluator.run import run_job
 
@@ -42,6 +42,7 @@ class _MetricProcess:
 def main() -> int:
     """Serve jobs until the socket ends."""
     control = socket.socket(fileno=os.dup(0))
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's threads would count against each child's memory
     Image.init()  # imports every image plugin now: a confined child can import nothing
     _warm_up()
     confine.drop_root()
@@ -78,6 +79,7 @@ def _warm_up() -> None:
     for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
         with zipfile.ZipFile(io.BytesIO(), "w", method) as archive:
             archive.writestr("a", b"a")
+    packages.warm_up()
 
 
 def _serve(control: socket.socket, layers: frozenset[str]) -> None:

@@ -63,11 +63,13 @@ class InputFile:
     Attributes:
         name: what the task calls it.
         role: ``result`` or ``expected``.
+        beside: Other files that the getter names, by name.
     """
 
     def __init__(self, fd: int, name: str, role: str, data: bytes | None = None) -> None:
         self.name = name
         self.role = role
+        self.beside: dict[str, InputFile] = {}
         self._fd = fd
         self._data = data
 

@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from osgym_host.tasks.evaluator.inputs import Argument, InputFile, as_file, reader, rules_of
+from osgym_host.tasks.evaluator.metrics.text import similarity
 from osgym_host.tasks.evaluator.registry import Score, differ, metric
 
 MAX_DEPTH = 100
@@ -81,8 +82,16 @@ def compare_docx_files(
     ignore_case: bool = False,
     ignore_order: bool = False,
     delete_empty_lines: bool = False,
+    content_only: bool = False,
+    fuzzy_match: bool = False,
 ) -> Score:
-    """Two documents (docx or odt) have the same text."""
+    """Two documents (docx or odt) have the same text.
+
+    With ``fuzzy_match`` or ``content_only``: how alike they are, in the mean of the paragraphs where blanks
+    count, else as a whole.
+    """
+    if content_only:
+        ignore_blanks = fuzzy_match = True
 
     def normal(file: InputFile) -> list[str]:
         rows = paragraphs(file)
@@ -95,6 +104,9 @@ def compare_docx_files(
         return [re.sub(r"\s+", " ", "\n".join(rows)).strip()] if ignore_blanks else rows
 
     got, wanted = normal(as_file(result, "result")), normal(as_file(expected, "expected"))
+    if fuzzy_match and len(got) == len(wanted) and got:
+        alike = (similarity(a, b) for a, b in zip(got, wanted, strict=True))
+        return Score(sum(alike) / len(got))
     return Score(1.0) if got == wanted else differ("the text", got, wanted)
 
 

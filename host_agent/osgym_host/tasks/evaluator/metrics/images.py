@@ -39,13 +39,26 @@ def open_image(file: InputFile) -> Image.Image:
 
 @metric()
 def check_image_size(result: Argument, expected: Argument) -> Score:
-    """``width`` and ``height`` in pixels, each if given."""
+    """``width`` and ``height`` in pixels, each if given; ``ignore_transparent``: of what can be seen."""
     rules, image = rules_of(expected), open_image(as_file(result, "result"))
-    got = {"width": image.width, "height": image.height}
+    width, height = _seen_size(image) if rules.get("ignore_transparent") else image.size
+    got = {"width": width, "height": height}
     for side, value in got.items():
         if rules.get(side) is not None and rules[side] != value:
             return differ(side, value, rules[side])
     return Score(1.0)
+
+
+def _seen_size(image: Image.Image) -> tuple[int, int]:
+    if not has_alpha(image):
+        return image.size
+    box = image.convert("RGBA").getchannel("A").getbbox()
+    return (0, 0) if box is None else (box[2] - box[0], box[3] - box[1])
+
+
+def has_alpha(image: Image.Image) -> bool:
+    """Whether some of it can be transparent."""
+    return image.mode in {"RGBA", "LA"} or "transparency" in image.info
 
 
 @metric()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from osgym_host.tasks.evaluator.inputs import (
@@ -18,6 +21,9 @@ from osgym_host.tasks.evaluator.inputs import (
 from osgym_host.tasks.evaluator.registry import Score, differ, metric, transform
 
 _MISSING = object()
+_VLC_SLIDER = "153;210;153;20;210;20;255;199;15;245;39;29"
+"""VLC's colours where none are set."""
+_BLACKISH = 100
 
 
 def _json(value: Argument) -> Any:
@@ -47,26 +53,78 @@ def _at(value: Any, path: list[Any]) -> Any:
     return value
 
 
+_ORDERS = frozenset({"lt", "le", "gt", "ge"})
+_METHODS = frozenset({"eq", "ne", "re", "approx", "spreadsheet_range", "str_list_eq", "str_set_eq"}) | _ORDERS
+_RANGES = frozenset(f"range.{left}{right}" for left in "te" for right in "te")
+_FLAGS = {
+    name: flag
+    for flag in (re.ASCII, re.IGNORECASE, re.MULTILINE, re.DOTALL, re.VERBOSE)
+    for name in (str(flag.name), {"DOTALL": "S", "VERBOSE": "X"}.get(str(flag.name), str(flag.name)[0]))
+}
+_NAME_CHARS = 80
+
+
+def unsupported_method(condition: object) -> str | None:
+    """Name the method of a condition that `matches` does not know; None when it does."""
+    method = condition.get("method", "eq") if isinstance(condition, dict) else None
+    if not isinstance(method, str):
+        return f"method {str(method)[:_NAME_CHARS]}"
+    name = method.partition(":")[0]
+    known = name in _METHODS | _RANGES or (
+        name.startswith("re.") and all(flag in _FLAGS for flag in name.split(".")[1:])
+    )
+    return None if known else f"method {name[:_NAME_CHARS]}"
+
+
 def matches(value: Any, method: str, ref: Any) -> bool:
-    """Whether a value fulfils a condition: eq ne lt le gt ge re approx[:tolerance].
+    """Whether a value fulfils a condition: eq ne lt le gt ge, approx[:tolerance], re[.FLAG…], …
+
+    ``range.te`` (t for less than, e for less or equal) is between ``ref``'s two; ``str_list_eq`` and
+    ``str_set_eq`` compare what stands between commas; ``spreadsheet_range`` holds the first range of
+    ``ref`` and lies within the second.
 
     Raises:
         Unreadable: no such method.
     """
+    if unsupported_method({"method": method}):
+        raise Unreadable("expected", f"there is no method {method}")
     name, _, argument = method.partition(":")
     if name in {"eq", "ne"}:
         return bool(value == ref) == (name == "eq")
-    if name == "re":
-        return isinstance(value, str) and re.search(ref, value) is not None
-    if name not in {"lt", "le", "gt", "ge", "approx"}:
-        raise Unreadable("expected", f"there is no method {method}")
+    if name == "re" or name.startswith("re."):
+        flags = [_FLAGS[flag] for flag in name.split(".")[1:]]
+        return isinstance(value, str) and re.search(ref, value, reduce(or_, flags, re.NOFLAG)) is not None
+    if name in {"str_list_eq", "str_set_eq"}:
+        words = str(value).strip("\"'").split(",")
+        return words == list(ref) if name == "str_list_eq" else set(words) == set(ref)
+    if name == "spreadsheet_range":
+        return _holds_range(value, *ref)
+    return _in_order(value, name, argument, ref)
+
+
+def _in_order(value: Any, name: str, argument: str, ref: Any) -> bool:
     try:
-        a, b = float(value), float(ref)
+        a = float(value)
+        if name in _RANGES:
+            low, high = float(ref[0]), float(ref[1])
+            return (low < a or (low == a and name[6] == "e")) and (a < high or (a == high and name[7] == "e"))
+        b = float(ref)
     except (TypeError, ValueError):
         return False
     if name == "approx":
         return abs(a - b) <= float(argument or 1e-6)
     return {"lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}[name]
+
+
+def _holds_range(value: Any, inner: str, outer: str) -> bool:
+    """Whether ranges of cells hold those of ``inner`` and lie within those of ``outer``."""
+    from openpyxl.worksheet.cell_range import MultiCellRange
+
+    got = MultiCellRange(str(value)).ranges
+    least, most = MultiCellRange(str(inner)).ranges, MultiCellRange(str(outer)).ranges
+    return all(any(a.issubset(b) for b in got) for a in least) and all(
+        any(a.issubset(b) for b in most) for a in got
+    )
 
 
 @metric()
@@ -182,18 +240,87 @@ def check_one_instance_when_started_from_file(result: Argument, expected: Argume
     return _vlc(result, expected, key, "expected_one_instance_when_started_from_file", "1")
 
 
+def registry_value(file: InputFile, path: str, name: str) -> str | None:
+    """A setting of LibreOffice's ``registrymodifications.xcu``; None when it is not set.
+
+    Args:
+        path: The end of the item's path.
+
+    Raises:
+        Unreadable: malformed.
+    """
+    oor = "{http://openoffice.org/2001/registry}"
+    for item in file.xml(file.data()).iter("item"):
+        if item.get(f"{oor}path", "").endswith(path):
+            for prop in item.iter("prop"):
+                if prop.get(f"{oor}name") == name:
+                    return (prop.findtext("value") or "").strip()
+    return None
+
+
 @metric()
 def check_auto_saving_time(result: Argument, expected: Argument) -> Score:
     """LibreOffice saves by itself every ``rules.minutes`` minutes."""
+    got = registry_value(as_file(result, "result"), "Save/Document", "AutoSaveTimeIntervall")
+    wanted = str(rules_of(expected)["minutes"])
+    if got is None:
+        return Score(0.0, "no interval is set")
+    return Score(1.0) if got == wanted else differ("minutes", got, wanted)
+
+
+@metric()
+def find_default_font(result: Argument, expected: Argument) -> Score:
+    """Writer's default font is ``font_name``."""
+    path = "/org.openoffice.Office.Writer/DefaultFont"
+    got, wanted = registry_value(as_file(result, "result"), path, "Standard"), rules_of(expected)["font_name"]
+    return Score(1.0) if got == wanted else differ("the default font", got, wanted)
+
+
+@metric()
+def check_libre_locale(result: Argument, expected: Argument) -> Score:
+    """LibreOffice's locale matches a pattern of ``locale_set``, as file names do."""
     file = as_file(result, "result")
-    root = file.xml(file.data())
-    oor = "{http://openoffice.org/2001/registry}"
-    for item in root.iter("item"):
-        if "Save/Document" not in item.get(f"{oor}path", ""):
-            continue
-        for prop in item.iter("prop"):
-            if prop.get(f"{oor}name") == "AutoSaveTimeIntervall":
-                got = (prop.findtext("value") or "").strip()
-                wanted = str(rules_of(expected)["minutes"])
-                return Score(1.0) if got == wanted else differ("minutes", got, wanted)
-    return Score(0.0, "no interval is set")
+    got = registry_value(file, "L10N", "ooSetupSystemLocale")
+    got = registry_value(file, "L10N", "ooLocale") if got is None else got
+    wanted = rules_of(expected)["locale_set"]
+    matched = got is not None and any(fnmatch.fnmatchcase(got, pattern) for pattern in wanted)
+    return Score(1.0) if matched else differ("the locale", got, wanted)
+
+
+@metric()
+def check_qt_slider_colours(result: Argument, expected: Argument) -> Score:
+    """VLC's slider: colours that ``match``, or that are all ``blackish`` (each channel below 100)."""
+    got, rules = _VLC_SLIDER, rules_of(expected)
+    for line in as_text(result).splitlines():
+        if "qt-slider-colours" in line:
+            got = line.rpartition("=")[2].strip()
+    if rules["type"] == "match":
+        wanted = rules["expected_qt_slider_colours"]
+        return Score(1.0) if got == wanted else differ("the colours", got, wanted)
+    if rules["type"] != "blackish":
+        raise Unreadable("expected", f"there is no type {rules['type']} of colours")
+    channels = got.split(";")
+    whole = len(channels) // 3 * 3
+    dark = all(c.strip().isdigit() for c in channels) and all(int(c) < _BLACKISH for c in channels[:whole])
+    return Score(1.0) if dark else differ("the colours", got, "blackish")
+
+
+@metric()
+def is_vlc_recordings_folder(result: Argument, expected: Argument) -> Score:
+    """VLC's recordings go to ``recording_file_path``."""
+    wanted = rules_of(expected)["recording_file_path"]
+    for line in as_text(result).splitlines():
+        if not line.startswith("#") and "input-record-path" in line:
+            got = line.rpartition("=")[2].strip()
+            return Score(1.0) if got == wanted else differ("the folder", got, wanted)
+    return Score(0.0, "no folder is set")
+
+
+@metric()
+def check_global_key_play_pause(result: Argument, expected: Argument) -> Score:
+    """VLC has (``"1"``) or has not (``"0"``) a global key that plays and pauses."""
+    got, wanted = "0", str(rules_of(expected)["expected_global_key_play_pause"])
+    for line in as_text(result).splitlines():
+        if "global-key-play-pause=" in line:
+            got = "1" if line.rpartition("=")[2].strip() else "0"
+    return Score(1.0) if got == wanted else differ("the key", got, wanted)

@@ -1,7 +1,7 @@
 """Metrics over spreadsheets: xlsx, ods and csv, by the values their cells show.
 
-Formulas count by the value that the office suite stored with them. ``compare_table`` has our own,
-smaller set of rules; one that is not here makes the task unsupported, by name.
+Formulas count by the value that the office suite stored with them. A rule of ``compare_table`` that is not
+here, or one of its properties, makes the task unsupported, by name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from osgym_host.tasks.evaluator.inputs import Argument, InputFile, Unreadable, as_file, reader, rules_of
-from osgym_host.tasks.evaluator.metrics.settings import matches
+from osgym_host.tasks.evaluator.metrics.settings import matches, unsupported_method
+from osgym_host.tasks.evaluator.metrics.table_rules import (
+    PAIRS,
+    SINGLES,
+    Reference,
+    Side,
+    unsupported_parts,
+)
+from osgym_host.tasks.evaluator.metrics.workbook_parts import STYLES, style
 from osgym_host.tasks.evaluator.registry import Score, differ, metric, transform
 
 MAX_CELLS = 2_000_000
@@ -140,7 +148,7 @@ def _same(got: Cell, wanted: object) -> bool:
     return got == wanted
 
 
-def _sheet(books: dict[str, Book], reference: object) -> tuple[str, Sheet]:
+def _sheet(sides: dict[str, Side], reference: object) -> Reference:
     """``0``, ``RI0``, ``RNSheet1``: the result's; ``EI0``, ``ENSheet1``: the expected book's."""
     side, key = "R", reference
     if isinstance(reference, str):
@@ -148,14 +156,14 @@ def _sheet(books: dict[str, Book], reference: object) -> tuple[str, Sheet]:
             raise Unreadable("expected", f"{reference!r} names no sheet (0, RI0, RNname, EI0, ENname)")
         side = reference[0]
         key = int(reference[2:]) if reference[1] == "I" else reference[2:]
-    book = books.get(side)
+    book = sides.get(side)
     if book is None:
         raise Unreadable("expected", f"{reference!r}: the task has no expected workbook")
-    names = list(book)
+    names = list(book.sheets)
     name = names[key] if isinstance(key, int) and -len(names) <= key < len(names) else key
-    if not isinstance(name, str) or name not in book:
+    if not isinstance(name, str) or name not in book.sheets:
         raise Unreadable("result" if side == "R" else "expected", f"there is no sheet {reference!r}")
-    return name, book[name]
+    return book, name
 
 
 def _position(coordinate: str) -> tuple[int, int]:
@@ -164,9 +172,8 @@ def _position(coordinate: str) -> tuple[int, int]:
     return coordinate_to_tuple(coordinate)
 
 
-TABLE_RULES = frozenset({"sheet_name", "sheet_data", "check_cell"})
+TABLE_RULES = frozenset({"sheet_name", "sheet_data", "check_cell", *PAIRS, *SINGLES})
 _NAME_CHARS = 80
-CELL_METHODS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "re", "approx"})
 
 
 def _unsupported_rules(options: Mapping[str, Any]) -> list[str]:
@@ -179,46 +186,65 @@ def _unsupported_rules(options: Mapping[str, Any]) -> list[str]:
         if not isinstance(kind, str) or kind not in TABLE_RULES:
             missing.append(f"rule {str(kind)[:_NAME_CHARS]}")
         elif kind == "check_cell":
-            properties = rule.get("props")
-            if not isinstance(properties, dict) or set(properties) - {"value"}:
-                missing.append("rule check_cell of other properties than value")
-            else:
-                value = properties.get("value")
-                named = value.get("method", "eq") if isinstance(value, dict) else "eq"
-                method = str(named)[:_NAME_CHARS].split(":")[0]
-                if method not in CELL_METHODS:
-                    missing.append(f"rule check_cell with method {method}")
+            missing += _unsupported_cell(rule.get("props"))
+        else:
+            missing += unsupported_parts(rule)
     return missing
+
+
+def _unsupported_cell(properties: object) -> list[str]:
+    if not isinstance(properties, dict):
+        return ["rule check_cell without properties"]
+    missing = [
+        f"rule check_cell of {str(p)[:_NAME_CHARS]}" for p in properties if p not in {"value", *STYLES}
+    ]
+    methods = [unsupported_method(condition) for condition in properties.values()]
+    return missing + [f"rule check_cell with {method}" for method in methods if method]
 
 
 @metric(needs_expected=False, unsupported=_unsupported_rules)
 def compare_table(result: Argument, expected: Argument, rules: list[dict[str, Any]] | None = None) -> Score:
-    """The workbook fulfils every rule: ``sheet_name``, ``sheet_data``, ``check_cell``."""
-    books = {"R": read_book(as_file(result, "result"))}
+    """The workbook fulfils every rule: names and data of sheets, single cells, and OSWorld's others."""
+    file = as_file(result, "result")
+    sides = {"R": Side(file, read_book(file))}
     if expected is not None:
-        books["E"] = read_book(as_file(expected, "expected"))
+        file = as_file(expected, "expected")
+        sides["E"] = Side(file, read_book(file))
     for rule in rules or [{"type": "sheet_data", "sheet_idx0": 0, "sheet_idx1": "EI0"}]:
-        score = _apply(rule, books)
+        score = _apply(rule, sides)
         if score.score < 1:
             return score
     return Score(1.0)
 
 
-def _apply(rule: dict[str, Any], books: dict[str, Book]) -> Score:
+def _apply(rule: dict[str, Any], sides: dict[str, Side]) -> Score:
     kind = rule["type"]
     if kind == "sheet_name":
-        got, wanted = list(books["R"]), list(books.get("E", {}))
+        got, wanted = (list(sides[side].sheets) if side in sides else [] for side in "RE")
         return Score(1.0) if got == wanted else differ("the sheets", got, wanted)
     if kind == "check_cell":
-        _, sheet = _sheet(books, rule["sheet_idx"])
-        value = sheet.get(_position(rule["coordinate"]))
-        condition = rule["props"]["value"]
+        return _check_cell(rule, _sheet(sides, rule["sheet_idx"]))
+    if kind in SINGLES:
+        return SINGLES[kind](rule, _sheet(sides, rule["sheet_idx"]))
+    a, b = _sheet(sides, rule["sheet_idx0"]), _sheet(sides, rule["sheet_idx1"])
+    if kind in PAIRS:
+        return PAIRS[kind](rule, a, b)
+    return _compare_sheets(a[0].sheets[a[1]], b[0].sheets[b[1]])
+
+
+def _check_cell(rule: dict[str, Any], reference: Reference) -> Score:
+    side, name = reference
+    for prop, condition in rule["props"].items():
+        if prop == "value":
+            value = side.sheets[name].get(_position(rule["coordinate"]))
+        else:
+            value = style(side.sheet(name)[rule["coordinate"]], prop)
         ref, method = condition["ref"], condition.get("method", "eq")
-        holds = _same(value, ref) if method == "eq" else matches(value, method, ref)
-        return Score(1.0) if holds else differ(f"cell {rule['coordinate']}", value, condition)
-    _, got_sheet = _sheet(books, rule["sheet_idx0"])
-    _, wanted_sheet = _sheet(books, rule["sheet_idx1"])
-    return _compare_sheets(got_sheet, wanted_sheet)
+        same = _same(value, ref) if prop == "value" else value == ref
+        holds = same if method == "eq" else matches(value, method, ref)
+        if not holds:
+            return differ(f"{prop} of {rule['coordinate']}", value, condition)
+    return Score(1.0)
 
 
 def _compare_sheets(got: Sheet, wanted: Sheet) -> Score:

@@ -69,10 +69,22 @@ def fuzzy_match(result: Argument, expected: Argument) -> float:
     return similarity(got[:100_000], wanted[:100_000])
 
 
+def _common_head(a: str, b: str) -> int:
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
 def similarity(a: str, b: str) -> float:
-    """Twice the length of the longest common subsequence over the sum of lengths (bit-parallel)."""
-    if not a and not b:
+    """Twice the length of the longest common subsequence over the sum of lengths (bit-parallel).
+
+    Equal ends are part of such a subsequence, and cost nothing.
+    """
+    if a == b:
         return 1.0
+    length = len(a) + len(b)
+    head = _common_head(a, b)
+    a, b = a[head:], b[head:]
+    tail = _common_head(a[::-1], b[::-1])
+    a, b = a[: len(a) - tail], b[: len(b) - tail]
     masks: dict[str, int] = {}
     for i, char in enumerate(a):
         masks[char] = masks.get(char, 0) | (1 << i)
@@ -81,8 +93,8 @@ def similarity(a: str, b: str) -> float:
     for char in b:
         match = row & masks.get(char, 0)
         row = ((row + match) | (row - match)) & full
-    common = len(a) - row.bit_count()
-    return 2 * common / (len(a) + len(b))
+    common = len(a) - row.bit_count() + head + tail
+    return 2 * common / length
 
 
 @metric()

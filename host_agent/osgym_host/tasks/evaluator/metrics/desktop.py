@@ -1,0 +1,160 @@
+"""Metrics over what commands, windows and players say, and over Thunderbird's files."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlparse
+
+from osgym_host.tasks.evaluator.inputs import Argument, InputFile, Unreadable, as_file, as_text, rules_of
+from osgym_host.tasks.evaluator.metrics.settings import matches
+from osgym_host.tasks.evaluator.registry import Score, differ, metric
+
+_MAX_LIST_CHARS = 20_000
+_PREFERENCE = re.compile(r'user_pref\("((?:[^"\\]|\\.)+)", (.+)\);')
+_CONDITION = re.compile(r"\b(?:AND|OR) \([\w ]+,[\w ']+,(?:\"[^\"]+\"|[^)\"]+)\)|\bALL\b")
+
+
+@metric()
+def check_gnome_favorite_apps(result: Argument, expected: Argument) -> Score:
+    """The list of desktop files that a command printed has those of ``rules.expected``, in any order."""
+    text = as_text(result).strip().removeprefix("@as").strip()
+    try:
+        value = ast.literal_eval(text) if len(text) <= _MAX_LIST_CHARS else None
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        value = None
+    got = [str(name) for name in value] if isinstance(value, list) else None
+    wanted = [str(name) for name in rules_of(expected)["expected"]]
+    same = got is not None and sorted(got) == sorted(wanted)
+    return Score(1.0) if same else differ("the applications", text, wanted)
+
+
+@metric(needs_expected=False)
+def check_text_enlarged(result: Argument, expected: Argument) -> Score:
+    """The factor that a command printed is larger than 1."""
+    try:
+        factor = float(as_text(result))
+    except ValueError:
+        return differ("the factor", as_text(result), "a number")
+    return Score(1.0) if factor > 1 else differ("the factor", factor, "more than 1")
+
+
+@metric()
+def is_in_vm_clickboard(result: Argument, expected: Argument) -> Score:
+    """The expected value, a terminal's text, has all of ``result.expected``: OSWorld's order."""
+    rules, text = (result, expected) if isinstance(result, dict) else (expected, result)
+    wanted = rules_of(rules)["expected"]
+    for part in wanted if isinstance(wanted, list) else [wanted]:
+        if str(part) not in as_text(text):
+            return Score(0.0, f"{part!r} is not in the text")
+    return Score(1.0)
+
+
+@metric()
+def is_vlc_fullscreen(result: Argument, expected: Argument) -> Score:
+    """The window is as large as the screen."""
+    sizes = [(v.get("width"), v.get("height")) if isinstance(v, dict) else None for v in (result, expected)]
+    same = sizes[0] is not None and sizes[0] == sizes[1]
+    return Score(1.0) if same else differ("the window's size", sizes[0], sizes[1])
+
+
+_FILE_ENTRIES = ("filename", "title", "uri", "location", "name")
+_URL_ENTRIES = ("url", "URI", "location", "title", "filename")
+
+
+@metric()
+def is_vlc_playing(result: Argument, expected: Argument) -> Score:
+    """VLC plays ``file_name`` (``type`` ``file_name``) or ``url`` (``type`` ``url``), by its status."""
+    rules, file = rules_of(expected), as_file(result, "result")
+    root = file.xml(file.data())
+    state = root.findtext("state")
+    if state != "playing":
+        return differ("VLC's state", state, "playing")
+    by_url = rules["type"] == "url"
+    if not by_url and rules["type"] != "file_name":
+        raise Unreadable("expected", f"there is no type {rules['type']}")
+    wanted = str(rules["url"] if by_url else rules["file_name"])
+    entries = {
+        entry.get("name"): entry.text
+        for entry in root.findall("information/category[@name='meta']/info")
+        if entry.text
+    }
+    got = next((entries[name] for name in (_URL_ENTRIES if by_url else _FILE_ENTRIES) if name in entries), "")
+    plays = _same_address(got, wanted) if by_url else got.endswith(wanted)
+    return Score(1.0) if got and plays else differ("what VLC plays", got, wanted)
+
+
+def _same_address(got: str, wanted: str) -> bool:
+    """Streams are shown by the last part of their path, or by an address of the same host below it."""
+    if wanted in got:
+        return True
+    try:
+        a, b = urlparse(got), urlparse(wanted)
+    except ValueError:
+        return False
+    return got == b.path.rpartition("/")[2] or ("://" in got and a.netloc == b.netloc and b.path in a.path)
+
+
+@metric()
+def check_thunderbird_prefs(result: Argument, expected: Argument) -> Score:
+    """Preferences fulfil ``expect`` (all of it) and nothing of ``unexpect``: ``{name: {method, ref}}``."""
+    rules, file = rules_of(expected), as_file(result, "result")
+    found = dict(_preferences(file))
+    for name, condition in rules.get("expect", {}).items():
+        if name not in found or not matches(found[name], condition["method"], condition["ref"]):
+            return differ(name, found.get(name), condition)
+    for name, condition in rules.get("unexpect", {}).items():
+        if name in found and matches(found[name], condition["method"], condition["ref"]):
+            return differ(name, found[name], f"not {condition}")
+    return Score(1.0)
+
+
+def _preferences(file: InputFile) -> Iterator[tuple[str, Any]]:
+    for line in file.text().splitlines():
+        found = _PREFERENCE.fullmatch(line.strip())
+        if found:
+            try:
+                yield found[1], json.loads(found[2])
+            except (ValueError, RecursionError) as error:
+                raise file.bad(f"the preference {found[1][:80]}: {error}") from error
+
+
+@metric()
+def check_thunderbird_filter(result: Argument, expected: Argument) -> Score:
+    """Some filter has all of each entry of ``expect``; none has all of one of ``unexpect``.
+
+    Of a filter count ``name``, ``enabled``, ``type``, ``action``, ``actionValue`` and ``condition``, a list.
+    """
+    rules, filters = rules_of(expected), _filters(as_file(result, "result").text())
+
+    def found(pattern: dict[str, Any]) -> bool:
+        return any(all(f.get(key) == value for key, value in pattern.items()) for f in filters)
+
+    for pattern in rules.get("expect", []):
+        if not found(pattern):
+            return differ("no filter is as expected", filters, pattern)
+    for pattern in rules.get("unexpect", []):
+        if found(pattern):
+            return Score(0.0, f"a filter is {pattern}")
+    return Score(1.0)
+
+
+def _filters(text: str) -> list[dict[str, Any]]:
+    filters: list[dict[str, Any]] = []
+    current: dict[str, Any] = {}
+    for line in text.splitlines():
+        name, equals, quoted = line.partition("=")
+        value = quoted.strip()[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+        if not equals:
+            continue
+        if name == "name":
+            current = {"name": value}
+        elif name in {"enabled", "type", "action", "actionValue"}:
+            current[name] = value
+        elif name == "condition":
+            current["condition"] = _CONDITION.findall(value)
+            filters.append(current)
+    return filters
