@@ -95,8 +95,8 @@ async def _controls(job: MetricJob, run: TaskRun, *, expected_from_replica: bool
     result, expected = job.result, job.expected
     assert result is not None
     if expected is not None and expected.files and not expected_from_replica and result.files:
-        same = {"files": expected.files, "beside": expected.beside, "many": expected.many}
-        return [replace(job, result=replace(result, **same))]
+        good = replace(result, files=expected.files, beside=expected.beside, many=expected.many)
+        return [replace(job, result=good)]
     if not result.files:
         given = [Value(data=data) for data in CONTROL_DATA if isinstance(data, type(result.data))]
         return [replace(job, result=value) for value in given]

@@ -80,8 +80,8 @@ def _warm_up_slides() -> None:
     deck.save(written)
     from osgym_host.tasks.evaluator.metrics.slides_compare import differences
 
-    decks = [Presentation(io.BytesIO(written.getvalue())) for _ in range(2)]
-    assert next(differences(*decks), None) is None
+    one, other = (Presentation(io.BytesIO(written.getvalue())) for _ in range(2))
+    assert next(differences(one, other), None) is None
 
 
 def _warm_up_documents() -> None:

@@ -79,9 +79,9 @@ def _argument(spec: Mapping[str, Any] | None, role: str, fds: Iterator[int]) -> 
             value = file.read(MAX_JOB_BYTES).decode("utf-8", "surrogatepass")
     if "files" in spec:
         files = [_file(named, role, fds) for named in spec["files"]]
-        beside = {file.name: file for named in spec.get("beside", []) if (file := _file(named, role, fds))}
-        for file in files:
-            file.beside = beside
+        others = [_file(named, role, fds) for named in spec.get("beside", [])]
+        for given in files:
+            given.beside = {other.name: other for other in others}
         value = files if spec["many"] else files[0]
     if spec.get("transform"):
         value = TRANSFORMS[spec["transform"]](value)

@@ -134,7 +134,7 @@ def _fits(got: str, wanted: str, condition: Mapping[str, Any]) -> bool:
         case "included_by":
             return got in wanted
         case "fuzzy_match":
-            return 100 * similarity(got, wanted) >= condition.get("threshold", 85.0)
+            return 100 * similarity(got, wanted) >= float(condition.get("threshold", 85.0))
         case _:
             return got == wanted
 
