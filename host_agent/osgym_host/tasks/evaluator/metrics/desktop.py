@@ -32,16 +32,6 @@ def check_gnome_favorite_apps(result: Argument, expected: Argument) -> Score:
     return Score(1.0) if same else differ("the applications", text, wanted)
 
 
-@metric(needs_expected=False)
-def check_text_enlarged(result: Argument, expected: Argument) -> Score:
-    """The factor that a command printed is larger than 1."""
-    try:
-        factor = float(as_text(result))
-    except ValueError:
-        return differ("the factor", as_text(result), "a number")
-    return Score(1.0) if factor > 1 else differ("the factor", factor, "more than 1")
-
-
 @metric()
 def is_in_vm_clickboard(result: Argument, expected: Argument) -> Score:
     """The expected value, a terminal's text, has all of ``result.expected``: OSWorld's order."""
