@@ -39,7 +39,7 @@ def _of_channel(a: Image.Image, b: Image.Image) -> float:
     for top in range(0, rows - WINDOW + 1, step):
         band = slice(top, min(top + step + WINDOW - 1, rows))
         total += float(_index(x[band], y[band]).sum())
-    return total / places
+    return float(total / places)
 
 
 def _index(x: Any, y: Any) -> Any:
