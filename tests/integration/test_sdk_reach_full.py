@@ -13,11 +13,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.support.data_episodes import play
 from tests.support.host_process import HostProcess, running_host
 
 from osgym_host.images.errors import ImageError
 from osgym_host.images.store import ImageStore, default_data_dir
 from osgym_sdk import AsyncClient, AsyncEpisode
+from osgym_sdk.data import Dataset, DatasetWriter, episode_page
 
 pytestmark = [pytest.mark.desktop, pytest.mark.full_image, pytest.mark.timeout(240)]
 
@@ -94,3 +96,29 @@ async def test_a_browser_is_driven_by_its_debugging_port(full_episode: AsyncEpis
         answer = json.loads(await reader.readexactly(size))
     assert answer["result"]["result"]["value"] == 42
     writer.close()
+
+
+async def test_a_replay_opens_in_a_browser_and_is_gone_through_by_keys(
+    full_episode: AsyncEpisode, tmp_path: Path
+) -> None:
+    """From a file, with nothing to ask: its own script runs, what a model wrote does not."""
+    with DatasetWriter(tmp_path / "set") as writer:
+        hostile = (
+            "</script><script>document.title = 'taken'</script><img src=x onerror=document.title='taken'>"
+        )
+        play(writer, {"id": f"replayed {hostile}"}, 3, reward=1.0, infos=[{"text": hostile}] * 3)
+    page = episode_page(next(Dataset.open(tmp_path / "set").episodes()))
+    await full_episode.write_file("/home/user/replay.html", page.encode())
+    await full_episode.execute("chromium --no-first-run file:///home/user/replay.html >/dev/null 2>&1 &")
+
+    async def title() -> str:
+        found = [window.title for window in await full_episode.windows() if "replayed" in window.title]
+        return found[0] if found else ""
+
+    keys = {"right": "step 2 of 3", "end": "the end", "home": "step 1 of 3"}
+    for key, shown in {"": "step 1 of 3", **keys}.items():
+        if key:
+            await full_episode.step([{"op": "key", "keys": [key]}])
+        async with asyncio.timeout(60):
+            while shown not in await title():  # noqa: ASYNC110 - a window's title tells nobody of its change
+                await asyncio.sleep(0.2)

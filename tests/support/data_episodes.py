@@ -75,17 +75,18 @@ def play(
     end: bool = True,
     infos: Any = None,
     failure: Failure | None = None,
+    image: bytes | None = None,
 ) -> Trajectory:
-    """Record an episode; its frames are the pictures from ``first_frame`` on."""
+    """Record an episode; its frames are the pictures from ``first_frame`` on, or all this image."""
     trajectory = Trajectory(str(task.get("id")))
     recording = recorder.record(task)
-    first = observation(0, png(first_frame))
+    first = observation(0, image or png(first_frame))
     created = CreateAnswer("e1", "lease", "r1", 7, (64, 48), first.meta)
     trajectory.begin("http://host", created, 12.0)
     trajectory.add_first(first, False)
     recording.begin(trajectory, first, HOST)
     for seq in range(1, steps + 1):
-        obs = observation(seq, png(first_frame + seq))
+        obs = observation(seq, image or png(first_frame + seq))
         record = trajectory.add((f"click({seq},2)",), obs, False)
         record.info = None if infos is None else infos[seq - 1]
         recording.step(record, obs)

@@ -6,9 +6,7 @@ import json
 import subprocess
 import sys
 import tarfile
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -67,30 +65,6 @@ def test_view_lists_and_shows(folder: Path) -> None:
     assert "\x1b" not in shown.output and "alert(1)" in shown.output
     assert run("view", folder, "nosuch").exit_code == 1
     assert "which of the 7" in run("view", folder, "--out", "x.html").output
-
-
-class _Page(HTMLParser):
-    """What a page is made of."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, Any]]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-
-def test_a_page_needs_nothing_else_and_runs_nothing(folder: Path, tmp_path: Path) -> None:
-    """Pictures are in it, clicks are marked, and what models say stays text."""
-    name = next(Dataset.open(folder).episodes()).name
-    done = run("view", folder, name, "--out", tmp_path / "page.html")
-    assert done.exit_code == 0, done.output
-    page = _Page()
-    page.feed((tmp_path / "page.html").read_text())
-    tags = [tag for tag, _ in page.tags]
-    assert "script" not in tags and tags.count("img") == 4 and tags.count("circle") == 3
-    assert all(attrs["src"].startswith("data:image/jpeg") for tag, attrs in page.tags if tag == "img")
-    assert not any(name.startswith("on") for _, attrs in page.tags for name in attrs)
 
 
 def test_chats_say_the_actions_in_the_grammar(folder: Path, tmp_path: Path) -> None:

@@ -56,20 +56,19 @@ def view(path: Path, episode: str | None, out: Path | None, limit: int) -> None:
     """List the episodes of the data set PATH, or show one.
 
     EPISODE is the beginning of its name, as the list has it, or the host's. Without --out its steps are shown
-    in the terminal; with it one page of HTML is written that needs nothing else: what the policy saw in each
-    step, where it clicked, what it said, what came of it.
+    in the terminal; with it one page of HTML is written, that of `osgym replay`.
     """
-    with _told():
-        dataset = _open(path)
+    with told():
+        dataset = open_dataset(path)
         if episode is None and out is None:
             _list(dataset, limit)
             return
-        found = _find(dataset, episode)
+        found = find_episode(dataset, episode)
         if out is None:
             _print(found)
             return
         try:
-            out.write_text(_module().episode_page(found), "utf-8")
+            out.write_text(dataset_module().episode_page(found), "utf-8")
         except OSError as error:
             raise click.ClickException(f"{out}: {error.strerror}") from error
         click.echo(out)
@@ -84,10 +83,10 @@ def stats(path: Path, as_json: bool) -> None:
     Solved are the episodes with a reward of 1 or more, of those that have one: an episode that was lost to
     the infrastructure has none.
     """
-    with _told():
-        dataset = _open(path)
+    with told():
+        dataset = open_dataset(path)
         with _bar("reading", dataset.episode_count) as advance:
-            found = _module().dataset_stats(dataset, advance)
+            found = dataset_module().dataset_stats(dataset, advance)
     lengths = {name: found.quantile(found.lengths, at) for name, at in (("p50", 0.5), ("p95", 0.95))}
     times = {name: found.quantile(found.step_ms, at) for name, at in (("p50", 0.5), ("p95", 0.95))}
     counts = {
@@ -157,12 +156,12 @@ def export(
 
     Episodes that ended through no doing of the policy's are left out unless --all is given.
     """
-    with _told():
-        module = _module()
+    with told():
+        module = dataset_module()
         chosen: dict[str, Any] = {} if everything else {"valid_for_training": True}
         if tasks:
             chosen["task_id"] = list(tasks)
-        dataset = _open(path).filter(min_reward=min_reward, **chosen)
+        dataset = open_dataset(path).filter(min_reward=min_reward, **chosen)
         if not len(dataset):
             raise click.ClickException(
                 f"{path} has no step that is to be exported; --all takes every episode"
@@ -189,8 +188,8 @@ def convert(recordings: Path, out: Path) -> None:
     images in it when its setting `trajectory` is `frames`. Episodes that OUT has already, and those that go
     on, are left out: it can be run again and again.
     """
-    with _told():
-        module = _module()
+    with told():
+        module = dataset_module()
         folders = module.recorded_episodes(recordings)
         with _bar("converting", len(folders)) as advance:
             done = module.convert_recordings(recordings, out, advance)
@@ -199,7 +198,8 @@ def convert(recordings: Path, out: Path) -> None:
         click.echo(f"{done.bad_lines} lines could not be read", err=True)
 
 
-def _module() -> Any:
+def dataset_module() -> Any:
+    """Return `osgym_sdk.data`, or say what it needs."""
     try:
         return importlib.import_module("osgym_sdk.data")
     except ImportError as error:
@@ -207,20 +207,22 @@ def _module() -> Any:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """What is wrong with a data set is a line, not a traceback."""
+def told() -> Iterator[None]:
+    """Say what is wrong with a data set in a line, not a traceback."""
     try:
         yield
     except (DatasetError, ConfigError) as error:
         raise click.ClickException(str(error)) from error
 
 
-def _open(path: Path) -> Dataset:
-    found: Dataset = _module().Dataset.open(path)
+def open_dataset(path: Path) -> Dataset:
+    """Open a data set for reading."""
+    found: Dataset = dataset_module().Dataset.open(path)
     return found
 
 
-def _find(dataset: Dataset, name: str | None) -> Episode:
+def find_episode(dataset: Dataset, name: str | None) -> Episode:
+    """Return the episode whose name begins so; without a name, the only one."""
     if name is None:
         episodes = list(dataset.episodes())
         if len(episodes) != 1:

@@ -22,6 +22,7 @@ COMMANDS = {
     "image": "Bake, list, inspect and remove golden images.",
     "openapi": "Print the OpenAPI description of the HTTP API.",
     "ps": "List the replicas of a running host agent.",
+    "replay": "Show an episode again, step by step, as one page of HTML.",
     "serve": "Run the host agent.",
     "shot": "Save a picture of a replica's screen.",
     "task": "Check task files: what runs here, and what is missing.",

@@ -1,0 +1,81 @@
+"""`osgym replay`: an episode as a page to scrub through, or as a moving picture."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from osgym_host.cli.data import dataset_module, find_episode, open_dataset, told
+
+if TYPE_CHECKING:
+    from osgym_sdk.data import Dataset
+
+_FORMS = (".html", ".gif")
+
+
+@click.command(short_help="Show an episode again, step by step, as one page of HTML.")
+@click.argument("path", type=click.Path(path_type=Path, exists=True))
+@click.argument("episode", required=False)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file, .html or .gif [default: the episode's name and .html, here].",
+)
+@click.option("--max-mib", type=click.FloatRange(0.1), default=20.0, show_default=True,
+              help="html: images are made smaller until the page fits.")  # fmt: skip
+@click.option("--width", type=click.IntRange(64, 3840), default=640, show_default=True, help="gif: pixels.")
+@click.option("--open", "show", is_flag=True, help="Open it in the browser.")
+def replay(path: Path, episode: str | None, out: Path | None, max_mib: float, width: int, show: bool) -> None:
+    """Write one episode of PATH as a page that needs nothing else, and opens from a mail.
+
+    PATH is a data set (`osgym data`), or the folder of an episode that a host agent recorded
+    (DATA_DIR/trajectories/EPISODE; it has images where the setting `trajectory` is `frames`). EPISODE is the
+    beginning of its name, as `osgym data view PATH` lists it; a data set of one episode needs none.
+
+    The page has a filmstrip, a scrubber, each action drawn on the screen it was decided by, what the model
+    said, where the time went, frames that were not final, and how the episode was scored. Its link keeps
+    the step: page.html#step=7.
+
+    \b
+    osgym replay runs/monday 3f2a                 3f2a….html
+    osgym replay runs/monday 3f2a --out loop.gif  for a README
+    osgym replay /var/lib/osgym/trajectories/ep-1 --open
+
+    \b
+    Exit codes: 0 done - 1 there is no such episode, or it cannot be written - 2 wrong arguments.
+    """
+    if out is not None and out.suffix.lower() not in _FORMS:
+        raise click.UsageError(f"--out {out}: end it with one of {', '.join(_FORMS)}")
+    with told(), _dataset(path) as dataset:
+        found = find_episode(dataset, episode)
+        target = out or Path(f"{found.name[:12]}.html")
+        if target.suffix.lower() == ".gif":
+            dataset_module().write_gif(found, target, width=width)
+        else:
+            page = dataset_module().episode_page(found, max_mib=max_mib)
+            try:
+                target.write_text(page, "utf-8")
+            except OSError as error:
+                raise click.ClickException(f"{target}: {error.strerror}") from error
+    click.echo(f"{target}  {target.stat().st_size / 1024:.0f} KiB")
+    if show:
+        webbrowser.open(target.resolve().as_uri())
+
+
+@contextlib.contextmanager
+def _dataset(path: Path) -> Iterator[Dataset]:
+    """The data set, made for the moment where a host agent's own recording is given."""
+    if not (path / "steps.jsonl").is_file():
+        yield open_dataset(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="osgym-replay-") as folder:
+        done = dataset_module().convert_recordings(path, folder)
+        if done.running:
+            raise click.ClickException(f"{path}: the episode goes on; try again when it has ended")
+        yield open_dataset(Path(folder))

@@ -1,0 +1,118 @@
+"""One episode as a moving picture (GIF), for a message or a README."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, ImageDraw
+
+from osgym_sdk._exceptions import DatasetError, OSGymError
+from osgym_sdk.data._dataset import Episode, Step
+from osgym_sdk.data._replay_words import marks
+
+GIF_WIDTH = 640
+"""Pixels."""
+STEP_S = 0.8
+END_S = 2.5
+MARK_COLOURS = ("#ffffff", "#e5162b")
+"""Of the rim of a mark, and of the mark."""
+MARK_ROWS = 40
+"""Of each in what the palette is made from: enough for a colour of its own."""
+
+
+def write_gif(
+    episode: Episode, path: str | os.PathLike[str], *, width: int = GIF_WIDTH, step_s: float = STEP_S
+) -> int:
+    """Write what the policy saw in each step, with what it did drawn on it, then the last screen.
+
+    Args:
+        width: pixels of the picture; the height follows.
+        step_s: how long a step is shown, in seconds.
+
+    Returns:
+        How many pictures it has.
+
+    Raises:
+        DatasetError: the episode has no images, or the file cannot be written.
+    """
+    # One palette for all: colours do not jump, and what did not change costs nothing.
+    pictures = [picture.convert("RGB") for picture in _pictures(episode, width)]
+    if not pictures:
+        raise DatasetError(
+            "the episode has no images; a host keeps them where its setting trajectory is frames"
+        )
+    palette = _palette(pictures)
+    frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    times_ms = [int(1000 * step_s)] * (len(frames) - 1) + [int(1000 * END_S)]
+    try:
+        frames[0].save(
+            Path(path),
+            "GIF",
+            save_all=True,
+            append_images=frames[1:],
+            duration=times_ms,
+            loop=0,
+            optimize=False,
+        )
+    except OSError as exc:
+        raise DatasetError(f"{path}: {exc.strerror or exc}") from exc
+    return len(frames)
+
+
+def _palette(pictures: list[Image.Image]) -> Image.Image:
+    """Return colours for the first, the middle and the last picture, and for the marks."""
+    chosen = [pictures[0], pictures[len(pictures) // 2], pictures[-1]]
+    width, height = pictures[0].size
+    sheet = Image.new("RGB", (width, 3 * height + 2 * MARK_ROWS))
+    for row, picture in enumerate(chosen):
+        sheet.paste(picture.resize((width, height)), (0, row * height))
+    for row, colour in enumerate(MARK_COLOURS):
+        top = 3 * height + row * MARK_ROWS
+        sheet.paste(colour, (0, top, width, top + MARK_ROWS))
+    return sheet.quantize(256)
+
+
+def _pictures(episode: Episode, width: int) -> Iterator[Image.Image]:
+    for step in episode.steps:
+        image = _image(step, before=True)
+        if image is not None:
+            yield _drawn(image, step, width)
+    last = _image((episode.steps or [episode.first])[-1], before=False)
+    if last is not None:
+        yield _scaled(last, width)
+
+
+def _image(step: Step, *, before: bool) -> Image.Image | None:
+    try:
+        return step.image_before if before else step.image
+    except (OSGymError, KeyError, OSError):
+        return None
+
+
+def _scaled(image: Image.Image, width: int) -> Image.Image:
+    return image.resize((width, max(1, image.height * width // image.width)), Image.Resampling.BOX)
+
+
+def _drawn(image: Image.Image, step: Step, width: int) -> Image.Image:
+    picture = _scaled(image, width)
+    draw = ImageDraw.Draw(picture)
+    scale = width / (step["screen_width"] or image.width)
+    size = width / 60
+    for action in step.actions:
+        for mark in marks(action):
+            for colour, line in zip(MARK_COLOURS, (5, 3), strict=True):
+                _draw(draw, mark, scale, size, colour, line)
+    return picture
+
+
+def _draw(
+    draw: ImageDraw.ImageDraw, mark: dict[str, Any], scale: float, size: float, colour: str, line: int
+) -> None:
+    if "path" in mark:
+        draw.line([(x * scale, y * scale) for x, y in mark["path"]], colour, line)
+        return
+    x, y = mark["x"] * scale, mark["y"] * scale
+    draw.ellipse((x - size, y - size, x + size, y + size), outline=colour, width=line)
