@@ -343,6 +343,23 @@ GOOD_RULES: dict[str, Any] = {
 }
 
 
+_TAB: dict[str, Any] = {"type": "url", "url": "https://example.org", "urls": ["https://example.org"]}
+BROWSER_RULES: dict[str, dict[str, Any]] = {
+    "check_enabled_experiments": {"type": "names", "names": ["a"]},
+    "check_font_size": {"type": "value", "value": 16},
+    "check_history_deleted": {"type": "keywords", "keywords": ["a"]},
+    "is_added_to_steam_cart": {"items": ["a"]},
+    "is_cookie_deleted": {"type": "domains", "domains": ["example.org"]},
+    "is_expected_active_tab": _TAB,
+    "is_expected_active_tab_approximate": _TAB,
+    "is_expected_bookmarks": {"type": "bookmark_bar_folders_names", "names": ["a"]},
+    "is_expected_installed_extensions": {"expected": ["a"]},
+    "is_expected_search_query": {"expect": {"pattern": "a"}},
+    "is_expected_tabs": _TAB,
+    "is_expected_url_pattern_match": {"expected": ["a"]},
+    "is_shortcut_on_desktop": {"type": "name", "name": "a"},
+}
+
 ELSEWHERE = (
     "desktop",
     "documents_checks",
@@ -364,7 +381,7 @@ ELSEWHERE = (
 )
 async def test_every_metric_survives_the_controls(func: str, tmp_path: Path) -> None:
     """Each can read at least one of them, so that its own fault would show there; none breaks it."""
-    rules = dict(GOOD_RULES)
+    rules = dict(BROWSER_RULES.get(func, GOOD_RULES))
     if func in {"check_direct_json_object", "check_json_settings", "check_json_keybindings"}:
         rules["expected"] = {"a": 1}
     async with Sandbox() as sandbox:
