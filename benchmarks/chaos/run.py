@@ -132,7 +132,7 @@ async def _run(options: argparse.Namespace, service: Service, kinds: set[Kind], 
     else:
         violations += [f"left behind: {line}" for line in leaks.grown(before, after)]
     faults_of_ours = service.said(r"fault of ours|Traceback|something of it is left")
-    violations += [f"the host agent's log: {line[:300]}" for line in faults_of_ours[:10]]
+    violations += [f"the host agent's log: {line[:1000]}" for line in faults_of_ours[:10]]
     figures = checks.figures(flights, impacts)
     return Outcome(violations, {**figures, "at_rest": [before, after]}, impacts, skipped)
 

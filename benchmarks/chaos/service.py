@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -150,9 +151,21 @@ class Service:
             return None
 
     def said(self, pattern: str) -> list[str]:
-        """Lines of its log that match."""
+        """Lines of its log that match; of a traceback, the line before it and the error it ends with."""
         wanted = re.compile(pattern)
-        return [line for line in self.log.read_text(errors="replace").splitlines() if wanted.search(line)]
+        lines = self.log.read_text(errors="replace").splitlines()
+        said = [number for number, line in enumerate(lines) if wanted.search(line)]
+        return [_whole(lines, number) for number in said]
+
+
+def _whole(lines: list[str], number: int) -> str:
+    """This line; of one that begins a traceback, what came before it, its last frames and its error."""
+    if not lines[number].startswith("Traceback"):
+        return lines[number]
+    frames = list(itertools.takewhile(lambda line: line.startswith(" "), lines[number + 1 :]))
+    places = [frame.strip() for frame in frames if frame.startswith("  File")]
+    error = lines[number + 1 + len(frames) :][:1]
+    return " | ".join([*lines[max(number - 1, 0) : number + 1], *places[-3:], *error])
 
 
 def _free_port() -> int:

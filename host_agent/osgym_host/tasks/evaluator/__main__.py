@@ -22,9 +22,10 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from osgym_host.tasks.evaluator import confine, metrics, packages
+from osgym_host.tasks.evaluator import confine, metrics
 from osgym_host.tasks.evaluator.registry import MetricEnd
 from osgym_host.tasks.evaluator.run import run_job
+from osgym_host.tasks.evaluator.warm_up import warm_up
 
 PRELOADED = (encodings.cp437, encodings.idna, encodings.utf_8_sig, metrics)
 MAX_MESSAGE = 16 * 1024
@@ -44,7 +45,7 @@ def main() -> int:
     control = socket.socket(fileno=os.dup(0))
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's threads would count against each child's memory
     Image.init()  # imports every image plugin now: a confined child can import nothing
-    _warm_up()
+    warm_up()
     confine.drop_root()
     confine.die_with_parent(os.getppid())
     layers = confine.available_layers()
@@ -54,32 +55,6 @@ def main() -> int:
     control.send(json.dumps({"ready": True, "confinement": list(layers)}).encode())
     _serve(control, frozenset(layers))
     return 0
-
-
-def _warm_up() -> None:
-    """Use each parser once, so that what they import late is there."""
-    import html.parser
-    import io
-    import sqlite3
-    import zipfile
-
-    import openpyxl
-
-    buffer = io.BytesIO()
-    book = openpyxl.Workbook()
-    book.create_sheet("a").append([1, "a", 0.5, True])
-    book.save(buffer)
-    html.parser.HTMLParser().feed("<p>&amp;</p>")
-    sqlite3.connect(":memory:").close()
-    openpyxl.load_workbook(io.BytesIO(buffer.getvalue()), data_only=True)
-    for image_format in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP"):
-        buffer = io.BytesIO()
-        Image.new("RGB", (2, 2)).save(buffer, image_format)
-        Image.open(io.BytesIO(buffer.getvalue())).load()
-    for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
-        with zipfile.ZipFile(io.BytesIO(), "w", method) as archive:
-            archive.writestr("a", b"a")
-    packages.warm_up()
 
 
 def _serve(control: socket.socket, layers: frozenset[str]) -> None:
