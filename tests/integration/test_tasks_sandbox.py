@@ -46,6 +46,25 @@ async def test_verdicts_and_errors(sandbox: Sandbox) -> None:
         await sandbox.run(job("exact_match", Value(data="a"), {}))
 
 
+async def test_who_gives_up_stops_no_start(sandbox: Sandbox, capfd: pytest.CaptureFixture[str]) -> None:
+    """The one who asks next gets the evaluator that was starting; a closed sandbox ends it without a word."""
+    first = asyncio.create_task(sandbox.confinement())
+    await asyncio.sleep(0.05)
+    starting = sandbox._starting
+    assert starting is not None and not starting.done()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert await sandbox.confinement() and starting.done()
+    assert sandbox._zygote is starting.result()
+    async with Sandbox() as other:
+        given_up = asyncio.create_task(other.confinement())
+        await asyncio.sleep(0.2)
+        given_up.cancel()
+    await asyncio.gather(given_up, return_exceptions=True)
+    assert capfd.readouterr().err == ""
+
+
 async def test_files_are_handed_over_as_descriptors(sandbox: Sandbox, tmp_path: Path) -> None:
     """The confined process reads files it could not open."""
     path = tmp_path / "f"

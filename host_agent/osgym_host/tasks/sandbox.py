@@ -135,6 +135,7 @@ class Sandbox:
         self._lock = asyncio.Lock()
         self._ids = itertools.count(1)
         self._zygote: _EvaluatorProcess | None = None
+        self._starting: asyncio.Task[_EvaluatorProcess] | None = None
         self._closed = False
 
     async def __aenter__(self) -> Sandbox:
@@ -153,6 +154,11 @@ class Sandbox:
         self._closed = True
         async with self._lock:
             zygote, self._zygote = self._zygote, None
+            starting, self._starting = self._starting, None
+        if starting is not None:
+            starting.cancel()
+            (started,) = await asyncio.gather(starting, return_exceptions=True)
+            zygote = started if isinstance(started, _EvaluatorProcess) else zygote
         if zygote is not None:
             await zygote.close()
 
@@ -184,8 +190,18 @@ class Sandbox:
                 await self._zygote.close()
                 self._zygote = None
             if self._zygote is None:
-                self._zygote = await _start()
+                self._zygote = await self._started()
             return self._zygote
+
+    async def _started(self) -> _EvaluatorProcess:
+        """A new zygote; it goes on starting for the next one who asks when whoever asks now gives up."""
+        if self._starting is None:
+            self._starting = asyncio.create_task(_start(), name="evaluator-start")
+        try:
+            return await asyncio.shield(self._starting)
+        finally:
+            if self._starting.done():
+                self._starting = None
 
     async def _run(self, zygote: _EvaluatorProcess, job: MetricJob) -> MetricVerdict:
         job_id = next(self._ids)

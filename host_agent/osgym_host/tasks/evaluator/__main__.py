@@ -8,6 +8,7 @@ after ``timeout_s`` at the latest. When the socket ends, everything ends.
 
 from __future__ import annotations
 
+import contextlib
 import encodings.cp437
 import encodings.idna
 import encodings.utf_8_sig
@@ -49,16 +50,28 @@ def main() -> int:
     confine.drop_root()
     confine.die_with_parent(os.getppid())
     layers = confine.available_layers()
-    if "namespaces" not in layers and "seccomp" not in layers:
-        control.send(json.dumps({"error": "neither user namespaces nor seccomp work here"}).encode())
-        return 1
-    control.send(json.dumps({"ready": True, "confinement": list(layers)}).encode())
-    _serve(control, frozenset(layers))
-    return 0
+    held = "namespaces" in layers or "seccomp" in layers
+    if held:
+        hello: dict[str, object] = {"ready": True, "confinement": list(layers)}
+    else:
+        hello = {"error": "neither user namespaces nor seccomp work here"}
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the host has gone meanwhile
+        control.send(json.dumps(hello).encode())
+        if held:
+            _serve(control, frozenset(layers))
+    return 0 if held else 1
 
 
 def _serve(control: socket.socket, layers: frozenset[str]) -> None:
     children: dict[int, _MetricProcess] = {}
+    try:
+        _take_jobs(control, layers, children)
+    finally:
+        _end(children)
+
+
+def _take_jobs(control: socket.socket, layers: frozenset[str], children: dict[int, _MetricProcess]) -> None:
+    """Until the socket ends; what is in ``children`` then still runs."""
     poll = select.poll()
     poll.register(control, select.POLLIN)
     while True:
@@ -66,7 +79,6 @@ def _serve(control: socket.socket, layers: frozenset[str]) -> None:
             if fd == control.fileno():
                 message, fds, _, _ = socket.recv_fds(control, MAX_MESSAGE, MAX_FDS)
                 if not message:
-                    _end(children)
                     return
                 pidfd, child = _spawn(json.loads(message), fds, layers)
                 children[pidfd] = child
