@@ -11,7 +11,7 @@ from benchmarks.chaos.flights import Flights, number_of, own_doing, way_of
 from benchmarks.chaos.schedule import REPLACED, Kind
 from benchmarks.chaos.stage import Impact
 from benchmarks.common import quantile
-from osgym_sdk import Result
+from osgym_sdk import Failure, Result
 
 FROZEN = (Kind.AGENT_FROZEN,)
 
@@ -94,9 +94,13 @@ def is_lost_once(result: Result, flights: Flights) -> bool:
     """Whether a trajectory has no result though no more than one fault hit it."""
     if result.failure is None:
         return False
-    hits = flights.hits(number_of(result))
-    caught = result.failure.details.get("cause") == "guest_tampered" and any(k in REPLACED for k in hits)
-    return len(hits) <= 1 and not caught
+    return len(flights.hits(number_of(result))) <= 1 and not is_caught(result, flights)
+
+
+def is_caught(result: Result, flights: Flights) -> bool:
+    """Whether it has no reward because its guest agent was replaced, which a policy with sudo may do, too."""
+    tampered = result.failure is not None and result.failure.details.get("cause") == "guest_tampered"
+    return tampered and any(kind in REPLACED for kind in flights.hits(number_of(result)))
 
 
 def _history(flights: Flights, number: int) -> str:
@@ -113,14 +117,20 @@ def figures(flights: Flights, impacts: Sequence[Impact]) -> dict[str, Any]:
         "trajectories": len(results),
         "oracle_earned_1": sum(way_of(r) == "oracle" and r.reward == 1.0 for r in results),
         "idle_earned_0": sum(way_of(r) == "idle" and r.reward == 0.0 for r in results),
-        "failures": dict(Counter(r.failure.code for r in failed if r.failure)),
+        "failures": dict(Counter(_cause(r.failure) for r in failed if r.failure)),
         "retried": sum(result.attempts > 1 for result in results),
         "lost_by_one_fault": sum(is_lost_once(r, flights) for r in results),
-        "lost_by_two_faults": sum(not is_lost_once(r, flights) for r in failed),
+        "lost_by_two_faults": sum(not is_lost_once(r, flights) and not is_caught(r, flights) for r in failed),
+        "refused_as_tampered": sum(is_caught(r, flights) for r in failed),
         "frames_checked": flights.frames,
         "faults": len(impacts),
         "clean_p95_s": round(quantile(clean, 0.95), 2) if clean else None,
     }
+
+
+def _cause(failure: Failure) -> str:
+    cause = failure.details.get("cause")
+    return f"{failure.code} ({cause})" if cause else failure.code
 
 
 def table(impacts: Sequence[Impact]) -> list[str]:
