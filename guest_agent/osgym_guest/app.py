@@ -20,8 +20,9 @@ from osgym_guest.engine import Engine, open_screen
 from osgym_guest.http import Router
 from osgym_guest.screen import ScreenController
 from osgym_guest.server import BACKLOG, Server
-from osgym_guest.settle import Policies, load_policies
+from osgym_guest.settle import Policies, load_policies, with_table
 from osgym_protocol.guest_api import DEFAULT_PORT, EXIT_DISPLAY_GONE, LISTEN_FD
+from osgym_protocol.settle_table import ENVIRONMENT
 
 if TYPE_CHECKING:  # in a virtual machine only: elsewhere it is not imported
     from osgym_guest.identity import Identities
@@ -48,6 +49,7 @@ class AgentSettings:
         helper_warm_s: how long the accessibility helper stays unasked (OSGYM_HELPER_WARM_S, ``inf``: for
             good, where its memory is shared with a frozen template).
         identity_socket: of `osgym-identity`, in a virtual machine (OSGYM_IDENTITY_SOCKET).
+        settle_table: what was calibrated, as JSON (OSGYM_SETTLE_TABLE).
         settle_trace: file to add the signals of each settle to (OSGYM_SETTLE_TRACE).
     """
 
@@ -60,6 +62,7 @@ class AgentSettings:
     display_wait_s: float
     state_file: Path | None
     settle: Path | None
+    settle_table: str | None
     settle_trace: str | None
     identity_socket: Path | None
     helper_warm_s: float
@@ -87,6 +90,7 @@ class AgentSettings:
             display_wait_s=float(env.get("OSGYM_DISPLAY_WAIT_S", "30")),
             state_file=Path(state) / "osgym-guest.seq" if state else None,
             settle=Path(settle) if settle else None,
+            settle_table=env.get(ENVIRONMENT) or None,
             settle_trace=env.get("OSGYM_SETTLE_TRACE") or None,
             helper_warm_s=float(env.get("OSGYM_HELPER_WARM_S", "60")),
             identity_socket=Path(helper) if (helper := env.get("OSGYM_IDENTITY_SOCKET")) else None,
@@ -138,6 +142,8 @@ async def main() -> int:
     try:
         settings = AgentSettings.from_environment(os.environ)
         policies = load_policies(settings.settle)
+        if settings.settle_table is not None:
+            policies = with_table(policies, settings.settle_table)
     except ValueError as exc:
         print(f"osgym_guest: {exc}", file=sys.stderr)
         return EXIT_BAD_SETTINGS

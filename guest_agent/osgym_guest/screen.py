@@ -13,6 +13,7 @@ from osgym_protocol.codes import GuestErrorCode, ImageFormat, SettlePolicy, asse
 from osgym_protocol.limits import DEFAULT_IMAGE_QUALITY, DEFAULT_SETTLE_MAX_MS
 from osgym_protocol.observation import ActionResult, ErrorInfo, FrameInfo
 from osgym_protocol.options import ObserveOptions, SettleOptions
+from osgym_protocol.settle_table import kind_of
 
 DRAIN_MS = 1000.0
 BETWEEN_MS = 1000.0
@@ -97,7 +98,7 @@ class ScreenController:
             unsettled = not isinstance(action, (Wait, Screenshot))
             results.append(ActionResult(True, op_of(action)))
         ended = now_ns()
-        rule = self._rule(options)
+        rule = self._rule(options, actions)
         if self.input.stopping.is_set():
             rule = replace(rule, max_ms=0.0, pause_ms=-1.0)
         settled = settle(self.display, rule, ended, self._trace)
@@ -144,10 +145,13 @@ class ScreenController:
         rule = self._limited("exact", max_ms)
         return settle(self.display, replace(rule, turn_ms=max(rule.turn_ms, QUIET_TURN_MS)), now_ns())
 
-    def _rule(self, options: SettleOptions) -> SettleRule:
+    def _rule(self, options: SettleOptions, actions: list[Action]) -> SettleRule:
         is_fixed = options.policy is SettlePolicy.FIXED
+        rule = self._policies.rules[RULE_OF[options.policy]]
+        if options.policy is SettlePolicy.EXACT:
+            rule = self._policies.exact_by_kind.get(kind_of(actions), rule)
         return with_options(
-            self._policies.rules[RULE_OF[options.policy]],
+            rule,
             quiet_ms=options.quiet_ms,
             max_ms=DEFAULT_SETTLE_MAX_MS if options.max_ms is None else options.max_ms,
             pause_ms=options.pause_ms if is_fixed else None,

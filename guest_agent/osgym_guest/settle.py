@@ -18,18 +18,22 @@ Parameters of a policy:
     burner_quiet_ms: the same, used while somebody burns the processor without end.
     turn_ms: how often all this is looked at.
     check_threads: whether to look for running threads.
+
+The host may give a table besides (OSGYM_SETTLE_TABLE, made by `osgym settle calibrate`): `exact` then counts
+the timers of the programs in it by the kind of the action (`osgym_protocol.settle_table`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from osgym_guest._native import Display
 from osgym_protocol.limits import DEFAULT_SETTLE_MAX_MS
+from osgym_protocol.settle_table import ActionKind, Table, parse_table
 
 SYSTEM_FILE = Path("/etc/osgym/settle.json")
 HORIZONS = ("horizon_ms", "change_horizon_ms", "window_horizon_ms")
@@ -76,12 +80,13 @@ class SettleOutcome:
 
 @dataclass(frozen=True)
 class Policies:
-    """All rules by name, and what they share."""
+    """All rules by name, and what they share; `exact` has others for kinds of action, where calibrated."""
 
     rules: Mapping[str, SettleRule]
     threads: tuple[str, ...]
     burner_s: float
     burner_share: float
+    exact_by_kind: Mapping[ActionKind, SettleRule] = field(default_factory=dict)
 
 
 def load_policies(overlay: Path | None) -> Policies:
@@ -103,6 +108,29 @@ def load_policies(overlay: Path | None) -> Policies:
         return Policies(rules, tuple(data["threads"]), float(data["burner_s"]), float(data["burner_share"]))
     except (TypeError, KeyError, AttributeError) as exc:
         raise ValueError(f"the settle policies are malformed: {exc}") from exc
+
+
+def with_table(policies: Policies, text: str) -> Policies:
+    """Lay a calibrated table, as JSON, over `exact`.
+
+    Raises:
+        ValueError: it is malformed, or has too many programs beside those that have horizons already.
+    """
+    table = parse_table(json.loads(text))
+    exact = policies.rules["exact"]
+    return replace(policies, exact_by_kind={kind: _of_kind(exact, table, kind) for kind in ActionKind})
+
+
+def _of_kind(rule: SettleRule, table: Table, kind: ActionKind) -> SettleRule:
+    """A rule with the table's horizons for one kind of action; those of windows stay."""
+    horizons = {name: (first, second, third) for name, first, second, third in rule.horizons}
+    for program, kinds in table.items():
+        if found := kinds.get(kind):
+            window_ms = horizons.get(program, (0, 0, rule.window_horizon_ms))[2]
+            horizons[program] = (found.horizon_ms, found.change_horizon_ms, window_ms)
+    if len(horizons) > MAX_HORIZONS:
+        raise ValueError(f"{len(horizons)} programs have horizons of their own, at most {MAX_HORIZONS} may")
+    return replace(rule, horizons=tuple((name, *own) for name, own in horizons.items()))
 
 
 def _horizons(raw: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[tuple[str, float, float, float], ...]:

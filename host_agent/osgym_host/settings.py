@@ -142,6 +142,11 @@ class Settings(BaseModel):
         default="full",
         description="Golden image: a flavor (full, small), the name of an import, or a prefix of a digest.",
     )
+    calibrated_horizons: Literal["auto", "off"] = Field(
+        default="auto",
+        description="local: auto: replicas wait by what `osgym settle calibrate` found out of the image, if "
+        "it was calibrated. off: by the image's own horizons.",
+    )
     snapshot: str = Field(
         default="desktop",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",

@@ -62,6 +62,21 @@ def test_a_timer_within_the_horizon_is_waited_for(screen: Desktop) -> None:
     assert meta["settle"]["last_change_ms"] >= 55
 
 
+def test_a_calibrated_program_is_waited_for_longer(tmp_path: Path) -> None:
+    """By the kind of the action: the table has horizons for typing, so Return does not wait as long."""
+    long = {"horizon_ms": 600, "change_horizon_ms": 600}
+    table = {name: {"type": long} for name in ("bash", "sleep", "xterm")}
+    with desktop(tmp_path, agent=False) as made:
+        made.start_agent(OSGYM_SETTLE_TABLE=json.dumps(table))
+        made.guest.json("POST", "/v1/ready", {"timeout_s": 20})
+        react(made, "sleep 0.45; echo done")
+        meta, _ = made.guest.step(KEY)
+        assert meta["settle"]["reason"] == "quiet"
+        assert meta["settle"]["last_change_ms"] >= 445
+        meta, _ = made.guest.step({"op": "key", "keys": ["Return"]})
+        assert meta["settle"]["wait_ms"] < 445
+
+
 def test_fast_does_not_wait_for_it_and_the_watch_marks_the_frame(screen: Desktop) -> None:
     """A frame that changed later is marked in the next answer, with the time of the change."""
     react(screen, "sleep 0.4; echo done")

@@ -1,0 +1,199 @@
+"""The table of calibrated horizons: kinds of actions, its form, its way into the guest agent's rules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from osgym_guest.app import AgentSettings
+from osgym_guest.screen import RULE_OF
+from osgym_guest.settle import load_policies, with_table
+from osgym_host.images.calibration import (
+    Calibration,
+    calibration_path,
+    forget_calibration,
+    read_calibration,
+    write_calibration,
+)
+from osgym_host.images.errors import ImageError
+from osgym_protocol.actions import parse_actions
+from osgym_protocol.codes import SettlePolicy
+from osgym_protocol.settle_table import (
+    ENVIRONMENT,
+    MAX_HORIZON_MS,
+    MAX_PROGRAMS,
+    ActionKind,
+    TimerHorizons,
+    kind_of,
+    parse_table,
+    table_json,
+)
+
+SCREEN = (1920, 1080)
+DIGEST = "ab" * 32
+OWN = {"horizon_ms": 300, "change_horizon_ms": 260}
+
+horizons = st.builds(TimerHorizons, *[st.floats(0, MAX_HORIZON_MS)] * 2)
+tables = st.dictionaries(
+    st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,14}", fullmatch=True),
+    st.dictionaries(st.sampled_from(list(ActionKind)), horizons, min_size=1),
+    max_size=MAX_PROGRAMS,
+)
+
+
+@pytest.mark.parametrize(
+    ("actions", "kind"),
+    [
+        ([{"op": "key", "keys": ["Return"]}], "commit"),
+        ([{"op": "key", "keys": ["ctrl", "Return"]}], "commit"),
+        ([{"op": "type", "text": "name"}], "type"),
+        ([{"op": "type", "text": "name\n"}], "commit"),
+        ([{"op": "key", "keys": ["a"]}], "type"),
+        ([{"op": "key", "keys": ["shift", "a"]}], "type"),
+        ([{"op": "key", "keys": ["BackSpace"]}], "type"),
+        ([{"op": "key", "keys": ["ctrl", "o"]}], "open"),
+        ([{"op": "key", "keys": ["alt", "f"]}], "open"),
+        ([{"op": "key", "keys": ["F10"]}], "open"),
+        ([{"op": "click", "x": 3, "y": 4}], "open"),
+        ([{"op": "click", "x": 3, "y": 4}, {"op": "wait", "duration_ms": 3}], "open"),
+        ([{"op": "key", "keys": ["Tab"]}], "navigate"),
+        ([{"op": "key", "keys": ["ctrl", "End"]}], "navigate"),
+        ([{"op": "key", "keys": ["Escape"]}], "navigate"),
+        ([{"op": "key", "keys": ["shift"]}], "navigate"),
+        ([{"op": "click", "x": 3, "y": 4}, {"op": "key", "keys": ["Down"]}], "navigate"),
+        ([{"op": "screenshot"}], "navigate"),
+        ([], "navigate"),
+    ],
+)
+def test_the_kind_of_a_step_is_that_of_its_last_action(actions: list[Any], kind: str) -> None:
+    """Told by the form alone; pauses do not count."""
+    assert kind_of(parse_actions(actions, SCREEN)) == kind
+
+
+@given(tables)
+def test_a_table_survives_json(table: dict[str, dict[ActionKind, TimerHorizons]]) -> None:
+    """What was written is read, and equal tables are equal texts."""
+    text = json.dumps(table_json(table))
+    assert parse_table(json.loads(text)) == table
+    assert json.dumps(table_json(parse_table(json.loads(text)))) == text
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        [],
+        {f"p{number}": {} for number in range(MAX_PROGRAMS + 1)},
+        {"../x\n": {}},
+        {"a" * 16: {}},
+        {"a": []},
+        {"a": {"nap": OWN}},
+        {"a": {"open": {"horizon_ms": 1}}},
+        {"a": {"open": {**OWN, "more": 1}}},
+        {"a": {"open": {**OWN, "horizon_ms": True}}},
+        {"a": {"open": {**OWN, "horizon_ms": float("nan")}}},
+        {"a": {"open": {**OWN, "horizon_ms": -1}}},
+        {"a": {"open": {**OWN, "horizon_ms": MAX_HORIZON_MS + 1}}},
+    ],
+)
+def test_a_malformed_table_is_refused(raw: Any) -> None:
+    """With a message that says that it is the settle table."""
+    with pytest.raises(ValueError, match="settle table"):
+        parse_table(raw)
+
+
+def test_exact_follows_the_table_and_nothing_else_does() -> None:
+    """A program's horizons for one kind; other kinds, programs and policies keep theirs."""
+    plain = load_policies(None)
+    policies = with_table(plain, json.dumps({"geany": {"commit": OWN}, "chrome": {"type": OWN}}))
+    window_ms = plain.rules["exact"].window_horizon_ms
+    by_kind = {
+        kind: {name: own for name, *own in rule.horizons} for kind, rule in policies.exact_by_kind.items()
+    }
+    assert by_kind[ActionKind.COMMIT]["geany"] == [300, 260, window_ms]
+    assert "geany" not in by_kind[ActionKind.OPEN]
+    before = {name: own for name, *own in plain.rules["exact"].horizons}
+    assert by_kind[ActionKind.COMMIT]["chrome"] == before["chrome"]
+    assert by_kind[ActionKind.TYPE]["chrome"] == [300, 260, window_ms]
+    assert policies.rules == plain.rules
+    assert not plain.exact_by_kind
+    assert RULE_OF[SettlePolicy.EXACT] == "exact"
+
+
+def test_a_table_that_is_too_large_beside_the_images_own_is_refused(tmp_path: Path) -> None:
+    """The native core has room for 64 programs."""
+    file = tmp_path / "settle.json"
+    file.write_text(json.dumps({"horizons": {"exact": {f"p{number}": 1 for number in range(60)}}}))
+    with pytest.raises(ValueError, match="at most 64"):
+        with_table(load_policies(file), json.dumps({f"q{number}": {"open": OWN} for number in range(9)}))
+
+
+def test_the_agent_reads_it_from_its_environment() -> None:
+    """Empty is none."""
+    assert AgentSettings.from_environment({ENVIRONMENT: "{}"}).settle_table == "{}"
+    assert AgentSettings.from_environment({ENVIRONMENT: ""}).settle_table is None
+
+
+def calibration(digest: str = DIGEST) -> Calibration:
+    """One program."""
+    row = {
+        "program": "geany",
+        "kind": "commit",
+        "samples": 12,
+        "premature_before": 3,
+        "premature_after": 0,
+        **OWN,
+        "wait_before_ms": 40,
+        "wait_after_ms": 140,
+        "applied": True,
+    }
+    return Calibration.model_validate(
+        {
+            "image_digest": digest,
+            "applications": ["geany"],
+            "rows": [row],
+            "table": {"geany": {"commit": OWN}},
+        }
+    )
+
+
+def test_a_calibration_is_kept_beside_its_image(tmp_path: Path) -> None:
+    """Written, read, given to replicas, forgotten; writing it again changes nothing."""
+    assert read_calibration(tmp_path, DIGEST) is None
+    path = calibration_path(tmp_path)
+    write_calibration(path, calibration())
+    first = path.read_bytes()
+    write_calibration(path, calibration())
+    assert path.read_bytes() == first
+    found = read_calibration(tmp_path, DIGEST)
+    assert found == calibration()
+    ((name, text),) = found.environment()
+    assert name == ENVIRONMENT
+    assert with_table(load_policies(None), text).exact_by_kind
+    assert forget_calibration(tmp_path)
+    assert not forget_calibration(tmp_path)
+
+
+def test_an_empty_table_adds_no_variable() -> None:
+    """Nothing to say."""
+    assert calibration().model_copy(update={"table": {}}).environment() == ()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "\0", json.dumps({"format": 2})])
+def test_a_calibration_that_is_malformed_is_named(tmp_path: Path, text: str) -> None:
+    """With what to do about it."""
+    calibration_path(tmp_path).write_text(text)
+    with pytest.raises(ImageError, match=r"calibration\.json") as caught:
+        read_calibration(tmp_path, DIGEST)
+    assert "settle" in caught.value.hint
+
+
+def test_a_calibration_of_another_image_is_refused(tmp_path: Path) -> None:
+    """Horizons of other programs would be worse than none."""
+    write_calibration(calibration_path(tmp_path), calibration("cd" * 32))
+    with pytest.raises(ImageError, match="is of the image cdcd"):
+        read_calibration(tmp_path, DIGEST)
