@@ -150,6 +150,20 @@ class Environment:
         except OSGymError as exc:
             return await self._failed(episode, Failure.of(exc))
 
+    async def finish(self) -> Transition:
+        """End the episode for an agent that stopped without saying so: score it and give the replica back.
+
+        Raises:
+            EpisodeEnded: there is no open episode.
+        """
+        episode = self.episode
+        if episode is None:
+            raise EpisodeEnded("the episode has ended: reset the environment")
+        try:
+            return await self._end(episode, True, None)
+        except OSGymError as exc:
+            return await self._failed(episode, Failure.of(exc))
+
     async def close(self) -> None:
         """Give the replica back. Idempotent."""
         episode, self.episode = self.episode, None

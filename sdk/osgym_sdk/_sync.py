@@ -54,8 +54,8 @@ class Portal:
     def open(self) -> bool:
         return not self._loop.is_closed()
 
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run ``work`` to its end. An interrupt here cancels it there, and waits until it has let go.
+    def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Begin ``work``, and return what will hold its outcome.
 
         Raises:
             ConfigError: the client is closed, or belongs to the process before a fork.
@@ -63,10 +63,18 @@ class Portal:
         if os.getpid() != self._pid or not self.open:
             work.close()
             raise ConfigError("this Client is closed" if not self.open else "make a new Client after fork")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run ``work`` to its end. An interrupt here cancels it there, and waits until it has let go.
+
+        Raises:
+            ConfigError: as for :meth:`start`.
+        """
         if threading.current_thread() is self._thread:
             work.close()
             raise ConfigError("a sync call inside the client's own event loop would never end")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self.start(work)
         try:
             with _sigterm.waiting_here():
                 return future.result()
