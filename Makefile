@@ -5,7 +5,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help demo test lint image image-small snapshot preview setup setup-vm setup-test constraints openapi dist fuzz fuzz-grammars chaos updates clean
+.PHONY: help demo test test-trainers lint image image-small snapshot preview setup setup-vm setup-test constraints openapi dist fuzz fuzz-grammars chaos updates clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -48,6 +48,10 @@ test: lint       ## everything on the real thing: lint, bake, unit, contract, in
 	@$(VENV)/bin/osgym image build --flavor small --format qcow2
 	@$(VENV)/bin/osgym image snapshot small --accel tcg
 	@VENV=$(VENV) scripts/test.sh $(ARGS)
+
+test-trainers: setup ## trainers of others, each in an environment of its own: gigabytes, and minutes (ONLY="trl verifiers")
+	@$(VENV)/bin/osgym image build --flavor small
+	@scripts/test_trainers.sh $(ONLY)
 
 fuzz: setup-test ## parsers of what strangers send, with inputs made of their corpora (SECONDS=120 SEED=…)
 	@$(PY) -m tests.fuzz --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED)) $(ARGS)

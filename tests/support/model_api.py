@@ -113,7 +113,10 @@ class ModelApi:
                     await asyncio.sleep(0.01)
                 if self.faults:
                     return self.faults.popleft()(request)
-                return JSONResponse(answer(request, given))
+                made = answer(request, given)
+                if given.get("stream") and "choices" in made:
+                    return StreamingResponse(_chunks(made), media_type="text/event-stream")
+                return JSONResponse(made)
             except Wrong as exc:
                 return JSONResponse({"error": {"message": str(exc), "type": "invalid_request_error"}}, 400)
             finally:
@@ -251,9 +254,21 @@ class ModelApi:
             "object": "chat.completion",
             "model": given["model"],
             "choices": [choice],
-            "usage": {"prompt_tokens": 900, "completion_tokens": 40},
+            "usage": {"prompt_tokens": 900, "completion_tokens": 40, "total_tokens": 940},
         }
         return answer | said if isinstance(said, dict) and "choices" in said else answer
+
+
+def _chunks(answer: dict[str, Any]) -> Iterator[str]:
+    """An answer of Chat Completions as it is streamed: what is said, the end, the usage."""
+    head = {"id": answer["id"], "object": "chat.completion.chunk", "created": 0, "model": answer["model"]}
+    for choice in answer["choices"]:
+        said = {"index": choice["index"], "delta": choice["message"], "finish_reason": None}
+        ended = {"index": choice["index"], "delta": {}, "finish_reason": choice["finish_reason"]}
+        for part in (said, ended):
+            yield f"data: {json.dumps(head | {'choices': [part]})}\n\n"
+    yield f"data: {json.dumps(head | {'choices': [], 'usage': answer['usage']})}\n\n"
+    yield "data: [DONE]\n\n"
 
 
 def _flat(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
