@@ -338,7 +338,13 @@ GOOD_RULES: dict[str, Any] = {
     "expected_global_key_play_pause": "1",
     **{
         f"expected_{name}": "1"
-        for name in ("qt_bgcone", "qt_max_volume", "qt_minimal_view", "one_instance_when_started_from_file")
+        for name in (
+            "qt_bgcone",
+            "qt_max_volume",
+            "qt_minimal_view",
+            "one_instance_when_started_from_file",
+            "play_and_exit",
+        )
     },
 }
 
@@ -361,12 +367,17 @@ BROWSER_RULES: dict[str, dict[str, Any]] = {
 }
 
 ELSEWHERE = (
+    "accessibility",
+    "archives",
     "desktop",
     "documents_checks",
+    "documents_marks",
     "files_compare",
     "images_compare",
     "slides_checks",
     "slides_compare",
+    "sound_and_video",
+    "tables",
 )
 """Modules whose metrics mostly compare with an expected file, which is then the control itself."""
 

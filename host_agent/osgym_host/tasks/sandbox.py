@@ -378,6 +378,10 @@ async def _read_all(fd: int, limit: int) -> bytes:
     return b""
 
 
+_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1"}
+"""numpy's threads count against a child's memory, and it can start none: it would wait for them for ever."""
+
+
 async def _start() -> _EvaluatorProcess:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
@@ -389,7 +393,7 @@ async def _start() -> _EvaluatorProcess:
             "osgym_host.tasks.evaluator",
             stdin=theirs.fileno(),
             stdout=asyncio.subprocess.DEVNULL,
-            env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            env=_ENVIRONMENT,
             cwd="/",
             start_new_session=True,
         )

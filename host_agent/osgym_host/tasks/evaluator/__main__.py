@@ -44,7 +44,6 @@ class _MetricProcess:
 def main() -> int:
     """Serve jobs until the socket ends."""
     control = socket.socket(fileno=os.dup(0))
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's threads would count against each child's memory
     Image.init()  # imports every image plugin now: a confined child can import nothing
     warm_up()
     confine.drop_root()

@@ -11,11 +11,15 @@ from functools import cache
 from typing import Any
 
 DISTRIBUTIONS = {
+    "av": "av",
+    "cssselect": "cssselect",
     "docx": "python-docx",
     "lxml": "lxml",
+    "mutagen": "mutagen",
     "numpy": "numpy",
     "pptx": "python-pptx",
     "pypdf": "pypdf",
+    "yaml": "PyYAML",
 }
 """Distributions by the name that is imported."""
 

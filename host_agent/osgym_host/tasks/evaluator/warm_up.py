@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import html.parser
 import io
 import sqlite3
+import tarfile
+import wave
 import zipfile
+from datetime import UTC, datetime
 
 import openpyxl
 from PIL import Image
 
+from osgym_host.tasks.evaluator.inputs import InputFile
 from osgym_host.tasks.evaluator.metrics.slides_compare import differences
 from osgym_host.tasks.evaluator.packages import is_there
 from osgym_host.tasks.evaluator.structure import structural_similarity
@@ -26,6 +31,14 @@ def warm_up() -> None:
         _warm_up_documents()
     if is_there("pypdf"):
         _warm_up_pdf()
+    if is_there("lxml") and is_there("cssselect"):
+        _warm_up_trees()
+    if is_there("av") and is_there("numpy"):
+        _warm_up_media()
+    if is_there("mutagen"):
+        _warm_up_tags()
+    if is_there("yaml"):
+        _warm_up_yaml()
 
 
 def _warm_up_parsers() -> None:
@@ -43,6 +56,11 @@ def _warm_up_parsers() -> None:
     for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
         with zipfile.ZipFile(io.BytesIO(), "w", method) as archive:
             archive.writestr("a", b"a")
+    for mode in ("w:gz", "w:bz2", "w:xz"):
+        with tarfile.open(fileobj=io.BytesIO(), mode=mode) as tar:
+            tar.addfile(tarfile.TarInfo("a"))
+    csv.reader(["a"])
+    datetime.strptime("1:1", "%H:%M").replace(tzinfo=UTC)  # its locale's names are read from a module
 
 
 def _two_pictures() -> tuple[Image.Image, Image.Image]:
@@ -86,7 +104,51 @@ def _warm_up_documents() -> None:
 
 def _warm_up_pdf() -> None:
     import pypdf
+
     written = io.BytesIO()
     Image.new("RGB", (2, 2)).save(written, "PDF")
     for page in pypdf.PdfReader(written).pages:
         page.extract_text()
+        assert [picture.image for picture in page.images]
+
+
+def _warm_up_trees() -> None:
+    from osgym_host.tasks.evaluator.metrics.accessibility import check_accessibility_tree
+    from osgym_host.tasks.evaluator.metrics.archives import compare_epub
+
+    rules = [{"selectors": ["a[attr|id=b]>c"]}, {"xpath": "//c[@st:a]"}]
+    assert check_accessibility_tree("<a><c/></a>", rules).score == 0
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        archive.writestr("a.html", "<p>a")
+    book = InputFile(-1, "a.epub", "result", written.getvalue())
+    assert compare_epub(book, book).score == 1
+
+
+def _warm_up_media() -> None:
+    from osgym_host.tasks.evaluator.metrics.sound_and_video import compare_audios, compare_videos
+
+    sound, video = io.BytesIO(), io.BytesIO()
+    with wave.open(sound, "wb") as written:
+        written.setnchannels(2)
+        written.setsampwidth(2)
+        written.setframerate(8000)
+        written.writeframes(bytes(range(256)) * 128)
+    Image.new("RGB", (8, 8)).save(video, "GIF")
+    for compare, data in ((compare_audios, sound), (compare_videos, video)):
+        file = InputFile(-1, "a", "result", data.getvalue())
+        assert compare(file, file).score > 0.999
+
+
+def _warm_up_tags() -> None:
+    from osgym_host.tasks.evaluator.metrics.sound_and_video import check_mp3_meta
+
+    title = b"TIT2\0\0\0\x02\0\0\x03a"
+    file = InputFile(-1, "a", "result", b"ID3\x04\0\0\0\0\0" + bytes([len(title)]) + title)
+    assert check_mp3_meta(file, {"title": {"method": "eq", "ref": "a"}}).score == 1
+
+
+def _warm_up_yaml() -> None:
+    import yaml
+
+    assert yaml.safe_load("a: [1, b, 2001-01-01]")

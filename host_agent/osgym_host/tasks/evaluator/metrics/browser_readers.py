@@ -6,12 +6,16 @@ does then.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from osgym_host.tasks.evaluator.inputs import Argument, InputFile, as_file
 from osgym_host.tasks.evaluator.metrics.browser_urls import path_part, query_values, shown
 from osgym_host.tasks.evaluator.registry import transform
+
+if TYPE_CHECKING:
+    import sqlite3
 
 MAX_ROWS = 100_000
 _ADDRESS_BAR = "Address and search bar"
@@ -155,17 +159,35 @@ def _rows(file: InputFile, query: str) -> list[list[Any]]:
     """
     import sqlite3
 
+    with open_database(file) as connection:
+        try:
+            return [list(row) for row in connection.execute(f"{query} LIMIT {MAX_ROWS}")]
+        except sqlite3.Error as error:
+            raise file.bad(f"not a database of the browser: {error}") from error
+
+
+@contextlib.contextmanager
+def open_database(file: InputFile) -> Iterator[sqlite3.Connection]:
+    """An SQLite file in memory; its own views and triggers may call nothing that does more than compute.
+
+    Raises:
+        Unreadable: it is not such a file.
+    """
+    import sqlite3
+
     data = bytearray(file.data())
     if len(data) < _SMALLEST_DATABASE or not data.startswith(_DATABASE):
-        raise file.bad("not a database of the browser")
+        raise file.bad("not an SQLite database")
     if data[18] == _WAL_MODE:  # what is in a log beside the file is not there to be read
         data[18] = data[19] = _ROLLBACK_MODE
     connection = sqlite3.connect(":memory:")
     try:
-        connection.deserialize(bytes(data))
-        return [list(row) for row in connection.execute(f"{query} LIMIT {MAX_ROWS}")]
-    except sqlite3.Error as error:
-        raise file.bad(f"not a database of the browser: {error}") from error
+        try:
+            connection.deserialize(bytes(data))
+            connection.execute("PRAGMA trusted_schema = OFF")
+        except sqlite3.Error as error:
+            raise file.bad(f"not an SQLite database: {error}") from error
+        yield connection
     finally:
         connection.close()
 
@@ -203,3 +225,18 @@ def _address_bar(file: InputFile, tree: Any) -> str:
             if entry.get("name") == _ADDRESS_BAR and entry.text:
                 return entry.text.strip()
     return ""
+
+
+_SCHEMES = ("system", "light", "dark")
+
+
+def _scheme(settings: Any) -> str:
+    """Whether the browser is light or dark by choice, or as the desktop is."""
+    chosen = _at(settings, "browser", "theme", "color_scheme2")
+    if chosen is None:
+        chosen = _at(settings, "browser", "theme", "color_scheme")
+    known = isinstance(chosen, int) and 0 <= chosen < len(_SCHEMES)
+    return _SCHEMES[chosen] if known else _SCHEMES[0]
+
+
+_setting("chrome_color_scheme")(_scheme)

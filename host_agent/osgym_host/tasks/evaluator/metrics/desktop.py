@@ -148,3 +148,59 @@ def _filters(text: str) -> list[dict[str, Any]]:
             current["condition"] = _CONDITION.findall(value)
             filters.append(current)
     return filters
+
+
+_MESSAGE = re.compile(r"^From (?:- )?.*\n", re.MULTILINE)
+_STATUS = re.compile(r"^X-Mozilla-Status2?:.*\n?", re.MULTILINE)
+_LABELS = re.compile(r"^X-Mozilla-Keys:.*\n?", re.MULTILINE)
+_DELETED = re.compile(r"^X-Mozilla-Status: 000[89]", re.MULTILINE)
+
+
+@metric()
+def check_thunderbird_folder(
+    result: Argument,
+    expected: Argument,
+    ignore_status: bool = False,
+    ignore_keys: bool = False,
+    remove_deleted: bool = True,
+    remove_duplicate: bool = True,
+) -> Score:
+    """Each folder of Thunderbird (an mbox file), or message, has the expected messages, in any order.
+
+    OSWorld's own leaves out every message that is not empty, and so finds all folders the same.
+
+    Args:
+        result: One file or several.
+        expected: As many.
+        ignore_status: Marks such as read and starred do not count.
+        ignore_keys: Labels do not count.
+        remove_deleted: Messages that are marked as deleted do not count.
+        remove_duplicate: Neither does how often a message is there.
+    """
+    sides = [value if isinstance(value, list) else [value] for value in (result, expected)]
+    if len(sides[0]) != len(sides[1]):
+        raise Unreadable("expected", f"{len(sides[0])} folders are asked for, {len(sides[1])} expected")
+    for one, other in zip(*sides, strict=True):
+        kept = []
+        for value, role in ((one, "result"), (other, "expected")):
+            mails = _mails(as_file(value, role), remove_deleted)
+            if ignore_status:
+                mails = [_STATUS.sub("", mail) for mail in mails]
+            if ignore_keys:
+                mails = [_LABELS.sub("", mail) for mail in mails]
+            mails = [mail.strip() for mail in mails]
+            kept.append(sorted(set(mails) if remove_duplicate else mails))
+        if kept[0] != kept[1]:
+            name = as_file(one, "result").name
+            return differ(f"the messages of {name}", _heads(kept[0]), _heads(kept[1]))
+    return Score(1.0)
+
+
+def _mails(file: InputFile, remove_deleted: bool) -> list[str]:
+    found = [mail for mail in _MESSAGE.split(file.text()) if mail.strip()]
+    return [mail for mail in found if not (remove_deleted and _DELETED.search(mail))]
+
+
+def _heads(mails: list[str]) -> list[str]:
+    subjects = (re.search(r"^Subject: .*", mail, re.MULTILINE) for mail in mails[:20])
+    return [found[0] if found else "no subject" for found in subjects]

@@ -324,8 +324,12 @@ def compare_references(
     expected: Argument,
     reference_indicator: str = "References",
     reference_base_result: float = 0.5,
+    content_only: bool = True,
 ) -> Score:
-    """How alike the paragraphs after ``reference_indicator`` are, beyond ``reference_base_result``."""
+    """How alike the paragraphs after ``reference_indicator`` are, beyond ``reference_base_result``.
+
+    ``content_only`` stands in a task; nothing but the text is ever compared.
+    """
     lists: list[list[str] | None] = []
     for document in _two(result, expected):
         rows = _texts(document)

@@ -7,6 +7,7 @@ import difflib
 import io
 import operator
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 from osgym_host.tasks.evaluator.inputs import (
@@ -18,13 +19,17 @@ from osgym_host.tasks.evaluator.inputs import (
     rules_of,
 )
 from osgym_host.tasks.evaluator.metrics.text import similarity
-from osgym_host.tasks.evaluator.office import open_pdf, pdf_text
+from osgym_host.tasks.evaluator.office import open_pdf, pdf_images, pdf_text
 from osgym_host.tasks.evaluator.packages import needs
+from osgym_host.tasks.evaluator.perceptual_hash import hash_distance
 from osgym_host.tasks.evaluator.registry import Score, differ, metric
 
 SAME_PDF = 0.95
 """PDF files in an archive are the same when their texts are alike by this."""
+SAME_PICTURE_BITS = 5
+"""Pictures look the same when their hashes differ in no more bits."""
 MAX_DIFF_LINES = 20_000
+_MINUTES_OF_A_DAY = 24 * 60
 _NUMBERS_DIFFER = 1e-4
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)")
 _RELATIONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
@@ -56,6 +61,19 @@ def compare_pdfs(result: Argument, expected: Argument) -> Score:
             notes.append(str(error))
     notes.append(f"the texts are alike by {[round(score, 4) for score in scores]}")
     return Score(sum(scores) / len(wanted), "; ".join(notes))
+
+
+@metric(unsupported=needs("pypdf", "numpy"))
+def compare_pdf_images(result: Argument, expected: Argument) -> Score:
+    """The part of the pictures in two PDF files that look the same, in order; 0 if they are not as many."""
+    got, wanted = (pdf_images(as_file(v, r)) for v, r in ((result, "result"), (expected, "expected")))
+    if len(got) != len(wanted):
+        return differ("the number of pictures", len(got), len(wanted))
+    if not wanted:
+        return Score(1.0, "there is no picture in either")
+    distances = [hash_distance(a, b) for a, b in zip(got, wanted, strict=True)]
+    same = sum(distance <= SAME_PICTURE_BITS for distance in distances)
+    return Score(same / len(wanted), f"the hashes differ in {distances[:20]} of 64 bits")
 
 
 @metric(unsupported=_pypdf)
@@ -173,6 +191,22 @@ def check_line_number(result: Argument, expected: Argument) -> Score:
     count = sum(bool(_TIME.search(line)) for line in as_file(result, "result").text().splitlines())
     wanted = int(rules_of(expected)["expected"])
     return Score(1.0) if count == wanted else differ("the lines", count, wanted)
+
+
+@metric()
+def compare_time_in_speedtest_results(result: Argument, expected: Argument) -> Score:
+    """The second line's second column ends in a time of day (UTC) less than ``expected`` minutes from now."""
+    lines = as_file(result, "result").text().splitlines()
+    row = next(csv.reader(lines[1:2]), [])
+    try:
+        said = datetime.strptime(row[1].strip()[-5:], "%H:%M").replace(tzinfo=UTC)
+    except (IndexError, ValueError):
+        return differ("the second line", row, "a date and a time of day")
+    now = datetime.now(UTC)
+    apart = abs((now.hour - said.hour) * 60 + now.minute - said.minute)
+    apart = min(apart, _MINUTES_OF_A_DAY - apart)
+    bound = int(as_text(expected))
+    return Score(1.0) if apart < bound else differ("the minutes from now", apart, f"less than {bound}")
 
 
 @metric()

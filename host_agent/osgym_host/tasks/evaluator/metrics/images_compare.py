@@ -94,6 +94,17 @@ def check_structure_sim(result: Argument, expected: Argument) -> Score:
 
 
 @metric(unsupported=_numpy)
+def check_structure_sim_with_threshold(
+    result: Argument, expected: Argument, ssim_threshold: float = 0.85
+) -> Score:
+    """The image, brought to the expected size, is alike in structure by ``ssim_threshold``."""
+    from PIL import Image
+
+    a, b = _two(result, expected)
+    return _alike(a.resize(b.size, Image.Resampling.LANCZOS), b, ssim_threshold)
+
+
+@metric(unsupported=_numpy)
 def check_file_exists_and_structure_sim(result: Argument, expected: Argument) -> Score:
     """The image is there and alike in structure."""
     return _alike(*_two(result, expected))

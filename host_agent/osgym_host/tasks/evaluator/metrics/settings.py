@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -16,8 +16,10 @@ from osgym_host.tasks.evaluator.inputs import (
     as_file,
     as_text,
     parse_json,
+    reader,
     rules_of,
 )
+from osgym_host.tasks.evaluator.packages import needs
 from osgym_host.tasks.evaluator.registry import Score, differ, metric, transform
 
 _MISSING = object()
@@ -127,10 +129,23 @@ def _holds_range(value: Any, inner: str, outer: str) -> bool:
     )
 
 
-@metric()
-def check_json(result: Argument, expected: Argument) -> Score:
-    """Values at paths of a JSON file fulfil ``expect`` and none of ``unexpect``."""
-    rules, value = rules_of(expected), _json(result)
+def _yaml_reader(options: Mapping[str, Any]) -> list[str]:
+    return needs("yaml")(options) if options.get("is_yaml") else []
+
+
+@reader
+def _yaml(file: InputFile) -> Any:
+    """The content as YAML of plain values: tags of others make it unreadable."""
+    import yaml
+
+    return yaml.safe_load(file.text())
+
+
+@metric(unsupported=_yaml_reader)
+def check_json(result: Argument, expected: Argument, is_yaml: bool = False) -> Score:
+    """Values at paths of a JSON file (``is_yaml``: YAML) fulfil ``expect`` and none of ``unexpect``."""
+    rules = rules_of(expected)
+    value = _yaml(as_file(result, "result")) if is_yaml else _json(result)
     for wanted, conditions in ((True, rules.get("expect", [])), (False, rules.get("unexpect", []))):
         for condition in conditions:
             found = _at(value, condition["key"])
@@ -238,6 +253,12 @@ def check_one_instance_when_started_from_file(result: Argument, expected: Argume
     """VLC's ``one-instance-when-started-from-file``."""
     key = "one-instance-when-started-from-file"
     return _vlc(result, expected, key, "expected_one_instance_when_started_from_file", "1")
+
+
+@metric()
+def check_play_and_exit(result: Argument, expected: Argument) -> Score:
+    """VLC's ``play-and-exit``."""
+    return _vlc(result, expected, "play-and-exit", "expected_play_and_exit", "0")
 
 
 def registry_value(file: InputFile, path: str, name: str) -> str | None:

@@ -27,6 +27,7 @@ from osgym_host.tasks.evaluator.metrics.workbook_parts import STYLES, style
 from osgym_host.tasks.evaluator.registry import Score, differ, metric, transform
 
 MAX_CELLS = 2_000_000
+_CITY_ROWS = range(2, 23)
 DIGITS = 4
 """Numbers are equal when they are after rounding to this many digits, as OSWorld's are."""
 
@@ -293,3 +294,18 @@ def last_row(value: Argument) -> list[Cell]:
     row = max((r for r, _ in sheet), default=0)
     width = max((c for r, c in sheet if r == row), default=0)
     return [sheet.get((row, column)) for column in range(1, width + 1)]
+
+
+@metric()
+def compare_conference_city_in_order(result: Argument, expected: Argument) -> Score:
+    """Cells C2 to C22 hold the cities of ``rules.expected``, each a name or a list of names, in order."""
+    names = list(rules_of(expected)["expected"])
+    if len(names) < len(_CITY_ROWS):
+        raise Unreadable("expected", f"{len(names)} cities are fewer than {len(_CITY_ROWS)}")
+    sheet = next(iter(read_book(as_file(result, "result")).values()), {})
+    for row, choices in zip(_CITY_ROWS, names, strict=False):
+        got = sheet.get((row, 3))
+        known = [choices] if isinstance(choices, str) else list(choices)
+        if not isinstance(got, str) or not any(name in got for name in known):
+            return differ(f"C{row}", got, known)
+    return Score(1.0)
