@@ -29,9 +29,9 @@ from benchmarks.settle.live import (
 )
 from benchmarks.settle.record import record
 from benchmarks.settle.report import HEADER, markdown, plot, row
-from benchmarks.settle.rules import Trace, decide, oracle_ms, premature, read_rule, read_traces
 from benchmarks.settle.scenarios import MIXES, application, chosen
 from benchmarks.settle.stats import summarize
+from osgym_host.calibration.replay import Trace, decide, oracle_ms, premature, read_rule, read_traces
 from osgym_sdk import Client, OSGymError, SettlePolicy
 
 DEFAULT_HOST = "http://127.0.0.1:20000"

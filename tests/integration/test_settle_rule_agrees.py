@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks.settle.rules import decide, read_rule, read_traces
 from tests.support.guest_rig import Desktop, desktop
+
+from osgym_host.calibration.replay import decide, read_rule, read_traces
 
 SETTINGS = Path(__file__).resolve().parents[2] / "guest_agent/osgym_guest/data/settle.json"
 TURN_MS = 8.0

@@ -114,7 +114,9 @@ def test_scripts_and_links_lead_somewhere(name: str) -> None:
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
-MADE = re.compile(r"\bfleet\.json|\bout/|NAME|some_task|\b(manifest|episode|evaluation|run|sites)\.json")
+MADE = re.compile(
+    r"\bfleet\.json|\bout/|NAME|some_task|\b(manifest|calibration|episode|evaluation|run|sites)\.json"
+)
 """Files in the documents that commands and users make."""
 DISTRIBUTIONS = {
     name.name: name

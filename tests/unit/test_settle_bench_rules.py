@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable
 
 import pytest
-from benchmarks.settle.rules import Rule, Trace, decide, oracle_ms, premature, read_traces
+
+from osgym_host.calibration.replay import Rule, Trace, decide, oracle_ms, premature, read_traces
 
 APP = 77
 

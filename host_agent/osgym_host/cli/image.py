@@ -25,6 +25,7 @@ _IMAGE_COLUMNS = {
     "tag": "{tag}",
     "size": "{size_mib} MiB",
     "packages": "{packages}",
+    "calibrated": "{calibrated}",
     "created": "{created_at}",
 }
 _DISK_COLUMNS = {
@@ -149,5 +150,6 @@ def _print(rows: Sequence[Mapping[str, object]], columns: Mapping[str, str], as_
     table = Table(*columns, box=None)
     for row in rows:
         cells = {**row, "tag": "*" if row["tagged"] else ""}
+        cells["calibrated"] = "*" if row.get("calibrated") else ""
         table.add_row(*(form.format(**cells) for form in columns.values()))
     Console().print(table)

@@ -17,6 +17,7 @@ import click
 
 from osgym_host.errors import OsgymHostError
 from osgym_host.images.bake import Baker, BakeRequest
+from osgym_host.images.calibration import calibration_path
 from osgym_host.images.content_store import NAME
 from osgym_host.images.definition import ImageSource, VmSource, find_images_folder, hash_of, tree_hash
 from osgym_host.images.disks.bake import BUILDER_VERSION, DiskBaker, DiskRequest
@@ -288,6 +289,7 @@ def image_row(image: Image, store: ImageStore) -> dict[str, object]:
         "packages": len(manifest.packages),
         "created_at": manifest.created_at,
         "rootfs": str(image.rootfs),
+        "calibrated": calibration_path(image.folder).exists(),
         "bake_s": manifest.bake_s,
     }
 

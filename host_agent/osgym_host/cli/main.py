@@ -24,6 +24,7 @@ COMMANDS = {
     "ps": "List the replicas of a running host agent.",
     "replay": "Show an episode again, step by step, as one page of HTML.",
     "serve": "Run the host agent.",
+    "settle": "Fit the waits of steps to the applications of an image.",
     "shot": "Save a picture of a replica's screen.",
     "task": "Check task files: what runs here, and what is missing.",
 }

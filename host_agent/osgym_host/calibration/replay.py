@@ -1,5 +1,7 @@
 """Try settle rules on recorded traces: what each would have waited, and would it have been right?
 
+The benchmark of settling and `osgym settle calibrate` both try rules this way.
+
 The guest agent writes its signals turn by turn when it is started with OSGYM_SETTLE_TRACE. A trace
 under a fixed pause of three seconds shows all that came later too, so any rule that decides by these
 signals can be evaluated on it, without driving the desktop again. This is the same rule as the guest
@@ -95,6 +97,15 @@ def read_rule(settings: Mapping[str, Any], policy: str) -> Rule:
         for name, own in settings["horizons"].get(policy, {}).items()
     }
     return Rule(**given, horizons=horizons)
+
+
+def lay_over(settings: dict[str, Any], over: Mapping[str, Any]) -> None:
+    """Lay an image's `settle.json` over the guest agent's, as the guest agent does."""
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(settings.get(key), dict):
+            lay_over(settings[key], value)
+        else:
+            settings[key] = value
 
 
 def read_traces(lines: Iterable[str], app: str = "") -> Iterator[Trace]:

@@ -1,0 +1,167 @@
+"""From recorded actions to horizons: the cheapest that leave almost no change behind. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from osgym_host.calibration.replay import Rule, Trace, decide, premature
+from osgym_host.images.calibration import CalibrationRow
+from osgym_protocol.settle_table import MAX_PROGRAMS, PROGRAM, ActionKind, Table, TimerHorizons
+
+LADDER_MS = (60.0, 100.0, 120.0, 160.0, 200.0, 240.0, 260.0, 300.0, 360.0, 420.0, 500.0, 600.0, 700.0, 800.0)
+"""Horizons that are tried; GTK's timers of 225 and 250 ms and LibreOffice's of 500 lie below steps of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a calibration may do.
+
+    Attributes:
+        late_share: Of the actions, how many may still change after the answer.
+        max_horizon_ms: No horizon is longer; so long does a timer that never ends hold up a step.
+        min_samples: Fewer recorded actions of a program and kind decide nothing.
+    """
+
+    late_share: float = 0.01
+    max_horizon_ms: float = 600.0
+    min_samples: int = 8
+
+    def __post_init__(self) -> None:
+        """Check them.
+
+        Raises:
+            ValueError: One makes no sense.
+        """
+        if not 0 <= self.late_share < 1:
+            raise ValueError(f"late_share must be at least 0 and less than 1: {self.late_share}")
+        if not 0 < self.max_horizon_ms <= LADDER_MS[-1]:
+            raise ValueError(f"max_horizon_ms must be within 1 to {LADDER_MS[-1]:g}: {self.max_horizon_ms}")
+        if self.min_samples < 1:
+            raise ValueError(f"min_samples must be at least 1: {self.min_samples}")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One recorded action: its kind, its signals, and the programs of the application that had timers."""
+
+    kind: ActionKind
+    trace: Trace
+    programs: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a rule would have done; ordered by what is preferred."""
+
+    late: int
+    mean_wait_ms: float
+    horizons: TimerHorizons
+
+
+def calibrate(samples: Iterable[Sample], rule: Rule, bounds: Bounds) -> list[CalibrationRow]:
+    """Choose horizons for each program and kind of action; the order of the samples does not matter.
+
+    Args:
+        samples: Recorded under a fixed pause that is longer than every horizon.
+        rule: `exact` as the image has it. No horizon becomes shorter than it says.
+    """
+    cells: dict[tuple[str, ActionKind], list[Trace]] = defaultdict(list)
+    for sample in samples:
+        for program in sample.programs:
+            if PROGRAM.fullmatch(program):
+                cells[program, sample.kind].append(sample.trace)
+    return [_row(program, kind, cells[program, kind], rule, bounds) for program, kind in sorted(cells)]
+
+
+def table_of(rows: Sequence[CalibrationRow]) -> dict[str, dict[ActionKind, TimerHorizons]]:
+    """Return the table of the rows that are applied; of too many programs those that gain most."""
+    gains: dict[str, int] = defaultdict(int)
+    for row in rows:
+        if row.applied:
+            gains[row.program] += row.premature_before - row.premature_after
+    kept = sorted(gains, key=lambda program: (-gains[program], program))[:MAX_PROGRAMS]
+    table: dict[str, dict[ActionKind, TimerHorizons]] = {}
+    for row in rows:
+        if row.applied and row.program in kept:
+            chosen = TimerHorizons(row.horizon_ms, row.change_horizon_ms)
+            table.setdefault(row.program, {})[row.kind] = chosen
+    return table
+
+
+def with_horizons(rule: Rule, table: Table, kind: ActionKind) -> Rule:
+    """Return the rule that the guest agent follows for one kind of action under a table."""
+    horizons: dict[str, Mapping[str, float]] = dict(rule.horizons)
+    for program, kinds in table.items():
+        if own := kinds.get(kind):
+            mine = {"horizon_ms": own.horizon_ms, "change_horizon_ms": own.change_horizon_ms}
+            horizons[program] = {**horizons.get(program, {}), **mine}
+    return replace(rule, horizons=horizons)
+
+
+def _row(
+    program: str, kind: ActionKind, traces: Sequence[Trace], rule: Rule, bounds: Bounds
+) -> CalibrationRow:
+    horizon_ms, change_ms, _ = rule.horizons_of(program)
+    own = TimerHorizons(horizon_ms, change_ms)
+    before = _outcome(program, kind, traces, rule, own)
+    chosen = before
+    allowed = math.floor(bounds.late_share * len(traces))
+    if len(traces) >= bounds.min_samples and before.late > allowed:
+        chosen = _cheapest(program, kind, traces, rule, before, _Search(allowed, bounds.max_horizon_ms))
+    return CalibrationRow(
+        program=program,
+        kind=kind,
+        samples=len(traces),
+        premature_before=before.late,
+        premature_after=chosen.late,
+        horizon_ms=chosen.horizons.horizon_ms,
+        change_horizon_ms=chosen.horizons.change_horizon_ms,
+        wait_before_ms=round(before.mean_wait_ms, 3),
+        wait_after_ms=round(chosen.mean_wait_ms, 3),
+        applied=chosen.horizons != own,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    allowed: int
+    max_ms: float
+
+
+def _cheapest(
+    program: str, kind: ActionKind, traces: Sequence[Trace], rule: Rule, before: _Outcome, search: _Search
+) -> _Outcome:
+    """Return the candidate that waits least of those that are good enough; without one, of the best.
+
+    What waits longer and leaves as much behind as the image's own horizons is never chosen.
+    """
+
+    def steps(own_ms: float) -> list[float]:
+        return [own_ms, *(step for step in LADDER_MS if own_ms < step <= search.max_ms)]
+
+    own = before.horizons
+    found = [before]
+    for horizon_ms, change_ms in itertools.product(steps(own.horizon_ms), steps(own.change_horizon_ms)):
+        horizons = TimerHorizons(horizon_ms, change_ms)
+        if horizons != own:
+            found.append(_outcome(program, kind, traces, rule, horizons))
+    least = max(min(each.late for each in found), search.allowed)
+    enough = [each for each in found if each.late <= least]
+    return min(enough, key=_preference)
+
+
+def _preference(each: _Outcome) -> tuple[float, float, float]:
+    return each.mean_wait_ms, each.horizons.horizon_ms, each.horizons.change_horizon_ms
+
+
+def _outcome(
+    program: str, kind: ActionKind, traces: Sequence[Trace], rule: Rule, horizons: TimerHorizons
+) -> _Outcome:
+    tried = with_horizons(rule, {program: {kind: horizons}}, kind)
+    waits = [decide(trace, tried) for trace in traces]
+    late = sum(premature(trace, wait) for trace, wait in zip(traces, waits, strict=True))
+    return _Outcome(late, math.fsum(waits) / len(waits), horizons)
