@@ -33,8 +33,7 @@ from osgym_host.episodes.recorder import RecordMode, TrajectoryRecorder
 from osgym_host.episodes.recovery import EpisodeRecovery
 from osgym_host.episodes.requests import RequestRegistry
 from osgym_host.episodes.service import EpisodeService
-from osgym_host.images.calibration import read_calibration
-from osgym_host.images.store import Image
+from osgym_host.images.calibration import replica_environment
 from osgym_host.notices.sources import METADATA_URL, NoticeSource, sources_of
 from osgym_host.notices.watch import NoticeWatch
 from osgym_host.replicas.brancher import ReplicaBrancher
@@ -75,7 +74,8 @@ class HostAgent:
         self.registry = CollectorRegistry()
         self._sandbox = Sandbox()
         self._screen = image.screen or base.Screen(*settings.screen)
-        self._environment = _calibrated(settings, image.image)
+        calibrated = settings.calibrated_horizons != "off"
+        self._environment = replica_environment(image.image) if calibrated else ()
         self._size_px = (self._screen.width_px, self._screen.height_px)
         self._ram_mib = runtime_kind(settings.runtime).replica_ram_mib(settings, image)
         state_dir = settings.data_dir / "state" / settings.instance
@@ -265,18 +265,6 @@ class HostAgent:
             egress=base.Egress(settings.egress),
             environment=self._environment,
         )
-
-
-def _calibrated(settings: Settings, image: base.ImageLike) -> tuple[tuple[str, str], ...]:
-    """Return what replicas of a golden image are told of its calibration.
-
-    Raises:
-        ImageError: There is one that cannot be read.
-    """
-    if settings.calibrated_horizons == "off" or not isinstance(image, Image):
-        return ()
-    found = read_calibration(image.folder, image.digest)
-    return found.environment() if found else ()
 
 
 def _cores() -> int:

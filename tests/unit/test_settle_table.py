@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.fake_runtime import FakeRuntime
 
 from osgym_guest.app import AgentSettings
 from osgym_guest.screen import RULE_OF
 from osgym_guest.settle import load_policies, with_table
+from osgym_host.app import HostAgent
+from osgym_host.cli.image import image as images
+from osgym_host.cli.settle import settle
 from osgym_host.images.calibration import (
     Calibration,
     calibration_path,
@@ -21,6 +26,9 @@ from osgym_host.images.calibration import (
     write_calibration,
 )
 from osgym_host.images.errors import ImageError
+from osgym_host.images.store import Image, ImageManifest, ImageStore
+from osgym_host.runtimes.kind import ImageRef
+from osgym_host.settings import Settings
 from osgym_protocol.actions import parse_actions
 from osgym_protocol.codes import SettlePolicy
 from osgym_protocol.settle_table import (
@@ -176,6 +184,75 @@ def test_a_calibration_is_kept_beside_its_image(tmp_path: Path) -> None:
     assert with_table(load_policies(None), text).exact_by_kind
     assert forget_calibration(tmp_path)
     assert not forget_calibration(tmp_path)
+
+
+def calibrated_image(data_dir: Path) -> Image:
+    """An image in a store, with a calibration beside it."""
+    manifest = ImageManifest(
+        digest=DIGEST,
+        flavor="small",
+        suite="bookworm",
+        screen=SCREEN,
+        user="user",
+        home="/home/user",
+        uid_base=1,
+        gid_base=1,
+        id_count=65536,
+        packages={"bc": "1"},
+        lock_digest="",
+        apps=[],
+        remedies=[],
+        guest_version="0",
+        size_bytes=1,
+        bake_s=1.0,
+    )
+    store = ImageStore(data_dir)
+    with store.workspace() as workspace:
+        (workspace / "made/rootfs").mkdir(parents=True)
+        image = store.publish(workspace / "made", manifest)
+    store.tag("small", DIGEST)
+    write_calibration(calibration_path(image.folder), calibration())
+    return image
+
+
+@pytest.mark.parametrize("mode", ["auto", "off"])
+async def test_a_host_agent_gives_the_table_to_every_replica(tmp_path: Path, mode: str) -> None:
+    """Read once, when it starts; off ignores it, also one that cannot be read."""
+    image = calibrated_image(tmp_path)
+    settings = Settings.model_validate(
+        {"data_dir": tmp_path, "image": "small", "warm": 0, "calibrated_horizons": mode}
+    )
+    runtime = FakeRuntime(tmp_path / "fake")
+    agent = HostAgent(settings, ImageRef(image, "small"), runtime)
+    told = agent._make_spec("r", 1).environment
+    assert told == (calibration().environment() if mode == "auto" else ())
+    calibration_path(image.folder).write_text("{")
+    assert agent._make_spec("r", 2).environment == told
+    if mode == "auto":
+        with pytest.raises(ImageError, match="cannot be read"):
+            HostAgent(settings, ImageRef(image, "small"), runtime)
+
+
+def test_what_is_known_of_an_image_is_shown_and_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`calibrate` of what is calibrated shows it and starts nothing; the list of images marks it."""
+    monkeypatch.setenv("OSGYM_DATA_DIR", str(tmp_path))
+    calibrated_image(tmp_path)
+    run = CliRunner().invoke
+    shown = run(settle, ["show", "small", "--json"])
+    assert Calibration.model_validate_json(shown.output) == calibration()
+    table = run(settle, ["show", "small"]).output
+    assert "geany" in table and "commit" in table and "40 → 140 ms" in table
+    again = run(settle, ["calibrate", "small"])
+    assert again.exit_code == 0 and "calibrated already" in again.output
+    (row,) = json.loads(run(images, ["ls", "--json"]).output)
+    assert row["calibrated"] is True
+    assert run(settle, ["forget", "small"]).exit_code == 0
+    (row,) = json.loads(run(images, ["ls", "--json"]).output)
+    assert row["calibrated"] is False
+    assert run(settle, ["show", "small"]).exit_code == 3
+    assert "was not calibrated" in run(settle, ["forget", "small"]).output
 
 
 def test_an_empty_table_adds_no_variable() -> None:

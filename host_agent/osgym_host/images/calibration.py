@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from osgym_host.images.content_store import replace_file
 from osgym_host.images.errors import ImageError
+from osgym_host.images.store import Image
 from osgym_protocol.settle_table import (
     ENVIRONMENT,
     MAX_HORIZON_MS,
@@ -106,6 +107,18 @@ def read_calibration(image_folder: Path, digest: str) -> Calibration | None:
     if found.image_digest != digest:
         raise ImageError(f"{path} is of the image {found.image_digest[:16]}", hint)
     return found
+
+
+def replica_environment(image: object) -> tuple[tuple[str, str], ...]:
+    """Return what every replica of an image is told of its calibration; nothing where it has none.
+
+    Raises:
+        ImageError: As `read_calibration`.
+    """
+    if not isinstance(image, Image):  # a snapshot's sessions run already
+        return ()
+    found = read_calibration(image.folder, image.digest)
+    return found.environment() if found else ()
 
 
 def write_calibration(path: Path, found: Calibration) -> None:
