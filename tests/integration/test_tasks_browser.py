@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import importlib.util
 import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.support import media_files as media
 from tests.support.host_process import HostProcess, running_host
 
 from osgym_host.images.errors import ImageError
@@ -118,7 +121,8 @@ async def test_a_browser_that_is_gone_is_a_wrong_result(full_host: HostProcess) 
     made = task(
         [
             step("chrome_open_tabs", urls_to_open=[f"{SITE}/one.html"]),
-            step("execute", command=["sleep", "35"]),  # it writes its cookies down each 30 s
+            step("close_window", window_name="One"),  # a browser that ends so writes its cookies down at once
+            step("execute", command="pgrep -x chrome || echo gone", shell=True, until={"stdout": "gone"}),
             step("execute", command=["pkill", "chrome"]),
             step("sleep", seconds=2),
         ],
@@ -126,7 +130,6 @@ async def test_a_browser_that_is_gone_is_a_wrong_result(full_host: HostProcess) 
     )
     found = await score(full_host, made, [])
     assert "a cookie of 127.0.0.1 is left" in str(found.details), found.details
-    made["config"] = [s for s in made["config"] if s["parameters"].get("command") != ["sleep", "35"]]
     made["evaluator"] = {
         "func": ["check_history_deleted", "exact_match", "is_expected_active_tab"],
         "result": [{"type": "history"}, {"type": "enable_do_not_track"}, {"type": "active_tab_info"}],
@@ -139,3 +142,80 @@ async def test_a_browser_that_is_gone_is_a_wrong_result(full_host: HostProcess) 
     found = await score(full_host, made, [])
     assert found.reward == 0.0
     assert "no browser listens" in str(found.details), found.details
+
+
+async def test_sites_are_asked_behind_clicks(full_host: HostProcess) -> None:
+    """Texts and attributes of a page and of the one behind it; the task has what counts without them."""
+    linked = "<title>L</title><p id=name>Ada</p><a id=on href=/one.html target=_blank>on</a>"
+    files = [{"path": "/home/user/site/linked.html", "text": linked}]
+    infos = [
+        {"action": "inner_text", "selector": "#name"},
+        {"action": "click_and_inner_text", "selector": ["#on", "p.city"]},
+        {"action": "attribute", "selector": "#on", "attribute": "href"},
+    ]
+    asked = {"type": "info_from_website", "url": f"{SITE}/linked.html", "infos": infos}
+    gone = [{"action": "inner_text", "selector": "#gone"}]
+    made = task(
+        [step("upload_file", files=files), step("chrome_open_tabs", urls_to_open=[f"{SITE}/two.html"])],
+        ("exact_match", asked, rule(expected=["Ada", "SEA", "/one.html"])),
+        ("exact_match", {**asked, "infos": gone, "backups": ["b"]}, rule(expected=["b"])),
+        ("check_pdf_pages", {"type": "pdf_from_url", "path": f"{SITE}/one.html"},
+         rule(relation="eq", ref_value=1)),
+        ("is_expected_tabs", {"type": "open_tabs_info"}, rule(type="url", urls=[f"{SITE}/two.html"])),
+    )  # fmt: skip
+    found = await score(full_host, made, [])
+    assert found.reward == 1.0, found.details
+
+
+async def test_visits_are_put_into_the_history(full_host: HostProcess) -> None:
+    """The browser of the image makes the history, the step fills it, and the browser keeps it."""
+    visits = [
+        {"url": "https://video.example/a", "title": "A", "visit_time_from_now_in_seconds": 3600},
+        {"url": "https://news.example/", "title": "N", "visit_time_from_now_in_seconds": 60},
+    ]
+    made = task([], ("check_history_deleted", {"type": "history"}, rule(type="keywords", keywords=["video"])))
+    made["config"] = [step("update_browse_history", history=visits), *made["config"]]
+    made["evaluator"]["postconfig"] = [step("execute", command=["pkill", "chrome"]), step("sleep", seconds=1)]
+    kept = await score(full_host, made, [])
+    assert kept.reward == 0.0 and "video" in str(kept.details), kept.details
+    made["evaluator"]["expected"] = [rule(type="keywords", keywords=["never visited"])]
+    assert (await score(full_host, made, [])).reward == 1.0
+
+
+async def test_slides_and_wallpapers_are_read(full_host: HostProcess) -> None:
+    """A sound in a presentation, one that it links to, a slide's background, the desktop's own picture."""
+    if importlib.util.find_spec("av") is None:
+        pytest.skip("missing: av")
+    picture = base64.b64encode(media.album_picture()).decode()
+    inside, linked = media.wav(media.melody()), "file:///home/user/Desktop/a%20b.wav"
+    decks = {
+        "inside": media.deck(sound="../media/s.wav", parts={"ppt/media/s.wav": inside}),
+        "linked": media.deck(sound=linked),
+        "ground": media.deck(picture="../media/p.png", parts={"ppt/media/p.png": media.album_picture()}),
+    }
+    desktop = "/home/user/Desktop"
+    files = [
+        {"path": f"{desktop}/{name}.pptx", "data_base64": base64.b64encode(data).decode()}
+        for name, data in decks.items()
+    ]
+    files += [{"path": f"{desktop}/a b.wav", "data_base64": base64.b64encode(inside).decode()}]
+    files += [{"path": f"{desktop}/p.png", "data_base64": picture}]
+    gold = {"type": "vm_file", "path": f"{desktop}/a b.wav", "dest": "a.wav"}
+    ground = {"type": "vm_file", "path": f"{desktop}/p.png", "dest": "p.png"}
+
+    def slide(kind: str, name: str) -> dict[str, Any]:
+        return {"type": kind, "ppt_file_path": f"{desktop}/{name}.pptx", "slide_index": 0, "dest": "x"}
+
+    made = task(
+        [],
+        ("compare_audios", slide("audio_in_slide", "inside"), gold),
+        ("compare_audios", slide("audio_in_slide", "linked"), gold),
+        ("compare_images", slide("background_image_in_slide", "ground"), ground),
+        ("compare_images", {"type": "vm_wallpaper", "dest": "w.png"}, ground),
+    )
+    made["config"] = [step("upload_file", files=files), step("change_wallpaper", path=f"{desktop}/p.png")]
+    found = await score(full_host, made, [])
+    assert found.reward == pytest.approx(1.0, abs=1e-6), found.details
+    made["evaluator"]["result"][0] = slide("audio_in_slide", "ground")
+    wrong = await score(full_host, made, [])
+    assert wrong.reward == 0.0 and "has no sound" in str(wrong.details), wrong.details

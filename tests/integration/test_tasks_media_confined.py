@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.media_files import dying_tone, melody, wav
 from tests.unit import test_tasks_media_metrics as media
 
 from osgym_host.tasks.sandbox import MetricJob, Sandbox
@@ -27,7 +28,7 @@ async def test_all_of_them_work_confined(tmp_path: Path) -> None:
         return Value(files=(NamedFile(path, path.name),))
 
     cases: list[tuple[str, bytes, Value | bytes, dict[str, Any], float]] = [
-        ("compare_audios", media.wav(media.dying_tone()), media.wav(media.melody()), {}, 0.5155638),
+        ("compare_audios", wav(dying_tone()), wav(melody()), {}, 0.5155638),
         ("compare_videos", media.film(0, 30, 60), media.film(0, 30, 60), {}, 1),
         ("check_mp3_meta", media.tagged(TIT2="Song"), TITLE, {}, 1),
         ("compare_archive", media.tarred(media.TWO, "w:xz"), media.zipped(media.TWO), {"file_path": "d"}, 1),

@@ -217,8 +217,8 @@ async def test_wrong_tasks_are_refused_before_a_desktop_is_taken(
     """Malformed and unsupported tasks answer by field and by name, and take no replica."""
     leased = host.replicas("leased")
     with pytest.raises(TaskUnsupported) as unsupported:
-        await client.episode(task([], func="compare_audios")).start()
-    assert "compare_audios" in str(unsupported.value)
+        await client.episode(task([], func="compare_souls")).start()
+    assert "compare_souls" in str(unsupported.value)
     with pytest.raises(TaskError) as invalid:
         await client.episode(task([step("execute")], func="infeasible")).start()
     assert "config[0].parameters.command" in str(invalid.value)

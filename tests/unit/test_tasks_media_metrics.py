@@ -7,17 +7,16 @@ import importlib.util
 import io
 import sqlite3
 import tarfile
-import wave
 import zipfile
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from PIL import Image, ImageDraw
+from tests.support.media_files import deck, dying_tone, melody, wav
 
-from osgym_host.tasks.evaluator import sound
 from osgym_host.tasks.evaluator.inputs import InputFile, Unreadable
-from osgym_host.tasks.evaluator.metrics import METRICS
+from osgym_host.tasks.evaluator.metrics import METRICS, TRANSFORMS
 from osgym_host.tasks.evaluator.perceptual_hash import perceptual_hash
 from osgym_host.tasks.evaluator.registry import Score
 
@@ -45,40 +44,15 @@ def refused(name: str, result: object, expected: object = None, **options: objec
     return caught.value.role
 
 
-SECONDS = np.arange(sound.RATE_HZ * 4) / sound.RATE_HZ
-
-
-def melody() -> Any:
-    """A rising tone with another that comes and goes."""
-    rising = 0.5 * np.sin(2 * np.pi * (220 + 60 * SECONDS) * SECONDS)
-    return rising + 0.2 * np.sin(2 * np.pi * 880 * SECONDS) * (np.sin(4 * np.pi * SECONDS) > 0)
-
-
-def dying_tone() -> Any:
-    """Another sound."""
-    return 0.5 * np.sin(2 * np.pi * 440 * SECONDS) * np.exp(-SECONDS)
-
-
-def wav(samples: Any, rate_hz: int = sound.RATE_HZ) -> bytes:
-    """Samples of −1 to 1 as a wav file of 16 bits."""
-    buffer = io.BytesIO()
-    with wave.open(buffer, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(rate_hz)
-        file.writeframes((np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes())
-    return buffer.getvalue()
-
-
 def test_sounds_score_as_theirs_do() -> None:
     """The figures are those of OSWorld's own, run with librosa 0.11 and fastdtw 0.3.4 on these files."""
     gold = given(wav(melody()), "expected")
-    late = np.concatenate([np.zeros(5000), melody()])[: len(SECONDS) - 777]
+    late = np.concatenate([np.zeros(5000), melody()])[: len(melody()) - 777]
     assert score("compare_audios", given(wav(melody())), gold) == pytest.approx(1.0, abs=1e-7)
     assert score("compare_audios", given(wav(late)), gold) == pytest.approx(0.9492028, abs=1e-5)
     assert score("compare_audios", given(wav(dying_tone())), gold) == pytest.approx(0.5155638, abs=1e-5)
     # played at twice the rate; what differs is how each brings it to 22,050 Hz
-    fast = given(wav(melody()[: len(SECONDS) // 44100 * 44100], 44100))
+    fast = given(wav(melody()[: len(melody()) // 44100 * 44100], 44100))
     assert score("compare_audios", fast, gold) == pytest.approx(0.4832573, abs=0.01)
 
 
@@ -363,3 +337,21 @@ def test_structure_by_a_threshold() -> None:
     noise = png(Image.effect_noise((256, 256), 90))
     assert score("check_structure_sim_with_threshold", noise, gold) == 0
     assert score("check_structure_sim_with_threshold", noise, gold, ssim_threshold=-1.0) == 1
+
+
+def test_what_slides_hold() -> None:
+    """Sounds and backgrounds are taken from the package, wherever in it a relation leads; nowhere else."""
+    held = {"ppt/media/s.wav": b"sound", "ppt/media/p.png": b"picture"}
+    both = given(deck("../media/s.wav", "/ppt/media/p.png", held))
+    assert TRANSFORMS["slide_sound_1"](both).data() == b"sound"
+    assert TRANSFORMS["slide_background_1"](both).data() == b"picture"
+    for sound, why in (
+        ("../../../etc/passwd", "it has no etc/passwd"),
+        ("file:///etc/passwd", "only has a link"),
+    ):
+        with pytest.raises(Unreadable, match=why):
+            TRANSFORMS["slide_sound_1"](given(deck(sound)))
+    with pytest.raises(Unreadable, match="slide 2 has no sound"):
+        TRANSFORMS["slide_sound_2"](both)
+    with pytest.raises(Unreadable, match="zip"):
+        TRANSFORMS["slide_background_1"](given(b"PK no"))

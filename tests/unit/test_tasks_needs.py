@@ -52,7 +52,7 @@ def test_what_is_missing_is_told_as_at_a_reset() -> None:
     ("made", "verdict", "word"),
     [
         (task(), Verdict.RUNS, ""),
-        (task(step("googledrive", settings_file="x")), Verdict.ACCOUNT, "setup step googledrive"),
+        (task(step("googledrive", settings_file="x")), Verdict.ACCOUNT, "(needs a Google account)"),
         (task(step("launch", command=["code", "/home/user/a"])), Verdict.PROGRAM, "program code"),
         (task(step("launch", command="A=1 sudo gimp x.png", shell=True)), Verdict.PROGRAM, "program gimp"),
         (task(step("execute", command="cd /home/user && ./setup.sh", shell=True)), Verdict.RUNS, ""),

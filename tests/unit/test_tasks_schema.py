@@ -108,7 +108,7 @@ def test_unsupported_features_are_named_together() -> None:
     value = task(
         config=[step("googledrive", settings_file="x")],
         evaluator={
-            "func": ["compare_audios", "compare_table", "exact_match"],
+            "func": ["compare_souls", "compare_table", "exact_match"],
             "result": [{"type": "vm_file", "path": "a", "dest": "a"}] * 2 + [{"type": "lost_tab_info"}],
             "expected": [{"type": "rule", "rules": {}}] * 3,
             "options": [
@@ -121,8 +121,8 @@ def test_unsupported_features_are_named_together() -> None:
     with pytest.raises(UnsupportedTask) as caught:
         parse_task(value)
     assert caught.value.features == (
-        "setup step googledrive",
-        "metric compare_audios",
+        "setup step googledrive (needs a Google account)",
+        "metric compare_souls",
         "rule chart of a of compare_table",
         "rule odd of compare_table",
         "getter lost_tab_info",

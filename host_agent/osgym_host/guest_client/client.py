@@ -285,6 +285,16 @@ class GuestClient:
         body = {"window_name": window_name, "strict": strict, "by_class": by_class}
         return await self._text("POST", "/setup/close_window", body, timeout_s=timeout_s)
 
+    async def wallpaper(self, *, max_bytes: int = MAX_BODY_BYTES, timeout_s: float = 60.0) -> Body:
+        """Read the picture behind the desktop.
+
+        Raises:
+            GuestRefused: 404 when there is none.
+            GuestProtocolError: It is larger than `max_bytes`.
+        """
+        answer = await self._ok("POST", "/wallpaper", b"", timeout_s=timeout_s, max_body=max_bytes)
+        return answer.body
+
     async def change_wallpaper(self, guest_path: str, *, timeout_s: float = 30.0) -> str:
         """Set the desktop's wallpaper to an image file of the guest."""
         return await self._text("POST", "/setup/change_wallpaper", {"path": guest_path}, timeout_s=timeout_s)

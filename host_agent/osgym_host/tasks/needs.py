@@ -18,13 +18,13 @@ from typing import Any
 
 from osgym_host.tasks.downloads import cache_name
 from osgym_host.tasks.errors import InvalidTask
-from osgym_host.tasks.parse import unsupported_features, validate_task
+from osgym_host.tasks.parse import ACCOUNTS, unsupported_features, validate_task, with_account
 from osgym_host.tasks.schema import Task
 from osgym_host.tasks.steps import CommandParameters
 
 HasProgram = Callable[[str], bool]
 
-_ACCOUNTS = frozenset({"setup step googledrive", "setup step login", "getter googledrive_file"})
+_ACCOUNTS = frozenset(with_account(feature) for feature in ACCOUNTS)
 _PAGES = frozenset(
     {
         "active_tab_html_parse", "active_tab_info", "active_tab_url_parse", "active_url_from_accessTree",

@@ -5,14 +5,29 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from osgym_host.tasks import getters as _getters  # declares the getters
+from osgym_host.tasks import media_getters as _media_getters  # the same
 from osgym_host.tasks.browser import getters as _browser_getters  # the same
 from osgym_host.tasks.browser import profile as _browser_profile
+from osgym_host.tasks.browser import site_getters as _site_getters
 from osgym_host.tasks.errors import InvalidTask, UnsupportedTask
 from osgym_host.tasks.evaluator.metrics import METRICS
 from osgym_host.tasks.registry import GETTERS, STEPS
 from osgym_host.tasks.schema import UNKNOWN, Check, Getter, Task, UnknownStep
 
-assert _getters and _browser_getters and _browser_profile
+assert _getters and _media_getters and _browser_getters and _site_getters and _browser_profile
+
+
+ACCOUNTS = {
+    "setup step googledrive": "a Google account",
+    "setup step login": "an account at the site",
+    "getter googledrive_file": "a Google account",
+}
+"""What cannot be done without an account of somebody's, which this host has no settings for."""
+
+
+def with_account(feature: str) -> str:
+    """A feature's name, with the account that it needs if it needs one."""
+    return f"{feature} (needs {ACCOUNTS[feature]})" if feature in ACCOUNTS else feature
 
 
 def validate_task(obj: object) -> Task:
@@ -89,7 +104,7 @@ def unsupported_features(task: Task) -> list[str]:
     if problems and not missing:
         text = "; ".join(f"{p['field']}: {p['message']}" for p in problems[:5])
         raise InvalidTask(f"the task cannot be scored: {text}", {"problems": problems[:50]})
-    return list(dict.fromkeys(missing))
+    return [with_account(feature) for feature in dict.fromkeys(missing)]
 
 
 def _check_problems(check: Check) -> tuple[list[str], list[tuple[str, str]]]:

@@ -31,6 +31,8 @@ _FILES = {
     "find_installed_extension_name": ("Default/Preferences", "chrome_extension_names"),
     "enabled_experiments": ("Local State", "chrome_experiments"),
     "chrome_language": ("Local State", "chrome_language"),
+    "chrome_color_scheme": ("Default/Preferences", "chrome_color_scheme"),
+    "chrome_appearance_mode_ui": ("Default/Preferences", "chrome_color_scheme"),
     "bookmarks": ("Default/Bookmarks", "chrome_bookmarks"),
     "cookie_data": ("Default/Cookies", "chrome_cookies"),
     "history": ("Default/History", "chrome_history"),

@@ -95,7 +95,7 @@ async def listed(run: TaskRun, port: int) -> list[Tab]:
     if not isinstance(found, list):
         raise BrowserProblem("the browser's list of tabs is none")
     tabs = [
-        Tab(_text(tab, "id"), _text(tab, "title"), _text(tab, "url"))
+        Tab(text_of(tab, "id"), text_of(tab, "title"), text_of(tab, "url"))
         for tab in found
         if isinstance(tab, dict) and tab.get("type") == "page"
     ]
@@ -104,7 +104,7 @@ async def listed(run: TaskRun, port: int) -> list[Tab]:
     return tabs
 
 
-def _text(value: Mapping[str, Any], key: str) -> str:
+def text_of(value: Mapping[str, Any], key: str) -> str:
     found = value.get(key)
     return found if isinstance(found, str) else ""
 
@@ -120,8 +120,8 @@ async def open_all(run: TaskRun, port: int, urls: Sequence[str]) -> None:
     before = await listed(run, port)
     async with Devtools.connect(run.guest, port) as browser:
         for url in urls:
-            with contextlib.suppress(_StillLoading):
-                await _load(run, browser, url)
+            with contextlib.suppress(StillLoading):
+                await load(run, browser, url)
         for tab in before[:1] if urls else []:
             async with within(run, "closing the first tab", CALL_S):
                 await browser.call("Target.closeTarget", {"targetId": tab.target_id})
@@ -143,16 +143,16 @@ async def close_all(run: TaskRun, port: int, urls: Sequence[str]) -> None:
                 await browser.call("Target.closeTarget", {"targetId": tab.target_id})
 
 
-class _StillLoading(Exception):
+class StillLoading(Exception):
     """A page had not loaded in its time."""
 
 
-async def _load(run: TaskRun, browser: Devtools, url: str) -> tuple[str, str]:
+async def load(run: TaskRun, browser: Devtools, url: str) -> tuple[str, str]:
     """Open an address in a new tab and wait until it has loaded; return the tab's id and its session."""
     async with within(run, "a new tab", CALL_S):
         made = await browser.call("Target.createTarget", {"url": "about:blank"})
-        target = _text(made, "targetId")
-        session = await _attach(browser, target)
+        target = text_of(made, "targetId")
+        session = await attach(browser, target)
         await browser.call("Page.enable", session=session)
     try:
         async with within(run, f"loading {url}", LOAD_S):
@@ -161,14 +161,14 @@ async def _load(run: TaskRun, browser: Devtools, url: str) -> tuple[str, str]:
                 await browser.event("Page.loadEventFired", session)
     except BrowserProblem as error:
         if isinstance(error.__cause__, TimeoutError):
-            raise _StillLoading(url) from error
+            raise StillLoading(url) from error
         raise
     return target, session
 
 
-async def _attach(browser: Devtools, target: str) -> str:
+async def attach(browser: Devtools, target: str) -> str:
     answer = await browser.call("Target.attachToTarget", {"targetId": target, "flatten": True})
-    return _text(answer, "sessionId")
+    return text_of(answer, "sessionId")
 
 
 @contextlib.asynccontextmanager
@@ -191,31 +191,41 @@ async def _session_if_shown(run: TaskRun, browser: Devtools, tab: Tab) -> str | 
     """Attach to a tab that shows; None for one that does not, or gives no answer."""
     with contextlib.suppress(BrowserProblem):
         async with within(run, "asking a tab", PROBE_S):
-            session = await _attach(browser, tab.target_id)
+            session = await attach(browser, tab.target_id)
             if await _read(browser, session, [Query("visible")]) == [["visible"]]:
                 return session
     return None
 
 
-async def _read(browser: Devtools, session: str, queries: Sequence[Query]) -> list[list[str]]:
-    """Read texts from a page, one list for each query, in a world of its own that the page cannot see.
+async def run_in_page(browser: Devtools, session: str, function: str, argument: Any) -> Any:
+    """Call a function of ours in a page, in a world of its own that the page cannot see; return its value.
 
     Raises:
-        BrowserProblem: It gives anything else.
+        BrowserProblem: The page has gone meanwhile, or the browser does not do it.
     """
     frames = (await browser.call("Page.getFrameTree", session=session)).get("frameTree")
     frame = frames.get("frame") if isinstance(frames, dict) else None
     place = {"frameId": frame.get("id") if isinstance(frame, dict) else None}
     world = (await browser.call("Page.createIsolatedWorld", place, session=session)).get("executionContextId")
     order = {
-        "functionDeclaration": READ_PAGE,
+        "functionDeclaration": function,
         "executionContextId": world,
-        "arguments": [{"value": [{"by": q.by, "what": q.what} for q in queries]}],
+        "arguments": [{"value": argument}],
         "returnByValue": True,
     }
     answer = await browser.call("Runtime.callFunctionOn", order, session=session)
     result = answer.get("result")
-    found = result.get("value") if isinstance(result, dict) else None
+    return result.get("value") if isinstance(result, dict) else None
+
+
+async def _read(browser: Devtools, session: str, queries: Sequence[Query]) -> list[list[str]]:
+    """Read texts from a page, one list for each query.
+
+    Raises:
+        BrowserProblem: It gives anything else.
+    """
+    asked = [{"by": q.by, "what": q.what} for q in queries]
+    found = await run_in_page(browser, session, READ_PAGE, asked)
     if not isinstance(found, list) or len(found) != len(queries):
         raise BrowserProblem("the page cannot be read")
     return [[str(text) for text in texts] if isinstance(texts, list) else [] for texts in found]
@@ -245,8 +255,8 @@ async def visit(run: TaskRun, port: int, url: str) -> dict[str, str]:
     """
     async with Devtools.connect(run.guest, port) as browser:
         try:
-            target, session = await _load(run, browser, url)
-        except _StillLoading as error:
+            target, session = await load(run, browser, url)
+        except StillLoading as error:
             raise BrowserProblem(f"{url} did not load within {LOAD_S:g} s") from error
         async with within(run, "reading the page", CALL_S):
             title, place, content = await _read(browser, session, PAGE)

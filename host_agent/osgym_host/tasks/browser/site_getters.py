@@ -1,0 +1,80 @@
+"""Getters of sites: what is asked there when the result is checked."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from osgym_host.tasks.browser import sites, tabs
+from osgym_host.tasks.browser.blame import of_result
+from osgym_host.tasks.browser.errors import BrowserProblem
+from osgym_host.tasks.browser.getters import START_S, Key
+from osgym_host.tasks.browser.steps import PageUrl
+from osgym_host.tasks.context import TaskRun
+from osgym_host.tasks.getters import Name
+from osgym_host.tasks.registry import Parameters, getter
+from osgym_host.tasks.values import Value
+
+MAX_ASKED = 64
+MAX_CLICKS = 16
+Selectors = Annotated[list[Key], Field(min_length=1, max_length=MAX_CLICKS)]
+
+
+class Info(Parameters):
+    """A text or an attribute of an element, behind clicks if there are several selectors."""
+
+    action: Literal["inner_text", "attribute", "click_and_inner_text", "click_and_attribute"] = "inner_text"
+    selector: Key | Selectors
+    attribute: Key | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Info:
+        if isinstance(self.selector, list) != self.action.startswith("click"):
+            raise ValueError("click_… takes a list of selectors, the others take one")
+        if self.action.endswith("attribute") and not self.attribute:
+            raise ValueError(f"{self.action} needs an attribute")
+        return self
+
+    @property
+    def ask(self) -> sites.Ask:
+        """The same as a question to the site."""
+        chain = self.selector if isinstance(self.selector, list) else [self.selector]
+        attribute = self.attribute if self.action.endswith("attribute") else None
+        return sites.Ask(tuple(chain[:-1]), chain[-1], attribute)
+
+
+class SiteParameters(Parameters):
+    """What is asked, and what counts when the site does not say it (any more)."""
+
+    url: PageUrl
+    infos: Annotated[list[Info], Field(max_length=MAX_ASKED)]
+    backups: Any = None
+
+
+@getter("info_from_website", SiteParameters)
+async def info_from_website(run: TaskRun, parameters: SiteParameters) -> Value:
+    """Texts of a site; the task's ``backups`` where they cannot be had."""
+    try:
+        port = await tabs.find_port(run, wait_s=START_S, start=True)
+        return Value(data=await sites.answers(run, port, parameters.url, [i.ask for i in parameters.infos]))
+    except BrowserProblem as error:
+        if parameters.backups is None:
+            async with of_result(run):
+                raise
+        return Value(data=parameters.backups, note=f"not from the site: {error}")
+
+
+class PdfParameters(Parameters):
+    path: PageUrl
+    dest: Name = "page.pdf"
+
+
+@getter("pdf_from_url", PdfParameters)
+async def pdf_from_url(run: TaskRun, parameters: PdfParameters) -> Value:
+    """A page as the replica's browser prints it to PDF."""
+    async with of_result(run):
+        port = await tabs.find_port(run, wait_s=START_S, start=True)
+        async with sites.visiting(run, port, parameters.path) as site:
+            data = await site.pdf()
+    return Value(files=(await run.keep(data, parameters.dest),))
