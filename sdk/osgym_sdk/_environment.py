@@ -150,8 +150,11 @@ class Environment:
         except OSGymError as exc:
             return await self._failed(episode, Failure.of(exc))
 
-    async def finish(self) -> Transition:
-        """End the episode for an agent that stopped without saying so: score it and give the replica back.
+    async def finish(self, feasible: bool = True) -> Transition:
+        """End the episode for an agent that stopped without an action: score it and give the replica back.
+
+        Args:
+            feasible: False: it said, in words of its own, that the task cannot be done.
 
         Raises:
             EpisodeEnded: there is no open episode.
@@ -160,6 +163,8 @@ class Environment:
         if episode is None:
             raise EpisodeEnded("the episode has ended: reset the environment")
         try:
+            if not feasible:
+                await episode.step({"op": "fail"}, grammar="osgym")
             return await self._end(episode, True, None)
         except OSGymError as exc:
             return await self._failed(episode, Failure.of(exc))

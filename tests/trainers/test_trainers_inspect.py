@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.host_process import HostProcess
-from tests.support.trainer_rig import NOTE, kill_leased
+from tests.support.trainer_rig import NOTE, TASK, kill_leased
 
 pytest.importorskip("inspect_ai", reason="missing: inspect_ai")
 
@@ -113,6 +113,19 @@ def test_a_lost_desktop_is_unscored(desks: HostProcess, tasks: str, tmp_path: Pa
     )  # fmt: skip
     score = log.samples[0].scores["desktop_score"]
     assert math.isnan(score.value) and score.explanation
+
+
+def test_a_model_may_say_that_it_cannot_be_done(desks: HostProcess, tmp_path: Path) -> None:
+    """In its last words; for most tasks that is wrong, for this one it is right."""
+    impossible = {**TASK, "config": [], "evaluator": {"func": "infeasible"}}
+    for words, reward in (("There is no such program: [INFEASIBLE].", 1.0), ("It is done.", 0.0)):
+        output = ModelOutput.from_content("mockllm/model", words)
+        output.usage = ModelUsage()
+        [log] = eval(
+            Task(dataset=samples([impossible]), scorer=desktop_score()),
+            model=get_model("mockllm/model", custom_outputs=[output]), log_dir=str(tmp_path), display="none",
+        )  # fmt: skip
+        assert log.samples[0].scores["desktop_score"].value == reward
 
 
 def test_command_lines_of_the_computer_tool() -> None:

@@ -144,9 +144,9 @@ class Desktop:
         """See :meth:`Rollout.act`."""
         return await self.wait(self.rollout.act(actions))
 
-    async def finish_async(self) -> float | None:
-        """See :meth:`finish`."""
-        await self.wait(self.rollout.finish())
+    async def finish_async(self, feasible: bool = True) -> float | None:
+        """See :meth:`finish`, and :meth:`Rollout.finish`."""
+        await self.wait(self.rollout.finish(feasible))
         return self.reward
 
     async def close_async(self) -> None:

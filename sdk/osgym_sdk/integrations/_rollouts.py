@@ -147,10 +147,14 @@ class Rollout:
         self._take(made)
         return said(made)
 
-    async def finish(self) -> None:
-        """Score it as it stands, where its agent did not end it itself. Idempotent."""
+    async def finish(self, feasible: bool = True) -> None:
+        """Score it as it stands, where its agent did not end it itself. Idempotent.
+
+        Args:
+            feasible: False: the agent said, in words of its own, that the task cannot be done.
+        """
         if not self.ended:
-            self._take(await self._environment.finish())
+            self._take(await self._environment.finish(feasible))
 
     async def elements(self, max_lines: int = 200) -> str:
         """Return the screen as text: a line for each element with its place and size in pixels of the screen.

@@ -29,6 +29,7 @@ from osgym_sdk._exceptions import (
     TooLarge,
 )
 from osgym_sdk._extras import need_extra
+from osgym_sdk.agents import INFEASIBLE
 from osgym_sdk.integrations import _rollouts
 from osgym_sdk.integrations._desktop import Desktop
 from osgym_sdk.wire import ImageFormat, ObserveOptions
@@ -269,11 +270,14 @@ def read_call(arguments: Sequence[str]) -> dict[str, Any]:
 
 @scorer(metrics=[mean(), stderr()])
 def desktop_score() -> Scorer:
-    """Score the sample's task by its own check; what could not be scored is in no mean."""
+    """Score the sample's task by its own check; what could not be scored is in no mean.
+
+    A model whose last words have ``[INFEASIBLE]`` in them says that the task cannot be done.
+    """
 
     async def score(state: TaskState, target: Target) -> Score:
         desktop = sandbox().as_type(DesktopSandbox).desktop
-        reward = await desktop.finish_async()
+        reward = await desktop.finish_async(feasible=INFEASIBLE not in state.output.completion)
         if reward is None:
             failure = desktop.failure
             said = "the task has no check" if failure is None else f"{failure.code}: {failure.message}"

@@ -1,6 +1,6 @@
 """verifiers (Prime Intellect): desktops as a taskset and an environment, found as ``osgym-verifiers``.
 
-``eval osgym-verifiers --env.taskset.tasks tasks/ --env.hosts http://127.0.0.1:20000 -m MODEL``, or in Python:
+``vf-eval osgym-verifiers --env.taskset.tasks tasks/ -m MODEL`` plays on ``OSGYM_HOSTS``. In Python:
 
 >>> from osgym_sdk.integrations.verifiers import environment
 >>> env = environment("tasks/", hosts="http://127.0.0.1:20000")  # doctest: +SKIP
