@@ -25,8 +25,10 @@ from osgym_host.episodes.create_request import EpisodeLimits, TaskResources
 from osgym_host.episodes.creator import EpisodeCreator
 from osgym_host.episodes.draining import DrainController
 from osgym_host.episodes.forks import EpisodeForks
+from osgym_host.episodes.history import History
 from osgym_host.episodes.host_status import HostIdentity, HostStatus, load_probe
 from osgym_host.episodes.journal import EpisodeJournal
+from osgym_host.episodes.looks import Looks
 from osgym_host.episodes.metrics import EpisodeMetrics
 from osgym_host.episodes.reach import ReachService
 from osgym_host.episodes.recorder import RecordMode, TrajectoryRecorder
@@ -99,6 +101,7 @@ class HostAgent:
         self._requests = RequestRegistry(creator, forks, self._checkpoints)
         self._recovery = EpisodeRecovery(creator, self._brancher, self.runtime)
         self.view = HostStatus(self._identity(), self.pool, self.episodes, self.drain, self._watch.state)
+        self._history = History(self.view, self.episodes.metrics)
         self._pressure = _pressure_publisher(settings, self.view)
         self.backend = Backend(
             episodes=self.episodes,
@@ -108,6 +111,8 @@ class HostAgent:
             reaches=ReachService(self.episodes, self.view.offered),
             host=self.view,
             drain=self.drain,
+            looks=Looks(self.pool.replicas, self._size_px),
+            history=self._history,
             registry=self.registry,
             access=_access(settings),
             osgym=OsgymOptions(settings.osgym_max_steps, settings.osgym_wait_s, settings.osgym_make_way_s),
@@ -199,6 +204,7 @@ class HostAgent:
         self.episodes.start()
         self.drain.start()
         self._watch.start()
+        self._history.start()
         if self._pressure is not None:
             self._pressure.start()
         return report
@@ -231,6 +237,7 @@ class HostAgent:
         if self._pressure is not None:
             await self._pressure.close()
         await self._watch.close()
+        await self._history.close()
         await self.drain.close()
         await self.episodes.close()
         await self._checkpoints.close()

@@ -7,6 +7,7 @@ Run as a program it is a replica that outlives its host agent, as a virtual mach
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
 import json
 import sys
@@ -20,18 +21,23 @@ from PIL import Image
 from osgym_protocol.records import encode_record
 
 
-def _png() -> bytes:
+@functools.cache
+def _picture(image_format: str, width: int, height: int) -> bytes:
     out = io.BytesIO()
-    Image.new("RGB", (1920, 1080), (30, 60, 90)).save(out, "PNG")
+    Image.new("RGB", (width, height), (30, 60, 90)).save(out, image_format.upper())
     return out.getvalue()
 
 
-PNG = _png()
+SCREEN = (1920, 1080)
+PNG = _picture("png", *SCREEN)
 
 
 def image_of(meta: dict[str, Any]) -> bytes:
-    """The image that goes with a meta: always the same picture, as PNG whatever was asked for."""
-    return b"" if meta["frame"]["format"] == "none" else PNG
+    """The image that goes with a meta: always the same picture, as it was asked for."""
+    frame = meta["frame"]
+    if frame["format"] == "none" or frame["unchanged"]:
+        return b""
+    return _picture(frame["format"], frame["width"], frame["height"])
 
 
 class GuestAnswer(Exception):
@@ -67,6 +73,7 @@ class Guest:
     """What calls past the screen give, by path without its query: bytes, or an answer to raise."""
     reached: list[tuple[str, bytes]] = field(default_factory=list)
     steps_begun: int = 0
+    looks: int = 0
     current: tuple[int, asyncio.Future[tuple[dict[str, Any], bytes]]] | None = None
 
     def __post_init__(self) -> None:
@@ -144,6 +151,7 @@ class Guest:
         if path == "/v1/step":
             meta, blob = await self.step(request)
         elif path == "/v1/observe":
+            self.looks += 1
             meta = self.frame(self.last_seq, request.get("observe"))
             blob = image_of(meta)
         elif path == "/v1/final":
@@ -204,6 +212,8 @@ class Guest:
         return self.stored
 
     def frame(self, seq: int, observe: Any) -> dict[str, Any]:
+        asked = observe or {}
+        width, height = asked.get("size") or SCREEN
         return {
             "seq": seq,
             "replayed": False,
@@ -212,11 +222,11 @@ class Guest:
             "settle": None,
             "frame": {
                 "hash": "h",
-                "format": (observe or {}).get("format", "png"),
-                "width": 1920,
-                "height": 1080,
-                "screen": [1920, 1080],
-                "unchanged": False,
+                "format": asked.get("format", "png"),
+                "width": width,
+                "height": height,
+                "screen": list(SCREEN),
+                "unchanged": asked.get("unless_hash") == "h",
                 "t_ms": 1.0,
             },
             "previous": None,

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import TypeAdapter
 
-from osgym_host.api import errors, metrics, osgym, v1
+from osgym_host.api import dashboard, errors, metrics, osgym, v1
 from osgym_host.api.backend import Backend
 from osgym_host.api.bodies import BoundedBodies
 from osgym_host.api.security import AccessControl
@@ -30,6 +30,7 @@ def make_app(backend: Backend) -> FastAPI:
     errors.install(app)
     app.include_router(v1.make_router(backend))
     app.include_router(osgym.make_router(backend))
+    app.include_router(dashboard.make_router())
     app.include_router(metrics.make_router(backend.registry))
     app.add_middleware(BoundedBodies)
     app.add_middleware(AccessControl, policy=backend.access)

@@ -10,7 +10,9 @@ from osgym_host.api.security import AccessPolicy
 from osgym_host.episodes.checkpoints import Checkpoints
 from osgym_host.episodes.creator import EpisodeCreator
 from osgym_host.episodes.draining import DrainController
+from osgym_host.episodes.history import History
 from osgym_host.episodes.host_status import HostStatus
+from osgym_host.episodes.looks import Looks
 from osgym_host.episodes.reach import ReachService
 from osgym_host.episodes.requests import RequestRegistry
 from osgym_host.episodes.service import EpisodeService
@@ -36,6 +38,8 @@ class Backend:
     reaches: ReachService
     host: HostStatus
     drain: DrainController
+    looks: Looks
+    history: History
     registry: CollectorRegistry
     access: AccessPolicy
     osgym: OsgymOptions

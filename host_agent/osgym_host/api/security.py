@@ -19,7 +19,9 @@ from osgym_protocol.observation import ErrorInfo
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-OPEN_PATHS = frozenset(("/v1/health", "/health"))
+OPEN_PATHS = frozenset(("/v1/health", "/health", "/ui"))
+OPEN_FOLDER = "/ui/"
+"""The dashboard's page is no secret; what it shows is asked for with the token."""
 _IPV6_CLIENT_BITS = 64
 """A machine has all addresses of such a network to choose from."""
 _LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "[::1]", "::1"))
@@ -67,7 +69,7 @@ class AccessControl:
 
     def _refusal(self, scope: Scope) -> tuple[ErrorCode, str] | None:
         path: str = scope["path"]
-        if path in OPEN_PATHS:
+        if path in OPEN_PATHS or path.startswith(OPEN_FOLDER):
             return None
         headers = Headers(scope=scope)
         given = headers.get("authorization", "").encode()

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
-from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
-from osgym_host.api import branching, models, reach
+from osgym_host.api import branching, host, looking, models, reach
 from osgym_host.api.answers import ERRORS, json_answer, record_answer
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import (
-    ImageResponse,
     RawRoute,
     RecordResponse,
     RecordStreamResponse,
@@ -48,8 +46,8 @@ def make_router(backend: Backend) -> APIRouter:
     router.include_router(_episode_routes(backend))
     router.include_router(branching.make_router(backend))
     router.include_router(reach.make_router(backend.reaches))
-    router.include_router(_host_routes(backend))
-    router.include_router(_drain_routes(backend))
+    router.include_router(host.make_router(backend))
+    router.include_router(looking.make_router(backend))
     return router
 
 
@@ -218,67 +216,3 @@ async def _one_by_one(first: Record | None, rest: Iterator[Record]) -> AsyncIter
     while record is not None:
         yield record
         record = await asyncio.to_thread(next, rest, None)
-
-
-def _host_routes(backend: Backend) -> APIRouter:
-    """The host itself."""
-    router = APIRouter(tags=["host"], responses=ERRORS)
-    host = backend.host
-
-    @router.get("/health")
-    async def health() -> dict[str, Any]:
-        """Say that the service answers. Needs no token."""
-        return host.health()
-
-    @router.get("/host", responses=json_answer(host_api.HostState))
-    async def state() -> Response:
-        """Return what this host is, what it has, and how loaded it is."""
-        return JSONResponse(host.state().to_dict())
-
-    @router.get("/pool")
-    async def pool() -> dict[str, Any]:
-        """Return how the pool fills, and what keeps it from it."""
-        return host.pool()
-
-    @router.get("/replicas")
-    async def replicas() -> list[dict[str, Any]]:
-        """List the replicas that are not gone."""
-        return host.replicas()
-
-    @router.get("/replicas/{replica_id}/screenshot", response_class=Response)
-    async def screenshot(replica_id: str) -> Response:
-        """Return a PNG of any replica's screen."""
-        frame = await host.screenshot(replica_id)
-        return ImageResponse(frame.image)
-
-    @router.get("/events")
-    async def events(
-        after: Annotated[int, Query(ge=0)] = 0, wait_s: Annotated[float, Query(ge=0, le=300)] = 0
-    ) -> dict[str, Any]:
-        """Return events newer than `after`; wait up to `wait_s` for the first."""
-        return await host.events(after, wait_s)
-
-    return router
-
-
-def _drain_routes(backend: Backend) -> APIRouter:
-    """Emptying the host."""
-    router = APIRouter(tags=["host"], responses=ERRORS)
-    host = backend.host
-
-    @router.post("/drain", responses=json_answer(host_api.HostState))
-    async def drain(body: models.DrainBody | None = None) -> Response:
-        """Empty the host: no new episodes; those still open end shortly before `deadline_s` are over.
-
-        Without `deadline_s` they end when their clients end them. Asking again replaces the deadline.
-        """
-        backend.drain.request(None if body is None else body.deadline_s)
-        return JSONResponse(host.state().to_dict())
-
-    @router.delete("/drain", responses=json_answer(host_api.HostState))
-    async def undrain() -> Response:
-        """Take `POST /v1/drain` back. Refused while somebody else takes the host away. Idempotent."""
-        backend.drain.cancel()
-        return JSONResponse(host.state().to_dict())
-
-    return router

@@ -116,6 +116,7 @@ class HostEpisode:
     check: asyncio.Task[EvaluationAnswer] | None = None
     disk_was_full: bool = False
     began_at: float = field(default_factory=time.time)
+    ended_at: float | None = None
     reach: ReachUse = field(default_factory=ReachUse)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -186,11 +187,7 @@ class HostEpisode:
                 try:
                     steps.enter(seq, parse_actions(actions, self.terms.screen))
                 except BadAction as error:
-                    details = {"action": error.action, "why": error.why, "index": error.index}
-                    status = 422 if isinstance(error, NoAction) else None
-                    raise ServiceError(
-                        ErrorCode.INVALID_ACTION, str(error), details, status=status
-                    ) from error
+                    raise _refused(error) from error
             settle = self.terms.settle if settle is None else settle
             observe = self.terms.observe if observe is None else observe
             return await self._send(settle, observe, before)

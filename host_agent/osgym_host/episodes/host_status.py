@@ -12,15 +12,11 @@ from typing import Any
 from osgym_host.core.disk_pressure import free_bytes
 from osgym_host.core.lease_pressure import lease_pressure_percent
 from osgym_host.core.plan import Blocked
-from osgym_host.core.states import ReplicaState
 from osgym_host.episodes.draining import DrainController
-from osgym_host.episodes.errors import ServiceError
+from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.service import EpisodeService
-from osgym_host.guest_client import GuestError
 from osgym_host.replicas.pool import Pool
-from osgym_protocol.codes import ErrorCode
 from osgym_protocol.host_api import HostCapacity, HostImage, HostLoad, HostState
-from osgym_protocol.observation import ObservedFrame
 from osgym_protocol.reach import ReachKind
 
 MIB = 1024 * 1024
@@ -159,7 +155,9 @@ class HostStatus:
                     "state": manager.state.value,
                     "reason": manager.reason.value if manager.reason is not None else None,
                     "episode_id": episode.episode_id if episode is not None else None,
+                    "task_id": episode.task_id if episode is not None else None,
                     "step": episode.steps.progress.step if episode is not None else None,
+                    "idle_s": round(episode.lease.idle_s(), 1) if episode is not None else None,
                     "age_s": round(now - manager.created_at, 1),
                     "pss_mib": _round(manager.pss_mib),
                     "cpu_s": _round(manager.cpu_s),
@@ -168,6 +166,10 @@ class HostStatus:
                 }
             )
         return rows
+
+    def episodes(self, limit: int) -> list[dict[str, Any]]:
+        """Return one object for each of the latest episodes: those that live first, the newest first."""
+        return [_episode_row(episode) for episode in self._episodes.latest(limit)]
 
     async def events(self, after: int, wait_s: float) -> dict[str, Any]:
         """Return the events newer than `after`; wait up to `wait_s` for the first."""
@@ -178,19 +180,16 @@ class HostStatus:
         """Return how many replicas retired, by reason."""
         return {reason.value: count for reason, count in self._pool.retired.items()}
 
-    async def screenshot(self, replica_id: str) -> ObservedFrame:
-        """Take a picture of any replica that has a desktop.
 
-        Raises:
-            ServiceError: `not_found`, or the guest did not answer.
-        """
-        manager = self._pool.replicas.find(replica_id)
-        if manager is None or manager.state not in (ReplicaState.READY, ReplicaState.LEASED):
-            raise ServiceError(ErrorCode.NOT_FOUND, "There is no such replica with a desktop.")
-        try:
-            return await manager.guest.observe()
-        except GuestError as error:
-            raise ServiceError(ErrorCode.TIMEOUT, f"The replica did not answer: {error}") from error
+def _episode_row(episode: HostEpisode) -> dict[str, Any]:
+    state, score = episode.state().to_dict(), episode.evaluation
+    return {
+        "reward": None if score is None else score.reward,
+        "evaluation_error": None if score is None or score.error is None else score.error.to_dict(),
+        "began_at": round(episode.began_at, 3),
+        "ended_at": None if episode.ended_at is None else round(episode.ended_at, 3),
+        **state,
+    }
 
 
 def _round(value: float | None) -> float | None:

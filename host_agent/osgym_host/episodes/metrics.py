@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from osgym_host.core.window import Window
 from osgym_protocol.host_api import EvaluationAnswer
+from osgym_protocol.observation import Observation
 
 _STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 30.0)
 _OPEN_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -17,6 +19,10 @@ class EpisodeMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         """Register them all."""
+        self.step_ms, self.open_ms = Window(), Window()
+        """Of steps in the guest, and of creates as a whole, for `History`."""
+        self.not_final = Window()
+        """Milliseconds by which a screen changed after the frame that a step answered with."""
         self.no_capacity = Counter(
             "osgym_no_capacity", "Creates that found no free replica in time.", registry=registry
         )
@@ -41,6 +47,9 @@ class EpisodeMetrics:
             registry=registry,
         )
         self._steps = Counter("osgym_steps", "Steps carried out.", registry=registry)
+        self._not_final = Counter(
+            "osgym_frames_not_final", "Steps whose frame the screen left afterwards.", registry=registry
+        )
         self._step_s = Histogram(
             "osgym_step_guest_seconds",
             "Time of a step in the guest: input, settling, capture, encoding.",
@@ -83,6 +92,7 @@ class EpisodeMetrics:
     def opened(self, timing_ms: Mapping[str, float]) -> None:
         """A client got an episode."""
         self._opened.inc()
+        self.open_ms.add(timing_ms.get("total", sum(timing_ms.values())))
         for phase, ms in timing_ms.items():
             self._open_s.labels(phase).observe(ms / 1000)
 
@@ -96,9 +106,13 @@ class EpisodeMetrics:
         self._children_s.observe(children_s)
         self._children.inc(children)
 
-    def stepped(self, guest_ms: float) -> None:
-        """A step was carried out."""
+    def stepped(self, guest_ms: float, seen: Observation | None) -> None:
+        """A step was carried out, and says whether the frame of the one before was the final one."""
         self._steps.inc()
+        self.step_ms.add(guest_ms)
+        if seen is not None and seen.previous is not None and not seen.previous.final:
+            self._not_final.inc()
+            self.not_final.add(seen.previous.changed_after_ms or 0.0)
         self._step_s.observe(guest_ms / 1000)
 
     def evaluated(self, answer: EvaluationAnswer) -> None:

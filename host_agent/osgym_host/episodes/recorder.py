@@ -9,6 +9,7 @@ Trajectories show all that was on a screen, so they are for their owner only.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -23,7 +24,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from osgym_protocol.codes import DropReason
+from osgym_protocol.codes import DropReason, ImageFormat
 from osgym_protocol.records import Record
 
 log = logging.getLogger(__name__)
@@ -125,7 +126,7 @@ class TrajectoryRecorder:
             return
         name = ""
         if frame and self.mode is RecordMode.FRAMES:
-            name = f"{int(line.get('step', 0)):06d}.{image_format or 'png'}"
+            name = _frame_name(int(line.get("step", 0)), image_format or "png")
             with self._lock:
                 full = self._queued + len(frame) > MAX_QUEUED_BYTES
                 if not full:
@@ -168,6 +169,26 @@ class TrajectoryRecorder:
                     line["frame_dropped"], line["dropped"] = True, DropReason.GONE.value
             yield Record(line, frame)
 
+    def lines(self, episode_id: str, after: int, limit: int) -> list[dict[str, Any]]:
+        """Return at most `limit` lines of an episode behind its first `after` (blocking).
+
+        Raises:
+            FileNotFoundError: Nothing was recorded of it, or it is gone.
+        """
+        return list(itertools.islice(self._lines(episode_id), after, after + limit))
+
+    def frame(self, episode_id: str, step: int) -> tuple[bytes, ImageFormat]:
+        """Return the frame that a step answered with (0: the first), as it was sent (blocking).
+
+        Raises:
+            FileNotFoundError: It was not kept, or is gone.
+        """
+        for image_format in (ImageFormat.PNG, ImageFormat.WEBP, ImageFormat.JPEG):
+            name = _frame_name(step, image_format)
+            with contextlib.suppress(OSError):
+                return _read_file(self._folder(episode_id) / name), image_format
+        raise FileNotFoundError(f"{episode_id}: no frame of step {step}")
+
     def extent(self, episode_id: str) -> RecordedExtent:
         """Return how far an episode was recorded (blocking)."""
         try:
@@ -180,12 +201,15 @@ class TrajectoryRecorder:
         return RecordedExtent("start" in kinds, last_seq, "evaluation" in kinds)
 
     def _lines(self, episode_id: str) -> Iterator[dict[str, Any]]:
-        if not _EPISODE_ID.fullmatch(episode_id):
-            raise FileNotFoundError(episode_id[:100])
-        with (self._root / episode_id / LINES).open(encoding="utf-8", errors="replace") as lines:
+        with (self._folder(episode_id) / LINES).open(encoding="utf-8", errors="replace") as lines:
             for text in lines:
                 with contextlib.suppress(ValueError):
                     yield json.loads(text)
+
+    def _folder(self, episode_id: str) -> Path:
+        if not _EPISODE_ID.fullmatch(episode_id):
+            raise FileNotFoundError(episode_id[:100])
+        return self._root / episode_id
 
     def _write_all(self) -> None:
         while True:
@@ -234,6 +258,16 @@ class TrajectoryRecorder:
                 continue
             self._total -= size
             shutil.rmtree(oldest, ignore_errors=True)
+
+
+def _frame_name(step: int, image_format: str) -> str:
+    return f"{step:06d}.{image_format}"
+
+
+def _read_file(path: Path) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        return file.read()
 
 
 def _text(line: Mapping[str, Any]) -> bytes:

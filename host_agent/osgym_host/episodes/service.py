@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import itertools
 import logging
 import time
 from collections import OrderedDict
@@ -90,6 +91,11 @@ class EpisodeService:
     def active(self) -> list[HostEpisode]:
         """Return the episodes that have a replica now."""
         return list(self._active.values())
+
+    def latest(self, limit: int) -> list[HostEpisode]:
+        """Return the episodes that live, then those that ended, the newest first of each."""
+        every = itertools.chain(reversed(self._active.values()), reversed(self._ended.values()))
+        return list(itertools.islice(every, limit))
 
     def find(self, episode_id: str) -> HostEpisode:
         """Return an episode, ended ones too.
@@ -221,7 +227,7 @@ class EpisodeService:
         observation = meta["observation"]
         if not observation["replayed"] or seq == episode.steps.unrecorded:
             episode.steps.unrecorded = None
-            self.metrics.stepped(result.guest_ms)
+            self.metrics.stepped(result.guest_ms, result.answer.observation)
             line = {"kind": "step", "seq": seq, "time": round(time.time(), 3), **meta}
             self.recorder.add(episode_id, line, result.image, observation["frame"]["format"])
         host_ms = (time.perf_counter() - began) * 1000
@@ -317,6 +323,7 @@ class EpisodeService:
             return
         episode.replica.release(reason)
         lost = episode.replica.loss()
+        episode.ended_at = time.time()
         episode.over = EpisodeOver(lost.reason, str(lost.details.get("detail", "")), episode.episode_id)
         self._active.pop(episode.episode_id, None)
         self._keep_ended(episode)

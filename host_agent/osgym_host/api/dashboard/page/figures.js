@@ -1,0 +1,64 @@
+// What the host does, in figures with their last hour.
+
+import { draw, make, say } from "./dom.js";
+
+const FIGURES = [
+  ["Leased", (now) => `${now.host.capacity.leased}`, (now) => ` of ${now.host.capacity.max_replicas}`, (s) => s.leased],
+  ["Ready", (now) => `${now.host.capacity.ready}`, (now) => ` warm, ${now.host.capacity.starting} starting`, (s) => s.ready],
+  ["Waiting clients", (now) => `${now.host.capacity.waiting}`, (now) => blocked(now.pool), (s) => s.waiting],
+  ["Steps per second", (now) => number(now.last?.steps_per_s), () => "", (s) => s.steps_per_s],
+  ["Step p50 / p95", (now) => ms(now.last?.step_ms.p50), (now) => ` / ${ms(now.last?.step_ms.p95)}`, (s) => s.step_ms.p95],
+  ["Create p50 / p95", (now) => ms(now.last?.open_ms.p50), (now) => ` / ${ms(now.last?.open_ms.p95)}`, (s) => s.open_ms.p95],
+  ["Frames not final", (now) => share(now.samples), () => " in the last hour", (s) => s.not_final],
+  ["Load", (now) => now.host.load.load1.toFixed(1), (now) => ` on ${now.host.load.cpu_count} cores`, (s) => s.load1],
+  ["RAM free", (now) => gib(now.host.load.ram_available_mib), (now) => ` of ${gib(now.host.load.ram_total_mib)}`, (s) => s.ram_used_mib],
+  ["Disk free", (now) => gib(now.host.load.disk_free_mib), () => "", null],
+];
+
+export class Figures {
+  constructor(list) {
+    this.cells = FIGURES.map(([name]) => {
+      const value = document.createTextNode("–");
+      const rest = make("small");
+      const spark = draw("svg", { class: "spark", viewBox: "0 0 100 22", preserveAspectRatio: "none", "aria-hidden": "true" });
+      list.append(make("div", {}, make("dt", {}, name), make("dd", {}, value, rest), spark));
+      return { value, rest, spark };
+    });
+  }
+
+  show(now) {
+    FIGURES.forEach(([, value, rest], index) => {
+      say(this.cells[index].value, value(now));
+      say(this.cells[index].rest, rest(now));
+    });
+  }
+
+  showHistory(samples) {
+    FIGURES.forEach(([, , , read], index) => {
+      if (read) this.cells[index].spark.replaceChildren(...line(samples.map(read)));
+    });
+  }
+}
+
+/** A line of values; where there was nothing, it is broken. */
+function line(values) {
+  const highest = Math.max(...values.map((v) => v ?? 0), 1e-9);
+  const runs = [[]];
+  values.forEach((value, index) => {
+    if (value == null) runs.push([]);
+    else runs.at(-1).push(`${(index * 100) / Math.max(1, values.length - 1)},${20 - (value / highest) * 18}`);
+  });
+  const style = { fill: "none", stroke: "currentColor", "stroke-width": 1.5, "vector-effect": "non-scaling-stroke" };
+  return runs.filter((run) => run.length > 1).map((run) => draw("polyline", { points: run.join(" "), ...style }));
+}
+
+const number = (value) => (value == null ? "–" : value < 10 ? value.toFixed(1) : value.toFixed(0));
+const ms = (value) => (value == null ? "–" : value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(1)} s`);
+const gib = (mib) => (mib == null ? "–" : `${(mib / 1024).toFixed(1)} GiB`);
+const blocked = (pool) => (pool.blocked && pool.blocked !== "nothing" ? ` blocked by ${pool.blocked}` : "");
+
+function share(samples) {
+  const steps = samples.reduce((sum, s) => sum + s.steps, 0);
+  const late = samples.reduce((sum, s) => sum + s.not_final, 0);
+  return steps === 0 ? "–" : `${((100 * late) / steps).toFixed(1)} %`;
+}

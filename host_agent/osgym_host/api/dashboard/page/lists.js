@@ -1,0 +1,133 @@
+// Episodes and events as tables: newest first, bounded, filtered by the search.
+
+import { badge, clock, make, say, seconds, shown } from "./dom.js";
+import { json } from "./api.js";
+
+const MAX_EVENTS = 500;
+const TONES = { success: "good", zero: "", failed: "bad" };
+
+class Table {
+  constructor(main, title, columns) {
+    this.body = make("tbody");
+    this.summary = make("p", { class: "faint" });
+    const head = make("tr", {}, ...columns.map((name) => make("th", { scope: "col" }, name)));
+    main.append(make("h1", {}, title), this.summary,
+      make("div", { class: "scroll" }, make("table", {}, make("thead", {}, head), this.body)));
+  }
+
+  fill(rows, query) {
+    const words = (query ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+    const wanted = rows.filter(({ text }) => words.every((word) => text.toLowerCase().includes(word)));
+    this.body.replaceChildren(...wanted.map(({ cells }) => make("tr", {}, ...cells)));
+  }
+}
+
+export class Episodes {
+  constructor(main) {
+    this.table = new Table(main, "Episodes", ["State", "Episode", "Task", "Steps", "Reward", "Ended", "Began", "Took"]);
+    this.timer = setInterval(() => this.load(), 2000);
+    this.rows = [];
+    this.load();
+  }
+
+  async load() {
+    if (document.hidden) return;
+    try {
+      this.rows = await json("/v1/episodes?limit=300");
+      this.render();
+    } catch {
+      // The page says above that the host does not answer.
+    }
+  }
+
+  show({ query }) {
+    if (this.query === query) return;
+    this.query = query;
+    this.render();
+  }
+
+  render() {
+    const scored = this.rows.filter((row) => row.reward != null);
+    const solved = scored.filter((row) => row.reward >= 1).length;
+    const lost = this.rows.filter((row) => row.error).length;
+    say(this.table.summary, `The latest ${this.rows.length}: ${scored.length} scored, ${solved} with reward 1, ${lost} lost.`);
+    this.table.fill(this.rows.map(episodeRow), this.query);
+  }
+
+  close() {
+    clearInterval(this.timer);
+  }
+}
+
+function episodeRow(row) {
+  const id = encodeURIComponent(row.episode_id);
+  const outcome = row.error ?? row.evaluation_error;
+  const tone = outcome ? "failed" : row.reward >= 1 ? "success" : "zero";
+  const ended = [row.termination_reason, outcome && `${outcome.code}: ${outcome.message}`].filter(Boolean).join(" – ");
+  const text = [row.episode_id, row.replica_id, row.task_id, row.state, ended].join(" ");
+  const took = (row.ended_at ?? Date.now() / 1000) - row.began_at;
+  return { text, cells: [
+    make("td", {}, badge(row.state)),
+    make("td", {}, make("a", { href: `#/episode/${id}` }, row.episode_id), " ",
+      make("a", { class: "faint", href: `#/desktop/${encodeURIComponent(row.replica_id)}` }, row.replica_id)),
+    make("td", { class: "long" }, shown(row.task_id ?? "")),
+    make("td", { class: "number" }, String(row.step)),
+    make("td", { class: `number ${TONES[tone]}` }, row.reward == null ? (row.evaluated ? "none" : "") : String(row.reward)),
+    make("td", { class: `long ${outcome ? "bad" : ""}` }, shown(ended)),
+    make("td", { class: "number" }, clock(row.began_at)),
+    make("td", { class: "number" }, seconds(took)),
+  ] };
+}
+
+export class Events {
+  constructor(main) {
+    this.table = new Table(main, "Events", ["Time", "What", "Of", "State", "Details"]);
+    this.rows = [];
+    this.stop = new AbortController();
+    this.follow();
+  }
+
+  /** Ask for what is newer, again and again; each question waits until there is something. */
+  async follow() {
+    let after = 0;
+    while (!this.stop.signal.aborted) {
+      try {
+        const { events, last_id: last } = await json(`/v1/events?after=${after}&wait_s=20`, { signal: this.stop.signal });
+        if (last < after) after = 0;
+        else if (events.length) {
+          after = events.at(-1).id;
+          this.rows = [...events.reverse().map(eventRow), ...this.rows].slice(0, MAX_EVENTS);
+          this.table.fill(this.rows, this.query);
+          say(this.table.summary, `The latest ${this.rows.length}, as they come.`);
+        }
+      } catch {
+        await new Promise((done) => setTimeout(done, 2000));
+      }
+      while (document.hidden && !this.stop.signal.aborted) await new Promise((done) => setTimeout(done, 500));
+    }
+  }
+
+  show({ query }) {
+    if (this.query === query) return;
+    this.query = query;
+    this.table.fill(this.rows, query);
+  }
+
+  close() {
+    this.stop.abort();
+  }
+}
+
+function eventRow(event) {
+  const { id, time, kind, replica_id: replica, episode_id: episode, state, ...rest } = event;
+  const details = Object.entries(rest).filter(([, v]) => v != null).map(([k, v]) => `${k}: ${typeof v === "string" ? v : JSON.stringify(v)}`);
+  const text = [kind, replica, episode, state, ...details].join(" ");
+  const of = make("td", {});
+  if (replica) of.append(make("a", { href: `#/desktop/${encodeURIComponent(replica)}` }, replica), " ");
+  if (episode) of.append(make("a", { href: `#/episode/${encodeURIComponent(episode)}` }, episode));
+  void id;
+  return { text, cells: [
+    make("td", { class: "number" }, clock(time)), make("td", {}, kind), of,
+    make("td", {}, state ? badge(state) : ""), make("td", { class: "long" }, shown(details.join(", "))),
+  ] };
+}

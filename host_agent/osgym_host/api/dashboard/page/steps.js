@@ -1,0 +1,139 @@
+// The steps of an episode as they were recorded, and what they did drawn on a picture.
+
+import { Refused, json } from "./api.js";
+import { draw, inWords, make, say, shown } from "./dom.js";
+
+const AT_ONCE = 500;
+
+/** The lines of an episode's trajectory, read on from where they ended. */
+export class Lines {
+  constructor(episodeId) {
+    this.path = `/v1/episodes/${encodeURIComponent(episodeId)}/lines`;
+    this.next = 0;
+    this.start = this.end = this.evaluation = null;
+    this.steps = [];
+    this.recorded = true;
+  }
+
+  /** Read what came since; return whether anything did. */
+  async more(signal) {
+    const before = this.next;
+    try {
+      for (;;) {
+        const { lines, next } = await json(`${this.path}?after=${this.next}&limit=${AT_ONCE}`, { signal });
+        this.next = next;
+        for (const line of lines) this.take(line);
+        if (lines.length < AT_ONCE) break;
+      }
+    } catch (error) {
+      if (!(error instanceof Refused) || error.status !== 404) throw error;
+      this.recorded = false;
+    }
+    return this.next > before;
+  }
+
+  take(line) {
+    if (line.kind === "step") this.steps.push(line);
+    else if (line.kind === "start") this.start = line;
+    else if (line.kind === "evaluation") this.evaluation = line;
+    else if (line.kind === "end") this.end = line;
+  }
+}
+
+/** The list of steps; `choose` is called with the index of the one that is clicked. */
+export class StepList {
+  constructor(choose) {
+    this.choose = choose;
+    this.element = make("ol", { class: "steps", "aria-label": "Steps" });
+    this.chosen = null;
+  }
+
+  show(steps, chosen) {
+    const atEnd = this.element.scrollHeight - this.element.scrollTop - this.element.clientHeight < 40;
+    for (let index = this.element.children.length; index < steps.length; index += 1) {
+      this.element.append(row(steps[index], () => this.choose(index)));
+    }
+    if (this.chosen !== chosen) {
+      this.element.children[this.chosen]?.firstChild.removeAttribute("aria-current");
+      const now = this.element.children[chosen]?.firstChild;
+      now?.setAttribute("aria-current", "true");
+      now?.scrollIntoView({ block: "nearest" });
+      this.chosen = chosen;
+    } else if (atEnd && chosen == null) {
+      this.element.scrollTop = this.element.scrollHeight;
+    }
+  }
+}
+
+function row(step, onclick) {
+  const words = make("span", {}, ...(step.actions ?? []).map((action) => make("code", {}, inWords(action))));
+  const tone = problem(step);
+  if (tone) words.append(" ", make("span", { class: tone.tone }, tone.text));
+  return make("li", {}, make("button", { type: "button", onclick },
+    make("span", { class: "number" }, String(step.step)), words, make("span", { class: "number" }, took(step))));
+}
+
+/** What went wrong in a step, in a word. */
+export function problem(step) {
+  const seen = step.observation ?? {};
+  if (seen.failed_index != null) return { tone: "bad", text: `action ${seen.failed_index} failed` };
+  if (step.line_dropped) return { tone: "late", text: "its line was too long to keep" };
+  return seen.final === false ? { tone: "late", text: "frame not final" } : null;
+}
+
+function took(step) {
+  const total = Object.values(step.observation?.timing_ms ?? {}).reduce((sum, ms) => sum + (Number(ms) || 0), 0);
+  return total ? `${Math.round(total)} ms` : "";
+}
+
+/** What is known of a step, for a list of facts. */
+export function aboutStep(step) {
+  const seen = step.observation ?? {}, settle = seen.settle;
+  return [
+    ["Waited", settle && `${settle.policy}: ${settle.reason} after ${Math.round(settle.wait_ms)} ms`],
+    ["Parts", Object.entries(seen.timing_ms ?? {}).map(([k, v]) => `${k} ${Number(v).toFixed(1)} ms`).join(", ")],
+    ["Failed", seen.failed_index != null ? shown(seen.results) : null],
+    ["Ends with", step.done],
+  ];
+}
+
+/** A picture with what was done drawn on it. */
+export class Marked {
+  constructor() {
+    this.image = make("img", { alt: "The screen", hidden: true });
+    this.marks = draw("svg", { preserveAspectRatio: "none", "aria-hidden": "true" });
+    this.empty = make("p", { class: "empty" });
+    this.element = make("div", { class: "picture" }, this.image, this.marks, this.empty);
+  }
+
+  screen(width, height) {
+    this.element.style.aspectRatio = `${width} / ${height}`;
+    this.marks.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    this.radius = width / 90;
+  }
+
+  none(words) {
+    this.image.hidden = true;
+    this.marks.replaceChildren();
+    say(this.empty, words);
+  }
+
+  shown() {
+    this.image.hidden = false;
+    say(this.empty, "");
+  }
+
+  mark(actions) {
+    const points = (actions ?? []).flatMap((action) => this.of(action));
+    this.marks.replaceChildren(...points);
+  }
+
+  of(action) {
+    if (Array.isArray(action.path) && action.path.every((p) => Array.isArray(p) && p.every(Number.isFinite))) {
+      return [draw("polyline", { points: action.path.map((p) => p.join(",")).join(" ") })];
+    }
+    if (!Number.isFinite(action.x) || !Number.isFinite(action.y)) return [];
+    const where = { cx: action.x, cy: action.y, r: this.radius };
+    return [draw("circle", { ...where, class: "halo" }), draw("circle", where)];
+  }
+}

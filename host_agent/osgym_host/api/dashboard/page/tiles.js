@@ -1,0 +1,161 @@
+// The desktops of a host as tiles. Only what is seen and leased is looked at, and only when it may have changed.
+
+import { Picture } from "./api.js";
+import { badge, make, say, seconds, shown } from "./dom.js";
+
+const WIDTH = 320;
+const AT_ONCE = 4;
+const SOONEST_MS = 1000;
+const ANYWAY_MS = 5000;
+const STATES = ["leased", "ready", "starting", "failed", "retiring"];
+
+export class Tiles {
+  constructor(main, go) {
+    this.go = go;
+    this.tiles = new Map();
+    this.asked = 0;
+    this.rows = [];
+    this.filters = make("div", { class: "filters", role: "group", "aria-label": "Show only" });
+    this.list = make("ul", { class: "tiles", "aria-label": "Desktops" });
+    this.nothing = make("p", { class: "faint" });
+    this.seen = new IntersectionObserver((entries) => {
+      for (const entry of entries) this.tiles.get(entry.target.dataset.id)?.see(entry.isIntersecting);
+    }, { rootMargin: "100px" });
+    main.append(make("h1", {}, "Desktops"), this.filters, this.nothing, this.list);
+    this.timer = setInterval(() => this.look(), 250);
+  }
+
+  show({ rows, query, state }) {
+    this.rows = rows;
+    this.showFilters(state);
+    const wanted = rows.filter((row) => (!state || row.state === state) && matches(row, query)).sort(order);
+    const names = new Set(wanted.map((row) => row.replica_id));
+    for (const [id, tile] of this.tiles) if (!names.has(id)) this.drop(id, tile);
+    wanted.forEach((row, index) => {
+      let tile = this.tiles.get(row.replica_id);
+      if (!tile) {
+        tile = new Tile(row);
+        this.tiles.set(row.replica_id, tile);
+        this.seen.observe(tile.element);
+      }
+      tile.show(row);
+      if (this.list.children[index] !== tile.element) this.list.insertBefore(tile.element, this.list.children[index] ?? null);
+    });
+    this.nothing.hidden = wanted.length > 0;
+    say(this.nothing, rows.length ? "No desktop is like that." : "No desktops yet: the host is starting them.");
+  }
+
+  showFilters(chosen) {
+    const counts = Object.fromEntries(STATES.map((state) => [state, this.rows.filter((r) => r.state === state).length]));
+    const wanted = [["", `all ${this.rows.length}`], ...STATES.filter((s) => counts[s] || s === chosen).map((s) => [s, `${s} ${counts[s]}`])];
+    const key = JSON.stringify([wanted, chosen]);
+    if (this.key === key) return;
+    this.key = key;
+    this.filters.replaceChildren(...wanted.map(([state, words]) => make(
+      "button", { type: "button", "aria-pressed": String(state === (chosen ?? "")), onclick: () => this.go({ state }) }, words,
+    )));
+  }
+
+  look() {
+    if (document.hidden) return;
+    const now = performance.now();
+    const due = [...this.tiles.values()].filter((tile) => tile.due(now)).sort((a, b) => a.at - b.at);
+    for (const tile of due.slice(0, AT_ONCE - this.asked)) {
+      this.asked += 1;
+      tile.look(now).finally(() => { this.asked -= 1; });
+    }
+  }
+
+  drop(id, tile) {
+    this.seen.unobserve(tile.element);
+    tile.close();
+    this.tiles.delete(id);
+  }
+
+  close() {
+    clearInterval(this.timer);
+    this.seen.disconnect();
+    for (const [id, tile] of this.tiles) this.drop(id, tile);
+  }
+}
+
+class Tile {
+  constructor(row) {
+    this.at = -Infinity;
+    this.busy = this.visible = false;
+    this.moment = this.lookedMoment = null;
+    this.image = make("img", { alt: "", width: 320, height: 180, hidden: true });
+    this.picture = new Picture(this.image);
+    this.empty = make("span", { class: "empty" });
+    this.state = make("span");
+    this.task = make("span");
+    this.step = make("span", { class: "right" });
+    this.age = make("span", { class: "right" });
+    this.link = make("a", { class: "tile", href: `#/desktop/${encodeURIComponent(row.replica_id)}` },
+      make("span", { class: "shot" }, this.image, this.empty),
+      make("span", { class: "words" }, this.state, this.step, this.task, this.age));
+    this.element = make("li", { "data-id": row.replica_id }, this.link);
+  }
+
+  show(row) {
+    if (this.row?.state !== row.state) this.state.replaceChildren(badge(row.state, `${row.replica_id} ${row.state}`));
+    this.row = row;
+    this.moment = `${row.generation}/${row.episode_id}/${row.step}`;
+    const looked = row.state === "leased" || row.state === "ready";
+    if (row.state !== "leased") this.forget();
+    say(this.empty, this.image.hidden ? (looked ? (row.state === "ready" ? "ready, not looked at" : "…") : row.reason ?? row.state) : "");
+    say(this.task, shown(row.task_id ?? (row.episode_id ? "no task" : "")));
+    say(this.step, row.step == null ? "" : `step ${row.step}`);
+    say(this.age, row.episode_id ? (row.idle_s > 5 ? `idle ${seconds(row.idle_s)}` : "") : seconds(row.age_s));
+    const label = [`replica ${row.replica_id}`, row.state, row.task_id && `task ${shown(row.task_id)}`, row.step != null && `step ${row.step}`];
+    this.link.setAttribute("aria-label", label.filter(Boolean).join(", "));
+  }
+
+  see(visible) {
+    this.visible = visible;
+  }
+
+  due(now) {
+    if (this.busy || !this.visible || this.row?.state !== "leased") return false;
+    const waited = now - this.at;
+    return waited >= ANYWAY_MS || (waited >= SOONEST_MS && this.moment !== this.lookedMoment);
+  }
+
+  async look(now) {
+    this.busy = true;
+    this.at = now;
+    this.lookedMoment = this.moment;
+    try {
+      await this.picture.show(`/v1/replicas/${encodeURIComponent(this.row.replica_id)}/screenshot?width=${WIDTH}`);
+      this.image.hidden = this.row.state !== "leased";
+      if (!this.image.hidden) say(this.empty, "");
+    } catch {
+      // It may have ended meanwhile; the next list says so.
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  forget() {
+    if (this.image.hidden) return;
+    this.image.hidden = true;
+    this.picture.close();
+    this.lookedMoment = null;
+  }
+
+  close() {
+    this.picture.close();
+    this.element.remove();
+  }
+}
+
+function order(a, b) {
+  const rank = (row) => ["failed", "leased", "starting", "ready", "retiring"].indexOf(row.state);
+  return rank(a) - rank(b) || a.replica_id.localeCompare(b.replica_id, undefined, { numeric: true });
+}
+
+function matches(row, query) {
+  if (!query) return true;
+  const text = [row.replica_id, row.state, row.reason, row.task_id, row.episode_id].join(" ").toLowerCase();
+  return query.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+}

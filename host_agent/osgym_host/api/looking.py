@@ -1,0 +1,109 @@
+"""The API v1: what people look at, who hold no lease: desktops, episodes, events, the last hour."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from starlette.requests import Request
+
+from osgym_host.api.answers import ERRORS
+from osgym_host.api.backend import Backend
+from osgym_host.api.raw import ImageResponse
+from osgym_host.episodes.errors import ServiceError
+from osgym_protocol.codes import ErrorCode
+from osgym_protocol.limits import MAX_SEQ
+
+MAX_ROWS = 1000
+MIN_WIDTH_PX, MAX_WIDTH_PX = 32, 1920
+_NOT_RECORDED = "Nothing was recorded of this episode."
+
+
+def make_router(backend: Backend) -> APIRouter:
+    """Return the routes."""
+    router = APIRouter(responses=ERRORS)
+    router.include_router(_host_routes(backend))
+    router.include_router(_episode_routes(backend))
+    return router
+
+
+def _host_routes(backend: Backend) -> APIRouter:
+    router = APIRouter(tags=["host"])
+    host, looks = backend.host, backend.looks
+
+    @router.get("/replicas")
+    async def replicas() -> list[dict[str, Any]]:
+        """List the replicas that are not gone."""
+        return host.replicas()
+
+    @router.get("/replicas/{replica_id}/screenshot", response_class=Response)
+    async def screenshot(
+        replica_id: str,
+        request: Request,
+        width: Annotated[int | None, Query(ge=MIN_WIDTH_PX, le=MAX_WIDTH_PX)] = None,
+    ) -> Response:
+        """Return any replica's screen: a PNG, or with `width` a WebP of that many pixels.
+
+        The latter has an `ETag`, and 304 answers `If-None-Match` while the screen is the same.
+        """
+        if width is None:
+            return ImageResponse((await looks.full(replica_id)).image)
+        look = await looks.small(replica_id, width)
+        headers = {"ETag": f'"{look.hash}"', "Cache-Control": "private, no-cache"}
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(look.image, headers=headers, media_type="image/webp")
+
+    @router.get("/events")
+    async def events(
+        after: Annotated[int, Query(ge=0)] = 0, wait_s: Annotated[float, Query(ge=0, le=300)] = 0
+    ) -> dict[str, Any]:
+        """Return events newer than `after`; wait up to `wait_s` for the first."""
+        return await host.events(after, wait_s)
+
+    @router.get("/history")
+    async def history() -> dict[str, Any]:
+        """Return the last hour in samples: desktops, steps and creates with their times, load."""
+        return backend.history.to_dict()
+
+    return router
+
+
+def _episode_routes(backend: Backend) -> APIRouter:
+    router = APIRouter(tags=["episodes"])
+    recorder = backend.episodes.recorder
+
+    @router.get("/episodes")
+    async def episodes(limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = 200) -> list[dict[str, Any]]:
+        """List the episodes that live and those that ended last, with their rewards and failures."""
+        return backend.host.episodes(limit)
+
+    @router.get("/episodes/{episode_id}/lines")
+    async def lines(
+        episode_id: str,
+        after: Annotated[int, Query(ge=0)] = 0,
+        limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = 200,
+    ) -> dict[str, Any]:
+        """Return the recorded lines behind the first `after`, without frames; `next` is for the next call."""
+        await asyncio.to_thread(recorder.flush)
+        try:
+            found = await asyncio.to_thread(recorder.lines, episode_id, after, limit)
+        except FileNotFoundError:
+            raise ServiceError(ErrorCode.NOT_FOUND, _NOT_RECORDED) from None
+        return {"lines": found, "next": after + len(found)}
+
+    @router.get("/episodes/{episode_id}/frames/{step}", response_class=Response)
+    async def frame(episode_id: str, step: int) -> Response:
+        """Return the recorded frame that a step answered with; 0 is the first. It never changes."""
+        if not 0 <= step <= MAX_SEQ:
+            raise ServiceError(ErrorCode.NOT_FOUND, _NOT_RECORDED)
+        try:
+            image, image_format = await asyncio.to_thread(recorder.frame, episode_id, step)
+        except FileNotFoundError:
+            message = "No frame of this step is kept: `trajectory: frames` keeps them."
+            raise ServiceError(ErrorCode.NOT_FOUND, message) from None
+        headers = {"Cache-Control": "private, max-age=3600, immutable"}
+        return Response(image, headers=headers, media_type=f"image/{image_format.value}")
+
+    return router

@@ -1,0 +1,73 @@
+"""The last hour of a host in samples: for people who look, and want to know since when."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from typing import Any
+
+from osgym_host.core.window import WindowSummary
+from osgym_host.episodes.host_status import HostStatus, memory_mib
+from osgym_host.episodes.metrics import EpisodeMetrics
+
+EVERY_S = 10.0
+KEPT_S = 3600.0
+
+
+class History:
+    """Samples every `EVERY_S`, for `KEPT_S`. For one event loop."""
+
+    def __init__(self, host: HostStatus, metrics: EpisodeMetrics) -> None:
+        """Nothing is sampled before `start`."""
+        self._host = host
+        self._metrics = metrics
+        self._samples: deque[dict[str, Any]] = deque(maxlen=round(KEPT_S / EVERY_S))
+        self._taken_at = time.monotonic()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to sample."""
+        self._task = asyncio.create_task(self._run(), name="history")
+
+    async def close(self) -> None:
+        """Sample no more. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer of `GET /v1/history`, the oldest sample first."""
+        return {"every_s": EVERY_S, "samples": list(self._samples), "retired": self._host.retired()}
+
+    def sample(self) -> None:
+        """Take one now: what has been counted since the one before, and how the host stands."""
+        now = time.monotonic()
+        passed_s, self._taken_at = max(now - self._taken_at, 1e-3), now
+        steps, opened = self._metrics.step_ms.take(), self._metrics.open_ms.take()
+        late = self._metrics.not_final.take()
+        pool, (total_mib, available_mib) = self._host.pool(), memory_mib()
+        self._samples.append(
+            {
+                "time": round(time.time(), 1),
+                **{name: pool[name] for name in ("ready", "starting", "leased", "waiting", "blocked")},
+                "steps": steps.count,
+                "steps_per_s": round(steps.count / passed_s, 2),
+                "step_ms": _ranks(steps),
+                "not_final": late.count,
+                "opened": opened.count,
+                "open_ms": _ranks(opened),
+                "load1": round(os.getloadavg()[0], 2),
+                "ram_used_mib": round(total_mib - available_mib),
+            }
+        )
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY_S)
+            self.sample()
+
+
+def _ranks(found: WindowSummary) -> dict[str, float | None]:
+    return {name: None if v is None else round(v, 1) for name, v in (("p50", found.p50), ("p95", found.p95))}
