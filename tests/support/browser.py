@@ -110,9 +110,10 @@ class Page:
         await self.call("Input.insertText", text=text)
 
     async def key(self, name: str) -> None:
-        """One key by its name."""
-        for kind in ("keyDown", "keyUp"):
-            await self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name)
+        """One key by its name; a character gives its text, too."""
+        text = {"text": name} if len(name) == 1 else {}
+        await self.call("Input.dispatchKeyEvent", type="keyDown", key=name, **text)
+        await self.call("Input.dispatchKeyEvent", type="keyUp", key=name)
 
     async def screenshot(self, path: Path) -> None:
         """What is seen, as PNG."""

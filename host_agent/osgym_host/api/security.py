@@ -45,7 +45,7 @@ class AccessControl:
 
     With a token: every call needs it, except from an allowed address to the OSGym API. Without one:
     v1 is for this machine only; the OSGym API is for the allowed addresses, or for this machine when
-    there are none. Web pages (an Origin, or a foreign Host name) are kept out where no token is.
+    there are none. Foreign web pages (by Origin, or a foreign Host name) are kept out where no token is.
     """
 
     def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
@@ -87,8 +87,10 @@ class AccessControl:
             return ErrorCode.UNAUTHORIZED, "The token is missing or wrong."
         if address is not None and not address.is_loopback:
             return ErrorCode.FORBIDDEN, "Without a token this API is for the machine it runs on only."
-        if "origin" in headers or headers.get("host", "localhost").rsplit(":", 1)[0] not in _LOCAL_NAMES:
-            return ErrorCode.FORBIDDEN, "Web pages may not call this API."
+        host = headers.get("host", "localhost")
+        foreign = headers.get("origin", f"http://{host}") != f"{scope.get('scheme', 'http')}://{host}"
+        if foreign or host.rsplit(":", 1)[0] not in _LOCAL_NAMES:
+            return ErrorCode.FORBIDDEN, "Web pages other than the dashboard may not call this API."
         return None
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from osgym_host import logs
+from osgym_host.api import dashboard
 from osgym_host.app import HostAgent
 from osgym_host.errors import OsgymHostError
 from osgym_host.images.errors import ImageError
@@ -121,6 +122,7 @@ async def _run(agent: HostAgent, server: HostServer, settings: Settings, sockets
     progress = asyncio.create_task(_show_warming(agent))
     try:
         click.echo(f"OSGym listens on {' '.join(where)}")
+        click.echo(f"Dashboard: {where[0]}{dashboard.PATH}")
         await server.serve(sockets=sockets)
     finally:
         progress.cancel()

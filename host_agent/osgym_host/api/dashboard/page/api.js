@@ -18,13 +18,14 @@ export function keepToken(token) {
   sessionStorage.setItem(KEY, token);
 }
 
-/** Ask; `headers` are added. Answers of 304 are returned as they are. */
-export async function ask(path, { headers = {}, signal } = {}) {
+/** Ask; `headers` are added, a `body` is sent as JSON. Answers of 304 are returned as they are. */
+export async function ask(path, { method, headers = {}, body, signal, keepalive } = {}) {
   const token = sessionStorage.getItem(KEY);
   const all = token ? { ...headers, Authorization: `Bearer ${token}` } : headers;
   const limit = AbortSignal.timeout(40_000);
   const answer = await fetch(path, {
-    headers: all, cache: "no-store", signal: signal ? AbortSignal.any([signal, limit]) : limit,
+    method: method ?? (body ? "POST" : "GET"), headers: all, body: body && JSON.stringify(body), keepalive,
+    cache: "no-store", signal: signal ? AbortSignal.any([signal, limit]) : limit,
   });
   if (answer.ok || answer.status === 304) return answer;
   if (answer.status === 401) throw new TokenNeeded();
@@ -34,6 +35,15 @@ export async function ask(path, { headers = {}, signal } = {}) {
 
 export async function json(path, options) {
   return (await ask(path, options)).json();
+}
+
+/** Ask for a record: a meta and the bytes of an image, after the lengths of both. */
+export async function record(path, options) {
+  const data = await (await ask(path, options)).arrayBuffer();
+  const view = new DataView(data);
+  const end = 8 + view.getUint32(0);
+  const meta = JSON.parse(new TextDecoder().decode(data.slice(8, end)));
+  return { meta, image: data.slice(end, end + view.getUint32(4)) };
 }
 
 /** A picture that is asked for again and again: the last one stays until another one is there. */
@@ -49,14 +59,18 @@ export class Picture {
     const headers = this.etag ? { "If-None-Match": this.etag } : {};
     const answer = await ask(path, { headers, signal });
     if (answer.status === 304) return false;
-    const blob = await answer.blob();
-    const old = this.url;
     this.etag = answer.headers.get("ETag");
+    await this.put(await answer.blob());
+    return true;
+  }
+
+  /** Show these bytes. */
+  async put(blob) {
+    const old = this.url;
     this.url = URL.createObjectURL(blob);
     this.image.src = this.url;
     await this.image.decode().catch(() => {});
     if (old) URL.revokeObjectURL(old);
-    return true;
   }
 
   close() {

@@ -7,6 +7,7 @@ import { EpisodePage } from "./episode.js";
 import { Figures } from "./figures.js";
 import { Episodes, Events } from "./lists.js";
 import { Tiles } from "./tiles.js";
+import { Use } from "./use.js";
 
 const EVERY_MS = 1000;
 const HISTORY_MS = 10_000;
@@ -42,8 +43,9 @@ const PAGES = {
   episodes: () => new Episodes(main),
   episode: (at) => new EpisodePage(main, at.id, go),
   events: () => new Events(main),
+  use: () => new Use(main),
 };
-const PARENTS = { desktop: "desktops", episode: "episodes" };
+const PARENTS = { desktop: "desktops", episode: "episodes", use: "desktops" };
 
 function open() {
   const next = readPlace();

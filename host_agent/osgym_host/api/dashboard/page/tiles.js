@@ -21,7 +21,8 @@ export class Tiles {
     this.seen = new IntersectionObserver((entries) => {
       for (const entry of entries) this.tiles.get(entry.target.dataset.id)?.see(entry.isIntersecting);
     }, { rootMargin: "100px" });
-    main.append(make("h1", {}, "Desktops"), this.filters, this.nothing, this.list);
+    const use = make("a", { class: "button", href: "#/use" }, "Use a desktop");
+    main.append(make("h1", {}, "Desktops ", use), this.filters, this.nothing, this.list);
     this.timer = setInterval(() => this.look(), 250);
   }
 

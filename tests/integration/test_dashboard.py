@@ -1,0 +1,161 @@
+"""The dashboard in a real browser: real desktops seen, found, followed, and what must not happen in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.browser import Page, browser_page, chromium_on_path
+from tests.support.fake_runtime import Served
+from tests.support.host_process import HostProcess, wait_until
+
+from osgym_host.images.errors import ImageError
+from osgym_host.images.store import ImageStore, default_data_dir
+from osgym_sdk import AsyncClient
+
+pytestmark = [pytest.mark.desktop, pytest.mark.timeout(120)]
+
+HOSTILE = "<img src=x onerror=document.title='owned'>\u202e"
+NO_SCROLL = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+
+
+@pytest.fixture(scope="module")
+def chromium_root() -> Path | None:
+    """The full image, whose Chromium is taken where PATH has none."""
+    if chromium_on_path() is not None:
+        return None
+    try:
+        return ImageStore(default_data_dir()).resolve("full").rootfs
+    except ImageError:
+        pytest.skip("missing: Chromium on PATH, or golden image 'full'")
+
+
+@pytest.fixture
+async def page(host: HostProcess, chromium_root: Path | None, tmp_path: Path) -> AsyncIterator[Page]:
+    """The dashboard of the shared host, open; afterwards nothing was thrown or forbidden in it."""
+    folder = tmp_path / "browser"
+    folder.mkdir()
+    async with browser_page(f"{host.url}/ui", folder, chromium_root) as opened:
+        await opened.size(1280, 800)
+        yield opened
+        assert opened.problems == []
+
+
+def task(**fields: Any) -> dict[str, Any]:
+    """A task that is solved by doing nothing."""
+    return {"id": "look", "instruction": "Look.", "config": [], "evaluator": {"func": "infeasible"}, **fields}
+
+
+async def test_a_desktop_is_found_followed_and_read_again(page: Page, client: AsyncClient) -> None:
+    """From the grid to the live desktop, its steps as they come, and the episode after its end."""
+    async with client.episode(task(id="find-me")) as episode:
+        await page.until("document.querySelector('.tile img:not([hidden])')?.naturalWidth === 320")
+        await page.click("#search")
+        await page.type("nothing-is-like-this")
+        await page.until("!document.querySelector('.tile') && location.hash.includes('q=nothing')")
+        await page.run("document.querySelector('#search').value = ''")
+        await page.type("find-me")
+        await page.until("document.querySelectorAll('.tile').length === 1")
+        await page.click(".tile")
+        await page.until("document.querySelector('.picture img:not([hidden])')?.naturalWidth === 1280")
+        await episode.step([{"op": "click", "x": 700, "y": 400}])
+        await page.until("document.querySelector('.steps')?.innerText.includes('click x=700 y=400')")
+        await page.until("document.querySelector('.picture circle')?.getAttribute('cx') === '700'")
+        assert "find-me" in await page.run("document.querySelector('.facts').innerText")
+    await page.until("document.querySelector('h1').innerText.includes('gone')")
+    await page.click("nav a[href='#/episodes']")
+    await page.until("document.querySelector('tbody')?.innerText.includes('find-me')")
+    await page.click(f"a[href='#/episode/{episode.id}']")
+    await page.until("document.querySelector('output').textContent === 'step 1 of 1'")
+    await page.until("document.querySelector('.picture').innerText.includes('trajectory: frames')")
+    await page.key("Home")
+    await page.until("location.hash.endsWith('step=0')")
+    await page.click("nav a[href='#/events']")
+    await page.until(f"document.querySelector('tbody')?.innerText.includes('{episode.id}')")
+
+
+async def test_what_guests_and_tasks_write_is_text(page: Page, client: AsyncClient) -> None:
+    """It is shown, marked where it would turn the line round, and never run."""
+    async with client.episode(task(id=HOSTILE[:60], instruction=HOSTILE)) as episode:
+        await episode.step([{"op": "type", "text": HOSTILE}])
+        await page.until("document.querySelector('.tile')?.innerText.includes('<img src=x')")
+        await page.click(".tile:has(img:not([hidden]))")
+        await page.until("document.querySelector('.steps')?.innerText.includes('<img src=x')")
+        assert "\u202e" not in await page.run("document.body.innerText")
+        assert "\ufffd" in await page.run("document.querySelector('.steps').innerText")
+    assert "owned" not in await page.run("document.title")
+    assert await page.run("document.querySelectorAll('img[src=x]').length") == 0
+
+
+@pytest.mark.parametrize(("width", "height"), [(360, 740), (3840, 2160)])
+async def test_it_fits_small_and_large_windows(
+    page: Page, client: AsyncClient, width: int, height: int
+) -> None:
+    """Nothing lies outside to the right; all that can be used has a name."""
+    await page.size(width, height, dark=width == 360)
+    async with client.episode() as episode:
+        await page.until("document.querySelector('.tile img:not([hidden])')")
+        assert await page.run(NO_SCROLL)
+        names = await page.run("[...document.querySelectorAll('.tile')].map(t => t.ariaLabel)")
+        assert f"replica {episode.replica_id}, leased, step 0" in names
+        await page.run(f"location.hash = '#/desktop/{episode.replica_id}'")
+        await page.until("document.querySelector('.picture img:not([hidden])')")
+        assert await page.run(NO_SCROLL)
+    unnamed = (
+        "[...document.querySelectorAll('button, a, input')].filter(e => !e.innerText.trim()"
+        " && !e.ariaLabel && !e.labels?.length && e.id !== 'token').length"
+    )
+    assert await page.run(unnamed) == 0
+
+
+async def test_a_person_uses_a_desktop(page: Page, host: HostProcess) -> None:
+    """Mouse and keyboard of the page reach a desktop under a lease of the page's own, which ends with it."""
+    await page.click("a[href='#/use']")
+    await page.until("document.querySelector('[role=status]').innerText.startsWith('Replica')")
+    await page.until("document.activeElement?.getAttribute('role') === 'application'")
+    (row,) = host.replicas("leased")
+    await page.click(".picture.mine")
+    for name in ("a", "b", "Enter"):
+        await page.key(name)
+    path = f"/v1/episodes/{row['episode_id']}/lines"
+    wanted = [("button_down", None), ("button_up", None), ("type", "a"), ("type", "b"), ("key", ["Return"])]
+    done: list[tuple[str, Any]] = []
+    async with asyncio.timeout(10):
+        while len(done) < len(wanted):
+            lines = (await asyncio.to_thread(host.get, path))["lines"]
+            actions = [action for line in lines for action in line.get("actions", [])]
+            done = [(a["op"], a.get("text") or a.get("keys")) for a in actions if a["op"] != "move"]
+            await asyncio.sleep(0.1)
+    assert done == wanted
+    await page.click(".controls button")
+    await page.until("location.hash === '#/desktops'")
+    await asyncio.to_thread(wait_until, lambda: not host.replicas("leased"), 10, "the lease given back")
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[Served]:
+    """A host agent that asks for a token, with replicas that have no desktop."""
+    with Served(tmp_path, token="s3cret-of-the-host", warm=2, max_replicas=4) as served:
+        yield served
+
+
+async def test_a_token_is_asked_for_and_a_host_that_goes_is_named(
+    locked: Served, chromium_root: Path | None, tmp_path: Path
+) -> None:
+    """A wrong one is asked for again; it is in no address; and the page says when the host is gone."""
+    folder = tmp_path / "browser"
+    folder.mkdir()
+    async with browser_page(f"{locked.urls[0]}/ui", folder, chromium_root) as page:
+        for token in ("wrong", "s3cret-of-the-host"):
+            await page.until("document.querySelector('#ask').open")
+            await page.click("#token")
+            await page.type(token)
+            await page.click("#ask button")
+        await page.until("document.querySelectorAll('.tile').length === 2")
+        assert "s3cret" not in await page.run("location.href + document.documentElement.outerHTML")
+        locked.server.should_exit = True
+        await page.until("document.querySelector('#trouble').innerText.includes('does not answer')", 30)
+        assert page.problems == []
