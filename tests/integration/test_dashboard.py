@@ -68,13 +68,13 @@ async def test_a_desktop_is_found_followed_and_read_again(page: Page, client: As
     await page.until("document.querySelector('h1').innerText.includes('gone')")
     await page.click("nav a[href='#/episodes']")
     await page.until("document.querySelector('tbody')?.innerText.includes('find-me')")
-    await page.click(f"a[href='#/episode/{episode.id}']")
+    await page.click(f"a[href='#/episode/{episode.episode_id}']")
     await page.until("document.querySelector('output').textContent === 'step 1 of 1'")
     await page.until("document.querySelector('.picture').innerText.includes('trajectory: frames')")
     await page.key("Home")
     await page.until("location.hash.endsWith('step=0')")
     await page.click("nav a[href='#/events']")
-    await page.until(f"document.querySelector('tbody')?.innerText.includes('{episode.id}')")
+    await page.until(f"document.querySelector('tbody')?.innerText.includes('{episode.episode_id}')")
 
 
 async def test_what_guests_and_tasks_write_is_text(page: Page, client: AsyncClient) -> None:
@@ -97,12 +97,12 @@ async def test_it_fits_small_and_large_windows(
     """Nothing lies outside to the right; all that can be used has a name."""
     await page.size(width, height, dark=width == 360)
     async with client.episode() as episode:
-        await page.until("document.querySelector('.tile img:not([hidden])')")
+        await page.until("document.querySelector('.tile img:not([hidden])') !== null")
         assert await page.run(NO_SCROLL)
         names = await page.run("[...document.querySelectorAll('.tile')].map(t => t.ariaLabel)")
         assert f"replica {episode.replica_id}, leased, step 0" in names
         await page.run(f"location.hash = '#/desktop/{episode.replica_id}'")
-        await page.until("document.querySelector('.picture img:not([hidden])')")
+        await page.until("document.querySelector('.picture img:not([hidden])') !== null")
         assert await page.run(NO_SCROLL)
     unnamed = (
         "[...document.querySelectorAll('button, a, input')].filter(e => !e.innerText.trim()"
@@ -114,7 +114,7 @@ async def test_it_fits_small_and_large_windows(
 async def test_a_person_uses_a_desktop(page: Page, host: HostProcess) -> None:
     """Mouse and keyboard of the page reach a desktop under a lease of the page's own, which ends with it."""
     await page.click("a[href='#/use']")
-    await page.until("document.querySelector('[role=status]').innerText.startsWith('Replica')")
+    await page.until("document.querySelector('main [role=status]').innerText.startsWith('Replica')")
     await page.until("document.activeElement?.getAttribute('role') === 'application'")
     (row,) = host.replicas("leased")
     await page.click(".picture.mine")
@@ -150,7 +150,7 @@ async def test_a_token_is_asked_for_and_a_host_that_goes_is_named(
     folder.mkdir()
     async with browser_page(f"{locked.urls[0]}/ui", folder, chromium_root) as page:
         for token in ("wrong", "s3cret-of-the-host"):
-            await page.until("document.querySelector('#ask').open")
+            await page.until("document.querySelector('#ask')?.open")
             await page.click("#token")
             await page.type(token)
             await page.click("#ask button")

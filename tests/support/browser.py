@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 
 START_S = 30.0
 CALL_S = 20.0
@@ -54,10 +55,13 @@ class Page:
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """One command of the protocol."""
         number = next(self._ids)
-        self._waiting[number] = asyncio.get_running_loop().create_future()
-        await self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
-        async with asyncio.timeout(CALL_S):
-            answer = await self._waiting.pop(number)
+        answered = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            await self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
+            async with asyncio.timeout(CALL_S):
+                answer = await answered
+        finally:
+            del self._waiting[number]
         assert "error" not in answer, answer
         result: dict[str, Any] = answer["result"]
         return result
@@ -127,6 +131,11 @@ class Page:
         await self._socket.close()
 
     async def _read(self) -> None:
+        """Ends with the connection, however that ends."""
+        with contextlib.suppress(ConnectionClosed):
+            await self._read_all()
+
+    async def _read_all(self) -> None:
         async for text in self._socket:
             message = json.loads(text)
             if "id" in message:
@@ -156,13 +165,7 @@ async def browser_page(url: str, folder: Path, rootfs: Path | None = None) -> As
     )
     try:
         port = await _port(folder / "DevToolsActivePort", process)
-        async with httpx.AsyncClient(trust_env=False) as http:
-            (tab,) = [
-                t for t in (await http.get(f"http://127.0.0.1:{port}/json")).json() if t["type"] == "page"
-            ]
-        page = Page(await connect(tab["webSocketDebuggerUrl"], max_size=64 << 20, proxy=None))
-        for domain in ("Page", "Runtime", "Log"):
-            await page.call(f"{domain}.enable")
+        page = await _tab(port)
         await page.call("Page.navigate", url=url)
         try:
             yield page
@@ -172,6 +175,15 @@ async def browser_page(url: str, folder: Path, rootfs: Path | None = None) -> As
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
+
+
+async def _tab(port: int) -> Page:
+    async with httpx.AsyncClient(trust_env=False, timeout=CALL_S) as http:
+        tab = (await http.put(f"http://127.0.0.1:{port}/json/new?about:blank")).json()
+    page = Page(await connect(tab["webSocketDebuggerUrl"], max_size=64 << 20, proxy=None))
+    for domain in ("Page", "Runtime", "Log"):
+        await page.call(f"{domain}.enable")
+    return page
 
 
 def chromium_on_path() -> str | None:

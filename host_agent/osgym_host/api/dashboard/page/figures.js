@@ -9,7 +9,7 @@ const FIGURES = [
   ["Steps per second", (now) => number(now.last?.steps_per_s), () => "", (s) => s.steps_per_s],
   ["Step p50 / p95", (now) => ms(now.last?.step_ms.p50), (now) => ` / ${ms(now.last?.step_ms.p95)}`, (s) => s.step_ms.p95],
   ["Create p50 / p95", (now) => ms(now.last?.open_ms.p50), (now) => ` / ${ms(now.last?.open_ms.p95)}`, (s) => s.open_ms.p95],
-  ["Frames not final", (now) => share(now.samples), () => " in the last hour", (s) => s.not_final],
+  ["Not final, last hour", (now) => share(now.samples), () => " of frames", (s) => s.not_final],
   ["Load", (now) => now.host.load.load1.toFixed(1), (now) => ` on ${now.host.load.cpu_count} cores`, (s) => s.load1],
   ["RAM free", (now) => gib(now.host.load.ram_available_mib), (now) => ` of ${gib(now.host.load.ram_total_mib)}`, (s) => s.ram_used_mib],
   ["Disk free", (now) => gib(now.host.load.disk_free_mib), () => "", null],

@@ -4,13 +4,14 @@ import { badge, clock, make, say, seconds, shown } from "./dom.js";
 import { json } from "./api.js";
 
 const MAX_EVENTS = 500;
+const NUMBERS = new Set(["Steps", "Reward", "Took"]);
 const TONES = { success: "good", zero: "", failed: "bad" };
 
 class Table {
   constructor(main, title, columns) {
     this.body = make("tbody");
     this.summary = make("p", { class: "faint" });
-    const head = make("tr", {}, ...columns.map((name) => make("th", { scope: "col" }, name)));
+    const head = make("tr", {}, ...columns.map((name) => make("th", { scope: "col", class: NUMBERS.has(name) && "number" }, name)));
     main.append(make("h1", {}, title), this.summary,
       make("div", { class: "scroll" }, make("table", {}, make("thead", {}, head), this.body)));
   }
@@ -74,7 +75,7 @@ function episodeRow(row) {
     make("td", { class: "number" }, String(row.step)),
     make("td", { class: `number ${TONES[tone]}` }, row.reward == null ? (row.evaluated ? "none" : "") : String(row.reward)),
     make("td", { class: `long ${outcome ? "bad" : ""}` }, shown(ended)),
-    make("td", { class: "number" }, clock(row.began_at)),
+    make("td", {}, clock(row.began_at)),
     make("td", { class: "number" }, seconds(took)),
   ] };
 }
@@ -127,7 +128,7 @@ function eventRow(event) {
   if (episode) of.append(make("a", { href: `#/episode/${encodeURIComponent(episode)}` }, episode));
   void id;
   return { text, cells: [
-    make("td", { class: "number" }, clock(time)), make("td", {}, kind), of,
+    make("td", {}, clock(time)), make("td", {}, kind), of,
     make("td", {}, state ? badge(state) : ""), make("td", { class: "long" }, shown(details.join(", "))),
   ] };
 }

@@ -7,7 +7,7 @@ const WIDTH = 320;
 const AT_ONCE = 4;
 const SOONEST_MS = 1000;
 const ANYWAY_MS = 5000;
-const STATES = ["leased", "ready", "starting", "failed", "retiring"];
+const STATES = ["leased", "ready", "booting", "creating", "retiring"];
 
 export class Tiles {
   constructor(main, go) {
@@ -102,12 +102,12 @@ class Tile {
     if (this.row?.state !== row.state) this.state.replaceChildren(badge(row.state, `${row.replica_id} ${row.state}`));
     this.row = row;
     this.moment = `${row.generation}/${row.episode_id}/${row.step}`;
-    const looked = row.state === "leased" || row.state === "ready";
+    this.link.classList.toggle("plain", row.state !== "leased");
     if (row.state !== "leased") this.forget();
-    say(this.empty, this.image.hidden ? (looked ? (row.state === "ready" ? "ready, not looked at" : "…") : row.reason ?? row.state) : "");
-    say(this.task, shown(row.task_id ?? (row.episode_id ? "no task" : "")));
-    say(this.step, row.step == null ? "" : `step ${row.step}`);
-    say(this.age, row.episode_id ? (row.idle_s > 5 ? `idle ${seconds(row.idle_s)}` : "") : seconds(row.age_s));
+    say(this.empty, this.image.hidden ? "…" : "");
+    say(this.task, shown(row.task_id ?? (row.episode_id ? "no task" : row.reason ?? "")));
+    say(this.step, row.step == null ? `for ${seconds(row.age_s)}` : `step ${row.step}`);
+    say(this.age, row.idle_s > 5 ? `idle ${seconds(row.idle_s)}` : "");
     const label = [`replica ${row.replica_id}`, row.state, row.task_id && `task ${shown(row.task_id)}`, row.step != null && `step ${row.step}`];
     this.link.setAttribute("aria-label", label.filter(Boolean).join(", "));
   }
@@ -151,7 +151,7 @@ class Tile {
 }
 
 function order(a, b) {
-  const rank = (row) => ["failed", "leased", "starting", "ready", "retiring"].indexOf(row.state);
+  const rank = (row) => ["leased", "booting", "creating", "ready", "retiring"].indexOf(row.state);
   return rank(a) - rank(b) || a.replica_id.localeCompare(b.replica_id, undefined, { numeric: true });
 }
 
