@@ -4,14 +4,14 @@ import { draw, make, say } from "./dom.js";
 
 const FIGURES = [
   ["Leased", (now) => `${now.host.capacity.leased}`, (now) => ` of ${now.host.capacity.max_replicas}`, (s) => s.leased],
-  ["Ready", (now) => `${now.host.capacity.ready}`, (now) => ` warm, ${now.host.capacity.starting} starting`, (s) => s.ready],
+  ["Ready", (now) => `${now.host.capacity.ready}`, (now) => ` + ${now.host.capacity.starting} starting`, (s) => s.ready],
   ["Waiting clients", (now) => `${now.host.capacity.waiting}`, (now) => blocked(now.pool), (s) => s.waiting],
   ["Steps per second", (now) => number(now.last?.steps_per_s), () => "", (s) => s.steps_per_s],
   ["Step p50 / p95", (now) => ms(now.last?.step_ms.p50), (now) => ` / ${ms(now.last?.step_ms.p95)}`, (s) => s.step_ms.p95],
   ["Create p50 / p95", (now) => ms(now.last?.open_ms.p50), (now) => ` / ${ms(now.last?.open_ms.p95)}`, (s) => s.open_ms.p95],
-  ["Not final, last hour", (now) => share(now.samples), () => " of frames", (s) => s.not_final],
+  ["Not final, last hour", (now) => share(now.samples), () => "", (s) => s.not_final],
   ["Load", (now) => now.host.load.load1.toFixed(1), (now) => ` on ${now.host.load.cpu_count} cores`, (s) => s.load1],
-  ["RAM free", (now) => gib(now.host.load.ram_available_mib), (now) => ` of ${gib(now.host.load.ram_total_mib)}`, (s) => s.ram_used_mib],
+  ["RAM free", (now) => gib(now.host.load.ram_available_mib), (now) => ` of ${(now.host.load.ram_total_mib / 1024).toFixed(0)}`, (s) => s.ram_used_mib],
   ["Disk free", (now) => gib(now.host.load.disk_free_mib), () => "", null],
 ];
 
@@ -30,6 +30,7 @@ export class Figures {
     FIGURES.forEach(([, value, rest], index) => {
       say(this.cells[index].value, value(now));
       say(this.cells[index].rest, rest(now));
+      this.cells[index].rest.parentElement.title = this.cells[index].rest.parentElement.textContent;
     });
   }
 

@@ -1,0 +1,172 @@
+"""What the dashboard costs a host: its agent's CPU and its clients' steps, with the page closed and open.
+
+    python -m benchmarks.dashboard --replicas 128 --seconds 30 --rounds 3
+
+A host agent of its own runs over replicas that have no desktop, so what is measured is the agent's part: the
+pictures are made by guests, beside what policies ask of them. Clients step all of them all the time, one step
+a second each. Rounds without and with the page in a real Chromium take turns; of the open ones the page says
+how long its longest task was and what its scripts hold in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from tests.support.browser import browser_page
+from tests.support.fake_runtime import Served
+
+from benchmarks.common import quantile, save
+from osgym_sdk import AsyncClient, AsyncEpisode
+
+SETTLE_IN_S = 5.0
+_LONG_TASKS = (
+    "window.longest = 0; new PerformanceObserver(l => l.getEntries().forEach(e => {"
+    " window.longest = Math.max(window.longest, e.duration); })).observe({type: 'longtask'}); true"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round.
+
+    Attributes:
+        cpu_percent: Of one core, by the host agent with its fake guests.
+        longest_task_ms: Of the page's main thread, tasks above 50 ms; 0 when there were none.
+    """
+
+    open: bool
+    cpu_percent: float
+    steps: int
+    step_p50_ms: float
+    step_p95_ms: float
+    longest_task_ms: float | None = None
+    heap_mib: float | None = None
+
+
+def _serve(pipe: Connection, folder: str, replicas: int) -> None:
+    settings = {"warm": replicas, "max_replicas": replicas, "max_starting": 16}
+    with Served(Path(folder), **settings) as served:
+        pipe.send(served.urls[0])
+        while pipe.recv() == "cpu":
+            pipe.send(time.process_time())
+
+
+class Load:
+    """Steps of all replicas, one a second each."""
+
+    def __init__(self) -> None:
+        self.step_ms: list[float] = []
+
+    async def play(self, episode: AsyncEpisode, offset_s: float) -> None:
+        """Step until cancelled."""
+        await asyncio.sleep(offset_s)
+        while True:
+            began = time.perf_counter()
+            await episode.step([{"op": "move", "x": 5, "y": 5}])
+            self.step_ms.append((time.perf_counter() - began) * 1000)
+            await asyncio.sleep(max(0.0, 1 - (time.perf_counter() - began)))
+
+
+async def _round(pipe: Connection, load: Load, seconds: float, url: str | None) -> Round:
+    if url is None:
+        return await _measured(pipe, load, seconds, is_open=False)
+    with tempfile.TemporaryDirectory() as folder:
+        async with browser_page(f"{url}/ui", Path(folder)) as page:
+            await page.size(1920, 1080)
+            await page.until("document.querySelectorAll('.tile').length > 0", 30)
+            await page.run(_LONG_TASKS)
+            found = await _measured(pipe, load, seconds, is_open=True)
+            longest, heap = await page.run("[window.longest, performance.memory.usedJSHeapSize]")
+            assert page.problems == [], page.problems
+    return Round(**{**asdict(found), "longest_task_ms": longest, "heap_mib": round(heap / 2**20, 1)})
+
+
+async def _measured(pipe: Connection, load: Load, seconds: float, *, is_open: bool) -> Round:
+    await asyncio.sleep(SETTLE_IN_S)
+    load.step_ms.clear()
+    before, began = _cpu_s(pipe), time.monotonic()
+    await asyncio.sleep(seconds)
+    cpu_s, took_s, steps = _cpu_s(pipe) - before, time.monotonic() - began, list(load.step_ms)
+    return Round(
+        is_open,
+        round(100 * cpu_s / took_s, 1),
+        len(steps),
+        round(quantile(steps, 0.5), 2),
+        round(quantile(steps, 0.95), 2),
+    )
+
+
+def _cpu_s(pipe: Connection) -> float:
+    pipe.send("cpu")
+    return float(pipe.recv())
+
+
+async def _run(pipe: Connection, url: str, options: argparse.Namespace) -> list[Round]:
+    load, rounds = Load(), []
+    async with AsyncClient(url) as client:
+        episodes = [client.episode(wait_s=120) for _ in range(options.replicas)]
+        await asyncio.gather(*(episode.start() for episode in episodes))
+        playing = [asyncio.create_task(load.play(e, i / len(episodes))) for i, e in enumerate(episodes)]
+        try:
+            for number in range(2 * options.rounds):
+                rounds.append(await _round(pipe, load, options.seconds, url if number % 2 else None))
+                print(rounds[-1], flush=True)
+        finally:
+            for task in playing:
+                task.cancel()
+            await asyncio.gather(*playing, return_exceptions=True)
+            await asyncio.gather(*(episode.close() for episode in episodes))
+    return rounds
+
+
+def figures(rounds: list[Round]) -> dict[str, Any]:
+    """Medians of the closed and the open rounds, and what the page adds."""
+    named = {"closed": [r for r in rounds if not r.open], "open": [r for r in rounds if r.open]}
+    found: dict[str, Any] = {}
+    for name, group in named.items():
+        for field in ("cpu_percent", "step_p50_ms", "step_p95_ms"):
+            found[f"{name}_{field}"] = quantile([getattr(r, field) for r in group], 0.5)
+    found["added_cpu_percent"] = round(found["open_cpu_percent"] - found["closed_cpu_percent"], 1)
+    found["longest_task_ms"] = max(r.longest_task_ms or 0.0 for r in named["open"])
+    return found
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.dashboard",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--replicas", type=int, default=128, help="leased desktops (128)")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of a round (30)")
+    parser.add_argument("--rounds", type=int, default=3, help="without and with the page, each (3)")
+    parser.add_argument("--out", type=Path, help="where the raw series goes")
+    options = parser.parse_args()
+    ours, theirs = multiprocessing.Pipe()
+    with tempfile.TemporaryDirectory() as folder:
+        host = multiprocessing.Process(target=_serve, args=(theirs, folder, options.replicas))
+        host.start()
+        try:
+            rounds = asyncio.run(_run(ours, ours.recv(), options))
+        finally:
+            ours.send("end")
+            host.join(60)
+    found = figures(rounds)
+    for name, value in found.items():
+        print(f"{name:24} {value}")
+    settings = {"replicas": options.replicas, "seconds": options.seconds, "rounds": options.rounds}
+    data = {"settings": settings, "figures": found, "rounds": [asdict(r) for r in rounds]}
+    print("raw series:", save("dashboard", data, options.out))
+
+
+if __name__ == "__main__":
+    main()
