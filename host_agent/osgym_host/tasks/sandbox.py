@@ -44,6 +44,7 @@ class MetricJob:
     Attributes:
         cpu_s: CPU time that it may use, which its arguments decide.
         timeout_s: Time that it may take in all, which the load of the host decides too.
+        memory_bytes: Address space that it may take, beyond that of the libraries that are loaded.
     """
 
     func: str

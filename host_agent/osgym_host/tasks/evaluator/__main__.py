@@ -1,9 +1,10 @@
 """The zygote: imports the parsers once, then forks a confined child for each job.
 
 It has one socket (its standard input, SOCK_SEQPACKET). A job arrives as one message: a JSON header
-``{"id", "timeout_s", "cpu_s", "memory_bytes"}`` with descriptors [verdict pipe, job, files…]. The child
-writes its verdict to the pipe; the zygote reports ``{"id", "exit", "end"}`` when the child is gone, killed
-after ``timeout_s`` at the latest. When the socket ends, everything ends.
+``{"id", "timeout_s", "cpu_s", "memory_bytes"}`` (memory: beyond what the parsers take themselves) with
+descriptors [verdict pipe, job, files…]. The child writes its verdict to the pipe; the zygote reports
+``{"id", "exit", "end"}`` when the child is gone, killed after ``timeout_s`` at the latest. When the socket
+ends, everything ends.
 """
 
 from __future__ import annotations
@@ -120,11 +121,12 @@ def _end(children: dict[int, _MetricProcess]) -> None:
 def _spawn(header: dict[str, float], fds: list[int], layers: frozenset[str]) -> tuple[int, _MetricProcess]:
     timeout_s = float(header["timeout_s"])
     zygote = os.getpid()
+    memory_bytes = confine.address_space_bytes() + int(header["memory_bytes"])
     pid = os.fork()
     if pid == 0:
         status = _NOT_CONFINED
         try:
-            status = _helper(zygote, int(header["memory_bytes"]), float(header["cpu_s"]), fds, layers)
+            status = _helper(zygote, memory_bytes, float(header["cpu_s"]), fds, layers)
         finally:
             os._exit(status)
     for fd in fds:
