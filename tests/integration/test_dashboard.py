@@ -65,12 +65,12 @@ async def test_a_desktop_is_found_followed_and_read_again(page: Page, client: As
         await page.until("document.querySelector('.steps')?.innerText.includes('click x=700 y=400')")
         await page.until("document.querySelector('.picture circle')?.getAttribute('cx') === '700'")
         assert "find-me" in await page.run("document.querySelector('.facts').innerText")
-    await page.until("document.querySelector('h1').innerText.includes('gone')")
+    await page.until("document.querySelector('h1')?.innerText.includes('gone')")
     await page.click("nav a[href='#/episodes']")
     await page.until("document.querySelector('tbody')?.innerText.includes('find-me')")
     await page.click(f"a[href='#/episode/{episode.episode_id}']")
-    await page.until("document.querySelector('output').textContent === 'step 1 of 1'")
-    await page.until("document.querySelector('.picture').innerText.includes('trajectory: frames')")
+    await page.until("document.querySelector('output')?.textContent === 'step 1 of 1'")
+    await page.until("document.querySelector('.picture')?.innerText.includes('trajectory: frames')")
     await page.key("Home")
     await page.until("location.hash.endsWith('step=0')")
     await page.click("nav a[href='#/events']")
@@ -114,7 +114,7 @@ async def test_it_fits_small_and_large_windows(
 async def test_a_person_uses_a_desktop(page: Page, host: HostProcess) -> None:
     """Mouse and keyboard of the page reach a desktop under a lease of the page's own, which ends with it."""
     await page.click("a[href='#/use']")
-    await page.until("document.querySelector('main [role=status]').innerText.startsWith('Replica')")
+    await page.until("document.querySelector('main [role=status]')?.innerText.startsWith('Replica')")
     await page.until("document.activeElement?.getAttribute('role') === 'application'")
     (row,) = host.replicas("leased")
     await page.click(".picture.mine")
@@ -157,5 +157,5 @@ async def test_a_token_is_asked_for_and_a_host_that_goes_is_named(
         await page.until("document.querySelectorAll('.tile').length === 2")
         assert "s3cret" not in await page.run("location.href + document.documentElement.outerHTML")
         locked.server.should_exit = True
-        await page.until("document.querySelector('#trouble').innerText.includes('does not answer')", 30)
+        await page.until("document.querySelector('#trouble')?.innerText.includes('does not answer')", 30)
         assert page.problems == []

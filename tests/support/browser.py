@@ -74,7 +74,7 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    async def until(self, script: str, timeout_s: float = 15.0) -> Any:
+    async def until(self, script: str, timeout_s: float = 40.0) -> Any:
         """Asks again until the expression gives something true."""
         try:
             async with asyncio.timeout(timeout_s):
