@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from osgym_host.calibration.applications import FoundApplication, choose, find_applications
 from osgym_host.calibration.decision import Bounds, Sample, calibrate, table_of, with_horizons
 from osgym_host.calibration.exploration import Area, explore
-from osgym_host.calibration.replay import Rule, Thread, Trace, Turn, decide, lay_over, premature
+from osgym_host.calibration.replay import Rule, Thread, Trace, Turn, decide, is_sound, lay_over, premature
 from osgym_host.cli.settle import settle
 from osgym_protocol.actions import Click, parse_actions
 from osgym_protocol.settle_table import ActionKind, TimerHorizons, kind_of, parse_table, table_json
@@ -168,6 +169,17 @@ def test_an_exploration_is_the_same_for_the_same_seed_and_has_every_kind() -> No
     assert all(count >= BOUNDS.min_samples for count in counts.values()), counts
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"changes_ms": (float("nan"),)}, {"names": {PID: 3}}, {"turns": (Turn(float("inf"), False, (), ()),)}],
+)
+def test_a_recording_that_makes_no_sense_is_not_used(wrong: dict[str, Any]) -> None:
+    """A guest writes it, and may write anything."""
+    sound = late_by(250.0)
+    assert is_sound(sound)
+    assert not is_sound(replace(sound, **wrong))
+
+
 def test_an_images_settings_are_laid_over_the_agents() -> None:
     """Objects are merged, values replaced."""
     settings = {"policies": {"exact": {"idle_ms": 30, "horizon_ms": 120}}, "horizons": {}}
@@ -186,4 +198,4 @@ def test_an_image_that_is_not_there_is_named(
     monkeypatch.setenv("OSGYM_DATA_DIR", str(tmp_path))
     done = CliRunner().invoke(settle, [command, "nowhere"])
     assert done.exit_code == 1
-    assert "nowhere" in done.output and "osgym image build" in done.output
+    assert "osgym settle: no image is called 'nowhere'" in done.output and "osgym image build" in done.output

@@ -11,7 +11,7 @@ from typing import Any
 
 from osgym_host.calibration.applications import LIST_SCRIPT, FoundApplication, find_applications
 from osgym_host.calibration.exploration import FOLDER, Area
-from osgym_host.calibration.replay import Rule, Trace, lay_over, read_rule, read_traces
+from osgym_host.calibration.replay import Rule, Trace, is_sound, lay_over, read_rule, read_traces
 from osgym_host.errors import OsgymHostError
 from osgym_host.guest_client.answers import GuestRefused
 from osgym_host.guest_client.client import GuestClient
@@ -126,7 +126,7 @@ class ExploredDesktop:
         body = await self._guest.file(TRACE, max_bytes=MAX_TRACE_BYTES, timeout_s=SHORT_S)
         lines = bytes(body).decode("utf-8", "replace").splitlines()
         try:
-            traces = list(read_traces(lines))
+            traces = [trace for trace in read_traces(lines) if is_sound(trace)]
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as exc:
             raise ExplorationFailed(f"its recording makes no sense: {type(exc).__name__}") from exc
         if not traces or not traces[-1].turns:

@@ -11,6 +11,7 @@ agent's native one (`guest_agent/native/settle.c`); a test keeps the two togethe
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -129,6 +130,22 @@ def read_traces(lines: Iterable[str], app: str = "") -> Iterator[Trace]:
         elif "end" in entry:
             names = {pid: name for pid, _, name in head["procs"]}
             yield Trace(app, label, kind, names, tuple(turns), tuple(sorted(changes)))
+
+
+def is_sound(trace: Trace) -> bool:
+    """Whether a trace that somebody else wrote has numbers where numbers are, and names where names are.
+
+    Raises:
+        TypeError: something is no number.
+    """
+    numbers = [*trace.changes_ms]
+    for turn in trace.turns:
+        numbers += [turn.at_ms, turn.since_window_ms, *turn.cpu_ms]
+        numbers += [
+            number for thread in turn.threads for number in (thread.remaining_ms, thread.reply_wait_ms)
+        ]
+    names = all(isinstance(name, str) for name in trace.names.values())
+    return names and all(math.isfinite(number) for number in numbers)
 
 
 def decide(trace: Trace, rule: Rule) -> float:

@@ -40,15 +40,15 @@ _SCREEN = re.compile(r"([1-9]\d{1,4})x([1-9]\d{1,4})")
 
 
 @contextlib.contextmanager
-def errors_reported() -> Iterator[None]:
-    """Say what went wrong in the block and what to do about it, and leave with 1."""
+def errors_reported(command: str = "image") -> Iterator[None]:
+    """Say what went wrong in the block of a command and what to do about it, and leave with 1."""
     try:
         yield
     except OsgymHostError as exc:
         if isinstance(exc, BakeError | SnapshotFailed) and exc.log_tail:
             # A guest's console: each line is marked as its own.
             click.echo("  | " + escape_lines(exc.log_tail).replace("\n", "\n  | "), err=True)
-        click.echo(f"osgym image: {escape_lines(str(exc))}", err=True)
+        click.echo(f"osgym {command}: {escape_lines(str(exc))}", err=True)
         if isinstance(exc, ImageError) and exc.hint:
             click.echo(f"  {exc.hint}", err=True)
         sys.exit(1)

@@ -85,7 +85,7 @@ def calibrate_image(
     An image that is calibrated is left as it is; --again explores anew, and --programs replaces those only.
     Run it on a machine that does nothing else: what is late because of its load is counted too.
     """
-    with errors_reported():
+    with errors_reported("settle"):
         found = ImageStore(default_data_dir()).resolve(image)
         path = out or calibration_path(found.folder)
         before = None if out else read_calibration(found.folder, found.digest)
@@ -118,7 +118,7 @@ def check(
 
     A screen that changes within 2.5 s after the answer was not final; text carets and the panel do not count.
     """
-    with errors_reported():
+    with errors_reported("settle"):
         found = ImageStore(default_data_dir()).resolve(image)
         kept = None if uncalibrated else read_calibration(found.folder, found.digest)
         explored = _explore(found, Plan(programs, minutes, seed, kept.environment() if kept else ()))
@@ -138,7 +138,7 @@ def check(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(image: str, as_json: bool) -> None:
     """Print the calibration of IMAGE; exit code 3 when it has none."""
-    with errors_reported():
+    with errors_reported("settle"):
         found = ImageStore(default_data_dir()).resolve(image)
         kept = read_calibration(found.folder, found.digest)
     if kept is None:
@@ -153,7 +153,7 @@ def show(image: str, as_json: bool) -> None:
 @click.argument("image")
 def forget(image: str) -> None:
     """Remove the calibration of IMAGE: its replicas wait by its own horizons again."""
-    with errors_reported():
+    with errors_reported("settle"):
         found = ImageStore(default_data_dir()).resolve(image)
         done = forget_calibration(found.folder)
     click.echo(f"{found.name} {found.digest[:16]}: " + ("forgotten" if done else "was not calibrated"))
