@@ -366,44 +366,87 @@ BROWSER_RULES: dict[str, dict[str, Any]] = {
     "is_shortcut_on_desktop": {"type": "name", "name": "a"},
 }
 
-ELSEWHERE = (
-    "accessibility",
-    "archives",
-    "desktop",
-    "documents_checks",
-    "documents_marks",
-    "files_compare",
-    "images_compare",
-    "slides_checks",
-    "slides_compare",
-    "sound_and_video",
-    "tables",
-)
-"""Modules whose metrics mostly compare with an expected file, which is then the control itself."""
+DOCUMENT_RULES: dict[str, dict[str, Any]] = {
+    "check_csv": {},
+    "check_gnome_favorite_apps": {"expected": ["a"]},
+    "check_image_file_size": {"max_size": 1},
+    "check_line_number": {"expected": "1"},
+    "check_mp3_meta": {"title": {"method": "eq", "ref": "a"}},
+    "check_page_number_colors": {"color": "red"},
+    "check_pdf_pages": {"relation": "eq", "ref_value": 1},
+    "check_presenter_console_disable": {},
+    "check_slide_orientation_Portrait": {},
+    "check_thunderbird_filter": {},
+    "check_thunderbird_prefs": {"expect": {"a": {"method": "eq", "ref": "b"}}},
+    "check_transition": {"slide_idx": 0, "transition_type": "dissolve"},
+    "compare_conference_city_in_order": {"expected": ["a"] * 21},
+    "check_strikethrough": {"slide_index_s": [0], "shape_index_s": [0], "paragraph_index_s": [0]},
+    "compare_font_names": {"font_name": "a"},
+    "evaluate_presentation_fill_to_rgb_distance": {"rgb": [0, 0, 0]},
+    "fuzzy_place_math": {"expected": ["a"]},
+    "is_first_line_centered": {},
+    "is_vlc_playing": {"type": "file_name", "file_name": "a"},
+    "run_sqlite3": {"sql": "SELECT 1"},
+}
+BY_OTHERS = frozenset({"check_accessibility_tree", "compare_time_in_speedtest_results"})
+"""What is expected of these is a list, or a number."""
 
 
-@pytest.mark.parametrize(
-    "func",
-    sorted(
-        name
-        for name, kind in METRICS.items()
-        if kind.takes_result and not kind.function.__module__.endswith(ELSEWHERE)
-    ),
-)
-async def test_every_metric_survives_the_controls(func: str, tmp_path: Path) -> None:
-    """Each can read at least one of them, so that its own fault would show there; none breaks it."""
-    rules = dict(BROWSER_RULES.get(func, GOOD_RULES))
+def _expected(func: str, file: Value) -> Value:
+    """What a metric is given beside a control: rules, where it reads rules, else the control itself."""
+    if func in BY_OTHERS:
+        return Value(data=[{"xpath": "//a"}] if func == "check_accessibility_tree" else "60")
+    rules = BROWSER_RULES.get(func) or DOCUMENT_RULES.get(func)
+    compares = METRICS[func].function.__module__.rpartition(".")[2] in {
+        "archives", "desktop", "documents_checks", "documents_marks", "files_compare", "images_compare",
+        "slides_checks", "slides_compare", "sound_and_video",
+    }  # fmt: skip
+    if rules is None and (compares or func.startswith("compare_")) and func not in OF_RULES:
+        return file
+    rules = dict(rules or GOOD_RULES)
     if func in {"check_direct_json_object", "check_json_settings", "check_json_keybindings"}:
         rules["expected"] = {"a": 1}
+    return Value(data=rules)
+
+
+OF_RULES = {"compare_config", "compare_answer", "check_html_background_image"}
+
+
+NEED_OTHERS = frozenset(
+    {
+        "compare_epub",
+        "compare_unique_train_records",
+        "compare_videos",
+        "is_gold_text_included_in_pdf",
+        "is_in_vm_clickboard",
+    }
+)
+"""Metrics that can read no control: their expected file is of another kind than their result, or there are
+two, or they read no file, or such a file is too large to be a control."""
+
+
+async def test_every_metric_survives_the_controls(tmp_path: Path) -> None:
+    """Each can read at least one of them, so that its own fault would show there; none breaks it."""
+    unread, broken = [], []
     async with Sandbox() as sandbox:
         policy = TaskPolicy()
         context = TaskContext(tmp_path, policy, DownloadCache(tmp_path, policy), sandbox)
         run = TaskRun(cast("GuestClient", Guest(b"")), context, "t", 0.0)
-        read = 0
-        for name, data in control_files().items():
-            file = Value(files=(await run.keep(data, name),))
-            needs_file = func.startswith("compare_") and func not in {"compare_config", "compare_answer"}
-            expected = file if needs_file else Value(data=rules)
-            verdict = await sandbox.run(MetricJob(func, file, expected, {}))
-            read += not verdict.unreadable
-        assert read
+        files = [Value(files=(await run.keep(data, name),)) for name, data in control_files().items()]
+        for func, kind in METRICS.items():
+            if not kind.takes_result or kind.unsupported({}):
+                continue
+            read = 0
+            for file in files:
+                try:
+                    verdict = await sandbox.run(MetricJob(func, file, _expected(func, file), {}))
+                except MetricFailed as error:
+                    if error.end is MetricEnd.EXPECTED:  # the control is no expected value of this metric
+                        continue
+                    broken.append(f"{func} of {file.files[0].name}: {error.message[:100]}")
+                else:
+                    read += not verdict.unreadable
+            if not read:
+                unread.append(func)
+    assert not broken, "\n".join(broken)
+    assert set(unread) == NEED_OTHERS

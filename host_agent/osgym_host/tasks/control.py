@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import base64
 import io
+import sqlite3
+import struct
 import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,6 +40,52 @@ _OPEN_DOCUMENT = (
 _PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVQI12P4//8/AAX+Av7czFnnAAAAAElFTkSuQmCC"
 )
+_OPEN_XML = "http://schemas.openxmlformats.org"
+_WORD, _SLIDES = f"{_OPEN_XML}/wordprocessingml/2006/main", f"{_OPEN_XML}/presentationml/2006/main"
+_TYPES, _RELATIONS = f"{_OPEN_XML}/package/2006/content-types", f"{_OPEN_XML}/package/2006/relationships"
+_OFFICE_RELATIONS = f"{_OPEN_XML}/officeDocument/2006/relationships"
+_MAIN = "application/vnd.openxmlformats-officedocument"
+_RELS = "application/vnd.openxmlformats-package.relationships+xml"
+_PAGE = (
+    '<w:sectPr><w:pgSz w:w="12240" w:h="15840"/>'
+    '<w:pgMar w:top="1" w:right="1" w:bottom="1" w:left="1" w:header="1" w:footer="1" w:gutter="0"/>'
+    "</w:sectPr>"
+)
+_PARAGRAPH = "<w:p><w:r><w:t>a</w:t></w:r></w:p>"
+_DOCUMENT = f'<w:document xmlns:w="{_WORD}"><w:body>{_PARAGRAPH}{_PAGE}</w:body></w:document>'
+_DECK = f'<p:presentation xmlns:p="{_SLIDES}"><p:sldSz cx="9144000" cy="6858000"/></p:presentation>'
+_PDF = (
+    b"%PDF-1.4\n1 0 obj\n<</Type/Catalog/Pages 2 0 R>>\nendobj\n"
+    b"2 0 obj\n<</Type/Pages/Kids[3 0 R]/Count 1>>\nendobj\n"
+    b"3 0 obj\n<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>\nendobj\n"
+    b"xref\n0 4\n0000000000 65535 f \n0000000009 00000 n \n0000000054 00000 n \n0000000105 00000 n \n"
+    b"trailer\n<</Size 4/Root 1 0 R>>\nstartxref\n168\n%%EOF\n"
+)
+_MP3_TAGS = b"ID3\x04\0\0\0\0\0\x0cTIT2\0\0\0\x02\0\0\x03a"
+_WAV = "<4sI8sIHHIIHH4sI"
+_SILENCE = struct.pack(_WAV, b"RIFF", 236, b"WAVEfmt ", 16, 1, 1, 8000, 8000, 1, 8, b"data", 200)
+
+
+def _package(part: str, kind: str, xml: str) -> bytes:
+    """An Office Open XML file of one part."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        override = f'<Override PartName="/{part}" ContentType="{_MAIN}.{kind}.main+xml"/>'
+        default = f'<Default Extension="rels" ContentType="{_RELS}"/>'
+        archive.writestr("[Content_Types].xml", f'<Types xmlns="{_TYPES}">{default}{override}</Types>')
+        relation = f'<Relationship Id="r1" Type="{_OFFICE_RELATIONS}/officeDocument" Target="{part}"/>'
+        archive.writestr("_rels/.rels", f'<Relationships xmlns="{_RELATIONS}">{relation}</Relationships>')
+        archive.writestr(part, xml)
+    return buffer.getvalue()
+
+
+def _database() -> bytes:
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.execute("CREATE TABLE a (b)")
+        return bytes(connection.serialize())
+    finally:
+        connection.close()
 
 
 @cache
@@ -52,6 +100,12 @@ def control_files() -> dict[str, bytes]:
         "control.xml": b"<a/>",
         "control.png": _PNG,
         "control.odt": buffer.getvalue(),
+        "control.docx": _package("word/document.xml", "wordprocessingml.document", _DOCUMENT),
+        "control.pptx": _package("ppt/presentation.xml", "presentationml.presentation", _DECK),
+        "control.pdf": _PDF,
+        "control.wav": _SILENCE + bytes([128]) * 200,
+        "control.mp3": _MP3_TAGS,
+        "control.sqlite": _database(),
     }
 
 

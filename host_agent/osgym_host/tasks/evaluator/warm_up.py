@@ -12,12 +12,15 @@ import zipfile
 from datetime import UTC, datetime
 
 import openpyxl
-from PIL import Image
+from PIL import Image, ImageChops, ImageStat
 
 from osgym_host.tasks.evaluator.inputs import InputFile
 from osgym_host.tasks.evaluator.metrics.slides_compare import differences
 from osgym_host.tasks.evaluator.packages import is_there
 from osgym_host.tasks.evaluator.structure import structural_similarity
+
+LOADED = (ImageChops, ImageStat)
+"""What metrics import only when they run."""
 
 
 def warm_up() -> None:
