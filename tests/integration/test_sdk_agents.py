@@ -17,7 +17,15 @@ from tests.support.fake_runtime import TASK, Served
 from tests.support.model_api import KEY, Asked, ModelApi, images_in, serving_models, status
 
 from osgym_sdk import AsyncClient, Client, ConfigError, ErrorClass, ModelError, Result
-from osgym_sdk.agents import Agent, AnthropicAgent, ChatAgent, Conversation, OpenAIAgent, ServerOptions
+from osgym_sdk.agents import (
+    Agent,
+    AnthropicAgent,
+    ChatAgent,
+    Conversation,
+    GeminiAgent,
+    OpenAIAgent,
+    ServerOptions,
+)
 
 QUICK = ServerOptions(timeout_s=10.0, sleep=lambda seconds: asyncio.sleep(min(seconds, 0.01)))
 
@@ -67,6 +75,16 @@ def openai(base: str, **options: Any) -> OpenAIAgent:
 
 def anthropic(base: str, **options: Any) -> AnthropicAgent:
     return AnthropicAgent("claude", api_key=KEY, base_url=base, **{"options": QUICK, **options})
+
+
+def call(name: str = "click", **args: Any) -> dict[str, Any]:
+    """One of Gemini's calls, as its REST API writes them."""
+    given = args or {"x": 500, "y": 500, "intent": "press it"}
+    return {"functionCall": {"name": name, "args": given}, "thoughtSignature": "c2ln"}
+
+
+def gemini(base: str, **options: Any) -> GeminiAgent:
+    return GeminiAgent("gemini-3.5-flash", api_key=KEY, base_url=base, **{"options": QUICK, **options})
 
 
 def chat(base: str, **options: Any) -> ChatAgent:
@@ -232,6 +250,80 @@ async def test_anthropic_is_told_what_failed(served: Served) -> None:
     assert result.steps[0].refused and "t1" in infos(result)[0]["output"]
 
 
+# Gemini -------------------------------------------------------------------------------------------------
+
+
+async def test_gemini_several_calls_in_a_turn(served: Served) -> None:
+    """Each is answered under its name and id; thoughts and their signatures go back as they came."""
+    thought = {"text": "hm", "thought": True}
+
+    def say(asked: Asked) -> Any:
+        if asked.number == 0:
+            typed = call("type", text="a", press_enter=True, intent="")
+            typed["functionCall"]["id"] = "id-2"
+            return [thought, {"text": "I click."}, call(), typed]
+        if asked.number == 1:
+            [_, history, answers] = asked.body["contents"]
+            assert history["parts"][0] == thought and history["parts"][2]["thoughtSignature"] == "c2ln"
+            assert [part["function_response"]["name"] for part in answers["parts"]] == ["click", "type"]
+        return [{"text": "Done."}] if asked.number == 3 else [call("take_screenshot", intent="look")]
+
+    api = ModelApi(say)
+    with serving_models(api) as base:
+        [result] = (await play(served, gemini(base, images=2), ["a"])).values()
+    assert result.reward == 1.0, result.failure
+    assert [[action["op"] for action in step.executed] for step in result.steps] == [
+        ["click", "type"],
+        ["screenshot"],
+        ["screenshot"],
+        ["done"],
+    ]
+    width, _ = result.trajectory.screen
+    assert abs(result.steps[0].executed[0]["x"] - width / 2) <= 1
+    assert [images_in(given) for _, _, given in api.requests] == [1, 2, 2, 2]
+    assert api.requests[0][2]["tools"] == [{"computer_use": {"environment": "ENVIRONMENT_DESKTOP"}}]
+    info = infos(result)[0]
+    assert (info["text"], info["reasoning"], info["model"]) == ("I click.", "hm", "gemini-3.5-flash")
+    assert (info["usage"]["input_tokens"], info["usage"]["output_tokens"]) == (1100, 42)
+
+
+async def test_gemini_of_before(served: Served) -> None:
+    """It has other functions and knows browsers; a browser's own are left out, and refused when used."""
+
+    def say(asked: Asked) -> Any:
+        if asked.number == 0:
+            return [call("navigate", url="https://example.org")]
+        if asked.number == 1:
+            [answer] = asked.body["contents"][-1]["parts"]
+            assert "excluded_predefined_functions" in answer["function_response"]["response"]["error"]
+        return [{"text": "Done."}] if asked.number == 2 else [call("click_at", x=1, y=1)]
+
+    api = ModelApi(say)
+    with serving_models(api) as base:
+        [result] = (await play(served, gemini(base, tool="2.5"), ["a"], on_invalid="noop")).values()
+    assert result.reward == 1.0 and result.invalid_actions == 1, result.failure
+    [tool] = api.requests[0][2]["tools"]
+    assert "navigate" in tool["computer_use"]["excluded_predefined_functions"]
+
+
+async def test_gemini_asks_for_confirmation(served: Served) -> None:
+    """The episode ends there, without a reward, unless the caller said that it is given."""
+    asks = {"decision": "require_confirmation", "explanation": "it sends a message"}
+    fine = {"decision": "regular"}
+
+    def say(asked: Asked) -> Any:
+        decision = fine if asked.number == 0 else asks
+        return [{"text": "Done."}] if asked.number == 2 else [call(x=1, y=1, safety_decision=decision)]
+
+    with serving_models(ModelApi(say)) as base:
+        [asked] = (await play(served, gemini(base), ["a"], retries=0)).values()
+        agent = gemini(base, acknowledge_safety_checks=True)
+        [done] = (await play(served, agent, ["a"])).values()
+    assert asked.failure is not None and asked.failure.code == ModelError.SAFETY and len(asked.steps) == 1
+    assert asked.failure.details["checks"] == [asks] and asked.reward is None
+    assert done.reward == 1.0, done.failure
+
+
 # Endings ------------------------------------------------------------------------------------------------
 
 
@@ -242,6 +334,9 @@ async def test_anthropic_is_told_what_failed(served: Served) -> None:
         (openai, [{"type": "message", "content": [{"type": "refusal", "refusal": "no"}]}], "done"),
         (anthropic, [{"type": "text", "text": "[INFEASIBLE]: no such program"}], "fail"),
         (anthropic, {"content": [], "stop_reason": "refusal"}, "done"),
+        (gemini, [{"text": "[INFEASIBLE]: no such program"}], "fail"),
+        (gemini, {"candidates": [], "promptFeedback": {"blockReason": "SAFETY"}}, "done"),
+        (gemini, {"candidates": [{"finishReason": "SAFETY"}]}, "done"),
         (chat, "Thought: x\nAction: finished(content='7')", "done"),
         (chat, "Thought: x\nAction: call_user()", "fail"),
     ],
@@ -315,10 +410,19 @@ async def test_chat_tool_calls_of_a_server_are_answered(served: Served) -> None:
     assert result.termination_reason == "fail" and infos(result)[0]["reasoning"] == "hm"
 
 
+GOOD: dict[Any, Any] = {
+    openai: message("done"),
+    anthropic: [{"type": "text", "text": "x"}],
+    gemini: [{"text": "x"}],
+    chat: "Action: finished()",
+}
+"""What ends an episode."""
+
+
 # What goes wrong ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [openai, anthropic, chat])
+@pytest.mark.parametrize("make", [openai, anthropic, gemini, chat])
 async def test_busy_servers_are_asked_again(served: Served, make: Any) -> None:
     """After 429, 500 and a broken connection; the model's own time to wait is kept."""
     waits: list[float] = []
@@ -326,8 +430,7 @@ async def test_busy_servers_are_asked_again(served: Served, make: Any) -> None:
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    says = {openai: message("done"), anthropic: [{"type": "text", "text": "x"}], chat: "Action: finished()"}
-    api = ModelApi(lambda asked: says[make])
+    api = ModelApi(lambda asked: GOOD[make])
     api.faults += [status(429, {"retry-after": "7"}), status(500), model_api.cut_off, status(529)]
     with serving_models(api) as base:
         agent = make(base, options=ServerOptions(sleep=sleep))
@@ -353,7 +456,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_failing_api_is_no_zero(served: Served, fault: str) -> None:
     """It is a failure of the infrastructure, typed, without a reward; the key is in no message."""
-    make = (openai, anthropic, chat)[len(fault) % 3]
+    make = (openai, anthropic, gemini, chat)[len(fault) % 4]
     faults, code, text = FAULTS[fault]
     api = ModelApi(lambda asked: None)
     api.faults += faults
@@ -370,10 +473,10 @@ async def test_a_silent_server_meets_its_deadline(served: Served) -> None:
     """It is asked once, for each attempt of the batch."""
     api = ModelApi(lambda asked: None, hold=threading.Event())
     with serving_models(api) as base:
-        agent = openai(base, options=ServerOptions(timeout_s=0.2))
+        agent = openai(base, options=ServerOptions(timeout_s=1.5))
         [result] = (await play(served, agent, ["a"], retries=0)).values()
     assert result.failure is not None and result.failure.code == ModelError.UNAVAILABLE
-    assert "within 0.2 s" in result.failure.message and len(api.requests) == 1
+    assert "within 1.5 s" in result.failure.message and len(api.requests) == 1
 
 
 async def test_nobody_there(served: Served) -> None:
@@ -394,6 +497,11 @@ HOSTILE: list[tuple[Any, Any]] = [
     (anthropic, [use("t", "rm_rf")]),
     (anthropic, [{**use("t"), "name": 5, "input": []}]),
     (anthropic, {"content": [{"type": "thinking", "thinking": "x"}], "stop_reason": "max_tokens"}),
+    (gemini, [call("rm_rf")]),
+    (gemini, [{"functionCall": {"name": "click", "args": []}, "thoughtSignature": "a"}]),
+    (gemini, [{"functionCall": {"name": "click", "args": {"x": 5000, "y": "a"}}, "thoughtSignature": "a"}]),
+    (gemini, {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]}),
+    (gemini, {"candidates": [{"content": {"parts": [{"text": "I"}]}, "finishReason": "MAX_TOKENS"}]}),
     (chat, "Action: " + "click(" * 100_000),
     (chat, "x" * 300_000),
     (chat, ""),
@@ -406,12 +514,11 @@ HOSTILE: list[tuple[Any, Any]] = [
 async def test_what_is_no_action(served: Served, case: int) -> None:
     """It is the model's failure; with `noop` the model is told why, in its provider's form, and goes on."""
     make, said = HOSTILE[case]
-    good = {openai: message("done"), anthropic: [{"type": "text", "text": "x"}], chat: "Action: finished()"}
     told: list[str] = []
 
     def say(asked: Asked) -> Any:
         told.append(json.dumps(asked.body))
-        return said if len(told) == 1 else good[make]
+        return said if len(told) == 1 else GOOD[make]
 
     with serving_models(ModelApi(say)) as base:
         [error] = (await play(served, make(base), ["a"])).values()
@@ -491,12 +598,17 @@ async def test_an_episode_by_hand(served: Served) -> None:
 
 def test_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """The argument, else the provider's variable; an error names both, and shows no key."""
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL"):
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with pytest.raises(ConfigError, match=r"api_key=.* OPENAI_API_KEY"):
         OpenAIAgent("m")
     with pytest.raises(ConfigError, match=r"api_key=.* ANTHROPIC_API_KEY"):
         AnthropicAgent("m")
+    with pytest.raises(ConfigError, match=r"api_key=.* GEMINI_API_KEY"):
+        GeminiAgent("m")
+    monkeypatch.setenv("GOOGLE_API_KEY", "abc")
+    GeminiAgent("m")
     ChatAgent("m", prompt="qwen")
     monkeypatch.setenv("OPENAI_API_KEY", "abc\n")
     with pytest.raises(ConfigError) as caught:
@@ -530,6 +642,9 @@ def test_more_wrong_arguments() -> None:
         ChatAgent("m", prompt="qwen", images=0)
     with pytest.raises(ConfigError, match="computer_20250124"):
         AnthropicAgent("m", api_key="k", tool="computer")
+    for model, tool in (("gemini-3.5-flash", "4"), ("a/../../b", "3.5"), ("", "3.5")):
+        with pytest.raises(ConfigError):
+            GeminiAgent(model, api_key="k", tool=tool)
     with pytest.raises(ConfigError):
         ServerOptions(timeout_s=0)
     for nothing in (None, {}, {"instruction": 5}):

@@ -78,7 +78,7 @@ class ModelApi:
     """One server with all the APIs. ``say`` gives what the model says, in the form of the API that is asked.
 
     OpenAI's: a list of output items, or a whole response; Anthropic's: a list of blocks, or a whole message;
-    Chat Completions: a text, or a whole message.
+    Gemini: a list of parts, or a whole response; Chat Completions: a text, or a whole message.
     """
 
     say: Say
@@ -96,6 +96,7 @@ class ModelApi:
             routes=[
                 Route("/v1/responses", self._serve(self._openai), methods=["POST"]),
                 Route("/v1/messages", self._serve(self._anthropic), methods=["POST"]),
+                Route("/v1beta/models/{model}:generateContent", self._serve(self._gemini), methods=["POST"]),
                 Route("/v1/chat/completions", self._serve(self._chat), methods=["POST"]),
             ]
         )
@@ -222,6 +223,49 @@ class ModelApi:
         }
         return message | said if isinstance(said, dict) else message
 
+    # Gemini ---------------------------------------------------------------------------------------------
+
+    def _gemini(self, request: Request, given: dict[str, Any]) -> dict[str, Any]:
+        if request.headers.get("x-goog-api-key") != KEY:
+            raise Wrong("API key not valid")
+        [tool] = given["tools"]
+        if tool["computer_use"]["environment"] not in ("ENVIRONMENT_DESKTOP", "ENVIRONMENT_BROWSER"):
+            raise Wrong("no such environment")
+        open_calls: list[dict[str, Any]] = []
+        instruction, number, size = "", 0, (0, 0)
+        for content in given["contents"]:
+            if not content["parts"]:
+                raise Wrong("contents.parts must not be empty")
+            if content["role"] == "model":
+                number += 1
+                parts = [part for part in content["parts"] if "functionCall" in part]
+                if any(not part.get("thoughtSignature") for part in parts[:1]):
+                    raise Wrong("function call is missing a thought_signature")
+                open_calls = [part["functionCall"] for part in parts]
+                continue
+            answers = [part["function_response"] for part in content["parts"] if "function_response" in part]
+            _check_answers(open_calls, answers)
+            open_calls = []
+            for part in [*content["parts"], *itertools.chain(*(answer["parts"] for answer in answers))]:
+                if "inline_data" in part:
+                    image = part["inline_data"]
+                    size = _size(f"data:{image['mime_type']};base64,{image['data']}")
+                elif "text" in part:
+                    instruction = instruction or part["text"]
+        said = self.say(Asked(instruction, number, size, given))
+        answer = {
+            "candidates": [{"content": {"role": "model", "parts": said}, "finishReason": "STOP", "index": 0}],
+            "usageMetadata": {
+                "promptTokenCount": 1100,
+                "cachedContentTokenCount": 100,
+                "candidatesTokenCount": 30,
+                "thoughtsTokenCount": 12,
+            },
+            "modelVersion": request.path_params["model"],
+            "responseId": f"g{next(self._ids)}",
+        }
+        return answer | said if isinstance(said, dict) else answer
+
     # Chat Completions -----------------------------------------------------------------------------------
 
     def _chat(self, request: Request, given: dict[str, Any]) -> dict[str, Any]:
@@ -257,6 +301,18 @@ class ModelApi:
             "usage": {"prompt_tokens": 900, "completion_tokens": 40, "total_tokens": 940},
         }
         return answer | said if isinstance(said, dict) and "choices" in said else answer
+
+
+def _check_answers(calls: list[dict[str, Any]], answers: list[dict[str, Any]]) -> None:
+    """Each of Gemini's calls is answered under its name, and what it wants confirmed is confirmed."""
+    if [call["name"] for call in calls] != [answer["name"] for answer in answers]:
+        raise Wrong("the number of function response parts must equal that of function call parts")
+    for call, answer in zip(calls, answers, strict=True):
+        if call.get("id") != answer.get("id"):
+            raise Wrong("the id of the response is not the call's")
+        asks = "require_confirmation" in json.dumps(call.get("args"))
+        if asks and "safety_acknowledgement" not in answer["response"]:
+            raise Wrong("the safety decision was not acknowledged")
 
 
 def _chunks(answer: dict[str, Any]) -> Iterator[str]:

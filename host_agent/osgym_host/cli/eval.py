@@ -87,7 +87,9 @@ def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> tupl
 
 @click.command(epilog=EPILOG)
 @click.argument("tasks", nargs=-1, required=True, metavar="TASKS...")
-@click.option("--agent", required=True, metavar="NAME", help="openai, anthropic, chat, or module:factory.")
+@click.option(
+    "--agent", required=True, metavar="NAME", help="openai, anthropic, gemini, chat, or module:factory."
+)
 @click.option("--model", help="The model's name, as its provider has it.")
 @click.option("--base-url", metavar="URL", help="Of the model's API; by default its provider's.")
 @click.option("--prompt", type=click.Choice(PROMPT_NAMES), help="For chat: how the model is told and read.")

@@ -12,9 +12,14 @@ from typing import Any
 import click
 
 from osgym_sdk import ConfigError
-from osgym_sdk.agents import PROMPTS, Agent, AnthropicAgent, ChatAgent, OpenAIAgent
+from osgym_sdk.agents import PROMPTS, Agent, AnthropicAgent, ChatAgent, GeminiAgent, OpenAIAgent
 
-AGENTS: dict[str, type[Agent]] = {"openai": OpenAIAgent, "anthropic": AnthropicAgent, "chat": ChatAgent}
+AGENTS: dict[str, type[Agent]] = {
+    "openai": OpenAIAgent,
+    "anthropic": AnthropicAgent,
+    "gemini": GeminiAgent,
+    "chat": ChatAgent,
+}
 PROMPT_NAMES = tuple(PROMPTS)
 
 

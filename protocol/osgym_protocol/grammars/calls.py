@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from osgym_protocol.grammars.base import MAX_CALLS, Call
+from osgym_protocol.grammars.gemini import checks_of
 from osgym_protocol.grammars.objects import from_json, plain
 
 
@@ -63,9 +64,8 @@ def _call(item: Mapping[str, Any]) -> Call | None:
 def _gemini(call: Mapping[str, Any], dialect: str) -> Call:
     args = call.get("args", call.get("arguments"))
     decision = args.get("safety_decision") if isinstance(args, Mapping) else None
-    safety = (decision,) if isinstance(decision, dict) else ()
     call_id = _text(call, "id") or _text(call, "call_id")
-    return Call(call_id, _text(call, "name"), safety=safety, dialect=dialect)
+    return Call(call_id, _text(call, "name"), safety=checks_of(decision), dialect=dialect)
 
 
 def _text(item: Mapping[str, Any], name: str) -> str:

@@ -128,10 +128,17 @@ def _call(raw: Mapping[str, Any], path: str, to: Builder, dialect: str) -> None:
             first,
             len(to) - first,
             look="screenshot" if name == "take_screenshot" else "",
-            safety=() if decision is None else (decision,),
+            safety=checks_of(decision),
             dialect=dialect,
         )
     )
+
+
+def checks_of(decision: Any) -> tuple[dict[str, Any], ...]:
+    """Return a call's safety decision where it asks for something; many say that all is well."""
+    if not isinstance(decision, dict) or decision.get("decision") in ("regular", "allowed"):
+        return ()
+    return (decision,)
 
 
 _Reader = Callable[[Fields, Space], list[RawAction]]

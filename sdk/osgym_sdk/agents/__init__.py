@@ -13,6 +13,7 @@ from __future__ import annotations
 from osgym_sdk.agents._agent import INFEASIBLE, Agent, Conversation
 from osgym_sdk.agents._anthropic import AnthropicAgent
 from osgym_sdk.agents._chat import ChatAgent
+from osgym_sdk.agents._gemini import GeminiAgent
 from osgym_sdk.agents._openai import OpenAIAgent
 from osgym_sdk.agents._prompts import PROMPTS, Prompt
 from osgym_sdk.agents._server import ServerOptions
@@ -25,6 +26,7 @@ __all__ = [
     "AnthropicAgent",
     "ChatAgent",
     "Conversation",
+    "GeminiAgent",
     "OpenAIAgent",
     "Prompt",
     "ServerOptions",
