@@ -14,11 +14,13 @@ import click
 COMMANDS = {
     "checkpoint": "List, remove, export and import checkpoints of a running host agent.",
     "clean": "Stop the host agent and remove what it left.",
+    "completion": "Print what completes commands and options in a shell.",
     "data": "Look at data sets of trajectories, export and convert them.",
     "demo": "Run every task by its oracle on real desktops and show a table.",
     "doctor": "Say what this machine can run, and how to get what is missing.",
     "drain": "Empty a running host agent: no new episodes.",
     "eval": "Run a model on tasks; show a table, write a report.",
+    "events": "Show what happened on a running host agent, as it happens.",
     "image": "Bake, list, inspect and remove golden images.",
     "openapi": "Print the OpenAPI description of the HTTP API.",
     "ps": "List the replicas of a running host agent.",
@@ -26,9 +28,11 @@ COMMANDS = {
     "serve": "Run the host agent.",
     "settle": "Fit the waits of steps to the applications of an image.",
     "shot": "Save a picture of a replica's screen.",
+    "support-bundle": "Put what somebody who helps wants to see into one file, without secrets.",
     "task": "Check task files: what runs here, and what is missing.",
+    "top": "Show hosts and their busiest desktops, again and again.",
 }
-"""Name → one line of help. The module `osgym_host.cli.<name>` has a command of the same name."""
+"""Name → one line of help. The module `osgym_host.cli.<name>` has the command; for `-` it has `_`."""
 
 
 ADDED = "osgym.commands"
@@ -43,7 +47,8 @@ class _LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in self._own():
-            command = getattr(importlib.import_module(f"osgym_host.cli.{cmd_name}"), cmd_name)
+            name = _module(cmd_name)
+            command = getattr(importlib.import_module(f"osgym_host.cli.{name}"), name)
         else:
             entries = importlib.metadata.entry_points(group=ADDED, name=cmd_name)
             if not entries:
@@ -57,13 +62,17 @@ class _LazyGroup(click.Group):
             formatter.write_dl([(name, self._line(ctx, name)) for name in self.list_commands(ctx)])
 
     def _own(self) -> list[str]:
-        return [name for name in COMMANDS if importlib.util.find_spec(f"osgym_host.cli.{name}")]
+        return [name for name in COMMANDS if importlib.util.find_spec(f"osgym_host.cli.{_module(name)}")]
 
     def _line(self, ctx: click.Context, name: str) -> str:
         if name in COMMANDS:
             return COMMANDS[name]
         command = self.get_command(ctx, name)
         return command.get_short_help_str(100) if command else ""
+
+
+def _module(command: str) -> str:
+    return command.replace("-", "_")
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
