@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.metadata
 import logging
 import os
@@ -52,17 +53,29 @@ from osgym_host.scaling.publish import PressurePublisher
 from osgym_host.scaling.publishers import publisher_of
 from osgym_host.settings import Settings
 from osgym_host.tasks.interface import DownloadCache, Sandbox, TaskPolicy
+from osgym_host.tracing import StepTracer
 
 log = logging.getLogger(__name__)
 
 RUNTIME_STOP_S = 20.0
+TRACER_STOP_S = 5.0
 
 
 class HostAgent:
     """All parts of one host agent, made from settings; `start` and `stop` are its life."""
 
-    def __init__(self, settings: Settings, image: ImageRef, runtime: base.Runtime | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        image: ImageRef,
+        runtime: base.Runtime | None = None,
+        tracer: StepTracer | None = None,
+    ) -> None:
         """Make the parts. Nothing runs yet, nothing is written but the name of the host.
+
+        Args:
+            runtime: in the place of the one that the settings name.
+            tracer: makes the spans of steps whose clients ask for them; it is closed with the agent.
 
         Raises:
             OSError: The data directory cannot be written.
@@ -84,6 +97,7 @@ class HostAgent:
         self._journal = ReplicaJournal(state_dir / "journal.jsonl")
         self.pool = self._make_pool()
         self.episodes = self._make_service(state_dir)
+        self.episodes.tracer = tracer
         self.drain = DrainController(pool=self.pool, episodes=self.episodes, margin_s=settings.drain_margin_s)
         self._watch = NoticeWatch(_notice_sources(settings), self.drain.update)
         self._brancher = ReplicaBrancher(self.pool)
@@ -252,8 +266,17 @@ class HostAgent:
         finally:
             await self._sandbox.aclose()
             await asyncio.to_thread(self.episodes.recorder.close)
+            await self._close_tracer()
             self._journal.close()
             self.episodes.journal.clear()
+
+    async def _close_tracer(self) -> None:
+        """Send the last spans, within bounds."""
+        if self.episodes.tracer is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TRACER_STOP_S):
+                await asyncio.to_thread(self.episodes.tracer.close)
 
     def app(self) -> FastAPI:
         """Return the application; the agent's life is not tied to it."""

@@ -103,6 +103,7 @@ class StepRequest(Message):
     actions: tuple[Any, ...]
     settle: SettleOptions | None = field(default=None, metadata=OMIT)
     observe: ObserveOptions | None = field(default=None, metadata=OMIT)
+    traceparent: str | None = field(default=None, metadata=OMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ class BatchStepItem(Message):
     actions: tuple[Any, ...]
     settle: SettleOptions | None = field(default=None, metadata=OMIT)
     observe: ObserveOptions | None = field(default=None, metadata=OMIT)
+    traceparent: str | None = field(default=None, metadata=OMIT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,4 +144,5 @@ def _item(ready: _ReadyStep) -> BatchStepItem:
         actions=request.actions,
         settle=request.settle,
         observe=request.observe,
+        traceparent=request.traceparent,
     )

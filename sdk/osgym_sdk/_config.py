@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._grammars import Reading, as_reading
+from osgym_sdk._tracing import RequestTracer, request_tracer
 
 if TYPE_CHECKING:
     import httpx
@@ -86,6 +87,8 @@ class ClientConfig:
     server_names: Mapping[str, str] = field(default_factory=dict)
     handle_sigterm: bool = True
     reading: Reading | None = None
+    tracer: RequestTracer | None = None
+    """Makes spans of steps; None: nobody wants them."""
     client_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     """How hosts tell this client from others at their address, which wait for replicas too."""
     clock: Callable[[], float] = time.monotonic
@@ -176,4 +179,5 @@ def make_config(
         given["verify"] = environ["OSGYM_CA"]
     given["token"] = given.get("token") or environ.get("OSGYM_TOKEN") or None
     given["reading"] = as_reading(given.pop("actions", None), given.pop("coordinates", None))
+    given["tracer"] = request_tracer(environ)
     return ClientConfig(parse_hosts(hosts, environ), **given)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from osgym_protocol.limits import DEFAULT_FORK_WAIT_S, MAX_CHILDREN
 from osgym_sdk._actions import Actions, as_actions
@@ -32,6 +33,7 @@ from osgym_sdk._recorder import EpisodeOutcome, EpisodeRecording
 from osgym_sdk._results import Evaluation, Failure, Trajectory, termination_of
 from osgym_sdk._scheduler import Placement, Scheduler
 from osgym_sdk._session import EpisodeSession
+from osgym_sdk._tracing import RequestSpan, ops_of
 from osgym_sdk._types import EpisodeOptions, PreparedStep, Ticket
 from osgym_sdk.wire import (
     CheckpointInfo,
@@ -338,11 +340,12 @@ class AsyncEpisode(AsyncReach):
         if self._recording is not None:
             await self._recording.room()
         options = self._frames.options(observe)
-        request = StepRequest(
-            self.lease, self._seq + 1, listed, as_settle(settle), self._frames.unless_hash(options)
-        )
+        settled, unless = as_settle(settle), self._frames.unless_hash(options)
+        span = self._begin_span(listed)
+        told = None if span is None else span.traceparent
+        request = StepRequest(self.lease, self._seq + 1, listed, settled, unless, told)
         self.trajectory.last_info = info  # what was cleared up took away its own
-        self._pending = PreparedStep(request, options, self._config.clock(), parsed, info)
+        self._pending = PreparedStep(request, options, self._config.clock(), parsed, info, span)
         return self._pending
 
     async def send(self, prepared: PreparedStep, timeout_s: float | None) -> AsyncObservation:
@@ -360,6 +363,8 @@ class AsyncEpisode(AsyncReach):
         """Take note of an error: unless it leaves open what happened, the step was not done."""
         if not isinstance(error, (Timeout, ProtocolError)):
             self._pending = None
+        if prepared.span is not None:
+            prepared.span.end(error=error)
         if isinstance(error, EpisodeLost):
             self._session.mark_lost(error)
 
@@ -377,7 +382,17 @@ class AsyncEpisode(AsyncReach):
         record.info, self.trajectory.last_info = prepared.info, None
         if self._recording is not None:
             self._recording.step(record, obs)
+        if prepared.span is not None:
+            prepared.span.end({"failed_index": obs.failed_index})
         return obs
+
+    def _begin_span(self, actions: Sequence[Any]) -> RequestSpan | None:
+        """Begin the span of the next step, where spans are wanted."""
+        tracer = self._config.tracer
+        if tracer is None:
+            return None
+        about = {"episode_id": self.episode_id, "host": self.link.url, "seq": self._seq + 1}
+        return tracer.begin("step", {**about, "ops": ops_of(actions)})
 
     def from_checkpoint(self, checkpoint: CheckpointHandle) -> AsyncEpisode:
         """Return an episode with the options of this one that begins where the checkpoint was taken."""

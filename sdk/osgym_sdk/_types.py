@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from osgym_sdk._grammars import Reading
 from osgym_sdk._recorder import Recorder
+from osgym_sdk._tracing import RequestSpan
 from osgym_sdk.wire import CreateRequest, ObserveOptions, StepRequest
 
 if TYPE_CHECKING:
@@ -54,3 +55,5 @@ class PreparedStep:
     """What was read, where a model's output was given."""
     info: Any = None
     """Of the :class:`Decision`, where one was given."""
+    span: RequestSpan | None = None
+    """None where nobody wants spans."""

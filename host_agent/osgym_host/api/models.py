@@ -10,6 +10,7 @@ from osgym_protocol import limits
 from osgym_protocol.clock import ClockOptions, parse_clock
 from osgym_protocol.codes import ImageFormat, SettlePolicy
 from osgym_protocol.options import ObserveOptions, SettleOptions
+from osgym_protocol.telemetry import TRACEPARENT
 
 Id = Annotated[str, Field(min_length=1, max_length=limits.MAX_ID_CHARS)]
 Lease = Annotated[str, Field(min_length=1, max_length=limits.MAX_ID_CHARS)]
@@ -116,6 +117,7 @@ class StepBody(_Body):
     actions: list[ActionItem] = Field(json_schema_extra={"maxItems": limits.MAX_ACTIONS})
     settle: SettleBody | None = None
     observe: ObserveBody | None = None
+    traceparent: Annotated[str, Field(pattern=f"^{TRACEPARENT}$")] | None = None
 
 
 class BatchItem(StepBody):

@@ -60,7 +60,9 @@ def _hot_routes(backend: Backend) -> APIRouter:
     async def step(episode_id: str, body: models.StepBody) -> Response:
         """Acts, waits for the screen, observes. A repeated `seq` acts no second time."""
         settle, observe = models.settle_options(body.settle), models.observe_options(body.observe)
-        record = await episodes.step(episode_id, body.lease, body.seq, body.actions, settle, observe)
+        record = await episodes.step(
+            episode_id, body.lease, body.seq, body.actions, settle, observe, body.traceparent
+        )
         return RecordResponse(record)
 
     @router.post(
@@ -154,7 +156,9 @@ async def _indexed(episodes: EpisodeService, index: int, item: models.BatchItem)
     """One step of a batch: its record, or its error as one. Raises nothing."""
     try:
         settle, observe = models.settle_options(item.settle), models.observe_options(item.observe)
-        record = await episodes.step(item.episode_id, item.lease, item.seq, item.actions, settle, observe)
+        record = await episodes.step(
+            item.episode_id, item.lease, item.seq, item.actions, settle, observe, item.traceparent
+        )
     except ServiceError as error:
         return Record({"index": index, "error": error.info().to_dict()})
     record.meta["index"] = index

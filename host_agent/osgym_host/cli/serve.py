@@ -26,6 +26,8 @@ from osgym_host.runtime_registry import RUNTIMES
 from osgym_host.runtimes.base import DataDirBusy, ReplicaDestroyFailed, RuntimeFault
 from osgym_host.server import HostServer, bind, urls
 from osgym_host.settings import Settings, SettingsError, load
+from osgym_host.tracing import StepTracer, tracer_from
+from osgym_protocol.telemetry import TelemetryError
 
 EXIT_LEFTOVERS = 1
 EXIT_SETTINGS = 2
@@ -69,7 +71,8 @@ def serve(config: Path | None, ports: tuple[int, ...], pairs: dict[str, str], **
         given["ports"] = list(ports)
     try:
         settings = load(config, os.environ, given)
-    except SettingsError as error:
+        tracer = tracer_from(os.environ)
+    except (SettingsError, TelemetryError) as error:
         _fail(str(error), EXIT_SETTINGS)
     give_back_large_blocks()
     logs.configure(settings.log_level)
@@ -77,7 +80,7 @@ def serve(config: Path | None, ports: tuple[int, ...], pairs: dict[str, str], **
         for noisy in ("uvicorn", "httpx", "httpcore", "asyncio"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
     _allow_many_files()
-    sys.exit(asyncio.run(_serve(settings)))
+    sys.exit(asyncio.run(_serve(settings, tracer)))
 
 
 def _allow_many_files() -> None:
@@ -91,7 +94,7 @@ def _fail(message: str, code: int) -> Any:
     sys.exit(code)
 
 
-async def _serve(settings: Settings) -> int:
+async def _serve(settings: Settings, tracer: StepTracer | None) -> int:
     try:
         image = find_image(settings)
     except ImageError as error:
@@ -101,7 +104,7 @@ async def _serve(settings: Settings) -> int:
     except OSError as error:
         return _say(str(error), EXIT_BUSY)
     try:
-        agent = HostAgent(settings, image)
+        agent = HostAgent(settings, image, tracer=tracer)
         server = HostServer(agent.app(), settings, agent.begin_stop)
         with held(pid_path(settings.data_dir, settings.instance)), server.listen_to_signals():
             return await _run(agent, server, settings, sockets)

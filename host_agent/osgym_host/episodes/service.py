@@ -15,13 +15,14 @@ from typing import Any
 
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.create_request import EpisodeLimits
-from osgym_host.episodes.episode import HostEpisode
+from osgym_host.episodes.episode import HostEpisode, StepResult
 from osgym_host.episodes.errors import EpisodeOver, ServiceError, unknown_episode
 from osgym_host.episodes.evaluation import evaluate_episode, no_task, unscored_for_disk
 from osgym_host.episodes.journal import EpisodeJournal, JournalEntry, LostEpisode, RequestMark
 from osgym_host.episodes.metrics import EpisodeMetrics
 from osgym_host.episodes.recorder import TrajectoryRecorder
 from osgym_host.replicas.events import EventLog
+from osgym_host.tracing import StepTracer, TracedStep
 from osgym_protocol.codes import ErrorCode
 from osgym_protocol.host_api import EvaluationAnswer, Notice
 from osgym_protocol.observation import ObservedFrame
@@ -56,6 +57,8 @@ class EpisodeService:
         self.limits = limits
         self.notice: Notice | None = None
         """The notice that clients see while this host is about to be taken away."""
+        self.tracer: StepTracer | None = None
+        """Makes the spans of steps whose clients ask for them."""
         self.on_end: list[Callable[[HostEpisode], None]] = []
         """Called with each episode that ends."""
         self._active: dict[str, HostEpisode] = {}
@@ -217,12 +220,18 @@ class EpisodeService:
         actions: Sequence[Any],
         settle: SettleOptions | None = None,
         observe: ObserveOptions | None = None,
+        traceparent: str | None = None,
     ) -> Record:
-        """Carry out one step (see `HostEpisode.step`), record it, and return its answer."""
+        """Carry out one step (see `HostEpisode.step`), record it, and return its answer.
+
+        Args:
+            traceparent: the span that those of this step are children of.
+        """
         began = time.perf_counter()
         episode = self.claim(episode_id, lease)
         with episode.lease:
             result = await episode.step(seq, actions, settle, observe)
+        answered = time.perf_counter()
         meta = result.answer.to_dict()
         observation = meta["observation"]
         if not observation["replayed"] or seq == episode.steps.unrecorded:
@@ -230,11 +239,16 @@ class EpisodeService:
             self.metrics.stepped(result.guest_ms, result.answer.observation)
             line = {"kind": "step", "seq": seq, "time": round(time.time(), 3), **meta}
             self.recorder.add(episode_id, line, result.image, observation["frame"]["format"])
-        host_ms = (time.perf_counter() - began) * 1000
+        ended = time.perf_counter()
+        host_ms = (ended - began) * 1000
         self.metrics.host_s.observe((host_ms - result.guest_ms) / 1000)
         meta["timing_ms"] = {"host": round(host_ms, 3), "guest": round(result.guest_ms, 3)}
         if self.notice is not None:
             meta["notice"] = self.notice.to_dict()
+        if traceparent is not None and self.tracer is not None:
+            self.tracer.step(
+                traceparent, _traced(episode, result, host_ms=host_ms, after_ms=(ended - answered) * 1000)
+            )
         return Record(meta, result.image)
 
     async def observe(self, episode_id: str, lease: str, observe: ObserveOptions | None) -> Record:
@@ -371,3 +385,17 @@ class EpisodeService:
             due = [e.lease.expires_at for e in self._active.values() if e.lease.calls == 0]
             pause_s = min([LOOK_S, *(max(0.01, at - time.monotonic()) for at in due)])
             await asyncio.sleep(pause_s)
+
+
+def _traced(episode: HostEpisode, result: StepResult, *, host_ms: float, after_ms: float) -> TracedStep:
+    return TracedStep(
+        episode_id=episode.episode_id,
+        replica_id=episode.replica.replica_id,
+        generation=episode.replica.generation,
+        task_id=episode.task_id,
+        seq=0 if result.answer.observation is None else result.answer.observation.seq,
+        host_ms=host_ms,
+        guest_ms=result.guest_ms,
+        after_ms=after_ms,
+        seen=result.answer.observation,
+    )

@@ -1,0 +1,137 @@
+"""Spans of what a host does for a client, who says whose children they are; sent where OTEL's variables say.
+
+They are made when the answer is there, from the times that it has anyway: a step is no slower for them, and
+the guest needs nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from osgym_protocol.observation import Observation
+from osgym_protocol.telemetry import provider_from
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+SERVICE = "osgym-host"
+_IN_GUEST = ("input", "settle", "capture", "encode")
+"""Of a step's times in the guest agent, in the order in which they pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedStep:
+    """What the spans of a step say.
+
+    Attributes:
+        host_ms: all that the host took.
+        guest_ms: of that, from the request to the guest agent until its answer.
+        after_ms: from then until the host was done.
+    """
+
+    episode_id: str
+    replica_id: str
+    generation: int
+    task_id: str | None
+    seq: int
+    host_ms: float
+    guest_ms: float
+    after_ms: float
+    seen: Observation | None
+
+
+class StepTracer:
+    """Makes spans and hands them over to a thread that sends them."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        """Spans are made by a provider, which `close` ends."""
+        self._provider = provider
+        self._tracer = provider.get_tracer("osgym_host")
+
+    def step(self, traceparent: str, step: TracedStep) -> None:
+        """Make the spans of a step that has just ended: the host's, the guest's, and what was done there."""
+        ended_ns = time.time_ns()
+        attributes = {
+            "osgym.episode_id": step.episode_id,
+            "osgym.replica_id": step.replica_id,
+            "osgym.generation": step.generation,
+            "osgym.task_id": step.task_id,
+            "osgym.seq": step.seq,
+        }
+        began_ns = ended_ns - _ns(step.host_ms)
+        host = self._span("host.step", _remote(traceparent), began_ns, ended_ns, attributes, server=True)
+        answered_ns = ended_ns - _ns(step.after_ms)
+        asked_ns = answered_ns - _ns(step.guest_ms)
+        guest = self._span("guest.step", host, asked_ns, answered_ns, {})
+        if step.seen is not None:
+            self._in_guest(step.seen, guest, asked_ns, answered_ns)
+
+    def close(self) -> None:
+        """Send what has not been sent. Idempotent."""
+        self._provider.shutdown()
+
+    def _in_guest(self, seen: Observation, parent: Any, asked_ns: int, answered_ns: int) -> None:
+        """What the guest agent did; how long it took is its own word, when is ours: in the middle."""
+        took = {name: max(0.0, seen.timing_ms.get(name, 0.0)) for name in _IN_GUEST}
+        spare_ns = answered_ns - asked_ns - _ns(sum(took.values()))
+        if spare_ns < 0:  # no guest's word makes a child longer than its parent
+            return
+        at_ns = asked_ns + spare_ns // 2
+        for name, took_ms in took.items():
+            end_ns = at_ns + _ns(took_ms)
+            self._span(f"guest.{name}", parent, at_ns, end_ns, _said(name, seen))
+            at_ns = end_ns
+
+    def _span(
+        self,
+        name: str,
+        parent: Any,
+        began_ns: int,
+        ended_ns: int,
+        attributes: Mapping[str, Any],
+        *,
+        server: bool = False,
+    ) -> Any:
+        """Make a span; return the context for its children."""
+        from opentelemetry.trace import SpanKind, set_span_in_context
+
+        span = self._tracer.start_span(
+            name,
+            context=parent,
+            kind=SpanKind.SERVER if server else SpanKind.INTERNAL,
+            attributes={key: value for key, value in attributes.items() if value is not None},
+            start_time=began_ns,
+        )
+        span.end(ended_ns)
+        return set_span_in_context(span)
+
+
+def tracer_from(environ: Mapping[str, str]) -> StepTracer | None:
+    """Return what makes spans, None when OpenTelemetry's variables ask for none.
+
+    Raises:
+        TelemetryError: they are asked for and cannot be had.
+    """
+    provider = provider_from(environ, SERVICE)
+    return None if provider is None else StepTracer(provider)
+
+
+def _remote(traceparent: str) -> Any:
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    return TraceContextTextMapPropagator().extract({"traceparent": traceparent})
+
+
+def _said(name: str, seen: Observation) -> dict[str, Any]:
+    if name == "settle" and seen.settle is not None:
+        return {"osgym.settle.reason": seen.settle.reason, "osgym.settle.policy": seen.settle.policy}
+    if name == "encode":
+        return {"osgym.frame.format": seen.frame.format, "osgym.frame.unchanged": seen.frame.unchanged}
+    return {}
+
+
+def _ns(ms: float) -> int:
+    return round(ms * 1e6)

@@ -1,0 +1,85 @@
+"""Where spans go, by OpenTelemetry's standard variables. Imported when somebody wants spans, not before.
+
+https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/ (read 2026-11): of the
+exporters `otlp` (over HTTP, or gRPC where its package is installed) and `console`; sampling, batches,
+headers, certificates and timeouts are what OpenTelemetry's own packages read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+TRACEPARENT = r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"
+"""How a span is named to those who make its children (W3C Trace Context, level 1)."""
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+
+
+class TelemetryError(ValueError):
+    """Spans are wanted, and cannot be had; the message says what to do."""
+
+
+def exporter_of(environ: Mapping[str, str]) -> str:
+    """Return which exporter is wanted, empty when none is: without a word of it there are no spans; pure.
+
+    Raises:
+        TelemetryError: there is no such exporter.
+    """
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return ""
+    default = "otlp" if any(environ.get(name) for name in _ENDPOINTS) else ""
+    named = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() or default
+    if named not in ("", "none", "otlp", "console"):
+        raise TelemetryError(f"OTEL_TRACES_EXPORTER is otlp, console or none, not {named[:40]!r}")
+    return "" if named == "none" else named
+
+
+def provider_from(environ: Mapping[str, str], service: str) -> TracerProvider | None:
+    """Return what makes spans and sends them away in the background; None when nobody wants them.
+
+    Args:
+        service: the service's name, unless `OTEL_SERVICE_NAME` has another.
+
+    Raises:
+        TelemetryError: the exporter is unknown, or its packages are not installed.
+    """
+    named = exporter_of(environ)
+    if not named:
+        return None
+    protocol = next(filter(None, map(environ.get, _PROTOCOLS)), "http/protobuf").strip().lower()
+    try:
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        exporter = _exporter(named, protocol)
+    except ImportError as error:
+        package = "osgym-sdk" if service == "osgym-client" else "osgym-host"
+        needs = "opentelemetry-exporter-otlp-proto-grpc" if protocol == "grpc" else f"'{package}[otel]'"
+        message = f"the environment asks for spans ({named}): pip install {needs} ({error})"
+        raise TelemetryError(message) from error
+    attributes = {} if environ.get("OTEL_SERVICE_NAME") else {"service.name": service}
+    provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=True)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider
+
+
+def _exporter(named: str, protocol: str) -> SpanExporter:
+    if named == "console":
+        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+
+        return ConsoleSpanExporter()
+    if protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+
+        return GrpcExporter()
+    if protocol != "http/protobuf":
+        raise TelemetryError(f"OTEL_EXPORTER_OTLP_PROTOCOL is http/protobuf or grpc, not {protocol[:40]!r}")
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter()
