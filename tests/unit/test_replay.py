@@ -125,12 +125,31 @@ def test_a_moving_picture_shows_each_step_and_the_end(folder: Path, tmp_path: Pa
     assert any(math.dist(colour, (229, 22, 43)) < 40 for _, colour in colours if isinstance(colour, tuple))
 
 
+def test_a_video_shows_each_step_and_the_end(folder: Path, tmp_path: Path) -> None:
+    """even sizes, each step its time, the mark in its colour, no half a file."""
+    av = pytest.importorskip("av", reason="missing: av")
+    target = tmp_path / "loop.mp4"
+    done = run(folder, named(folder, "alert"), "--out", target, "--width", "321")
+    assert done.exit_code == 0, done.output
+    with av.open(str(target)) as film:
+        [stream] = film.streams.video
+        frames = [frame.to_image() for frame in film.decode(stream)]
+        assert (stream.codec_context.name, stream.width, stream.height) == ("h264", 320, 240)
+        assert float(stream.average_rate) == 5
+    assert len(frames) == 3 * 4 + 4 + round((2.5 - 0.8) * 5)
+    colours = frames[0].getcolors(1 << 20)
+    assert any(math.dist(colour, (229, 22, 43)) < 60 for _, colour in colours if isinstance(colour, tuple))
+    nowhere = run(folder, named(folder, "alert"), "--out", tmp_path / "no" / "loop.mp4")
+    assert nowhere.exit_code == 1 and "loop.mp4" in nowhere.output
+    assert [path.name for path in tmp_path.iterdir() if "loop" in path.name] == ["loop.mp4"]
+
+
 def test_what_cannot_be_shown_is_a_line(folder: Path, tmp_path: Path) -> None:
     """An unknown name, none where there are two, a form that is none."""
     assert "which of the 2" in run(folder).output
     assert run(folder, "nosuch").exit_code == 1
     wrong = run(folder, "--out", tmp_path / "a.avi")
-    assert wrong.exit_code == 2 and ".html, .gif" in wrong.output
+    assert wrong.exit_code == 2 and ".html, .gif, .mp4" in wrong.output
     assert run(tmp_path / "nowhere").exit_code == 2
 
 

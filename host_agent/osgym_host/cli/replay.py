@@ -16,7 +16,7 @@ from osgym_host.cli.data import dataset_module, find_episode, open_dataset, told
 if TYPE_CHECKING:
     from osgym_sdk.data import Dataset
 
-_FORMS = (".html", ".gif")
+_FORMS = (".html", ".gif", ".mp4")
 
 
 @click.command(short_help="Show an episode again, step by step, as one page of HTML.")
@@ -25,13 +25,15 @@ _FORMS = (".html", ".gif")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The file, .html or .gif [default: the episode's name and .html, here].",
+    help="The file, .html, .gif or .mp4 [default: the episode's name and .html, here].",
 )
 @click.option("--max-mib", type=click.FloatRange(0.1), default=20.0, show_default=True,
               help="html: images are made smaller until the page fits.")  # fmt: skip
-@click.option("--width", type=click.IntRange(64, 3840), default=640, show_default=True, help="gif: pixels.")
+@click.option("--width", type=click.IntRange(64, 3840), help="gif, mp4: pixels [default: 640, 1280].")
 @click.option("--open", "show", is_flag=True, help="Open it in the browser.")
-def replay(path: Path, episode: str | None, out: Path | None, max_mib: float, width: int, show: bool) -> None:
+def replay(
+    path: Path, episode: str | None, out: Path | None, max_mib: float, width: int | None, show: bool
+) -> None:
     """Write one episode of PATH as a page that needs nothing else, and opens from a mail.
 
     PATH is a data set (`osgym data`), or the folder of an episode that a host agent recorded
@@ -45,6 +47,7 @@ def replay(path: Path, episode: str | None, out: Path | None, max_mib: float, wi
     \b
     osgym replay runs/monday 3f2a                 3f2a….html
     osgym replay runs/monday 3f2a --out loop.gif  for a README
+    osgym replay runs/monday 3f2a --out loop.mp4  as a video
     osgym replay /var/lib/osgym/trajectories/ep-1 --open
 
     \b
@@ -55,10 +58,12 @@ def replay(path: Path, episode: str | None, out: Path | None, max_mib: float, wi
     with told(), _dataset(path) as dataset:
         found = find_episode(dataset, episode)
         target = out or Path(f"{found.name[:12]}.html")
-        if target.suffix.lower() == ".gif":
-            dataset_module().write_gif(found, target, width=width)
+        form, module = target.suffix.lower(), dataset_module()
+        if form in (".gif", ".mp4"):
+            write = module.write_gif if form == ".gif" else module.write_mp4
+            write(found, target, **({} if width is None else {"width": width}))
         else:
-            page = dataset_module().episode_page(found, max_mib=max_mib)
+            page = module.episode_page(found, max_mib=max_mib)
             try:
                 target.write_text(page, "utf-8")
             except OSError as error:

@@ -19,7 +19,7 @@ except ImportError as exc:
 from osgym_sdk.data._convert import Converted, convert_recordings, recorded_episodes
 from osgym_sdk.data._dataset import Dataset, Episode, Step
 from osgym_sdk.data._export import Exported, export_chat, export_huggingface, export_webdataset
-from osgym_sdk.data._film import write_gif
+from osgym_sdk.data._film import write_gif, write_mp4
 from osgym_sdk.data._replay import episode_page
 from osgym_sdk.data._schema import COLUMNS, SCHEMA_VERSION
 from osgym_sdk.data._stats import DatasetStats, TaskStats, dataset_stats
@@ -44,4 +44,5 @@ __all__ = [
     "export_webdataset",
     "recorded_episodes",
     "write_gif",
+    "write_mp4",
 ]

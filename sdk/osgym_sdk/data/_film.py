@@ -1,7 +1,8 @@
-"""One episode as a moving picture (GIF), for a message or a README."""
+"""One episode as a moving picture: GIF for a message or a README, MP4 for all else."""
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +11,21 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 from osgym_sdk._exceptions import DatasetError, OSGymError
+from osgym_sdk._extras import need_extra
 from osgym_sdk.data._dataset import Episode, Step
 from osgym_sdk.data._replay_words import marks
 
-GIF_WIDTH = 640
+GIF_WIDTH, MP4_WIDTH = 640, 1280
 """Pixels."""
+MP4_FPS = 5
+"""Pictures for each second: a step is several, so that players can seek; they cost nothing."""
+MP4_CRF = 23
+"""x264's own default: text stays readable."""
 STEP_S = 0.8
 END_S = 2.5
 MARK_COLOURS = ("#ffffff", "#e5162b")
 """Of the rim of a mark, and of the mark."""
+NO_IMAGES = "the episode has no images; a host keeps them where its setting trajectory is frames"
 MARK_ROWS = 40
 """Of each in what the palette is made from: enough for a colour of its own."""
 
@@ -41,9 +48,7 @@ def write_gif(
     # One palette for all: colours do not jump, and what did not change costs nothing.
     pictures = [picture.convert("RGB") for picture in _pictures(episode, width)]
     if not pictures:
-        raise DatasetError(
-            "the episode has no images; a host keeps them where its setting trajectory is frames"
-        )
+        raise DatasetError(NO_IMAGES)
     palette = _palette(pictures)
     frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     times_ms = [int(1000 * step_s)] * (len(frames) - 1) + [int(1000 * END_S)]
@@ -60,6 +65,60 @@ def write_gif(
     except OSError as exc:
         raise DatasetError(f"{path}: {exc.strerror or exc}") from exc
     return len(frames)
+
+
+def write_mp4(
+    episode: Episode, path: str | os.PathLike[str], *, width: int = MP4_WIDTH, step_s: float = STEP_S
+) -> int:
+    """Write the same as a video (H.264 in MP4), one picture in memory at a time. Needs `osgym-sdk[video]`.
+
+    Args:
+        width: pixels of the picture, made even; the height follows.
+        step_s: how long a step is shown, in seconds.
+
+    Returns:
+        How many pictures it has, each shown for a while.
+
+    Raises:
+        ConfigError: PyAV is not installed.
+        DatasetError: the episode has no images, or the file cannot be written.
+    """
+    need_extra("video", "av")
+    import av
+
+    make_frame: Any = av.VideoFrame.from_image
+
+    width -= width % 2
+    pictures = _pictures(episode, width)
+    first = next(pictures, None)
+    if first is None:
+        raise DatasetError(NO_IMAGES)
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    shown = 0
+    try:
+        with av.open(str(partial), "w", format="mp4", options={"movflags": "faststart"}) as film:
+            stream = film.add_stream("libx264", rate=MP4_FPS, options={"crf": str(MP4_CRF)})
+            stream.width, stream.height, stream.pix_fmt = width, first.height & ~1, "yuv420p"
+            for picture in itertools.chain([first], pictures):
+                even = picture.convert("RGB").crop((0, 0, stream.width, stream.height))
+                frame: av.VideoFrame = make_frame(even)
+                _show(film, stream, frame, step_s)
+                shown += 1
+            _show(film, stream, frame, END_S - step_s)
+            film.mux(stream.encode())
+        partial.replace(target)
+    except OSError as exc:  # PyAV's own errors are some, too
+        raise DatasetError(f"{path}: {exc.strerror or exc}") from exc
+    finally:
+        partial.unlink(missing_ok=True)
+    return shown
+
+
+def _show(film: Any, stream: Any, frame: Any, seconds: float) -> None:
+    for _ in range(max(1, round(seconds * MP4_FPS))):
+        frame.pts = None  # the encoder counts
+        film.mux(stream.encode(frame))
 
 
 def _palette(pictures: list[Image.Image]) -> Image.Image:
