@@ -99,8 +99,8 @@ async def test_it_fits_small_and_large_windows(
     async with client.episode() as episode:
         await page.until("document.querySelector('.tile img:not([hidden])') !== null")
         assert await page.run(NO_SCROLL)
-        names = await page.run("[...document.querySelectorAll('.tile')].map(t => t.ariaLabel)")
-        assert f"replica {episode.replica_id}, leased, step 0" in names
+        name = f"replica {episode.replica_id}, leased, step 0"
+        await page.until(f"[...document.querySelectorAll('.tile')].some(t => t.ariaLabel === '{name}')")
         await page.run(f"location.hash = '#/desktop/{episode.replica_id}'")
         await page.until("document.querySelector('.picture img:not([hidden])') !== null")
         assert await page.run(NO_SCROLL)

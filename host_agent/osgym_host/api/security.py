@@ -88,7 +88,7 @@ class AccessControl:
         if address is not None and not address.is_loopback:
             return ErrorCode.FORBIDDEN, "Without a token this API is for the machine it runs on only."
         host = headers.get("host", "localhost")
-        foreign = headers.get("origin", f"http://{host}") != f"{scope.get('scheme', 'http')}://{host}"
+        foreign = headers.get("origin") not in (None, f"{scope.get('scheme', 'http')}://{host}")
         if foreign or host.rsplit(":", 1)[0] not in _LOCAL_NAMES:
             return ErrorCode.FORBIDDEN, "Web pages other than the dashboard may not call this API."
         return None
