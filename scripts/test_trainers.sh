@@ -5,7 +5,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 root=${TRAINERS_VENVS:-.venv-trainers}
 names=("$@")
-[ $# -gt 0 ] || names=(trl verifiers openenv skyrl inspect)
+[ $# -gt 0 ] || names=(trl verl verifiers openenv skyrl inspect)
 
 status=0
 for name in "${names[@]}"; do

@@ -4,6 +4,7 @@
 module                                    what it has                         extra
 ========================================  ==================================  =============
 ``osgym_sdk.integrations.trl``            ``environment_factory`` of GRPO     ``trl``
+``osgym_sdk.integrations.verl``           agent loop                          ``verl``
 ``osgym_sdk.integrations.verifiers``      taskset and environment             ``verifiers``
 ``osgym_sdk.integrations.openenv``        environment and its server          ``openenv``
 ``osgym_sdk.integrations.skyrl``          text environment of SkyRL Gym       ``skyrl``
