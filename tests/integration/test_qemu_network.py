@@ -23,12 +23,12 @@ from osgym_host.addresses import EnclosedAddress, TcpAddress, UnixAddress
 from osgym_host.core.egress import parse_allowlist
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import Egress, RuntimeUnsupported
+from osgym_host.runtimes.egress import tools
+from osgym_host.runtimes.egress.links import link_of
+from osgym_host.runtimes.egress.resolver import NameLookup
 from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
 from osgym_host.runtimes.qemu.machine import GUEST_PORT, GuestReach
-from osgym_host.runtimes.qemu.network import namespaces
 from osgym_host.runtimes.qemu.network.base import Attachment, FoundGuest
-from osgym_host.runtimes.qemu.network.links import link_of
-from osgym_host.runtimes.qemu.network.resolver import NameLookup
 from osgym_host.runtimes.qemu.network.tap import DEFAULT_LINKS, TapNetwork, table_name
 from osgym_host.runtimes.qemu.network.user import UserNetwork
 from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
@@ -58,8 +58,8 @@ def left() -> list[str]:
     """Whatever of this test's instance is on the host."""
     tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
     found = [line for line in tables.splitlines() if table_name(MARK) in line]
-    found += namespaces.find_namespaces(MARK)
-    return found + [str(link) for link in namespaces.find_links(MARK, "osgym")]
+    found += tools.find_namespaces(MARK)
+    return found + [str(link) for link in tools.find_links(MARK, "osgym")]
 
 
 @pytest.fixture(scope="module")
@@ -230,7 +230,7 @@ async def test_machines_do_not_reach_each_other(network: TapNetwork, places: Wor
 def far_ends() -> list[str]:
     """The addresses of all machines' links at their far ends."""
     links = ipaddress.IPv4Network(DEFAULT_LINKS)
-    found = [link_of(found.slot, links).guest_ip for found in namespaces.find_links(MARK, "osgym")]
+    found = [link_of(found.slot, links).guest_ip for found in tools.find_links(MARK, "osgym")]
     assert found
     return found
 
@@ -254,14 +254,14 @@ async def test_nobody_but_us_reaches_a_machine(network: TapNetwork, places: Worl
         [far_end] = far_ends()
         await network.allow("vm", Egress.OPEN)
         name = f"world-{os.getpid()}"
-        namespaces.run_tool(["ip", "-n", name, "route", "add", "198.18.0.0/15", "via", places.host])
+        tools.run_tool(["ip", "-n", name, "route", "add", "198.18.0.0/15", "via", places.host])
         script = "import socket; s = socket.create_server(('0.0.0.0', 5000)); s.settimeout(3); s.accept()"
         serving = asyncio.create_task(asyncio.to_thread(inside.run, script))
         outside = Guest(name)
         assert await reached(outside, far_end, port=5000) == set()
         with pytest.raises(OSError):
             await asyncio.wait_for(asyncio.open_connection(far_end, 5000), 1)
-        with pytest.raises(namespaces.NetworkFailed, match="timed out"):
+        with pytest.raises(tools.NetworkFailed, match="timed out"):
             await serving
 
 
@@ -269,8 +269,8 @@ async def test_a_false_sender_is_dropped(network: TapNetwork, places: World) -> 
     """A guest with another address than its own reaches nothing."""
     async with machine(network, "vm") as (_, inside):
         await network.allow("vm", Egress.OPEN)
-        namespaces.run_tool(["ip", "-n", inside.name, "address", "add", "10.0.2.77/24", "dev", "eth0"])
-        namespaces.run_tool(
+        tools.run_tool(["ip", "-n", inside.name, "address", "add", "10.0.2.77/24", "dev", "eth0"])
+        tools.run_tool(
             ["ip", "-n", inside.name, "route", "replace", "default", "via", "10.0.2.2", "src", "10.0.2.77"]
         )
         assert await reached(inside, places.far) == set()
@@ -303,7 +303,7 @@ async def test_a_killed_agents_connections_are_found_adopted_and_reaped(places: 
             assert isinstance(found, EnclosedAddress) and (found.host, found.port) == ("10.0.2.15", 5000)
             assert await network.adopt("never", Egress.OPEN, found_guest(kept)) is None
             assert await network.reap() == 1
-            assert [link.machine for link in namespaces.find_links(MARK, "osgym")] == ["kept"]
+            assert [link.machine for link in tools.find_links(MARK, "osgym")] == ["kept"]
             assert await reached(inside, *everything(places)) == {places.near, places.far}
             assert (await ask(inside, "elsewhere.test"))["elsewhere.test"] == [0, [places.near]]
     finally:
@@ -344,7 +344,7 @@ async def test_many_are_attached_at_once(network: TapNetwork) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await task
             await network.detach("late")
-    assert len(namespaces.find_links(MARK, "osgym")) == len(namespaces.find_namespaces(MARK)) == 6
+    assert len(tools.find_links(MARK, "osgym")) == len(tools.find_namespaces(MARK)) == 6
 
 
 async def test_an_agent_may_change_the_kind_of_network(places: World, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from osgym_host.runtimes.egress.tools import NETNS_FOLDER, inside, run_tool
 from osgym_host.runtimes.qemu.machine.argv import GATEWAY_IP, GUEST_IP, MAC
-from osgym_host.runtimes.qemu.network.namespaces import NETNS_FOLDER, inside, run_tool
 
 PORT = 8099
 """Where the world's servers, and the host's, answer."""
@@ -158,7 +158,7 @@ class Guest:
 def guest(name: str, tap: int) -> Iterator[Guest]:
     """A guest at the other end of a machine's tap, configured like one that was frozen."""
     with namespace(name), contextlib.ExitStack() as stack:
-        own = inside(name, _own_tap)
+        own = inside(NETNS_FOLDER / name, _own_tap)
         stack.callback(os.close, own)
         script = ["link set lo up", f"link set eth0 address {MAC}", f"address add {GUEST_IP}/24 dev eth0"]
         script += ["link set eth0 up", f"route add default via {GATEWAY_IP}"]

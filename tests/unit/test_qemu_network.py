@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from osgym_host.core.egress import NEVER, PRIVATE, parse_allowlist, public_addresses
 from osgym_host.runtimes.base import Egress
-from osgym_host.runtimes.qemu.network import dns, rules
-from osgym_host.runtimes.qemu.network.links import link_of, parse_links, slots_in
-from osgym_host.runtimes.qemu.network.tap import DEFAULT_LINKS, table_name
+from osgym_host.runtimes.egress import dns, rules
+from osgym_host.runtimes.egress.gate import DEFAULT_LINKS, table_name
+from osgym_host.runtimes.egress.links import link_of, parse_links, slots_in
 
 LINKS = ipaddress.IPv4Network(DEFAULT_LINKS)
 METADATA = ("169.254.169.254", "168.63.129.16", "100.100.100.200")

@@ -12,12 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from osgym_host.addresses import GuestAddress
-from osgym_host.runtimes.base import Egress, RuntimeFault
+from osgym_host.runtimes.base import Egress
 from osgym_host.runtimes.qemu.machine import AnyNamespace, GuestReach, TapNet, UserNet, namespace_of
-
-
-class NetworkFailed(RuntimeFault):
-    """A connection could not be made, changed or removed; the message says what the tool said."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from osgym_host.addresses import EnclosedAddress, GuestAddress, TcpAddress, UnixAddress, short_unix_path
 from osgym_host.runtimes.base import Egress, RuntimeUnsupported
+from osgym_host.runtimes.egress.tools import NetworkFailed
 from osgym_host.runtimes.qemu.machine import GUEST_PORT, AnyNamespace, GuestReach, UserNet, try_to_make
 from osgym_host.runtimes.qemu.network.base import (
     Attachment,
     FoundGuest,
     Network,
-    NetworkFailed,
     hold_namespace,
 )
 from osgym_host.runtimes.qemu.network.tap import clear_taps, taps_possible

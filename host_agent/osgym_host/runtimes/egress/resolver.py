@@ -17,9 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 from osgym_host.core.egress import Allowlist, public_addresses
-from osgym_host.runtimes.qemu.network.base import NetworkFailed
-from osgym_host.runtimes.qemu.network.dns import TTL_S, DnsCode, DnsQuestion, answer, parse
-from osgym_host.runtimes.qemu.network.links import Link
+from osgym_host.runtimes.egress.dns import TTL_S, DnsCode, DnsQuestion, answer, parse
+from osgym_host.runtimes.egress.links import Link
+from osgym_host.runtimes.egress.tools import NetworkFailed
 
 DNS_PORT = 53
 LOOKUP_TIMEOUT_S = 10.0

@@ -12,11 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from osgym_host.core.egress import NEVER, PRIVATE
 from osgym_host.runtimes.base import Egress
-from osgym_host.runtimes.qemu.machine import GATEWAY_IP, GUEST_IP, GUEST_PORT
-from osgym_host.runtimes.qemu.network.links import LINK_PREFIX, Link
-
-DNS_IP = "10.0.2.3"
-"""Where the guest asks for names, as with user-mode networking."""
+from osgym_host.runtimes.egress.links import LINK_PREFIX, Link
 
 MAX_FLOWS = 1024
 """Connections of one machine at once: a guest cannot fill the host's table of connections."""
@@ -73,6 +69,10 @@ table inet {table} {{
   chain entering {{
     ct state established,related accept
     drop
+  }}
+  chain output {{
+    type filter hook output priority filter - 10; policy accept;
+    oifname @links jump entering
   }}
   chain disguise {{
     type nat hook postrouting priority srcnat; policy accept;
@@ -134,32 +134,3 @@ def set_policy(table: str, link: Link, egress: Egress) -> str:
 def learn(table: str, link: Link, addresses: Iterable[str]) -> str:
     """Allow a link's machine to reach the addresses of an allowed name."""
     return f"add element inet {table} learnt{link.slot} {{ {', '.join(addresses)} }}\n"
-
-
-def namespace_table(link: Link) -> str:
-    """Return the rules in a machine's namespace."""
-    return f"""\
-table ip osgym {{
-  chain lead {{
-    type nat hook prerouting priority dstnat; policy accept;
-    iifname "tap0" ip daddr {DNS_IP} udp dport 53 dnat to {link.host_ip}
-  }}
-  chain disguise {{
-    type nat hook postrouting priority srcnat; policy accept;
-    oifname "up0" snat to {link.guest_ip}
-    oifname "tap0" snat to {GATEWAY_IP}
-  }}
-  chain forward {{
-    type filter hook forward priority filter; policy drop;
-    ct state invalid drop
-    iifname "up0" oifname "tap0" ct state established,related accept
-    iifname "tap0" oifname "up0" ip saddr {GUEST_IP} accept
-  }}
-  chain input {{
-    type filter hook input priority filter; policy drop;
-    iifname "up0" ct state established,related accept
-    iifname "tap0" tcp sport {GUEST_PORT} ct state established accept
-    iifname "tap0" icmp type echo-request limit rate 10/second accept
-  }}
-}}
-"""
