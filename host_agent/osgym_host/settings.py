@@ -188,7 +188,7 @@ class Settings(BaseModel):
     )
     network_links: str = Field(
         default="198.18.0.0/15",
-        description="qemu with network tap: IPv4 network from which each machine's link gets two addresses; "
+        description="With egress: IPv4 network from which each replica's link gets two addresses; "
         "one that this host does not use otherwise.",
     )
     egress: Literal["none", "allowlist", "open"] = Field(

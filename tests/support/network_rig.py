@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ PORT = 8099
 """Where the world's servers, and the host's, answer."""
 
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+_LOCK = Path("/run/osgym-test-network.lock")
+_TURN_S = 300.0
 _TUNSETIFF = 0x400454CA
 _TAP_NO_PI = 0x1002
 
@@ -65,13 +68,26 @@ print(json.dumps(reached))
 
 @contextlib.contextmanager
 def forwarding() -> Iterator[None]:
-    """Let this host forward packets for a while."""
-    before = _FORWARDING.read_text()
-    _FORWARDING.write_text("1")
-    try:
-        yield
-    finally:
-        _FORWARDING.write_text(before)
+    """Let this host forward packets for a while; test processes beside each other do so in turn."""
+    with _LOCK.open("w") as turn:
+        _take_turn(turn.fileno())
+        before = _FORWARDING.read_text()
+        _FORWARDING.write_text("1")
+        try:
+            yield
+        finally:
+            _FORWARDING.write_text(before)
+
+
+def _take_turn(fd: int) -> None:
+    deadline = time.monotonic() + _TURN_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            assert time.monotonic() < deadline, f"{_LOCK} is held by another test process"
+            time.sleep(0.1)
 
 
 @contextlib.contextmanager

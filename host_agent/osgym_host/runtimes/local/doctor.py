@@ -12,8 +12,15 @@ from pathlib import Path
 from osgym_host.doctor.result import DoctorContext, Finding, Status
 from osgym_host.images.errors import NamespaceUnavailable
 from osgym_host.images.idmap import current_idmap
-from osgym_host.runtimes.base import ReplicaCreateFailed, ReplicaSpec, RuntimeFault, RuntimeUnsupported
+from osgym_host.runtimes.base import (
+    Egress,
+    ReplicaCreateFailed,
+    ReplicaSpec,
+    RuntimeFault,
+    RuntimeUnsupported,
+)
 from osgym_host.runtimes.local.isolation import unbounded_because
+from osgym_host.runtimes.local.network import ReplicaNetwork
 from osgym_host.runtimes.local.probe_image import ProbeImage, build_probe_image
 from osgym_host.runtimes.local.runtime import LocalRuntime
 
@@ -201,4 +208,28 @@ def _namespace_remedy() -> str:
     return "Run as root, or allow user namespaces to ordinary users."
 
 
-CHECKS = (("subordinate ids", check_ids), ("local runtime", check_replica))
+async def check_egress(context: DoctorContext) -> list[Finding]:
+    """Try what replicas with egress need: links, rules, and a host that forwards."""
+    links = ReplicaNetwork(f"osgym-doctor-{os.getpid()}", needed=Egress.OPEN)
+    try:
+        await links.start()
+        await links.stop()
+    except RuntimeUnsupported as exc:
+        found = f"Replicas can have egress none only: {exc}"
+        return [Finding("egress", Status.WARN, found, _NO_EGRESS, facts={"way": "none"})]
+    except RuntimeFault as exc:
+        return [Finding("egress", Status.WARN, f"{exc}.", _NO_EGRESS, facts={"way": "none"})]
+    found = (
+        "Replicas can have egress allowlist or open: a link for each, with rules of nftables on this host."
+    )
+    if links.notes:
+        return [Finding("egress", Status.WARN, found, " ".join(links.notes), facts={"way": "link"})]
+    return [Finding("egress", Status.OK, found, facts={"way": "link"})]
+
+
+_NO_EGRESS = (
+    "Not needed while egress is none. Else run it as root, with iproute2 and nftables installed and "
+    "sysctl net.ipv4.ip_forward=1; ordinary users have no other way."
+)
+
+CHECKS = (("subordinate ids", check_ids), ("local runtime", check_replica), ("egress", check_egress))

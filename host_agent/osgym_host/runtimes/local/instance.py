@@ -27,6 +27,7 @@ class InstanceDir:
         """Nothing is touched before `acquire`."""
         self.path = path
         self.replicas = path / "replicas"
+        self.egress_record = egress_record(path)
         self._lock = FolderLock(path)
 
     def acquire(self) -> None:
@@ -104,6 +105,11 @@ class InstanceDir:
         """Remove the records of an instance that left nothing."""
         for name in (ZYGOTE_RECORD, RECORD):
             (self.path / name).unlink(missing_ok=True)
+
+
+def egress_record(run_folder: Path) -> Path:
+    """The file that says that links or rules of this instance may be on the host."""
+    return run_folder / "egress"
 
 
 def record_process(path: Path, pid: int) -> None:

@@ -31,6 +31,7 @@ class Starting:
         own_devices: Its device nodes are its own.
         pid: PID of its first process, 0 until the maker named it.
         told: What came through the pipe besides.
+        network: Its network namespace, if the host agent puts a link there; -1: it does not.
     """
 
     request: int
@@ -40,6 +41,7 @@ class Starting:
     own_devices: bool
     pid: int = 0
     told: bytes = b""
+    network: int = -1
 
 
 def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Starting:
@@ -57,7 +59,7 @@ def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Star
     _prepare(message["folder"], uid_base, gid_base)
     go_r, go_w = os.pipe2(os.O_CLOEXEC)
     status_r, status_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    image_fd = dev_fd = -1
+    image_fd = dev_fd = network = -1
     maker = 0
     try:
         if (uid_base, gid_base) != (image_uid_base, image_gid_base):
@@ -80,12 +82,16 @@ def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Star
         if image_fd >= 0:
             with _named("id-mapped image"):
                 _map_image(image_fd, f"{folder}/ns/user")
+        if message["name_server"]:  # now, while nothing of the guest runs that could enter another
+            network = os.open(f"{folder}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         outer.write_file(f"{folder}/oom_score_adj", str(_OOM_SCORE_ADJ))
         for path in message["cgroup_procs"]:
             outer.write_file(path, str(maker))
         os.write(go_w, b"g")
     except (OSError, inside.StepFailed):
         os.close(status_r)
+        if network >= 0:
+            os.close(network)
         if maker:  # it has made nothing yet
             os.kill(maker, signal.SIGKILL)
             os.waitpid(maker, 0)
@@ -94,7 +100,7 @@ def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Star
         for fd in (go_r, go_w, status_w, image_fd, dev_fd):
             if fd >= 0:
                 os.close(fd)
-    return Starting(message["id"], message["key"], status_r, maker, own_devices=dev_fd >= 0)
+    return Starting(message["id"], message["key"], status_r, maker, own_devices=dev_fd >= 0, network=network)
 
 
 def _prepare(folder: str, uid: int, gid: int) -> None:

@@ -6,7 +6,8 @@ Requests: `{"id", "op"}` with
 - `spawn`: `key`, `rootfs`, `folder` (absolute paths), `uid_base`, `gid_base` (the replica's ids, as the
   zygote numbers them), `image_uid_base`, `image_gid_base` (the owners of the image's files; when they
   are others than the replica's, it gets the image by an id-mapped mount), `hostname`, `environment`,
-  `limits`, `counts` (see `outer`), `cgroup_procs`; descriptors: console log, listening socket.
+  `limits`, `counts` (see `outer`), `cgroup_procs`, `name_server` (an address; empty: the replica gets no
+  network but loopback); descriptors: console log, listening socket.
 - `kill`: `key`. Succeeds also when there is no such process.
 - `remove`: `names` below the directory given as descriptor.
 - `measure`: `name` below such a directory, `pids` of the replica, and `devices` that count as disk; the
@@ -18,7 +19,8 @@ Requests: `{"id", "op"}` with
   `upper`; `result` says what of the agent is not what it was, empty when nothing is.
 
 Answers: `{"id", "ok": true, …}` or `{"id", "ok": false, "step", "error"}`; the answer to `spawn` has
-`pid`, `own_devices` (its device nodes are no other's) and a pidfd. Besides, unasked:
+`pid`, `own_devices` (its device nodes are no other's), a pidfd, and with a name server its network namespace.
+Besides, unasked:
 `{"event": "exit", "key", "status"}`, `status` as of `waitpid`, once for each replica whose `spawn`
 succeeded.
 """

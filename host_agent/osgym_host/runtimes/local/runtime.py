@@ -29,8 +29,9 @@ from osgym_host.runtimes.base import (
     StartReport,
     Usage,
 )
+from osgym_host.runtimes.egress.tools import NetworkFailed
 from osgym_host.runtimes.held_files import HeldFiles, devices_of
-from osgym_host.runtimes.local import attestation, protocol, spawn, syscalls
+from osgym_host.runtimes.local import attestation, network, protocol, spawn, syscalls
 from osgym_host.runtimes.local.instance import InstanceDir, record_process
 from osgym_host.runtimes.local.isolation import Isolation, unbounded_because
 from osgym_host.runtimes.local.ranges import ReplicaIds
@@ -66,14 +67,17 @@ class LocalRuntime(Runtime):
     What each method promises and raises says the contract, `base.Runtime`.
     """
 
-    def __init__(self, data_dir: Path, instance: str = "default") -> None:
-        """Nothing is touched before `start`.
+    def __init__(
+        self, data_dir: Path, instance: str = "default", links: network.ReplicaNetwork | None = None
+    ) -> None:
+        """Nothing is touched before `start`; without `links` there is no egress.
 
         Raises:
             ValueError: `instance` is not a plain name.
         """
         check_name("instance", instance)
         self._instance = InstanceDir(data_dir / "run" / instance)
+        self._links = links
         self._running: _Running | None = None
         self._state_lock = asyncio.Lock()
         self._replicas = ReplicaTable(self.name, LocalReplica, self._destroy)
@@ -89,15 +93,20 @@ class LocalRuntime(Runtime):
     def capabilities(self) -> Capabilities:
         """Say what is enforced here."""
         tree = self._require().tree
+        notes = () if self._links is None else self._links.notes
         return Capabilities(
             runtime=self.name,
             caps_memory="memory" in tree.enforces,
             caps_cpu="cpu" in tree.enforces,
             caps_pids="pids" in tree.enforces,
-            egress=frozenset({Egress.NONE}),
+            egress=self._egress,
             adoption=False,
-            notes=(*tree.notes, *filter(None, [self.ids_shared_because, unbounded_because()])),
+            notes=(*tree.notes, *filter(None, [self.ids_shared_because, unbounded_because()]), *notes),
         )
+
+    @property
+    def _egress(self) -> frozenset[Egress]:
+        return frozenset({Egress.NONE}) if self._links is None else self._links.egress
 
     @property
     def ids_shared_because(self) -> str:
@@ -171,6 +180,8 @@ class LocalRuntime(Runtime):
                     await supervisor.request(
                         "remove", {"names": names}, [replicas_fd], timeout_s=_REMOVE_TIMEOUT_S
                     )
+                # After the last process of a former replica.
+                await self._open_links()
             except BaseException:
                 os.close(replicas_fd)
                 raise
@@ -179,6 +190,13 @@ class LocalRuntime(Runtime):
             raise
         self._running = _Running(idmap, tree, supervisor, replicas_fd, isolation)
         return StartReport(reaped_replicas=len(names), reaped_processes=killed)
+
+    async def _open_links(self) -> None:
+        if self._links is not None:
+            await self._links.start()
+            return
+        mark = cgroups.instance_group_name(self._instance.path)
+        await asyncio.to_thread(network.clear, mark, self._instance.egress_record)
 
     async def _new_supervisor(self, idmap: IdMap, isolation: Isolation) -> Supervisor:
         lock_fd = await self._instance.zygote_lock()
@@ -201,6 +219,11 @@ class LocalRuntime(Runtime):
                 os.close(running.replicas_fd)
                 running.isolation.close()
                 try:
+                    if self._links is not None:
+                        await self._links.stop()
+                except NetworkFailed as exc:
+                    errors.append(ReplicaDestroyFailed(f"the instance's links are left: {exc}"))
+                try:
                     await asyncio.to_thread(running.tree.remove)
                     self._instance.forget()
                 except OSError as exc:
@@ -214,7 +237,7 @@ class LocalRuntime(Runtime):
     async def create(self, spec: ReplicaSpec) -> Replica:
         """Start a fresh clone and return as soon as its session runs."""
         running = self._require()
-        spawn.check_spec(spec, running.idmap)
+        spawn.check_spec(spec, running.idmap, self._egress)
         return await self._replicas.create(spec.replica_id, lambda: self._create(spec))
 
     async def _create(self, spec: ReplicaSpec) -> LocalReplica:
@@ -258,6 +281,8 @@ class LocalRuntime(Runtime):
             raise ReplicaCreateFailed(
                 str(exc), step=exc.step, replica_id=spec.replica_id, log_tail=log_tail
             ) from exc
+        except NetworkFailed as exc:
+            raise ReplicaCreateFailed(str(exc), step="network", replica_id=spec.replica_id) from exc
         except OSError as exc:
             raise ReplicaCreateFailed(str(exc), step="prepare", replica_id=spec.replica_id) from exc
         finally:
@@ -267,7 +292,9 @@ class LocalRuntime(Runtime):
 
     async def _spawn(self, running: _Running, supervisor: Supervisor, replica: LocalReplica) -> None:
         folder = replica.folder
-        fields = spawn.request(replica, "pids" in running.tree.enforces)
+        links = self._links if replica.spec.egress is not Egress.NONE else None
+        name_server = (await links.reserve(folder.name)).host_ip if links is not None else ""
+        fields = spawn.request(replica, "pids" in running.tree.enforces, name_server)
         # Nobody but us can pass through `replicas`; the replica's root must pass through its folder.
         folder.mkdir()
         folder.chmod(0o711)
@@ -276,12 +303,18 @@ class LocalRuntime(Runtime):
             answer, fds = await supervisor.request(
                 "spawn", fields, [console_fd, sock.fileno()], timeout_s=_SPAWN_TIMEOUT_S
             )
-        replica.runs(answer["pid"], fds[0])
-        running.isolation.devices_shared |= not answer["own_devices"]
-        record_process(folder / "replica.json", replica.pid)
-        early = self._early_exits.pop(replica.key, None)
-        if early is not None:
-            replica.ended(early)
+        try:
+            replica.runs(answer["pid"], fds[0])
+            running.isolation.devices_shared |= not answer["own_devices"]
+            record_process(folder / "replica.json", replica.pid)
+            early = self._early_exits.pop(replica.key, None)
+            if early is not None:
+                replica.ended(early)
+            if links is not None:
+                await links.connect(folder.name, fds[1], replica.spec.egress)
+        finally:
+            for fd in fds[1:]:
+                os.close(fd)
 
     async def destroy(self, replica: Replica) -> None:
         """Kill every process of the replica and remove all it left."""
@@ -320,6 +353,8 @@ class LocalRuntime(Runtime):
                 timeout_s=_REMOVE_TIMEOUT_S,
             )
             await asyncio.to_thread(replica.group.remove)
+            if self._links is not None:
+                await self._links.detach(replica.folder.name)
         except (OSError, RuntimeFault) as exc:
             raise ReplicaDestroyFailed(
                 f"not everything of {replica.replica_id} could be removed: {exc}",

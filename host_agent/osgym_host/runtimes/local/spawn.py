@@ -22,7 +22,7 @@ _DEFAULT_RAM_MIB = 4096
 _NOFILE = 65536
 
 
-def request(replica: LocalReplica, pids_capped: bool) -> dict[str, Any]:
+def request(replica: LocalReplica, pids_capped: bool, name_server: str = "") -> dict[str, Any]:
     """Return the fields of a `spawn` request (see `protocol`)."""
     spec = replica.spec
     image = rootfs_image(spec)
@@ -43,6 +43,7 @@ def request(replica: LocalReplica, pids_capped: bool) -> dict[str, Any]:
         "limits": _limits(spec, pids_capped),
         "counts": isolation.counts(own_ids=replica.ids is not None),
         "cgroup_procs": replica.group.procs_files,
+        "name_server": name_server,
     }
 
 
@@ -61,12 +62,15 @@ def rootfs_image(spec: ReplicaSpec) -> RootfsImage:
     return spec.image
 
 
-def check_spec(spec: ReplicaSpec, idmap: IdMap) -> None:
+def check_spec(spec: ReplicaSpec, idmap: IdMap, egress: frozenset[Egress]) -> None:
     """Refuse a spec that is malformed or asks for what is not there.
+
+    Args:
+        egress: Policies that can be carried out.
 
     Raises:
         ValueError: A field is malformed.
-        RuntimeUnsupported: Egress other than `none`, or an image of another user.
+        RuntimeUnsupported: Another egress, or an image of another user.
     """
     check_name("replica_id", spec.replica_id)
     if spec.origin is not None:
@@ -80,9 +84,11 @@ def check_spec(spec: ReplicaSpec, idmap: IdMap) -> None:
     for name, cap in (("ram_mib", spec.ram_mib), ("cpus", spec.cpus), ("pids", spec.pids)):
         if cap is not None and cap <= 0:
             raise ValueError(f"{name} must be positive: {cap}")
-    if spec.egress is not Egress.NONE:
+    if spec.egress not in egress:
         raise RuntimeUnsupported(
-            f"the local runtime has no egress policy {spec.egress}.", replica_id=spec.replica_id
+            f"the local runtime was started without egress {spec.egress}.",
+            remedy=f"Run the host agent as root with egress set to {spec.egress}.",
+            replica_id=spec.replica_id,
         )
     manifest = rootfs_image(spec).manifest
     if os.geteuid() != 0 and (manifest.uid_base, manifest.gid_base) != (idmap.uid_base, idmap.gid_base):

@@ -116,6 +116,13 @@ class Zygote:
         starting = self._starting.pop(status_r)
         self._poller.unregister(status_r)
         os.close(status_r)
+        try:
+            self._tell_started(starting, dead_status)
+        finally:
+            if starting.network >= 0:
+                os.close(starting.network)
+
+    def _tell_started(self, starting: Starting, dead_status: int | None) -> None:
         error = starting.told.decode("utf-8", "replace")
         if not error and dead_status is not None:
             error = f"session\nit died at once (wait status {dead_status})"
@@ -131,7 +138,8 @@ class Zygote:
         pidfd = os.pidfd_open(starting.pid)
         try:
             answer = {"pid": outer.pid_in_proc(pidfd), "own_devices": starting.own_devices}
-            self._answer({"id": starting.request, "ok": True, **answer}, (pidfd,))
+            fds = (pidfd,) if starting.network < 0 else (pidfd, starting.network)
+            self._answer({"id": starting.request, "ok": True, **answer}, fds)
         finally:
             os.close(pidfd)
 
