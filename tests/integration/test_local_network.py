@@ -355,7 +355,7 @@ async def test_links_go_with_their_replicas(runtime: LocalRuntime, spec: Replica
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     async with asyncio.timeout(30):  # who is cancelled does not wait for the end of what it began
-        while tools.find_links(MARK, LINK_PREFIX):
+        while tools.find_links(MARK, LINK_PREFIX):  # noqa: ASYNC110  # the kernel tells nobody
             await asyncio.sleep(0.05)
     last = await runtime.create(spec)
     assert await reached(last, places.far, places.private) == [places.far]
