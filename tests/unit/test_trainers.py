@@ -138,7 +138,7 @@ def test_a_missing_framework_is_told_with_its_extra() -> None:
     """Importing the package itself needs none."""
     code = """
 import importlib, importlib.util as util, sys
-frameworks = {name: name for name in ("trl", "verifiers", "openenv")}
+frameworks = {name: name for name in ("trl", "verl", "verifiers", "openenv")}
 frameworks |= {"skyrl": "skyrl_gym", "inspect": "inspect_ai"}
 find_spec = util.find_spec
 util.find_spec = lambda name, *more: None if name in frameworks.values() else find_spec(name, *more)
