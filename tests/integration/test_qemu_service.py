@@ -6,12 +6,13 @@ import os
 import time
 from pathlib import Path
 
+import httpx
 import pytest
-from tests.support.host_process import osgym, running_host, start_host
+from tests.support.host_process import osgym, running_host, start_host, wait_until
 
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.tasks.shipped import load_shipped
-from osgym_sdk import Client, EpisodeLost
+from osgym_sdk import Client, Episode, EpisodeLost
 
 pytestmark = pytest.mark.desktop
 
@@ -38,6 +39,8 @@ def test_a_real_task(small_snapshot: Snapshot, instance: str, tmp_path: Path) ->
                 step = episode.step(list(actions))
             assert step.done == "done"
             assert episode.evaluate().reward == 1.0
+        with client.episode(wait_s=60) as reached:
+            _reach_into(reached)
         with client.episode(wait_s=60) as victim:
             assert victim.step("move(5,5)").image.size == (1920, 1080)
             (row,) = [r for r in host.replicas("leased") if r["replica_id"] == victim.trajectory.replica_id]
@@ -48,6 +51,28 @@ def test_a_real_task(small_snapshot: Snapshot, instance: str, tmp_path: Path) ->
                 victim.step("wait()")
             assert time.monotonic() - began < 5
             assert caught.value.cause in ("guest_dead", "replica_lost")
+
+
+def _reach_into(episode: Episode) -> None:
+    """Commands, files, windows, the tree and a port of a virtual machine: as of any other replica."""
+    said = episode.execute("echo out; echo err >&2; exit 3")
+    assert (said.returncode, said.stdout, said.stderr) == (3, "out\n", "err\n")
+    data = os.urandom(1 << 20)
+    episode.write_file("~/data", data)
+    assert episode.read_file("~/data") == data
+    assert episode.execute(["sleep", "60"], timeout_s=0.5).timed_out
+    assert any(not window.ordinary for window in episode.windows()), "the panel or the desktop"
+    assert any(node.role for node in episode.a11y().nodes())
+    episode.execute("cd /tmp && echo over a tunnel >said && python3 -m http.server 21777 >/dev/null 2>&1 &")
+    host, port = episode.expose(21777)
+
+    def fetched() -> str | None:
+        try:
+            return httpx.get(f"http://{host}:{port}/said", timeout=30).text
+        except httpx.TransportError:  # it does not listen yet
+            return None
+
+    assert wait_until(fetched, 60, "the server in the machine") == "over a tunnel\n"
 
 
 def test_machines_and_their_episodes_outlive_a_killed_host_agent(
