@@ -68,7 +68,7 @@ def host_agents(count: int, replicas: int, frames: Path) -> Iterator[list[Host]]
     with tempfile.TemporaryDirectory(prefix="osgym-scale-") as folder:
         settings = {
             "ports": 0, "image": "small", "warm": replicas, "max_replicas": replicas, "max_starting": 32,
-            "ram_reserve_mib": 0, "replica_ram_mib": 4, "disk_reserve_mib": 0, "cpu_per_replica": 0,
+            "ram_reserve_mib": 0, "replica_ram_mib": 64, "disk_reserve_mib": 0, "cpu_per_replica": 0,
             "trajectory": "off", "osgym_max_steps": 1_000_000,
         }  # fmt: skip
         env = {**os.environ, "SCALE_FRAMES": str(frames), "SCALE_STEP_MS": str(STEP_MS)}
@@ -106,15 +106,15 @@ def _listens(host: Host, log: Path) -> str:
 
 def record_frames(folder: Path) -> None:
     """Keep some frames of a real desktop of the small image, as its host answers them."""
-    doings: list[list[dict[str, Any]]] = [
+    doings: list[Any] = [
         [{"op": "click", "x": 640, "y": 500, "button": "right"}],
-        [{"op": "press", "keys": ["Escape"]}],
-        [{"op": "hotkey", "keys": ["alt", "F2"]}],
+        [{"op": "key", "keys": ["escape"]}],
+        [{"op": "key", "keys": ["alt", "f2"]}],
         [{"op": "type", "text": "xfce4-terminal"}],
-        [{"op": "press", "keys": ["Return"]}],
-        [{"op": "wait", "ms": 3000}],
-        [{"op": "type", "text": "ls -l /usr/bin | head -n 40\n"}],
-        [{"op": "type", "text": "cat /etc/passwd\n"}],
+        [{"op": "key", "keys": ["enter"]}],
+        {"op": "wait", "duration_ms": 3000},
+        [{"op": "type", "text": "ls -l /usr/bin | head -n 40", "press_enter": True}],
+        [{"op": "type", "text": "cat /etc/passwd", "press_enter": True}],
     ]
     with (
         local_service("small", {"max_replicas": 1, "warm": 1, "trajectory": "off"}) as (url, _),
@@ -122,8 +122,8 @@ def record_frames(folder: Path) -> None:
         client.episode(wait_s=60) as episode,
     ):
         shown = [episode.observation, *(episode.step(doing) for doing in doings)]
-        kept = {obs.frame.hash: obs.data for obs in shown if obs.data}
-        for number, data in enumerate(kept.values()):
+        kept = dict.fromkeys(obs.data for obs in shown if obs.data)
+        for number, data in enumerate(kept):
             (folder / f"{number:02d}.png").write_bytes(data)
 
 

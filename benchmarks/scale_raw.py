@@ -27,7 +27,7 @@ import requests
 _HEAD = struct.Struct(">II")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RawEpisode:
     """A lease, and the number of its last step."""
 
