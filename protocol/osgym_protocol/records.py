@@ -110,8 +110,10 @@ class RecordDecoder:
                 _check_bounds(meta_len, blob_len)
                 if len(self._buffer) < end:
                     return
-                body = bytes(memoryview(self._buffer)[_HEADER.size : end])
-                record = Record(_meta(body[:meta_len]), body[meta_len:])
+                with memoryview(self._buffer) as view:
+                    at = _HEADER.size + meta_len
+                    meta, blob = bytes(view[_HEADER.size : at]), bytes(view[at:end])
+                record = Record(_meta(meta), blob)
             except WireFormatError:
                 self._failed = True
                 self._buffer.clear()

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 import h11
 import httpx
 
+from osgym_sdk._chunks import ChunkReader
+
 _READ_AHEAD_BYTES = 1024 * 1024
 """What may wait to be read before the other side is slowed down."""
 
@@ -46,6 +48,8 @@ class Http1Connection(httpx.AsyncBaseTransport):
             while isinstance(event, h11.InformationalResponse):
                 event = await wire.next_event()
         assert isinstance(event, h11.Response)
+        with _httpx_errors(httpx.ReadError):
+            wire.begin_body(event)
         return httpx.Response(event.status_code, headers=event.headers.raw_items(), stream=_Body(wire))
 
     def abort(self) -> None:
@@ -95,7 +99,12 @@ class _Wire(asyncio.Protocol):
     """Bytes of one connection, to and from h11."""
 
     def __init__(self) -> None:
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=256 * 1024)
+        self._http = _fresh()
+        self._chunks: ChunkReader | None = None
+        """Reads the body in the place of h11, where it comes in chunks."""
+        self._parts: list[bytes] = []
+        self._keeps = True
+        self._broken: h11.RemoteProtocolError | None = None
         self._waiter: asyncio.Future[None] | None = None
         self.buffered_bytes = 0
         self._error: Exception | None = None
@@ -107,7 +116,10 @@ class _Wire(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self._http.receive_data(data)
+        if self._chunks is None:
+            self._http.receive_data(data)
+        else:
+            self._read_chunks(self._chunks, data)
         self.buffered_bytes += len(data)
         if self.buffered_bytes > _READ_AHEAD_BYTES:
             self._transport.pause_reading()
@@ -115,7 +127,8 @@ class _Wire(asyncio.Protocol):
 
     def eof_received(self) -> None:
         self.closed = True
-        self._http.receive_data(b"")
+        if self._chunks is None:
+            self._http.receive_data(b"")
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -133,7 +146,10 @@ class _Wire(asyncio.Protocol):
     def send(self, request: httpx.Request) -> None:
         """Write a whole request at once."""
         http = self._http
-        if http.our_state is h11.DONE:
+        if self._chunks is not None:
+            self._chunks = None
+            http = self._http = _fresh()
+        elif http.our_state is h11.DONE:
             http.start_next_cycle()
         assert isinstance(request.stream, httpx.ByteStream)
         line = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
@@ -147,18 +163,67 @@ class _Wire(asyncio.Protocol):
             h11.ProtocolError, OSError: the connection broke.
         """
         while (event := self._parsed()) is h11.NEED_DATA:
-            if self._error is not None:
-                raise self._error
-            self.buffered_bytes = 0
-            if not self.closed:
-                self._transport.resume_reading()
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+            await self._more()
         assert not isinstance(event, type)
         return event
+
+    def begin_body(self, head: h11.Response) -> None:
+        """Read what follows this head.
+
+        Raises:
+            h11.RemoteProtocolError: it is broken from its beginning.
+        """
+        coded = [value for name, value in head.headers if name == b"transfer-encoding"]
+        if coded != [b"chunked"] or head.http_version != b"1.1" or head.status_code in (204, 304):
+            return
+        self._chunks, self._parts = ChunkReader(), []
+        self._keeps = not any(
+            name == b"connection" and b"close" in value.lower() for name, value in head.headers
+        )
+        self._read_chunks(self._chunks, self._http.trailing_data[0])
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Yield what comes of the body of an answer.
+
+        Raises:
+            h11.ProtocolError, OSError: the connection broke.
+        """
+        if self._chunks is None:
+            while isinstance(event := await self.next_event(), h11.Data):
+                yield bytes(event.data)
+            return
+        while True:
+            parts, self._parts = self._parts, []
+            for part in parts:
+                yield part
+            if self._broken is not None:
+                raise self._broken
+            if self._chunks.done:
+                return
+            if not self._parts:
+                if self.closed and self._error is None:
+                    raise h11.RemoteProtocolError("the host closed the connection inside an answer")
+                await self._more()
+
+    async def _more(self) -> None:
+        """Wait for more bytes."""
+        if self._error is not None:
+            raise self._error
+        self.buffered_bytes = 0
+        if not self.closed:
+            self._transport.resume_reading()
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _read_chunks(self, chunks: ChunkReader, data: bytes) -> None:
+        if self._broken is None:
+            try:
+                self._parts += chunks.feed(data)
+            except h11.RemoteProtocolError as exc:
+                self._broken = exc
 
     def _parsed(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         try:
@@ -170,11 +235,17 @@ class _Wire(asyncio.Protocol):
 
     def finished(self) -> bool:
         """Return whether the answer was read to its end, so that the connection may be used again."""
+        if self._chunks is not None:
+            return self._keeps and self._chunks.done and not self._chunks.rest and not self._parts
         return self._http.states == {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _fresh() -> h11.Connection:
+    return h11.Connection(h11.CLIENT, max_incomplete_event_size=256 * 1024)
 
 
 class _Body(httpx.AsyncByteStream):
@@ -183,8 +254,8 @@ class _Body(httpx.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         with _httpx_errors(httpx.ReadError):
-            while isinstance(event := await self._wire.next_event(), h11.Data):
-                yield bytes(event.data)
+            async for part in self._wire.body():
+                yield part
 
     async def aclose(self) -> None:
         if not self._wire.finished():
