@@ -7,10 +7,9 @@ encoded or sent. numpy is not imported: its numbers and arrays are known by thei
 
 from __future__ import annotations
 
-import contextlib
 import math
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from osgym_protocol.limits import MAX_ACTIONS, MAX_BODY_BYTES, MAX_TEXT_CHARS
@@ -42,27 +41,24 @@ def as_actions(actions: Any) -> tuple[Action, ...]:
             raised, whatever the objects do when they are looked at.
     """
     budget = _Budget()
-    with _refusing(None):
-        listed = _listed(actions)
+    index: int | None = None
     taken: list[Action] = []
-    for index, item in enumerate(listed):
-        with _refusing(index):
+    try:
+        for index, item in enumerate(_listed(actions)):  # noqa: B007 - the errors name it
             taken.append(_action(item, budget))
+    except Exception as exc:
+        raise _refused(exc, index) from (exc.__cause__ if isinstance(exc, InvalidAction) else exc)
     return tuple(taken)
 
 
-@contextlib.contextmanager
-def _refusing(index: int | None) -> Iterator[None]:
+def _refused(error: Exception, index: int | None) -> InvalidAction:
     """Turn whatever objects of other people raise when they are looked at into this action's fault."""
     details = {} if index is None else {"index": index}
     place = "" if index is None else f"action {index}: "
-    try:
-        yield
-    except InvalidAction as exc:
-        raise InvalidAction(f"{place}{exc.message}", details=details) from exc.__cause__
-    except Exception as exc:
-        text = f"{place}it cannot be read: {type(exc).__name__}: {exc}"[:500]
-        raise InvalidAction(text, details=details) from exc
+    if isinstance(error, InvalidAction):
+        return InvalidAction(f"{place}{error.message}", details=details)
+    text = f"{place}it cannot be read: {type(error).__name__}: {error}"[:500]
+    return InvalidAction(text, details=details)
 
 
 def _listed(actions: Any) -> list[Any]:

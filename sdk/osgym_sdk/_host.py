@@ -240,7 +240,9 @@ class HostLink:
             async with pool.send(self._request(method, path, content)) as response:
                 if response.status_code >= 400:
                     raise self._error(response.status_code, await _read(response), None)
-                yield int(response.headers.get("content-length", -1)), response.aiter_raw()
+                assert isinstance(response.stream, httpx.AsyncByteStream)
+                # Not `aiter_raw()`, which goes over every piece a second time.
+                yield int(response.headers.get("content-length", -1)), aiter(response.stream)
         except (httpx.HTTPError, httpx.StreamError) as exc:
             raise HostUnreachable(_reason(exc), host=self.url) from exc
 
