@@ -8,8 +8,8 @@ was recorded from a real desktop at the start (`--frames`: a folder of PNG files
 client in this process steps all of them with `step_async` and `ready(n)`; they share the machine's cores.
 
 `throughput`: rounds without a pause, the SDK's and those of a bare client (`scale_raw`) in turns on the same
-leases: what the bare one gets is what servers and machine allow. `requests`: a process for each environment, on
-fewer of them. `latency`: each replica steps at fixed times, as policies that think do, at shares of what
+leases: what the bare one gets is what servers and machine allow. `requests`: a process for each environment,
+on fewer of them. `latency`: each replica steps at fixed times, as policies that think do, at shares of what
 the bare client got; what is added to the 100 ms. `memory`: resident memory over `--steps` steps in episodes
 of `--episode-steps`. `kill`: the same fixed times at half of that, and one host gets a SIGKILL.
 """
@@ -19,320 +19,25 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import os
 import random
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import LISTENING, ROOT, argument_parser, local_service, machine, quantile, save
+from benchmarks.common import argument_parser, machine, quantile, save
 from benchmarks.data_server import TASK
-from benchmarks.load_curve import TICK_S
-from benchmarks.scale_raw import RawClient, RawEpisode, requests_processes
-from osgym_sdk import AsyncClient, AsyncEpisode, Client, OSGymError, Ticket, Timeouts
+from benchmarks.scale_hosts import STEP_MS, Host, host_agents, record_frames
+from benchmarks.scale_load import ACTION, Books, Losses, Raw, Sdk, rss_mib
+from benchmarks.scale_raw import RawEpisode, requests_processes
+from osgym_sdk import AsyncClient, AsyncEpisode, OSGymError, Ticket, Timeouts
 
-STEP_MS = 100.0
 LEASE_TTL_S = 900.0
-TICK_OF_PACE_S = 0.01
 RETRY_S = 3.0
-"""A host that does not answer is lost after so long; the SDK's own default waits for an agent that restarts."""
-ACTION = {"op": "click", "x": 100, "y": 200}
+"""A host that does not answer is lost after so long; the SDK's default waits for an agent that restarts."""
 PHASES = ("throughput", "requests", "latency", "memory", "kill")
-
-
-@dataclass(slots=True)
-class Host:
-    """A host agent of this run."""
-
-    process: subprocess.Popen[bytes]
-    url: str = ""
-
-    def cpu_s(self) -> float:
-        """CPU time so far; of one that was killed, nothing more."""
-        try:
-            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return 0.0
-        return (int(fields[11]) + int(fields[12])) * TICK_S
-
-
-@contextlib.contextmanager
-def host_agents(count: int, replicas: int, frames: Path) -> Iterator[list[Host]]:
-    """Run so many host agents with so many replicas each, all of them ready."""
-    with tempfile.TemporaryDirectory(prefix="osgym-scale-") as folder:
-        settings = {
-            "ports": 0, "image": "small", "warm": replicas, "max_replicas": replicas, "max_starting": 32,
-            "ram_reserve_mib": 0, "replica_ram_mib": 64, "disk_reserve_mib": 0, "cpu_per_replica": 0,
-            "trajectory": "off", "osgym_max_steps": 1_000_000,
-        }  # fmt: skip
-        env = {**os.environ, "SCALE_FRAMES": str(frames), "SCALE_STEP_MS": str(STEP_MS)}
-        hosts = []
-        try:
-            for number in range(count):
-                own = {**settings, "data_dir": f"{folder}/{number}", "instance": f"scale-{number}"}
-                argv = [sys.executable, "-m", "benchmarks.scale_agent", "serve"]
-                for name, value in own.items():
-                    argv += ["--set", f"{name}={value}"]
-                with Path(folder, f"{number}.log").open("wb") as log:
-                    hosts.append(Host(subprocess.Popen(argv, stdout=log, stderr=log, cwd=ROOT, env=env)))
-            for number, host in enumerate(hosts):
-                host.url = _listens(host, Path(folder, f"{number}.log"))
-            yield hosts
-        finally:
-            for host in hosts:
-                host.process.send_signal(signal.SIGINT)
-            for host in hosts:
-                try:
-                    host.process.wait(60)
-                except subprocess.TimeoutExpired:
-                    host.process.kill()
-                    host.process.wait()
-
-
-def _listens(host: Host, log: Path) -> str:
-    end_s = time.monotonic() + 120
-    while time.monotonic() < end_s and host.process.poll() is None:
-        if found := LISTENING.search(log.read_text(errors="replace")):
-            return found.group(1)
-        time.sleep(0.05)
-    raise SystemExit(f"a host agent did not come up:\n{log.read_text(errors='replace')[-2000:]}")
-
-
-def record_frames(folder: Path) -> None:
-    """Keep some frames of a real desktop of the small image, as its host answers them."""
-    doings: list[Any] = [
-        [{"op": "click", "x": 640, "y": 500, "button": "right"}],
-        [{"op": "key", "keys": ["escape"]}],
-        [{"op": "key", "keys": ["alt", "f2"]}],
-        [{"op": "type", "text": "xfce4-terminal"}],
-        [{"op": "key", "keys": ["enter"]}],
-        {"op": "wait", "duration_ms": 3000},
-        [{"op": "type", "text": "ls -l /usr/bin | head -n 40", "press_enter": True}],
-        [{"op": "type", "text": "cat /etc/passwd", "press_enter": True}],
-    ]
-    with (
-        local_service("small", {"max_replicas": 1, "warm": 1, "trajectory": "off"}) as (url, _),
-        Client(url) as client,
-        client.episode(wait_s=60) as episode,
-    ):
-        shown = [episode.observation, *(episode.step(doing) for doing in doings)]
-        kept = dict.fromkeys(obs.data for obs in shown if obs.data)
-        for number, data in enumerate(kept):
-            (folder / f"{number:02d}.png").write_bytes(data)
-
-
-@dataclass(slots=True)
-class Books:
-    """What was used between `open` and `row`, and what steps took."""
-
-    hosts: list[Host]
-    began_s: float = field(default_factory=time.monotonic)
-    own_s: float = field(default_factory=time.process_time)
-    servers_s: float = 0.0
-    machine_s: float = 0.0
-    steps: int = 0
-    errors: int = 0
-    step_ms: list[float] = field(default_factory=list)
-    per_second: dict[int, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.servers_s = sum(host.cpu_s() for host in self.hosts)
-        self.machine_s = busy_s()
-
-    def step(self, sent_s: float) -> None:
-        """Note a step that was answered."""
-        now_s = time.monotonic()
-        self.steps += 1
-        self.step_ms.append((now_s - sent_s) * 1000)
-        second = int(now_s - self.began_s)
-        self.per_second[second] = self.per_second.get(second, 0) + 1
-
-    def row(self, client: str, **more: Any) -> dict[str, Any]:
-        """Return what there is to say. CPU of `others` is what ran on the machine beside the benchmark."""
-        seconds = time.monotonic() - self.began_s
-        own_s = time.process_time() - self.own_s
-        servers_s = sum(host.cpu_s() for host in self.hosts) - self.servers_s
-        others_s = max(0.0, busy_s() - self.machine_s - own_s - servers_s)
-        added = [taken - STEP_MS for taken in self.step_ms]
-        return {
-            "client": client,
-            **more,
-            "seconds": round(seconds, 2),
-            "steps": self.steps,
-            "errors": self.errors,
-            "steps_per_s": round(self.steps / seconds, 1),
-            "client_cpu_ms_per_step": round(1000 * own_s / max(1, self.steps), 4),
-            "servers_cpu_ms_per_step": round(1000 * servers_s / max(1, self.steps), 4),
-            "cores_of_client": round(own_s / seconds, 3),
-            "cores_of_servers": round(servers_s / seconds, 3),
-            "cores_of_others": round(others_s / seconds, 3),
-            "added_ms_p50": round(quantile(added, 0.5), 2),
-            "added_ms_p99": round(quantile(added, 0.99), 2),
-            "each_second": [self.per_second.get(second, 0) for second in range(int(seconds))],
-        }
-
-
-def busy_s() -> float:
-    """CPU time that all of the machine has used so far, in seconds, without waiting."""
-    user, nice, system, _, _, irq, softirq = (
-        int(part) for part in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]
-    )
-    return (user + nice + system + irq + softirq) * TICK_S
-
-
-class Sdk:
-    """The client of the SDK, by `step_async` and `ready`."""
-
-    name = "osgym_sdk"
-
-    def __init__(self, client: AsyncClient, episodes: list[AsyncEpisode], ready: int) -> None:
-        self._client, self._episodes, self._batch = client, episodes, ready
-        self._sent_s: dict[AsyncEpisode, float] = {}
-
-    def _send(self, episode: AsyncEpisode) -> None:
-        self._sent_s[episode] = time.monotonic()
-        self._client.step_async(episode, ACTION)
-
-    def _take(self, episode: AsyncEpisode, outcome: Any, books: Books) -> None:
-        if isinstance(outcome, OSGymError):
-            books.errors += 1
-        else:
-            books.step(self._sent_s[episode])
-
-    async def closed(self, seconds: float, books: Books) -> None:
-        """Step each again as soon as a batch with it is ready."""
-        end_s = time.monotonic() + seconds
-        for episode in self._episodes:
-            self._send(episode)
-        while time.monotonic() < end_s:
-            got = [item async for item in self._client.ready(self._batch)]
-            for episode, outcome in got:
-                self._take(episode, outcome, books)
-                self._send(episode)
-
-    async def settle(self) -> None:
-        """Take what is still under way."""
-        async for _ in self._client.ready():
-            pass
-
-    async def paced(self, seconds: float, every_s: float, books: Books, losses: Losses | None = None) -> None:
-        """Step each every so often, at times of its own; late ones at once."""
-        pace = Pace([*self._episodes], every_s)
-        end_s = time.monotonic() + seconds
-
-        async def send() -> None:
-            while time.monotonic() < end_s:
-                for episode in pace.due():
-                    self._send(episode)
-                await asyncio.sleep(TICK_OF_PACE_S)
-
-        sending = asyncio.create_task(send())
-        while not sending.done():
-            async for episode, outcome in self._client.ready():
-                if isinstance(outcome, OSGymError) and losses is not None:
-                    losses.add(outcome)
-                    continue
-                self._take(episode, outcome, books)
-                if time.monotonic() < end_s:
-                    pace.again(episode)
-            await asyncio.sleep(TICK_OF_PACE_S)
-        await sending
-
-
-class Raw:
-    """The bare client."""
-
-    name = "bare"
-
-    def __init__(self, episodes: list[RawEpisode], ready: int) -> None:
-        self._episodes, self._batch = episodes, ready
-        self._done: asyncio.Queue[RawEpisode] = asyncio.Queue()
-        self._client = RawClient(self._done.put_nowait)
-        self._open = 0
-
-    async def closed(self, seconds: float, books: Books) -> None:
-        """As the SDK's."""
-        end_s = time.monotonic() + seconds
-        await self._client.step(self._episodes)
-        self._open = len(self._episodes)
-        while time.monotonic() < end_s:
-            got = [await self._done.get() for _ in range(self._batch)]
-            for episode in got:
-                books.step(episode.sent_s)
-            await self._client.step(got)
-
-    async def settle(self) -> None:
-        """Take what is still under way."""
-        for _ in range(self._open):
-            await self._done.get()
-        self._open = 0
-        self._client.close()
-
-    async def paced(self, seconds: float, every_s: float, books: Books) -> None:
-        """As the SDK's."""
-        pace = Pace(self._episodes, every_s)
-        end_s = time.monotonic() + seconds
-
-        async def send() -> None:
-            while time.monotonic() < end_s:
-                due = pace.due()
-                self._open += len(due)
-                await self._client.step(due)
-                await asyncio.sleep(TICK_OF_PACE_S)
-
-        sending = asyncio.create_task(send())
-        while not sending.done() or self._open:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TICK_OF_PACE_S):
-                    while True:
-                        episode = await self._done.get()
-                        self._open -= 1
-                        books.step(episode.sent_s)
-                        pace.again(episode)
-        await sending
-
-
-class Pace:
-    """Says which are due: each every `every_s` seconds, spread evenly."""
-
-    def __init__(self, members: list[Any], every_s: float) -> None:
-        self._every_s, now_s = every_s, time.monotonic()
-        self._due = {member: now_s + every_s * n / len(members) for n, member in enumerate(members)}
-        self._waiting = dict(self._due)
-
-    def due(self) -> list[Any]:
-        """Return those whose time has come; none of them comes again before `again`."""
-        now_s = time.monotonic()
-        found = [member for member, due_s in self._waiting.items() if due_s <= now_s]
-        for member in found:
-            del self._waiting[member]
-        return found
-
-    def again(self, member: Any) -> None:
-        """Let it be due at its next time, now where that is over."""
-        self._due[member] += self._every_s
-        self._waiting[member] = self._due[member]
-
-
-@dataclass(slots=True)
-class Losses:
-    """What became of the episodes of a host that was killed."""
-
-    killed_s: float = 0.0
-    found_s: list[float] = field(default_factory=list)
-    kinds: dict[str, int] = field(default_factory=dict)
-
-    def add(self, error: OSGymError) -> None:
-        """Note an error, and how long after the kill it came."""
-        self.found_s.append(round(time.monotonic() - self.killed_s, 3))
-        kind = f"{type(error).__name__} ({error.details.get('cause', error.code)})"
-        self.kinds[kind] = self.kinds.get(kind, 0) + 1
 
 
 class Run:
@@ -462,8 +167,8 @@ class Run:
                     rows.append(books.row(load.name, share=share, every_s=round(every_s, 3)))
                 row = rows[-1]
                 self.say(
-                    f"{row['client']:9} at {share:.2f} of the ceiling: {row['steps_per_s']:.0f} steps/s, added "
-                    f"p50 {row['added_ms_p50']:.1f} ms, p99 {row['added_ms_p99']:.1f} ms"
+                    f"{row['client']:9} at {share:.2f} of the ceiling: {row['steps_per_s']:.0f} steps/s, "
+                    f"added p50 {row['added_ms_p50']:.1f} ms, p99 {row['added_ms_p99']:.1f} ms"
                 )
         self.result["latency"] = {"rows": rows}
 
@@ -562,7 +267,7 @@ class Run:
         }
         self.say(
             f"killed: {len(losses.found_s)} of {of_victim} lost, the last after "
-            f"{max(losses.found_s, default=0):.1f} s; throughput after {self.result['kill']['share_after']:.3f}"
+            f"{max(losses.found_s, default=0):.1f} s; rate after {self.result['kill']['share_after']:.3f}"
         )
 
 
@@ -572,12 +277,6 @@ def _rates(books: Books, killed_s: float, every_s: float) -> tuple[float, float]
     before = seconds[min(int(every_s) + 1, int(killed_s) - 5) : int(killed_s)]
     after = seconds[int(killed_s) + 6 : -1]
     return round(sum(before) / len(before), 1), round(sum(after) / max(1, len(after)), 1)
-
-
-def rss_mib() -> float:
-    """Resident memory of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
 
 
 async def measure(run: Run, phases: list[str]) -> None:
@@ -608,7 +307,10 @@ def arguments() -> argparse.Namespace:
         help="shares of the ceiling at which latency is measured (0.25,0.5,0.75)",
     )  # fmt: skip
     parser.add_argument(
-        "--phases", type=lambda text: text.split(","), default=list(PHASES), help=f"some of {','.join(PHASES)}"
+        "--phases",
+        type=lambda text: text.split(","),
+        default=list(PHASES),
+        help=f"some of {','.join(PHASES)}",
     )
     options = parser.parse_args()
     full = {"replicas": 1024, "hosts": 8, "steps": 100_000, "seconds": 20.0, "rounds": 3, "processes": 32}
@@ -631,7 +333,7 @@ def main() -> int:
     """Run the benchmark."""
     options = arguments()
     described = machine()
-    print(f"{described['cpu']}, {described['cores']} cores; {options.replicas} replicas on {options.hosts} hosts")
+    print(f"{described['cpu']}, {described['cores']} cores: {options.replicas} on {options.hosts} hosts")
     with tempfile.TemporaryDirectory(prefix="osgym-frames-") as folder:
         frames = options.frames or Path(folder)
         if options.frames is None:

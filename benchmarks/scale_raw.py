@@ -1,7 +1,7 @@
 """What the client is compared with: a bare one that only passes bytes, and a process for each environment.
 
-`RawClient` drives the same hosts by the same requests (`POST /v1/steps`) with as little as Python can do: text
-that is put together, bytes that are counted. It checks no answer, renews no lease and knows no error, so
+`RawClient` drives the same hosts by the same requests (`POST /v1/steps`) with as little as Python can do:
+text that is put together, bytes that are counted. It checks no answer, renews no lease and knows no error, so
 what is served to it is what the servers and the machine allow. `requests_processes` is how OSGym's own
 data server goes about it (agiopen-org/osgym, `examples/`), built anew: a process for each environment that
 calls `/reset` and `/step` with `requests`.

@@ -118,7 +118,9 @@ def _message_converter(cls: Any) -> Converter:
         plan.append((field.name, required, _converter(hint), _taken_as_they_are(hint)))
 
     def convert(data: Any, path: str) -> Any:
-        if not isinstance(data, Mapping):
+        if type(data) is not dict and not isinstance(
+            data, Mapping
+        ):  # an ABC's check takes five times as long
             raise WireFormatError(f"{path}: expected an object, got {type(data).__name__}")
         values = {}
         for name, required, converter, plain in plan:
@@ -202,7 +204,7 @@ def _sequence(args: tuple[Any, ...]) -> Converter:
 
 def _mapping(item: Converter) -> Converter:
     def convert(value: Any, path: str) -> dict[str, Any]:
-        if not isinstance(value, Mapping):
+        if type(value) is not dict and not isinstance(value, Mapping):
             raise WireFormatError(f"{path}: expected an object, got {type(value).__name__}")
         return {_text(key, path): item(inner, f"{path}.{key}") for key, inner in value.items()}
 

@@ -46,7 +46,7 @@ def as_actions(actions: Any) -> tuple[Action, ...]:
     try:
         for index, item in enumerate(_listed(actions)):  # noqa: B007 - the errors name it
             taken.append(_action(item, budget))
-    except Exception as exc:
+    except Exception as exc:  # noqa: BLE001 - whatever objects of other people raise
         raise _refused(exc, index) from (exc.__cause__ if isinstance(exc, InvalidAction) else exc)
     return tuple(taken)
 

@@ -1,7 +1,7 @@
 """The body of a chunked answer, cut out of the bytes of a connection.
 
-h11 reads heads; bodies of megabytes a second it copies three times over, which is a tenth of what a step costs
-the client. What a chunk may be is as strict here as there.
+h11 reads heads; bodies of megabytes a second it copies three times over, which is a tenth of what a step
+costs the client. What a chunk may be is as strict here as there.
 """
 
 from __future__ import annotations
