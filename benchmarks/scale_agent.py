@@ -129,5 +129,5 @@ def _agent(settings: Settings, image: ImageRef) -> HostAgent:
 
 if __name__ == "__main__":
     serve.find_image = lambda settings: ImageRef(FakeImage(), "small")  # type: ignore[attr-defined]
-    serve.HostAgent = _agent  # type: ignore[attr-defined,assignment,misc]
+    serve.HostAgent = _agent  # type: ignore[attr-defined,assignment]
     main()

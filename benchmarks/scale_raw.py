@@ -64,7 +64,7 @@ class RawClient:
     async def _connect(self, host: str, idle: deque[_RawConnection]) -> _RawConnection:
         place = urlsplit(host)
         _, made = await asyncio.get_running_loop().create_connection(
-            lambda: _RawConnection(place.netloc, idle, self), place.hostname, place.port
+            lambda: _RawConnection(place.netloc, idle, self), place.hostname or "", place.port or 80
         )
         self._all.append(made)
         return made

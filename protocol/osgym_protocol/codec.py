@@ -163,7 +163,8 @@ def _converter(hint: Any) -> Converter:
 def _taken_as_they_are(hint: Any) -> frozenset[type]:
     """The exact types of values that need no check: half of what a step's answer has."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    return frozenset((bool, type(None))).intersection(typing.get_args(hint) if union else (hint,))
+    hints = typing.get_args(hint) if union else (hint,)
+    return frozenset(kind for kind in (bool, type(None)) if kind in hints)
 
 
 def _optional(choices: list[Any], nullable: bool) -> Converter:
