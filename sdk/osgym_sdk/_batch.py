@@ -13,28 +13,10 @@ from osgym_sdk._batch_episode import BatchOptions, TaskRun
 from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import OSGymError
 from osgym_sdk._policy import Policy, PolicyRunner
-from osgym_sdk._progress import Progress
+from osgym_sdk._progress import Tally
 from osgym_sdk._results import Result
 
 _LOG = logging.getLogger("osgym.sdk")
-
-
-@dataclass(slots=True)
-class _Counts:
-    finished: int = 0
-    failed: int = 0
-    running: int = 0
-    steps: int = 0
-    rewards: int = 0
-    reward_sum: float = 0.0
-
-    def add(self, result: Result) -> None:
-        self.finished += 1
-        self.failed += not result.ok
-        self.steps += len(result.steps)
-        if result.reward is not None:
-            self.rewards += 1
-            self.reward_sum += result.reward
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +38,10 @@ class Batch:
 
     def __init__(self, plan: BatchPlan) -> None:
         self.plan = plan
-        self._total = len(plan.tasks) if isinstance(plan.tasks, Sized) else None
         self._options = plan.options
         self._clock = plan.clock
-        self._counts = _Counts()
-        self._started_s = 0.0
+        total = len(plan.tasks) if isinstance(plan.tasks, Sized) else None
+        self._tally = Tally(total, plan.options.on_progress, plan.clock)
         self._used = False
         self._results: asyncio.Queue[Result | BaseException | None] = asyncio.Queue(plan.options.concurrency)
         self._workers: list[asyncio.Task[None]] = []
@@ -82,7 +63,7 @@ class Batch:
         return self._run()
 
     async def _run(self) -> AsyncIterator[Result]:
-        self._started_s = self._clock()
+        self._tally.start()
         source = numbered(self.plan.tasks)
         pulling = asyncio.Lock()
         # A plain list, not a task group: its scope must not stretch over a yield.
@@ -99,14 +80,13 @@ class Batch:
                 elif isinstance(item, BaseException):
                     raise item
                 else:
-                    self._counts.add(item)
-                    self._report()
+                    self._tally.add(item)
                     yield item
             if self._options.recorder is not None:
                 await self._options.recorder.flush()
         finally:
             await self.aclose()
-            self._report(done=True)
+            self._tally.report(done=True)
 
     async def _worker(self, source: AsyncIterator[tuple[int, Any]], pulling: asyncio.Lock) -> None:
         results = self._results
@@ -118,12 +98,11 @@ class Batch:
                     pulled = await anext(source, None)
                 if pulled is None:
                     break
-                self._counts.running += 1
-                self._report()
+                self._tally.run(+1)
                 try:
                     result = await tasks.run(*pulled)
                 finally:
-                    self._counts.running -= 1
+                    self._tally.run(-1)
                 await results.put(result)
             await results.put(None)
         except Exception as exc:  # noqa: BLE001 - top of a task: the consumer raises it
@@ -131,23 +110,6 @@ class Batch:
             await results.put(exc)
         finally:
             runner.close()
-
-    def _report(self, done: bool = False) -> None:
-        if self._options.on_progress is None:
-            return
-        counts = self._counts
-        self._options.on_progress(
-            Progress(
-                finished=counts.finished,
-                failed=counts.failed,
-                running=counts.running,
-                total=self._total,
-                mean_reward=counts.reward_sum / counts.rewards if counts.rewards else None,
-                steps=counts.steps,
-                elapsed_s=self._clock() - self._started_s,
-                done=done,
-            )
-        )
 
 
 async def numbered(tasks: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[tuple[int, Any]]:

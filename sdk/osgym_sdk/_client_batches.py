@@ -18,7 +18,7 @@ from osgym_sdk._exceptions import ConfigError, OSGymError
 from osgym_sdk._grammars import as_reading
 from osgym_sdk._options import Clock, Observe, Settle, as_choice
 from osgym_sdk._policy import Policy, check_policy
-from osgym_sdk._progress import OnProgress, ProgressLine
+from osgym_sdk._progress import OnProgress, ProgressLine, terminal_line
 from osgym_sdk._ready import ReadyQueue
 from osgym_sdk._recorder import Recorder
 from osgym_sdk._rollouts import EpisodeArguments, RolloutArguments, Rollouts
@@ -223,6 +223,7 @@ class BatchCalls(EpisodeCalls):
         group: int = 8,
         concurrency: int = 16,
         retries: int = 2,
+        progress: bool = True,
         **options: Unpack[RolloutArguments],
     ) -> Rollouts:
         """Run the policy several times on every task from the same start; yield a :class:`Group` for each.
@@ -239,12 +240,15 @@ class BatchCalls(EpisodeCalls):
             retries: how often a set-up that the infrastructure lost is tried again, and a member is refilled
                 from the same start. What is lost all the same is in ``group.lost``, and the group is not
                 ``complete``.
+            progress: show how far it is on one line of stderr, where that is a terminal.
             options: as for :meth:`run`; ``episode_timeout_s`` also bounds the set-up.
         """
         if type(group) is not int or group < 1:
             raise ConfigError("group is a whole number, 1 or more")
         if unknown := options.keys() - RolloutArguments.__optional_keys__:
             raise ConfigError(f"rollouts() has no argument {sorted(unknown)[0]!r}")
+        if progress and options.get("on_progress") is None:
+            options["on_progress"] = terminal_line()
         batch = self.run(tasks, policy, concurrency=concurrency, retries=retries, **options)
         self._batches.discard(batch)
         rollouts = Rollouts(batch.plan, group, self._scheduler.background)

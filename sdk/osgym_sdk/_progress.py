@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from osgym_sdk._results import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,74 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], object]
+
+
+class Tally:
+    """Counts episodes and tells a callback of every change.
+
+    Args:
+        total: how many episodes there will be; None: unknown.
+        on_progress: None: nobody wants to know.
+    """
+
+    def __init__(self, total: int | None, on_progress: OnProgress | None, clock: Callable[[], float]) -> None:
+        self._total, self._on_progress, self._clock = total, on_progress, clock
+        self._started_s = clock()
+        self._finished = self._failed = self._running = self._steps = self._rewards = 0
+        self._reward_sum = 0.0
+
+    def start(self) -> None:
+        """Time counts from here."""
+        self._started_s = self._clock()
+
+    def run(self, change: int) -> None:
+        """So many more run now, fewer where it is negative."""
+        self._running += change
+        if change > 0:
+            self.report()
+
+    def add(self, result: Result) -> None:
+        """Take the result of one."""
+        self._finished += 1
+        self._failed += not result.ok
+        self._steps += len(result.steps)
+        if result.reward is not None:
+            self._rewards += 1
+            self._reward_sum += result.reward
+        self.report()
+
+    def fail(self, count: int) -> None:
+        """Take so many that failed before they began."""
+        self._finished += count
+        self._failed += count
+        if count:
+            self.report()
+
+    def report(self, done: bool = False) -> None:
+        """Tell how it is; ``done``: nothing runs any more."""
+        if self._on_progress is None:
+            return
+        self._on_progress(
+            Progress(
+                finished=self._finished,
+                failed=self._failed,
+                running=self._running,
+                total=self._total,
+                mean_reward=self._reward_sum / self._rewards if self._rewards else None,
+                steps=self._steps,
+                elapsed_s=self._clock() - self._started_s,
+                done=done,
+            )
+        )
+
+
+def terminal_line() -> ProgressLine | None:
+    """Return a line on stderr where that is a terminal, else None."""
+    stream = sys.stderr
+    try:
+        return ProgressLine(stream) if stream is not None and stream.isatty() else None
+    except ValueError:  # closed
+        return None
 
 
 class ProgressLine:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sized
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from osgym_sdk._background import BackgroundTasks
@@ -19,6 +19,7 @@ from osgym_sdk._group import Group, is_lost
 from osgym_sdk._options import Clock, Observe, Settle
 from osgym_sdk._places import Places
 from osgym_sdk._policy import PolicyRunner
+from osgym_sdk._progress import OnProgress, Tally
 from osgym_sdk._recorder import Recorder
 from osgym_sdk._results import Failure, Result
 from osgym_sdk._verifier import Reward
@@ -57,6 +58,7 @@ class RolloutArguments(EpisodeArguments, total=False):
     on_invalid: OnInvalid | str
     max_invalid: int | None
     episode_timeout_s: float | None
+    on_progress: OnProgress | None
 
 
 class Rollouts:
@@ -69,6 +71,8 @@ class Rollouts:
         self._plan = plan
         self._size = size
         self._background = background
+        total = len(plan.tasks) * size if isinstance(plan.tasks, Sized) else None
+        self._tally = Tally(total, plan.options.on_progress, plan.clock)
         concurrency = plan.options.concurrency
         self._places = Places(concurrency)
         self._open_groups = asyncio.Semaphore(concurrency)
@@ -93,6 +97,7 @@ class Rollouts:
         return self._run()
 
     async def _run(self) -> AsyncIterator[Group]:
+        self._tally.start()
         self._spawn(self._pull(), "osgym-rollouts")
         try:
             while (item := await self._done.get()) is not None:
@@ -101,6 +106,7 @@ class Rollouts:
                 yield item
         finally:
             await self.aclose()
+            self._tally.report(done=True)
 
     def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(work, name=name)
@@ -134,7 +140,9 @@ class Rollouts:
     async def _group(self, index: int, task: Any) -> None:
         """Run a group; the place that is held goes to its set-up, and then to a member."""
         try:
-            group = await _GroupRun(self._plan, self._places, self._background, self._size).run(index, task)
+            run = _GroupRun(self._plan, self._places, self._background, self._size, self._tally)
+            group = await run.run(index, task)
+            self._tally.fail(self._size - len(group.results))
             await self._done.put(group)
         except Exception as exc:  # noqa: BLE001 - as above
             _LOG.error("a fault of the client in a group", exc_info=exc)
@@ -146,9 +154,12 @@ class Rollouts:
 class _GroupRun:
     """One group, from its set-up to its last member."""
 
-    def __init__(self, plan: BatchPlan, places: Places, background: BackgroundTasks, size: int) -> None:
+    def __init__(
+        self, plan: BatchPlan, places: Places, background: BackgroundTasks, size: int, tally: Tally
+    ) -> None:
         self._plan = plan
         self._places = places
+        self._tally = tally
         self._background = background
         self._size = size
         self._first: AsyncEpisode | None = None
@@ -228,8 +239,12 @@ class _GroupRun:
             return episode if self._start is None else episode.from_checkpoint(self._start)
 
         runner = PolicyRunner(plan.policy)
+        self._tally.run(+1)
         try:
-            return await TaskRun(plan.options, runner, open_episode, plan.clock).run(index, task, number)
+            result = await TaskRun(plan.options, runner, open_episode, plan.clock).run(index, task, number)
         finally:
+            self._tally.run(-1)
             runner.close()
             self._places.give()
+        self._tally.add(result)
+        return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from tests.support.fake_runtime import TASK, Served
 
-from osgym_sdk import AsyncClient, Client, ConfigError, ErrorClass, Group
+from osgym_sdk import AsyncClient, Client, ConfigError, ErrorClass, Group, Progress
 
 
 @pytest.fixture(scope="module", params=["branching", "plain"])
@@ -195,8 +196,8 @@ def test_the_client_without_asyncio_does_the_same(served: Served) -> None:
         assert all(group.complete and group.rewards == (1.0, 1.0) for group in groups)
         with pytest.raises(ConfigError, match="group"):
             client.rollouts([], policy, group=0)
-        with pytest.raises(ConfigError, match="'progress'"):
-            client.rollouts([], policy, progress=True)  # type: ignore[call-arg]  # the mistake itself
+        with pytest.raises(ConfigError, match="'on_line'"):
+            client.rollouts([], policy, on_line=True)  # type: ignore[call-arg]  # the mistake itself
         assert list(client.rollouts([], policy)) == []
 
 
@@ -220,3 +221,23 @@ async def test_the_host_of_a_start_goes_away(tmp_path: Path) -> None:
                 assert group.failure is not None and group.failure.error_class is ErrorClass.INFRA
         assert any(group.complete for group in groups)
         assert any(not group.complete for group in groups)
+
+
+async def test_progress_counts_members_and_groups_that_never_began(served: Served) -> None:
+    """Each member counts; of a group without a start all of them have failed."""
+    told: list[Progress] = []
+    broken = {"id": "broken", "config": [{"type": "no_such_step", "parameters": {}}], "evaluator": {}}
+    groups = await gathered(served.urls[0], ends, [*tasks(1), broken], group=2, on_progress=told.append)
+    assert len(groups) == 2
+    last = told[-1]
+    assert (last.done, last.total, last.finished, last.failed, last.running) == (True, 4, 4, 2, 0)
+    assert [one.finished for one in told] == sorted(one.finished for one in told)
+
+
+async def test_a_progress_line_on_a_terminal_only(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    for tty, progress, shown in ((False, True, False), (True, True, True), (True, False, False)):
+        stream = io.StringIO()
+        monkeypatch.setattr(stream, "isatty", lambda tty=tty: tty)
+        monkeypatch.setattr("sys.stderr", stream)
+        await gathered(served.urls[0], ends, tasks(1), group=1, progress=progress)
+        assert ("1/1 done" in stream.getvalue()) is shown
