@@ -41,7 +41,11 @@ async def step_many(
     for episode, actions in listed:
         groups.setdefault(episode.host, []).append((episode, actions))
     results: Results = asyncio.Queue()
-    works = [step_on_host(group, settle, observe, timeout_s, results) for group in groups.values()]
+
+    def give(episode: AsyncEpisode, outcome: StepOutcome) -> None:
+        results.put_nowait((episode, outcome))
+
+    works = [step_on_host(group, settle, observe, timeout_s, give) for group in groups.values()]
     tasks = [asyncio.create_task(work) for work in works]
     for task in tasks:
         task.add_done_callback(results.put_nowait)
@@ -65,9 +69,9 @@ async def step_on_host(
     settle: Settle | None,
     observe: Observe | None,
     timeout_s: float,
-    results: Results,
+    deliver: Give,
 ) -> None:
-    """Put one result for each episode of the group into the queue, whatever happens.
+    """Deliver one outcome for each episode of the group, whatever happens.
 
     An episode may be stepped again as soon as its result is there: one that is slow holds up no other.
     """
@@ -76,7 +80,7 @@ async def step_on_host(
     def give(episode: AsyncEpisode, outcome: StepOutcome) -> None:
         held.discard(episode)
         episode.exclusive().release()
-        results.put_nowait((episode, outcome))
+        deliver(episode, outcome)
 
     try:
         ready: list[_ReadyStep] = []

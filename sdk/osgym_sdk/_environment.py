@@ -18,6 +18,7 @@ from osgym_sdk._episode import AsyncEpisode, AsyncObservation
 from osgym_sdk._exceptions import EpisodeEnded, HostUnreachable, InvalidAction, NoCapacity, OSGymError
 from osgym_sdk._options import Observe, Settle, Task
 from osgym_sdk._results import Evaluation, Failure
+from osgym_sdk._ticks import StepTicks
 from osgym_sdk.wire import Done, ErrorClass
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class Environment:
 
     client: AsyncClient
     options: EnvironmentOptions = field(default_factory=EnvironmentOptions)
+    ticks: StepTicks | None = None
+    """Where its steps go out together with those of other environments."""
     episode: AsyncEpisode | None = None
     """The open episode; None before a reset and after an end."""
     _scored: bool = False
@@ -130,7 +133,7 @@ class Environment:
         refused = None
         try:
             try:
-                obs = await episode.step(actions)
+                obs = await self._acted(episode, actions)
             except InvalidAction as exc:
                 refused = exc.message
                 match self.options.on_invalid:
@@ -149,6 +152,11 @@ class Environment:
             raise
         except OSGymError as exc:
             return await self._failed(episode, Failure.of(exc))
+
+    async def _acted(self, episode: AsyncEpisode, actions: Actions) -> AsyncObservation:
+        if self.ticks is None:
+            return await episode.step(actions)
+        return await self.ticks.step(episode, actions)
 
     async def finish(self, feasible: bool = True) -> Transition:
         """End the episode for an agent that stopped without an action: score it and give the replica back.

@@ -79,7 +79,10 @@ class ReadyQueue:
     def _send(self) -> None:
         ticks, self._next = self._next, {}
         for (_, settle, observe), steps in ticks.items():
-            self._spawn(step_on_host(steps, settle, observe, self._step_s, self._outcomes))
+            self._spawn(step_on_host(steps, settle, observe, self._step_s, self._give))
+
+    def _give(self, episode: AsyncEpisode, outcome: StepOutcome) -> None:
+        self._outcomes.put_nowait((episode, outcome))
 
     async def _start(self, episode: AsyncEpisode) -> None:
         outcome: StepOutcome

@@ -19,6 +19,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 from osgym_sdk import EpisodeEnded
+from osgym_sdk._host import HostCall, HostLink
 from osgym_sdk.gym import OPS, DesktopVectorEnv
 
 pytestmark = pytest.mark.desktop
@@ -175,6 +176,40 @@ def test_the_first_that_are_ready_are_received(desks: HostProcess) -> None:
             envs.send([LOOK, LOOK], infos["env_id"])
         assert envs.recv(2)[4]["step"].tolist() == [4, 4]
         assert envs.under_way == 1 and envs.recv(1, timeout_s=0)[0].shape[0] == 0
+    finally:
+        envs.close()
+    all_given_back(desks)
+
+
+def test_steps_of_a_tick_go_out_in_one_request(desks: HostProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one host, whatever they are; one that is refused, and one that is lost, are those alone."""
+    sent: list[tuple[str, int]] = []
+    stream, call = HostLink.stream, HostLink.call
+
+    def streamed(self: HostLink, method: str, path: str, body: Any = None) -> Any:
+        sent.append((path, len(body.steps)))
+        return stream(self, method, path, body)
+
+    async def called(self: HostLink, one: HostCall) -> Any:
+        if one.path.endswith("/step"):
+            sent.append((one.path, 1))
+        return await call(self, one)
+
+    monkeypatch.setattr(HostLink, "stream", streamed)
+    monkeypatch.setattr(HostLink, "call", called)
+    envs = DesktopVectorEnv(3, hosts=desks.url, on_invalid="end", **TEXT)
+    try:
+        envs.reset()
+        for _ in range(3):
+            infos = envs.step([LOOK] * 3)[4]
+        envs.send([LOOK, LOOK], [0, 2])
+        assert sorted(envs.recv(2)[4]["env_id"]) == [0, 2]
+        assert sent == [("/v1/steps", 3)] * 3 + [("/v1/steps", 2)]
+        kill(desks, infos["episode_id"][1])
+        _, _, terminated, truncated, infos = envs.step([LOOK, LOOK, {"op": "click", "x": -5, "y": 5}])
+        assert infos["lost"].tolist() == [False, True, False]
+        assert (terminated.tolist(), truncated.tolist()) == ([False, False, True], [False, True, False])
+        assert sent[4] == ("/v1/steps", 3)
     finally:
         envs.close()
     all_given_back(desks)

@@ -16,6 +16,7 @@ from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._options import Settle, Task, as_choice
 from osgym_sdk._sync import Client
 from osgym_sdk._tasks import as_tasks
+from osgym_sdk._ticks import StepTicks
 from osgym_sdk.gym.actions import ActionForm, Size, make_form
 from osgym_sdk.wire import ImageFormat, ObserveOptions
 
@@ -100,9 +101,13 @@ class Desktops:
         self._owned = given_client is None
         self.client = given_client or Client(given.get("hosts"))
 
-    def environment(self) -> Environment:
-        """Return an environment that leases nothing yet."""
-        return Environment(self.client._inner, self._options)
+    def environment(self, ticks: StepTicks | None = None) -> Environment:
+        """Return an environment that leases nothing yet. ``ticks``: those that act together share them."""
+        return Environment(self.client._inner, self._options, ticks=ticks)
+
+    def ticks(self) -> StepTicks:
+        """Return what puts steps that are begun at the same time into one request per host."""
+        return StepTicks(self.client._inner._config.timeouts.step_s)
 
     def task(self, rng: np.random.Generator) -> Task | None:
         """Return the task of the next episode."""

@@ -22,9 +22,10 @@ Batch = tuple[Pixels, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArra
 class DesktopVectorEnv(VectorEnv[Pixels, Any, npt.NDArray[Any]]):
     """``num_envs`` real desktops on one host or many; spaces and infos are as :class:`DesktopEnv` has them.
 
-    ``step`` acts in all of them at the same time. ``send`` and ``recv`` do without the slowest: ``recv(n)``
-    returns the first ``n`` that are ready. What is lost is truncated with ``infos["lost"]`` and replaced: by
-    autoreset, or by the caller's reset with ``autoreset_mode="Disabled"``.
+    ``step`` acts in all of them at the same time, with one request to each host, as ``send`` does. ``send``
+    and ``recv`` do without the slowest: ``recv(n)`` returns the first ``n`` that are ready. What is lost is
+    truncated with ``infos["lost"]`` and replaced: by autoreset, or by the caller's reset with
+    ``autoreset_mode="Disabled"``.
 
     Args:
         num_envs: how many desktops; they have to fit on the hosts.
@@ -61,6 +62,7 @@ class DesktopVectorEnv(VectorEnv[Pixels, Any, npt.NDArray[Any]]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._rngs = [seeding.np_random()[0] for _ in range(num_envs)]
+        self._ticks = desktops.ticks()
         self._pool = SlotPool([self._slot(index) for index in range(num_envs)], mode)
         self._portal = desktops.client._portal
 
@@ -145,6 +147,7 @@ class DesktopVectorEnv(VectorEnv[Pixels, Any, npt.NDArray[Any]]):
         """Give all replicas back; called by ``close``."""
         if self._portal.open:
             self._portal.call(self._pool.close())
+            self._portal.call(self._ticks.aclose())
         self._desktops.close()
 
     async def _start_resets(self, chosen: Iterable[int], task: Any) -> None:
@@ -163,7 +166,7 @@ class DesktopVectorEnv(VectorEnv[Pixels, Any, npt.NDArray[Any]]):
     def _slot(self, index: int) -> Slot:
         desktops = self._desktops
         return Slot(
-            desktops.environment(),
+            desktops.environment(self._ticks),
             desktops.form,
             desktops.size,
             lambda: desktops.task(self._rngs[index]),
