@@ -115,7 +115,7 @@ class HostAgent:
         self._requests = RequestRegistry(creator, forks, self._checkpoints)
         self._recovery = EpisodeRecovery(creator, self._brancher, self.runtime)
         self.view = HostStatus(self._identity(), self.pool, self.episodes, self.drain, self._watch.state)
-        self._history = History(self.view, self.episodes.metrics)
+        self._history = History(self.view, self.episodes.metrics, settings.usd_per_hour)
         self._pressure = _pressure_publisher(settings, self.view)
         self.backend = Backend(
             episodes=self.episodes,

@@ -321,6 +321,12 @@ class Settings(BaseModel):
         le=3600,
         description="How long before the host is taken away the episodes that are still open end.",
     )
+    usd_per_hour: float = Field(
+        default=0,
+        ge=0,
+        le=10_000,
+        description="What this machine costs; shown with what a scored episode cost. 0: unknown.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="What is logged."
     )

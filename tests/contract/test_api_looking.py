@@ -108,7 +108,14 @@ async def test_the_last_hour_in_samples(service: Service) -> None:
     assert (first["steps"], first["opened"], second["steps"]) == (3, 1, 0)
     assert first["step_ms"]["p95"] >= first["step_ms"]["p50"] > 0
     assert second["step_ms"] == {"p50": None, "p95": None}
+    assert (answer["usd_per_hour"], first["scored"], second["scored"]) == (None, 1, 0)
     assert first["ram_used_mib"] > 0 and sum(answer["retired"].values()) == 1
+
+
+async def test_a_price_is_said_where_there_is_one(tmp_path: Path) -> None:
+    """The dashboard divides it by the episodes that were scored."""
+    async with running_service(tmp_path, warm=0, usd_per_hour=1.25) as service:
+        assert (await service.http.get("/v1/history")).json()["usd_per_hour"] == 1.25
 
 
 async def test_the_page_is_open_and_says_nothing_of_the_host(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ async def test_a_person_uses_a_desktop(page: Page, host: HostProcess) -> None:
 @pytest.fixture
 def locked(tmp_path: Path) -> Iterator[Served]:
     """A host agent that asks for a token, with replicas that have no desktop."""
-    with Served(tmp_path, token="s3cret-of-the-host", warm=2, max_replicas=4) as served:
+    with Served(tmp_path, token="s3cret-of-the-host", warm=2, max_replicas=4, usd_per_hour=1.25) as served:
         yield served
 
 
@@ -155,6 +155,7 @@ async def test_a_token_is_asked_for_and_a_host_that_goes_is_named(
             await page.type(token)
             await page.click("#ask button")
         await page.until("document.querySelectorAll('.tile').length === 2")
+        await page.until("document.body.innerText.includes('1.25')")  # USD per hour
         assert "s3cret" not in await page.run("location.href + document.documentElement.outerHTML")
         locked.server.should_exit = True
         await page.until("document.querySelector('#trouble')?.innerText.includes('does not answer')", 30)

@@ -19,10 +19,11 @@ KEPT_S = 3600.0
 class History:
     """Samples every `EVERY_S`, for `KEPT_S`. For one event loop."""
 
-    def __init__(self, host: HostStatus, metrics: EpisodeMetrics) -> None:
-        """Nothing is sampled before `start`."""
+    def __init__(self, host: HostStatus, metrics: EpisodeMetrics, usd_per_hour: float = 0) -> None:
+        """Nothing is sampled before `start`. A host that costs nothing costs what nobody knows."""
         self._host = host
         self._metrics = metrics
+        self._usd_per_hour = usd_per_hour or None
         self._samples: deque[dict[str, Any]] = deque(maxlen=round(KEPT_S / EVERY_S))
         self._taken_at = time.monotonic()
         self._task: asyncio.Task[None] | None = None
@@ -39,7 +40,12 @@ class History:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer of `GET /v1/history`, the oldest sample first."""
-        return {"every_s": EVERY_S, "samples": list(self._samples), "retired": self._host.retired()}
+        return {
+            "every_s": EVERY_S,
+            "samples": list(self._samples),
+            "retired": self._host.retired(),
+            "usd_per_hour": self._usd_per_hour,
+        }
 
     def sample(self) -> None:
         """Take one now: what has been counted since the one before, and how the host stands."""
@@ -56,6 +62,7 @@ class History:
                 "steps_per_s": round(steps.count / passed_s, 2),
                 "step_ms": _ranks(steps),
                 "not_final": late.count,
+                "scored": self._metrics.scored.take().count,
                 "opened": opened.count,
                 "open_ms": _ranks(opened),
                 "load1": round(os.getloadavg()[0], 2),

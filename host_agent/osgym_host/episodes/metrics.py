@@ -21,6 +21,8 @@ class EpisodeMetrics:
         """Register them all."""
         self.step_ms, self.open_ms = Window(), Window()
         """Of steps in the guest, and of creates as a whole, for `History`."""
+        self.scored = Window()
+        """Rewards of episodes that have one."""
         self.not_final = Window()
         """Milliseconds by which a screen changed after the frame that a step answered with."""
         self.no_capacity = Counter(
@@ -120,5 +122,6 @@ class EpisodeMetrics:
         if answer.reward is None:
             outcome = "error"
         else:
+            self.scored.add(answer.reward)
             outcome = "success" if answer.reward >= 1 else "partial" if answer.reward > 0 else "zero"
         self._evaluations.labels(outcome).inc()

@@ -15,7 +15,7 @@ const find = (id) => document.getElementById(id);
 
 const main = find("main"), search = find("search");
 const figures = new Figures(find("figures"));
-const now = { host: null, pool: null, rows: [], samples: [], last: null };
+const now = { host: null, pool: null, rows: [], samples: [], last: null, usdPerHour: null, everyS: 10 };
 let page = null, place = null, historyAt = -Infinity;
 
 /** Read the address: `#/page/id?name=value`. */
@@ -75,7 +75,7 @@ async function refresh() {
   [now.host, now.pool, now.rows] = await Promise.all(["/v1/host", "/v1/pool", "/v1/replicas"].map((path) => json(path)));
   if (performance.now() - historyAt > HISTORY_MS) {
     historyAt = performance.now();
-    now.samples = (await json("/v1/history")).samples;
+    ({ samples: now.samples, usd_per_hour: now.usdPerHour, every_s: now.everyS } = await json("/v1/history"));
     now.last = now.samples.at(-1) ?? null;
     figures.showHistory(now.samples);
   }

@@ -12,6 +12,7 @@ const FIGURES = [
   ["Not final, last hour", (now) => share(now.samples), () => "", (s) => s.not_final],
   ["Load", (now) => now.host.load.load1.toFixed(1), (now) => ` on ${now.host.load.cpu_count} cores`, (s) => s.load1],
   ["RAM free", (now) => gib(now.host.load.ram_available_mib), (now) => ` of ${(now.host.load.ram_total_mib / 1024).toFixed(0)}`, (s) => s.ram_used_mib],
+  ["USD per hour", (now) => usd(now.usdPerHour), (now) => perScored(now), (s) => s.scored],
   ["Disk free", (now) => gib(now.host.load.disk_free_mib), () => "", null],
 ];
 
@@ -57,6 +58,16 @@ const number = (value) => (value == null ? "–" : value < 10 ? value.toFixed(1)
 const ms = (value) => (value == null ? "–" : value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(1)} s`);
 const gib = (mib) => (mib == null ? "–" : `${(mib / 1024).toFixed(1)} GiB`);
 const blocked = (pool) => (pool.blocked && pool.blocked !== "nothing" ? ` blocked by ${pool.blocked}` : "");
+
+const usd = (value) => (value == null ? "–" : value.toFixed(value < 0.1 ? 4 : 2));
+
+/** What an episode with a reward cost, over the samples that there are. */
+function perScored({ samples, usdPerHour, everyS }) {
+  const scored = samples.reduce((sum, s) => sum + s.scored, 0);
+  if (usdPerHour == null || scored === 0) return "";
+  const hours = (samples.length * everyS) / 3600;
+  return ` ${usd((usdPerHour * hours) / scored)} per scored episode`;
+}
 
 function share(samples) {
   const steps = samples.reduce((sum, s) => sum + s.steps, 0);
