@@ -45,7 +45,7 @@ def test_the_doctor_asks_for_every_runtime() -> None:
     names = [name for name, _ in CHECKS]
     assert len(names) == len(set(names))
     assert {"subordinate ids", "local runtime"} == NEEDED
-    assert {"docker", "kvm"} <= set(names)
+    assert {"docker", "egress", "kvm"} <= set(names)
 
 
 def test_a_runtime_that_is_not_asked_for_is_not_imported() -> None:

@@ -22,11 +22,18 @@ def _runtime_checks(package: str) -> Checks:
     return checks
 
 
+def _extra_checks(package: str) -> Checks:
+    """Checks of what a runtime can do without."""
+    checks: Checks = getattr(importlib.import_module(f"{package}.doctor"), "EXTRA_CHECKS", ())
+    return checks
+
+
 _DEFAULT, *_OTHERS = map(_runtime_checks, RUNTIMES.values())
 NEEDED = frozenset(name for name, _ in _DEFAULT)
 """Without these nothing runs, unless the settings name another runtime."""
 CHECKS: Checks = (
     *_DEFAULT,
+    *itertools.chain(*map(_extra_checks, RUNTIMES.values())),
     ("memory", machine.check_memory),
     ("disk", machine.check_disk),
     ("limits", machine.check_limits),

@@ -232,4 +232,5 @@ _NO_EGRESS = (
     "sysctl net.ipv4.ip_forward=1; ordinary users have no other way."
 )
 
-CHECKS = (("subordinate ids", check_ids), ("local runtime", check_replica), ("egress", check_egress))
+CHECKS = (("subordinate ids", check_ids), ("local runtime", check_replica))
+EXTRA_CHECKS = (("egress", check_egress),)

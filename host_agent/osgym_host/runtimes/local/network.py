@@ -97,14 +97,15 @@ class ReplicaNetwork(LinkGate[LinkSlot]):
         if Path(f"/sys/class/net/{link.name}").exists():
             raise FileExistsError(link.name)
         try:
-            tools.ip_batch([f"link add {link.name} type veth peer name {_far_end(link)}"])
+            tools.ip_batch(
+                [
+                    f"link add {link.name} type veth peer name {_far_end(link)}",
+                    f"link set dev {link.name} alias {self._mark}/{machine}",
+                ]
+            )
         except NetworkFailed as exc:
-            if "File exists" in str(exc):
+            if "File exists" in str(exc):  # then nothing was made
                 raise FileExistsError(link.name) from exc
-            raise
-        try:
-            tools.ip_batch([f"link set dev {link.name} alias {self._mark}/{machine}"])
-        except NetworkFailed:
             with contextlib.suppress(NetworkFailed):
                 tools.remove_link(link)
             raise
