@@ -2,7 +2,8 @@
 
 A new runtime is a package and a line in `osgym_protocol.runtimes`. The package has a module `kind` with a
 `KIND` (`runtimes.kind.RuntimeKind`) and a module `doctor` with `CHECKS`, which say whether this machine can
-run it, and `EXTRA_CHECKS` for what it can do without. Nothing of a runtime is imported before it is asked for.
+run it, and `EXTRA_CHECKS` for what it can do without. Nothing of a runtime is imported before it is asked
+for.
 """
 
 from __future__ import annotations
