@@ -430,8 +430,9 @@ async def test_without_links_egress_is_refused(spec: ReplicaSpec, tmp_path: Path
         await runtime.stop()
 
 
-async def test_an_ordinary_user_is_told_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Links are root's to make: the refusal says so before anything is made."""
+async def test_an_ordinary_user_is_told_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Links are root's to make: the refusal says so before anything is made, and leaves no record of it."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(RuntimeUnsupported, match="as root, or leave egress at none"):
-        await make_links().start()
+        await make_links(record=tmp_path / "record").start()
+    assert not list(tmp_path.iterdir())

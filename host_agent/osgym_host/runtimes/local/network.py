@@ -70,9 +70,15 @@ class ReplicaNetwork(LinkGate[LinkSlot]):
             RuntimeUnsupported: Egress cannot be had here; the message says what to do.
             NetworkFailed: Something of a former host agent cannot be removed.
         """
+        former = self._record is not None and self._record.exists()
         if self._record is not None:
             self._record.touch(mode=0o600)
-        await super().start()
+        try:
+            await super().start()
+        except BaseException:
+            if self._record is not None and not former:  # the table is made last, so there is nothing
+                self._record.unlink(missing_ok=True)
+            raise
         try:
             if self._needed not in self.egress:
                 raise RuntimeUnsupported(
