@@ -140,7 +140,7 @@ def _check_bounds(meta_len: int, blob_len: int, max_meta_bytes: int = MAX_META_B
 def _meta(raw: bytes) -> dict[str, Any]:
     try:
         # As text: given bytes, Python's parser takes surrogates in UTF-8, which nobody can pass on.
-        meta = json.loads(raw.decode(), parse_constant=_refuse_constant, parse_float=_finite)
+        meta = _DECODER.decode(raw.decode())
         if b"\\u" in raw:  # only an escape can make text that nobody can pass on
             json.dumps(meta, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as exc:
@@ -159,3 +159,7 @@ def _finite(digits: str) -> float:
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+"""Made once: `json.loads` makes one for each call that has such arguments."""
