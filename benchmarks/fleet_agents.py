@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from typing import Any
 
 from tests.support.fake_runtime import FakeImage, FakeRuntime
 
@@ -154,8 +155,8 @@ def bootstrap(work_s: float) -> str:
     return text
 
 
-def _agent(settings: Settings, image: ImageRef) -> HostAgent:
-    return HostAgent(settings, image, FakeRuntime(settings.data_dir / "run" / "replicas"))
+def _agent(settings: Settings, image: ImageRef, **more: Any) -> HostAgent:
+    return HostAgent(settings, image, FakeRuntime(settings.data_dir / "run" / "replicas"), **more)
 
 
 if __name__ == "__main__":

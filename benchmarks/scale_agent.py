@@ -119,12 +119,12 @@ class RecordedRuntime(FakeRuntime):
         return replica
 
 
-def _agent(settings: Settings, image: ImageRef) -> HostAgent:
+def _agent(settings: Settings, image: ImageRef, **more: Any) -> HostAgent:
     frames = load_frames(Path(os.environ["SCALE_FRAMES"]))
     runtime = RecordedRuntime(
         settings.data_dir / "r", frames, float(os.environ.get("SCALE_STEP_MS", "100")) / 1000
     )
-    return HostAgent(settings, image, runtime)
+    return HostAgent(settings, image, runtime, **more)
 
 
 if __name__ == "__main__":
