@@ -150,8 +150,8 @@ class ProcessRuntime(FakeRuntime):
             await self.destroy(replica)
 
 
-def _agent(settings: Settings, image: ImageRef) -> HostAgent:
-    return HostAgent(settings, image, ProcessRuntime(settings.data_dir, settings.instance))
+def _agent(settings: Settings, image: ImageRef, **more: Any) -> HostAgent:
+    return HostAgent(settings, image, ProcessRuntime(settings.data_dir, settings.instance), **more)
 
 
 if __name__ == "__main__":
