@@ -87,6 +87,11 @@ class Connection:
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
+    def begin(self, ahead: bytes = b"") -> None:
+        """Serve it, from what came over it already."""
+        self._received = ahead
+        self.on_readable()
+
     def refuse(self, error: HttpError) -> None:
         """Answer what was not read, and close when the peer has noticed."""
         self._keep_alive, self._unread = False, True

@@ -79,6 +79,12 @@ def register(
         What the endpoints share; close it when the agent ends.
     """
     context = OsworldContext(desktop, session or DesktopSession.from_environment(os.environ), helper_warm_s)
+    add_endpoints(router, context)
+    return context
+
+
+def add_endpoints(router: Router, context: OsworldContext) -> None:
+    """Add OSWorld's endpoints, and nothing else, to a router."""
     for endpoint in ENDPOINTS:
         router.add(
             endpoint.method,
@@ -87,7 +93,6 @@ def register(
             max_body=endpoint.max_body,
             deadline_s=endpoint.deadline_s,
         )
-    return context
 
 
 def _handler(endpoint: OsworldEndpoint, context: OsworldContext) -> Handler:

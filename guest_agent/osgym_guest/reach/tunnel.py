@@ -1,4 +1,8 @@
-"""``/v1/reach/tunnel``: the connection becomes one to a port of this desktop, byte for byte."""
+"""``/v1/reach/tunnel``: the connection becomes one to a port of this desktop, byte for byte.
+
+Port 5000 is OSWorld's server, as in its own images: its endpoints are served by this agent, to whoever holds
+the tunnel and to nobody in the desktop, where nothing listens at that port.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,14 @@ import asyncio
 import contextlib
 import socket
 
-from osgym_guest.http import HttpError, Request, Response, bad
+from osgym_guest.connection import Connection
+from osgym_guest.http import HttpError, Request, Response, Router, bad
+from osgym_guest.osworld import add_endpoints
+from osgym_guest.osworld.context import OsworldContext
 from osgym_guest.reach.context import ReachContext
 from osgym_protocol.codec import WireFormatError, known_fields
 from osgym_protocol.codes import GuestErrorCode
+from osgym_protocol.guest_api import DEFAULT_PORT
 from osgym_protocol.limits import MAX_TUNNELS
 
 CONNECT_S = 5.0
@@ -31,8 +39,13 @@ async def tunnel(context: ReachContext, request: Request) -> Response:
     tunnels = context.kept(Tunnels, Tunnels)
     if tunnels.count >= 2 * MAX_TUNNELS:
         raise HttpError(503, GuestErrorCode.BUSY, "too many tunnels")
-    inner = await _connect(port)
     headers = {"Upgrade": "osgym-tunnel"}
+    try:
+        inner = await _connect(port)
+    except HttpError:
+        if port != DEFAULT_PORT:
+            raise
+        return Response(101, headers, take_over=lambda fd, ahead: tunnels.serve(fd, ahead, context.desktop))
     return Response(101, headers, take_over=lambda fd, ahead: tunnels.begin(fd, ahead, inner))
 
 
@@ -53,11 +66,23 @@ class Tunnels:
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
+        self._served: set[Connection] = set()
+        self._osworld: Router | None = None
 
     @property
     def count(self) -> int:
         """How many there are."""
-        return len(self._running)
+        return len(self._running) + len(self._served)
+
+    def serve(self, fd: int, ahead: bytes, desktop: OsworldContext) -> None:
+        """Serve OSWorld's endpoints, and no others, over a connection whose socket is ours from now on."""
+        if self._osworld is None:
+            self._osworld = Router()
+            add_endpoints(self._osworld, desktop)
+        router = self._osworld
+        connection = Connection(fd, lambda method, path, _: router.find(method, path), self._served.discard)
+        self._served.add(connection)
+        connection.begin(ahead)
 
     def begin(self, fd: int, ahead: bytes, inner: Streams) -> None:
         """Pass on between a connection, whose socket is ours from now on, and a port.
