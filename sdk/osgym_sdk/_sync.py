@@ -39,6 +39,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 _JOIN_S = 15.0
+_SIGNAL_S = 0.5
+"""How long the main thread sleeps at most while it waits. Python runs a signal's handler when that thread
+wakes; but the kernel may give the signal to a thread that is just starting, and that wakes nobody."""
 
 
 class Portal:
@@ -77,7 +80,7 @@ class Portal:
         future = self.start(work)
         try:
             with _sigterm.waiting_here():
-                return future.result()
+                return _outcome(future)
         except BaseException:
             if not future.done():
                 future.cancel()
@@ -121,6 +124,15 @@ class SyncObservation(Observation):
             raise ValueError("this observation belongs to no episode")
         inner, portal = self._origin
         return SyncObservation(portal.call(inner.final(timeout_s)), portal)
+
+
+def _outcome(future: concurrent.futures.Future[T]) -> T:
+    while True:
+        try:
+            return future.result(_SIGNAL_S)
+        except TimeoutError:  # ours, or what the work itself raised
+            if future.done():
+                return future.result()
 
 
 def _calls(

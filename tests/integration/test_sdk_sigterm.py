@@ -119,6 +119,24 @@ def test_leases_are_given_back(name: str, running: Running) -> None:
         assert running.host.live() == []
 
 
+def test_another_thread_gets_the_signal(running: Running) -> None:
+    """The kernel may choose any thread (one that is just starting, for instance), which wakes no other."""
+    code = """
+        import signal, threading, time
+        from osgym_sdk import Client
+        def take():
+            time.sleep(1.0)
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        with Client({url!r}) as client, client.episode() as episode:
+            threading.Thread(target=take, daemon=True).start()
+            episode.step("long")
+        """
+    with trainer(code.format(url=running.url)) as process:
+        _, stderr = process.communicate(timeout=20)
+        assert process.returncode == 143, stderr
+        assert running.host.live() == []
+
+
 def test_a_handler_of_the_users_is_left_alone(running: Running) -> None:
     """Set before or after the client was made, or to ignore: theirs is called, ours never."""
     code = """
