@@ -14,7 +14,7 @@ import pytest
 from tests.support.host_process import HostProcess, start_host
 
 from osgym_host.images.snapshots import Snapshot
-from osgym_sdk import Client, Episode, Timeouts
+from osgym_sdk import Client, Episode, Timeouts, Unsupported
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -118,6 +118,24 @@ def test_children_go_on_with_unsaved_text_and_diverge(machines: Machines) -> Non
         assert third.trajectory.parent.episode_id == second.episode_id
         for child in (first, second, third):
             child.close()
+
+
+def test_a_clock_of_its_own_goes_on_in_a_child(machines: Machines) -> None:
+    """A machine's own clock is set, its child's runs on from there, and one that stands still is refused."""
+    assert machines.host is not None
+
+    def minute(episode: Episode) -> str:
+        return episode.execute(["date", "+%FT%H:%M"]).stdout.strip()
+
+    with Client(machines.host.url, timeouts=PATIENT) as client:
+        with client.episode(clock="2031-05-05T09:00") as parent:
+            assert minute(parent).startswith("2031-05-05T09:0")
+            with parent.fork()[0] as child:
+                assert minute(parent) <= minute(child) < "2031-05-05T09:59"
+        with client.episode() as other:
+            assert not minute(other).startswith("2031-")
+        with pytest.raises(Unsupported, match="frozen"):
+            client.episode(clock={"start": "2031-05-05T09:00", "frozen": True}).start()
 
 
 def test_an_episode_outlives_its_agent_and_a_checkpoint_everything(machines: Machines) -> None:

@@ -1,4 +1,4 @@
-"""LibreOffice with and without its patched timers: the same actions save the same documents."""
+"""LibreOffice with and without its and GTK's patched timers: the same actions save the same documents."""
 
 from __future__ import annotations
 
@@ -123,7 +123,8 @@ async def edit(
                 shell=True,
             )
             assert made.returncode == 0, made
-            await guest.launch(f"OSGYM_LO_TIMERS={timers} libreoffice {FOLDER}/{document.name}", shell=True)
+            switches = f"OSGYM_LO_TIMERS={timers} OSGYM_GTK_TIMERS={timers}"
+            await guest.launch(f"{switches} libreoffice {FOLDER}/{document.name}", shell=True)
             opened = (
                 f"for i in $(seq 300); do wmctrl -l | grep -qF {document.name} && break; sleep 0.1; done; "
                 f"wmctrl -a {document.name} && wmctrl -r {document.name} -b add,maximized_vert,maximized_horz"
