@@ -17,7 +17,7 @@ from osgym_sdk._checkpoints import AsyncCheckpoint
 from osgym_sdk._client import AsyncClient
 from osgym_sdk._config import Limits, Timeouts
 from osgym_sdk._decision import Decision
-from osgym_sdk._episode import AsyncEpisode, AsyncObservation
+from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import (
     AuthError,
     BadFrame,
@@ -60,6 +60,7 @@ from osgym_sdk._policy import Policy, PolicyObject
 from osgym_sdk._progress import Progress, ProgressLine
 from osgym_sdk._recorder import EpisodeOutcome, EpisodeRecording, Recorder
 from osgym_sdk._results import Evaluation, Failure, Result, StepRecord, Trajectory
+from osgym_sdk._steps import AsyncObservation
 from osgym_sdk._sync import Checkpoint, Client, Episode, SyncExposure, SyncObservation
 from osgym_sdk._tasks import load_tasks
 from osgym_sdk._tunnel import Exposure

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from osgym_sdk._actions import Actions
 from osgym_sdk._decision import Decision
-from osgym_sdk._episode import AsyncEpisode, AsyncObservation
+from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import ConfigError, HostUnreachable, OSGymError, ProtocolError, error_from_wire
 from osgym_sdk._host import HostLink
 from osgym_sdk._options import Observe, Settle
+from osgym_sdk._steps import AsyncObservation
 from osgym_sdk._types import PreparedStep
 from osgym_sdk.wire import BatchStepItem, BatchStepRequest, RecordDecoder, StepAnswer, WireFormatError
 

@@ -13,7 +13,7 @@ from osgym_sdk._batch_episode import DEFAULT_MAX_INVALID, BatchOptions, OnInvali
 from osgym_sdk._batch_step import step_many
 from osgym_sdk._client_episodes import EpisodeCalls
 from osgym_sdk._decision import Decision
-from osgym_sdk._episode import AsyncEpisode, AsyncObservation
+from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import ConfigError, OSGymError
 from osgym_sdk._grammars import as_reading
 from osgym_sdk._options import Clock, Observe, Settle, as_choice
@@ -22,6 +22,7 @@ from osgym_sdk._progress import OnProgress, ProgressLine, terminal_line
 from osgym_sdk._ready import ReadyQueue
 from osgym_sdk._recorder import Recorder
 from osgym_sdk._rollouts import EpisodeArguments, RolloutArguments, Rollouts
+from osgym_sdk._steps import AsyncObservation
 from osgym_sdk._tasks import Tasks, as_tasks
 from osgym_sdk._verifier import DEFAULT_REWARD_S, Reward, check_reward
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, assert_never
 from osgym_sdk._actions import Actions
 from osgym_sdk._batch_episode import OnInvalid
 from osgym_sdk._client import AsyncClient
-from osgym_sdk._episode import AsyncEpisode, AsyncObservation
+from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import EpisodeEnded, HostUnreachable, InvalidAction, NoCapacity, OSGymError
 from osgym_sdk._options import Observe, Settle, Task
 from osgym_sdk._results import Evaluation, Failure
+from osgym_sdk._steps import AsyncObservation
 from osgym_sdk._ticks import StepTicks
 from osgym_sdk.wire import Done, ErrorClass
 

@@ -25,13 +25,14 @@ from osgym_sdk._client import AsyncClient
 from osgym_sdk._config import ClientSettings
 from osgym_sdk._decision import Decision
 from osgym_sdk._discovery.open import OpenedFleet, open_fleet
-from osgym_sdk._episode import AsyncEpisode, AsyncObservation
+from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._episode_info import EpisodeInfo
 from osgym_sdk._exceptions import ConfigError, OSGymError
 from osgym_sdk._observation import Observation
 from osgym_sdk._options import Observe, Settle
 from osgym_sdk._policy import Policy, PolicyObject, check_policy
 from osgym_sdk._rollouts import EpisodeArguments
+from osgym_sdk._steps import AsyncObservation
 from osgym_sdk._tasks import Tasks
 from osgym_sdk._tunnel import Exposed, Exposure
 

@@ -7,8 +7,9 @@ import asyncio
 from osgym_sdk._actions import Actions
 from osgym_sdk._batch_step import StepOutcome, step_on_host
 from osgym_sdk._decision import Decision
-from osgym_sdk._episode import AsyncEpisode, AsyncObservation
+from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import EpisodeEnded
+from osgym_sdk._steps import AsyncObservation
 
 _Waiter = asyncio.Future[AsyncObservation]
 _Begun = tuple[AsyncEpisode, Actions | Decision, _Waiter]
