@@ -28,14 +28,7 @@ from tests.support.fake_runtime import Served
 from tests.support.model_api import KEY, Asked, ModelApi, serving_models
 
 from osgym_sdk import AsyncClient, Client, ConfigError
-from osgym_sdk.agents import (
-    AnthropicAgent,
-    ChatAgent,
-    Conversation,
-    GeminiAgent,
-    OpenAIAgent,
-    ServerOptions,
-)
+from osgym_sdk.agents import AnthropicAgent, ChatAgent, Conversation, GeminiAgent, OpenAIAgent, ServerOptions
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.agent_runs import (
-    anthropic,
-    anthropic_use,
-    infos,
-    play,
-)
+from tests.support.agent_runs import anthropic, anthropic_use, infos, play
 from tests.support.fake_runtime import Served
 from tests.support.model_api import Asked, ModelApi, images_in, serving_models
 

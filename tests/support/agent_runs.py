@@ -7,14 +7,7 @@ import json
 from typing import Any
 
 from osgym_sdk import AsyncClient, Result
-from osgym_sdk.agents import (
-    Agent,
-    AnthropicAgent,
-    ChatAgent,
-    GeminiAgent,
-    OpenAIAgent,
-    ServerOptions,
-)
+from osgym_sdk.agents import Agent, AnthropicAgent, ChatAgent, GeminiAgent, OpenAIAgent, ServerOptions
 from tests.support.fake_runtime import TASK, Served
 from tests.support.model_api import KEY
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import json
 import os
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.images.snapshots import Snapshot
-from osgym_host.runtimes.base import ExitReason, ImageLike, Replica, ReplicaSpec, Runtime, Screen
+from osgym_host.runtimes.base import ExitInfo, ExitReason, ImageLike, Replica, ReplicaSpec, Runtime, Screen
 from osgym_host.runtimes.cgroups import instance_group_name
 from osgym_host.runtimes.local.probe_image import ProbeImage
 from osgym_host.runtimes.local.runtime import LocalRuntime
@@ -23,6 +25,8 @@ from osgym_host.runtimes.qemu.network.user import UserNetwork
 from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
 from tests.support.runtime_probe import run_inside as run_in_probe
+
+DEADLINE_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -253,3 +257,22 @@ def _machines(folder: Path) -> dict[str, str]:
 def threads_of(pid: int) -> int:
     """How many threads a process has."""
     return len(os.listdir(f"/proc/{pid}/task"))
+
+
+def exists(pid: int) -> bool:
+    """Whether there is such a process on the host."""
+    return Path(f"/proc/{pid}").exists()
+
+
+async def settled(condition: Callable[[], bool]) -> bool:
+    """Whether it becomes true within seconds: work in the background ends."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(5):
+            while not condition():  # noqa: ASYNC110  # polls any condition
+                await asyncio.sleep(0.02)
+    return condition()
+
+
+async def dead(replica: Replica) -> ExitInfo:
+    """Wait for the end of a replica, and return what is said of it."""
+    return await asyncio.wait_for(replica.wait_dead(), DEADLINE_S)

@@ -7,7 +7,7 @@ nothing behind, a cancelled `destroy` goes on in the background until the replic
 
 Import the contract from here, whatever module a part of it stands in.
 
-`tests/contract/test_runtime_contract.py` is this text in executable form; every runtime passes it.
+`tests/contract/runtimes` is this text in executable form; every runtime passes it.
 """
 
 from __future__ import annotations
