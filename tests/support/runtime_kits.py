@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import textwrap
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -276,3 +277,16 @@ async def settled(condition: Callable[[], bool]) -> bool:
 async def dead(replica: Replica) -> ExitInfo:
     """Wait for the end of a replica, and return what is said of it."""
     return await asyncio.wait_for(replica.wait_dead(), DEADLINE_S)
+
+
+def gone(pid: int, timeout_s: float = DEADLINE_S) -> bool:
+    """Wait until a process is gone (or only waits to be buried by a parent that is not us)."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.02)
+    return False

@@ -8,38 +8,25 @@ import json
 import os
 import random
 import shutil
-import struct
-import subprocess
 import tarfile
-import zlib
-from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.branch_points import DIGEST, DISK_BYTES, RAM_BYTES, RAM_MIB, make_delta, make_disk
 
 from osgym_host.images.disks.manifest import DiskFormat, GuestKind
 from osgym_host.images.snapshots import SnapshotManifest
 from osgym_host.runtimes.base import PointFailed, PointNotFound
-from osgym_host.runtimes.qemu.branching.delta_file import (
-    DeltaFileError,
-    check_file,
-    read_file,
-    write_file,
-)
+from osgym_host.runtimes.qemu.branching.delta_file import read_file, write_file
 from osgym_host.runtimes.qemu.branching.kept_points import KeptPointStore, PointData, PointManifest
 from osgym_host.runtimes.qemu.branching.point_archive import export_point, import_point
-from osgym_host.runtimes.qemu.branching.qcow2 import Qcow2Error, parse_header, without_names
-from osgym_host.runtimes.qemu.branching.ram_pages import PAGE, Extents, PageBuffer, RamDelta
+from osgym_host.runtimes.qemu.branching.qcow2 import parse_header
+from osgym_host.runtimes.qemu.branching.ram_pages import PAGE
 from osgym_host.runtimes.qemu.machine.argv import Shape
 from osgym_host.runtimes.qemu.machine.host_checks import shape_fields
-
-RAM_MIB = 16
-RAM_BYTES = RAM_MIB << 20
-DISK_BYTES = 64 << 20
-DIGEST = "d" * 64
 
 
 @pytest.fixture
@@ -47,216 +34,6 @@ def workers() -> Iterator[ThreadPoolExecutor]:
     """Threads that compress."""
     with ThreadPoolExecutor(2) as pool:
         yield pool
-
-
-def make_delta(pages: list[int], content: Callable[[int], bytes]) -> RamDelta:
-    """Pages of these numbers with this content."""
-    extents = Extents(array("Q"), array("Q"))
-    buffer = PageBuffer(len(pages) * PAGE)
-    with buffer.view() as view:
-        for place, page in enumerate(pages):
-            extents.offsets.append(page * PAGE)
-            extents.lengths.append(PAGE)
-            view[place * PAGE : (place + 1) * PAGE] = content(page)
-    return RamDelta(extents, buffer)
-
-
-# Pages of RAM ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [0, 1, 1023, 1024, 1025, 3000])
-def test_pages_come_back(tmp_path: Path, workers: ThreadPoolExecutor, count: int) -> None:
-    """What is read is what was written, whatever falls on the border of a chunk."""
-    chosen = random.Random(count)
-    pages = sorted(chosen.sample(range(RAM_BYTES // PAGE), count))
-    delta = make_delta(pages, lambda page: chosen.randbytes(64) * (PAGE // 64))
-    write_file(tmp_path / "ram", delta, RAM_BYTES, workers)
-    found = read_file(tmp_path / "ram", RAM_BYTES, workers)
-    assert found.extents == delta.extents
-    assert bytes(found.packed()) == bytes(delta.packed())
-
-
-def test_a_damaged_file_of_pages_is_refused(tmp_path: Path, workers: ThreadPoolExecutor) -> None:
-    """No byte can be changed, taken away or added anywhere without an error, or without being pages."""
-    good = tmp_path / "good"
-    write_file(good, make_delta([1, 2, 9], lambda page: bytes([page]) * PAGE), RAM_BYTES, workers)
-    data = good.read_bytes()
-    bad = tmp_path / "bad"
-    for at in range(len(data)):
-        bad.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
-        with pytest.raises(DeltaFileError):
-            read_file(bad, RAM_BYTES, workers)
-    for size in (0, 7, 40, 60, len(data) - 1):
-        bad.write_bytes(data[:size])
-        with pytest.raises(DeltaFileError, match="too early"):
-            read_file(bad, RAM_BYTES, workers)
-    bad.write_bytes(data + b"x")
-    with pytest.raises(DeltaFileError, match="more in the file"):
-        read_file(bad, RAM_BYTES, workers)
-    with pytest.raises(DeltaFileError, match="do not fit"):
-        read_file(good, 2 * RAM_BYTES, workers)
-
-
-def head_of(runs: list[tuple[int, int]]) -> bytes:
-    """The beginning of a file of pages, up to its first chunk."""
-    places = b"".join(struct.pack("<QQ", *run) for run in runs)
-    head = struct.pack("<8sIIQQQI", b"OSGYMRAM", 1, PAGE, RAM_BYTES, len(runs), 1, zlib.crc32(places))
-    return head + places
-
-
-@pytest.mark.parametrize(
-    ("runs", "error"),
-    [
-        ([(PAGE, PAGE), (PAGE, PAGE)], "overlap"),
-        ([(2 * PAGE, PAGE), (0, PAGE)], "out of order"),
-        ([(RAM_BYTES, PAGE)], "outside"),
-        ([(RAM_BYTES - PAGE, 2 * PAGE)], "outside"),
-        ([(0, (1 << 64) - PAGE)], "outside"),
-        ([(0, 0)], "outside"),
-        ([(1, PAGE)], "outside"),
-    ],
-)
-def test_runs_that_lead_elsewhere_are_refused(
-    tmp_path: Path, workers: ThreadPoolExecutor, runs: list[tuple[int, int]], error: str
-) -> None:
-    """No run of pages may lie outside the RAM or twice in it."""
-    (tmp_path / "ram").write_bytes(head_of(runs))
-    with pytest.raises(DeltaFileError, match=error):
-        read_file(tmp_path / "ram", RAM_BYTES, workers)
-
-
-def test_a_bomb_does_not_unfold(tmp_path: Path, workers: ThreadPoolExecutor) -> None:
-    """A chunk that would grow beyond its place is refused before it does."""
-    bomb = zlib.compress(bytes(64 << 20), 9)
-    (tmp_path / "ram").write_bytes(head_of([(0, PAGE)]) + struct.pack("<I", len(bomb)) + bomb)
-    with pytest.raises(DeltaFileError, match="size"):
-        read_file(tmp_path / "ram", RAM_BYTES, workers)
-
-
-def resident_mib() -> float:
-    """What this process has in memory now."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE / (1 << 20)
-
-
-def announced(size: int, chunks: bytes) -> bytes:
-    """A file of one run of that size, whatever follows."""
-    places = struct.pack("<QQ", 0, size)
-    count = -(-size // (4 << 20))
-    return (
-        struct.pack("<8sIIQQQI", b"OSGYMRAM", 1, PAGE, size, 1, count, zlib.crc32(places)) + places + chunks
-    )
-
-
-@pytest.mark.parametrize(
-    ("chunks", "error"),
-    [
-        (b"", "too early"),
-        (struct.pack("<I", 20) + bytes(20), "too small"),
-        (struct.pack("<I", 4000) + bytes(4000), "too early"),
-        ((struct.pack("<I", 4000) + bytes(4000)) * 255, "too early"),
-        ((struct.pack("<I", 4000) + bytes(4000)) * 257, "more in the file"),
-        (struct.pack("<I", 0xFFFFFFFF), "too large"),
-    ],
-)
-def test_memory_that_a_file_has_no_pages_for_is_not_taken(
-    tmp_path: Path, workers: ThreadPoolExecutor, chunks: bytes, error: str
-) -> None:
-    """1 GiB announced in 60 bytes costs nothing: the chunks are looked at before there is room for them."""
-    (tmp_path / "ram").write_bytes(announced(1 << 30, chunks))
-    before_mib = resident_mib()
-    for read in (lambda path: read_file(path, 1 << 30, workers), lambda path: check_file(path, 1 << 30)):
-        with pytest.raises(DeltaFileError, match=error):
-            read(tmp_path / "ram")
-        assert resident_mib() - before_mib < 16
-
-
-def test_a_file_is_checked_in_the_memory_of_one_chunk(tmp_path: Path) -> None:
-    """1 GiB of zeros is a sound file of a megabyte; to say so takes no gigabyte."""
-    packed = zlib.compress(bytes(4 << 20), 9)
-    (tmp_path / "ram").write_bytes(announced(1 << 30, (struct.pack("<I", len(packed)) + packed) * 256))
-    before_mib = resident_mib()
-    check_file(tmp_path / "ram", 1 << 30)
-    assert resident_mib() - before_mib < 32
-    broken = zlib.compress(bytes((4 << 20) - 1), 9)
-    (tmp_path / "ram").write_bytes(announced(4 << 20, struct.pack("<I", len(broken)) + broken))
-    with pytest.raises(DeltaFileError, match="size"):
-        check_file(tmp_path / "ram", 4 << 20)
-
-
-# Disks -----------------------------------------------------------------------------------------------
-
-
-def make_disk(path: Path, *options: str) -> Path:
-    """An empty qcow2 made by `qemu-img`."""
-    if shutil.which("qemu-img") is None:
-        pytest.skip("missing: qemu-img (qemu-utils)")
-    subprocess.run(
-        ["qemu-img", "create", "-q", "-f", "qcow2", *options, str(path), str(DISK_BYTES)], check=True
-    )
-    return path
-
-
-def test_a_backing_file_is_wiped_from_the_header(tmp_path: Path) -> None:
-    """After that QEMU finds none, and nothing is wrong with the file."""
-    base = make_disk(tmp_path / "base.qcow2")
-    disk = make_disk(tmp_path / "disk.qcow2", "-F", "qcow2", "-b", str(base))
-    data = disk.read_bytes()
-    header = parse_header(data[: 1 << 16], len(data))
-    assert header.backing
-    assert header.virtual_bytes == DISK_BYTES
-    clean = without_names(data[: 1 << 16], header)
-    assert len(clean) == 1 << 16
-    assert str(base).encode() not in clean
-    disk.write_bytes(clean + data[1 << 16 :])
-    info = json.loads(subprocess.check_output(["qemu-img", "info", "--output=json", str(disk)]))
-    assert "backing-filename" not in info
-    assert info["virtual-size"] == DISK_BYTES
-    subprocess.run(["qemu-img", "check", "-q", str(disk)], check=True)
-    assert not parse_header(disk.read_bytes(), disk.stat().st_size).backing
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("-o", "data_file={folder}/data.raw"),
-        ("-o", "extended_l2=on"),
-        ("-o", "compat=0.10"),
-    ],
-)
-def test_unusual_disks_are_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
-    """A data file elsewhere, features that we never use, an old version."""
-    disk = make_disk(tmp_path / "disk.qcow2", *(option.format(folder=tmp_path) for option in options))
-    with pytest.raises(Qcow2Error):
-        parse_header(disk.read_bytes(), disk.stat().st_size)
-
-
-def test_broken_headers_are_refused(tmp_path: Path) -> None:
-    """Tables outside the file, too few of them, no end of the extensions, no qcow2 at all."""
-    data = make_disk(tmp_path / "disk.qcow2").read_bytes()
-
-    def changed(at: int, value: bytes) -> bytes:
-        return data[:at] + value + data[at + len(value) :]
-
-    for broken in (
-        b"",
-        data[:50],
-        b"\x7fELF" + data[4:],
-        changed(20, struct.pack(">I", 40)),  # cluster bits
-        changed(24, struct.pack(">Q", 1 << 60)),  # a disk beyond its table
-        changed(32, struct.pack(">I", 2)),  # encryption
-        changed(36, struct.pack(">I", 1 << 30)),  # a table beyond the file
-        changed(40, struct.pack(">Q", 1 << 50)),
-        changed(48, struct.pack(">Q", 17)),
-        changed(60, struct.pack(">I", 1)),  # snapshots
-        changed(100, struct.pack(">I", 1 << 20)),  # length of the header
-        changed(112, struct.pack(">II", 0x44415441, 8)),  # name of a data file
-        changed(112, struct.pack(">II", 0x6803F857, 1 << 31)),
-    ):
-        with pytest.raises(Qcow2Error):
-            parse_header(broken[: 1 << 16], len(broken))
-
-
-# Checkpoints -----------------------------------------------------------------------------------------
 
 
 def make_snapshot(data_dir: Path, digest: str = DIGEST) -> None:
