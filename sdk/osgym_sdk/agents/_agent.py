@@ -93,6 +93,33 @@ class Agent(ABC):
         await self.aclose()
 
 
+class ComputerToolAgent(Agent):
+    """An agent whose model has its provider's own computer tool.
+
+    Attributes:
+        model: the model's name.
+        tool: version of the tool.
+        images: how many of the newest screenshots are sent again; None: all.
+        system: instructions; empty: none.
+        extra: more fields of each request.
+    """
+
+    def __init__(
+        self,
+        server: ModelServer,
+        *,
+        model: str,
+        tool: str,
+        images: int | None,
+        system: str | None,
+        extra: Mapping[str, Any] | None,
+    ) -> None:
+        super().__init__(server)
+        self.model, self.tool, self.images = model, tool, images
+        self.system = SYSTEM if system is None else system
+        self.extra = dict(extra or {})
+
+
 class Conversation(ABC):
     """One episode of an agent. ``act`` is called with each observation, in order."""
 

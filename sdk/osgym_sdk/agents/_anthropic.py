@@ -13,15 +13,8 @@ from osgym_protocol.grammars import GRAMMARS
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._grammars import Reading
 from osgym_sdk._observation import Observation
-from osgym_sdk.agents._agent import SYSTEM, Agent, Conversation, instruction_of
-from osgym_sdk.agents._server import (
-    ENVIRON,
-    ModelServer,
-    Reply,
-    ServerOptions,
-    api_key_of,
-    base_url_of,
-)
+from osgym_sdk.agents._agent import ComputerToolAgent, Conversation, instruction_of
+from osgym_sdk.agents._server import ENVIRON, ModelServer, Reply, ServerOptions, api_key_of, base_url_of
 from osgym_sdk.agents._turn import Turn, Usage, count, objects_at, text_at
 from osgym_sdk.wire import ObserveOptions
 
@@ -38,7 +31,7 @@ LEFT_OUT = {"type": "text", "text": "(screenshot left out)"}
 _STOPPED_SHORT = ("max_tokens", "model_context_window_exceeded")
 
 
-class AnthropicAgent(Agent):
+class AnthropicAgent(ComputerToolAgent):
     """A model of Anthropic's with its own computer tool.
 
     Args:
@@ -81,10 +74,9 @@ class AnthropicAgent(Agent):
         headers = {"x-api-key": str(key), "anthropic-version": API_VERSION}
         if tool in BETAS:
             headers["anthropic-beta"] = BETAS[tool]
-        super().__init__(ModelServer(url, headers, options or ServerOptions()))
-        self.model, self.tool, self.max_tokens, self.images = model, tool, max_tokens, images
-        self.system = SYSTEM if system is None else system
-        self.extra = dict(extra or {})
+        server = ModelServer(url, headers, options or ServerOptions())
+        super().__init__(server, model=model, tool=tool, images=images, system=system, extra=extra)
+        self.max_tokens = max_tokens
 
     def reset(self, task: Any) -> AnthropicConversation:
         """Return what acts in one episode."""

@@ -12,14 +12,7 @@ from osgym_sdk._grammars import Reading
 from osgym_sdk._observation import Observation
 from osgym_sdk.agents._agent import Agent, Conversation, instruction_of
 from osgym_sdk.agents._prompts import Prompt, prompt_named
-from osgym_sdk.agents._server import (
-    ENVIRON,
-    ModelServer,
-    Reply,
-    ServerOptions,
-    api_key_of,
-    base_url_of,
-)
+from osgym_sdk.agents._server import ENVIRON, ModelServer, Reply, ServerOptions, api_key_of, base_url_of
 from osgym_sdk.agents._turn import Turn, Usage, count, objects_at, shortened, text_at
 
 BASE_URL = "http://127.0.0.1:8000/v1"

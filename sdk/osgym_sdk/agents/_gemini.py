@@ -14,15 +14,8 @@ from typing import Any
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._grammars import Reading
 from osgym_sdk._observation import Observation
-from osgym_sdk.agents._agent import SYSTEM, Agent, Conversation, instruction_of
-from osgym_sdk.agents._server import (
-    ENVIRON,
-    ModelServer,
-    Reply,
-    ServerOptions,
-    api_key_of,
-    base_url_of,
-)
+from osgym_sdk.agents._agent import ComputerToolAgent, Conversation, instruction_of
+from osgym_sdk.agents._server import ENVIRON, ModelServer, Reply, ServerOptions, api_key_of, base_url_of
 from osgym_sdk.agents._turn import Turn, Usage, count, objects_at, text_at
 
 BASE_URL = "https://generativelanguage.googleapis.com"
@@ -39,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 LEFT_OUT = {"text": "(screenshot left out)"}
 
 
-class GeminiAgent(Agent):
+class GeminiAgent(ComputerToolAgent):
     """A model of Google's with its own computer tool.
 
     Args:
@@ -74,19 +67,17 @@ class GeminiAgent(Agent):
     ) -> None:
         if tool not in TOOLS or (images is not None and images < 1):
             raise ConfigError(f"tool is one of {tuple(TOOLS)}, images 1 or more")
-        self.model = model.removeprefix("models/")
-        if not _NAME.fullmatch(self.model):
+        name = model.removeprefix("models/")
+        if not _NAME.fullmatch(name):
             raise ConfigError(f"model is a name such as gemini-3.5-flash, not {model[:60]!r}")
         variable = "GEMINI_API_KEY" if ENVIRON.get("GEMINI_API_KEY") else "GOOGLE_API_KEY"
         if api_key is None and not ENVIRON.get(variable):
             variable = "GEMINI_API_KEY"  # which the error names
         key = api_key_of(api_key, variable, True, ENVIRON)
         url = base_url_of(base_url, "GOOGLE_GEMINI_BASE_URL", BASE_URL, ENVIRON)
-        super().__init__(ModelServer(url, {"x-goog-api-key": str(key)}, options or ServerOptions()))
-        self.tool, self.images = tool, images
+        server = ModelServer(url, {"x-goog-api-key": str(key)}, options or ServerOptions())
+        super().__init__(server, model=name, tool=tool, images=images, system=system, extra=extra)
         self.acknowledge_safety_checks = acknowledge_safety_checks
-        self.system = SYSTEM if system is None else system
-        self.extra = dict(extra or {})
 
     def reset(self, task: Any) -> GeminiConversation:
         """Return what acts in one episode."""

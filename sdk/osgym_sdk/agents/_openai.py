@@ -11,15 +11,8 @@ from typing import Any
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._grammars import Reading
 from osgym_sdk._observation import Observation
-from osgym_sdk.agents._agent import SYSTEM, Agent, Conversation, instruction_of
-from osgym_sdk.agents._server import (
-    ENVIRON,
-    ModelServer,
-    Reply,
-    ServerOptions,
-    api_key_of,
-    base_url_of,
-)
+from osgym_sdk.agents._agent import ComputerToolAgent, Conversation, instruction_of
+from osgym_sdk.agents._server import ENVIRON, ModelServer, Reply, ServerOptions, api_key_of, base_url_of
 from osgym_sdk.agents._turn import Turn, Usage, count, objects_at, text_at
 
 BASE_URL = "https://api.openai.com/v1"
@@ -27,7 +20,7 @@ TOOLS = ("computer", "computer_use_preview")
 HISTORIES = ("previous", "full")
 
 
-class OpenAIAgent(Agent):
+class OpenAIAgent(ComputerToolAgent):
     """A model of OpenAI's with its own computer tool.
 
     Args:
@@ -69,11 +62,10 @@ class OpenAIAgent(Agent):
             raise ConfigError('images= is for history="full": else the conversation is kept by OpenAI')
         key = api_key_of(api_key, "OPENAI_API_KEY", True, ENVIRON)
         url = base_url_of(base_url, "OPENAI_BASE_URL", BASE_URL, ENVIRON)
-        super().__init__(ModelServer(url, {"authorization": f"Bearer {key}"}, options or ServerOptions()))
-        self.model, self.tool, self.history, self.images = model, tool, history, images
+        server = ModelServer(url, {"authorization": f"Bearer {key}"}, options or ServerOptions())
+        super().__init__(server, model=model, tool=tool, images=images, system=system, extra=extra)
+        self.history = history
         self.acknowledge_safety_checks = acknowledge_safety_checks
-        self.system = SYSTEM if system is None else system
-        self.extra = dict(extra or {})
 
     def reset(self, task: Any) -> OpenAIConversation:
         """Return what acts in one episode."""
