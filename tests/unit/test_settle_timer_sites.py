@@ -210,6 +210,24 @@ def test_batch_pauses_are_found_behind_the_check(
     assert len(found.batch_delay_offsets) == count
 
 
+BLINK_RANGE = "_ZN3sdr7overlay13OverlayObject27impCheckBlinkTimeValueRangeEm"
+
+
+@pytest.mark.parametrize(
+    ("limit", "found"), [("10000", True), ("9999", False)], ids=["its bytes", "other bytes"]
+)
+def test_the_bound_of_blink_times_is_known_by_name_and_bytes(
+    sites: ModuleType, tmp_path: Path, limit: str, found: bool
+) -> None:
+    """Its offset is the function's; one that begins differently is left alone."""
+    source = rf"""
+        __asm__(".globl {BLINK_RANGE}\n.type {BLINK_RANGE}, @function\n{BLINK_RANGE}:\n"
+        "mov ${limit}, %eax\nmov $25, %edx\nret\n.size {BLINK_RANGE}, . - {BLINK_RANGE}\n");
+    """
+    library = sites.SharedLibrary(compile_library(tmp_path, source))
+    assert (sites.find_blink_limit(library) == library.symbols[BLINK_RANGE].address) == found
+
+
 def test_not_a_library(sites: ModuleType, tmp_path: Path) -> None:
     """A file that is no x86-64 ELF is refused with its name."""
     path = tmp_path / "text.so"

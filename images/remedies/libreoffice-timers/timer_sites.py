@@ -7,7 +7,7 @@
 They are found by their bytes and by where the calls beside them go, so the offsets need not be known:
 any build where exactly these seven are found can be patched, and no other is. Where they can be told as
 surely, the 20 ms pause between two batches of ten updates and the form shell's 100 ms wait before it
-looks at a new selection are shortened too.
+looks at a new selection are shortened too, and frames and handles that blink for ever stand still.
 
 Writer and Impress have timers of the same kind in libraries of their own, which are loaded later and
 call `Timer::SetTimeout` through their PLT. Those are known by the name that every timer carries.
@@ -42,6 +42,10 @@ MARK_TIMER = b"svx::FmXFormShell m_aMarkTimer"
 MARK_DELAY_MS = 100
 MARK_TIMER_REACH_BYTES = 0x400
 """How far behind the timer's name its timeout is set: in the same constructor."""
+
+BLINK_RANGE = "_ZN3sdr7overlay13OverlayObject27impCheckBlinkTimeValueRangeEm"
+BLINK_LIMIT = b"\xb8" + struct.pack("<I", 10_000) + b"\xba"
+"""`mov eax, 10000; mov edx, …`: how `BLINK_RANGE` begins, which bounds the blink times of frames and handles."""
 
 TASK_CONSTRUCTOR = "_ZN4TaskC2EPKc"
 STORE_NAME = bytes.fromhex("48897710")
@@ -93,6 +97,7 @@ class CoreSites:
     input_check_offset: int
     batch_delay_offsets: tuple[int, ...]
     mark_delay_offset: int | None
+    blink_limit_offset: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +294,12 @@ def find_core_sites(library: SharedLibrary) -> CoreSites:
             f"not {BINDINGS_SITES} and 1"
         )
     return CoreSites(
-        library.build_id, delays, checks[0], find_batch_delays(library, checks[0]), find_mark_delay(library)
+        build_id=library.build_id,
+        delay_offsets=delays,
+        input_check_offset=checks[0],
+        batch_delay_offsets=find_batch_delays(library, checks[0]),
+        mark_delay_offset=find_mark_delay(library),
+        blink_limit_offset=find_blink_limit(library),
     )
 
 
@@ -335,6 +345,14 @@ def find_mark_delay(library: SharedLibrary) -> int | None:
                 if _next_call(base, code, at, targets | entries) in targets:
                     found.append(base + reference.end() + match.start())
     return found[0] if len(found) == 1 else None
+
+
+def find_blink_limit(library: SharedLibrary) -> int | None:
+    """Where the function begins that bounds blink times; None: it is not exported, or begins differently."""
+    function = library.symbols.get(BLINK_RANGE)
+    if function is None or not library.read(function).startswith(BLINK_LIMIT):
+        return None
+    return function.address
 
 
 def _next_call(base: int, code: bytes, at: int, functions: AbstractSet[int]) -> int | None:
