@@ -45,7 +45,7 @@ MARK_TIMER_REACH_BYTES = 0x400
 
 BLINK_RANGE = "_ZN3sdr7overlay13OverlayObject27impCheckBlinkTimeValueRangeEm"
 BLINK_LIMIT = b"\xb8" + struct.pack("<I", 10_000) + b"\xba"
-"""`mov eax, 10000; mov edx, …`: how `BLINK_RANGE` begins, which bounds the blink times of frames and handles."""
+"""`mov eax, 10000; mov edx, …`: how `BLINK_RANGE` begins, which bounds blink times of frames and handles."""
 
 TASK_CONSTRUCTOR = "_ZN4TaskC2EPKc"
 STORE_NAME = bytes.fromhex("48897710")
