@@ -25,7 +25,7 @@ from osgym_protocol.grammars.base import (
     chord,
     shown,
 )
-from osgym_protocol.grammars.objects import DIRECTIONS, Fields, from_json, plain, xy
+from osgym_protocol.grammars.objects import DIRECTIONS, Fields, from_json, objects_in, plain, xy
 from osgym_protocol.grammars.space import Space
 from osgym_protocol.limits import MAX_KEY_REPEAT, MAX_SCROLL_CLICKS, PIXELS_PER_SCROLL_CLICK
 
@@ -76,16 +76,9 @@ def parse(output: Any, context: Context) -> Parsed:
         given, path = given["content"], "content"
         if isinstance(given, str):
             given = [{"type": "text", "text": given}]
-    for place, block in enumerate(given if isinstance(given, list) else [given]):
-        at = f"{path}[{place}]" if isinstance(given, list) else path
-        if not isinstance(block, dict):
-            raise to.refuse("a block must be an object", at, shown(block))
+    for at, block in objects_in(given, path, "a block", to):
         _block(block, at, to)
-    if not to.calls and to.texts:
-        to.end("", Ending.ANSWER)
-    elif not to.calls:
-        raise to.refuse("there is no tool_use block in it and no text")
-    return to.result()
+    return to.answer("there is no tool_use block in it and no text")
 
 
 def _block(block: Mapping[str, Any], path: str, to: Builder) -> None:

@@ -241,6 +241,21 @@ class Builder:
             self._actions.append({name: value for name, value in action.items() if value is not None})
             self._positions.append(position)
 
+    def answer(self, nothing: str) -> Parsed:
+        """Return the result of an output of tool calls: text without any is the model's answer.
+
+        Args:
+            nothing: the reason when there is neither.
+
+        Raises:
+            UnreadableAction: there is neither, or an action is wrong.
+        """
+        if not self.calls and not self._actions:
+            if not self.texts:
+                raise self.refuse(nothing)
+            self.end("", Ending.ANSWER)
+        return self.result()
+
     def end(self, position: str, ending: Ending, text: str = "") -> None:
         """Take note that the model stops.
 

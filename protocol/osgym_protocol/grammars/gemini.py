@@ -24,7 +24,7 @@ from osgym_protocol.grammars.base import (
     chord,
     shown,
 )
-from osgym_protocol.grammars.objects import DIRECTIONS, Fields, from_json, plain, xy
+from osgym_protocol.grammars.objects import DIRECTIONS, Fields, from_json, objects_in, plain, xy
 from osgym_protocol.grammars.space import Space
 from osgym_protocol.limits import MAX_SCROLL_CLICKS, PIXELS_PER_SCROLL_CLICK
 
@@ -54,16 +54,9 @@ def parse(output: Any, context: Context) -> Parsed:
     if isinstance(given, str):
         given = from_json(given, NAME)
     given, path = _unwrapped(given, to)
-    for place, part in enumerate(given if isinstance(given, list) else [given]):
-        at = f"{path}[{place}]" if isinstance(given, list) else path
-        if not isinstance(part, dict):
-            raise to.refuse("a part must be an object", at, shown(part))
+    for at, part in objects_in(given, path, "a part", to):
         _part(part, at, to)
-    if not to.calls and to.texts:
-        to.end("", Ending.ANSWER)
-    elif not to.calls:
-        raise to.refuse("there is no function call in it and no text")
-    return to.result()
+    return to.answer("there is no function call in it and no text")
 
 
 def _unwrapped(given: Any, to: Builder) -> tuple[Any, str]:

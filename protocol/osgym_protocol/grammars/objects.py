@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from osgym_protocol.grammars.base import (
@@ -92,6 +92,25 @@ def from_json(text: str, grammar: str, position: str = "") -> Any:
     except ValueError as exc:
         why = f"it must be JSON ({str(exc)[:120]})"
         raise UnreadableAction(grammar, why, position=position, read=shown(text)) from None
+
+
+def objects_in(given: Any, path: str, what: str, to: Builder) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield where each object of a list stands, and the object; anything else is a list of itself.
+
+    Args:
+        given: the list.
+        path: where it stands in the output; empty: it is the output.
+        what: the name of one of it, with its article.
+        to: has the grammar, for the error.
+
+    Raises:
+        UnreadableAction: something in it is no object.
+    """
+    for place, item in enumerate(given if isinstance(given, list) else [given]):
+        at = f"{path}[{place}]" if isinstance(given, list) else path
+        if not isinstance(item, dict):
+            raise to.refuse(f"{what} must be an object", at, shown(item))
+        yield at, item
 
 
 class Fields:

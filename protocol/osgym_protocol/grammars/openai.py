@@ -61,11 +61,7 @@ def parse(output: Any, context: Context) -> Parsed:
         elif kind not in _IGNORED_ITEMS:
             what = ", ".join(("computer_call", "message", *ACTION_TYPES))
             raise to.refuse("this is no computer call", f"{path}.type".lstrip("."), shown(kind), what)
-    if not to.calls and not len(to) and to.texts:
-        to.end("", Ending.ANSWER)
-    elif not to.calls and not len(to):
-        raise to.refuse("there is no computer call in it and no message")
-    return to.result()
+    return to.answer("there is no computer call in it and no message")
 
 
 def _items(output: Any, to: Builder) -> list[tuple[str, Mapping[str, Any]]]:
