@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import pulumi
-
-from osgym_infra.components.common import HostsArgs
-from osgym_infra.config.keys import FleetConfig
+from osgym_infra.components.scope import FleetScope
 from osgym_infra.fleet.groups import HostGroup
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Whose part something is.
+class Scope(FleetScope):
+    """The scope of a fleet at AWS: its tags and names too."""
 
-    Attributes:
-        name: of the fleet's component; the beginning of all names.
-        child: options of what goes with the component.
-        kept: the same, and refused to be destroyed with `protect`.
-    """
-
-    name: str
-    args: HostsArgs
-    child: pulumi.ResourceOptions
-    kept: pulumi.ResourceOptions
-
-    @property
-    def config(self) -> FleetConfig:
-        """The checked configuration."""
-        return self.args.blueprint.config
+    __slots__ = ()
 
     def tags(self, part: str) -> dict[str, str]:
         """The tags of one resource."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 import pulumi_gcp as gcp
 
-from osgym_infra.components.common import HostsArgs
-from osgym_infra.config.keys import FleetConfig
+from osgym_infra.components.scope import FleetScope
 from osgym_infra.fleet.bounds import check_zones
 from osgym_infra.fleet.groups import HostGroup
 
@@ -16,25 +13,10 @@ MOST_ZONES = 5
 """Zones are asked one by one, at every `pulumi up`; a region has three or four."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Whose part something is.
+class Scope(FleetScope):
+    """The scope of a fleet at Google Cloud: its project, labels and network tag too."""
 
-    Attributes:
-        name: of the fleet's component; the beginning of all names.
-        child: options of what goes with the component.
-        kept: the same, and refused to be destroyed with `protect`.
-    """
-
-    name: str
-    args: HostsArgs
-    child: pulumi.ResourceOptions
-    kept: pulumi.ResourceOptions
-
-    @property
-    def config(self) -> FleetConfig:
-        """The checked configuration."""
-        return self.args.blueprint.config
+    __slots__ = ()
 
     @property
     def project(self) -> str:
