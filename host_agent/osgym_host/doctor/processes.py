@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from osgym_host.programs import end_program
+from osgym_host.programs import end_program, start_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,7 @@ async def run(argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> O
     Raises:
         OSError: It cannot be started.
     """
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
-        env={**os.environ, "LC_ALL": "C"},
-    )
+    process = await start_program(argv, environ={**os.environ, "LC_ALL": "C"}, reads=True)
     try:
         async with asyncio.timeout(timeout_s):
             output, _ = await process.communicate(stdin)

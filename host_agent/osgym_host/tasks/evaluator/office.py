@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from osgym_host.tasks.evaluator.inputs import InputFile, reader
@@ -56,6 +57,15 @@ def open_document(file: InputFile) -> Any:
     import docx
 
     return docx.Document(io.BytesIO(_check_package(file, "word/document.xml")))
+
+
+def cell_runs(document: Any) -> Iterator[Any]:
+    """Yield the runs of text in all tables of a document, row by row."""
+    for table in document.tables:
+        for row in table.rows:
+            for cell in row.cells:
+                for paragraph in cell.paragraphs:
+                    yield from paragraph.runs
 
 
 @reader

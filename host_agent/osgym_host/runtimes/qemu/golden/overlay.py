@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from osgym_host.errors import OsgymHostError
-from osgym_host.programs import end_program
+from osgym_host.programs import end_program, start_program
 
 _IMG_TIMEOUT_S = 60.0
 _BLOCK_BYTES = 4096
@@ -69,13 +69,7 @@ async def create_qcow2(path: Path, *arguments: str) -> None:
     """
     argv = ["qemu-img", "create", "-q", "-f", "qcow2", str(path), *arguments]
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
+        process = await start_program(argv)
     except OSError as exc:
         raise OverlayError(f"qemu-img cannot be started (package qemu-utils): {exc}") from exc
     try:

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from osgym_host.images.content_store import replace_file
 from osgym_host.images.snapshots import SnapshotManifest, how_to_make
-from osgym_host.programs import end_program
+from osgym_host.programs import end_program, start_program
 from osgym_host.runtimes.base import RuntimeUnsupported
 from osgym_host.runtimes.qemu.machine.argv import QEMU, Accel, Shape
 from osgym_host.runtimes.qemu.machine.kernel_trial import BOOT_TIMEOUT_S, boot_kernel, find_kernel, kvm_opens
@@ -261,13 +261,7 @@ async def _output(argv: list[str]) -> str:
         RuntimeUnsupported: It cannot be started or does not end.
     """
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
+        process = await start_program(argv)
     except OSError as exc:
         raise RuntimeUnsupported(f"{argv[0]} cannot be started: {exc}") from exc
     assert process.stdout is not None

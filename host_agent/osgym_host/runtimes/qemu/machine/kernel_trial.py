@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_host.programs import end_program
+from osgym_host.programs import end_program, start_program
 
 BOOT_TIMEOUT_S = 10.0
 """Under KVM a kernel comes up within a second; ten allow for a busy machine."""
@@ -65,13 +65,7 @@ async def boot_kernel(qemu: str, kernel: Path, accelerator: str, timeout_s: floa
     if platform.machine() == "aarch64":
         argv += ["-machine", "virt", "-cpu", "host" if accelerator == "kvm" else "max"]
     began = time.monotonic()
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
-    )
+    process = await start_program(argv)
     assert process.stdout is not None
     seen = b""
     try:

@@ -12,7 +12,7 @@ from osgym_host.tasks.evaluator.inputs import Argument, InputFile, Unreadable, a
 from osgym_host.tasks.evaluator.metrics.documents import compare_docx_files
 from osgym_host.tasks.evaluator.metrics.images import open_image
 from osgym_host.tasks.evaluator.metrics.text import similarity
-from osgym_host.tasks.evaluator.office import open_document
+from osgym_host.tasks.evaluator.office import cell_runs, open_document
 from osgym_host.tasks.evaluator.packages import needs
 from osgym_host.tasks.evaluator.registry import Score, differ, metric
 
@@ -41,14 +41,6 @@ def _pairs(a: Any, b: Any) -> Iterator[tuple[Any, Any]]:
     """The runs that stand at the same place of two documents, as far as both go."""
     for one, other in zip(a.paragraphs, b.paragraphs, strict=False):
         yield from zip(one.runs, other.runs, strict=False)
-
-
-def _cell_runs(document: Any) -> Iterator[Any]:
-    for table in document.tables:
-        for row in table.rows:
-            for cell in row.cells:
-                for paragraph in cell.paragraphs:
-                    yield from paragraph.runs
 
 
 @metric(unsupported=_docx, needs_expected=False)
@@ -241,7 +233,7 @@ def _has_picture(run: Any) -> bool:
 def evaluate_conversion(result: Argument, expected: Argument) -> Score:
     """No run of text, in tables or outside, is in capitals."""
     document = open_document(as_file(result, "result"))
-    for run in (*_cell_runs(document), *_runs(document)):
+    for run in (*cell_runs(document), *_runs(document)):
         if run.text.isupper():
             return Score(0.0, f"{run.text[:80]!r} is in capitals")
     return Score(1.0)

@@ -7,14 +7,12 @@ nor blue; OSWorld's own fails there.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import cache
-from typing import Any
 from xml.etree.ElementTree import Element
 
 from osgym_host.tasks.evaluator.inputs import Argument, InputFile, as_file, reader
 from osgym_host.tasks.evaluator.metrics.documents import compare_docx_files
-from osgym_host.tasks.evaluator.office import open_document
+from osgym_host.tasks.evaluator.office import cell_runs, open_document
 from osgym_host.tasks.evaluator.packages import needs
 from osgym_host.tasks.evaluator.registry import Score, differ, metric
 
@@ -72,7 +70,7 @@ def evaluate_colored_words_in_tables(result: Argument, expected: Argument, thres
     text = compare_docx_files(result, expected)
     if text.score <= 0:
         return text
-    for run in _runs_in_tables(open_document(as_file(result, "result"))):
+    for run in cell_runs(open_document(as_file(result, "result"))):
         if not run.text:
             continue
         wanted = RED if run.text[0].lower() in _VOWELS else BLUE
@@ -80,14 +78,6 @@ def evaluate_colored_words_in_tables(result: Argument, expected: Argument, thres
         if colour is None or colour_difference(tuple(colour), wanted) > threshold:
             return differ(f"the colour of {run.text[:40]!r}", str(colour), "red" if wanted == RED else "blue")
     return Score(1.0)
-
-
-def _runs_in_tables(document: Any) -> Iterator[Any]:
-    for table in document.tables:
-        for row in table.rows:
-            for cell in row.cells:
-                for paragraph in cell.paragraphs:
-                    yield from paragraph.runs
 
 
 @metric(unsupported=_docx, needs_expected=False)
