@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support import soft_caret
 from tests.support.guest_rig import Desktop, GuestFault, desktop, until
 
 KEY = {"op": "key", "keys": ["space"]}
@@ -185,6 +187,19 @@ def test_a_blinking_caret_does_not_count(screen: Desktop) -> None:
     screen.home.joinpath("a.txt").write_text("")
     screen.open("mousepad", str(screen.home / "a.txt"))
     screen.guest.step({"op": "type", "text": "a"})
+    time.sleep(3)
+    frames = {screen.guest.observe(format="none")[0]["frame"]["hash"] for _ in _for(1.5)}
+    assert len(frames) > 1, "the caret blinks"
+    meta, _ = screen.guest.step({"op": "screenshot"})
+    assert meta["previous"]["final"] is True
+    assert meta["settle"]["last_change_ms"] is None
+
+
+def test_a_caret_with_a_soft_edge_does_not_count(screen: Desktop) -> None:
+    """As programs draw it that place text between pixels."""
+    screen.run(sys.executable, soft_caret.__file__)
+    until(lambda: screen.property("_NET_CLIENT_LIST").count("0x") == 1)
+    screen.guest.step({"op": "screenshot"})
     time.sleep(3)
     frames = {screen.guest.observe(format="none")[0]["frame"]["hash"] for _ in _for(1.5)}
     assert len(frames) > 1, "the caret blinks"
