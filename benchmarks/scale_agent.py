@@ -128,6 +128,6 @@ def _agent(settings: Settings, image: ImageRef, **more: Any) -> HostAgent:
 
 
 if __name__ == "__main__":
-    serve.find_image = lambda settings: ImageRef(FakeImage(), "small")  # type: ignore[attr-defined]
-    serve.HostAgent = _agent  # type: ignore[attr-defined,assignment]
+    serve.find_image = lambda settings: ImageRef(FakeImage(), "small")
+    serve.HostAgent = _agent
     main()

@@ -112,7 +112,10 @@ async def harm_host(stage: Stage, kind: Kind, draw: float) -> Impact:
 
 async def _harm_alone(stage: Stage, kind: Kind, draw: float) -> Impact:
     """Hit it once no second attempt runs: that would be the second hit in its trajectory."""
-    alone = lambda: not any(a.which > 1 or a.harmed_by for a in stage.flights.open.values())  # noqa: E731
+
+    def alone() -> bool:
+        return not any(a.which > 1 or a.harmed_by for a in stage.flights.open.values())
+
     if kind in ENDS_ALL and not await stage.events.until(alone, SECOND_TRIES_WAIT_S):
         raise NoVictim("second attempts run all the time")
     impact = Impact(kind, stage.now_s())

@@ -34,7 +34,7 @@ class DisplayPulse:
     def __init__(self, on_silent: Callable[[], None], name: str | None = None) -> None:
         name = os.environ.get("DISPLAY", "") if name is None else name
         number = name[1:].partition(".")[0]
-        self._path = f"/tmp/.X11-unix/X{number}" if name[:1] == ":" and number.isdigit() else ""  # noqa: S108
+        self._path = f"/tmp/.X11-unix/X{number}" if name[:1] == ":" and number.isdigit() else ""  # noqa: S108 - where X servers listen
         self._on_silent = on_silent
         self._timer: asyncio.TimerHandle | None = None
         self._asking: asyncio.Task[None] | None = None

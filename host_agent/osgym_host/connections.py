@@ -26,7 +26,7 @@ from uvicorn.server import ServerState
 try:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as HttpProtocol
 except ImportError:  # httptools is installed for CPython only
-    from uvicorn.protocols.http.h11_impl import H11Protocol as HttpProtocol  # type: ignore[assignment]
+    from uvicorn.protocols.http.h11_impl import H11Protocol as HttpProtocol  # type: ignore[assignment]  # of the same form
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ class Connection(HttpProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # asyncio's base has any transport
         """Begin to wait for a request."""
         super().connection_made(transport)
         self._wait_for_head()

@@ -286,7 +286,7 @@ def main():
             state = "failed" if wait_s == SLOW_S else "retrying"
             reporter.report(state, error.step, str(error), round(wait_s))
             # Not all hosts of a fleet in the same second.
-            time.sleep(wait_s * random.uniform(0.8, 1.2))  # noqa: S311
+            time.sleep(wait_s * random.uniform(0.8, 1.2))  # noqa: S311 - spread, not secrets
         else:
             reporter.report("serving", "health")
             reporter.flush(LAST_REPORT_S)

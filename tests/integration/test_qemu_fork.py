@@ -89,7 +89,7 @@ class Desktop:
         """Open an editor with an empty document."""
         await self.run("setsid mousepad >/dev/null 2>&1 </dev/null &")
         async with asyncio.timeout(60):
-            while not await self.run("xdotool search --onlyvisible --class mousepad || true"):  # noqa: ASYNC110
+            while not await self.run("xdotool search --onlyvisible --class mousepad || true"):  # noqa: ASYNC110 - what is polled sets no event
                 await asyncio.sleep(0.2)
 
     async def act(self, *actions: dict[str, object]) -> None:
@@ -244,7 +244,7 @@ async def test_a_parent_survives_a_branch_that_fails(data_dir: Path, monkeypatch
             with pytest.raises(asyncio.CancelledError):
                 await taking
         async with asyncio.timeout(20):
-            while points_of(data_dir):  # noqa: ASYNC110
+            while points_of(data_dir):  # noqa: ASYNC110 - what is polled sets no event
                 await asyncio.sleep(0.05)
         assert await parent.run("echo on") == "on\n"
 
@@ -284,7 +284,7 @@ async def test_checkpoints_outlive_everything(
 ) -> None:
     """Taken, then machine and host agent killed; restored here and, carried there, elsewhere."""
     argv = [sys.executable, "-c", DOOMED, str(data_dir), INSTANCE]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as doomed:  # noqa: ASYNC220
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as doomed:  # noqa: ASYNC220 - the only task
         assert doomed.stdout is not None
         line = await asyncio.to_thread(doomed.stdout.readline)
         point_id, pause, _unit, pid = line.split()

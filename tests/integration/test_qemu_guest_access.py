@@ -60,9 +60,9 @@ def doors(folder: Path) -> set[int]:
 async def create_s(runtime: object, spec: ReplicaSpec) -> float:
     """How long a replica takes that is destroyed at once."""
     begun = time.monotonic()
-    replica = await runtime.create(spec)  # type: ignore[attr-defined]
+    replica = await runtime.create(spec)
     took_s = time.monotonic() - begun
-    await runtime.destroy(replica)  # type: ignore[attr-defined]
+    await runtime.destroy(replica)
     return took_s
 
 
@@ -119,7 +119,7 @@ async def test_a_machine_has_its_own_namespace_until_it_is_gone(
         replica = await runtime.create(contract_spec(kit))
         inside = os.stat(f"/proc/{replica.pid}/ns/net").st_ino
         assert inside != os.stat("/proc/self/ns/net").st_ino
-        table = Path(f"/proc/{replica.pid}/net/tcp").read_text().splitlines()[1:]  # noqa: ASYNC240
+        table = Path(f"/proc/{replica.pid}/net/tcp").read_text().splitlines()[1:]  # noqa: ASYNC240 - of /proc
         assert [line.split()[1] for line in table if line.split()[3] == "0A"] == ["0100007F:1388"]
         guest = replica.guest
         await runtime.destroy(replica)

@@ -121,7 +121,7 @@ def probe(folder: Path, name: str = "vm", **more: object) -> tuple[LaunchRequest
     listener = socket.create_server(("127.0.0.1", 0))
     source = PROBE.replace("FOLDER", repr(str(own))).replace("OTHER", repr(str(folder / "other")))
     argv = ["/usr/bin/python3", "-c", source]
-    request = LaunchRequest(name, argv, folder=own, fds={7: listener.fileno()}, **more)  # type: ignore[arg-type]
+    request = LaunchRequest(name, argv, folder=own, fds={7: listener.fileno()}, **more)
     return request, listener
 
 
@@ -178,7 +178,7 @@ async def test_a_bare_process_is_nobody(open_tmp: Path) -> None:
     assert found["groups"] in ([], [found["uid"]])
     assert found["writable"] == [str(request.folder)]
     assert found["fds"] == [0, 1, 2, 7]
-    assert set(found["environment"]) <= {"LANG", "PATH", "LC_CTYPE", "MALLOC_ARENA_MAX"}  # type: ignore[call-overload]
+    assert set(found["environment"]) <= {"LANG", "PATH", "LC_CTYPE", "MALLOC_ARENA_MAX"}
 
 
 @root_only

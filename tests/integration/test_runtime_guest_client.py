@@ -106,7 +106,7 @@ async def test_a_step_is_sent_and_read(path: Path) -> None:
     """Request body, token and parsed record, with an image larger than a read."""
     seen: list[tuple[bytes, dict[str, object]]] = []
     image = PNG[:16] + bytes((0, 0, 3, 0, 0, 0, 2, 0)) + os.urandom(700_000)
-    meta = {**META, "frame": {**META["frame"], "width": 768, "height": 512}}  # type: ignore[dict-item]
+    meta = {**META, "frame": {**META["frame"], "width": 768, "height": 512}}
 
     async def handle(head: bytes, body: bytes, writer: asyncio.StreamWriter) -> bool:
         seen.append((head, json.loads(body)))
@@ -210,7 +210,7 @@ async def test_bodies_of_other_servers_are_understood(path: Path) -> None:
         http(b"\0\0\0\x05\0\0\0\0abc"),
         http(b"\xff\xff\xff\xff\xff\xff\xff\xff"),
         http(encode_record({"frame": {}})),
-        http(encode_record({**META, "frame": {**META["frame"], "screen": "big"}})),  # type: ignore[dict-item]
+        http(encode_record({**META, "frame": {**META["frame"], "screen": "big"}})),
         http(encode_record({**META, "seq": 2}, PNG)),
         http(encode_record(META, b"")),
         http(encode_record(META, b"\xff\xd8\xff")),

@@ -71,7 +71,7 @@ async def test_ranges_come_back(runtime: LocalRuntime, spec: ReplicaSpec) -> Non
         replica = await runtime.create(replace(spec, replica_id=f"r{number}"))
         assert len(ranges._taken) == 1
         await runtime.destroy(replica)
-    broken = replace(spec, image=replace(spec.image, rootfs=Path("/nonexistent")))  # type: ignore[type-var]
+    broken = replace(spec, image=replace(spec.image, rootfs=Path("/nonexistent")))
     with pytest.raises(Exception, match="nonexistent"):
         await runtime.create(broken)
     assert not ranges._taken

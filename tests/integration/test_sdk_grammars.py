@@ -60,7 +60,7 @@ async def test_what_cannot_be_read_is_this_steps_invalid_action(running: Running
             "allowed": "x from 0 to 63, y from 0 to 47",
         }  # fmt: skip
         with pytest.raises(InvalidAction, match="cannot be read"):
-            await episode.step(_Broken())  # type: ignore[arg-type]
+            await episode.step(_Broken())
         [seen] = running.host.live()
         assert (seen.acted, seen.seq) == ([], 0)
         await episode.step(CLICK)
@@ -77,12 +77,12 @@ def test_wrong_names_are_the_callers_fault() -> None:
     wrong = [{"actions": "gpt"}, {"actions": "openai/9"}, {"actions": "auto/1"}, {"coordinates": "pixel"}]
     for settings in (*wrong, {"actions": "qwen", "coordinates": "percent"}):
         with pytest.raises(ConfigError):
-            Client(**settings)  # type: ignore[arg-type]
+            Client(**settings)
         client = AsyncClient()
         with pytest.raises(ConfigError):
-            client.episode(**settings)  # type: ignore[arg-type]
+            client.episode(**settings)
         with pytest.raises(ConfigError):
-            client.run([], lambda *_: None, **settings)  # type: ignore[arg-type]
+            client.run([], lambda *_: None, **settings)
 
 
 def test_a_batch_in_a_grammar(running: Running) -> None:

@@ -61,7 +61,7 @@ async def test_a_slow_replica_delays_nobody(hosts: list[Served]) -> None:
         assert {episode.host for episode in episodes} == {served.urls[0] for served in hosts}
         slow = episodes[0]
         served, agent = guest(hosts, slow)
-        served.loop.call_soon_threadsafe(agent.step_gate.clear)  # type: ignore[attr-defined]
+        served.loop.call_soon_threadsafe(agent.step_gate.clear)
         for episode in episodes:
             client.step_async(episode, Decision("wait()", 1))
         for _ in range(20):
@@ -70,7 +70,7 @@ async def test_a_slow_replica_delays_nobody(hosts: list[Served]) -> None:
                 client.step_async(episode, "wait()")
         with pytest.raises(ConfigError, match="under way"):
             client.step_async(slow, "wait()")
-        served.loop.call_soon_threadsafe(agent.step_gate.set)  # type: ignore[attr-defined]
+        served.loop.call_soon_threadsafe(agent.step_gate.set)
         last = dict(await taken(client))
         assert set(last) == set(episodes) and slow.trajectory.steps[0].info == 1
         assert [len(slow.trajectory.steps)] == [1]
@@ -105,12 +105,12 @@ async def test_a_client_that_ends_waits_for_none(hosts: list[Served]) -> None:
         (episode,) = client.reset_many([None])
         await taken(client)
         served, agent = guest(hosts, episode)
-        served.loop.call_soon_threadsafe(agent.step_gate.clear)  # type: ignore[attr-defined]
+        served.loop.call_soon_threadsafe(agent.step_gate.clear)
         client.step_async(episode, "wait()")
         waiting = asyncio.create_task(taken(client))
         await asyncio.sleep(0)
         await client.aclose()
-        served.loop.call_soon_threadsafe(agent.step_gate.set)  # type: ignore[attr-defined]
+        served.loop.call_soon_threadsafe(agent.step_gate.set)
         ((ended, error),) = await waiting
         assert ended is episode and isinstance(error, EpisodeEnded)
 

@@ -83,7 +83,7 @@ async def test_what_a_verifier_does_wrong_stays_in_its_episode(served: Served) -
         assert failure is not None
         assert (by_name[name].reward, failure.code, failure.error_class) == (None, "reward_error", "task")
         assert not by_name[name].valid_for_training
-    assert "KeyError" in by_name["raises"].failure.details["traceback"]  # type: ignore[union-attr]
+    assert "KeyError" in by_name["raises"].failure.details["traceback"]
     for name in ("hangs", "stubborn"):
         failure = by_name[name].failure
         assert failure is not None and (failure.code, failure.error_class) == ("reward_timeout", "task")
@@ -100,7 +100,7 @@ def test_what_is_no_verifier_is_refused_at_once(served: Served) -> None:
 
     with Client(served.urls[0]) as client:
         with pytest.raises(osgym_sdk.ConfigError):
-            client.run([TASK], policy, reward=lambda episode, task: 1.0)  # type: ignore[arg-type]
+            client.run([TASK], policy, reward=lambda episode, task: 1.0)
         with pytest.raises(osgym_sdk.ConfigError):
             client.run([TASK], policy, reward=reward, reward_timeout_s=0)
         assert [result.reward for result in client.run([TASK], policy, reward=reward)] == [0.5]

@@ -121,7 +121,10 @@ def _interrupt(stack: OwnStack, machine: SshMachine, image: Image) -> None:
     machine.inside("mv /var/lib/osgym/images /var/lib/osgym/away")
     stack.configure(configuration(image, [reached(machine, max_replicas=1)], replicas=1, rotation=1))
     process = stack.start("up", "--yes", "--suppress-progress")
-    running = lambda: "bootstrap.sh up image" in machine.inside("ps -eo args")  # noqa: E731
+
+    def running() -> bool:
+        return "bootstrap.sh up image" in machine.inside("ps -eo args")
+
     wait_until(lambda: process.poll() is not None or running(), 60, "the step image")
     assert process.poll() is None
     process.send_signal(signal.SIGINT)

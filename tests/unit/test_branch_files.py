@@ -202,7 +202,7 @@ def repacked(
 ) -> Path:
     """The archive with members changed; `honest` also corrects sizes and digests in `export.json`."""
     with tarfile.open(exported) as archive:
-        members = {name: archive.extractfile(name).read() for name in archive.getnames()}  # type: ignore[union-attr]
+        members = {name: archive.extractfile(name).read() for name in archive.getnames()}
     made = [entry for name, data in members.items() if (entry := change(name, data)) is not None]
     if honest:
         files = {

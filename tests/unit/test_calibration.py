@@ -94,7 +94,7 @@ def test_a_calibration_never_makes_it_worse(fires: list[float | None], random: o
     """Never more late ones, never shorter nor too long horizons, whatever the order of the samples."""
     recorded = samples(*[late_by(each) for each in fires])
     rows = calibrate(recorded, RULE, BOUNDS)
-    shuffled = sorted(recorded, key=lambda _: random.random())  # type: ignore[attr-defined]
+    shuffled = sorted(recorded, key=lambda _: random.random())
     assert calibrate(shuffled, RULE, BOUNDS) == rows
     (row,) = rows
     assert row.premature_after <= row.premature_before

@@ -213,7 +213,7 @@ def test_unknown_grammars_versions_and_coordinates() -> None:
         parse("", Context(SCREEN, version="3"), "openai")
     for wrong in ("percent", (0, 5), (1.5, 2), 1000):
         with pytest.raises(ValueError, match="coordinates must be"):
-            Context(SCREEN, wrong)  # type: ignore[arg-type]
+            Context(SCREEN, wrong)
     with pytest.raises(ValueError, match="screen must be"):
         Context((0, 5))
 

@@ -101,7 +101,7 @@ def test_what_threads_waited_is_read() -> None:
 async def until(condition: object, timeout_s: float = 5.0) -> None:
     """Waits for what `condition` says."""
     end = time.monotonic() + timeout_s
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < end
         await asyncio.sleep(0.01)
 

@@ -233,7 +233,7 @@ async def test_what_is_stopped_runs_on_nowhere(tmp_path: Path, how: str) -> None
         with pytest.raises(CommandTimedOut, match=r"longer than 0\.5 s"):
             await running
     else:
-        while not (tmp_path / "self").exists() or not (tmp_path / "self").read_text():  # noqa: ASYNC110
+        while not (tmp_path / "self").exists() or not (tmp_path / "self").read_text():  # noqa: ASYNC110 - a file says it
             await asyncio.sleep(0.01)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):

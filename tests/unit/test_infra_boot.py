@@ -194,7 +194,7 @@ def test_a_package_that_is_another_one_is_not_unpacked(boot: Any, cloud: Cloud, 
         boot.fetch_package(wrong)
     assert failed.value.for_good
     for refused in (403, 404, 500, 503):
-        cloud.refuse = lambda method, path, refused=refused: refused  # type: ignore[misc]
+        cloud.refuse = lambda method, path, refused=refused: refused
         with pytest.raises(boot.StepFailed, match=rf"answered {refused} .*\(AccessDenied\)") as failed:
             boot.fetch_package(settings)
         assert not failed.value.for_good

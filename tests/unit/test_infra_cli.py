@@ -62,7 +62,7 @@ def plan(*arguments: str) -> dict[str, Any]:
     """A plan as JSON, which must have been found."""
     result = run("plan", *arguments, "--json")
     assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)  # type: ignore[no-any-return]
+    return json.loads(result.stdout)
 
 
 def test_the_goal_is_met_with_measured_parameters() -> None:

@@ -36,7 +36,7 @@ HOSTS = Catalogue(hosts=(host("small", 1.5, None), host("large", 6.7, 2.5)))
 
 def plan(catalogue: Catalogue = HOSTS, **wanted: object) -> FleetPlan:
     """A plan of 100 replicas."""
-    return plan_fleet(PlanRequest(**{"replicas": 100, "replica": REPLICA, **wanted}), catalogue)  # type: ignore[arg-type]
+    return plan_fleet(PlanRequest(**{"replicas": 100, "replica": REPLICA, **wanted}), catalogue)
 
 
 def test_spot_that_is_dearer_than_on_demand_is_said_with_both_prices() -> None:

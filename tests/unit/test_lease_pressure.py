@@ -108,7 +108,7 @@ async def test_a_call_that_hangs_delays_no_one_and_is_not_joined_by_others(
         await asyncio.sleep(0.01)
     assert "again" in caplog.text and publishing.failures == 0
     slow.error = ZeroDivisionError("a fault of a library")
-    while publishing.failures < 2:  # noqa: ASYNC110
+    while publishing.failures < 2:  # noqa: ASYNC110 - the same
         await asyncio.sleep(0.01)
     slow.go.clear()
     await asyncio.wait_for(publishing.close(), 2)

@@ -19,7 +19,7 @@ lines&#9;here</text><push-button name="Hidden" cp:screencoord="(1, 2)" cp:size="
 
 def parsed(xml: str, **options: object) -> A11yTree:
     """The tree of a text."""
-    return parse_tree(xml.encode(), **options)  # type: ignore[arg-type]
+    return parse_tree(xml.encode(), **options)
 
 
 def test_a_tree_is_read_and_written_as_lines() -> None:

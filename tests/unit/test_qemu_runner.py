@@ -101,7 +101,7 @@ def test_a_malformed_request_is_refused(change: dict[str, object]) -> None:
     """Names become containers' and groups'; the first three descriptors are the launcher's."""
     good = LaunchRequest("vm", ["qemu"], folder=Path("/run"))
     with pytest.raises(ValueError):
-        replace(good, **change)  # type: ignore[arg-type]
+        replace(good, **change)
 
 
 def test_a_machine_fits_under_its_cap() -> None:
@@ -211,7 +211,7 @@ def entry() -> ModuleType:
 
 def handed(
     request: LaunchRequest, spoil: Callable[[bytes, bytes], tuple[bytes, bytes]] | None = None
-) -> tuple:  # type: ignore[type-arg]
+) -> tuple:
     """What the entry reads of a request."""
     out = output.bounded_output()
     ours, theirs = socket.socketpair()

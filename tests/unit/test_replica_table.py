@@ -29,7 +29,7 @@ class Desk(ManagedReplica):
 
     @property
     def guest(self) -> GuestAddress:
-        return UnixAddress(None)  # type: ignore[arg-type]
+        return UnixAddress(None)
 
     @property
     def pid(self) -> int:

@@ -116,7 +116,10 @@ async def _no_episode_is_lost(fleet: OwnFleet, client: AsyncClient) -> None:
     fleet.set(OSGYM_MAX="1")
     fleet.new_provider()
     up = asyncio.create_task(fleet.up())
-    begun = lambda: fleet.said(0, "draining: 1") or fleet.said(1, "draining: 1")  # noqa: E731
+
+    def begun() -> bool:
+        return fleet.said(0, "draining: 1") or fleet.said(1, "draining: 1")
+
     await asyncio.to_thread(wait_until, begun, 120, "a host drains")
     first = next(n for n in (0, 1) if fleet.said(n, "draining: 1"))
     second = 1 - first

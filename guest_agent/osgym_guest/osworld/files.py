@@ -63,7 +63,7 @@ async def list_directory(context: OsworldContext, request: Request) -> Response:
     if not path.is_dir():
         return error(400, "The provided path is not a directory", "not_a_directory")
     lister = _Lister(time.monotonic() + LISTING_S)
-    tree = await asyncio.to_thread(lister.directory, path, os.path.basename(start), ())  # noqa: PTH119
+    tree = await asyncio.to_thread(lister.directory, path, os.path.basename(start), ())  # noqa: PTH119 - a trailing slash counts
     if lister.truncated:
         tree["truncated"] = True
     return Response.json({"directory_tree": tree})

@@ -7,6 +7,8 @@ What lies in memory (tmpfs, memfd) is charged as memory and not counted here. St
 zygote of the local runtime looks, since for an ordinary user only root of the replicas' range of ids may.
 """
 
+# ruff: noqa: PTH116, PTH123, PTH208 -- paths of /proc as text: there may be tens of thousands
+
 from __future__ import annotations
 
 import os
@@ -82,7 +84,7 @@ def devices_of(*paths: str) -> set[int]:
     found = set()
     for path in paths:
         try:
-            found.add(os.stat(path).st_dev)  # noqa: PTH116 -- `/proc/<pid>/root` is no path to keep
+            found.add(os.stat(path).st_dev)
         except OSError:
             continue
     return found
@@ -97,7 +99,7 @@ def _descriptors(task: str, devices: Collection[int], held: HeldFiles, ends_s: f
         if time.monotonic() > ends_s:
             return
         try:
-            found = os.stat(f"{task}/fd/{number}")  # noqa: PTH116
+            found = os.stat(f"{task}/fd/{number}")
         except OSError:
             continue
         if not stat.S_ISSOCK(found.st_mode):
@@ -120,7 +122,7 @@ def _mappings(pid: int, devices: Collection[int], held: HeldFiles) -> None:
             continue
         area, _access, _offset, device, inode = line.split(None, 5)[:5]
         try:
-            held.add(os.stat(f"/proc/{pid}/map_files/{area.decode()}"), devices)  # noqa: PTH116
+            held.add(os.stat(f"/proc/{pid}/map_files/{area.decode()}"), devices)
         except PermissionError:
             major, _, minor = device.partition(b":")
             key = os.makedev(int(major, 16), int(minor, 16)), int(inode)
@@ -135,7 +137,7 @@ def _mappings(pid: int, devices: Collection[int], held: HeldFiles) -> None:
 def _mounts(pid: int, devices: Collection[int], held: HeldFiles, seen: set[int]) -> None:
     """Count deleted files that are mounted somewhere, once for each mount namespace."""
     try:
-        namespace = os.stat(f"/proc/{pid}/ns/mnt").st_ino  # noqa: PTH116
+        namespace = os.stat(f"/proc/{pid}/ns/mnt").st_ino
     except OSError:
         return
     if namespace in seen:
@@ -146,7 +148,7 @@ def _mounts(pid: int, devices: Collection[int], held: HeldFiles, seen: set[int])
         if len(fields) > 5 and fields[3].endswith(b"//deleted"):
             where = fields[4].decode("unicode_escape", "replace")
             try:
-                held.add(os.stat(f"/proc/{pid}/root{where}", follow_symlinks=False), devices)  # noqa: PTH116
+                held.add(os.stat(f"/proc/{pid}/root{where}", follow_symlinks=False), devices)
             except (OSError, ValueError):
                 continue
 
@@ -163,7 +165,7 @@ def _written_bytes(pid: int) -> int | None:
 
 def _names(folder: str) -> list[str]:
     try:
-        return os.listdir(folder)  # noqa: PTH208
+        return os.listdir(folder)
     except OSError:
         return []
 
@@ -171,7 +173,7 @@ def _names(folder: str) -> list[str]:
 def _lines(path: str) -> Iterator[bytes]:
     """Yield the lines of a file of `/proc`, as far as is bearable; none when the process is gone."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
+        with open(path, "rb") as file:
             yield from file.read(_MAX_TABLE_BYTES).splitlines()
     except OSError:
         return

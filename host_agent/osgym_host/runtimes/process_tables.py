@@ -1,5 +1,7 @@
 """Which threads of a process have descriptors of their own. Blocking."""
 
+# ruff: noqa: PTH208 -- paths of /proc as text
+
 from __future__ import annotations
 
 import ctypes
@@ -18,7 +20,7 @@ def tasks_with_own_files(pid: int) -> list[int]:
     (`kcmp`), every thread is returned.
     """
     try:
-        tasks = sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208
+        tasks = sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))
     except OSError:
         return []
     own: list[int] = []

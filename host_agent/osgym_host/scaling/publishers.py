@@ -165,7 +165,7 @@ class CloudMonitoring(Publisher):
                 found[name] = text.strip()[:200].rpartition("/")[2]
             project = project or metadata.get("/computeMetadata/v1/project/project-id").text[:100]
         self._instance, self._project = found, project
-        self._session = self._google.transport.requests.AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
+        self._session = self._google.transport.requests.AuthorizedSession(credentials)  # type: ignore[no-untyped-call]  # has no types
 
     def _series(self, percent: float) -> dict[str, Any]:
         """A time series has one writer, so it is this instance's: the group's autoscaler averages them."""

@@ -144,7 +144,7 @@ def _write(path: Path, text: str, mode: int) -> None:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(name, mode)  # noqa: PTH101
+            os.chmod(name, mode)  # noqa: PTH101 - the name is text
             Path(name).replace(path)
         finally:
             Path(name).unlink(missing_ok=True)

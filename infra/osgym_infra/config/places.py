@@ -94,6 +94,7 @@ def _part_of_internet(
     """Return how much of a version's public address space networks cover together, 0 to 1."""
     whole = INTERNET[version]
     covered = 0
+    # The networks are all of this version, which their types do not say.
     for network in ipaddress.collapse_addresses(networks):  # type: ignore[type-var]
         if whole.subnet_of(network):  # type: ignore[arg-type]
             return 1.0

@@ -12,7 +12,7 @@ from osgym_infra.fleet.fleet_file import ssh_entry
 from osgym_infra.fleet.outputs import REMOVES, SCHEMA_VERSION, admitted
 
 HOST, SECRETS = "osgym:index:SshHost", "osgym:index:FleetSecrets"
-_SECRET_MARK = "4dabf18193072939515e22adb298388d"  # noqa: S105
+_SECRET_MARK = "4dabf18193072939515e22adb298388d"  # noqa: S105 - a mark, no secret
 """How a stack's export marks a secret (Pulumi's sdk/go/common/resource/sig, `Key`)."""
 
 

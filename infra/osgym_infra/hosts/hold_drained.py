@@ -65,7 +65,7 @@ class Agent:
         """
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        request = urllib.request.Request(self._url + path, data, headers, method=method)  # noqa: S310
+        request = urllib.request.Request(self._url + path, data, headers, method=method)  # noqa: S310 - the URL is ours
         with self._opener.open(request, timeout=timeout_s) as answer:
             found: dict[str, Any] = json.loads(answer.read())
             return found

@@ -214,7 +214,7 @@ class OsgymProvider(api.Provider):
         task.add_done_callback(self._telling.discard)
 
     async def _tell_now(self, urn: str, line: str) -> None:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # the engine may be gone, whatever gRPC says of that
             async with asyncio.timeout(5):
                 await self._say(urn, line)
 

@@ -57,7 +57,7 @@ class GcpLabelSource(CloudSource):
             self._project = self._project or default_project or ""
             if not self._project:
                 raise SourceFailed("no project: add ?project=...")
-            self._session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
+            self._session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]  # has no types
         base = os.environ.get(OVERRIDE) or COMPUTE_URL
         url = f"{base.rstrip('/')}/projects/{self._project}/aggregated/instances"
         wanted = " AND ".join(f'(labels.{key} = "{value}")' for key, value in self._address.pairs)

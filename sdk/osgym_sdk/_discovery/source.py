@@ -91,7 +91,7 @@ async def in_thread(work: Callable[[], T]) -> T:
         if error is not None:
             done.set_exception(error)
         else:
-            done.set_result(value)  # type: ignore[arg-type]
+            done.set_result(value)  # type: ignore[arg-type]  # a T where there is no error
 
     def run() -> None:
         value: T | None = None

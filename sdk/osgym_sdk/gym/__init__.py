@@ -15,7 +15,7 @@ need_extra("gym", "gymnasium", "numpy")
 
 import gymnasium as _gymnasium  # noqa: E402 - after the check, whose error names the extra
 
-from osgym_sdk.gym.actions import KEYS, OPS, ActionForm, DictActions, DiscreteActions, TextActions  # noqa: E402
+from osgym_sdk.gym.actions import KEYS, OPS, ActionForm, DictActions, DiscreteActions, TextActions  # noqa: E402 - as above
 from osgym_sdk.gym.desktop_env import DesktopEnv  # noqa: E402 - the same
 from osgym_sdk.gym.vector_env import DesktopVectorEnv  # noqa: E402 - the same
 

@@ -24,7 +24,7 @@ from osgym_sdk.integrations._desktop import Desktop, Hosts
 
 need_extra("openenv", "openenv")
 
-from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app  # noqa: E402
+from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app  # noqa: E402 - after the check
 from pydantic import Field  # noqa: E402 - after the check, whose error names the extra
 
 __all__ = ["DesktopAction", "DesktopEnvironment", "DesktopObservation", "DesktopState", "app"]

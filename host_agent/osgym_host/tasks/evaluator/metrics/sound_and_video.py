@@ -135,5 +135,5 @@ def _tags(file: InputFile) -> dict[str, str]:
     """
     from mutagen import easyid3
 
-    tags: Any = easyid3.EasyID3(io.BytesIO(file.data()))  # type: ignore[no-untyped-call]
+    tags: Any = easyid3.EasyID3(io.BytesIO(file.data()))  # type: ignore[no-untyped-call]  # has no types
     return {str(name): ",".join(str(value) for value in tags[name]) for name in list(tags.keys())}
