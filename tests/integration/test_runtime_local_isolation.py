@@ -129,7 +129,7 @@ async def test_locks_and_watches_on_a_device_stay_in_the_replica(
         result = watch
     """
     watch_fd = await attack(attacker, watch)
-    assert await attack(neighbour, watch) == watch_fd
+    assert await attack(neighbour, watch) > 2  # its own descriptor; it raises where a lock is taken
     use = """
         with open("/dev/null", "wb") as null:
             null.write(b"x")
