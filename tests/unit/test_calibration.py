@@ -70,6 +70,16 @@ def test_what_no_horizon_covers_costs_nothing() -> None:
     assert (row.premature_before, row.premature_after, row.applied) == (10, 10, False)
 
 
+def test_what_blinks_for_ever_is_not_waited_for() -> None:
+    """One of twenty could be caught, were it not that all others would wait for the same timer in vain."""
+    idle = replace(late_by(580.0), changes_ms=(10.0,))
+    recorded = samples(late_by(580.0), late_by(900.0), *[idle] * 18)
+    (row,) = calibrate(recorded, RULE, BOUNDS)
+    assert (row.premature_before, row.premature_after, row.applied) == (2, 2, False)
+    (row,) = calibrate(recorded, RULE, replace(BOUNDS, late_share=0.05))
+    assert (row.premature_after, row.applied) == (1, True)
+
+
 def test_a_share_may_be_late() -> None:
     """One of a hundred, by default, so that a rare one does not make all others wait."""
     recorded = samples(late_by(250.0), *[late_by(100.0)] * 99)

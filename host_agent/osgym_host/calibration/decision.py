@@ -15,6 +15,9 @@ from osgym_protocol.settle_table import MAX_PROGRAMS, PROGRAM, ActionKind, Table
 LADDER_MS = (60.0, 100.0, 120.0, 160.0, 200.0, 240.0, 260.0, 300.0, 360.0, 420.0, 500.0, 600.0, 700.0, 800.0)
 """Horizons that are tried; GTK's timers of 225 and 250 ms and LibreOffice's of 500 lie below steps of it."""
 
+LATE_COST_MS = 2_000.0
+"""What an agent loses by a screen that was not final: about the step that it takes to see its mistake."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -135,9 +138,10 @@ class _Search:
 def _cheapest(
     program: str, kind: ActionKind, traces: Sequence[Trace], rule: Rule, before: _Outcome, search: _Search
 ) -> _Outcome:
-    """Return the candidate that waits least of those that are good enough; without one, of the best.
+    """Return the candidate that waits least of those that are good enough.
 
-    What waits longer and leaves as much behind as the image's own horizons is never chosen.
+    Where none is, what each late change costs is weighed against the wait: something that changes every few
+    seconds by itself is not waited for.
     """
 
     def steps(own_ms: float) -> list[float]:
@@ -149,9 +153,15 @@ def _cheapest(
         horizons = TimerHorizons(horizon_ms, change_ms)
         if horizons != own:
             found.append(_outcome(program, kind, traces, rule, horizons))
-    least = max(min(each.late for each in found), search.allowed)
-    enough = [each for each in found if each.late <= least]
-    return min(enough, key=_preference)
+    enough = [each for each in found if each.late <= search.allowed]
+    if enough:
+        return min(enough, key=_preference)
+    return min(found, key=lambda each: (_cost_ms(each, len(traces)), *_preference(each)))
+
+
+def _cost_ms(each: _Outcome, actions: int) -> float:
+    """What a step takes in the mean, and what late changes take besides."""
+    return each.mean_wait_ms + LATE_COST_MS * each.late / actions
 
 
 def _preference(each: _Outcome) -> tuple[float, float, float]:
