@@ -1,7 +1,7 @@
-"""Spans of what a host does for a client, who says whose children they are; sent where OTEL's variables say.
+"""Spans of what a host does for a client: children of the span that the client names in its request.
 
 They are made when the answer is there, from the times that it has anyway: a step is no slower for them, and
-the guest needs nothing.
+the guest needs nothing. OpenTelemetry's variables say where they are sent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TracedStep:
     host_ms: float
     guest_ms: float
     after_ms: float
-    seen: Observation | None
+    observation: Observation | None
 
 
 class StepTracer:
@@ -62,27 +62,32 @@ class StepTracer:
             "osgym.seq": step.seq,
         }
         began_ns = ended_ns - _ns(step.host_ms)
-        host = self._span("host.step", _remote(traceparent), began_ns, ended_ns, attributes, server=True)
+        host = self._span(
+            "host.step", _parent_context(traceparent), began_ns, ended_ns, attributes, server=True
+        )
         answered_ns = ended_ns - _ns(step.after_ms)
         asked_ns = answered_ns - _ns(step.guest_ms)
         guest = self._span("guest.step", host, asked_ns, answered_ns, {})
-        if step.seen is not None:
-            self._in_guest(step.seen, guest, asked_ns, answered_ns)
+        if step.observation is not None:
+            self._in_guest(step.observation, guest, asked_ns, answered_ns)
 
     def close(self) -> None:
         """Send what has not been sent. Idempotent."""
         self._provider.shutdown()
 
-    def _in_guest(self, seen: Observation, parent: Any, asked_ns: int, answered_ns: int) -> None:
-        """What the guest agent did; how long it took is its own word, when is ours: in the middle."""
-        took = {name: max(0.0, seen.timing_ms.get(name, 0.0)) for name in _IN_GUEST}
+    def _in_guest(self, observation: Observation, parent: Any, asked_ns: int, answered_ns: int) -> None:
+        """Make the spans of what the guest agent did.
+
+        It says how long each took, not when: they are put one after another in the middle of its span.
+        """
+        took = {name: max(0.0, observation.timing_ms.get(name, 0.0)) for name in _IN_GUEST}
         spare_ns = answered_ns - asked_ns - _ns(sum(took.values()))
         if spare_ns < 0:  # no guest's word makes a child longer than its parent
             return
         at_ns = asked_ns + spare_ns // 2
         for name, took_ms in took.items():
             end_ns = at_ns + _ns(took_ms)
-            self._span(f"guest.{name}", parent, at_ns, end_ns, _said(name, seen))
+            self._span(f"guest.{name}", parent, at_ns, end_ns, _attributes_of(name, observation))
             at_ns = end_ns
 
     def _span(
@@ -119,17 +124,18 @@ def tracer_from(environ: Mapping[str, str]) -> StepTracer | None:
     return None if provider is None else StepTracer(provider)
 
 
-def _remote(traceparent: str) -> Any:
+def _parent_context(traceparent: str) -> Any:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     return TraceContextTextMapPropagator().extract({"traceparent": traceparent})
 
 
-def _said(name: str, seen: Observation) -> dict[str, Any]:
-    if name == "settle" and seen.settle is not None:
-        return {"osgym.settle.reason": seen.settle.reason, "osgym.settle.policy": seen.settle.policy}
+def _attributes_of(name: str, observation: Observation) -> dict[str, Any]:
+    settle, frame = observation.settle, observation.frame
+    if name == "settle" and settle is not None:
+        return {"osgym.settle.reason": settle.reason, "osgym.settle.policy": settle.policy}
     if name == "encode":
-        return {"osgym.frame.format": seen.frame.format, "osgym.frame.unchanged": seen.frame.unchanged}
+        return {"osgym.frame.format": frame.format, "osgym.frame.unchanged": frame.unchanged}
     return {}
 
 

@@ -25,7 +25,7 @@ class TelemetryError(ValueError):
 
 
 def exporter_of(environ: Mapping[str, str]) -> str:
-    """Return which exporter is wanted, empty when none is: without a word of it there are no spans; pure.
+    """Return which exporter is wanted, empty when none is: spans have to be asked for. Pure.
 
     Raises:
         TelemetryError: there is no such exporter.

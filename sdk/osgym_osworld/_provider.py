@@ -21,6 +21,7 @@ PROVIDER_NAME = "docker"
 PORTS = (5000, 9222, 8006, 8080)
 """OSWorld's server, the browser's debugging, VNC, VLC: in the order of desktop-env's address."""
 PATH = "osgym"
+"""Stands for the path of a virtual machine, which desktop-env passes on."""
 _LOG = logging.getLogger("osgym.sdk")
 
 

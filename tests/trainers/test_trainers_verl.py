@@ -88,7 +88,7 @@ def model(tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="module")
 def seeing_model(tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same of a model with eyes, whose processor cuts images into patches."""
+    """The same of a vision-language model, whose processor cuts images into patches."""
     folder = tmp_path_factory.mktemp("seeing")
     processor = Qwen2_5_VLProcessor(
         Qwen2VLImageProcessor(), tokenizer, Qwen2VLVideoProcessor(), chat_template=TEMPLATE

@@ -24,7 +24,7 @@ from osgym_protocol.reach import Window
 TRACE = "/tmp/osgym-settle-trace.jsonl"  # noqa: S108 (in the replica)
 MAX_TRACE_BYTES = 32 << 20
 RECORDED_MS = 2500
-"""How long signals are recorded after an action: three times the longest horizon."""
+"""How long signals are recorded after an action: three times the longest horizon that may be chosen."""
 STEP_TIMEOUT_S = 60.0
 SHORT_S = 20.0
 LAUNCH_S = 40.0

@@ -3,7 +3,7 @@
 The benchmark of settling and `osgym settle calibrate` both try rules this way.
 
 The guest agent writes its signals turn by turn when it is started with OSGYM_SETTLE_TRACE. A trace
-under a fixed pause of three seconds shows all that came later too, so any rule that decides by these
+under a fixed pause of seconds shows all that came later too, so any rule that decides by these
 signals can be evaluated on it, without driving the desktop again. This is the same rule as the guest
 agent's native one (`guest_agent/native/settle.c`); a test keeps the two together. Pure.
 """
@@ -46,7 +46,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One action: its signals over three seconds, and when the screen changed (masked, no carets)."""
+    """One action: its signals over the pause after it, and when the screen changed (masked, no carets)."""
 
     app: str
     label: str

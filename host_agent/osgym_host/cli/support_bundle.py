@@ -81,12 +81,12 @@ def support_bundle(url: str, out: Path | None, config: Path | None, deep: bool, 
         "log.txt": lambda: _log(log_hours),
         **{name: functools.partial(_answer, url, path) for name, path in ASKED.items()},
     }
-    hide = hider([*secrets(os.environ), *_secret_settings(config)])
+    redact = redactor([*secrets(os.environ), *_secret_settings(config)])
     found: dict[str, str] = {}
     with click.progressbar(parts.items(), label="collecting", show_pos=True, file=sys.stderr) as bar:
         for name, collect in bar:
             try:
-                found[name] = hide(collect())
+                found[name] = redact(collect())
             except (
                 click.ClickException,
                 OSError,
@@ -94,7 +94,7 @@ def support_bundle(url: str, out: Path | None, config: Path | None, deep: bool, 
                 settings.SettingsError,
             ) as error:
                 message = error.message if isinstance(error, click.ClickException) else str(error)
-                found[f"{name}.error"] = hide(f"{message}\n")
+                found[f"{name}.error"] = redact(f"{message}\n")
     file = out or Path(f"osgym-support-{platform.node() or 'host'}-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz")
     _write(file, found)
     for name, text in found.items():
@@ -108,17 +108,17 @@ def secrets(environment: Mapping[str, str]) -> list[str]:
     return sorted((value for value in values if len(value) >= MIN_SECRET_CHARS), key=len, reverse=True)
 
 
-def hider(values: Iterable[str]) -> Callable[[str], str]:
-    """Return what takes these values, and what looks like a secret, out of a text; pure."""
+def redactor(values: Iterable[str]) -> Callable[[str], str]:
+    """Return a function that takes these values, and what looks like a secret, out of a text; pure."""
     known = {text for value in values for text in (value, json.dumps(value)[1:-1])}
     patterns = [(re.compile(re.escape(value)), "***") for value in sorted(known, key=len, reverse=True)]
 
-    def hide(text: str) -> str:
+    def redact(text: str) -> str:
         for pattern, instead in (*patterns, *_IN_TEXT):
             text = pattern.sub(instead, text)
         return text
 
-    return hide
+    return redact
 
 
 def _versions() -> str:

@@ -397,5 +397,5 @@ def _traced(episode: HostEpisode, result: StepResult, *, host_ms: float, after_m
         host_ms=host_ms,
         guest_ms=result.guest_ms,
         after_ms=after_ms,
-        seen=result.answer.observation,
+        observation=result.answer.observation,
     )

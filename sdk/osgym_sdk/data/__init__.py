@@ -16,10 +16,10 @@ try:
 except ImportError as exc:
     raise ImportError("osgym_sdk.data needs pyarrow: pip install 'osgym-sdk[data]'") from exc
 
+from osgym_sdk.data._animation import write_gif, write_mp4
 from osgym_sdk.data._convert import Converted, convert_recordings, recorded_episodes
 from osgym_sdk.data._dataset import Dataset, Episode, Step
 from osgym_sdk.data._export import Exported, export_chat, export_huggingface, export_webdataset
-from osgym_sdk.data._film import write_gif, write_mp4
 from osgym_sdk.data._replay import episode_page
 from osgym_sdk.data._schema import COLUMNS, SCHEMA_VERSION
 from osgym_sdk.data._stats import DatasetStats, TaskStats, dataset_stats

@@ -71,7 +71,7 @@ def rows(tasks: Any) -> list[dict[str, Any]]:
 
 
 @dataclass(slots=True)
-class _Talk:
+class _Transcript:
     """What was said so far, as messages and as tokens."""
 
     messages: list[dict[str, Any]]
@@ -109,7 +109,7 @@ class DesktopAgentLoop(AgentLoopBase):  # type: ignore[misc,unused-ignore] # the
 
         Args:
             hosts: as for :class:`osgym_sdk.Client`; ``OSGYM_HOSTS`` by default.
-            sees: ``image``, which needs a model with eyes, or ``elements``: what is on the screen, as text.
+            sees: ``image``, for vision-language models, or ``elements``: what is on the screen, as text.
             max_steps: actions of one rollout.
             retries: how often a rollout whose desktop was lost is played again.
             tools, name: verl's; they are not used.
@@ -147,96 +147,103 @@ class DesktopAgentLoop(AgentLoopBase):  # type: ignore[misc,unused-ignore] # the
             raise ConfigError("extra_info['task'] of the row is missing: make rows with rows(tasks)")
         for left in reversed(range(self._retries + 1)):
             desktop = Desktop(self._hosts, **self._options)
-            talk = _Talk([dict(message) for message in row["raw_prompt"]])
+            transcript = _Transcript([dict(message) for message in row["raw_prompt"]])
             try:
-                await self._play(desktop, talk, task, sampling_params)
+                await self._play(desktop, transcript, task, sampling_params)
             finally:
                 await desktop.close_async()
             if desktop.failure is None or not left:
                 break
             _LOG.warning("a rollout is played again: %s", desktop.failure.message)
-        return self._output(desktop, talk)
+        return self._output(desktop, transcript)
 
-    async def _play(self, desktop: Desktop, talk: _Talk, task: Any, sampling_params: dict[str, Any]) -> None:
-        with simple_timer("tool_calls", talk.times_s):
+    async def _play(
+        self, desktop: Desktop, transcript: _Transcript, task: Any, sampling_params: dict[str, Any]
+    ) -> None:
+        with simple_timer("tool_calls", transcript.times_s):
             await desktop.begin_async(task)
         if desktop.ended:
             return
-        await self._open(desktop, talk)
+        await self._open(desktop, transcript)
         request_id = uuid4().hex
-        while len(talk.mask) < self._response_tokens:
-            said = await self._generate(talk, request_id, sampling_params)
-            talk.messages.append({"role": "assistant", "content": said})
-            with simple_timer("tool_calls", talk.times_s):
+        while len(transcript.mask) < self._response_tokens:
+            said = await self._generate(transcript, request_id, sampling_params)
+            transcript.messages.append({"role": "assistant", "content": said})
+            with simple_timer("tool_calls", transcript.times_s):
                 words = await desktop.act_async(said)
-            if desktop.ended or not await self._show(desktop, talk, words):
+            if desktop.ended or not await self._show(desktop, transcript, words):
                 break
-        with simple_timer("tool_calls", talk.times_s):
+        with simple_timer("tool_calls", transcript.times_s):
             await desktop.finish_async()
 
-    async def _open(self, desktop: Desktop, talk: _Talk) -> None:
+    async def _open(self, desktop: Desktop, transcript: _Transcript) -> None:
         """Show the first screen in the last message of the prompt."""
-        last = talk.messages[-1]
+        last = transcript.messages[-1]
         asked = str(last.get("content", ""))
-        talk.messages[-1] = {**last, "content": await self._screen(desktop, talk, asked)}
-        self._assert_mm_supported(bool(talk.images))
-        images = talk.images or None
-        talk.ids = await self.ct_build_initial_tokens(talk.messages, images=images)
+        transcript.messages[-1] = {**last, "content": await self._screen(desktop, transcript, asked)}
+        self._assert_mm_supported(bool(transcript.images))
+        images = transcript.images or None
+        transcript.ids = await self.ct_build_initial_tokens(transcript.messages, images=images)
 
-    async def _generate(self, talk: _Talk, request_id: str, sampling_params: dict[str, Any]) -> str:
-        with simple_timer("generate_sequences", talk.times_s):
+    async def _generate(
+        self, transcript: _Transcript, request_id: str, sampling_params: dict[str, Any]
+    ) -> str:
+        with simple_timer("generate_sequences", transcript.times_s):
             made = await self.server_manager.generate(
                 request_id=request_id,
-                prompt_ids=talk.ids,
+                prompt_ids=transcript.ids,
                 sampling_params=sampling_params,
-                image_data=talk.images or None,
+                image_data=transcript.images or None,
             )
-        kept = talk.logprobs if talk.logprobs or made.log_probs else None
-        merged, talk.mask, talk.logprobs = await self.ct_merge_assistant_token(
-            talk.ids,
+        kept = transcript.logprobs if transcript.logprobs or made.log_probs else None
+        merged, transcript.mask, transcript.logprobs = await self.ct_merge_assistant_token(
+            transcript.ids,
             made.token_ids,
-            talk.mask,
+            transcript.mask,
             kept or ([] if made.log_probs else None),
             made.log_probs or None,
         )
-        talk.ids = merged.token_ids
-        talk.turns += 1
+        transcript.ids = merged.token_ids
+        transcript.turns += 1
         said: str = self.tokenizer.decode(made.token_ids, skip_special_tokens=True)
         return said
 
-    async def _show(self, desktop: Desktop, talk: _Talk, words: str) -> bool:
+    async def _show(self, desktop: Desktop, transcript: _Transcript, words: str) -> bool:
         """Show what came of it; False when there is no room for it."""
-        before = list(talk.messages)
-        shown = len(talk.images)
-        content = await self._screen(desktop, talk, words)
+        before = list(transcript.messages)
+        shown = len(transcript.images)
+        content = await self._screen(desktop, transcript, words)
         if desktop.ended:  # it was lost while it was looked at
             return False
-        talk.messages.append({"role": "user", "content": content})
+        transcript.messages.append({"role": "user", "content": content})
         merged, mask, logprobs = await self.ct_merge_context_msg(
-            before, talk.messages, talk.ids, talk.mask, talk.logprobs
+            before, transcript.messages, transcript.ids, transcript.mask, transcript.logprobs
         )
         if len(mask) >= self._response_tokens:
-            del talk.images[shown:]
+            del transcript.images[shown:]
             return False
-        talk.ids, talk.mask, talk.logprobs = merged.token_ids, mask, logprobs
-        talk.turns += 1
+        transcript.ids, transcript.mask, transcript.logprobs = merged.token_ids, mask, logprobs
+        transcript.turns += 1
         return True
 
-    async def _screen(self, desktop: Desktop, talk: _Talk, words: str) -> Any:
+    async def _screen(self, desktop: Desktop, transcript: _Transcript, words: str) -> Any:
         """Return the content of a message that shows the desktop: text, or text and image."""
         if self._sees == "elements":
             [said] = await desktop.shown_async("elements", words)
             return said["text"]
         assert desktop.observation is not None, "an open rollout has seen its desktop"
         image = desktop.observation.image
-        talk.images.append(image)
+        transcript.images.append(image)
         return [{"type": "text", "text": words}, {"type": "image", "image": image}]
 
-    def _output(self, desktop: Desktop, talk: _Talk) -> AgentLoopOutput:
+    def _output(self, desktop: Desktop, transcript: _Transcript) -> AgentLoopOutput:
         failure = desktop.failure
-        length = len(talk.mask)
-        prompt, response = talk.ids[: len(talk.ids) - length], talk.ids[len(talk.ids) - length :]
-        mask, logprobs = talk.mask, talk.logprobs
+        length = len(transcript.mask)
+        prompt, response = (
+            transcript.ids[: len(transcript.ids) - length],
+            transcript.ids[len(transcript.ids) - length :],
+        )
+        mask, logprobs = transcript.mask, transcript.logprobs
         if failure is not None:
             mask = [0] * length
         if not response:  # verl wants a token to put the reward on
@@ -248,10 +255,10 @@ class DesktopAgentLoop(AgentLoopBase):  # type: ignore[misc,unused-ignore] # the
             response_ids=response[:bound],
             response_mask=mask[:bound],
             response_logprobs=None if logprobs is None else logprobs[:bound],
-            multi_modal_data={"images": talk.images} if talk.images else {},
+            multi_modal_data={"images": transcript.images} if transcript.images else {},
             reward_score=0.0 if desktop.reward is None else desktop.reward,
-            num_turns=talk.turns,
-            metrics=AgentLoopMetrics(**talk.times_s),
+            num_turns=transcript.turns,
+            metrics=AgentLoopMetrics(**transcript.times_s),
             extra_fields={**_counts(desktop), "failure": None if failure is None else failure.code},
         )
 

@@ -61,7 +61,9 @@ class LinkGate(ABC, Generic[SlotT]):
     """
 
     who = "Replicas"
+    """Whom messages speak of."""
     instead = "leave egress at none"
+    """What messages say can be done without egress."""
 
     def __init__(
         self,

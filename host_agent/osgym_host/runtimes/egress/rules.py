@@ -2,8 +2,7 @@
 
 On the host there is one table per instance. What comes from a machine's link may go out only as its slot's
 chain says, reaches nothing of the host but its resolver, and nothing may open a connection to a machine.
-In a machine's namespace the rules are the same for all: nothing leads in, but what comes in answer to a
-socket that the host agent made inside, and the guest's own address leads out.
+Rules inside a machine's own namespace are the runtime's.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
 
 All guests have the same addresses, as they were frozen; each is alone in its namespace, which translates
 between them and the two addresses of its link. Links are routed, not bridged, so machines share no
-network, and every packet passes the host's rules (`rules.py`). We reach the guest agent from inside its
-namespace, where nobody else is. Namespaces, links and the table carry the instance's mark, so what a
-killed host agent leaves is found by name, and links say by their alias whose machine they serve.
+network, and every packet passes the host's rules (`egress/rules.py`). We reach the guest agent from
+inside its namespace, where nobody else is. Namespaces, links and the table carry the instance's mark,
+so what a killed host agent leaves is found by name, and links say by their alias whose machine they serve.
 """
 
 from __future__ import annotations

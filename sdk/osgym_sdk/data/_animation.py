@@ -1,4 +1,4 @@
-"""One episode as a moving picture: GIF for a message or a README, MP4 for all else."""
+"""One episode as an animated GIF (for a message or a README) or as an MP4 video (for all else)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from osgym_sdk.data._replay_words import marks
 GIF_WIDTH, MP4_WIDTH = 640, 1280
 """Pixels."""
 MP4_FPS = 5
-"""Pictures for each second: a step is several, so that players can seek; they cost nothing."""
+"""Frames per second: a step is several, so that players can seek; repeated ones cost nothing."""
 MP4_CRF = 23
 """x264's own default: text stays readable."""
 STEP_S = 0.8
 END_S = 2.5
 MARK_COLOURS = ("#ffffff", "#e5162b")
-"""Of the rim of a mark, and of the mark."""
+"""Of the outline of a mark, and of the mark."""
 NO_IMAGES = "the episode has no images; a host keeps them where its setting trajectory is frames"
 MARK_ROWS = 40
-"""Of each in what the palette is made from: enough for a colour of its own."""
+"""Rows of each colour in the image that the palette is made from: enough to be in the palette."""
 
 
 def write_gif(
@@ -40,7 +40,7 @@ def write_gif(
         step_s: how long a step is shown, in seconds.
 
     Returns:
-        How many pictures it has.
+        How many frames it has.
 
     Raises:
         DatasetError: the episode has no images, or the file cannot be written.
@@ -70,14 +70,14 @@ def write_gif(
 def write_mp4(
     episode: Episode, path: str | os.PathLike[str], *, width: int = MP4_WIDTH, step_s: float = STEP_S
 ) -> int:
-    """Write the same as a video (H.264 in MP4), one picture in memory at a time. Needs `osgym-sdk[video]`.
+    """Write the same as a video (H.264 in MP4), one screen in memory at a time. Needs `osgym-sdk[video]`.
 
     Args:
         width: pixels of the picture, made even; the height follows.
         step_s: how long a step is shown, in seconds.
 
     Returns:
-        How many pictures it has, each shown for a while.
+        How many screens it shows.
 
     Raises:
         ConfigError: PyAV is not installed.
@@ -122,7 +122,7 @@ def _show(film: Any, stream: Any, frame: Any, seconds: float) -> None:
 
 
 def _palette(pictures: list[Image.Image]) -> Image.Image:
-    """Return colours for the first, the middle and the last picture, and for the marks."""
+    """Return a palette for the first, the middle and the last frame, and for the marks."""
     chosen = [pictures[0], pictures[len(pictures) // 2], pictures[-1]]
     width, height = pictures[0].size
     sheet = Image.new("RGB", (width, 3 * height + 2 * MARK_ROWS))
