@@ -5,7 +5,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help demo test test-trainers lint image image-small snapshot preview setup setup-vm setup-test constraints openapi dist fuzz fuzz-grammars chaos updates clean
+.PHONY: help demo test test-trainers lint image image-small snapshot preview setup setup-vm setup-test constraints openapi site man dist fuzz fuzz-grammars chaos updates clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -68,6 +68,12 @@ chaos: setup     ## faults, one every 5 s, under real work; 1 when something hap
 
 openapi: setup   ## write the committed OpenAPI description anew
 	@$(PY) -m osgym_host openapi > host_agent/openapi.json
+
+site: setup-test ## the site of documents in build/site/html, every link checked
+	@$(PY) docs/site/build.py
+
+man: setup-test  ## pages for `man`, one for each command, in build/man
+	@$(PY) docs/site/commands.py
 
 constraints: setup-test  ## pin what this environment holds, for development and CI
 	@{ echo '# Versions for development and CI, written by `make constraints`.'; \
