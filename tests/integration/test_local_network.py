@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from tests.support import ROOT
-from tests.support.network_rig import PORT, Guest, World, forwarding, world
+from tests.support.network_rig import ALLOWED, KNOWN_NAMES, PORT, TRY, Guest, World, forwarding, world
 from tests.support.runtime_probe import build_python_image, run_inside
 
 from osgym_host.core.egress import parse_allowlist
@@ -37,33 +37,11 @@ pytestmark = [
 ]
 
 MARK = f"osgym-test-local-{os.getpid()}"
-KNOWN = {
-    "files.example.org": ["198.51.100.7"],
-    "inside.example.org": ["10.77.77.7", "169.254.169.254", "127.0.0.1"],
-    "elsewhere.test": ["203.0.113.2"],
-}
-
-TRY = """
-import socket, threading
-result = []
-def attempt(host, port):
-    try:
-        with socket.create_connection((host, port), timeout=1) as end:
-            end.settimeout(1)
-            if end.recv(5) == b"world":
-                result.append(host)
-    except OSError:
-        pass
-tries = [threading.Thread(target=attempt, args=(host, port)) for host in hosts]
-[each.start() for each in tries]
-[each.join() for each in tries]
-result.sort()
-"""
 
 
-def make_links(names: dict[str, list[str]] = KNOWN, record: Path | None = None) -> ReplicaNetwork:
+def make_links(names: dict[str, list[str]] = KNOWN_NAMES, record: Path | None = None) -> ReplicaNetwork:
     """Links of this test's instance, whose names are known."""
-    allowed = parse_allowlist(["203.0.113.128/25", "10.77.77.0/24", "*.example.org"])
+    allowed = parse_allowlist(ALLOWED)
     return ReplicaNetwork(
         MARK,
         needed=Egress.OPEN,
@@ -113,8 +91,9 @@ async def runtime(places: World, tmp_path: Path) -> AsyncIterator[LocalRuntime]:
 
 async def reached(replica: Replica, *hosts: str, port: int = PORT) -> list[str]:
     """Those of the addresses that the replica reaches, sorted."""
-    found: list[str] = await run_inside(replica, TRY, hosts=hosts, port=port)
-    return found
+    targets = [[host, port] for host in hosts]
+    found: list[tuple[str, int]] = await run_inside(replica, TRY, targets=targets, wait_s=1)
+    return [host for host, _ in found]
 
 
 def my_link() -> tuple[str, str]:
@@ -168,7 +147,7 @@ async def test_the_allowlist_is_what_is_named(
     """Named networks answer, and names once they were asked for; names never lead into private networks."""
     replica = await runtime.create(replace(spec, egress=Egress.ALLOWLIST))
     assert await reached(replica, *everything(places)) == [places.private]
-    found = await run_inside(replica, LOOK_UP, names=list(KNOWN))
+    found = await run_inside(replica, LOOK_UP, names=list(KNOWN_NAMES))
     assert found == {"files.example.org": [places.far], "inside.example.org": [], "elsewhere.test": []}
     assert await reached(replica, *everything(places)) == [places.private, places.far]
 

@@ -4,62 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tests.support import ROOT
 from tests.support.network_rig import PORT, Guest, World, forwarding, guest, world
-from tests.support.runtime_kits import QemuKit, contract_spec
+from tests.support.tap_rig import MARK, everything, far_ends, left, make_network
 
 from osgym_host.addresses import EnclosedAddress, TcpAddress, UnixAddress
-from osgym_host.core.egress import parse_allowlist
-from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import Egress, RuntimeUnsupported
 from osgym_host.runtimes.egress import tools
-from osgym_host.runtimes.egress.links import link_of
-from osgym_host.runtimes.egress.resolver import NameLookup
-from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
-from osgym_host.runtimes.qemu.machine import GUEST_PORT, GuestReach
+from osgym_host.runtimes.qemu.machine import GuestReach
 from osgym_host.runtimes.qemu.network.base import Attachment, FoundGuest
-from osgym_host.runtimes.qemu.network.tap import DEFAULT_LINKS, TapNetwork, table_name
+from osgym_host.runtimes.qemu.network.tap import TapNetwork
 from osgym_host.runtimes.qemu.network.user import UserNetwork
-from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
-from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, who makes network namespaces"),
     pytest.mark.skipif(shutil.which("nft") is None, reason="missing: nft"),
     pytest.mark.skipif(not os.path.exists("/dev/net/tun"), reason="missing: /dev/net/tun"),
 ]
-
-MARK = f"osgym-test-{os.getpid()}"
-KNOWN = {
-    "files.example.org": ["198.51.100.7"],
-    "inside.example.org": ["10.77.77.7", "169.254.169.254", "127.0.0.1"],
-    "elsewhere.test": ["203.0.113.2"],
-}
-
-
-def make_network() -> TapNetwork:
-    """A network of this test's instance, whose names are known."""
-    allowed = parse_allowlist(["203.0.113.128/25", "10.77.77.0/24", "*.example.org"])
-    return TapNetwork(MARK, allowlist=allowed, names=NameLookup(lambda name: KNOWN.get(name, [])))
-
-
-def left() -> list[str]:
-    """Whatever of this test's instance is on the host."""
-    tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
-    found = [line for line in tables.splitlines() if table_name(MARK) in line]
-    found += tools.find_namespaces(MARK)
-    return found + [str(link) for link in tools.find_links(MARK, "osgym")]
 
 
 @pytest.fixture(scope="module")
@@ -105,14 +72,6 @@ async def machine(network: TapNetwork, name: str) -> AsyncIterator[tuple[Attachm
 async def reached(guest: Guest, *hosts: str, port: int = PORT) -> set[str]:
     """Those of the addresses that the guest reaches."""
     return await asyncio.to_thread(guest.reaches, hosts, port)
-
-
-def everything(places: World) -> tuple[str, ...]:
-    """All addresses that answer on a host that forbids nothing, and the guest's gateway."""
-    return (
-        *(places.near, places.far, places.private, places.metadata, places.azure, places.host),
-        *("10.0.2.2", "10.0.2.3", "198.18.0.0", "127.0.0.1"),
-    )
 
 
 async def test_a_host_that_does_not_forward_offers_none_only(not_forwarding: None) -> None:
@@ -225,14 +184,6 @@ async def test_machines_do_not_reach_each_other(network: TapNetwork, places: Wor
         writer.close()
         await writer.wait_closed()
         await serving
-
-
-def far_ends() -> list[str]:
-    """The addresses of all machines' links at their far ends."""
-    links = ipaddress.IPv4Network(DEFAULT_LINKS)
-    found = [link_of(found.slot, links).guest_ip for found in tools.find_links(MARK, "osgym")]
-    assert found
-    return found
 
 
 async def connect(guest: EnclosedAddress) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -385,126 +336,3 @@ async def test_user_networking_offers_none_only(tmp_path: Path) -> None:
         await network.detach("vm")
     with pytest.raises(OSError):
         os.fstat(attachment.guest_listener or -1)
-
-
-# Real guests -----------------------------------------------------------------------------------------
-
-
-@dataclass
-class TapKit(QemuKit):
-    """Machines of the small snapshot, each with a tap."""
-
-    def make(self, data_dir: Path, options: QemuOptions | None = None) -> QemuRuntime:
-        folder = data_dir / "run" / "contract"
-        return QemuRuntime(
-            data_dir,
-            "contract",
-            lambda tree: ProcessLauncher(folder, tree=tree),
-            make_network(),
-            options or QemuOptions(parked=ParkedPoolOptions(target=0)),
-            self.image,
-        )
-
-
-_TRY = """
-import socket, threading
-result = []
-def attempt(host, port):
-    try:
-        with socket.create_connection((host, port), timeout=3) as end:
-            end.settimeout(3)
-            if end.recv(5):
-                result.append([host, port])
-    except OSError:
-        pass
-tries = [threading.Thread(target=attempt, args=tuple(target)) for target in targets]
-[each.start() for each in tries]
-[each.join() for each in tries]
-"""
-
-
-async def test_a_restricted_guest_reaches_nothing(
-    small_snapshot: Snapshot, places: World, tmp_path: Path
-) -> None:
-    """With user-mode networking neither the host, another machine, the internet nor metadata answers."""
-    kit = QemuKit(small_snapshot)
-    runtime = kit.make(tmp_path, QemuOptions(parked=ParkedPoolOptions(target=0)))
-    await runtime.start()
-    try:
-        replica = await runtime.create(contract_spec(kit))
-        other = await runtime.create(replace(contract_spec(kit), replica_id="r2", generation=8))
-        assert isinstance(other.guest, EnclosedAddress)
-        targets = [[address, PORT] for address in everything(places) if address != "127.0.0.1"]
-        targets += [["10.0.2.2", other.guest.port], ["10.0.2.2", 22], ["10.0.2.3", 53]]
-        assert await kit.run_inside(replica, _TRY, targets=targets) == []
-    finally:
-        await runtime.stop()
-
-
-async def test_a_guest_with_a_tap_reaches_what_its_policy_says(
-    small_snapshot: Snapshot, places: World, tmp_path: Path
-) -> None:
-    """A machine frozen with user-mode networking wakes up at a tap; its child has the same policy."""
-    kit = TapKit(small_snapshot)
-    runtime = kit.make(tmp_path)
-    await runtime.start()
-    try:
-        spec = replace(contract_spec(kit), egress=Egress.OPEN)
-        replica = await runtime.create(spec)
-        closed = await runtime.create(replace(contract_spec(kit), replica_id="r2", generation=8))
-        targets = [[address, PORT] for address in everything(places) if address != "127.0.0.1"]
-        targets += [[address, GUEST_PORT] for address in far_ends()]
-        allowed = [[places.far, PORT], [places.near, PORT]]
-        assert sorted(await kit.run_inside(replica, _TRY, targets=targets)) == allowed
-        assert await kit.run_inside(closed, _TRY, targets=targets) == []
-        point = await runtime.branch(replica)
-        child = await runtime.create(replace(spec, replica_id="r3", generation=9, origin=point))
-        assert sorted(await kit.run_inside(child, _TRY, targets=targets)) == allowed
-        await runtime.release_point(point)
-    finally:
-        await runtime.stop()
-    assert left() == []
-
-
-_AGENT = """
-import asyncio, os, signal, sys
-from pathlib import Path
-from tests.integration import test_qemu_network
-test_qemu_network.MARK = {mark!r}
-from osgym_host.images.snapshots import SnapshotStore
-from osgym_host.images.store import default_data_dir
-from tests.support.runtime_kits import contract_spec
-
-async def main():
-    kit = test_qemu_network.TapKit(SnapshotStore(default_data_dir()).resolve({digest!r}))
-    runtime = kit.make(Path({data_dir!r}))
-    await runtime.start()
-    replica = await runtime.create(contract_spec(kit))
-    print(replica.guest.host, replica.guest.port, flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-asyncio.run(main())
-"""
-
-
-async def test_a_machine_with_a_tap_outlives_its_agent(small_snapshot: Snapshot, tmp_path: Path) -> None:
-    """The next host agent reaches it at the same address, and takes everything away in the end."""
-    kit = TapKit(small_snapshot)
-    code = _AGENT.format(mark=MARK, digest=small_snapshot.digest, data_dir=str(tmp_path))
-    agent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, cwd=ROOT
-    )
-    said, _ = await asyncio.wait_for(agent.communicate(), 60)
-    assert agent.returncode == -9
-    runtime = kit.make(tmp_path)
-    report = await runtime.start()
-    try:
-        [record] = report.adoptable
-        assert isinstance(record.guest, EnclosedAddress)
-        assert said.decode().split() == [record.guest.host, str(record.guest.port)]
-        adopted = await runtime.adopt(record)
-        assert adopted.guest == record.guest
-        assert await kit.run_inside(adopted, "result = 6 * 7") == 42
-    finally:
-        await runtime.stop()
-    assert left() == []

@@ -27,6 +27,32 @@ from osgym_host.runtimes.qemu.machine.argv import GATEWAY_IP, GUEST_IP, MAC
 PORT = 8099
 """Where the world's servers, and the host's, answer."""
 
+TRY = """
+import socket, threading
+result = []
+def attempt(host, port):
+    try:
+        with socket.create_connection((host, port), timeout=wait_s) as end:
+            end.settimeout(wait_s)
+            if end.recv(5):
+                result.append([host, port])
+    except OSError:
+        pass
+tries = [threading.Thread(target=attempt, args=tuple(target)) for target in targets]
+[each.start() for each in tries]
+[each.join() for each in tries]
+result.sort()
+"""
+"""Runs in a desktop: which of `targets` (host and port) say something within `wait_s`."""
+KNOWN_NAMES = {
+    "files.example.org": ["198.51.100.7"],
+    "inside.example.org": ["10.77.77.7", "169.254.169.254", "127.0.0.1"],
+    "elsewhere.test": ["203.0.113.2"],
+}
+"""What look-ups find, in place of the host's resolver."""
+ALLOWED = ("203.0.113.128/25", "10.77.77.0/24", "*.example.org")
+"""What the tests' allowlist names."""
+
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 _LOCK = Path("/run/osgym-test-network.lock")
 _TURN_S = 300.0
