@@ -21,7 +21,7 @@ from osgym_host.addresses import UnixAddress
 from osgym_host.guest_client import GuestClient
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import ExitReason, RuntimeUnsupported
-from osgym_host.runtimes.cgroups import Caps, instance_group_name, open_tree
+from osgym_host.runtimes.cgroups import instance_group_name, open_tree
 from osgym_host.runtimes.processes import ProcessIdentity
 from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
 from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
@@ -33,6 +33,7 @@ from osgym_host.runtimes.qemu.runner.daemon import DockerDaemon
 from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.qemu.runner.runner_image import build_runner_image, find_runner_image
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
+from osgym_host.runtimes.replica_cgroup import Caps
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, who gives up its rights")
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from osgym_host.runtimes.cgroups import Caps, CgroupGroup, open_tree
+from osgym_host.runtimes.cgroups import open_tree
+from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup
 
 _MIB = 1 << 20
 
@@ -44,6 +45,7 @@ def test_caps_of_a_group_are_raised_and_lowered() -> None:
 SERVICE = """
 import os, subprocess, sys
 from osgym_host.runtimes import cgroups
+from osgym_host.runtimes.replica_cgroup import Caps
 cgroups._CONTROLLERS = (sys.argv[2],)
 os.setuid(65534)
 helper = subprocess.Popen(["sleep", "60"])
@@ -53,7 +55,7 @@ for _ in range(2):
     print(sorted(tree.enforces), [str(f) for f in tree.folders], own)
 moved = open(sys.argv[1] + "/agent/cgroup.procs").read().split()
 print(sorted(moved) == sorted([str(os.getpid()), str(helper.pid)]))
-group = tree.make("r1", cgroups.Caps())
+group = tree.make("r1", Caps())
 open(group.procs_files[0], "w").write(str(helper.pid))
 helper.kill()
 helper.wait()

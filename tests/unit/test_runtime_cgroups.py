@@ -6,14 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from osgym_host.runtimes.cgroups import (
-    Caps,
-    CgroupGroup,
-    Hierarchy,
-    instance_group_name,
-    open_tree,
-    parse_hierarchies,
-)
+from osgym_host.runtimes.cgroups import Hierarchy, instance_group_name, open_tree, parse_hierarchies
+from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup
 
 V2_ONLY = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate"
 MIXED = """\

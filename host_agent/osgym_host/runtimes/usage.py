@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from osgym_host.runtimes.base import Usage
-from osgym_host.runtimes.cgroups import CgroupGroup
 from osgym_host.runtimes.held_files import HeldFiles
 from osgym_host.runtimes.processes import cpu_s, pss_mib
+from osgym_host.runtimes.replica_cgroup import CgroupGroup
 
 _MIB = 1 << 20
 

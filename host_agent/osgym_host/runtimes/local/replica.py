@@ -12,8 +12,8 @@ from typing import Any
 
 from osgym_host.addresses import GuestAddress, UnixAddress, short_unix_path
 from osgym_host.runtimes.base import ExitInfo, ExitReason, ReplicaSpec
-from osgym_host.runtimes.cgroups import CgroupGroup
 from osgym_host.runtimes.local.ranges import ReplicaIds
+from osgym_host.runtimes.replica_cgroup import CgroupGroup
 from osgym_host.runtimes.replica_table import ManagedReplica
 
 EXIT_DISPLAY_LOST = 3

@@ -38,6 +38,7 @@ from osgym_host.runtimes.local.ranges import ReplicaIds
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor
 from osgym_host.runtimes.processes import processes_of
+from osgym_host.runtimes.replica_cgroup import Caps
 from osgym_host.runtimes.replica_table import ReplicaTable, check_name
 
 _log = logging.getLogger(__name__)
@@ -262,7 +263,7 @@ class LocalRuntime(Runtime):
         try:
             supervisor = await self._ensure_supervisor()
             group = running.tree.make(
-                spec.replica_id, cgroups.Caps(ram_mib=spec.ram_mib, cpus=spec.cpus, pids=spec.pids)
+                spec.replica_id, Caps(ram_mib=spec.ram_mib, cpus=spec.cpus, pids=spec.pids)
             )
             replica = LocalReplica(spec, key, folder, group, ids)
             self._by_key[key] = replica

@@ -8,13 +8,14 @@ from osgym_host.core.egress import parse_allowlist
 from osgym_host.images.errors import ImageError
 from osgym_host.images.snapshots import Snapshot, SnapshotStore, how_to_make
 from osgym_host.runtimes.base import Runtime, RuntimeUnsupported, Screen
-from osgym_host.runtimes.cgroups import Caps, CgroupTree, instance_group_name
+from osgym_host.runtimes.cgroups import CgroupTree, instance_group_name
 from osgym_host.runtimes.kind import ImageRef, RuntimeKind
 from osgym_host.runtimes.qemu.cloning import ParkedPoolOptions, VmOptions
 from osgym_host.runtimes.qemu.machine import Accel, Launcher, check_host, memory_cap_mib
 from osgym_host.runtimes.qemu.network import Network, TapNetwork, UserNetwork
 from osgym_host.runtimes.qemu.runner import ContainerLauncher, ProcessLauncher
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime, cores
+from osgym_host.runtimes.replica_cgroup import Caps
 from osgym_host.settings import Settings
 
 

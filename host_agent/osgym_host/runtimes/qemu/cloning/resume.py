@@ -16,7 +16,6 @@ from osgym_host.runtimes.base import (
     RuntimeNotRunning,
     RuntimeUnsupported,
 )
-from osgym_host.runtimes.cgroups import Caps
 from osgym_host.runtimes.qemu.agentless import AgentlessGuests, is_agentless
 from osgym_host.runtimes.qemu.branching import BranchChild, BranchPointStore
 from osgym_host.runtimes.qemu.cloning import guest_identity as identity
@@ -27,6 +26,7 @@ from osgym_host.runtimes.qemu.cloning.vm_manager import ManagedVm, VmManager
 from osgym_host.runtimes.qemu.golden import GoldenSnapshot
 from osgym_host.runtimes.qemu.machine import ReplicaFacts, VmPhase
 from osgym_host.runtimes.qemu.network import Network
+from osgym_host.runtimes.replica_cgroup import Caps
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from osgym_host.addresses import GuestAddress, TcpAddress
 from osgym_host.images.disks.manifest import GuestKind
 from osgym_host.runtimes.base import ReplicaDestroyFailed, RuntimeFault
-from osgym_host.runtimes.cgroups import Caps, CgroupGroup
 from osgym_host.runtimes.processes import ProcessIdentity, process_state
 from osgym_host.runtimes.qemu.branching import RamControl, RamLibrary, RamLibraryLoader
 from osgym_host.runtimes.qemu.golden import (
@@ -47,6 +46,7 @@ from osgym_host.runtimes.qemu.machine import (
     VmRecords,
 )
 from osgym_host.runtimes.qemu.network import FoundGuest, Network, NetworkFailed
+from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup
 
 log = logging.getLogger(__name__)
 

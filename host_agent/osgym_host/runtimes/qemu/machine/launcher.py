@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from osgym_host.runtimes.base import RuntimeFault
-from osgym_host.runtimes.cgroups import Caps, CgroupGroup
 from osgym_host.runtimes.processes import ProcessIdentity
 from osgym_host.runtimes.qemu.machine.namespace import AnyNamespace
+from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from osgym_host.addresses import short_unix_path
 from osgym_host.errors import OsgymHostError
-from osgym_host.runtimes.cgroups import Caps
 from osgym_host.runtimes.qemu.machine import argv as arguments
 from osgym_host.runtimes.qemu.machine.argv import Launch, Shape
 from osgym_host.runtimes.qemu.machine.launcher import Launcher, LaunchRequest, ProcessEnd, VmProcess
 from osgym_host.runtimes.qemu.machine.namespace import AnyNamespace
 from osgym_host.runtimes.qemu.machine.qmp import Qmp, QmpClosed, QmpError, QmpTimeout
+from osgym_host.runtimes.replica_cgroup import Caps
 
 START_TIMEOUT_S = 30.0
 STATE_TIMEOUT_S = 30.0

@@ -21,9 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from osgym_host.addresses import EnclosedAddress, GuestAddress, TcpAddress, UnixAddress
 from osgym_host.runtimes.base import Egress, ReplicaRecord
-from osgym_host.runtimes.cgroups import Caps
 from osgym_host.runtimes.processes import ProcessIdentity
 from osgym_host.runtimes.qemu.machine.namespace import NamespaceOf
+from osgym_host.runtimes.replica_cgroup import Caps
 
 MAX_RECORD_BYTES = 64 * 1024
 _UNFINISHED = ".new-"

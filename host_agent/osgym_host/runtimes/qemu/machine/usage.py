@@ -7,8 +7,8 @@ from pathlib import Path
 
 from osgym_host.runtimes import usage
 from osgym_host.runtimes.base import Usage
-from osgym_host.runtimes.cgroups import CgroupGroup
 from osgym_host.runtimes.held_files import devices_of, held_files
+from osgym_host.runtimes.replica_cgroup import CgroupGroup
 
 
 def measure_vm(group: CgroupGroup | None, pid: int | None, folder: Path, *, deep: bool) -> Usage:

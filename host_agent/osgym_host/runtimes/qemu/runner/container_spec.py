@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from osgym_host.runtimes.cgroups import Caps
+from osgym_host.runtimes.replica_cgroup import Caps
 
 ENTRY_PATH = "/usr/lib/osgym/entry.py"
 """Where the entry stands in the runner image."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from osgym_host.runtimes.base import RuntimeFault
-from osgym_host.runtimes.cgroups import CgroupGroup, CgroupTree
+from osgym_host.runtimes.cgroups import CgroupTree
 from osgym_host.runtimes.processes import ProcessIdentity, switch_huge_pages_off
 from osgym_host.runtimes.qemu.machine import (
     FoundProcess,
@@ -38,6 +38,7 @@ from osgym_host.runtimes.qemu.runner.users import (
     user_of,
     with_limits,
 )
+from osgym_host.runtimes.replica_cgroup import CgroupGroup
 
 _HIGH_FD = 64
 """Descriptors on their way are kept above those that a process gets."""

@@ -1,0 +1,208 @@
+"""The control groups of one replica, one per hierarchy: its caps, what it uses, its end."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_CPU_PERIOD_US = 100_000
+_MIB = 1024 * 1024
+_SOCKETS_SHARE = 4
+"""One part in so many of a replica's memory may wait in its sockets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Caps of one group. None: no cap."""
+
+    ram_mib: int | None = None
+    cpus: float | None = None
+    pids: int | None = None
+
+
+class CgroupGroup:
+    """The groups of one replica, one folder per hierarchy."""
+
+    def __init__(self, folders: Mapping[str, Path], version: Mapping[str, int]) -> None:
+        """Take folders by controller; `""` is the version 2 folder, if any."""
+        self._folders = dict(folders)
+        self._version = dict(version)
+
+    @property
+    def procs_files(self) -> list[str]:
+        """Files that take a PID to move a process in."""
+        return [str(folder / "cgroup.procs") for folder in dict.fromkeys(self._folders.values())]
+
+    def pids(self) -> set[int]:
+        """Return the PIDs of the processes inside."""
+        found: set[int] = set()
+        for folder in set(self._folders.values()):
+            for group in _with_children(folder):
+                with contextlib.suppress(OSError):
+                    found.update(int(pid) for pid in (group / "cgroup.procs").read_text().split())
+        return found - {0}
+
+    def kill(self) -> int:
+        """Kill every process inside; return how many were seen."""
+        pids = self.pids()
+        unified = self._folders.get("")
+        if unified is not None:
+            with contextlib.suppress(OSError):
+                (unified / "cgroup.kill").write_text("1")
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return len(pids)
+
+    def remove(self, timeout_s: float = 5.0) -> None:
+        """Remove the groups; dying processes are waited for. Blocking, bounded.
+
+        Raises:
+            OSError: A group could not be removed in time (EBUSY: a process lives in it).
+        """
+        deadline = time.monotonic() + timeout_s
+        for folder in set(self._folders.values()):
+            for group in sorted(_with_children(folder), reverse=True):
+                remove_folder(group, deadline)
+
+    def charged_mib(self) -> float | None:
+        """Memory charged to the cap."""
+        name = "memory.current" if self._version.get("memory") == 2 else "memory.usage_in_bytes"
+        value = self._read_int("memory", name)
+        return None if value is None else value / _MIB
+
+    def cpu_s(self) -> float | None:
+        """Return the CPU time used by all processes that ever were inside."""
+        folder = self._folders.get("")
+        if folder is not None:
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                return int(read_pairs(folder / "cpu.stat")["usage_usec"]) / 1e6
+        value = self._read_int("cpuacct", "cpuacct.usage")
+        return None if value is None else value / 1e9
+
+    def set_cpu_weight(self, weight: int) -> None:
+        """Set the share of the processors beside other groups, in the scale of version 2 (100: normal).
+
+        Raises:
+            OSError: The kernel refused.
+        """
+        folder = self._folders.get("cpu")
+        if folder is None:
+            return
+        if self._version["cpu"] == 2:
+            (folder / "cpu.weight").write_text(str(weight))
+        else:  # 1,024 is normal, 2 the least
+            (folder / "cpu.shares").write_text(str(max(2, weight * 1024 // 100)))
+
+    def oom_kills(self) -> int:
+        """Return how often the kernel killed in here because the cap was reached."""
+        folder = self._folders.get("memory")
+        if folder is None:
+            return 0
+        name = "memory.events" if self._version["memory"] == 2 else "memory.oom_control"
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            return int(read_pairs(folder / name)["oom_kill"])
+        return 0
+
+    def oom_eventfd(self) -> int | None:
+        """Open a descriptor that becomes readable when the cap is reached (version 1 only).
+
+        Version 2 kills the whole group by itself (`memory.oom.group`). The caller closes it.
+        """
+        folder = self._folders.get("memory")
+        if folder is None or self._version["memory"] == 2:
+            return None
+        eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            control = os.open(folder / "memory.oom_control", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                (folder / "cgroup.event_control").write_text(f"{eventfd} {control}")
+            finally:
+                os.close(control)
+        except OSError:
+            os.close(eventfd)
+            return None
+        return eventfd
+
+    def set_caps(self, caps: Caps) -> None:
+        """Write the caps.
+
+        Raises:
+            OSError: The kernel refused.
+        """
+        if caps.ram_mib is not None and "memory" in self._folders:
+            self._cap_memory(self._folders["memory"], caps.ram_mib * _MIB)
+        if caps.cpus is not None and "cpu" in self._folders:
+            quota = max(1000, round(caps.cpus * _CPU_PERIOD_US))
+            if self._version["cpu"] == 2:
+                (self._folders["cpu"] / "cpu.max").write_text(f"{quota} {_CPU_PERIOD_US}")
+            else:
+                (self._folders["cpu"] / "cpu.cfs_period_us").write_text(str(_CPU_PERIOD_US))
+                (self._folders["cpu"] / "cpu.cfs_quota_us").write_text(str(quota))
+        if caps.pids is not None and "pids" in self._folders:
+            (self._folders["pids"] / "pids.max").write_text(str(caps.pids))
+
+    def _cap_memory(self, folder: Path, limit: int) -> None:
+        if self._version["memory"] == 2:
+            (folder / "memory.max").write_text(str(limit))
+            for name, value in (("memory.swap.max", "0"), ("memory.oom.group", "1")):
+                with contextlib.suppress(FileNotFoundError):
+                    (folder / name).write_text(value)
+            return
+        with_swap = folder / "memory.memsw.limit_in_bytes"  # only there when swap is accounted
+        # It may never be the lower one of the two: raising begins with it, lowering ends with it.
+        with contextlib.suppress(OSError):
+            with_swap.write_text(str(limit))
+        (folder / "memory.limit_in_bytes").write_text(str(limit))
+        with contextlib.suppress(OSError):
+            with_swap.write_text(str(limit))
+        # Version 2 counts what sockets hold as memory; here it has a cap of its own, or else none at all.
+        with contextlib.suppress(OSError):
+            (folder / "memory.kmem.tcp.limit_in_bytes").write_text(str(limit // _SOCKETS_SHARE))
+
+    def _read_int(self, controller: str, name: str) -> int | None:
+        folder = self._folders.get(controller)
+        if folder is None:
+            return None
+        try:
+            return int((folder / name).read_text())
+        except (OSError, ValueError):
+            return None
+
+
+def _with_children(folder: Path) -> list[Path]:
+    return [folder, *(Path(found) for found, _dirs, _files in os.walk(folder) if Path(found) != folder)]
+
+
+def remove_folder(folder: Path, deadline: float) -> None:
+    """Remove an empty group, idempotently; one whose processes are dying is waited for. Blocking.
+
+    Args:
+        deadline: On the monotonic clock, in seconds.
+
+    Raises:
+        OSError: It could not be removed in time (EBUSY: a process lives in it).
+    """
+    while True:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as exc:
+            if exc.errno != errno.EBUSY or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def read_pairs(path: Path) -> dict[str, str]:
+    """Read a file of `key value` lines."""
+    pairs = (line.split(None, 1) for line in path.read_text().splitlines())
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
