@@ -32,6 +32,13 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture
+def no_client_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No host, token or authority of the SDK in the environment."""
+    for name in ("OSGYM_TOKEN", "OSGYM_HOSTS", "OSGYM_CA"):
+        monkeypatch.delenv(name, raising=False)
+
+
 def _image(flavor: str, tmp_path_factory: pytest.TempPathFactory) -> Image:
     store = ImageStore(default_data_dir())
     try:

@@ -29,14 +29,10 @@ from osgym_sdk import (
     Timeouts,
 )
 
+pytestmark = pytest.mark.usefixtures("no_client_settings")
+
 QUICK = Timeouts(connect_s=2.0, control_s=3.0, step_s=5.0, setup_s=5.0, evaluate_s=5.0, retry_s=1.0)
 POLL_S = 0.1
-
-
-@pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OSGYM_TOKEN", "OSGYM_HOSTS", "OSGYM_CA"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -12,17 +12,18 @@ import base64
 import contextlib
 import json
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from tests.support.local_http import serving_http
 
 PROJECT = "lab-project"
 EMAIL = f"osgym@{PROJECT}.iam.gserviceaccount.com"
@@ -195,14 +196,5 @@ def _handler(cloud: FakeGoogle) -> type[BaseHTTPRequestHandler]:
 def fake_google() -> Iterator[FakeGoogle]:
     """Runs it on loopback."""
     cloud = FakeGoogle()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(cloud))
-    server.daemon_threads = True
-    cloud.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
+    with serving_http(_handler(cloud)) as cloud.url:
         yield cloud
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(10)

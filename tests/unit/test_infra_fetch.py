@@ -8,16 +8,16 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from tests.support.local_http import serving_http
 
 FOLDER = Path(__file__).resolve().parents[2] / "infra" / "bootstrap"
 MAY_PASS, WILL_NOT_PASS = 1, 3
@@ -96,14 +96,8 @@ def clouds() -> Iterator[Clouds]:
         def log_message(self, *_: object) -> None:
             """Quiet."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield state
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving_http(Handler) as state.url:
+        yield state
 
 
 Fetch = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -20,15 +20,11 @@ from osgym_infra.cli.main import main
 from osgym_infra.hosts import tls
 from osgym_sdk import AuthError, HostUnreachable
 
+pytestmark = pytest.mark.usefixtures("no_client_settings")
+
 TOKEN = "a-token-of-a-fleet-that-is-waited-for"
 NOW = datetime.now(UTC)
 CA = tls.make_ca("lab", NOW)
-
-
-@pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OSGYM_TOKEN", "OSGYM_HOSTS", "OSGYM_CA"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,8 @@ import pytest
 from osgym_infra.hosts import tls
 from osgym_sdk import AsyncClient, AuthError, Client, ConfigError, HostUnreachable
 
+pytestmark = pytest.mark.usefixtures("no_client_settings")
+
 TOKEN = "a-token-of-a-fleet-file"
 
 
@@ -24,12 +26,6 @@ def fleet(folder: Path, url: str, **other: Any) -> Path:
     path = folder / "fleet.json"
     path.write_text(json.dumps({"schema_version": 1, "hosts": [host], "ca": "", "token_secret": ""} | other))
     return path
-
-
-@pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OSGYM_TOKEN", "OSGYM_HOSTS", "OSGYM_CA"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize("name_in_certificate", ["127.0.0.1", "lab.osgym.internal"])
