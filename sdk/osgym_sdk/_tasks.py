@@ -7,11 +7,12 @@ import json
 import os
 from collections.abc import AsyncIterable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._options import read_task, with_files
 
+_T = TypeVar("_T")
 Tasks = Iterable[Any] | AsyncIterable[Any] | Mapping[str, Any] | str | os.PathLike[str]
 
 
@@ -63,6 +64,16 @@ def load_tasks(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return tasks
 
 
+def task_files(folder: Path) -> list[Path]:
+    """Return the files of all tasks in a folder and below, in the order of their names.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    found = sorted(filter(_is_task, folder.rglob("*.json")))
+    return _some(found, f"the folder {folder} has no *.json in it")
+
+
 def _expanded(task: Any) -> list[Any]:
     if not isinstance(task, (str, os.PathLike)):
         return [task]
@@ -71,7 +82,7 @@ def _expanded(task: Any) -> list[Any]:
         raise ConfigError(f"tasks: {text!r} is not the path of a task file, a folder or a pattern")
     path = Path(text)
     if path.is_dir():
-        return _some(sorted(filter(_is_task, path.rglob("*.json"))), f"the folder {path} has no *.json in it")
+        return task_files(path)
     if not path.exists() and glob.has_magic(text):
         names = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
         found = [Path(name) for name in names if Path(name).is_file() and _is_task(Path(name))]
@@ -102,7 +113,7 @@ def _list_in(path: Path) -> list[Any] | None:
     return listed if isinstance(listed, list) else None
 
 
-def _some(found: list[Any], otherwise: str) -> list[Any]:
+def _some(found: list[_T], otherwise: str) -> list[_T]:
     if not found:
         raise ConfigError(f"tasks: {otherwise}")
     return found

@@ -14,6 +14,7 @@ from osgym_sdk._client import AsyncClient
 from osgym_sdk._environment import Environment, EnvironmentOptions
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._options import Task, as_task
+from osgym_sdk._tasks import task_files
 from osgym_sdk.data_server.history import History
 from osgym_sdk.wire import ImageFormat, ObserveOptions
 
@@ -139,7 +140,7 @@ def _tasks(env_config: Mapping[str, Any]) -> list[Task]:
     folder = env_config.get("json_dir")
     if folder is None:
         raise ConfigError("env_config needs json_dir, a folder of task files, or tasks, a list")
-    found = [path for path in sorted(Path(folder).rglob("*.json")) if not path.name.endswith(".oracle.json")]
-    if not found:
-        raise ConfigError(f"json_dir: {folder} has no *.json in it")
-    return list(found)
+    try:
+        return [*task_files(Path(folder))]
+    except (TypeError, ConfigError) as exc:
+        raise ConfigError(f"json_dir: {exc}") from exc
