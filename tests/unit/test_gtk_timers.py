@@ -119,7 +119,14 @@ void timer{number}(void *data) {{ asm volatile("mov ${delay_ms}, %%edi; mov %0, 
 
 
 @pytest.mark.parametrize(
-    ("delays_ms", "known"), [((250, 250, 500), True), ((250,), False), ((250,) * 3, False)]
+    ("delays_ms", "known"),
+    [
+        ((250, 250, 300, 300, 500), True),
+        ((250, 300, 300), False),
+        ((250, 250), False),
+        ((250, 250, 250, 300, 300), False),
+        ((250, 250, 300, 300, 300), False),
+    ],
 )
 def test_gtk_2_is_told_by_the_number_of_its_waits(
     table: ModuleType, tmp_path: Path, delays_ms: tuple[int, ...], known: bool
@@ -157,6 +164,38 @@ def test_only_listed_timers_are_brought_forward(
     assert [int(line) for line in done.stdout.split()] == wanted_us
     gone = subprocess.run([program, "0", RETURN_KEY], env=env, capture_output=True, timeout=60, check=True)
     assert gone.stdout == b"250000\n"
+
+
+# Stands in for GLib: what a timer is for is its wait.
+TIMEOUTS = """
+unsigned g_timeout_add(unsigned ms, int (*f)(void *), void *data) { return ms; }
+unsigned g_timeout_add_full(int p, unsigned ms, int (*f)(void *), void *data, void (*forget)(void *)) {
+  return ms; }
+"""
+TIMED = """
+#include <stdio.h>
+unsigned g_timeout_add(unsigned, int (*)(void *), void *);
+unsigned g_timeout_add_full(int, unsigned, int (*)(void *), void *, void (*)(void *));
+int main(void) { printf("%u %u %u", g_timeout_add(8000, 0, 0), g_timeout_add_full(0, 10000, 0, 0, 0),
+                        g_timeout_add(9000, 0, 0)); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "mode", "waits_ms"),
+    [("gimp", "", "{n} {n} 9000"), ("gimp", "off", "8000 10000 9000"), ("other", "", "8000 10000 9000")],
+)
+def test_a_programs_own_timers_never_come(
+    preload: Path, tmp_path: Path, program: str, mode: str, waits_ms: str
+) -> None:
+    """Those of that program and wait; the same waits of others are passed on."""
+    glib = compile_library(tmp_path, "libglib-2.0.so.0", TIMEOUTS)
+    source, made = tmp_path / "program.c", tmp_path / program
+    source.write_text(TIMED)
+    subprocess.run(["cc", "-o", made, source, glib, "-Wl,-rpath,$ORIGIN"], check=True, timeout=60)
+    env = {**os.environ, "LD_PRELOAD": str(preload), "OSGYM_GTK_TIMERS": mode}
+    done = subprocess.run([made], env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == waits_ms.format(n=2_000_000_000)
 
 
 @pytest.mark.parametrize("argv", [["true"], ["sh", "-c", "exit 0"], [sys.executable, "-c", "pass"]])

@@ -2,7 +2,8 @@
  *
  * GTK 3 gives each of its timers a name right after it made it. The call that does so comes here first,
  * and the timers of a short list become due soon. GTK 2 has no names: its timers are known by the library
- * that makes them, by their time and by the type of what they are for.
+ * that makes them, by their time and by the type of what they are for. A few timers of single programs, known
+ * by program and time, never come: what they would change is an answer to nothing.
  *
  * No constructor: in a program that makes no such timer nothing of this is ever run. It is linked against
  * nothing, and all that it refers to is weak: a program that lacks it starts as ever.
@@ -36,7 +37,15 @@ static const struct named_timer {
 static const struct unnamed_timer {
     unsigned interval_ms;
     const char *type;
-} unnamed_timers[] = {UNNAMED_TIMERS{0, NULL}};
+    unsigned due_ms;
+} unnamed_timers[] = {UNNAMED_TIMERS{0, NULL, 0}};
+
+#define NEVER_MS 2000000000u /* 23 days */
+
+static const struct program_timer {
+    const char *program;
+    unsigned interval_ms;
+} program_timers[] = {PROGRAM_TIMERS{NULL, 0}};
 
 static int same_text(const char *left, const char *right)
 {
@@ -121,7 +130,8 @@ void g_source_set_name_by_id(unsigned id, const char *name)
 typedef unsigned add_timeout(unsigned, int (*)(void *), void *);
 unsigned gdk_threads_add_timeout(unsigned interval_ms, int (*function)(void *), void *data);
 
-static int is_of_gtk2(const void *address)
+/* Whether code lies in a program or library whose file has this name. */
+static int is_in(const char *file, const void *address)
 {
     Dl_info found;
     if (!dladdr || !dladdr(address, &found) || !found.dli_fname)
@@ -130,7 +140,7 @@ static int is_of_gtk2(const void *address)
     for (const char *at = name; *at; at++)
         if (*at == '/')
             name = at + 1;
-    return same_text(name, GTK2);
+    return same_text(name, file);
 }
 
 static int is_a(void *instance, const char *type_name)
@@ -153,10 +163,45 @@ unsigned gdk_threads_add_timeout(unsigned interval_ms, int (*function)(void *), 
     if (!next)
         return 0;
     for (const struct unnamed_timer *known = unnamed_timers; known->type; known++)
-        if (interval_ms == known->interval_ms && switched_on() && is_of_gtk2(__builtin_return_address(0))
+        if (interval_ms == known->interval_ms && switched_on() && is_in(GTK2, __builtin_return_address(0))
             && is_a(data, known->type)) {
-            interval_ms = 1;
+            interval_ms = known->due_ms;
             break;
         }
     return next(interval_ms, function, data);
+}
+
+static unsigned own_interval_ms(unsigned interval_ms, const void *caller)
+{
+    for (const struct program_timer *known = program_timers; known->program; known++)
+        if (interval_ms == known->interval_ms && switched_on() && is_in(known->program, caller))
+            return NEVER_MS;
+    return interval_ms;
+}
+
+static void *of_glib(const char *function)
+{
+    void *found = after_this(function);
+    return found ? found : in_library(GLIB, function);
+}
+
+unsigned g_timeout_add(unsigned interval_ms, int (*function)(void *), void *data);
+unsigned g_timeout_add(unsigned interval_ms, int (*function)(void *), void *data)
+{
+    static add_timeout *next;
+    if (!next && !(next = of_glib("g_timeout_add")))
+        return 0;
+    return next(own_interval_ms(interval_ms, __builtin_return_address(0)), function, data);
+}
+
+typedef unsigned add_timeout_full(int, unsigned, int (*)(void *), void *, void (*)(void *));
+unsigned g_timeout_add_full(int priority, unsigned interval_ms, int (*function)(void *), void *data,
+                            void (*forget)(void *));
+unsigned g_timeout_add_full(int priority, unsigned interval_ms, int (*function)(void *), void *data,
+                            void (*forget)(void *))
+{
+    static add_timeout_full *next;
+    if (!next && !(next = of_glib("g_timeout_add_full")))
+        return 0;
+    return next(priority, own_interval_ms(interval_ms, __builtin_return_address(0)), function, data, forget);
 }

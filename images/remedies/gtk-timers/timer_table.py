@@ -31,10 +31,19 @@ class NamedTimer:
 
 @dataclass(frozen=True, slots=True)
 class UnnamedTimer:
-    """A timer of GTK 2: its wait, and the type of the object it is for."""
+    """A timer of GTK 2: its wait, the type of the object it is for, the wait that is left of it."""
 
     delay_ms: int
     type_name: str
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramTimer:
+    """A timer of one program, known by its wait, that shall never come: what it changes is nobody's doing."""
+
+    program: str
+    delay_ms: int
 
 
 # All of these fire once. A wait that lets typing or a pointer come to rest keeps a little of it.
@@ -57,14 +66,23 @@ NAMED_TIMERS = (
     NamedTimer("[gtk+] tooltip_popup_timeout", 500, 10),
 )
 
-BUTTON_MS = 250
-BUTTON_SITES = 2
-"""GTK 2 waits 250 ms in two places: for a `GtkButton`, and for a `GtkRecentManager`, which is left alone."""
+SITES = {250: 2, 300: 2}
+"""In how many places GTK 2 waits so long, all for objects: a `GtkButton` and a `GtkRecentManager`; a
+`GtkEntryCompletion` and a `GtkRange`. Of each two the second is left alone."""
 
 UNNAMED_TIMERS = (
-    UnnamedTimer(BUTTON_MS, "GtkButton"),
+    UnnamedTimer(250, "GtkButton", 1),
     # the setting gtk-menu-popup-delay; set to zero, a click on an entry closes what the pointer just opened
-    UnnamedTimer(225, "GtkMenuItem"),
+    UnnamedTimer(225, "GtkMenuItem", 1),
+    # what completes the text typed into an entry
+    UnnamedTimer(300, "GtkEntryCompletion", 10),
+)
+
+PROGRAM_TIMERS = tuple(
+    ProgramTimer(program, delay_ms)
+    for program in ("gimp", "gimp-2.10")
+    # a message in the status bar gives way; the border of a selection moves on (remedy gimp-quiet: at 10 s)
+    for delay_ms in (8_000, 10_000)
 )
 
 _CALL_REACH_BYTES = 32
@@ -90,17 +108,20 @@ def unnamed_timers(gtk: SharedLibrary) -> tuple[UnnamedTimer, ...]:
     """Return the timers of GTK 2 that can be told from others; none when the library is not as expected.
 
     Timers of another wait may be for something that is no object, whose type must not be asked for. So the
-    fixed wait of a button must stand in exactly the places that are known.
+    fixed waits must stand in exactly the places that are known.
     """
     if ADD_TIMEOUT in gtk.symbols:
         return ()
     targets = gtk.entries_of(ADD_TIMEOUT)
-    found = 0
+    found = dict.fromkeys(SITES, 0)
     for base, code in gtk.code():
-        for match in re.finditer(re.escape(b"\xbf" + struct.pack("<I", BUTTON_MS)), code):
-            calls = range(match.end(), min(match.end() + _CALL_REACH_BYTES, len(code) - 5))
-            found += any(code[at] == 0xE8 and _target(base, code, at) in targets for at in calls)
-    return UNNAMED_TIMERS if found == BUTTON_SITES else ()
+        for delay_ms in SITES:
+            for match in re.finditer(re.escape(b"\xbf" + struct.pack("<I", delay_ms)), code):
+                calls = range(match.end(), min(match.end() + _CALL_REACH_BYTES, len(code) - 5))
+                found[delay_ms] += any(
+                    code[at] == 0xE8 and _target(base, code, at) in targets for at in calls
+                )
+    return UNNAMED_TIMERS if found == SITES else ()
 
 
 def _target(base: int, code: bytes, at: int) -> int:
@@ -112,5 +133,8 @@ def _target(base: int, code: bytes, at: int) -> int:
 def header(unnamed: tuple[UnnamedTimer, ...]) -> str:
     """The generated timers.h."""
     named = "".join(f'{{"{timer.name}", {timer.due_ms}}}, ' for timer in NAMED_TIMERS)
-    others = "".join(f'{{{timer.delay_ms}, "{timer.type_name}"}}, ' for timer in unnamed)
-    return f"#define NAMED_TIMERS {named}\n#define UNNAMED_TIMERS {others}\n"
+    others = "".join(f'{{{timer.delay_ms}, "{timer.type_name}", {timer.due_ms}}}, ' for timer in unnamed)
+    programs = "".join(f'{{"{timer.program}", {timer.delay_ms}}}, ' for timer in PROGRAM_TIMERS)
+    return (
+        f"#define NAMED_TIMERS {named}\n#define UNNAMED_TIMERS {others}\n#define PROGRAM_TIMERS {programs}\n"
+    )
