@@ -126,29 +126,8 @@ static void mark_stale(og_frame *f, int y) {
     f->png_stale[y / OG_STRIPE_ROWS] = true;
 }
 
-/* The columns of what may be a bar: each from one colour to one colour. Whether this pixel fits. */
-typedef struct {
-    int count;
-    struct {
-        int x;
-        uint32_t old_colour, new_colour;
-    } at[OG_BAR_MAX_WIDTH];
-} bar_columns;
-
-static bool fits_bar(bar_columns *columns, int x, uint32_t old_colour, uint32_t new_colour) {
-    for (int i = 0; i < columns->count; i++)
-        if (columns->at[i].x == x)
-            return columns->at[i].old_colour == old_colour && columns->at[i].new_colour == new_colour;
-    if (columns->count == OG_BAR_MAX_WIDTH) return false;
-    columns->at[columns->count].x = x;
-    columns->at[columns->count].old_colour = old_colour;
-    columns->at[columns->count++].new_colour = new_colour;
-    return true;
-}
-
 void og_frame_compare(og_frame *f, og_box box, bool update, og_diff *diff) {
     diff->pixels = 0;
-    diff->bar = true;
     diff->box = (og_box){f->width, f->height, 0, 0};
     if (box.x0 < 0) box.x0 = 0;
     if (box.y0 < 0) box.y0 = 0;
@@ -157,7 +136,6 @@ void og_frame_compare(og_frame *f, og_box box, bool update, og_diff *diff) {
     int n = box.x1 - box.x0;
     if (n <= 0 || box.y1 <= box.y0) return;
     bool masked_whole = box_is_masked(f, box);
-    bar_columns columns = {0};
     for (int y = box.y0; y < box.y1; y++) {
         const uint32_t *now = source_row(f, y) + box.x0;
         uint32_t *known = f->shadow + (size_t)y * (size_t)f->width + box.x0;
@@ -166,9 +144,8 @@ void og_frame_compare(og_frame *f, og_box box, bool update, og_diff *diff) {
             for (int i = 0; i < n; i++) {
                 uint32_t p = now[i] & RGB, q = known[i] & RGB;
                 if (p == q || (f->mask_count && is_masked(f, box.x0 + i, y))) continue;
-                int x = box.x0 + i;
-                if (diff->bar) diff->bar = fits_bar(&columns, x, q, p);
                 diff->pixels++;
+                int x = box.x0 + i;
                 if (x < diff->box.x0) diff->box.x0 = x;
                 if (x >= diff->box.x1) diff->box.x1 = x + 1;
                 if (y < diff->box.y0) diff->box.y0 = y;
@@ -180,13 +157,7 @@ void og_frame_compare(og_frame *f, og_box box, bool update, og_diff *diff) {
             mark_stale(f, y);
         }
     }
-    if (diff->pixels) {
-        long area = (long)(diff->box.x1 - diff->box.x0) * (diff->box.y1 - diff->box.y0);
-        if (area != diff->pixels) diff->bar = false;
-    } else {
-        diff->box = (og_box){0, 0, 0, 0};
-        diff->bar = false;
-    }
+    if (!diff->pixels) diff->box = (og_box){0, 0, 0, 0};
 }
 
 bool og_frame_take(og_frame *f) {
@@ -202,10 +173,11 @@ bool og_frame_take(og_frame *f) {
     return any;
 }
 
-/* A text caret: one upright bar, a few pixels wide and a line high; its edges may be softer than its middle. */
+/* A text caret: one upright bar without a gap, a few pixels wide and a line high. Of any colours: it may have soft
+ * edges, and touch the letter beside it. */
 bool og_is_caret(const og_diff *d) {
     int w = d->box.x1 - d->box.x0, h = d->box.y1 - d->box.y0;
-    return d->bar && w >= 1 && h >= 6 && h <= 64;
+    return w >= 1 && w <= 3 && h >= 6 && h <= 64 && d->pixels == (long)w * h;
 }
 
 static uint64_t mix(uint64_t x) {

@@ -30,7 +30,6 @@ uint64_t og_now(void);
 #define OG_STRIPE_ROWS 54
 #define OG_MAX_STRIPES 256
 #define OG_MAX_MASKS 16
-#define OG_BAR_MAX_WIDTH 3
 
 typedef struct {
     int width, height, stripes;
@@ -53,7 +52,6 @@ typedef struct {
 typedef struct {
     long pixels;   /* that differ, outside the masks */
     og_box box;    /* around them */
-    bool bar;      /* every pixel of the box differs; few columns, each from one colour to one colour */
 } og_diff;
 
 int og_frame_open(og_frame *frame, int width, int height, const char *fbdir);
