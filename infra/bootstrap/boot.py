@@ -39,8 +39,6 @@ PREFIX = "osgym-boot: "
 FIRST_S, MOST_S, SLOW_S, PATIENCE_S = 2.0, 30.0, 300.0, 900.0
 """Between two attempts: the first time, at most, and once it has failed for `PATIENCE_S` at one step. A role
 is known to all of a cloud's servers within some minutes."""
-PACKAGE_S = 120
-"""How long the bootstrap itself may take to come."""
 REPORT_S, REPORT_EVERY_S, REPORT_AGAIN_S, LAST_REPORT_S = 10, 2.0, 8.0, 60
 """How long the bucket has to take a record, and how soon it gets another one: Google Cloud takes one write a
 second of an object."""

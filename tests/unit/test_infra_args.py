@@ -19,7 +19,7 @@ from osgym_infra.config.providers import Provider
 from osgym_infra.config.ssh_hosts import SshHost, SshLogin
 from osgym_infra.cost.price import Market
 from osgym_infra.errors import BadInput, CannotMeet, OsgymInfraError
-from osgym_infra.fleet.blueprint import Blueprint, draw, host_names
+from osgym_infra.fleet.blueprint import Blueprint, draw
 from osgym_infra.workloads import profile as profiles
 from osgym_protocol.runtimes import RuntimeName
 
@@ -262,8 +262,8 @@ def test_a_plan_becomes_groups_of_hosts() -> None:
     assert all(group.nested and group.market is Market.SPOT for group in found.groups)
     assert all(group.type.startswith("n2-") for group in found.groups), "nothing unconfirmed by default"
     assert found.usd_per_day is not None
-    names = [name for name, _ in host_names(found.groups)]
-    assert len(set(names)) == len(names) == sum(group.count for group in found.groups)
+    names = [group.name for group in found.groups]
+    assert len(set(names)) == len(names)
 
 
 def test_metal_needs_no_nesting_and_namespaces_neither() -> None:

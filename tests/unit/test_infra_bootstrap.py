@@ -28,6 +28,7 @@ from osgym_infra.workloads.profile import load as load_profile
 FOLDER = Path(__file__).resolve().parents[2] / "infra" / "bootstrap"
 WILL_NOT_PASS = 3
 SHELL = "\n".join(path.read_text() for path in sorted(FOLDER.glob("*.sh")))
+"""All of the bootstrap's shell."""
 
 
 def test_the_shell_is_sound() -> None:

@@ -13,6 +13,7 @@ import pytest
 from osgym_infra.errors import BadInput
 from osgym_infra.workloads import profile as profiles
 from osgym_infra.workloads import stats
+from osgym_infra.workloads.assumed import under_kvm
 from osgym_infra.workloads.fit import fit_profile
 from osgym_infra.workloads.observations import Observations, observe, read
 from osgym_infra.workloads.profile import Bound, Parameter, from_json
@@ -198,3 +199,15 @@ def test_a_hinge_is_found_between_the_points() -> None:
         stats.hinge(points[:2])
     with pytest.raises(ValueError, match="rise"):
         stats.hinge([(1, 5), (2, 4), (3, 3)])
+
+
+def test_the_profile_under_kvm_is_put_together_from_what_was_measured() -> None:
+    """The shipped one follows from those of namespaces and of emulation, and says so of each parameter."""
+    shipped = profiles.load("desktop-qemu-kvm")
+    made = under_kvm(profiles.load("desktop-local"), profiles.load("desktop-qemu-tcg"))
+    assert shipped.parameters.keys() == made.parameters.keys()
+    for name, row in made.parameters.items():
+        found = shipped.parameters[name]
+        assert found.how == row.how and row.how.startswith("assumed: ")
+        assert (found.value, found.low, found.high) == pytest.approx((row.value, row.low, row.high), rel=1e-5)
+    assert (shipped.sources, shipped.measured_on) == (made.sources, made.measured_on)

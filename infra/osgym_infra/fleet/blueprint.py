@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from osgym_infra.catalogue.machines import machine_of
@@ -212,11 +211,6 @@ def _own_machines(config: FleetConfig) -> Blueprint:
 def slug(name: str) -> str:
     """A name as a part of resource names: small letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-
-
-def host_names(groups: Iterable[HostGroup]) -> list[tuple[str, HostGroup]]:
-    """A name for each host: its group's, with a number."""
-    return [(f"{group.name}-{number}", group) for group in groups for number in range(group.count)]
 
 
 def _key(name: str) -> str:

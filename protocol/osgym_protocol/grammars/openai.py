@@ -28,7 +28,6 @@ from osgym_protocol.grammars.space import Space
 from osgym_protocol.limits import MAX_PATH_POINTS, MAX_SCROLL_CLICKS, PIXELS_PER_SCROLL_CLICK
 
 NAME = "openai"
-VERSIONS = ("computer", "computer_use_preview")
 WAIT_MS = 2000
 ACTION_TYPES = (
     "click", "double_click", "drag", "keypress", "move", "screenshot", "scroll", "type", "wait",

@@ -33,7 +33,6 @@ STATES = _STATES.split()
 
 ROLE_EXTENDED = ROLES.index("extended")
 ROLE_TERMINAL = ROLES.index("terminal")
-ROLE_TABLE = ROLES.index("table")
 
 ACTIVE = 1 << STATES.index("active")
 FOCUSED = 1 << STATES.index("focused")

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 METHOD_CALL, METHOD_RETURN, ERROR, SIGNAL = 1, 2, 3, 4
-NO_REPLY_EXPECTED = 1
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 
 _PATH, _INTERFACE, _MEMBER, _ERROR_NAME, _REPLY_SERIAL, _DESTINATION = 1, 2, 3, 4, 5, 6
