@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.runtime_attacks import as_root, attack, two
+from tests.support.runtime_kits import running_local
 from tests.support.runtime_probe import build_python_image
 
 from osgym_host.guest_client import GuestTimeout, GuestUnreachable
@@ -31,11 +32,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> ImageLike:
 
 @pytest.fixture
 async def runtime(tmp_path: Path) -> AsyncIterator[LocalRuntime]:
-    runtime = LocalRuntime(tmp_path, "isolation")
-    await runtime.start()
-    yield runtime
-    await runtime.stop()
-    assert not list((tmp_path / "run/isolation/replicas").iterdir())
+    async with running_local(tmp_path, "isolation") as running:
+        yield running
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.runtime_kits import DEADLINE_S, gone
+from tests.support.runtime_kits import DEADLINE_S, gone, running_local
 from tests.support.runtime_probe import build_python_image, run_inside
 
 from osgym_host.runtimes import cgroups
@@ -31,11 +31,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> ImageLike:
 
 @pytest.fixture
 async def runtime(tmp_path: Path) -> AsyncIterator[LocalRuntime]:
-    runtime = LocalRuntime(tmp_path, "local")
-    await runtime.start()
-    yield runtime
-    await runtime.stop()
-    assert not list((tmp_path / "run/local/replicas").iterdir())
+    async with running_local(tmp_path) as running:
+        yield running
 
 
 @pytest.fixture

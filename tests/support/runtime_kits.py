@@ -9,7 +9,7 @@ import json
 import os
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -290,3 +290,15 @@ def gone(pid: int, timeout_s: float = DEADLINE_S) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+@contextlib.asynccontextmanager
+async def running_local(data_dir: Path, instance: str = "local") -> AsyncIterator[LocalRuntime]:
+    """A started local runtime; at the end no replica's folder is left."""
+    runtime = LocalRuntime(data_dir, instance)
+    await runtime.start()
+    try:
+        yield runtime
+    finally:
+        await runtime.stop()
+    assert not list((data_dir / "run" / instance / "replicas").iterdir())
