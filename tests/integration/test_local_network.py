@@ -24,7 +24,7 @@ from tests.support.runtime_probe import build_python_image, run_inside
 from osgym_host.core.egress import parse_allowlist
 from osgym_host.runtimes.base import Egress, ImageLike, Replica, ReplicaSpec, RuntimeUnsupported
 from osgym_host.runtimes.egress import tools
-from osgym_host.runtimes.egress.gate import DEFAULT_LINKS, table_name
+from osgym_host.runtimes.egress.gate import DEFAULT_LINKS, LinkOptions, table_name
 from osgym_host.runtimes.egress.links import LINK_PREFIX, link_of
 from osgym_host.runtimes.egress.resolver import NameLookup
 from osgym_host.runtimes.local import network as local_network
@@ -44,9 +44,8 @@ def make_links(names: dict[str, list[str]] = KNOWN_NAMES, record: Path | None = 
     allowed = parse_allowlist(ALLOWED)
     return ReplicaNetwork(
         MARK,
+        LinkOptions(allowed, names=NameLookup(lambda name: names.get(name, []))),
         needed=Egress.OPEN,
-        allowlist=allowed,
-        names=NameLookup(lambda name: names.get(name, [])),
         record=record,
     )
 

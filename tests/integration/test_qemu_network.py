@@ -17,6 +17,7 @@ from tests.support.tap_rig import MARK, everything, far_ends, left, make_network
 from osgym_host.addresses import EnclosedAddress, TcpAddress, UnixAddress
 from osgym_host.runtimes.base import Egress, RuntimeUnsupported
 from osgym_host.runtimes.egress import tools
+from osgym_host.runtimes.egress.gate import LinkOptions
 from osgym_host.runtimes.qemu.machine import GuestReach
 from osgym_host.runtimes.qemu.network.base import Attachment, FoundGuest
 from osgym_host.runtimes.qemu.network.tap import TapNetwork
@@ -280,7 +281,7 @@ async def test_reaping_and_stopping_twice_is_nothing(places: World) -> None:
 async def test_links_that_the_host_uses_are_refused(places: World) -> None:
     """A network of links that overlaps one of the host's is an error that says so."""
     with pytest.raises(RuntimeUnsupported, match=r"203\.0\.113\.0/24"):
-        await TapNetwork(MARK, links="203.0.112.0/22").start()
+        await TapNetwork(MARK, LinkOptions(network="203.0.112.0/22")).start()
     assert left() == []
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from osgym_host.core.egress import parse_allowlist
 from osgym_host.runtimes.egress import tools
+from osgym_host.runtimes.egress.gate import LinkOptions
 from osgym_host.runtimes.egress.links import link_of
 from osgym_host.runtimes.egress.resolver import NameLookup
 from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
@@ -25,7 +26,8 @@ MARK = f"osgym-test-{os.getpid()}"
 def make_network() -> TapNetwork:
     """A network of this test's instance, whose names are known."""
     allowed = parse_allowlist(ALLOWED)
-    return TapNetwork(MARK, allowlist=allowed, names=NameLookup(lambda name: KNOWN_NAMES.get(name, [])))
+    names = NameLookup(lambda name: KNOWN_NAMES.get(name, []))
+    return TapNetwork(MARK, LinkOptions(allowed, names=names))
 
 
 def left() -> list[str]:

@@ -17,7 +17,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -35,6 +35,21 @@ Each needs two addresses: room for 65,536 machines."""
 _THREADS = 4
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """What links are taken from, and what they lead to.
+
+    Attributes:
+        allowlist: What the policy `allowlist` allows.
+        network: IPv4 network that links are taken from; the same for all instances of a host is fine.
+        names: Looks names up for guests, closed with the links; the host's resolver by default.
+    """
+
+    allowlist: Allowlist = field(default_factory=Allowlist)
+    network: str = DEFAULT_LINKS
+    names: NameLookup | None = None
 
 
 @dataclass
@@ -55,9 +70,6 @@ class LinkGate(ABC, Generic[SlotT]):
 
     Args:
         mark: Of the instance, unlike any other's on this host (`cgroups.instance_group_name`).
-        allowlist: What the policy `allowlist` allows.
-        links: IPv4 network that links are taken from; the same for all instances of a host is fine.
-        names: Looks names up for guests; closed by `close`.
     """
 
     who = "Replicas"
@@ -65,24 +77,18 @@ class LinkGate(ABC, Generic[SlotT]):
     instead = "leave egress at none"
     """What messages say can be done without egress."""
 
-    def __init__(
-        self,
-        mark: str,
-        *,
-        allowlist: Allowlist | None = None,
-        links: str = DEFAULT_LINKS,
-        names: NameLookup | None = None,
-    ) -> None:
+    def __init__(self, mark: str, options: LinkOptions | None = None) -> None:
         """Nothing is touched before `start`."""
+        options = options or LinkOptions()
         self._mark = mark
         self._table = table_name(mark)
-        self._allowlist = allowlist or Allowlist()
-        self._range = links
-        self._links = ipaddress.IPv4Network(links)
+        self._allowlist = options.allowlist
+        self._range = options.network
+        self._links = ipaddress.IPv4Network(options.network)
         self._egress: frozenset[Egress] = frozenset()
         self._notes: tuple[str, ...] = ()
         self._slots: dict[str, SlotT] = {}
-        self._names = names or NameLookup()
+        self._names = options.names or NameLookup()
         self._pool: ThreadPoolExecutor | None = None
         self._rules = asyncio.Lock()
         self._reserving = asyncio.Lock()

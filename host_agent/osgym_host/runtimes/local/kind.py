@@ -8,6 +8,7 @@ from osgym_host.core.egress import parse_allowlist
 from osgym_host.images.store import ImageStore
 from osgym_host.runtimes.base import Egress, Runtime
 from osgym_host.runtimes.cgroups import instance_group_name
+from osgym_host.runtimes.egress.gate import LinkOptions
 from osgym_host.runtimes.kind import ImageRef, RuntimeKind
 from osgym_host.runtimes.local.instance import ZYGOTE_RECORD, egress_record
 from osgym_host.runtimes.local.network import ReplicaNetwork
@@ -31,10 +32,9 @@ class LocalKind(RuntimeKind):
         run_folder = settings.data_dir / "run" / settings.instance
         links = ReplicaNetwork(
             instance_group_name(run_folder),
+            LinkOptions(parse_allowlist(settings.egress_allow), settings.network_links),
             needed=egress,
             record=egress_record(run_folder),
-            allowlist=parse_allowlist(settings.egress_allow),
-            links=settings.network_links,
         )
         return LocalRuntime(settings.data_dir, settings.instance, links)
 

@@ -15,12 +15,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_host.core.egress import Allowlist
 from osgym_host.runtimes.base import Egress, RuntimeUnsupported
 from osgym_host.runtimes.egress import gate, tools
-from osgym_host.runtimes.egress.gate import DEFAULT_LINKS, LinkGate
+from osgym_host.runtimes.egress.gate import LinkGate, LinkOptions
 from osgym_host.runtimes.egress.links import LINK_PREFIX, Link, link_of
-from osgym_host.runtimes.egress.resolver import NameLookup
 from osgym_host.runtimes.egress.tools import NetworkFailed
 
 INSIDE = "up0"
@@ -51,15 +49,13 @@ class ReplicaNetwork(LinkGate[LinkSlot]):
     def __init__(
         self,
         mark: str,
+        options: LinkOptions | None = None,
         *,
         needed: Egress = Egress.NONE,
         record: Path | None = None,
-        allowlist: Allowlist | None = None,
-        links: str = DEFAULT_LINKS,
-        names: NameLookup | None = None,
     ) -> None:
         """Nothing is touched before `start`."""
-        super().__init__(mark, allowlist=allowlist, links=links, names=names)
+        super().__init__(mark, options)
         self._needed = needed
         self._record = record
 

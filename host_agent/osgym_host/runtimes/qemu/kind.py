@@ -9,6 +9,7 @@ from osgym_host.images.errors import ImageError
 from osgym_host.images.snapshots import Snapshot, SnapshotStore, how_to_make
 from osgym_host.runtimes.base import Runtime, RuntimeUnsupported, Screen
 from osgym_host.runtimes.cgroups import CgroupTree, instance_group_name
+from osgym_host.runtimes.egress.gate import LinkOptions
 from osgym_host.runtimes.kind import ImageRef, RuntimeKind
 from osgym_host.runtimes.qemu.cloning import ParkedPoolOptions, VmOptions
 from osgym_host.runtimes.qemu.machine import Accel, Launcher, check_host, memory_cap_mib
@@ -65,7 +66,7 @@ class QemuKind(RuntimeKind):
         network: Network = UserNetwork(run_folder, forwards=containers, mark=mark)
         if settings.network == "tap":
             allowed = parse_allowlist(settings.egress_allow)
-            network = TapNetwork(mark, allowlist=allowed, links=settings.network_links)
+            network = TapNetwork(mark, LinkOptions(allowed, settings.network_links))
         caps = Caps(
             ram_mib=self.replica_ram_mib(settings, image) if image is not None else None,
             cpus=settings.replica_cpus or None,

@@ -20,12 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osgym_host.addresses import EnclosedAddress, GuestAddress, TcpAddress
-from osgym_host.core.egress import Allowlist
 from osgym_host.runtimes.base import Egress, RuntimeUnsupported
 from osgym_host.runtimes.egress import gate, tools
-from osgym_host.runtimes.egress.gate import DEFAULT_LINKS, LinkGate, check_tools, table_name
+from osgym_host.runtimes.egress.gate import DEFAULT_LINKS, LinkGate, LinkOptions, check_tools, table_name
 from osgym_host.runtimes.egress.links import LINK_PREFIX, Link, link_of
-from osgym_host.runtimes.egress.resolver import NameLookup
 from osgym_host.runtimes.egress.tools import NetworkFailed
 from osgym_host.runtimes.qemu.machine import (
     GUEST_IP,
@@ -65,16 +63,9 @@ class TapNetwork(LinkGate[LinkSlot], Network):
     who = "Virtual machines"
     instead = "use network: user"
 
-    def __init__(
-        self,
-        mark: str,
-        *,
-        allowlist: Allowlist | None = None,
-        links: str = DEFAULT_LINKS,
-        names: NameLookup | None = None,
-    ) -> None:
+    def __init__(self, mark: str, options: LinkOptions | None = None) -> None:
         """Nothing is touched before `start`."""
-        super().__init__(mark, allowlist=allowlist, links=links, names=names)
+        super().__init__(mark, options)
         self._users: dict[str, AnyNamespace] = {}
 
     def _check(self) -> None:
