@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ def make_policy(agent: str, given: Mapping[str, Any]) -> Any:
     """
     make: Any = AGENTS.get(agent)
     if make is None:
-        make = _imported(agent)
+        make = imported(agent, "--agent", [*AGENTS, "module:factory"])
     elif "model" not in given:
         raise click.UsageError(f"--agent {agent} needs --model")
     elif agent == "chat" and "prompt" not in given:
@@ -70,14 +70,23 @@ def make_policy(agent: str, given: Mapping[str, Any]) -> Any:
         raise click.UsageError(f"--agent {agent} does not take these arguments: {exc}") from exc
 
 
-def _imported(agent: str) -> Any:
-    module, colon, name = agent.partition(":")
+def imported(named: str, option: str, forms: Iterable[str]) -> Any:
+    """Return what ``module:name`` names; modules are looked for in the current folder, too.
+
+    Args:
+        option: the option that it was given to.
+        forms: what may be said.
+
+    Raises:
+        click.UsageError: it has another form, or there is no such thing.
+    """
+    module, colon, name = named.partition(":")
     if not colon or not module or not name.isidentifier():
-        raise click.UsageError(f"--agent is {', '.join(AGENTS)} or module:factory, not {agent[:60]!r}")
+        raise click.UsageError(f"{option} is {', '.join(forms)}, not {named[:60]!r}")
     here = str(Path.cwd())
     if here not in sys.path:  # as `python -m` has it
         sys.path.insert(0, here)
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as exc:
-        raise click.UsageError(f"--agent {agent}: {exc}") from exc
+        raise click.UsageError(f"{option} {named}: {exc}") from exc

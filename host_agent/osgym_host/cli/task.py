@@ -1,4 +1,4 @@
-"""`osgym task`: look at task files."""
+"""`osgym task`: look at task files, write them, run them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from osgym_host.cli.task_new import new
+from osgym_host.cli.task_run import run
 from osgym_host.evals.jobs import NoTasks, find_task_files
 from osgym_host.images.errors import ImageError
 from osgym_host.images.store import ImageStore, default_data_dir
@@ -45,7 +47,11 @@ Exit codes: 0 each runs here, given its files - 1 some need more - 2 wrong usage
 
 @click.group()
 def task() -> None:
-    """Look at task files."""
+    """Look at task files, begin one, and run them without a model."""
+
+
+task.add_command(run)
+task.add_command(new)
 
 
 @task.command(epilog=EPILOG)

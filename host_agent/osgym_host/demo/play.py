@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import string
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from osgym_host.evals.scripted import by_chance
 from osgym_host.tasks.shipped import ShippedTask
-
-RANDOM_STEPS = 8
-_KEYS = (["enter"], ["escape"], ["tab"], ["down"], ["up"], ["ctrl", "a"], ["delete"], ["alt", "f"])
 
 
 class PolicyName(StrEnum):
@@ -55,36 +52,14 @@ def make_plays(tasks: list[ShippedTask], out: Path, seed: int, screen: tuple[int
     plays = []
     for task in tasks:
         name = task.name.replace("/", ".")
-        by_chance = random_steps(random.Random(f"{seed}:{task.name}"), screen)  # noqa: S311 - a demo's dice
+        dice = random.Random(f"{seed}:{task.name}")  # noqa: S311 - a demo's
         for policy, steps in (
-            (PolicyName.ORACLE, [list(step) for step in task.oracle]),
-            (PolicyName.RANDOM, by_chance),
+            (PolicyName.ORACLE, task.oracle),
+            (PolicyName.RANDOM, by_chance(dice, screen)),
         ):
-            plays.append(Play(task, policy, out / "trajectories" / f"{name}.{policy}", steps))
+            folder = out / "trajectories" / f"{name}.{policy}"
+            plays.append(Play(task, policy, folder, [list(step) for step in steps]))
     return plays
-
-
-def random_steps(dice: random.Random, screen: tuple[int, int]) -> list[list[dict[str, Any]]]:
-    """Some actions by chance, and the claim to be done."""
-    width, height = screen
-
-    def point() -> dict[str, int]:
-        return {"x": dice.randrange(width), "y": dice.randrange(height)}
-
-    def action() -> dict[str, Any]:
-        kind = dice.choice(("click", "click", "click", "type", "key", "scroll", "drag"))
-        if kind == "click":
-            return {"op": "click", **point(), "button": dice.choice(("left", "left", "right"))}
-        if kind == "type":
-            return {"op": "type", "text": "".join(dice.choices(string.ascii_lowercase + " ", k=12))}
-        if kind == "key":
-            return {"op": "key", "keys": dice.choice(_KEYS)}
-        if kind == "scroll":
-            return {"op": "scroll", **point(), "dy": dice.choice((-3, 3))}
-        a, b = point(), point()
-        return {"op": "drag", "path": [[a["x"], a["y"]], [b["x"], b["y"]]]}
-
-    return [*([action()] for _ in range(RANDOM_STEPS)), [{"op": "done"}]]
 
 
 class Player:

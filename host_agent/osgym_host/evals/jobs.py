@@ -30,12 +30,14 @@ class Job:
         repeat: from 1.
         folder: of its trajectory, one of a kind.
         task: what is sent to the host, with the files it uploads inside.
+        path: the file that it was read from.
     """
 
     task_name: str
     repeat: int
     folder: str
     task: dict[str, Any] = field(repr=False)
+    path: Path = Path()
 
     @property
     def key(self) -> tuple[str, int]:
@@ -80,13 +82,13 @@ def make_jobs(files: Sequence[Path], repeat: int) -> list[Job]:
     Raises:
         NoTasks: a file is no task with an instruction.
     """
-    tasks = [(_name_of(path, files), _task_in(path)) for path in files]
+    tasks = [(_name_of(path, files), _task_in(path), path) for path in files]
     jobs: list[Job] = []
     taken: set[str] = set()
     for number in range(1, repeat + 1):
-        for name, task in tasks:
+        for name, task, path in tasks:
             again = f".{number}" if repeat > 1 else ""
-            jobs.append(Job(name, number, _folder(name, again, taken), task))
+            jobs.append(Job(name, number, _folder(name, again, taken), task, path))
     return jobs
 
 

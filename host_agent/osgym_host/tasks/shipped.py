@@ -72,13 +72,20 @@ def load_task(path: Path) -> ShippedTask:
         task=task,
         flavor=extras.get("flavor", "full"),
         apps=tuple(extras.get("apps", ())),
-        oracle=_steps(steps["oracle"]),
-        near=_steps(steps["near"]),
+        oracle=steps_of(steps["oracle"]),
+        near=steps_of(steps["near"]),
         notes=steps.get("notes", ""),
     )
 
 
-def _steps(value: list[Any]) -> Steps:
+def steps_of(value: Any) -> Steps:
+    """Read a way to act.
+
+    Raises:
+        ValueError: not a list of steps, each a list of actions.
+    """
+    if not isinstance(value, list):
+        raise ValueError("a way to act is a list of steps, each a list of actions with an op")
     return tuple(_step(step) for step in value)
 
 
