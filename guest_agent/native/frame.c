@@ -173,11 +173,11 @@ bool og_frame_take(og_frame *f) {
     return any;
 }
 
-/* A text caret: one upright bar without a gap, a few pixels wide and a line high. Of any colours: it may have soft
- * edges, and touch the letter beside it. */
+/* A text caret: one upright bar, a few pixels wide and a line high. Of any colours, and with gaps: it may have soft
+ * edges, and stand on a part of a letter that has its colour. */
 bool og_is_caret(const og_diff *d) {
     int w = d->box.x1 - d->box.x0, h = d->box.y1 - d->box.y0;
-    return w >= 1 && w <= 3 && h >= 6 && h <= 64 && d->pixels == (long)w * h;
+    return w >= 1 && w <= 3 && h >= 6 && h <= 64 && 4 * d->pixels >= 3 * (long)w * h;
 }
 
 static uint64_t mix(uint64_t x) {

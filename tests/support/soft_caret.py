@@ -1,4 +1,6 @@
-"""An X client whose window shows nothing but a caret that blinks: a bar with an edge softer than its middle.
+"""An X client whose window shows nothing but a caret that blinks, on a part of a letter of its colour.
+
+The caret is a bar with an edge softer than its middle.
 
 Run by its path, with DISPLAY set; it draws until it is killed.
 """
@@ -13,6 +15,8 @@ CARET = (200, 100, 18)
 """Left, top, height in pixels."""
 COLUMN_COLOURS = (0x000000, 0x9A9A9A)
 WHITE = 0xFFFFFF
+LETTER_PX = (0, 5)
+"""Column and row in the caret of a pixel that is black always."""
 BLINK_S = 0.3
 CW_BACK_PIXEL, INPUT_OUTPUT, Z_PIXMAP, DEPTH = 2, 1, 2, 24
 
@@ -50,6 +54,7 @@ def main() -> None:
         shown = not shown
         row = COLUMN_COLOURS if shown else (WHITE,) * len(COLUMN_COLOURS)
         pixels = (ctypes.c_uint32 * (len(row) * height))(*(row * height))
+        pixels[LETTER_PX[1] * len(row) + LETTER_PX[0]] = COLUMN_COLOURS[0]
         xcb.xcb_put_image(
             connection, Z_PIXMAP, window, context, len(row), height, left, top, 0, DEPTH,
             ctypes.sizeof(pixels), pixels,
