@@ -40,13 +40,12 @@ from osgym_sdk.wire import (
 
 if TYPE_CHECKING:
     from osgym_protocol.grammars import Coordinates
-    from osgym_sdk._episode import AsyncEpisode
 
 
 class AsyncObservation(Observation):
     """An observation of an :class:`AsyncEpisode`."""
 
-    episode: AsyncEpisode | None = None
+    episode: AsyncSteps | None = None
 
     async def final(self, timeout_s: float = 3.0) -> AsyncObservation:
         """Return the frame of this step when the screen has come to rest, or when the time is up.
