@@ -266,9 +266,9 @@ def exists(pid: int) -> bool:
 
 
 async def settled(condition: Callable[[], bool]) -> bool:
-    """Whether it becomes true within seconds: work in the background ends."""
+    """Whether it becomes true before the deadline: work in the background ends."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE_S):
             while not condition():  # noqa: ASYNC110  # polls any condition
                 await asyncio.sleep(0.02)
     return condition()
