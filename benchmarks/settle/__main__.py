@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import dumps
-from benchmarks.settle.image import FLAVOR, bake
+from benchmarks.settle.image import FLAVOR, PLAIN_FLAVOR, bake
 from benchmarks.settle.live import (
     FIXED_PAUSES_MS,
     HOGS_PER_CORE,
@@ -63,6 +63,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     run.add_argument("--out", type=Path, default=Path("out/settle.json"))
     image = commands.add_parser("image", help=f"bake the benchmark's own image, {FLAVOR}")
     image.add_argument("--record", action="store_true", help="its guest agents write down their signals")
+    image.add_argument(
+        "--without-remedies", action="store_true", help=f"applications as Debian has them: {PLAIN_FLAVOR}"
+    )
     recorder = commands.add_parser("record", help="record signals, to try rules on")
     recorder.add_argument("--host", default=os.environ.get("OSGYM_HOSTS", DEFAULT_HOST))
     recorder.add_argument("--mix", choices=MIXES, default="flows")
@@ -124,7 +127,7 @@ def _names(client: Client, options: argparse.Namespace) -> list[str]:
     (state,) = client.host_states().values()
     if isinstance(state, OSGymError):
         raise state
-    own_image = state.image is not None and state.image.flavor == FLAVOR
+    own_image = state.image is not None and state.image.flavor in (FLAVOR, PLAIN_FLAVOR)
     return [app.name for app in chosen(options.mix, own_image=own_image)]
 
 
@@ -223,7 +226,7 @@ def main(arguments: list[str]) -> int:
     if options.command == "run":
         return run(options)
     if options.command == "image":
-        return bake(record=options.record)
+        return bake(record=options.record, remedies=not options.without_remedies)
     if options.command == "record":
         return record_all(options)
     if options.command == "rules":

@@ -16,38 +16,45 @@ from pathlib import Path
 from osgym_host.images.definition import find_images_folder
 
 FLAVOR = "settle"
+PLAIN_FLAVOR = "settle-plain"
 LIKE = "full"
 TRACE = "/tmp/settle-trace.jsonl"
 OVERLAY = Path(__file__).with_name("applications.toml")
 
 
-def definition(golden: str, overlay: str) -> str:
+def definition(golden: str, overlay: str, flavor: str = FLAVOR) -> str:
     """A golden image's definition with another flavor, which has the applications of `LIKE` too. Pure.
 
     Args:
         golden: `golden.toml`.
-        overlay: groups and the flavor, to be added.
+        overlay: groups and the flavor `FLAVOR`, to be added.
+        flavor: what that is called here.
     """
+    overlay = overlay.replace(f"[flavors.{FLAVOR}]", f"[flavors.{flavor}]")
     lists = re.compile(rf'^(flavors = \[.*"{LIKE}")\]$', re.MULTILINE)
     binaries = re.compile(rf"^{LIKE} = (\[.*\])$", re.MULTILINE)
-    golden = lists.sub(rf'\1, "{FLAVOR}"]', golden)
-    golden = binaries.sub(rf"{LIKE} = \1\n{FLAVOR} = \1", golden)
+    golden = lists.sub(rf'\1, "{flavor}"]', golden)
+    golden = binaries.sub(rf"{LIKE} = \1\n{flavor} = \1", golden)
     return f"{golden}\n{overlay}"
 
 
-def bake(*, record: bool = False) -> int:
+def bake(*, record: bool = False, remedies: bool = True) -> int:
     """Bake it with `osgym image build`; the exit code is that of the bake.
 
     Args:
         record: guest agents write down their signals in `TRACE`.
+        remedies: without them the flavor is `PLAIN_FLAVOR`: applications as Debian has them.
     """
+    flavor = FLAVOR if remedies else PLAIN_FLAVOR
     with tempfile.TemporaryDirectory(prefix="osgym-settle-") as scratch:
         folder = Path(scratch) / "images"
         shutil.copytree(find_images_folder(), folder, symlinks=True)
         golden = folder / "golden.toml"
-        golden.write_text(definition(golden.read_text(), OVERLAY.read_text()))
+        golden.write_text(definition(golden.read_text(), OVERLAY.read_text(), flavor))
+        if not remedies:
+            shutil.rmtree(folder / "remedies")
         if record:
             with (folder / "files/etc/osgym/environment").open("a") as environment:
                 environment.write(f"export OSGYM_SETTLE_TRACE={TRACE}\n")
-        build = [sys.executable, "-m", "osgym_host", "image", "build", "--flavor", FLAVOR]
+        build = [sys.executable, "-m", "osgym_host", "image", "build", "--flavor", flavor]
         return subprocess.run(build, env={**os.environ, "OSGYM_IMAGES_DIR": str(folder)}).returncode

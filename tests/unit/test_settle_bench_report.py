@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from benchmarks.settle.actions import Application, Kind, group_of
-from benchmarks.settle.image import FLAVOR, OVERLAY, definition
+from benchmarks.settle.image import FLAVOR, OVERLAY, PLAIN_FLAVOR, definition
 from benchmarks.settle.live import Verdict
 from benchmarks.settle.report import markdown, part_of
 from benchmarks.settle.scenarios import APPLICATIONS, application, chosen
@@ -49,12 +49,13 @@ def test_a_third_of_the_own_image_is_kept_for_the_end() -> None:
 
 
 def test_the_own_image_is_the_full_one_and_more() -> None:
-    """Its definition is valid; every application of the full image is in it."""
+    """Its definition is valid, by either name; every application of the full image is in it."""
     golden = (find_images_folder() / "golden.toml").read_text()
-    made = Definition.model_validate(tomllib.loads(definition(golden, OVERLAY.read_text())))
-    assert set(made.packages("full")) < set(made.packages(FLAVOR))
-    assert made.apps_of(FLAVOR) == made.apps_of("full")
-    assert made.binaries_of(FLAVOR) == made.binaries_of("full")
+    for flavor in (FLAVOR, PLAIN_FLAVOR):
+        made = Definition.model_validate(tomllib.loads(definition(golden, OVERLAY.read_text(), flavor)))
+        assert set(made.packages("full")) < set(made.packages(flavor))
+        assert made.apps_of(flavor) == made.apps_of("full")
+        assert made.binaries_of(flavor) == made.binaries_of("full")
 
 
 def test_kinds_and_parts() -> None:
