@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import threading
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -30,6 +31,14 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _every_client_is_closed() -> Iterator[None]:
+    """What a test leaves open keeps its thread and the handler of SIGTERM, and a later test would be blamed."""
+    yield
+    left = [thread for thread in threading.enumerate() if thread.name == "osgym-sdk"]
+    assert not left, "a test of this module left a Client open"
 
 
 @pytest.fixture

@@ -23,6 +23,15 @@ from osgym_osworld import OsgymManager, OsgymProvider, ProviderOptions
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(180)]
 
 
+@pytest.fixture(autouse=True)
+def _no_shared_client_is_left() -> Iterator[None]:
+    """The process's client would close at its exit."""
+    yield
+    for client in list(_desktop._CLIENTS.values()):
+        client.close()
+    _desktop._CLIENTS.clear()
+
+
 @pytest.fixture
 def provider(host: HostProcess) -> Iterator[OsgymProvider]:
     """A provider of the shared host, started; afterwards everything is given back."""
@@ -31,9 +40,6 @@ def provider(host: HostProcess) -> Iterator[OsgymProvider]:
     yield made
     made.stop_emulator("osgym")
     wait_until(lambda: not host.replicas("leased"), 20, "all desktops given back")
-    for client in list(_desktop._CLIENTS.values()):
-        client.close()
-    _desktop._CLIENTS.clear()
 
 
 def controller_of(provider: OsgymProvider) -> Any:
