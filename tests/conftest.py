@@ -35,7 +35,7 @@ def pytest_configure() -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _every_client_is_closed() -> Iterator[None]:
-    """What a test leaves open keeps its thread and the handler of SIGTERM, and a later test would be blamed."""
+    """One that stays open keeps its thread and the handler of SIGTERM, and a later test is blamed."""
     yield
     left = [thread for thread in threading.enumerate() if thread.name == "osgym-sdk"]
     assert not left, "a test of this module left a Client open"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import math
 import os
 import pickle
@@ -316,6 +317,39 @@ for name in "012":
         os._exit(0)
 sys.exit(max(os.waitpid(child, 0)[1] for child in children))
 """
+
+
+def test_a_journal_that_is_being_made_is_nobodys_to_take(tmp_path: Path) -> None:
+    """Between its making and its lock it is empty; one that stayed so belonged to a writer that died."""
+    DatasetWriter(tmp_path).close()
+    made, died = tmp_path / "journal/1-a-000000.journal", tmp_path / "journal/2-b-000000.journal"
+    made.touch()
+    died.touch()
+    os.utime(died, (0, 0))
+    DatasetWriter(tmp_path).close()
+    assert list(tmp_path.glob("journal/*")) == [made]
+
+
+def test_a_journal_waits_for_who_looks_at_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock may be held for a moment by another writer, who looks whether it is dead."""
+    path = tmp_path / "a.journal"
+    looked = threading.Event()
+
+    def looking(fd: int, operation: int) -> None:
+        monkeypatch.undo()
+        other = os.open(path, os.O_RDWR)
+        fcntl.flock(other, fcntl.LOCK_EX)
+        threading.Timer(0.1, let_go, (other,)).start()
+        fcntl.flock(fd, operation)
+
+    def let_go(other: int) -> None:
+        looked.set()
+        os.close(other)
+
+    monkeypatch.setattr("osgym_sdk.data._journal.fcntl.flock", looking)
+    journal = Journal(path)
+    assert looked.is_set()
+    journal.close()
 
 
 def test_several_processes_write_to_one_folder(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ The writer holds a lock on its file for as long as it lives, so that others know
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +19,15 @@ from osgym_sdk._exceptions import DatasetError
 MAX_RECORD_BYTES = 256 * 1024 * 1024
 _HEAD = struct.Struct(">II")
 _MAGIC = b"OSGYMJ1\n"
+_MAKING_S = 600.0
+"""For so long an empty file may belong to a writer that has made it and not locked it yet: microseconds, but
+on a machine that swaps."""
 
 
 class AppendFile:
     """An append is whole or not at all: what a full disk cut is taken back."""
 
-    def __init__(self, path: Path, magic: bytes = b"") -> None:
+    def __init__(self, path: Path) -> None:
         """Make the file.
 
         Raises:
@@ -31,13 +36,6 @@ class AppendFile:
         self.path = path
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.size = 0
-        if magic:
-            try:
-                self.append(magic)
-            except OSError:
-                self.close()
-                path.unlink(missing_ok=True)
-                raise
 
     def append(self, *parts: bytes | memoryview) -> int:
         """Append the parts as one; return where they begin.
@@ -60,8 +58,14 @@ class AppendFile:
         return began
 
     def lock(self) -> None:
-        """Keep it locked until it is closed, or this process ends."""
-        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        """Keep it locked until it is closed, or this process ends.
+
+        Raises:
+            OSError: it was removed before.
+        """
+        fcntl.flock(self._fd, fcntl.LOCK_EX)  # whoever looks whether its writer lives holds it for a moment
+        if os.fstat(self._fd).st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
 
     def sync(self) -> None:
         """Wait until the disk has it."""
@@ -75,11 +79,17 @@ class AppendFile:
 
 
 class Journal(AppendFile):
-    """The journal of a writer that lives."""
+    """The journal of a writer that lives. It is empty until it is locked: nobody takes it in between."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, _MAGIC)
-        self.lock()
+        super().__init__(path)
+        try:
+            self.lock()
+            self.append(_MAGIC)
+        except OSError:
+            self.close()
+            path.unlink(missing_ok=True)
+            raise
 
     def add(self, record: bytes) -> None:
         """Append a record.
@@ -122,7 +132,7 @@ class DeadJournal:
 
     @classmethod
     def take(cls, path: Path) -> DeadJournal | None:
-        """Return the journal if nobody holds it, else None.
+        """Return the journal if nobody holds it, else None; also while its writer may still be making it.
 
         Raises:
             OSError: it cannot be opened.
@@ -133,7 +143,9 @@ class DeadJournal:
             return None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if path.exists() and path.stat().st_ino == os.fstat(fd).st_ino:
+            found = os.fstat(fd)
+            making = found.st_size == 0 and time.time() - found.st_mtime < _MAKING_S
+            if not making and path.stat().st_ino == found.st_ino:
                 return cls(path, fd)
         except (BlockingIOError, FileNotFoundError):
             pass
