@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests. Without arguments: everything, in two processes beside each other, since one waits for
-# emulated machines most of the time; what failed beside the other is run once more alone, and named.
+# Runs the tests. Without arguments: everything, in two processes beside each other, since either waits for
+# desktops and machines most of the time; what failed beside the other is run once more alone, and named.
 # With arguments: pytest with these.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -11,6 +11,8 @@ python=${VENV:-.venv}/bin/python
 # What needs no replica: hosts of a fleet, what the client knows of them, the evaluator alone.
 apart=(tests/integration/test_{docs_walk,fleet_*,golden_image,hosts_drained,infra_*,notices,packer_*}.py)
 apart+=(tests/integration/test_{sdk_discovery,sdk_members,ssh_*,tasks_downloads,tasks_sandbox}.py)
+# Emulated machines: here so that both processes take about as long.
+apart+=(tests/integration/test_qemu_*.py)
 
 work=$(mktemp -d)
 trap 'kill "$beside" 2>/dev/null; rm -rf "$work"' EXIT
