@@ -21,6 +21,7 @@ pytest.importorskip("pyarrow", reason="missing: pyarrow")
 
 from osgym_host.cli.main import main
 from osgym_sdk.data import Dataset, DatasetWriter, episode_page
+from osgym_sdk.data._animation import CAPTION_SHARE
 from osgym_sdk.data._replay_words import cut, in_words, marks
 
 HOSTILE = '</script><script>alert(1)</script><img src=x onerror="x">\x1b[31m\u202e'
@@ -114,13 +115,19 @@ def test_a_page_is_made_smaller_until_it_fits(tmp_path: Path) -> None:
 
 
 def test_a_moving_picture_shows_each_step_and_the_end(folder: Path, tmp_path: Path) -> None:
-    """With the mark in its own colour; an episode without images is said to be one."""
+    """With the mark in its own colour, and a line below that says what was done and what it earned."""
     done = run(folder, named(folder, "alert"), "--out", tmp_path / "loop.gif", "--width", "320")
     assert done.exit_code == 0, done.output
     with Image.open(tmp_path / "loop.gif") as film:
-        assert (film.n_frames, film.size) == (4, (320, 240))
-        film.seek(0)
+        assert (film.n_frames, film.size) == (4, (320, 240 + 320 // CAPTION_SHARE))
         colours = film.convert("RGB").getcolors(1 << 20)
+        said = []
+        for number in range(film.n_frames):
+            film.seek(number)
+            strip = film.convert("L").crop((0, 240, *film.size))
+            said.append(strip.tobytes())
+            assert min(said[-1]) < 50 and max(said[-1]) > 200
+    assert len(set(said)) == 4
     assert colours is not None
     assert any(math.dist(colour, (229, 22, 43)) < 40 for _, colour in colours if isinstance(colour, tuple))
 
@@ -134,7 +141,7 @@ def test_a_video_shows_each_step_and_the_end(folder: Path, tmp_path: Path) -> No
     with av.open(str(target)) as film:
         [stream] = film.streams.video
         frames = [frame.to_image() for frame in film.decode(stream)]
-        assert (stream.codec_context.name, stream.width, stream.height) == ("h264", 320, 240)
+        assert (stream.codec_context.name, stream.width, stream.height) == ("h264", 320, 252)
         assert float(stream.average_rate) == 5
     assert len(frames) == 3 * 4 + 4 + round((2.5 - 0.8) * 5)
     colours = frames[0].getcolors(1 << 20)

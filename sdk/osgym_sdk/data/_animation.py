@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from osgym_sdk._exceptions import DatasetError, OSGymError
 from osgym_sdk._extras import need_extra
 from osgym_sdk.data._dataset import Episode, Step
-from osgym_sdk.data._replay_words import marks
+from osgym_sdk.data._replay_words import in_words, marks, reward_word
 
 GIF_WIDTH, MP4_WIDTH = 640, 1280
 """Pixels."""
@@ -26,6 +26,12 @@ END_S = 2.5
 MARK_COLOURS = ("#ffffff", "#e5162b")
 """Of the outline of a mark, and of the mark."""
 NO_IMAGES = "the episode has no images; a host keeps them where its setting trajectory is frames"
+CAPTION_COLOURS = ("#1d2430", "#ffffff")
+"""Of the strip below the screen, and of what it says."""
+MAX_CAPTION = 400
+"""Characters: more never fit."""
+CAPTION_SHARE = 24
+"""The strip is as high as the picture is wide, divided by this."""
 MARK_ROWS = 40
 """Rows of each colour in the image that the palette is made from: enough to be in the palette."""
 
@@ -33,7 +39,7 @@ MARK_ROWS = 40
 def write_gif(
     episode: Episode, path: str | os.PathLike[str], *, width: int = GIF_WIDTH, step_s: float = STEP_S
 ) -> int:
-    """Write what the policy saw in each step, with what it did drawn on it, then the last screen.
+    """Write what the policy saw in each step, what it did drawn on it and said below, then the last screen.
 
     Args:
         width: pixels of the picture; the height follows.
@@ -125,10 +131,10 @@ def _palette(pictures: list[Image.Image]) -> Image.Image:
     """Return a palette for the first, the middle and the last frame, and for the marks."""
     chosen = [pictures[0], pictures[len(pictures) // 2], pictures[-1]]
     width, height = pictures[0].size
-    sheet = Image.new("RGB", (width, 3 * height + 2 * MARK_ROWS))
+    sheet = Image.new("RGB", (width, 3 * height + 4 * MARK_ROWS))
     for row, picture in enumerate(chosen):
         sheet.paste(picture.resize((width, height)), (0, row * height))
-    for row, colour in enumerate(MARK_COLOURS):
+    for row, colour in enumerate((*MARK_COLOURS, *CAPTION_COLOURS)):
         top = 3 * height + row * MARK_ROWS
         sheet.paste(colour, (0, top, width, top + MARK_ROWS))
     return sheet.quantize(256)
@@ -138,10 +144,10 @@ def _pictures(episode: Episode, width: int) -> Iterator[Image.Image]:
     for step in episode.steps:
         image = _image(step, before=True)
         if image is not None:
-            yield _drawn(image, step, width)
+            yield _said_below(_drawn(image, step, width), "; ".join(in_words(a) for a in step.actions))
     last = _image((episode.steps or [episode.first])[-1], before=False)
     if last is not None:
-        yield _scaled(last, width)
+        yield _said_below(_scaled(last, width), reward_word(episode)["text"])
 
 
 def _image(step: Step, *, before: bool) -> Image.Image | None:
@@ -165,6 +171,22 @@ def _drawn(image: Image.Image, step: Step, width: int) -> Image.Image:
             for colour, line in zip(MARK_COLOURS, (5, 3), strict=True):
                 _draw(draw, mark, scale, size, colour, line)
     return picture
+
+
+def _said_below(picture: Image.Image, text: str) -> Image.Image:
+    """Return the picture with a strip below it that says what fits of the text on one line."""
+    height = picture.width // CAPTION_SHARE
+    canvas = Image.new("RGB", (picture.width, picture.height + height), CAPTION_COLOURS[0])
+    canvas.paste(picture)
+    font = ImageFont.load_default(height * 0.55)
+    room, line = picture.width - height, " ".join(text[:MAX_CAPTION].split())
+    if font.getlength(line) > room:
+        while line and font.getlength(f"{line}…") > room:
+            line = line[:-1]
+        line += "…"
+    place = (height / 2, picture.height + height / 2)
+    ImageDraw.Draw(canvas).text(place, line, CAPTION_COLOURS[1], font, anchor="lm")
+    return canvas
 
 
 def _draw(
