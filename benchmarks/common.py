@@ -184,9 +184,9 @@ def dumps(value: Any, margin: str = "") -> str:
 
 
 def _without_place(arguments: Sequence[str]) -> list[str]:
-    """A command line without `--out FILE`: where a series was put says nothing of it."""
+    """A command line without `--out FILE`, and the names of other files: where they were says nothing."""
     found = list(arguments)
     if "--out" in found:
         at = found.index("--out")
         del found[at : at + 2]
-    return found
+    return [Path(text).name if Path(text).is_absolute() else text for text in found]
