@@ -1,0 +1,85 @@
+"""edit.lines: replace lines of a list that is open in the text editor, among others much like them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.pieces import DONE, HOME, execute, key, launch, outputs, upload
+
+_LINES = {1: 6, 2: 10, 3: 16, 4: 24, 5: 36}
+_EDITS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
+_DOERS = ("Anna", "Bilal", "Chen", "Dora", "Emeka", "Fatima", "Goran", "Hana")
+_DEEDS = ("orders paper", "waters the plants", "calls the bank", "books the room", "checks the lamps")
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
+_FILES = ("duties.txt", "rota.txt", "week.txt", "chores.txt")
+_WORDINGS = (
+    "In the text editor that is open, {edits}. Leave all other lines as they are and save {path}.",
+    "The file {path} is open in the editor. In it, {edits}; change nothing else, and save the file.",
+    "Please {edits} in {path}, which you see in the text editor. Save it; the other lines stay.",
+    "{path} needs a correction: {edits}. Nothing else may change. Save it under the same name.",
+    "I have {path} open. Would you {edits}? Keep every other line, and save.",
+    "Edit {path} in the open editor: {edits}. Save when that is done, with the other lines untouched.",
+)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    everything = [f"{doer} {deed} on {day}" for doer in _DOERS for deed in _DEEDS for day in _DAYS]
+    picked = dice.sample(everything, _LINES[level] + _EDITS[level])
+    lines, news = picked[: _LINES[level]], picked[_LINES[level] :]
+    places = sorted(dice.sample(range(len(lines)), len(news)))
+    path = f"{HOME}/Documents/{dice.choice(_FILES)}"
+    wanted = _with(lines, places, news)
+    named = [f'replace the line "{lines[at]}" by "{new}"' for at, new in zip(places, news, strict=True)]
+    beside = [place + 1 if place + 1 < len(lines) and place + 1 not in places else place for place in places]
+    if beside == places:  # each is followed by another that changes, or is the last
+        beside = [next(at for at in range(len(lines)) if at not in places), *places[1:]]
+    near = {
+        "not saved": [*_edit(places, news), DONE],
+        "the line beside": [*_edit(beside, news), _SAVE, DONE],
+    }
+    if len(news) > 1:
+        near["one line forgotten"] = [*_edit(places[:-1], news[:-1]), _SAVE, DONE]
+    name = path.rpartition("/")[2]
+    return Draft(
+        _WORDINGS,
+        {"edits": ", and ".join(named), "path": path},
+        [
+            upload({path: _text(lines)}),
+            *launch(name, "mousepad", path),
+            execute("wmctrl", "-x", "-r", "mousepad.Mousepad", "-e", "0,300,150,1000,700"),
+            execute("wmctrl", "-x", "-a", "mousepad.Mousepad"),
+        ],
+        outputs({("cat", path): _text(wanted)}),
+        Ways([*_edit(places, news), _SAVE, DONE], near),
+    )
+
+
+_SAVE: list[dict[str, Any]] = [key("ctrl", "s")]
+
+
+def _text(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _with(lines: list[str], places: list[int], news: list[str]) -> list[str]:
+    changed = dict(zip(places, news, strict=True))
+    return [changed.get(at, line) for at, line in enumerate(lines)]
+
+
+def _edit(places: list[int], news: list[str]) -> Steps:
+    """A step for each line: to the top, down to it, over it."""
+    return [
+        [
+            key("ctrl", "home"),
+            *([key("down")] * at),
+            key("home"),
+            key("shift", "end"),
+            {"op": "type", "text": new},
+        ]
+        for at, new in zip(places, news, strict=True)
+    ]
+
+
+FAMILY = Family("edit.lines", 1, _draft, ("mousepad",))

@@ -1,0 +1,146 @@
+"""What a family is: from a seed and a level to a task, its oracle and its near misses.
+
+Pure: the same family, version, seed and level give the same bytes on every machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+LEVELS = (1, 2, 3, 4, 5)
+MIN_WORDINGS = 6
+Steps = list[list[dict[str, Any]]]
+"""A way to act: lists of internal actions, each list one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How an instance is proved.
+
+    Attributes:
+        oracle: earns 1.0.
+        near: by name, plausible and wrong: each earns 0.0.
+    """
+
+    oracle: Steps
+    near: Mapping[str, Steps]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a family's module makes; `Family.make` turns it into a task.
+
+    Attributes:
+        wordings: templates of `str.format` over the names in `named`, at least six.
+        named: what the evaluator checks and the instruction must say, as it must say it.
+        config: set-up steps in OSWorld's format.
+        evaluator: in OSWorld's format.
+    """
+
+    wordings: Sequence[str]
+    named: Mapping[str, str]
+    config: list[dict[str, Any]]
+    evaluator: dict[str, Any]
+    ways: Ways
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One task of a family.
+
+    Attributes:
+        named: each is found in the instruction, literally.
+        task: in OSWorld's format, with the files it uploads inside.
+    """
+
+    family: str
+    seed: int
+    level: int
+    named: Mapping[str, str] = field(repr=False)
+    task: dict[str, Any] = field(repr=False)
+    ways: Ways = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """One of a kind, and safe in a path."""
+        return str(self.task["id"])
+
+    def write(self, folder: Path) -> Path:
+        """Write the task and its oracle as files that `osgym task run` plays; return the task's path.
+
+        Of its near misses the first is written.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.name}.json"
+        path.write_text(json.dumps(self.task, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        name, near = next(iter(self.ways.near.items()))
+        beside = {"notes": f"near: {name}", "oracle": self.ways.oracle, "near": near}
+        path.with_suffix(".oracle.json").write_text(json.dumps(beside, indent=2) + "\n", encoding="utf-8")
+        return path
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A kind of task.
+
+    Attributes:
+        name: ``group.what``.
+        version: raised with every change of what is made; a seed means another task then.
+        draft: makes an instance from its own dice and the level, 1 to 5.
+        apps: that the image must have.
+        flavor: the smallest golden image that has them.
+    """
+
+    name: str
+    version: int
+    draft: Callable[[random.Random, int], Draft] = field(repr=False)
+    apps: tuple[str, ...]
+    flavor: str = "small"
+
+    def make(self, seed: int, level: int, *, wording: int | None = None) -> Instance:
+        """Make the instance of a seed and a level.
+
+        Args:
+            seed: not negative.
+            level: 1 to 5.
+            wording: which template words it; None leaves that to the seed.
+
+        Raises:
+            ValueError: the seed or the level is out of its range, or there is no such wording.
+        """
+        if seed < 0:
+            raise ValueError(f"seed must be 0 or more, not {seed}")
+        if level not in LEVELS:
+            raise ValueError(f"level must be one of {LEVELS}, not {level}")
+        dice = dice_of(self.name, self.version, seed, level)
+        chosen = dice.randrange(1 << 30)
+        made = self.draft(dice, level)
+        if wording is not None and not 0 <= wording < len(made.wordings):
+            raise ValueError(f"wording must be 0 to {len(made.wordings) - 1} in {self.name}, not {wording}")
+        text = made.wordings[chosen % len(made.wordings) if wording is None else wording]
+        task = {
+            "id": f"{self.name.replace('.', '-')}-v{self.version}-l{level}-s{seed}",
+            "snapshot": self.apps[0],
+            "instruction": text.format(**made.named),
+            "source": "osgym_tasks",
+            "config": made.config,
+            "related_apps": list(self.apps),
+            "evaluator": made.evaluator,
+            "osgym": {"flavor": self.flavor, "apps": list(self.apps), "reach": False},
+        }
+        return Instance(self.name, seed, level, made.named, task, made.ways)
+
+
+def dice_of(family: str, version: int, seed: int, level: int) -> random.Random:
+    """The dice of one instance, which nothing else throws."""
+    key = json.dumps([family, version, seed, level]).encode()
+    return random.Random(int.from_bytes(hashlib.sha256(key).digest()))  # noqa: S311 - dice

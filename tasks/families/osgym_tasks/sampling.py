@@ -1,0 +1,74 @@
+"""Splits without overlap, and instances drawn from one for ever."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+
+from osgym_tasks.family import LEVELS, Instance, dice_of
+from osgym_tasks.registry import FAMILIES, family_named
+
+MAX_SEED = 1 << 31
+
+
+class Split(StrEnum):
+    """What an instance is for: 80, 10 and 10 of a hundred seeds of each family."""
+
+    TRAIN = "train"
+    VALIDATION = "validation"
+    TEST = "test"
+
+
+def split_of(family: str, seed: int) -> Split:
+    """The split of a seed in a family, the same for all levels and versions."""
+    digest = hashlib.sha256(json.dumps([family, seed]).encode()).digest()
+    part = int.from_bytes(digest[:8]) % 10
+    return Split.TRAIN if part < 8 else Split.VALIDATION if part == 8 else Split.TEST
+
+
+def sample(
+    *,
+    split: Split | str = Split.TRAIN,
+    families: Sequence[str] | None = None,
+    level: int | None = None,
+    seed: int = 0,
+    shard: int = 0,
+    shards: int = 1,
+) -> Iterator[Instance]:
+    """Instances without end, the same for the same arguments.
+
+    Args:
+        families: names; None means all.
+        level: 1 to 5; None draws it.
+        seed: of what is drawn, not of an instance.
+        shard: of `shards` iterators, which together give what one alone would.
+
+    Raises:
+        ValueError: an argument is out of its range, at the call.
+        UnknownFamily: there is no such family, at the call.
+    """
+    split = Split(split)
+    chosen = [family_named(name) for name in (FAMILIES if families is None else families)]
+    if not chosen:
+        raise ValueError("families must name at least one family, or be None for all")
+    if level is not None and level not in LEVELS:
+        raise ValueError(f"level must be one of {LEVELS} or None, not {level}")
+    if not 0 <= shard < shards:
+        raise ValueError(f"shard must be 0 to shards - 1, not {shard} of {shards}")
+
+    def drawn() -> Iterator[Instance]:
+        dice = dice_of(f"sample:{split}", 1, seed, 0)
+        number = 0
+        while True:
+            family = dice.choice(chosen)
+            its_level = dice.choice(LEVELS)
+            its_seed = dice.randrange(MAX_SEED)
+            while split_of(family.name, its_seed) is not split:
+                its_seed = dice.randrange(MAX_SEED)
+            if number % shards == shard:
+                yield family.make(its_seed, its_level if level is None else level)
+            number += 1
+
+    return drawn()

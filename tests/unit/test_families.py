@@ -1,0 +1,152 @@
+"""Families of tasks: same bytes for a seed, instructions that name what is checked, splits, records."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+from osgym_host.evals.jobs import find_task_files, make_jobs
+from osgym_host.evals.scripted import script_of
+from osgym_host.tasks.parse import parse_task
+from osgym_protocol.actions import parse_actions
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tasks" / "families"))  # the same, installed or not
+
+from osgym_tasks import FAMILIES, LEVELS, Family, Split, UnknownFamily, sample, split_of  # noqa: E402
+from osgym_tasks.__main__ import main  # noqa: E402
+from osgym_tasks.family import MIN_WORDINGS, dice_of  # noqa: E402
+from osgym_tasks.pieces import DONE  # noqa: E402
+from osgym_tasks.verify import Outcome, line_of, read_record, summary, trials_of  # noqa: E402
+
+SEEDS = range(40)
+SCREEN = (1920, 1080)
+every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+
+
+@every_family
+def test_a_seed_gives_the_same_bytes(family: Family) -> None:
+    """Twice the same; another seed or level, another task."""
+    made = [json.dumps(family.make(seed, level).task) for seed in SEEDS for level in LEVELS]
+    again = [json.dumps(family.make(seed, level).task) for seed in SEEDS for level in LEVELS]
+    assert made == again
+    assert len(set(made)) == len(made)
+
+
+@every_family
+def test_every_wording_names_what_is_checked(family: Family) -> None:
+    """Literally, in at least six wordings, which the seeds all use."""
+    for level, seed in itertools.product(LEVELS, range(5)):
+        wordings = family.draft(dice_of("any", 1, seed, level), level).wordings
+        assert len(set(wordings)) >= MIN_WORDINGS
+        for number in range(len(wordings)):
+            instance = family.make(seed, level, wording=number)
+            for text in instance.named.values():
+                assert text and text in instance.task["instruction"]
+    assert len({family.make(seed, 1).task["instruction"][:9] for seed in range(60)}) >= MIN_WORDINGS
+
+
+@every_family
+def test_instances_are_tasks_that_a_host_takes(family: Family) -> None:
+    """With ways to act that can be sent, all different, each to its end."""
+    for level, seed in itertools.product(LEVELS, SEEDS):
+        instance = family.make(seed, level)
+        parse_task(instance.task)
+        ways = [instance.ways.oracle, *instance.ways.near.values()]
+        assert len({json.dumps(way) for way in ways}) == len(ways) > 1
+        for way in ways:
+            assert way[-1] == DONE
+            for step in way[:-1]:
+                parse_actions(step, SCREEN)
+
+
+@every_family
+def test_levels_rise_in_what_there_is_to_look_through(family: Family) -> None:
+    """The task's own files grow, and its oracle never gets shorter on average."""
+    sizes = [mean(len(json.dumps(family.make(s, n).task["config"])) for s in SEEDS) for n in LEVELS]
+    assert all(low < high for low, high in itertools.pairwise(sizes))
+    actions = [mean(sum(map(len, family.make(s, n).ways.oracle)) for s in SEEDS) for n in LEVELS]
+    assert all(low <= high for low, high in itertools.pairwise(actions))
+
+
+def test_an_oracle_is_wrong_elsewhere() -> None:
+    """What one instance wants, no other of its family does: answers are not to be had by heart."""
+    for family in (FAMILIES["edit.lines"], FAMILIES["term.modes"]):
+        wanted = [json.dumps(family.make(seed, 3).task["evaluator"]) for seed in SEEDS]
+        assert len(set(wanted)) == len(wanted)
+
+
+@pytest.mark.parametrize(
+    ("seed", "level", "wording"), [(-1, 1, None), (0, 0, None), (0, 6, None), (0, 1, 99)]
+)
+def test_what_is_out_of_range_is_named(seed: int, level: int, wording: int | None) -> None:
+    """Seeds, levels, wordings."""
+    with pytest.raises(ValueError, match=r"seed must|level must|wording must"):
+        FAMILIES["edit.lines"].make(seed, level, wording=wording)
+
+
+def test_splits_take_their_parts() -> None:
+    """80, 10 and 10 of a hundred, and no two families the same seeds."""
+    for family in FAMILIES:
+        parts = [split_of(family, seed) for seed in range(5000)]
+        assert parts.count(Split.TRAIN) == pytest.approx(4000, rel=0.05)
+        assert parts.count(Split.TEST) == pytest.approx(500, rel=0.2)
+    assert [split_of("edit.lines", s) for s in SEEDS] != [split_of("term.count", s) for s in SEEDS]
+
+
+def test_samples_stay_in_their_split_and_shards_are_the_whole() -> None:
+    """In the order of one iterator."""
+    drawn = {split: list(itertools.islice(sample(split=split, seed=4), 60)) for split in Split}
+    for split, instances in drawn.items():
+        assert {split_of(one.family, one.seed) for one in instances} == {split}
+        assert {one.family for one in instances} == set(FAMILIES)
+        assert {one.level for one in instances} == set(LEVELS)
+    shards = [itertools.islice(sample(seed=4, shard=n, shards=3), 20) for n in range(3)]
+    together = [one.name for three in zip(*shards, strict=True) for one in three]
+    assert together == [one.name for one in drawn[Split.TRAIN]]
+    (only,) = itertools.islice(sample(families=["term.modes"], level=5), 1)
+    assert (only.family, only.level) == ("term.modes", 5)
+
+
+def test_wrong_samples_are_refused_at_the_call() -> None:
+    """Before the first instance."""
+    for wrong in ({"split": "all"}, {"level": 9}, {"shard": 2, "shards": 2}, {"families": []}):
+        with pytest.raises(ValueError, match=r"Split|level|shard|families"):
+            sample(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(UnknownFamily, match=r"no family 'calc.sort'; there are edit.lines"):
+        sample(families=["calc.sort"])
+
+
+def test_written_files_are_what_task_run_plays(tmp_path: Path) -> None:
+    """The task, and its oracle beside it."""
+    assert main(["write", "term.count", "--seeds", "2", "--levels", "1", "5", "--out", str(tmp_path)]) == 0
+    jobs = make_jobs(find_task_files([str(tmp_path)]), 1)
+    assert len(jobs) == 4
+    for job in jobs:
+        assert script_of("oracle", job, 0)(SCREEN) != script_of("near", job, 0)(SCREEN)
+
+
+def test_a_record_is_gone_on_with(tmp_path: Path) -> None:
+    """What has a reward on this image; a torn line, another image and a lost episode are run again."""
+    path = tmp_path / "record.jsonl"
+    assert read_record(path, "a") == []
+    instance = FAMILIES["edit.lines"].make(0, 2)
+    rewards = {trial.way: trial.wanted for trial in trials_of(instance)}
+    assert list(rewards.values()).count(1.0) == 2
+    rows = [
+        Outcome("a", "edit.lines", 0, 2, instance.name, way, wanted, wanted, "", 3, 1.5)
+        for way, wanted in rewards.items()
+    ]
+    lost = Outcome("a", "edit.lines", 1, 2, "other", "nothing", 0.0, None, "host_lost: gone", 0, 0.1)
+    elsewhere = Outcome("b", "edit.lines", 1, 2, "other", "nothing", 0.0, 0.0, "", 1, 0.1)
+    path.write_text("".join(map(line_of, [*rows, lost, elsewhere])) + line_of(rows[0])[:20])
+    assert read_record(path, "a") == rows
+    assert summary(rows)["edit.lines"]["proved"] == 1
+    wrong = Outcome("a", "edit.lines", 0, 2, instance.name, "near: x", 0.0, 1.0, "", 3, 1.5)
+    row = summary([*rows, wrong])["edit.lines"]
+    assert (row["proved"], row["wrong"]) == (0, [[instance.name, "near: x", 1.0]])
