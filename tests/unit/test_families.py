@@ -7,8 +7,10 @@ import json
 import sys
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import pytest
+from tests.support.doc_examples import blocks
 
 from osgym_host.evals.jobs import find_task_files, make_jobs
 from osgym_host.evals.scripted import script_of
@@ -150,3 +152,16 @@ def test_a_record_is_gone_on_with(tmp_path: Path) -> None:
     wrong = Outcome("a", "edit.lines", 0, 2, instance.name, "near: x", 0.0, 1.0, "", 3, 1.5)
     row = summary([*rows, wrong])["edit.lines"]
     assert (row["proved"], row["wrong"]) == (0, [[instance.name, "near: x", 1.0]])
+
+
+def test_the_documents_family_is_one() -> None:
+    """Its code is run, and what it makes is a task whose every wording says what is checked."""
+    (code,) = [block for block in blocks("tasks/families/README.md") if "Family(" in block]
+    made: dict[str, Any] = {"__name__": "of_the_document"}
+    exec(compile(code, "README.md", "exec"), made)
+    family = made["FAMILY"]
+    for level, number in itertools.product(LEVELS, range(MIN_WORDINGS)):
+        instance = family.make(3, level, wording=number)
+        parse_task(instance.task)
+        assert all(text in instance.task["instruction"] for text in instance.named.values())
+        assert json.dumps(instance.ways.oracle) not in map(json.dumps, instance.ways.near.values())
