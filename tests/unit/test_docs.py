@@ -120,7 +120,7 @@ MADE = re.compile(
 """Files in the documents that commands and users make."""
 DISTRIBUTIONS = {
     name.name: name
-    for folder in ("protocol", "sdk", "guest_agent", "host_agent", "infra")
+    for folder in ("protocol", "sdk", "guest_agent", "host_agent", "infra", "tasks/families")
     for name in (ROOT / folder).glob("osgym_*")
     if (name / "__init__.py").is_file()
 }
