@@ -134,22 +134,27 @@ def plot(path: Path, runs: Sequence[tuple[str, Sequence[Verdict]]]) -> None:
     shown = [(title, summary) for title, verdicts in runs for summary in summaries(verdicts)]
     top = max((s.interval[1] for _, s in shown), default=1.0)
     _axes(draw, font, top)
+    numbers = {title: str(number) for number, (title, _) in enumerate(runs, 1)}
     for title, summary in shown:
         x, y = _place(summary.mean_ms, summary.share, top)
         low, high = summary.interval
         colour = COLOURS.get(summary.name, GREY)
         draw.line([(x, _place(0, low, top)[1]), (x, _place(0, high, top)[1])], fill=colour, width=2)
-        draw.ellipse(
-            [x - 6, y - 6, x + 6, y + 6], fill=colour if title == runs[0][0] else "white", outline=colour
-        )
+        _point(draw, x, y, colour, numbers[title], filled=title == runs[0][0])
         if title == runs[0][0]:
-            draw.text((x + 10, y - 24), summary.name, fill=colour, font=font)
-    for number, (title, _) in enumerate(runs):
-        y = PLOT_MARGIN + 30 * number
-        filled = GREY if number == 0 else "white"
-        draw.ellipse([PLOT_SIZE[0] - 330, y - 6, PLOT_SIZE[0] - 318, y + 6], fill=filled, outline=GREY)
-        draw.text((PLOT_SIZE[0] - 305, y - 11), title, fill=GREY, font=font)
+            draw.text((x + 14, y - 26), summary.name, fill=colour, font=font)
+    for row, (title, _) in enumerate(runs):
+        y = PLOT_MARGIN + 30 * row
+        _point(draw, PLOT_SIZE[0] - 424, y, GREY, numbers[title], filled=row == 0)
+        draw.text((PLOT_SIZE[0] - 405, y - 11), title, fill=GREY, font=font)
     image.save(path)
+
+
+def _point(draw: ImageDraw.ImageDraw, x: float, y: float, colour: str, text: str, *, filled: bool) -> None:
+    """A circle with the number of its run."""
+    draw.ellipse([x - 9, y - 9, x + 9, y + 9], fill=colour if filled else "white", outline=colour)
+    font = ImageFont.load_default(size=13)
+    draw.text((x, y), text, fill="white" if filled else colour, font=font, anchor="mm")
 
 
 def _place(wait_ms: float, share: float, top: float) -> tuple[float, float]:
