@@ -64,6 +64,29 @@ def test_few_samples_decide_nothing() -> None:
     assert (row.samples, row.premature_before, row.applied) == (7, 7, False)
 
 
+def test_programs_with_few_samples_decide_together() -> None:
+    """Three dialogs of each of three programs; one that has enough of its own decides alone."""
+    programs = ("geany", "mousepad", "gimp")
+    recorded = samples(*[late_by(250.0, program=name) for name in programs for _ in range(3)])
+    recorded += samples(*[late_by(100.0, program="quick")] * 8)
+    rows = {row.program: row for row in calibrate(recorded, RULE, BOUNDS)}
+    assert [rows[name].samples for name in programs] == [3, 3, 3]
+    assert all(rows[name].applied and rows[name].premature_after == 0 for name in programs)
+    assert len({(rows[name].horizon_ms, rows[name].change_horizon_ms) for name in programs}) == 1
+    assert not rows["quick"].applied
+
+
+def test_what_is_decided_together_shortens_nothing() -> None:
+    """A program whose own horizon is longer keeps it."""
+    rule = replace(RULE, horizons={"slow": {"horizon_ms": 500.0}})
+    recorded = samples(
+        *[late_by(250.0, program=name) for name in ("geany", "gimp", "slow") for _ in range(3)]
+    )
+    rows = {row.program: row for row in calibrate(recorded, rule, BOUNDS)}
+    assert rows["geany"].applied and rows["slow"].horizon_ms == 500.0
+    assert rows["slow"].change_horizon_ms >= rule.change_horizon_ms
+
+
 def test_what_no_horizon_covers_costs_nothing() -> None:
     """A change beyond the longest horizon: the image's own horizons stay."""
     (row,) = calibrate(samples(*[late_by(900.0)] * 10), RULE, BOUNDS)

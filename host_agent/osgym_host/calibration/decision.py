@@ -26,7 +26,7 @@ class Bounds:
     Attributes:
         late_share: Of the actions, how many may still change after the answer.
         max_horizon_ms: No horizon is longer; so long does a timer that never ends hold up a step.
-        min_samples: Fewer recorded actions of a program and kind decide nothing.
+        min_samples: Fewer recorded actions of a program and kind decide nothing alone.
     """
 
     late_share: float = 0.01
@@ -77,7 +77,46 @@ def calibrate(samples: Iterable[Sample], rule: Rule, bounds: Bounds) -> list[Cal
         for program in sample.programs:
             if PROGRAM.fullmatch(program):
                 cells[program, sample.kind].append(sample.trace)
-    return [_row(program, kind, cells[program, kind], rule, bounds) for program, kind in sorted(cells)]
+    together = _together(cells, rule, bounds)
+    rows = []
+    for program, kind in sorted(cells):
+        own = _own(program, rule)
+        before = _outcome([program], kind, cells[program, kind], rule, own)
+        chosen = _chosen([program], kind, cells[program, kind], rule, own, bounds)
+        if shared := together.get(kind) if len(cells[program, kind]) < bounds.min_samples else None:
+            longer = TimerHorizons(
+                max(own.horizon_ms, shared.horizon_ms), max(own.change_horizon_ms, shared.change_horizon_ms)
+            )
+            chosen = _outcome([program], kind, cells[program, kind], rule, longer)
+        rows.append(_row(program, kind, len(cells[program, kind]), before, chosen))
+    return rows
+
+
+def _together(
+    cells: Mapping[tuple[str, ActionKind], Sequence[Trace]], rule: Rule, bounds: Bounds
+) -> dict[ActionKind, TimerHorizons]:
+    """Choose for programs that have too few actions of a kind, from the actions of all of them.
+
+    The timers that a dialog is accepted by are those of a toolkit, not of a program: three of each of ten
+    programs tell as much as thirty of one.
+    """
+    found = {}
+    for kind in ActionKind:
+        few = {
+            program: traces
+            for (program, of), traces in cells.items()
+            if of == kind and len(traces) < bounds.min_samples
+        }
+        # An action is that of each program that had a timer; it counts once.
+        traces = list({id(trace): trace for program in sorted(few) for trace in few[program]}.values())
+        if traces:
+            own = TimerHorizons(rule.horizon_ms, rule.change_horizon_ms)
+            found[kind] = _chosen(sorted(few), kind, traces, rule, own, bounds).horizons
+    return {
+        kind: each
+        for kind, each in found.items()
+        if each != TimerHorizons(rule.horizon_ms, rule.change_horizon_ms)
+    }
 
 
 def table_of(rows: Sequence[CalibrationRow]) -> dict[str, dict[ActionKind, TimerHorizons]]:
@@ -105,55 +144,53 @@ def with_horizons(rule: Rule, table: Table, kind: ActionKind) -> Rule:
     return replace(rule, horizons=horizons)
 
 
-def _row(
-    program: str, kind: ActionKind, traces: Sequence[Trace], rule: Rule, bounds: Bounds
-) -> CalibrationRow:
+def _own(program: str, rule: Rule) -> TimerHorizons:
     horizon_ms, change_ms, _ = rule.horizons_of(program)
-    own = TimerHorizons(horizon_ms, change_ms)
-    before = _outcome(program, kind, traces, rule, own)
-    chosen = before
-    allowed = math.floor(bounds.late_share * len(traces))
-    if len(traces) >= bounds.min_samples and before.late > allowed:
-        chosen = _cheapest(program, kind, traces, rule, before, _Search(allowed, bounds.max_horizon_ms))
+    return TimerHorizons(horizon_ms, change_ms)
+
+
+def _row(program: str, kind: ActionKind, samples: int, before: _Outcome, chosen: _Outcome) -> CalibrationRow:
     return CalibrationRow(
         program=program,
         kind=kind,
-        samples=len(traces),
+        samples=samples,
         premature_before=before.late,
         premature_after=chosen.late,
         horizon_ms=chosen.horizons.horizon_ms,
         change_horizon_ms=chosen.horizons.change_horizon_ms,
         wait_before_ms=round(before.mean_wait_ms, 3),
         wait_after_ms=round(chosen.mean_wait_ms, 3),
-        applied=chosen.horizons != own,
+        applied=chosen.horizons != before.horizons,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
-    allowed: int
-    max_ms: float
-
-
-def _cheapest(
-    program: str, kind: ActionKind, traces: Sequence[Trace], rule: Rule, before: _Outcome, search: _Search
+def _chosen(
+    programs: Sequence[str],
+    kind: ActionKind,
+    traces: Sequence[Trace],
+    rule: Rule,
+    own: TimerHorizons,
+    bounds: Bounds,
 ) -> _Outcome:
-    """Return the candidate that waits least of those that are good enough.
+    """Return the candidate that waits least of those that are good enough; `own` where too few decide.
 
     Where none is, what each late change costs is weighed against the wait: something that changes every few
     seconds by itself is not waited for.
     """
 
     def steps(own_ms: float) -> list[float]:
-        return [own_ms, *(step for step in LADDER_MS if own_ms < step <= search.max_ms)]
+        return [own_ms, *(step for step in LADDER_MS if own_ms < step <= bounds.max_horizon_ms)]
 
-    own = before.horizons
+    before = _outcome(programs, kind, traces, rule, own)
+    allowed = math.floor(bounds.late_share * len(traces))
+    if len(traces) < bounds.min_samples or before.late <= allowed:
+        return before
     found = [before]
     for horizon_ms, change_ms in itertools.product(steps(own.horizon_ms), steps(own.change_horizon_ms)):
         horizons = TimerHorizons(horizon_ms, change_ms)
         if horizons != own:
-            found.append(_outcome(program, kind, traces, rule, horizons))
-    enough = [each for each in found if each.late <= search.allowed]
+            found.append(_outcome(programs, kind, traces, rule, horizons))
+    enough = [each for each in found if each.late <= allowed]
     if enough:
         return min(enough, key=_preference)
     return min(found, key=lambda each: (_cost_ms(each, len(traces)), *_preference(each)))
@@ -169,9 +206,9 @@ def _preference(each: _Outcome) -> tuple[float, float, float]:
 
 
 def _outcome(
-    program: str, kind: ActionKind, traces: Sequence[Trace], rule: Rule, horizons: TimerHorizons
+    programs: Sequence[str], kind: ActionKind, traces: Sequence[Trace], rule: Rule, horizons: TimerHorizons
 ) -> _Outcome:
-    tried = with_horizons(rule, {program: {kind: horizons}}, kind)
+    tried = with_horizons(rule, {program: {kind: horizons} for program in programs}, kind)
     waits = [decide(trace, tried) for trace in traces]
     late = sum(premature(trace, wait) for trace, wait in zip(traces, waits, strict=True))
     return _Outcome(late, math.fsum(waits) / len(waits), horizons)
