@@ -54,6 +54,7 @@ from osgym_sdk._exceptions import (
     Unsupported,
 )
 from osgym_sdk._group import Group
+from osgym_sdk._host_call import HostReply
 from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._observation import Observation, Timing
 from osgym_sdk._policy import Policy, PolicyObject
@@ -115,6 +116,7 @@ __all__ = [
     "Group",
     "HostError",
     "HostPhase",
+    "HostReply",
     "HostState",
     "HostUnreachable",
     "ImageFormat",

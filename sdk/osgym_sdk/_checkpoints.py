@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from osgym_sdk._exceptions import CheckpointNotFound, ConfigError, HostUnreachable
-from osgym_sdk._host import HostCall, HostLink
+from osgym_sdk._host import HostLink
+from osgym_sdk._host_call import HostCall
 from osgym_sdk.wire import CheckpointInfo, CheckpointList
 
 _CHUNK_BYTES = 1024 * 1024

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack
@@ -15,9 +15,10 @@ from osgym_sdk._client_batches import BatchCalls
 from osgym_sdk._config import ClientSettings, make_config
 from osgym_sdk._discovery.open import OpenedFleet, open_fleet
 from osgym_sdk._discovery.watch import HostWatch
-from osgym_sdk._exceptions import OSGymError
+from osgym_sdk._exceptions import ConfigError, OSGymError
 from osgym_sdk._fleet import Fleet
 from osgym_sdk._fleet_host import FleetHostState
+from osgym_sdk._host_call import HostReply
 from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._members import FleetMembers
 from osgym_sdk._policy import Policy
@@ -155,6 +156,34 @@ class AsyncClient(BatchCalls):
         """
         states = await self._fleet.read_states(timeout_s or self._config.timeouts.control_s)
         return {**self._fleet.those_gone(), **states} if gone else states
+
+    async def ask_host(
+        self,
+        url: str,
+        path: str,
+        *,
+        method: str = "GET",
+        content: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = 30.0,
+    ) -> HostReply:
+        """Send one request of host API v1 to one host, once, and return what it replied: for dashboards.
+
+        Args:
+            url: as in ``hosts``.
+            path: with its query, as ``/v1/events?after=7``.
+            headers: beside those of every request, which say who we are.
+            timeout_s: deadline of the whole request.
+
+        Raises:
+            ConfigError: it is not among the hosts.
+            HostUnreachable: the connection failed; the request may have arrived.
+            Timeout: no answer came in time.
+        """
+        host = self._fleet.find(url)
+        if host is None:
+            raise ConfigError(f"{url} is not among the hosts")
+        return await host.link.pass_on(method, path, content, headers or {}, timeout_s)
 
     def _watched(self, opened: OpenedFleet) -> HostWatch:
         """Return the watch over a source, which begins with the first use of the client in its event loop."""

@@ -12,7 +12,8 @@ from osgym_sdk._discovery.source import FoundHost, Trust
 from osgym_sdk._exceptions import AuthError, HostUnreachable, OSGymError, Timeout
 from osgym_sdk._first_contact import explained
 from osgym_sdk._fleet_host import FleetHost, FleetHostState
-from osgym_sdk._host import HostCall, HostLink
+from osgym_sdk._host import HostLink
+from osgym_sdk._host_call import HostCall
 from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._retry import RetryBackoff
 from osgym_sdk.wire import HostState

@@ -7,14 +7,12 @@ id, the rest by nature. So a call whose connection broke is simply sent again, w
 from __future__ import annotations
 
 import asyncio
-import enum
 import functools
 import json
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, TypeVar, assert_never
+from typing import Any, assert_never
 
 import httpx
 
@@ -28,6 +26,7 @@ from osgym_sdk._exceptions import (
     Timeout,
     error_from_wire,
 )
+from osgym_sdk._host_call import ConnectionKind, HostAnswer, HostCall, HostReply, PlainConnection
 from osgym_sdk._http1 import Http1Connection
 from osgym_sdk._retry import Deadline, RetryBackoff, next_delay
 from osgym_sdk.wire import (
@@ -37,7 +36,6 @@ from osgym_sdk.wire import (
     MAX_META_BYTES,
     ErrorInfo,
     Message,
-    Record,
     WireFormatError,
     decode_record,
 )
@@ -47,80 +45,7 @@ _GATEWAY = (502, 503, 504)
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _BACKOFF = RetryBackoff()
 
-M = TypeVar("M", bound=Message)
-
 _url = functools.lru_cache(maxsize=4096)(httpx.URL)
-
-
-class ConnectionKind(enum.Enum):
-    """Which connections a call uses."""
-
-    CONTROL = "control"
-    LONG = "long"
-    HEARTBEAT = "heartbeat"
-    UPLOAD = "upload"
-    """Files, which httpx sends piece by piece."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostCall:
-    """One request, and how long to try it. Every call may be repeated, so it is while connections break."""
-
-    method: str
-    path: str
-    timeout_s: float
-    """Deadline of the whole call."""
-    body: Message | None = None
-    content: bytes | None = None
-    """Bytes in the place of a body."""
-    retry_s: float | None = None
-    """How long a broken connection is tried again; ``Timeouts.retry_s`` by default."""
-    kind: ConnectionKind = ConnectionKind.CONTROL
-    lease: str | None = None
-    """Sent in a header, for calls without a body."""
-    episode_id: str | None = None
-    """For errors."""
-    record: bool = False
-    """Whether the answer is a record, not JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class HostAnswer:
-    """What a host answered. ``transfer_s`` is how long the last attempt was on the way."""
-
-    host: str
-    call: HostCall
-    body: bytes
-    transfer_s: float
-    record: Record | None = None
-
-    @property
-    def blob(self) -> bytes:
-        """The image of a record."""
-        return bytes(self.record.blob) if self.record is not None else b""
-
-    def message(self, kind: type[M]) -> M:
-        """Return the JSON, or the meta of the record, as a message.
-
-        Raises:
-            ProtocolError: The answer is not a message of this type.
-        """
-        try:
-            return kind.from_dict(json.loads(self.body) if self.record is None else self.record.meta)
-        except ValueError as exc:
-            raise ProtocolError(str(exc), host=self.host, episode_id=self.call.episode_id) from exc
-
-
-@dataclass(frozen=True, slots=True)
-class PlainConnection:
-    """Where and how to connect to a host, and what a request there carries."""
-
-    host: str
-    port: int
-    path: str
-    tls: ssl.SSLContext | None
-    server_name: str | None
-    headers: Mapping[str, str]
 
 
 class HostLink:
@@ -266,6 +191,26 @@ class HostLink:
             raise  # the host's own
         except TimeoutError as exc:
             raise self._timeout(call.method, path, timeout_s, None) from exc
+
+    async def pass_on(
+        self, method: str, path: str, content: bytes, headers: Mapping[str, str], timeout_s: float
+    ) -> HostReply:
+        """Send a request as it is, once, and return the reply as it is.
+
+        Raises:
+            Timeout: No answer came within ``timeout_s``.
+            HostUnreachable: The connection failed.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                pool = self._pool(ConnectionKind.LONG)
+                async with pool.send(self._request(method, path, content, headers)) as response:
+                    data = await _read(response)
+        except (httpx.HTTPError, httpx.StreamError) as exc:
+            raise HostUnreachable(_reason(exc), host=self.url) from exc
+        except TimeoutError as exc:
+            raise self._timeout(method, path, timeout_s, None) from exc
+        return HostReply(response.status_code, dict(response.headers), data)
 
     def plain_connection(self, lease: str) -> PlainConnection:
         """Return what a connection of somebody else to this host needs, for calls that are no exchange.

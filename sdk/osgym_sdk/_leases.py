@@ -8,7 +8,8 @@ from typing import Protocol
 
 from osgym_sdk._config import ClientConfig
 from osgym_sdk._exceptions import EpisodeLost, OSGymError
-from osgym_sdk._host import ConnectionKind, HostCall, HostLink
+from osgym_sdk._host import HostLink
+from osgym_sdk._host_call import ConnectionKind, HostCall
 from osgym_sdk.wire import Notice, RenewAnswer, RenewRequest
 
 _LOG = logging.getLogger("osgym.sdk")

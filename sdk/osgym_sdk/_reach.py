@@ -30,7 +30,7 @@ from osgym_protocol.reach import (
 )
 from osgym_sdk._episode_info import EpisodeInfo
 from osgym_sdk._exceptions import ConfigError, OSGymError, ProtocolError
-from osgym_sdk._host import HostAnswer
+from osgym_sdk._host_call import HostAnswer
 from osgym_sdk._session import EpisodeSession
 from osgym_sdk._tunnel import Exposure
 from osgym_sdk._video import Video

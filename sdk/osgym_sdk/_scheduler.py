@@ -18,7 +18,8 @@ from osgym_sdk._exceptions import (
 )
 from osgym_sdk._fleet import HOST_REMOVED, Fleet
 from osgym_sdk._fleet_host import FleetHost
-from osgym_sdk._host import ConnectionKind, HostCall, HostLink
+from osgym_sdk._host import HostLink
+from osgym_sdk._host_call import ConnectionKind, HostCall
 from osgym_sdk._leases import LeaseKeeper
 from osgym_sdk._retry import RetryBackoff
 from osgym_sdk._types import Ticket

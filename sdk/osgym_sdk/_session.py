@@ -14,7 +14,7 @@ from osgym_sdk._exceptions import (
     ProtocolError,
     Timeout,
 )
-from osgym_sdk._host import ConnectionKind, HostAnswer, HostCall
+from osgym_sdk._host_call import ConnectionKind, HostAnswer, HostCall
 from osgym_sdk._scheduler import Placement, Scheduler
 from osgym_sdk.wire import CheckpointRequest, ForkRequest, Message, Notice
 

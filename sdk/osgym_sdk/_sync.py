@@ -321,6 +321,7 @@ class Client:
     add_host = _waits(AsyncClient.add_host, _same)
     remove_host = _waits(AsyncClient.remove_host, _same)
     host_states = _waits(AsyncClient.host_states, _same)
+    ask_host = _waits(AsyncClient.ask_host, _same)
     episode = _calls(AsyncClient.episode, Episode)
     attach = _calls(AsyncClient.attach, Episode)
     restore = _waits(AsyncClient.restore, Episode)

@@ -19,7 +19,8 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 from osgym_sdk import EpisodeEnded
-from osgym_sdk._host import HostCall, HostLink
+from osgym_sdk._host import HostLink
+from osgym_sdk._host_call import HostCall
 from osgym_sdk.gym import OPS, DesktopVectorEnv
 
 pytestmark = pytest.mark.desktop

@@ -33,7 +33,7 @@ def make_app(backend: Backend) -> FastAPI:
     app.include_router(dashboard.make_router())
     app.include_router(metrics.make_router(backend.registry))
     app.add_middleware(BoundedBodies)
-    app.add_middleware(AccessControl, policy=backend.access)
+    app.add_middleware(AccessControl, policy=backend.access, is_open=dashboard.is_part)
     schema = app.openapi()
     add_record_metas(schema)
     return app

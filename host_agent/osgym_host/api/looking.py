@@ -63,9 +63,12 @@ def _host_routes(backend: Backend) -> APIRouter:
         return await host.events(after, wait_s)
 
     @router.get("/history")
-    async def history() -> dict[str, Any]:
-        """Return the last hour in samples: desktops, steps and creates with their times, load."""
-        return backend.history.to_dict()
+    async def history(last: Annotated[int | None, Query(ge=1)] = None) -> dict[str, Any]:
+        """Return the last hour in samples: desktops, steps and creates with their times, load.
+
+        `last`: only so many samples, the newest.
+        """
+        return backend.history.to_dict(last)
 
     return router
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
@@ -19,9 +19,7 @@ from osgym_protocol.observation import ErrorInfo
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-OPEN_PATHS = frozenset(("/v1/health", "/health", "/ui"))
-OPEN_FOLDER = "/ui/"
-"""The dashboard's page is no secret; what it shows is asked for with the token."""
+OPEN_PATHS = frozenset(("/v1/health", "/health"))
 _IPV6_CLIENT_BITS = 64
 """A machine has all addresses of such a network to choose from."""
 _LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "[::1]", "::1"))
@@ -48,9 +46,10 @@ class AccessControl:
     there are none. Foreign web pages (by Origin, or a foreign Host name) are kept out where no token is.
     """
 
-    def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
-        """Wrap `app`."""
+    def __init__(self, app: ASGIApp, policy: AccessPolicy, is_open: Callable[[str], bool]) -> None:
+        """Wrap `app`; paths that `is_open`, beside `OPEN_PATHS`, are for everybody."""
         self._app = app
+        self._is_open = is_open
         self._policy = policy
         self._bearer = None if policy.token is None else f"Bearer {policy.token}".encode()
 
@@ -69,7 +68,7 @@ class AccessControl:
 
     def _refusal(self, scope: Scope) -> tuple[ErrorCode, str] | None:
         path: str = scope["path"]
-        if path in OPEN_PATHS or path.startswith(OPEN_FOLDER):
+        if path in OPEN_PATHS or self._is_open(path):
             return None
         headers = Headers(scope=scope)
         given = headers.get("authorization", "").encode()

@@ -38,11 +38,12 @@ class History:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer of `GET /v1/history`, the oldest sample first."""
+    def to_dict(self, last: int | None = None) -> dict[str, Any]:
+        """Return the answer of `GET /v1/history`, the oldest sample first; at most the `last` ones."""
+        samples = list(self._samples)
         return {
             "every_s": EVERY_S,
-            "samples": list(self._samples),
+            "samples": samples if last is None else samples[-last:],
             "retired": self._host.retired(),
             "usd_per_hour": self._usd_per_hour,
         }

@@ -16,6 +16,7 @@ import click
 
 from osgym_infra.archives.pack import PackedArchive, config_lines, pack_agent, pack_image
 from osgym_infra.cli.common import exits
+from osgym_infra.cli.fleet_ops.dashboard import dashboard
 from osgym_infra.cli.fleet_ops.doctor import doctor
 from osgym_infra.cli.fleet_ops.drain import drain
 from osgym_infra.cli.fleet_ops.prometheus import prometheus
@@ -36,7 +37,7 @@ def fleet() -> None:
     """Pack what hosts fetch; write fleet.json for clients; operate the hosts in it."""
 
 
-for _operation in (status, logs, doctor, run, drain, ssh, prometheus, sudo, wait):
+for _operation in (status, dashboard, logs, doctor, run, drain, ssh, prometheus, sudo, wait):
     fleet.add_command(_operation)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from importlib import resources
 
 from fastapi import APIRouter, Response
@@ -12,6 +13,7 @@ from osgym_host.episodes.errors import ServiceError
 from osgym_protocol.codes import ErrorCode
 
 PATH = "/ui"
+_PART = re.compile(r"(/hosts/[^/]+)?/ui(/[^/]*)?")
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _HEADERS = {
     "Content-Security-Policy": (
@@ -26,14 +28,24 @@ _HEADERS = {
 }
 
 
-def make_router() -> APIRouter:
-    """Return the routes: the page and its parts, which say nothing of this host."""
-    router = APIRouter(include_in_schema=False)
+def is_part(path: str) -> bool:
+    """Whether a path is of the page or a part of it, which is no secret: what it shows is asked for apart."""
+    return _PART.fullmatch(path) is not None
+
+
+def make_router(prefix: str = "", index: str = "index.html") -> APIRouter:
+    """Return the routes: the page and its parts, which say nothing of a host.
+
+    Args:
+        prefix: where the page and the API are that it asks, for who serves the pages of several hosts.
+        index: the part that is shown first.
+    """
+    router = APIRouter(include_in_schema=False, prefix=prefix)
     parts = _parts()
 
     @router.get(PATH)
     @router.get(PATH + "/{name}")
-    async def part(request: Request, name: str = "index.html") -> Response:
+    async def part(request: Request, name: str = index) -> Response:
         """Return a part of the page."""
         found = parts.get(name)
         if found is None:

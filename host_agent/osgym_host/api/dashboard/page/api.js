@@ -1,6 +1,9 @@
-// The API of this host, as the one who holds the token may ask it.
+// The API of this host, as the one who holds the token may ask it. The page of a host may be below a fleet's.
 
 const KEY = "osgym-token";
+
+/** Where the API is: paths are relative to it. */
+export const ROOT = new URL("..", import.meta.url);
 
 /** The token is not given, or wrong. */
 export class TokenNeeded extends Error {}
@@ -23,7 +26,7 @@ export async function ask(path, { method, headers = {}, body, signal, keepalive 
   const token = sessionStorage.getItem(KEY);
   const all = token ? { ...headers, Authorization: `Bearer ${token}` } : headers;
   const limit = AbortSignal.timeout(40_000);
-  const answer = await fetch(path, {
+  const answer = await fetch(new URL(path, ROOT), {
     method: method ?? (body ? "POST" : "GET"), headers: all, body: body && JSON.stringify(body), keepalive,
     cache: "no-store", signal: signal ? AbortSignal.any([signal, limit]) : limit,
   });

@@ -62,7 +62,7 @@ export class Desktop {
   }
 
   async look() {
-    const path = `/v1/replicas/${encodeURIComponent(this.id)}/screenshot?width=${WIDTH}`;
+    const path = `v1/replicas/${encodeURIComponent(this.id)}/screenshot?width=${WIDTH}`;
     await this.picture.show(path, this.stop.signal);
     this.marked.shown();
     const lines = this.lines;

@@ -88,7 +88,7 @@ export class EpisodePage {
     this.wanted = wanted;
     this.picture.etag = null;
     try {
-      await this.picture.show(`/v1/episodes/${encodeURIComponent(this.id)}/frames/${number}`, this.stop.signal);
+      await this.picture.show(`v1/episodes/${encodeURIComponent(this.id)}/frames/${number}`, this.stop.signal);
       if (this.wanted !== wanted) return;
       this.marked.shown();
       this.marked.mark(before ? step?.actions : []);

@@ -2,7 +2,7 @@
 
 import { draw, make, say } from "./dom.js";
 
-const FIGURES = [
+export const FIGURES = [
   ["Leased", (now) => `${now.host.capacity.leased}`, (now) => ` of ${now.host.capacity.max_replicas}`, (s) => s.leased],
   ["Ready", (now) => `${now.host.capacity.ready}`, (now) => ` + ${now.host.capacity.starting} starting`, (s) => s.ready],
   ["Waiting clients", (now) => `${now.host.capacity.waiting}`, (now) => blocked(now.pool), (s) => s.waiting],
@@ -17,8 +17,10 @@ const FIGURES = [
 ];
 
 export class Figures {
-  constructor(list) {
-    this.cells = FIGURES.map(([name]) => {
+  /** `figures`: of each its name, its value, what stands behind it, and what of a sample its line is made of. */
+  constructor(list, figures) {
+    this.figures = figures;
+    this.cells = figures.map(([name]) => {
       const value = document.createTextNode("–");
       const rest = make("small");
       const spark = draw("svg", { class: "spark", viewBox: "0 0 100 22", preserveAspectRatio: "none", "aria-hidden": "true" });
@@ -28,7 +30,7 @@ export class Figures {
   }
 
   show(now) {
-    FIGURES.forEach(([, value, rest], index) => {
+    this.figures.forEach(([, value, rest], index) => {
       say(this.cells[index].value, value(now));
       say(this.cells[index].rest, rest(now));
       this.cells[index].rest.parentElement.title = this.cells[index].rest.parentElement.textContent;
@@ -36,7 +38,7 @@ export class Figures {
   }
 
   showHistory(samples) {
-    FIGURES.forEach(([, , , read], index) => {
+    this.figures.forEach(([, , , read], index) => {
       if (read) this.cells[index].spark.replaceChildren(...line(samples.map(read)));
     });
   }
@@ -54,22 +56,22 @@ function line(values) {
   return runs.filter((run) => run.length > 1).map((run) => draw("polyline", { points: run.join(" "), ...style }));
 }
 
-const number = (value) => (value == null ? "–" : value < 10 ? value.toFixed(1) : value.toFixed(0));
-const ms = (value) => (value == null ? "–" : value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(1)} s`);
-const gib = (mib) => (mib == null ? "–" : `${(mib / 1024).toFixed(1)} GiB`);
+export const number = (value) => (value == null ? "–" : value < 10 ? value.toFixed(1) : value.toFixed(0));
+export const ms = (value) => (value == null ? "–" : value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(1)} s`);
+export const gib = (mib) => (mib == null ? "–" : `${(mib / 1024).toFixed(1)} GiB`);
 const blocked = (pool) => (pool.blocked && pool.blocked !== "nothing" ? ` blocked by ${pool.blocked}` : "");
 
-const usd = (value) => (value == null ? "–" : value.toFixed(value < 0.1 ? 4 : 2));
+export const usd = (value) => (value == null ? "–" : value.toFixed(value < 0.1 ? 4 : 2));
 
 /** What an episode with a reward cost, over the samples that there are. */
-function perScored({ samples, usdPerHour, everyS }) {
+export function perScored({ samples, usdPerHour, everyS }) {
   const scored = samples.reduce((sum, s) => sum + s.scored, 0);
   if (usdPerHour == null || scored === 0) return "";
   const hours = (samples.length * everyS) / 3600;
   return ` ${usd((usdPerHour * hours) / scored)} per scored episode`;
 }
 
-function share(samples) {
+export function share(samples) {
   const steps = samples.reduce((sum, s) => sum + s.steps, 0);
   const late = samples.reduce((sum, s) => sum + s.not_final, 0);
   return steps === 0 ? "–" : `${((100 * late) / steps).toFixed(1)} %`;

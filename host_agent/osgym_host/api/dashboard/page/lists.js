@@ -7,11 +7,12 @@ const MAX_EVENTS = 500;
 const NUMBERS = new Set(["Steps", "Reward", "Took"]);
 const TONES = { success: "good", zero: "", failed: "bad" };
 
-class Table {
-  constructor(main, title, columns) {
+/** A table with a title; `numbers` are the columns that stand to the right. */
+export class Table {
+  constructor(main, title, columns, numbers = NUMBERS) {
     this.body = make("tbody");
     this.summary = make("p", { class: "faint" });
-    const head = make("tr", {}, ...columns.map((name) => make("th", { scope: "col", class: NUMBERS.has(name) && "number" }, name)));
+    const head = make("tr", {}, ...columns.map((name) => make("th", { scope: "col", class: numbers.has(name) && "number" }, name)));
     main.append(make("h1", {}, title), this.summary,
       make("div", { class: "scroll" }, make("table", {}, make("thead", {}, head), this.body)));
   }
@@ -24,7 +25,8 @@ class Table {
 }
 
 export class Episodes {
-  constructor(main) {
+  constructor(main, path) {
+    this.path = path;
     this.table = new Table(main, "Episodes", ["State", "Episode", "Task", "Steps", "Reward", "Ended", "Began", "Took"]);
     this.timer = setInterval(() => this.load(), 2000);
     this.rows = [];
@@ -34,7 +36,7 @@ export class Episodes {
   async load() {
     if (document.hidden) return;
     try {
-      this.rows = await json("/v1/episodes?limit=300");
+      this.rows = await json(`${this.path}?limit=300`);
       this.render();
     } catch {
       // The page says above that the host does not answer.
@@ -60,17 +62,21 @@ export class Episodes {
   }
 }
 
+/** The page of the host that a row is of; empty on that page itself. */
+const pageOf = (row) => (row.at ? `${row.at}ui` : "");
+const ofHost = (row) => (row.host ? `${shown(row.host.slice(0, 12))} ` : null);
+
 function episodeRow(row) {
   const id = encodeURIComponent(row.episode_id);
   const outcome = row.error ?? row.evaluation_error;
   const tone = outcome ? "failed" : row.reward >= 1 ? "success" : "zero";
   const ended = [row.termination_reason, outcome && `${outcome.code}: ${outcome.message}`].filter(Boolean).join(" – ");
-  const text = [row.episode_id, row.replica_id, row.task_id, row.state, ended].join(" ");
+  const text = [row.host, row.episode_id, row.replica_id, row.task_id, row.state, ended].join(" ");
   const took = (row.ended_at ?? Date.now() / 1000) - row.began_at;
   return { text, cells: [
     make("td", {}, badge(row.state)),
-    make("td", {}, make("a", { href: `#/episode/${id}` }, row.episode_id), " ",
-      make("a", { class: "faint", href: `#/desktop/${encodeURIComponent(row.replica_id)}` }, row.replica_id)),
+    make("td", {}, make("a", { href: `${pageOf(row)}#/episode/${id}` }, row.episode_id), " ",
+      make("a", { class: "faint", href: `${pageOf(row)}#/desktop/${encodeURIComponent(row.replica_id)}` }, ofHost(row), row.replica_id)),
     make("td", { class: "long" }, shown(row.task_id ?? "")),
     make("td", { class: "number" }, String(row.step)),
     make("td", { class: `number ${TONES[tone]}` }, row.reward == null ? (row.evaluated ? "none" : "") : String(row.reward)),
@@ -81,7 +87,8 @@ function episodeRow(row) {
 }
 
 export class Events {
-  constructor(main) {
+  constructor(main, path) {
+    this.path = path;
     this.table = new Table(main, "Events", ["Time", "What", "Of", "State", "Details"]);
     this.rows = [];
     this.stop = new AbortController();
@@ -93,11 +100,11 @@ export class Events {
     let after = 0;
     while (!this.stop.signal.aborted) {
       try {
-        const { events, last_id: last } = await json(`/v1/events?after=${after}&wait_s=20`, { signal: this.stop.signal });
+        const { events, last_id: last } = await json(`${this.path}?after=${after}&wait_s=20`, { signal: this.stop.signal });
         if (last < after) after = 0;
         else if (events.length) {
           after = events.at(-1).id;
-          this.rows = [...events.reverse().map(eventRow), ...this.rows].slice(0, MAX_EVENTS);
+          this.rows = [...events.reverse().map(eventRow), ...this.rows].sort((a, b) => b.time - a.time).slice(0, MAX_EVENTS);
           this.table.fill(this.rows, this.query);
           say(this.table.summary, `The latest ${this.rows.length}, as they come.`);
         }
@@ -120,14 +127,15 @@ export class Events {
 }
 
 function eventRow(event) {
-  const { id, time, kind, replica_id: replica, episode_id: episode, state, ...rest } = event;
+  const { id, time, kind, replica_id: replica, episode_id: episode, state, at, host, ...rest } = event;
   const details = Object.entries(rest).filter(([, v]) => v != null).map(([k, v]) => `${k}: ${typeof v === "string" ? v : JSON.stringify(v)}`);
-  const text = [kind, replica, episode, state, ...details].join(" ");
+  const text = [host, kind, replica, episode, state, ...details].join(" ");
   const of = make("td", {});
-  if (replica) of.append(make("a", { href: `#/desktop/${encodeURIComponent(replica)}` }, replica), " ");
-  if (episode) of.append(make("a", { href: `#/episode/${encodeURIComponent(episode)}` }, episode));
-  void id;
-  return { text, cells: [
+  if (host) of.append(make("a", { class: "faint", href: pageOf(event) }, shown(host.slice(0, 12))), " ");
+  if (replica) of.append(make("a", { href: `${pageOf(event)}#/desktop/${encodeURIComponent(replica)}` }, replica), " ");
+  if (episode) of.append(make("a", { href: `${pageOf(event)}#/episode/${encodeURIComponent(episode)}` }, episode));
+  void [id, at];
+  return { text, time, cells: [
     make("td", {}, clock(time)), make("td", {}, kind), of,
     make("td", {}, state ? badge(state) : ""), make("td", { class: "long" }, shown(details.join(", "))),
   ] };

@@ -8,7 +8,7 @@ const AT_ONCE = 500;
 /** The lines of an episode's trajectory, read on from where they ended. */
 export class Lines {
   constructor(episodeId) {
-    this.path = `/v1/episodes/${encodeURIComponent(episodeId)}/lines`;
+    this.path = `v1/episodes/${encodeURIComponent(episodeId)}/lines`;
     this.next = 0;
     this.start = this.end = this.evaluation = null;
     this.steps = [];

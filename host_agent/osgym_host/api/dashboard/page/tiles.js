@@ -1,4 +1,4 @@
-// The desktops of a host as tiles. Only what is seen and leased is looked at, and only when it may have changed.
+// Desktops as tiles, of a host or of a fleet. Only what is seen and leased is looked at, and only when it may have changed.
 
 import { Picture } from "./api.js";
 import { badge, make, say, seconds, shown } from "./dom.js";
@@ -10,7 +10,7 @@ const ANYWAY_MS = 5000;
 const STATES = ["leased", "ready", "booting", "creating", "retiring"];
 
 export class Tiles {
-  constructor(main, go) {
+  constructor(main, go, ...beside) {
     this.go = go;
     this.tiles = new Map();
     this.asked = 0;
@@ -21,34 +21,36 @@ export class Tiles {
     this.seen = new IntersectionObserver((entries) => {
       for (const entry of entries) this.tiles.get(entry.target.dataset.id)?.see(entry.isIntersecting);
     }, { rootMargin: "100px" });
-    const use = make("a", { class: "button", href: "#/use" }, "Use a desktop");
-    main.append(make("h1", {}, "Desktops ", use), this.filters, this.nothing, this.list);
+    main.append(make("h1", {}, "Desktops ", ...beside), this.filters, this.nothing, this.list);
     this.timer = setInterval(() => this.look(), 250);
   }
 
-  show({ rows, query, state }) {
+  /** `counts` and `found`: by state and in all, where `rows` are not all. */
+  show({ rows, query, state, counts, found }) {
     this.rows = rows;
-    this.showFilters(state);
+    this.showFilters(state, counts ?? count(rows));
     const wanted = rows.filter((row) => (!state || row.state === state) && matches(row, query)).sort(order);
-    const names = new Set(wanted.map((row) => row.replica_id));
+    const names = new Set(wanted.map(keyOf));
     for (const [id, tile] of this.tiles) if (!names.has(id)) this.drop(id, tile);
     wanted.forEach((row, index) => {
-      let tile = this.tiles.get(row.replica_id);
+      let tile = this.tiles.get(keyOf(row));
       if (!tile) {
         tile = new Tile(row);
-        this.tiles.set(row.replica_id, tile);
+        this.tiles.set(keyOf(row), tile);
         this.seen.observe(tile.element);
       }
       tile.show(row);
       if (this.list.children[index] !== tile.element) this.list.insertBefore(tile.element, this.list.children[index] ?? null);
     });
-    this.nothing.hidden = wanted.length > 0;
-    say(this.nothing, rows.length ? "No desktop is like that." : "No desktops yet: the host is starting them.");
+    const more = (found ?? 0) - wanted.length;
+    this.nothing.hidden = wanted.length > 0 && more <= 0;
+    const none = Object.keys(counts ?? rows).length ? "No desktop is like that." : "No desktops yet.";
+    say(this.nothing, wanted.length ? `The first ${wanted.length} of ${found}: search for the others.` : none);
   }
 
-  showFilters(chosen) {
-    const counts = Object.fromEntries(STATES.map((state) => [state, this.rows.filter((r) => r.state === state).length]));
-    const wanted = [["", `all ${this.rows.length}`], ...STATES.filter((s) => counts[s] || s === chosen).map((s) => [s, `${s} ${counts[s]}`])];
+  showFilters(chosen, counts) {
+    const all = Object.values(counts).reduce((sum, n) => sum + n, 0);
+    const wanted = [["", `all ${all}`], ...STATES.filter((s) => counts[s] || s === chosen).map((s) => [s, `${s} ${counts[s] ?? 0}`])];
     const key = JSON.stringify([wanted, chosen]);
     if (this.key === key) return;
     this.key = key;
@@ -92,14 +94,14 @@ class Tile {
     this.task = make("span");
     this.step = make("span", { class: "right" });
     this.age = make("span", { class: "right" });
-    this.link = make("a", { class: "tile", href: `#/desktop/${encodeURIComponent(row.replica_id)}` },
+    this.link = make("a", { class: "tile", href: `${row.at ? `${row.at}ui` : ""}#/desktop/${encodeURIComponent(row.replica_id)}` },
       make("span", { class: "shot" }, this.image, this.empty),
       make("span", { class: "words" }, this.state, this.step, this.task, this.age));
-    this.element = make("li", { "data-id": row.replica_id }, this.link);
+    this.element = make("li", { "data-id": keyOf(row) }, this.link);
   }
 
   show(row) {
-    if (this.row?.state !== row.state) this.state.replaceChildren(badge(row.state, `${row.replica_id} ${row.state}`));
+    if (this.row?.state !== row.state) this.state.replaceChildren(badge(row.state, `${shown(row.replica_id)} ${row.state}`));
     this.row = row;
     this.moment = `${row.generation}/${row.episode_id}/${row.step}`;
     this.link.classList.toggle("plain", row.state !== "leased");
@@ -107,8 +109,8 @@ class Tile {
     say(this.empty, this.image.hidden ? "…" : "");
     say(this.task, shown(row.task_id ?? (row.episode_id ? "no task" : row.reason ?? "")));
     say(this.step, row.step == null ? `for ${seconds(row.age_s)}` : `step ${row.step}`);
-    say(this.age, row.idle_s > 5 ? `idle ${seconds(row.idle_s)}` : "");
-    const label = [`replica ${row.replica_id}`, row.state, row.task_id && `task ${shown(row.task_id)}`, row.step != null && `step ${row.step}`];
+    say(this.age, row.idle_s > 5 ? `idle ${seconds(row.idle_s)}` : shown((row.host ?? "").slice(0, 12)));
+    const label = [row.host && `host ${shown(row.host)}`, `replica ${row.replica_id}`, row.state, row.task_id && `task ${shown(row.task_id)}`, row.step != null && `step ${row.step}`];
     this.link.setAttribute("aria-label", label.filter(Boolean).join(", "));
   }
 
@@ -127,7 +129,7 @@ class Tile {
     this.at = now;
     this.lookedMoment = this.moment;
     try {
-      await this.picture.show(`/v1/replicas/${encodeURIComponent(this.row.replica_id)}/screenshot?width=${WIDTH}`);
+      await this.picture.show(`${this.row.at ?? ""}v1/replicas/${encodeURIComponent(this.row.replica_id)}/screenshot?width=${WIDTH}`);
       this.image.hidden = this.row.state !== "leased";
       if (!this.image.hidden) say(this.empty, "");
     } catch {
@@ -150,13 +152,22 @@ class Tile {
   }
 }
 
+/** A replica's name, which is one in the whole fleet. */
+const keyOf = (row) => `${row.at ?? ""}${row.replica_id}`;
+
+function count(rows) {
+  const counts = {};
+  for (const { state } of rows) counts[state] = (counts[state] ?? 0) + 1;
+  return counts;
+}
+
 function order(a, b) {
   const rank = (row) => ["leased", "booting", "creating", "ready", "retiring"].indexOf(row.state);
-  return rank(a) - rank(b) || a.replica_id.localeCompare(b.replica_id, undefined, { numeric: true });
+  return rank(a) - rank(b) || (a.at ?? "").localeCompare(b.at ?? "", undefined, { numeric: true }) || a.replica_id.localeCompare(b.replica_id, undefined, { numeric: true });
 }
 
 function matches(row, query) {
   if (!query) return true;
-  const text = [row.replica_id, row.state, row.reason, row.task_id, row.episode_id].join(" ").toLowerCase();
+  const text = [row.replica_id, row.state, row.reason, row.task_id, row.episode_id, row.host, row.at].join(" ").toLowerCase();
   return query.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }

@@ -43,7 +43,7 @@ export class Use {
   async run() {
     try {
       const request = [...crypto.getRandomValues(new Uint8Array(12))].map((b) => b.toString(16).padStart(2, "0")).join("");
-      const opened = await record("/v1/episodes", { body: {
+      const opened = await record("v1/episodes", { body: {
         request_id: request, task: null, wait_s: 30, lease_ttl_s: LEASE_S, settle: SETTLE, observe: this.look(),
       } });
       this.episode = opened.meta;
@@ -95,7 +95,7 @@ export class Use {
   }
 
   path(what) {
-    return `/v1/episodes/${encodeURIComponent(this.episode.episode_id)}/${what}`;
+    return `v1/episodes/${encodeURIComponent(this.episode.episode_id)}/${what}`;
   }
 
   /** Do this next; moves that nobody needs any more are left out. */
@@ -158,7 +158,7 @@ export class Use {
 
   giveBack() {
     const { lease, episode_id: id } = this.episode;
-    return ask(`/v1/episodes/${encodeURIComponent(id)}`, { method: "DELETE", headers: { "OSGym-Lease": lease }, keepalive: true });
+    return ask(`v1/episodes/${encodeURIComponent(id)}`, { method: "DELETE", headers: { "OSGym-Lease": lease }, keepalive: true });
   }
 
   close() {

@@ -1,0 +1,1 @@
+"""`osgym fleet dashboard`: one page for all hosts of a fleet, which asks them as a client of the SDK does."""

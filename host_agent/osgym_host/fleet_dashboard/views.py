@@ -1,0 +1,161 @@
+"""What is known of the hosts of a fleet, and what a page shows of all of them together. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+KEPT_SAMPLES = 360
+_ORDER = ("leased", "booting", "creating", "ready", "retiring")
+_SUMMED = (
+    "ready", "starting", "leased", "waiting", "steps", "steps_per_s", "not_final", "scored", "opened",
+    "load1", "ram_used_mib",
+)  # fmt: skip
+_TIMES = ("step_ms", "open_ms")
+_KEY = re.compile(r"[^A-Za-z0-9.:-]+")
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class HostView:
+    """What one host said last.
+
+    Attributes:
+        key: its name in the page's addresses.
+        error: why it says nothing now; empty while it answers. What it said before stays.
+        state, pool, replicas: of `/v1/host`, `/v1/pool`, `/v1/replicas`; empty before the first answer.
+        samples: of `/v1/history`, by the number of their ten seconds.
+        looked_s: when it last answered, on the monotonic clock.
+    """
+
+    key: str
+    url: str
+    error: str = ""
+    state: Mapping[str, Any] = field(default_factory=dict)
+    pool: Mapping[str, Any] = field(default_factory=dict)
+    replicas: Sequence[Row] = ()
+    samples: dict[int, Row] = field(default_factory=dict)
+    usd_per_hour: float | None = None
+    retired: Mapping[str, int] = field(default_factory=dict)
+    looked_s: float = float("-inf")
+    history_s: float = float("-inf")
+
+    @property
+    def phase(self) -> str:
+        """Where it stands, in one word."""
+        if self.error:
+            return "away" if self.state else "joining"
+        return "draining" if self.state.get("draining") else "serving"
+
+    @property
+    def at(self) -> str:
+        """Where its API and its page are, below this page's own address."""
+        return f"hosts/{self.key}/"
+
+    def take_history(self, said: Mapping[str, Any]) -> None:
+        """Add samples to those that are known; the oldest go."""
+        every_s = said["every_s"]
+        self.samples |= {round(one["time"] / every_s): one for one in said["samples"]}
+        for number in sorted(self.samples)[:-KEPT_SAMPLES]:
+            del self.samples[number]
+        self.usd_per_hour, self.retired = said["usd_per_hour"], said["retired"]
+
+    def to_dict(self) -> Row:
+        """Return what the page shows of it."""
+        last = self.samples[max(self.samples)] if self.samples else None
+        return {
+            "key": self.key, "at": self.at, "url": self.url, "phase": self.phase, "error": self.error or None,
+            "state": self.state or None, "pool": self.pool or None, "last": last,
+            "usd_per_hour": self.usd_per_hour, "retired": self.retired,
+            "steps": sum(one["steps"] for one in self.samples.values()),
+            "not_final": sum(one["not_final"] for one in self.samples.values()),
+            "scored": sum(one["scored"] for one in self.samples.values()),
+        }  # fmt: skip
+
+
+def key_of(url: str, taken: Iterable[str] = ()) -> str:
+    """Return a name for a host that may stand in an address, and that no other has.
+
+    >>> key_of("https://10.0.0.5:20000")
+    '10.0.0.5:20000'
+    """
+    name = _KEY.sub("-", url.partition("://")[2]).strip("-") or "host"
+    others = set(taken)
+    return next(key for n in range(len(others) + 1) if (key := f"{name}-{n}" if n else name) not in others)
+
+
+def fleet_history(views: Iterable[HostView]) -> list[Row]:
+    """Return the last hour of all hosts, the oldest sample first.
+
+    Counts and loads are sums over the hosts; of times, `p50` is the mean of the hosts' medians, each by its
+    steps, and `p95` that of the slowest host: nowhere is one step in twenty slower.
+    """
+    by_number: dict[int, list[Row]] = {}
+    for view in views:
+        for number, sample in view.samples.items():
+            by_number.setdefault(number, []).append(sample)
+    return [_summed(by_number[number]) for number in sorted(by_number)[-KEPT_SAMPLES:]]
+
+
+def _summed(samples: Sequence[Row]) -> Row:
+    found: Row = {name: round(sum(one[name] for one in samples), 2) for name in _SUMMED}
+    found["time"] = max(one["time"] for one in samples)
+    for name, count in zip(_TIMES, ("steps", "opened"), strict=True):
+        known = [one for one in samples if one[name]["p50"] is not None]
+        weight = sum(one[count] for one in known)
+        p50 = sum(one[name]["p50"] * one[count] for one in known) / weight if weight else None
+        found[name] = {
+            "p50": None if p50 is None else round(p50, 1),
+            "p95": max((one[name]["p95"] for one in known), default=None),
+        }
+    return found
+
+
+def find_replicas(views: Iterable[HostView], query: str, state: str, limit: int) -> Row:
+    """Return the replicas that are like that: leased ones first, at most `limit`, and how many there are.
+
+    Args:
+        query: words that a row has to have, each of them, anywhere.
+        state: only those; empty: all.
+    """
+    words = query.lower().split()
+    counts: dict[str, int] = {}
+    found: list[tuple[int, HostView, Row]] = []
+    for view in views:
+        for row in view.replicas:
+            counts[row["state"]] = counts.get(row["state"], 0) + 1
+            if state in ("", row["state"]) and _has(words, view, row):
+                found.append(
+                    (_ORDER.index(row["state"]) if row["state"] in _ORDER else len(_ORDER), view, row)
+                )
+    found.sort(key=lambda one: (one[0], one[1].key, _number(one[2]["replica_id"])))
+    rows = [{**row, "at": view.at, "host": name_of(view)} for _, view, row in found[:limit]]
+    return {"rows": rows, "found": len(found), "counts": counts}
+
+
+def _has(words: Sequence[str], view: HostView, row: Row) -> bool:
+    if not words:
+        return True
+    parts = (row["replica_id"], row["state"], row["reason"], row["task_id"], row["episode_id"])
+    text = " ".join(str(part) for part in (*parts, view.key, name_of(view)) if part).lower()
+    return all(word in text for word in words)
+
+
+def _number(replica_id: str) -> tuple[int, str]:
+    digits = "".join(c for c in replica_id if c.isdecimal() and c.isascii())[:12]
+    return (int(digits or 0), replica_id)
+
+
+def name_of(view: HostView) -> str:
+    """Return what people call the host: its own name, before it said one its address."""
+    return str(view.state.get("host_id") or view.key)
+
+
+def merge_episodes(found: Iterable[tuple[HostView, Sequence[Row]]], limit: int) -> list[Row]:
+    """Return the latest episodes of all hosts: those that live first, the newest first."""
+    rows = [{**row, "at": view.at, "host": name_of(view)} for view, said in found for row in said]
+    rows.sort(key=lambda row: (row["ended_at"] is not None, -(row["ended_at"] or row["began_at"])))
+    return rows[:limit]

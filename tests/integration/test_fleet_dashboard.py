@@ -1,0 +1,169 @@
+"""The dashboard of a fleet in a real browser, over host agents whose replicas have no desktop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.support.browser import browser_page, chromium_on_path
+from tests.support.fake_runtime import Served
+
+from osgym_host.images.errors import ImageError
+from osgym_host.images.store import ImageStore, default_data_dir
+from osgym_sdk import AsyncClient
+
+pytestmark = [pytest.mark.desktop, pytest.mark.timeout(180)]
+
+TOKEN = "s3cret-of-the-hosts"
+HOSTILE = "<img src=x onerror=document.title='owned'>"
+NO_SCROLL = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+
+
+@pytest.fixture(scope="module")
+def chromium_root() -> Path | None:
+    """The full image, whose Chromium is taken where PATH has none."""
+    if chromium_on_path() is not None:
+        return None
+    try:
+        return ImageStore(default_data_dir()).resolve("full").rootfs
+    except ImageError:
+        pytest.skip("missing: Chromium on PATH, or golden image 'full'")
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[list[Served]]:
+    """Two host agents that ask for a token."""
+    settings: dict[str, Any] = {"token": TOKEN, "warm": 2, "max_replicas": 4}
+    with (
+        Served(tmp_path / "a", usd_per_hour=1.25, **settings) as first,
+        Served(tmp_path / "b", usd_per_hour=0.5, **settings) as second,
+    ):
+        yield [first, second]
+
+
+@contextlib.asynccontextmanager
+async def serving(urls: str, *options: str, token: str = TOKEN) -> AsyncIterator[str]:
+    """`osgym fleet dashboard` as a process; gives its address, and ends it in order."""
+    command = (sys.executable, "-m", "osgym_host", "fleet", "dashboard", "--port", "0", "--hosts", urls)
+    process = await asyncio.create_subprocess_exec(
+        *command, *options, env={"OSGYM_TOKEN": token, "PATH": "/usr/bin"}, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(30):
+            said = (await process.stdout.readline()).decode()
+        found = re.fullmatch(r"Dashboard: (http://127\.0\.0\.1:\d+)/ui\n", said)
+        assert found is not None, said
+        yield found[1]
+    finally:
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(30):
+            assert await process.wait() == 130
+
+
+def task(name: str) -> dict[str, Any]:
+    """A task that is solved by doing nothing."""
+    return {"id": name, "instruction": "Look.", "config": [], "evaluator": {"func": "infeasible"}}
+
+
+async def test_a_fleet_is_seen_and_each_host_of_it(
+    hosts: list[Served], chromium_root: Path | None, tmp_path: Path
+) -> None:
+    """Hosts, desktops of all, the page of one below it, episodes and events; a host that goes is named."""
+    urls = [served.urls[0] for served in hosts]
+    folder = tmp_path / "browser"
+    folder.mkdir()
+    async with (
+        AsyncClient(urls, token=TOKEN) as client,
+        serving(",".join(urls)) as at,
+        browser_page(f"{at}/ui", folder, chromium_root) as page,
+        client.episode(task("find-me")) as found,
+        client.episode(task(HOSTILE)) as other,
+    ):
+        assert found.host != other.host
+        await page.size(1280, 800)
+        await page.until("document.querySelectorAll('tbody tr').length === 2")
+        await page.until("document.querySelector('#standing').textContent === '2 of 2 hosts serve'")
+        await page.until("document.querySelector('#figures').innerText.includes('1.75')")  # USD per hour
+        await page.until("document.querySelector('#figures').innerText.includes('2 of 8')")  # leased
+        await page.click("nav a[href='#/desktops']")
+        await page.until("document.querySelectorAll('.tile img:not([hidden])').length === 2")
+        await page.until("document.querySelector('.tiles').innerText.includes('<img src=x')")
+        await page.click("#search")
+        await page.type("find-me")
+        await page.until("document.querySelectorAll('.tile').length === 1")
+        await page.click(".tile")
+        await page.until("location.pathname.startsWith('/hosts/')")
+        await page.until("document.querySelector('.picture img:not([hidden])') !== null")
+        await found.step([{"op": "click", "x": 70, "y": 40}])
+        await page.until("document.querySelector('.steps')?.innerText.includes('click x=70 y=40')")
+        await page.click("#fleet")
+        await page.until("location.pathname === '/ui'")
+        for width, height in ((360, 740), (3840, 2160)):
+            await page.size(width, height, dark=width == 360)
+            await page.until(f"document.querySelectorAll('tbody tr').length === 2 && {NO_SCROLL}")
+        await page.click("nav a[href='#/events']")
+        await page.until(f"document.querySelector('tbody')?.innerText.includes('{other.episode_id}')")
+        await page.click("nav a[href='#/episodes']")
+        await page.until(f"document.querySelector('tbody')?.innerText.includes('{found.episode_id}')")
+        await page.click("nav a[href='#/hosts']")
+        hosts[1].server.should_exit = True
+        await page.until("document.querySelector('tbody')?.innerText.includes('away')")
+        await page.until("document.querySelector('#standing').textContent === '1 of 2 hosts serve'")
+        assert "owned" not in await page.run("document.title")
+        assert TOKEN not in await page.run("location.href + document.documentElement.outerHTML")
+        assert page.problems == []
+
+
+async def test_what_is_passed_on_to_a_host(hosts: list[Served]) -> None:
+    """A desktop can be used; nothing else is changed through it, and with --read-only nothing at all."""
+    url = hosts[0].urls[0]
+    key = url.partition("://")[2]
+    lease = {"request_id": "0" * 24, "task": None, "wait_s": 10}
+    async with httpx.AsyncClient(timeout=30) as web:
+        async with serving(url) as at:
+            opened = await web.post(f"{at}/hosts/{key}/v1/episodes", json=lease)
+            assert opened.status_code == 200, opened.text
+            refused = await web.post(f"{at}/hosts/{key}/v1/drain", json={})
+            assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+            assert (await web.get(f"{at}/hosts/{key}/v1/checkpoints")).status_code == 403
+            assert (await web.get(f"{at}/hosts/other/v1/host")).status_code == 404
+            foreign = await web.get(f"{at}/fleet/hosts", headers={"Host": "evil.example"})
+            assert foreign.status_code == 403
+        async with serving(url, "--read-only", "--token", "mine") as at:
+            mine = {"Authorization": "Bearer mine"}
+            assert (await web.get(f"{at}/fleet/hosts")).status_code == 401
+            assert (await web.get(f"{at}/hosts/{key}/v1/host")).status_code == 401
+            assert (await web.get(f"{at}/hosts/{key}/v1/host", headers=mine)).status_code == 200
+            refused = await web.post(f"{at}/hosts/{key}/v1/episodes", json=lease, headers=mine)
+            assert refused.status_code == 403
+            assert "--read-only" in refused.json()["message"]
+            leased = (await web.get(f"{at}/fleet/replicas?state=leased", headers=mine)).json()
+            assert (leased["found"], len(leased["rows"])) == (1, 1)
+
+
+async def test_a_wrong_token_for_the_hosts_is_said(hosts: list[Served]) -> None:
+    """It is a word beside the host, not an empty page."""
+    async with serving(hosts[0].urls[0], token="wrong") as at, httpx.AsyncClient() as web:
+        (host,) = (await web.get(f"{at}/fleet/hosts", timeout=30)).json()["hosts"]
+        assert (host["phase"], host["error"]) == ("joining", "it refuses the token")
+
+
+async def test_from_afar_it_needs_a_token() -> None:
+    """Refused before anything is bound; the exit code is that of wrong usage."""
+    command = (sys.executable, "-m", "osgym_host", "fleet", "dashboard", "--bind", "0.0.0.0")
+    process = await asyncio.create_subprocess_exec(
+        *command, "--hosts", "http://127.0.0.1:1", stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(30):
+        _, said = await process.communicate()
+    assert process.returncode == 2
+    assert b"OSGYM_DASHBOARD_TOKEN" in said
