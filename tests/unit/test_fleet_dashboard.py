@@ -14,6 +14,7 @@ from osgym_host.fleet_dashboard.views import (
     fleet_history,
     key_of,
     merge_episodes,
+    name_hosts,
 )
 
 
@@ -142,3 +143,12 @@ def test_our_own_token_stays_here() -> None:
     sent = {"authorization": "Bearer mine", "cookie": "x", "osgym-lease": "L", "if-none-match": '"e"'}
     assert passing.asked(sent) == {"osgym-lease": "L", "if-none-match": '"e"'}
     assert passing.host_path("episodes/a b?c", "x=1") == "/v1/episodes/a%20b%3Fc?x=1"
+
+
+def test_agents_of_one_machine_are_told_apart() -> None:
+    """By their address, where their own name is not theirs alone."""
+    hosts = [view("a:1"), view("a:2"), view("b:1"), view("c:1")]
+    for one, name in zip(hosts, ("vm-a", "vm-a", "vm-b", None), strict=True):
+        one.state = {"host_id": name} if name else {}
+    name_hosts(hosts)
+    assert [one.name for one in hosts] == ["a:1", "a:2", "vm-b", "c:1"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ class HostView:
 
     Attributes:
         key: its name in the page's addresses.
+        name: what people call it: its own name, its address where it said none or others have the same.
         error: why it says nothing now; empty while it answers. What it said before stays.
         state, pool, replicas: of `/v1/host`, `/v1/pool`, `/v1/replicas`; empty before the first answer.
         samples: of `/v1/history`, by the number of their ten seconds.
@@ -33,6 +35,7 @@ class HostView:
 
     key: str
     url: str
+    name: str = ""
     error: str = ""
     state: Mapping[str, Any] = field(default_factory=dict)
     pool: Mapping[str, Any] = field(default_factory=dict)
@@ -67,7 +70,8 @@ class HostView:
         """Return what the page shows of it."""
         last = self.samples[max(self.samples)] if self.samples else None
         return {
-            "key": self.key, "at": self.at, "url": self.url, "phase": self.phase, "error": self.error or None,
+            "key": self.key, "name": self.name, "at": self.at, "url": self.url,
+            "phase": self.phase, "error": self.error or None,
             "state": self.state or None, "pool": self.pool or None, "last": last,
             "usd_per_hour": self.usd_per_hour, "retired": self.retired,
             "steps": sum(one["steps"] for one in self.samples.values()),
@@ -132,7 +136,7 @@ def find_replicas(views: Iterable[HostView], query: str, state: str, limit: int)
                     (_ORDER.index(row["state"]) if row["state"] in _ORDER else len(_ORDER), view, row)
                 )
     found.sort(key=lambda one: (one[0], one[1].key, _number(one[2]["replica_id"])))
-    rows = [{**row, "at": view.at, "host": name_of(view)} for _, view, row in found[:limit]]
+    rows = [{**row, "at": view.at, "host": view.name} for _, view, row in found[:limit]]
     return {"rows": rows, "found": len(found), "counts": counts}
 
 
@@ -140,7 +144,7 @@ def _has(words: Sequence[str], view: HostView, row: Row) -> bool:
     if not words:
         return True
     parts = (row["replica_id"], row["state"], row["reason"], row["task_id"], row["episode_id"])
-    text = " ".join(str(part) for part in (*parts, view.key, name_of(view)) if part).lower()
+    text = " ".join(str(part) for part in (*parts, view.key, view.name) if part).lower()
     return all(word in text for word in words)
 
 
@@ -149,13 +153,16 @@ def _number(replica_id: str) -> tuple[int, str]:
     return (int(digits or 0), replica_id)
 
 
-def name_of(view: HostView) -> str:
-    """Return what people call the host: its own name, before it said one its address."""
-    return str(view.state.get("host_id") or view.key)
+def name_hosts(views: Collection[HostView]) -> None:
+    """Say what people call each: several agents of one machine may have one name."""
+    own = [view.state.get("host_id") for view in views]
+    counts = Counter(own)
+    for view, name in zip(views, own, strict=True):
+        view.name = str(name) if name and counts[name] == 1 else view.key
 
 
 def merge_episodes(found: Iterable[tuple[HostView, Sequence[Row]]], limit: int) -> list[Row]:
     """Return the latest episodes of all hosts: those that live first, the newest first."""
-    rows = [{**row, "at": view.at, "host": name_of(view)} for view, said in found for row in said]
+    rows = [{**row, "at": view.at, "host": view.name} for view, said in found for row in said]
     rows.sort(key=lambda row: (row["ended_at"] is not None, -(row["ended_at"] or row["began_at"])))
     return rows[:limit]

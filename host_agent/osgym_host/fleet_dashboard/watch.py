@@ -10,7 +10,7 @@ import time
 from collections import deque
 from typing import Any
 
-from osgym_host.fleet_dashboard.views import HostView, Row, key_of, merge_episodes, name_of
+from osgym_host.fleet_dashboard.views import HostView, Row, key_of, merge_episodes, name_hosts
 from osgym_sdk import AsyncClient, OSGymError
 
 EVERY_S = 1.0
@@ -142,6 +142,7 @@ class FleetWatch:
             if (task := self._followers.pop(view.key, None)) is not None:
                 task.cancel()
         await asyncio.gather(*(self._look(view) for view in known.values()))
+        name_hosts(self.views.values())
 
     async def _look(self, view: HostView) -> None:
         now_s = time.monotonic()
@@ -178,7 +179,7 @@ class FleetWatch:
             after = events[-1]["id"] if events else (after if last >= after else 0)
             if events:
                 async with self._more:
-                    extra = {"at": view.at, "host": name_of(view)}
+                    extra = {"at": view.at, "host": view.name}
                     self._events.extend({**one, **extra, "id": next(self._ids)} for one in events)
                     self._more.notify_all()
 

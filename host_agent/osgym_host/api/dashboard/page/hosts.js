@@ -13,8 +13,8 @@ export const FLEET_FIGURES = [
   ["Ready", (now) => `${sum(answering(now), (s) => s.capacity.ready)}`, (now) => ` + ${sum(answering(now), (s) => s.capacity.starting)} starting`, (s) => s.ready],
   ["Waiting clients", (now) => `${sum(answering(now), (s) => s.capacity.waiting)}`, () => "", (s) => s.waiting],
   ["Steps per second", (now) => number(now.last?.steps_per_s), () => "", (s) => s.steps_per_s],
-  ["Step p50 / worst p95", (now) => ms(now.last?.step_ms.p50), (now) => ` / ${ms(now.last?.step_ms.p95)}`, (s) => s.step_ms.p95],
-  ["Create p50 / worst p95", (now) => ms(now.last?.open_ms.p50), (now) => ` / ${ms(now.last?.open_ms.p95)}`, (s) => s.open_ms.p95],
+  ["Step p50 / p95", (now) => ms(now.last?.step_ms.p50), (now) => ` / ${ms(now.last?.step_ms.p95)}`, (s) => s.step_ms.p95],
+  ["Create p50 / p95", (now) => ms(now.last?.open_ms.p50), (now) => ` / ${ms(now.last?.open_ms.p95)}`, (s) => s.open_ms.p95],
   ["Not final, last hour", (now) => share(now.samples), () => "", (s) => s.not_final],
   ["Load", (now) => sum(answering(now), (s) => s.load.load1).toFixed(1), (now) => ` on ${sum(answering(now), (s) => s.load.cpu_count)} cores`, (s) => s.load1],
   ["RAM free", (now) => gib(sum(answering(now), (s) => s.load.ram_available_mib)), (now) => ` of ${(sum(answering(now), (s) => s.load.ram_total_mib) / 1024).toFixed(0)}`, (s) => s.ram_used_mib],
@@ -35,7 +35,7 @@ export class Hosts {
     if (this.key === key) return;
     this.key = key;
     const away = hosts.filter((host) => host.error).length;
-    say(this.table.summary, hosts.length ? `${hosts.length} hosts${away ? `, ${away} do not answer` : ""}.` : "No host is known yet.");
+    say(this.table.summary, hosts.length ? `${hosts.length} hosts${away ? `, ${away} of them ${away === 1 ? "does" : "do"} not answer` : ""}.` : "No host is known yet.");
     this.table.fill(hosts.map(hostRow), query);
     const counts = {};
     for (const host of hosts) for (const [why, count] of Object.entries(host.retired)) counts[why] = (counts[why] ?? 0) + count;
@@ -50,7 +50,7 @@ export class Hosts {
 
 function hostRow(host) {
   const { state, last, pool } = host;
-  const name = shown(state?.host_id ?? host.key);
+  const name = shown(host.name);
   const blocked = pool?.blocked && pool.blocked !== "nothing" ? `blocked by ${shown(pool.blocked)}` : "";
   const link = make("td", { class: "long" }, make("a", { href: `${host.at}ui` }, name),
     name === host.key ? null : make("span", { class: "faint" }, ` ${host.key}`),

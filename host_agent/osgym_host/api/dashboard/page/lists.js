@@ -64,7 +64,7 @@ export class Episodes {
 
 /** The page of the host that a row is of; empty on that page itself. */
 const pageOf = (row) => (row.at ? `${row.at}ui` : "");
-const ofHost = (row) => (row.host ? `${shown(row.host.slice(0, 12))} ` : null);
+const ofHost = (row) => (row.host ? `${shown(row.host.slice(0, 21))} ` : null);
 
 function episodeRow(row) {
   const id = encodeURIComponent(row.episode_id);
@@ -131,7 +131,7 @@ function eventRow(event) {
   const details = Object.entries(rest).filter(([, v]) => v != null).map(([k, v]) => `${k}: ${typeof v === "string" ? v : JSON.stringify(v)}`);
   const text = [host, kind, replica, episode, state, ...details].join(" ");
   const of = make("td", {});
-  if (host) of.append(make("a", { class: "faint", href: pageOf(event) }, shown(host.slice(0, 12))), " ");
+  if (host) of.append(make("a", { class: "faint", href: pageOf(event) }, shown(host.slice(0, 21))), " ");
   if (replica) of.append(make("a", { href: `${pageOf(event)}#/desktop/${encodeURIComponent(replica)}` }, replica), " ");
   if (episode) of.append(make("a", { href: `${pageOf(event)}#/episode/${encodeURIComponent(episode)}` }, episode));
   void [id, at];

@@ -109,7 +109,7 @@ class Tile {
     say(this.empty, this.image.hidden ? "…" : "");
     say(this.task, shown(row.task_id ?? (row.episode_id ? "no task" : row.reason ?? "")));
     say(this.step, row.step == null ? `for ${seconds(row.age_s)}` : `step ${row.step}`);
-    say(this.age, row.idle_s > 5 ? `idle ${seconds(row.idle_s)}` : shown((row.host ?? "").slice(0, 12)));
+    say(this.age, row.idle_s > 5 ? `idle ${seconds(row.idle_s)}` : shown((row.host ?? "").slice(0, 21)));
     const label = [row.host && `host ${shown(row.host)}`, `replica ${row.replica_id}`, row.state, row.task_id && `task ${shown(row.task_id)}`, row.step != null && `step ${row.step}`];
     this.link.setAttribute("aria-label", label.filter(Boolean).join(", "));
   }
