@@ -35,6 +35,7 @@ from osgym_host.episodes.reach import ReachService
 from osgym_host.episodes.recorder import RecordMode, TrajectoryRecorder
 from osgym_host.episodes.recovery import EpisodeRecovery
 from osgym_host.episodes.requests import RequestRegistry
+from osgym_host.episodes.runs import RunLog
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.images.calibration import replica_environment
 from osgym_host.notices.sources import METADATA_URL, NoticeSource, sources_of
@@ -115,6 +116,7 @@ class HostAgent:
         self._requests = RequestRegistry(creator, forks, self._checkpoints)
         self._recovery = EpisodeRecovery(creator, self._brancher, self.runtime)
         self.view = HostStatus(self._identity(), self.pool, self.episodes, self.drain, self._watch.state)
+        self._runs = RunLog(self.episodes)
         self._history = History(self.view, self.episodes.metrics, settings.usd_per_hour)
         self._pressure = _pressure_publisher(settings, self.view)
         self.backend = Backend(
@@ -127,6 +129,7 @@ class HostAgent:
             drain=self.drain,
             looks=Looks(self.pool.replicas, self._size_px),
             history=self._history,
+            runs=self._runs,
             registry=self.registry,
             access=_access(settings),
             osgym=OsgymOptions(settings.osgym_max_steps, settings.osgym_wait_s, settings.osgym_make_way_s),

@@ -60,6 +60,8 @@ class CreateRequest(Message):
     """A setup step whose command fails ends the create with ``setup_failed``; else it is a warning."""
     clock: ClockOptions | None = field(default=None, metadata=OMIT)
     """The desktop's time at the beginning; comes before ``osgym.clock`` of the task."""
+    run: str | None = field(default=None, metadata=OMIT)
+    """The name of the run that the episode belongs to, for people who look at it; branches keep it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from osgym_sdk._decision import Decision
 from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import ConfigError, OSGymError
 from osgym_sdk._grammars import as_reading
-from osgym_sdk._options import Clock, Observe, Settle, as_choice
+from osgym_sdk._options import Clock, Observe, Settle, as_choice, as_run
 from osgym_sdk._policy import Policy, check_policy
 from osgym_sdk._progress import OnProgress, ProgressLine, terminal_line
 from osgym_sdk._ready import ReadyQueue
@@ -129,6 +129,7 @@ class BatchCalls(EpisodeCalls):
         actions: str | None = None,
         coordinates: Coordinates | None = None,
         record: Recorder | None = None,
+        run: str | None = None,
         reward: Reward | None = None,
         reward_timeout_s: float = DEFAULT_REWARD_S,
     ) -> Batch:
@@ -164,8 +165,8 @@ class BatchCalls(EpisodeCalls):
             on_progress: called with a :class:`Progress` whenever something changed.
             progress: show it on stderr.
             wait_s: how long an episode waits for a replica.
-            lease_ttl_s, settle, observe, keep_frames, strict_setup, clock, actions, coordinates: as for
-                :meth:`episode`.
+            lease_ttl_s, settle, observe, keep_frames, strict_setup, clock, actions, coordinates, run: as
+                for :meth:`episode`.
             record: where every attempt is recorded as it goes, as for :meth:`episode`. What cannot be kept
                 costs no episode: the iteration ends with the recorder's error after the last result.
         """
@@ -175,6 +176,7 @@ class BatchCalls(EpisodeCalls):
             raise ConfigError('max_invalid is 0 or more, and for on_invalid="noop" only')
         if reward is not None:
             check_reward(reward, reward_timeout_s)
+        as_run(run)
         as_reading(actions, coordinates)  # a name that is wrong is the caller's fault, not each episode's
         check_policy(policy)
         invalid = as_choice(OnInvalid, on_invalid, "on_invalid")
@@ -196,6 +198,7 @@ class BatchCalls(EpisodeCalls):
                 actions=actions,
                 coordinates=coordinates,
                 record=record,
+                run=run,
             )
 
         options = BatchOptions(

@@ -14,7 +14,7 @@ from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import CheckpointNotFound, ConfigError, HostUnreachable, OSGymError, ProtocolError
 from osgym_sdk._fleet import Fleet
 from osgym_sdk._grammars import as_reading
-from osgym_sdk._options import Clock, Observe, Settle, Task, as_clock, as_observe, as_settle, as_task
+from osgym_sdk._options import Clock, Observe, Settle, Task, as_clock, as_observe, as_run, as_settle, as_task
 from osgym_sdk._recorder import Recorder
 from osgym_sdk._scheduler import Scheduler
 from osgym_sdk._types import EpisodeOptions, Ticket
@@ -47,6 +47,7 @@ class EpisodeCalls:
         actions: str | None = None,
         coordinates: Coordinates | None = None,
         record: Recorder | None = None,
+        run: str | None = None,
     ) -> AsyncEpisode:
         """Return an episode on the least-loaded host; nothing is leased before ``async with``.
 
@@ -69,6 +70,8 @@ class EpisodeCalls:
             coordinates: what its coordinates are: ``"pixel"`` of the screen, ``"norm1000"``, ``"norm1"``, or
                 ``(width, height)`` of an image; what the grammar has by default.
             record: where the episode is recorded as it goes, ``osgym_sdk.data.DatasetWriter(folder)``.
+            run: what you call what you do, as ``"grpo-7"``: the dashboard shows the episodes of a run
+                together. Branches of the episode keep it.
 
         Raises:
             ConfigError: the task file cannot be read, or an option is wrong.
@@ -86,6 +89,7 @@ class EpisodeCalls:
             settle=as_settle(settle),
             strict_setup=strict_setup or None,
             clock=as_clock(clock),
+            run=as_run(run),
         )
         reading = as_reading(actions, coordinates) or self._config.reading
         options = EpisodeOptions(

@@ -47,6 +47,7 @@ class EpisodeArguments(TypedDict, total=False):
     actions: str | None
     coordinates: Coordinates | None
     record: Recorder | None
+    run: str | None
 
 
 class RolloutArguments(EpisodeArguments, total=False):

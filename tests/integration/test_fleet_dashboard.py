@@ -123,6 +123,43 @@ async def test_a_fleet_is_seen_and_each_host_of_it(
         assert page.problems == []
 
 
+async def test_a_run_is_followed_over_the_hosts(
+    hosts: list[Served], chromium_root: Path | None, tmp_path: Path
+) -> None:
+    """Tasks, attempts, rewards and curve, on the fleet's page and a host's; attempts lead to their steps."""
+
+    async def policy(obs: Any, task: dict[str, Any], step: int) -> dict[str, Any]:
+        return {"op": "fail"} if task["id"] == "right" else {"op": "done"}
+
+    urls = [served.urls[0] for served in hosts]
+    folder = tmp_path / "browser"
+    folder.mkdir()
+    async with (
+        AsyncClient(urls, token=TOKEN) as client,
+        serving(",".join(urls)) as at,
+        browser_page(f"{at}/ui#/runs", folder, chromium_root) as page,
+    ):
+        await page.until("document.querySelector('main')?.innerText.includes('No run yet')")
+        tasks = [task(name) for name in ("right", "wrong", HOSTILE) for _ in range(4)]
+        results = [result async for result in client.run(tasks, policy, run="grpo/7", concurrency=4)]
+        assert len({result.trajectory.host for result in results}) == 2
+        await page.until("document.querySelector('tbody')?.innerText.includes('grpo/7')")
+        await page.click("tbody a")
+        await page.until("location.hash === '#/run/grpo%2F7'")
+        await page.until("document.querySelectorAll('.attempt').length === 12")
+        await page.until("document.querySelector('.facts').innerText.includes('12, 4 with reward 1')")
+        assert await page.run("document.querySelector('.curve polyline').points.length") == 12
+        assert await page.run("document.querySelector('tbody').innerText.includes('<img src=x')")
+        await page.size(360, 740)
+        assert await page.run(NO_SCROLL)
+        await page.click("tbody tr .attempt")
+        await page.until("location.pathname.startsWith('/hosts/')")
+        await page.until("document.querySelector('output')?.textContent === 'step 1 of 1'")
+        await page.click("nav a[href='#/runs']")
+        await page.until("document.querySelector('tbody')?.innerText.includes('grpo/7')")
+        assert page.problems == []
+
+
 async def test_what_is_passed_on_to_a_host(hosts: list[Served]) -> None:
     """A desktop can be used; nothing else is changed through it, and with --read-only nothing at all."""
     url = hosts[0].urls[0]

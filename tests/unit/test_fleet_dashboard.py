@@ -14,6 +14,8 @@ from osgym_host.fleet_dashboard.views import (
     fleet_history,
     key_of,
     merge_episodes,
+    merge_run_episodes,
+    merge_runs,
     name_hosts,
 )
 
@@ -152,3 +154,46 @@ def test_agents_of_one_machine_are_told_apart() -> None:
         one.state = {"host_id": name} if name else {}
     name_hosts(hosts)
     assert [one.name for one in hosts] == ["a:1", "a:2", "vm-b", "c:1"]
+
+
+def run(name: str, scored: int, mean: float | None, **fields: float) -> dict[str, Any]:
+    """A run as a host says it."""
+    zero = dict.fromkeys(("episodes", "active", "tasks", "steps", "solved", "lost"), 0)
+    return {
+        "run": name,
+        "scored": scored,
+        "mean_reward": mean,
+        "began_at": 5.0,
+        "last_at": 6.0,
+        **zero,
+        **fields,
+    }
+
+
+def test_a_run_on_two_hosts_is_one() -> None:
+    """Rewards are weighed by what was scored; runs that go on come first, then the latest."""
+    found = merge_runs(
+        [
+            [run("a", 1, 1.0, tasks=3, began_at=2.0), run("old", 0, None, last_at=1.0)],
+            [run("a", 3, 0.0, tasks=2, last_at=9.0, active=1), run("new", 0, None, last_at=99.0)],
+            [],
+        ]
+    )
+    assert [one["run"] for one in found] == ["a", "new", "old"]
+    assert (found[0]["scored"], found[0]["mean_reward"], found[0]["tasks"]) == (4, 0.25, 3)
+    assert (found[0]["began_at"], found[0]["last_at"], found[1]["mean_reward"]) == (2.0, 9.0, None)
+
+
+def test_episodes_of_a_run_come_in_the_order_of_their_ends() -> None:
+    """Of all hosts; those that live come last, and each says where it is."""
+
+    def episode(name: str, began: float, ended: float | None) -> dict[str, Any]:
+        return {"episode_id": name, "began_at": began, "ended_at": ended}
+
+    said = [(view("a"), [episode("a1", 1, 9), episode("a2", 3, None)]), (view("b"), [episode("b1", 2, 4)])]
+    found = merge_run_episodes(said)
+    assert [(one["episode_id"], one["at"]) for one in found] == [
+        ("b1", "hosts/b/"),
+        ("a1", "hosts/a/"),
+        ("a2", "hosts/a/"),
+    ]

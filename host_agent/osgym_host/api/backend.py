@@ -15,6 +15,7 @@ from osgym_host.episodes.host_status import HostStatus
 from osgym_host.episodes.looks import Looks
 from osgym_host.episodes.reach import ReachService
 from osgym_host.episodes.requests import RequestRegistry
+from osgym_host.episodes.runs import RunLog
 from osgym_host.episodes.service import EpisodeService
 
 
@@ -40,6 +41,7 @@ class Backend:
     drain: DrainController
     looks: Looks
     history: History
+    runs: RunLog
     registry: CollectorRegistry
     access: AccessPolicy
     osgym: OsgymOptions

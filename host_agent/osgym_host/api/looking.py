@@ -13,9 +13,10 @@ from osgym_host.api.backend import Backend
 from osgym_host.api.raw import ImageResponse
 from osgym_host.episodes.errors import ServiceError
 from osgym_protocol.codes import ErrorCode
-from osgym_protocol.limits import MAX_SEQ
+from osgym_protocol.limits import MAX_ID_CHARS, MAX_SEQ
 
 MAX_ROWS = 1000
+MAX_RUN_ROWS = 5000
 MIN_WIDTH_PX, MAX_WIDTH_PX = 32, 1920
 _NOT_RECORDED = "Nothing was recorded of this episode."
 
@@ -81,6 +82,19 @@ def _episode_routes(backend: Backend) -> APIRouter:
     async def episodes(limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = 200) -> list[dict[str, Any]]:
         """List the episodes that live and those that ended last, with their rewards and failures."""
         return backend.host.episodes(limit)
+
+    @router.get("/runs")
+    async def runs() -> list[dict[str, Any]]:
+        """List the runs that clients named (`run` of a create): episodes, rewards, failures of each."""
+        return backend.runs.names()
+
+    @router.get("/runs/episodes")
+    async def run_episodes(
+        run: Annotated[str, Query(min_length=1, max_length=MAX_ID_CHARS)],
+        limit: Annotated[int, Query(ge=1, le=MAX_RUN_ROWS)] = MAX_RUN_ROWS,
+    ) -> list[dict[str, Any]]:
+        """List the latest episodes of a run in the order of their ends; those that live come last."""
+        return backend.runs.episodes(run, limit)
 
     @router.get("/episodes/{episode_id}/lines")
     async def lines(

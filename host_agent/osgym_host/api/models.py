@@ -80,6 +80,7 @@ class CreateBody(_Body):
     checkpoint: Id | None = None
     strict_setup: bool = False
     clock: ClockBody | Annotated[str, Field(max_length=40)] | None = None
+    run: Id | None = None
 
     @model_validator(mode="after")
     def _checked(self) -> Self:

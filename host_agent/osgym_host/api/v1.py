@@ -112,6 +112,7 @@ def _lease_routes(backend: Backend) -> APIRouter:
             client=client_of(request.scope),
             strict_setup=body.strict_setup,
             clock=models.clock_options(body.clock),
+            run=body.run,
         )
         opened = await cancel_on_disconnect(request, backend.requests.create(body.request_id, spec))
         episode = opened.episode

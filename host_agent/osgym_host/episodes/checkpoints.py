@@ -270,7 +270,7 @@ class Checkpoints:
         ttl_s = self._creator.ttl_s(spec.lease_ttl_s)
         saved = checkpoint.kept.saved
         if saved is None:
-            return SavedEpisode(None, (1, 1), ttl_s, spec.max_steps, spec.settle, spec.observe)
+            return SavedEpisode(None, (1, 1), ttl_s, spec.max_steps, spec.settle, spec.observe, run=spec.run)
         if spec.max_steps is not None and spec.max_steps <= saved.progress.step:
             text = f"max_steps is {spec.max_steps}; the checkpoint is after step {saved.progress.step}."
             raise ServiceError(ErrorCode.BAD_REQUEST, text, {"step": saved.progress.step}, status=422)
@@ -280,6 +280,7 @@ class Checkpoints:
             max_steps=saved.max_steps if spec.max_steps is None else spec.max_steps,
             settle=saved.settle if spec.settle is None else spec.settle,
             observe=saved.observe if spec.observe is None else spec.observe,
+            run=saved.run if spec.run is None else spec.run,
         )
 
     @staticmethod

@@ -54,7 +54,8 @@ class EpisodeLimits:
 class EpisodeSpec:
     """What a client asks for in a create, and who it is.
 
-    With a `checkpoint` the episode goes on from that. `clock` comes before the task's own.
+    With a `checkpoint` the episode goes on from that. `clock` comes before the task's own; `run` is
+    what the client calls what it does.
     """
 
     task: Mapping[str, Any] | None = None
@@ -66,6 +67,7 @@ class EpisodeSpec:
     checkpoint: str | None = None
     strict_setup: bool = False
     clock: ClockOptions | None = None
+    run: str | None = None
     mark: RequestMark | None = None
     client: ClientKey = UNNAMED
 

@@ -72,7 +72,13 @@ class EpisodeCreator:
         task = read_task(spec.task)
         wait_until = time.monotonic() + min(spec.wait_s, self.limits.max_wait_s)
         saved = SavedEpisode(
-            spec.task, self._screen, self.ttl_s(spec.lease_ttl_s), spec.max_steps, spec.settle, spec.observe
+            spec.task,
+            self._screen,
+            self.ttl_s(spec.lease_ttl_s),
+            spec.max_steps,
+            spec.settle,
+            spec.observe,
+            run=spec.run,
         )
         for attempt in range(1, SETUP_TRIES + 1):
             episode = await self._drafted(saved, task, wait_until)

@@ -16,7 +16,7 @@ from osgym_host.actions import ENDINGS, BadAction, parse_actions
 from osgym_host.errors import OsgymHostError
 from osgym_protocol.codec import Message, WireFormatError
 from osgym_protocol.codes import Done
-from osgym_protocol.limits import MAX_CHECKPOINT_TTL_S, MAX_SCREEN_SIDE_PX, MAX_SEQ
+from osgym_protocol.limits import MAX_CHECKPOINT_TTL_S, MAX_ID_CHARS, MAX_SCREEN_SIDE_PX, MAX_SEQ
 from osgym_protocol.options import ObserveOptions, SettleOptions
 
 M = TypeVar("M", bound=Message)
@@ -94,6 +94,7 @@ class SavedEpisode:
         task: The task as its client sent it; its setup is done.
         outputs: What setup steps kept of their commands.
         screen: Width and height in pixels.
+        run: What its client calls the run that it belongs to.
     """
 
     task: Mapping[str, Any] | None
@@ -104,6 +105,7 @@ class SavedEpisode:
     observe: ObserveOptions | None
     progress: EpisodeProgress = EpisodeProgress()
     outputs: Mapping[str, bytes] = field(default_factory=dict)
+    run: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object."""
@@ -116,6 +118,7 @@ class SavedEpisode:
             "observe": None if self.observe is None else self.observe.to_dict(),
             "progress": self.progress.to_dict(),
             "outputs": {name: base64.b64encode(data).decode() for name, data in self.outputs.items()},
+            "run": self.run,
         }
 
     @classmethod
@@ -151,7 +154,14 @@ class SavedEpisode:
             observe=_options(ObserveOptions, fields.get("observe"), "observe"),
             progress=EpisodeProgress.from_dict(fields.get("progress")),
             outputs=_outputs(fields.get("outputs")),
+            run=_run(fields.get("run")),
         )
+
+
+def _run(data: Any) -> str | None:
+    if data is not None and (not isinstance(data, str) or not 0 < len(data) <= MAX_ID_CHARS):
+        raise InvalidSavedEpisode("run: not a name")
+    return data
 
 
 def _object(data: Any, where: str) -> dict[str, Any]:

@@ -188,6 +188,7 @@ def _episode_row(episode: HostEpisode) -> dict[str, Any]:
         "evaluation_error": None if score is None or score.error is None else score.error.to_dict(),
         "began_at": round(episode.began_at, 3),
         "ended_at": None if episode.ended_at is None else round(episode.ended_at, 3),
+        "run": episode.terms.run,
         **state,
     }
 

@@ -80,6 +80,7 @@ class RequestRegistry:
         asked += [spec.checkpoint] if spec.checkpoint is not None else []
         asked += ["strict_setup"] if spec.strict_setup else []
         asked += [{"clock": spec.clock.to_dict()}] if spec.clock is not None else []
+        asked += [{"run": spec.run}] if spec.run is not None else []
         meaning = _meaning(*asked)
         spec = replace(spec, mark=RequestMark(request_id, meaning))
         make = self._creator.create if spec.checkpoint is None else self._checkpoints.restore

@@ -189,6 +189,7 @@ class EpisodeService:
             "observation": frame.observation.to_dict() if frame is not None else None,
             "timing_ms": dict(timing_ms or {}),
             "setup_warnings": [warning.to_dict() for warning in episode.setup_warnings],
+            **({"run": episode.terms.run} if episode.terms.run is not None else {}),
             **origin,
         }
         image_format = frame.observation.frame.format.value if frame is not None else ""

@@ -16,6 +16,7 @@ from osgym_host.fleet_dashboard import passing
 from osgym_host.fleet_dashboard.views import HostView, find_replicas, fleet_history
 from osgym_host.fleet_dashboard.watch import FleetWatch
 from osgym_protocol.codes import ErrorCode
+from osgym_protocol.limits import MAX_ID_CHARS
 from osgym_sdk import AsyncClient, OSGymError
 
 MAX_EVENTS_WAIT_S = 30
@@ -72,6 +73,18 @@ def _fleet_routes(watch: FleetWatch, read_only: bool) -> APIRouter:
     async def episodes(limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = 200) -> list[dict[str, Any]]:
         """The latest episodes of all hosts."""
         return await watch.episodes(limit)
+
+    @router.get("/runs")
+    async def runs() -> list[dict[str, Any]]:
+        """The runs that clients named, of all hosts."""
+        return await watch.runs()
+
+    @router.get("/runs/episodes")
+    async def run_episodes(
+        run: Annotated[str, Query(min_length=1, max_length=MAX_ID_CHARS)],
+    ) -> list[dict[str, Any]]:
+        """The latest episodes of a run, on all hosts."""
+        return await watch.run_episodes(run)
 
     @router.get("/events")
     async def events(

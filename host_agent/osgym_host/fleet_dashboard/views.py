@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -159,6 +160,34 @@ def name_hosts(views: Collection[HostView]) -> None:
     counts = Counter(own)
     for view, name in zip(views, own, strict=True):
         view.name = str(name) if name and counts[name] == 1 else view.key
+
+
+def merge_runs(found: Iterable[Sequence[Row]]) -> list[Row]:
+    """Return the runs of all hosts, each once, the one that went on last first.
+
+    `tasks` is at least so many: of two hosts that played the same ones they are counted once.
+    """
+    runs: dict[str, Row] = {}
+    for row in itertools.chain.from_iterable(found):
+        before = runs.get(row["run"])
+        if before is None:
+            runs[row["run"]] = dict(row)
+            continue
+        scored = before["scored"] + row["scored"]
+        total = sum(one["mean_reward"] * one["scored"] for one in (before, row) if one["scored"])
+        for name in ("episodes", "active", "steps", "scored", "solved", "lost"):
+            before[name] += row[name]
+        before["tasks"] = max(before["tasks"], row["tasks"])
+        before["mean_reward"] = round(total / scored, 4) if scored else None
+        before["began_at"] = min(before["began_at"], row["began_at"])
+        before["last_at"] = max(before["last_at"], row["last_at"])
+    return sorted(runs.values(), key=lambda one: (one["active"] > 0, one["last_at"]), reverse=True)
+
+
+def merge_run_episodes(found: Iterable[tuple[HostView, Sequence[Row]]]) -> list[Row]:
+    """Return the episodes of one run on all hosts in the order of their ends; those that live come last."""
+    rows = [{**row, "at": view.at, "host": view.name} for view, said in found for row in said]
+    return sorted(rows, key=lambda row: (row["ended_at"] is None, row["ended_at"] or row["began_at"]))
 
 
 def merge_episodes(found: Iterable[tuple[HostView, Sequence[Row]]], limit: int) -> list[Row]:

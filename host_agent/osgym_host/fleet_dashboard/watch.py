@@ -9,8 +9,17 @@ import json
 import time
 from collections import deque
 from typing import Any
+from urllib.parse import quote
 
-from osgym_host.fleet_dashboard.views import HostView, Row, key_of, merge_episodes, name_hosts
+from osgym_host.fleet_dashboard.views import (
+    HostView,
+    Row,
+    key_of,
+    merge_episodes,
+    merge_run_episodes,
+    merge_runs,
+    name_hosts,
+)
 from osgym_sdk import AsyncClient, OSGymError
 
 EVERY_S = 1.0
@@ -96,20 +105,35 @@ class FleetWatch:
                 self._episodes = (time.monotonic(), rows)
         return rows[:limit]
 
+    async def runs(self) -> list[Row]:
+        """Return the runs of all hosts that answer."""
+        await self.looked()
+        return merge_runs([rows for _, rows in await self._ask_all("/v1/runs")])
+
+    async def run_episodes(self, run: str) -> list[Row]:
+        """Return the latest episodes of one run on all hosts that answer."""
+        await self.looked()
+        return merge_run_episodes(await self._ask_all(f"/v1/runs/episodes?run={quote(run, safe='')}"))
+
     async def _ask_for_episodes(self, limit: int) -> list[Row]:
-        views = [view for view in self.views.values() if not view.error]
-        each = limit if len(views) < 2 else min(limit, max(OF_EACH, 4 * limit // len(views)))
+        answering = sum(not view.error for view in self.views.values())
+        each = limit if answering < 2 else min(limit, max(OF_EACH, 4 * limit // answering))
+        return merge_episodes(await self._ask_all(f"/v1/episodes?limit={each}"), limit)
+
+    async def _ask_all(self, path: str) -> list[tuple[HostView, list[Row]]]:
+        """Ask every host that answers for a list; of those that do not now it is empty."""
 
         async def ask(view: HostView) -> list[Row]:
             try:
                 async with self._gate:
-                    found: list[Row] = await self._json(view, f"/v1/episodes?limit={each}")
+                    found: list[Row] = await self._json(view, path)
                     return found
             except (OSGymError, ValueError):
                 return []
 
+        views = [view for view in self.views.values() if not view.error]
         found = await asyncio.gather(*(ask(view) for view in views))
-        return merge_episodes(zip(views, found, strict=True), limit)
+        return list(zip(views, found, strict=True))
 
     @property
     def _looking(self) -> bool:

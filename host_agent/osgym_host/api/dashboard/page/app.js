@@ -6,6 +6,7 @@ import { make, say } from "./dom.js";
 import { EpisodePage } from "./episode.js";
 import { FIGURES, Figures } from "./figures.js";
 import { Episodes, Events } from "./lists.js";
+import { Run, Runs } from "./runs.js";
 import { Shell } from "./shell.js";
 import { Tiles } from "./tiles.js";
 import { Use } from "./use.js";
@@ -41,10 +42,12 @@ new Shell({
     desktop: (main, at) => new Desktop(main, at.id),
     episodes: (main) => new Episodes(main, "v1/episodes"),
     episode: (main, at, go) => new EpisodePage(main, at.id, go),
+    runs: (main) => new Runs(main, "v1/runs"),
+    run: (main, at) => new Run(main, "v1/runs/episodes", at.id ?? ""),
     events: (main) => new Events(main, "v1/events"),
     use: (main) => new Use(main),
   },
-  parents: { desktop: "desktops", episode: "episodes", use: "desktops" },
+  parents: { desktop: "desktops", episode: "episodes", run: "runs", use: "desktops" },
   first: "desktops",
   ask,
 }).run();

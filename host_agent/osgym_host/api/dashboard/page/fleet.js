@@ -5,6 +5,7 @@ import { make, say } from "./dom.js";
 import { FLEET_FIGURES, Hosts } from "./hosts.js";
 import { Figures } from "./figures.js";
 import { Episodes, Events } from "./lists.js";
+import { Run, Runs } from "./runs.js";
 import { Shell } from "./shell.js";
 import { Tiles } from "./tiles.js";
 
@@ -42,9 +43,11 @@ new Shell({
     hosts: (main) => new Hosts(main),
     desktops: (main, at, go) => new Tiles(main, go, use),
     episodes: (main) => new Episodes(main, "fleet/episodes"),
+    runs: (main) => new Runs(main, "fleet/runs"),
+    run: (main, at) => new Run(main, "fleet/runs/episodes", at.id ?? ""),
     events: (main) => new Events(main, "fleet/events"),
   },
-  parents: {},
+  parents: { run: "runs" },
   first: "hosts",
   ask,
 }).run();

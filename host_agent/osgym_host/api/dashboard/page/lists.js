@@ -63,7 +63,7 @@ export class Episodes {
 }
 
 /** The page of the host that a row is of; empty on that page itself. */
-const pageOf = (row) => (row.at ? `${row.at}ui` : "");
+export const pageOf = (row) => (row.at ? `${row.at}ui` : "");
 const ofHost = (row) => (row.host ? `${shown(row.host.slice(0, 21))} ` : null);
 
 function episodeRow(row) {
