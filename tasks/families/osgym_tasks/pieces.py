@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,3 +54,10 @@ def outputs(expected: Mapping[tuple[str, ...], str]) -> dict[str, Any]:
         "result": [{"type": "vm_command_line", "command": list(argv)} for argv in expected],
         "expected": [{"type": "rule", "rules": {"expected": text}} for text in expected.values()],
     }
+
+
+def tree_outputs(root: str, files: Mapping[str, str]) -> dict[str, Any]:
+    """Check that a folder holds these files, by path within it, with these texts, and no others."""
+    sums = sorted(f"{hashlib.sha256(text.encode()).hexdigest()}  ./{path}\n" for path, text in files.items())
+    look = f"cd {shlex.quote(root)} && find . -type f -exec sha256sum {{}} + | LC_ALL=C sort"
+    return outputs({("bash", "-c", look): "".join(sums)})

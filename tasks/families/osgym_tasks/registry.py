@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from osgym_tasks.families import edit_lines, files_move_rule, term_count, term_modes
+from osgym_tasks.families import (
+    edit_lines,
+    files_move_rule,
+    term_count,
+    term_csv_report,
+    term_find_replace,
+    term_modes,
+)
 from osgym_tasks.family import Family
 
 FAMILIES: dict[str, Family] = {
-    module.FAMILY.name: module.FAMILY for module in (edit_lines, files_move_rule, term_count, term_modes)
+    module.FAMILY.name: module.FAMILY
+    for module in (
+        edit_lines,
+        files_move_rule,
+        term_count,
+        term_csv_report,
+        term_find_replace,
+        term_modes,
+    )
 }
 
 
