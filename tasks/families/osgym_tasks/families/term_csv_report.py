@@ -65,7 +65,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ],
         outputs(
             {
-                ("cat", answer): "".join(f"{city},{sums[city]}\n" for city in sorted(cities)),
+                # Whether the last line has an end is nobody's mistake.
+                ("sed", "-e", "$a\\", answer): "".join(f"{city},{sums[city]}\n" for city in sorted(cities)),
                 ("cat", source): text,
             }
         ),
