@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,18 @@ from hypothesis import strategies as st
 from osgym_host.calibration.applications import FoundApplication, choose, find_applications
 from osgym_host.calibration.decision import Bounds, Sample, calibrate, table_of, with_horizons
 from osgym_host.calibration.exploration import Area, explore
+from osgym_host.calibration.names import names_of_programs, with_other_names
 from osgym_host.calibration.replay import Rule, Thread, Trace, Turn, decide, is_sound, lay_over, premature
 from osgym_host.cli.settle import settle
 from osgym_protocol.actions import Click, parse_actions
-from osgym_protocol.settle_table import ActionKind, TimerHorizons, kind_of, parse_table, table_json
+from osgym_protocol.settle_table import (
+    MAX_PROGRAMS,
+    ActionKind,
+    TimerHorizons,
+    kind_of,
+    parse_table,
+    table_json,
+)
 
 PID = 7
 RULE = Rule(30, horizon_ms=120)
@@ -232,3 +241,39 @@ def test_an_image_that_is_not_there_is_named(
     done = CliRunner().invoke(settle, [command, "nowhere"])
     assert done.exit_code == 1
     assert "osgym settle: no image is called 'nowhere'" in done.output and "osgym image build" in done.output
+
+
+def test_a_program_is_known_by_all_names_that_start_it(tmp_path: Path) -> None:
+    """Links are read, through others and folders, and never followed out of the image."""
+    programs = tmp_path / "usr" / "bin"
+    programs.mkdir(parents=True)
+    (tmp_path / "etc" / "alternatives").mkdir(parents=True)
+    (programs / "gimp-2.10").touch()
+    (programs / "gimp").symlink_to("gimp-2.10")
+    (programs / "image-editor-of-all").symlink_to("/etc/alternatives/image-editor")
+    (tmp_path / "etc" / "alternatives" / "image-editor").symlink_to("/usr/bin/gimp")
+    (programs / "alone").touch()
+    (programs / "out").symlink_to("../../../../../../etc/shadow")
+    (programs / "round").symlink_to("round")
+    (programs / "-odd name").symlink_to("gimp")
+    groups = names_of_programs(tmp_path)
+    assert groups == [frozenset({"gimp", "gimp-2.10", "image-editor-of"}), frozenset({"out", "shadow"})]
+    assert names_of_programs(tmp_path / "nowhere") == []
+    (tmp_path / "other" / "usr").mkdir(parents=True)
+    (tmp_path / "other" / "usr" / "bin").symlink_to(programs)
+    assert names_of_programs(tmp_path / "other") == []
+
+
+def test_horizons_are_of_all_names_of_a_program_as_far_as_there_is_room() -> None:
+    """What a name has of its own stays; a full table stays as it is."""
+    own, other = TimerHorizons(120, 260), TimerHorizons(200, 0)
+    table = {
+        "gimp-2.10": {ActionKind.COMMIT: own},
+        "vi": {ActionKind.TYPE: other},
+        "vim": {ActionKind.TYPE: own},
+    }
+    groups = [frozenset({"gimp", "gimp-2.10"}), frozenset({"vi", "vim"}), frozenset({"a", "b"})]
+    found = with_other_names(table, groups)
+    assert found == {**table, "gimp": {ActionKind.COMMIT: own}}
+    full = {f"p{n}": {ActionKind.TYPE: own} for n in range(MAX_PROGRAMS)}
+    assert with_other_names(full, [frozenset({"p0", "q"})]) == full

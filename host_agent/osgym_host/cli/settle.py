@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from osgym_host.calibration.decision import Bounds, calibrate, table_of
+from osgym_host.calibration.names import names_of_programs, with_other_names
 from osgym_host.calibration.run import Exploration, Explorer, Plan, tally
 from osgym_host.cli.image_make import errors_reported
 from osgym_host.cli.interrupts import EXIT_INTERRUPTED, interrupt_once
@@ -98,7 +99,7 @@ def calibrate_image(
             click.echo("osgym settle: nothing was recorded, nothing is changed", err=True)
             sys.exit(EXIT_NOTHING)
         rows = calibrate(explored.samples, explored.rule, Bounds(max_horizon_ms=max_ms))
-        made = _merged(before, found.digest, explored.explored, rows)
+        made = _merged(before, found, explored.explored, rows)
         write_calibration(path, made)
     _show(made, as_json)
     click.echo(f"{len(explored.samples)} actions recorded; written to {path}", err=True)
@@ -185,16 +186,16 @@ def _explore(image: Image, plan: Plan) -> Exploration:
 
 
 def _merged(
-    before: Calibration | None, digest: str, explored: list[str], rows: list[CalibrationRow]
+    before: Calibration | None, image: Image, explored: list[str], rows: list[CalibrationRow]
 ) -> Calibration:
-    """Lay what was found out over what is known of other programs."""
+    """Lay what was found out over what is known of other programs; add the names they also go by."""
     programs = {row.program for row in rows}
     others = [row for row in before.rows if row.program not in programs] if before else []
     whole = sorted([*others, *rows], key=lambda row: (row.program, row.kind))[:MAX_ROWS]
     names = sorted({*(before.applications if before else ()), *explored})
-    table = table_json(table_of(whole))
+    table = table_json(with_other_names(table_of(whole), names_of_programs(image.rootfs)))
     parse_table(table)
-    return Calibration(image_digest=digest, applications=names, rows=whole, table=table)
+    return Calibration(image_digest=image.digest, applications=names, rows=whole, table=table)
 
 
 def _show(found: Calibration, as_json: bool) -> None:
