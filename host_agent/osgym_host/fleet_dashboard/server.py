@@ -14,6 +14,8 @@ from osgym_host.fleet_dashboard.watch import FleetWatch
 from osgym_sdk import AsyncClient
 
 GRACE_S = 3
+KEEP_ALIVE_S = 75
+"""As of a host agent: a browser that reuses a connection does not find it closed."""
 
 
 def is_loopback(address: str) -> bool:
@@ -57,7 +59,7 @@ async def _serve(
         app = make_app(client, watch, token=token, read_only=read_only)
         config = uvicorn.Config(
             app, log_config=None, access_log=False, server_header=False, lifespan="off", ws="none",
-            proxy_headers=False, timeout_graceful_shutdown=GRACE_S,
+            proxy_headers=False, timeout_graceful_shutdown=GRACE_S, timeout_keep_alive=KEEP_ALIVE_S,
         )  # fmt: skip
         name, port = sock.getsockname()[:2]
         ready(f"http://[{name}]:{port}/ui" if ":" in name else f"http://{name}:{port}/ui")
