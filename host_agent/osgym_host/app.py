@@ -28,6 +28,7 @@ from osgym_host.episodes.draining import DrainController
 from osgym_host.episodes.forks import EpisodeForks
 from osgym_host.episodes.history import History
 from osgym_host.episodes.host_status import HostIdentity, HostStatus, load_probe
+from osgym_host.episodes.interventions import Interventions
 from osgym_host.episodes.journal import EpisodeJournal
 from osgym_host.episodes.looks import Looks
 from osgym_host.episodes.metrics import EpisodeMetrics
@@ -128,6 +129,7 @@ class HostAgent:
             host=self.view,
             drain=self.drain,
             looks=Looks(self.pool.replicas, self._size_px),
+            interventions=Interventions(self.episodes),
             history=self._history,
             runs=self._runs,
             registry=self.registry,

@@ -140,6 +140,8 @@ class StepAnswer(Message):
     index: int | None = field(default=None, metadata=OMIT)
     error: ErrorInfo | None = field(default=None, metadata=OMIT)
     notice: Notice | None = field(default=None, metadata=OMIT)
+    interventions: int | None = field(default=None, metadata=OMIT)
+    """How often a person acted in this episode so far, where one did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,6 +202,14 @@ class Trajectory:
         """
         return sum(step.final is False for step in self.steps)
 
+    @property
+    def interventions(self) -> int:
+        """How often a person acted on the desktop beside the policy, as the last step's answer knew.
+
+        The reward of such an episode is not ``valid_for_training``.
+        """
+        return max((step.answer.interventions or 0 for step in self.steps), default=0)
+
     def to_dict(self, *, frames: bool = False) -> dict[str, Any]:
         """Return it as JSON, with its version; :meth:`from_dict` reads it again.
 
@@ -255,6 +263,11 @@ class Result:
     def frames_not_final(self) -> int:
         """How many steps' frames changed after they were answered; see :class:`Trajectory`."""
         return self.trajectory.frames_not_final
+
+    @property
+    def interventions(self) -> int:
+        """How often a person acted beside the policy; see :class:`Trajectory`."""
+        return self.trajectory.interventions
 
     @property
     def ok(self) -> bool:

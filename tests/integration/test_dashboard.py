@@ -160,3 +160,38 @@ async def test_a_token_is_asked_for_and_a_host_that_goes_is_named(
         locked.server.should_exit = True
         await page.until("document.querySelector('#trouble')?.innerText.includes('does not answer')", 30)
         assert page.problems == []
+
+
+async def test_a_person_takes_a_policys_desktop_over(
+    page: Page, client: AsyncClient, host: HostProcess
+) -> None:
+    """What is clicked and typed is done between the policy's steps; its trajectory and its reward say so."""
+    async with client.episode(task(id="watched")) as episode:
+        await episode.step([{"op": "move", "x": 5, "y": 5}])
+        await page.until("document.querySelector('.tile img:not([hidden])') !== null")
+        await page.click(".tile")
+        await page.until("document.querySelector('.steps')?.innerText.includes('move x=5 y=5')")
+        take, copy, keep = (f".controls button:nth-of-type({number})" for number in (1, 2, 3))
+        assert "makes no copies" in await page.run(f"document.querySelector('{copy}').title")
+        assert await page.run(
+            f"document.querySelector('{copy}').disabled && document.querySelector('{keep}').disabled"
+        )
+        await page.click(take)
+        await page.until("document.activeElement?.getAttribute('role') === 'application'")
+        await page.click(".picture.mine")
+        await page.key("a")
+        await page.until("document.querySelector('.steps')?.innerText.includes('type text=\"a\"')")
+        assert "a person acted" in await page.run("document.querySelector('.steps').innerText")
+        await page.click(take)
+        await page.until("!document.querySelector('.picture.mine')")
+        await page.key("b")
+        obs = await episode.step([{"op": "move", "x": 9, "y": 9}])
+        assert obs.answer.step == 2
+        assert episode.trajectory.interventions >= 2
+        evaluation = await episode.evaluate()
+        assert not evaluation.valid_for_training
+    lines = (await asyncio.to_thread(host.get, f"/v1/episodes/{episode.episode_id}/lines"))["lines"]
+    acted = [
+        a for line in lines if line["kind"] == "intervention" for a in line["actions"] if a["op"] != "move"
+    ]
+    assert [action["op"] for action in acted] == ["button_down", "button_up", "type"]

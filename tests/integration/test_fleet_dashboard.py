@@ -161,6 +161,58 @@ async def test_a_run_is_followed_over_the_hosts(
         assert page.problems == []
 
 
+async def test_a_desktop_is_copied_and_kept(
+    hosts: list[Served], chromium_root: Path | None, tmp_path: Path
+) -> None:
+    """A checkpoint of what a policy does, opened; and a copy to use, while the policy goes on."""
+    urls = [served.urls[0] for served in hosts]
+    folder = tmp_path / "browser"
+    folder.mkdir()
+    async with (
+        AsyncClient(urls, token=TOKEN) as client,
+        serving(",".join(urls)) as at,
+        browser_page(f"{at}/ui#/desktops", folder, chromium_root) as page,
+        client.episode(task("copied")) as episode,
+    ):
+        await episode.step([{"op": "click", "x": 70, "y": 40}])
+        await page.click(".tile:has(img:not([hidden]))")
+        await page.until("document.querySelector('.steps')?.innerText.includes('click x=70 y=40')")
+        await page.click(".controls button:nth-of-type(3)")
+        await page.until(
+            "document.querySelector('.controls [role=status]').innerText.includes('kept for a week')"
+        )
+        await page.click(".controls [role=status] a")
+        await page.until("document.querySelector('main [role=status]')?.innerText.startsWith('Replica')")
+        await page.click(".controls button")
+        await page.until("location.hash === '#/desktops'")
+        await page.run(f"location.hash = '#/desktop/{episode.replica_id}'")
+        await page.click(".controls button:nth-of-type(2):enabled")
+        await page.until("document.querySelector('main [role=status]')?.innerText.startsWith('Replica')")
+        assert (
+            await page.run("document.querySelector('h1').innerText")
+            == f"A copy of desktop {episode.replica_id}"
+        )
+        await page.click(".picture.mine")
+        await page.key("a")
+        await episode.step([{"op": "click", "x": 71, "y": 40}])
+        assert episode.trajectory.interventions == 0
+        states = [state async for state in _leased(urls, 2)]
+        assert states == [2]
+        assert page.problems == []
+
+
+async def _leased(urls: list[str], wanted: int) -> AsyncIterator[int]:
+    """How many desktops of all hosts are leased, once it is that many."""
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}) as web, asyncio.timeout(20):
+        while True:
+            rows = [row for url in urls for row in (await web.get(f"{url}/v1/replicas")).json()]
+            found = sum(row["state"] == "leased" for row in rows)
+            if found == wanted:
+                yield found
+                return
+            await asyncio.sleep(0.1)
+
+
 async def test_what_is_passed_on_to_a_host(hosts: list[Served]) -> None:
     """A desktop can be used; nothing else is changed through it, and with --read-only nothing at all."""
     url = hosts[0].urls[0]

@@ -93,6 +93,22 @@ def test_no_json_in_any_place_breaks_the_reader(value: Any, place: str) -> None:
         assert again.progress.seq >= 0
 
 
+def test_what_a_person_did_survives_too() -> None:
+    """Its own numbers in the guest lie below the policy's."""
+    progress = replace(PROGRESS, done=None, guest_base=-2, interventions=2, by_person=True)
+    assert EpisodeProgress.from_dict(json.loads(json.dumps(progress.to_dict()))) == progress
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"guest_base": -1}, {"guest_base": -3, "interventions": 2}, {"by_person": True}, {"by_person": 1}],
+)
+def test_numbers_that_no_person_leaves_are_refused(change: dict[str, Any]) -> None:
+    """A file of another hand is not believed."""
+    with pytest.raises(InvalidSavedEpisode):
+        EpisodeProgress.from_dict({**PROGRESS.to_dict(), **change})
+
+
 @given(st.binary(max_size=200))
 def test_no_bytes_break_the_reader_of_travelling_checkpoints(data: bytes) -> None:
     """Garbage after the right beginning too."""

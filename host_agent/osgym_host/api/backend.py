@@ -12,6 +12,7 @@ from osgym_host.episodes.creator import EpisodeCreator
 from osgym_host.episodes.draining import DrainController
 from osgym_host.episodes.history import History
 from osgym_host.episodes.host_status import HostStatus
+from osgym_host.episodes.interventions import Interventions
 from osgym_host.episodes.looks import Looks
 from osgym_host.episodes.reach import ReachService
 from osgym_host.episodes.requests import RequestRegistry
@@ -40,6 +41,7 @@ class Backend:
     host: HostStatus
     drain: DrainController
     looks: Looks
+    interventions: Interventions
     history: History
     runs: RunLog
     registry: CollectorRegistry

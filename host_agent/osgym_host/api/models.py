@@ -149,6 +149,31 @@ class FinalCall(_Body):
     observe: ObserveBody | None = None
 
 
+class InterveneBody(_Body):
+    """`POST /v1/replicas/{id}/intervene`; `session` is a name that the person's page makes up."""
+
+    session: Id
+    seq: Seq
+    actions: list[ActionItem] = Field(json_schema_extra={"maxItems": limits.MAX_ACTIONS})
+    settle: SettleBody | None = None
+    observe: ObserveBody | None = None
+
+
+class CopyBody(_Body):
+    """`POST /v1/replicas/{id}/fork`."""
+
+    request_id: Id
+    lease_ttl_s: float | None = Field(default=None, gt=0)
+    wait_s: float = Field(default=limits.DEFAULT_FORK_WAIT_S, ge=0)
+
+
+class KeepBody(_Body):
+    """`POST /v1/replicas/{id}/checkpoint`."""
+
+    request_id: Id
+    ttl_s: float | None = Field(default=None, gt=0, le=limits.MAX_CHECKPOINT_TTL_S)
+
+
 class EvaluateCall(_Body):
     """`POST /v1/episodes/{id}/evaluate`."""
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
-from osgym_host.api import branching, host, looking, models, reach
+from osgym_host.api import branching, host, looking, models, operating, reach
 from osgym_host.api.answers import ERRORS, json_answer, record_answer
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import (
@@ -48,6 +48,7 @@ def make_router(backend: Backend) -> APIRouter:
     router.include_router(reach.make_router(backend.reaches))
     router.include_router(host.make_router(backend))
     router.include_router(looking.make_router(backend))
+    router.include_router(operating.make_router(backend))
     return router
 
 

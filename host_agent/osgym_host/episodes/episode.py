@@ -192,6 +192,34 @@ class HostEpisode:
             observe = self.terms.observe if observe is None else observe
             return await self._send(settle, observe, before)
 
+    async def intervene(
+        self, actions: Sequence[Any], settle: SettleOptions | None, observe: ObserveOptions | None
+    ) -> StepResult:
+        """Act for a person, between two steps of the policy, whose numbers stay as they are.
+
+        Raises:
+            ServiceError: As `step`; `invalid_action` for an ending too, which is the policy's alone.
+        """
+        async with self.lock:
+            if self.over is not None:
+                raise self.over.copy()
+            steps = self.steps
+            if self.scored:
+                raise already_scored()
+            if not steps.answered:
+                await self.complete()
+            if steps.progress.done is not None:
+                raise already_done(steps.progress.done)
+            try:
+                parsed = parse_actions(actions, self.terms.screen)
+                if parsed.ending is not None:
+                    raise BadAction(parsed.actions[-1], "only the policy ends its episode", len(actions) - 1)
+            except BadAction as error:
+                raise _refused(error) from error
+            before = steps.progress
+            steps.intervene(parsed.actions)
+            return await self._send(settle, observe, before)
+
     def _resized(self, frame: ObservedFrame) -> ObservedFrame:
         """Note what size the screen has now: a desktop may change it."""
         screen = frame.observation.frame.screen
@@ -264,10 +292,19 @@ class HostEpisode:
             self._resized(frame)
         guest_ms = (time.perf_counter() - began) * 1000
         seen = replace(frame.observation, seq=step.seq)
-        if step.guest_base and seen.previous is not None:
+        if step.by_person or (before is not None and before.by_person):
+            seen = replace(seen, previous=None)  # not between two steps of the policy
+        elif step.guest_base and seen.previous is not None:
             seen = replace(seen, previous=replace(seen.previous, seq=seen.previous.seq + step.guest_base))
-        done = Done(step.done) if step.done is not None else None
-        return StepResult(StepAnswer(seen, step.step, tuple(step.actions), done), frame.image, guest_ms)
+        repeated = before is None and step.by_person
+        answer = StepAnswer(
+            observation=seen,
+            step=step.step,
+            actions=tuple(self.steps.policy_actions if repeated else step.actions),
+            done=Done(step.done) if step.done is not None else None,
+            interventions=step.interventions or None,
+        )
+        return StepResult(answer, frame.image, guest_ms)
 
     async def _is_safe_to_retry(self, error: GuestUnreachable, began: float) -> bool:
         """Whether sending the step again cannot act twice.

@@ -39,8 +39,11 @@ class EpisodeProgress:
         seq: The last number that was accepted, answered or not; 0 before the first step.
         step: Steps so far.
         done: How the step `seq` ends the episode once it was carried out.
-        guest_base: What the guest's own numbers lack (its agent was started anew at that number).
+        guest_base: What the guest's own numbers lack: its agent was started anew at that number, or, below
+            zero, it has done interventions, which have no number of the policy's.
         actions: The step's actions in internal form, to be sent again if the guest never got them.
+        interventions: How often a person acted in this episode, so far.
+        by_person: The actions are those of the last intervention, made after the step `seq`.
     """
 
     seq: int = 0
@@ -48,6 +51,8 @@ class EpisodeProgress:
     done: str | None = None
     guest_base: int = 0
     actions: Sequence[Mapping[str, Any]] = ()
+    interventions: int = 0
+    by_person: bool = False
 
     def for_guest(self) -> Sequence[Mapping[str, Any]]:
         """Return what the guest does in the step: all but an ending, at least one action."""
@@ -62,6 +67,8 @@ class EpisodeProgress:
             "done": self.done,
             "guest_base": self.guest_base,
             "actions": list(self.actions),
+            "interventions": self.interventions,
+            "by_person": self.by_person,
         }
 
     @classmethod
@@ -72,10 +79,12 @@ class EpisodeProgress:
             InvalidSavedEpisode: A field is missing or of another form.
         """
         fields = _object(data, "progress")
-        seq, base = _count(fields, "seq"), _count(fields, "guest_base")
-        done = fields.get("done")
-        if done not in DONE or base > seq:
+        seq, interventions = _count(fields, "seq"), _count({"interventions": 0, **fields}, "interventions")
+        done, base, by_person = fields.get("done"), fields.get("guest_base"), fields.get("by_person", False)
+        if done not in DONE or type(base) is not int or not -interventions <= base <= seq:
             raise InvalidSavedEpisode("progress: done or guest_base makes no sense")
+        if type(by_person) is not bool or (by_person and interventions == 0):
+            raise InvalidSavedEpisode("progress: by_person makes no sense")
         given = fields.get("actions")
         if not isinstance(given, list) or not all(isinstance(action, dict) for action in given):
             raise InvalidSavedEpisode("progress.actions: not a list of objects")
@@ -83,7 +92,7 @@ class EpisodeProgress:
             actions = parse_actions(given, _ANY_SCREEN).actions
         except BadAction as error:
             raise InvalidSavedEpisode(f"progress.actions: {error}") from error
-        return cls(seq, _count(fields, "step"), done, base, actions)
+        return cls(seq, _count(fields, "step"), done, base, actions, interventions, by_person)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,14 @@
-"""The numbers of an episode's steps: which one is the last, whether the guest answered it, what it ends."""
+"""The numbers of an episode's steps: which one is the last, whether the guest answered it, what it ends.
+
+A person may act between two steps of the policy. The guest counts such an intervention as a step of its own,
+the policy's numbers stay as they are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from osgym_host.actions import ParsedActions
 from osgym_host.episodes.episode_state import EpisodeProgress
@@ -19,6 +24,7 @@ class EpisodeSteps:
         answered: Whether the guest is known to have carried out that step.
         unrecorded: A step that the guest may have done, but whose trajectory line is missing.
         on_change: Called with each new progress, before the step is sent to the guest.
+        policy_actions: Of the policy's last step, for who asks for its answer again after an intervention.
     """
 
     max_steps: int | None = None
@@ -26,6 +32,7 @@ class EpisodeSteps:
     answered: bool = True
     unrecorded: int | None = None
     on_change: Callable[[EpisodeProgress], None] | None = None
+    policy_actions: Sequence[Mapping[str, Any]] = ()
 
     @property
     def done(self) -> str | None:
@@ -38,10 +45,30 @@ class EpisodeSteps:
         done: str | None = parsed.ending.value if parsed.ending is not None else None
         if done is None and self.max_steps is not None and last.step + 1 >= self.max_steps:
             done = "max_steps"
-        self.progress = EpisodeProgress(seq, last.step + 1, done, last.guest_base, parsed.actions)
+        self._send_next(
+            EpisodeProgress(seq, last.step + 1, done, last.guest_base, parsed.actions, last.interventions)
+        )
+
+    def intervene(self, actions: Sequence[Mapping[str, Any]]) -> None:
+        """Enter what a person does after the last step, which the guest has answered."""
+        last = self.progress
+        if not last.by_person:
+            self.policy_actions = last.actions
+        self._send_next(
+            replace(
+                last,
+                guest_base=last.guest_base - 1,
+                actions=actions,
+                interventions=last.interventions + 1,
+                by_person=True,
+            )
+        )
+
+    def _send_next(self, progress: EpisodeProgress) -> None:
+        self.progress = progress
         self.answered = False
         if self.on_change is not None:
-            self.on_change(self.progress)
+            self.on_change(progress)
 
     def change(self, progress: EpisodeProgress) -> None:
         """Replace the last step: by itself with other numbers, or by the one before."""

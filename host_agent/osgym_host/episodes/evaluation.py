@@ -81,7 +81,7 @@ async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> Evaluation
     return EvaluationAnswer(
         reward=verdict.reward,
         termination_reason=episode.steps.done or "policy_stopped",
-        valid_for_training=True,
+        valid_for_training=episode.steps.progress.interventions == 0,  # else it is not the policy's alone
         details=tuple(verdict.as_details()),
     )
 

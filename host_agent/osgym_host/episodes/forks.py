@@ -36,7 +36,11 @@ from osgym_protocol.limits import DEFAULT_FORK_WAIT_S
 
 @dataclass(frozen=True, slots=True)
 class ForkSpec:
-    """What a client asks for in a fork. Without `lease_ttl_s` and `max_steps` the parent's hold."""
+    """What a client asks for in a fork. Without `lease_ttl_s` and `max_steps` the parent's hold.
+
+    Attributes:
+        for_person: The children are no attempts of a policy: they are of no run and have no bound of steps.
+    """
 
     count: int
     lease_ttl_s: float | None = None
@@ -44,6 +48,7 @@ class ForkSpec:
     wait_s: float = DEFAULT_FORK_WAIT_S
     mark: RequestMark | None = None
     client: ClientKey = UNNAMED
+    for_person: bool = False
 
 
 class EpisodeForks:
@@ -106,11 +111,11 @@ class EpisodeForks:
             text = f"max_steps is {spec.max_steps}; the parent has done {progress.step} already."
             raise ServiceError(ErrorCode.BAD_REQUEST, text, {"step": progress.step}, status=409)
         ttl_s = saved.lease_ttl_s if spec.lease_ttl_s is None else self._creator.ttl_s(spec.lease_ttl_s)
-        saved = replace(
-            saved,
-            lease_ttl_s=ttl_s,
-            max_steps=saved.max_steps if spec.max_steps is None else spec.max_steps,
-        )
+        saved = replace(saved, lease_ttl_s=ttl_s)
+        if spec.for_person:
+            saved = replace(saved, max_steps=None, run=None)
+        elif spec.max_steps is not None:
+            saved = replace(saved, max_steps=spec.max_steps)
         children = []
         for _ in range(spec.count):
             child = self._creator.draft(saved, parent.task)

@@ -11,7 +11,7 @@ _LOOKING = re.compile(
     r"|episodes|episodes/[^/]+/lines|episodes/[^/]+/frames/[0-9]+"
 )
 _USING = {
-    "POST": re.compile(r"episodes|episodes/[^/]+/(step|observe)"),
+    "POST": re.compile(r"episodes|episodes/[^/]+/(step|observe)|replicas/[^/]+/(intervene|fork|checkpoint)"),
     "DELETE": re.compile(r"episodes/[^/]+"),
 }
 _ASKED = ("accept", "content-type", "if-none-match", "osgym-lease")

@@ -31,7 +31,9 @@ from osgym_sdk.wire import (
 LINES = "steps.jsonl"
 RUNNING_S = 3600.0
 MAX_LINE_CHARS = 16 * 1024 * 1024
-_STEP_FIELDS = ("observation", "step", "actions", "done")
+_STEP_FIELDS = ("observation", "step", "actions", "done", "interventions")
+_BESIDE = ("reach", "intervention")
+"""Lines of what was done beside the steps, which have no row."""
 
 
 @dataclass(slots=True)
@@ -144,7 +146,7 @@ class _Conversion:
             self._evaluation = self._trajectory.evaluation = Evaluation.from_wire(answer)
         elif kind == "end":
             self._end(line, time_s)
-        else:
+        elif kind not in _BESIDE:
             self._bad += 1
 
     def _start(self, line: Mapping[str, Any], time_s: float) -> None:

@@ -45,9 +45,11 @@ new Shell({
     runs: (main) => new Runs(main, "v1/runs"),
     run: (main, at) => new Run(main, "v1/runs/episodes", at.id ?? ""),
     events: (main) => new Events(main, "v1/events"),
-    use: (main) => new Use(main),
+    use: (main) => new Use(main, {}),
+    copy: (main, at) => new Use(main, { of: at.id }),
+    restore: (main, at) => new Use(main, { checkpoint: at.id }),
   },
-  parents: { desktop: "desktops", episode: "episodes", run: "runs", use: "desktops" },
+  parents: { desktop: "desktops", episode: "episodes", run: "runs", use: "desktops", copy: "desktops", restore: "desktops" },
   first: "desktops",
   ask,
 }).run();

@@ -83,7 +83,8 @@ export class EpisodePage {
 
   async frame(step) {
     const before = this.before.getAttribute("aria-pressed") === "true";
-    const number = step && before ? this.lines.steps[this.at - 2]?.step ?? 0 : step?.step ?? 0;
+    const person = step?.kind === "intervention";
+    const number = step && before && !person ? this.lines.steps[this.at - 2]?.step ?? 0 : step?.step ?? 0;
     const wanted = `${this.at}/${before}`;
     this.wanted = wanted;
     this.picture.etag = null;
@@ -91,7 +92,7 @@ export class EpisodePage {
       await this.picture.show(`v1/episodes/${encodeURIComponent(this.id)}/frames/${number}`, this.stop.signal);
       if (this.wanted !== wanted) return;
       this.marked.shown();
-      this.marked.mark(before ? step?.actions : []);
+      this.marked.mark(before || person ? step?.actions : []);
     } catch (error) {
       if (this.wanted === wanted && !this.stop.signal.aborted) this.marked.none(error.message);
     }

@@ -33,7 +33,7 @@ export class Lines {
   }
 
   take(line) {
-    if (line.kind === "step") this.steps.push(line);
+    if (line.kind === "step" || line.kind === "intervention") this.steps.push(line);
     else if (line.kind === "start") this.start = line;
     else if (line.kind === "evaluation") this.evaluation = line;
     else if (line.kind === "end") this.end = line;
@@ -70,12 +70,13 @@ function row(step, onclick) {
   const tone = problem(step);
   if (tone) words.append(" ", make("span", { class: tone.tone }, tone.text));
   return make("li", {}, make("button", { type: "button", onclick },
-    make("span", { class: "number" }, String(step.step)), words, make("span", { class: "number" }, took(step))));
+    make("span", { class: "number" }, step.kind === "intervention" ? "person" : String(step.step)), words, make("span", { class: "number" }, took(step))));
 }
 
 /** What went wrong in a step, in a word. */
 export function problem(step) {
   const seen = step.observation ?? {};
+  if (step.kind === "intervention") return { tone: "late", text: "a person acted" };
   if (seen.failed_index != null) return { tone: "bad", text: `action ${seen.failed_index} failed` };
   if (step.line_dropped) return { tone: "late", text: "its line was too long to keep" };
   return seen.final === false ? { tone: "late", text: "frame not final" } : null;

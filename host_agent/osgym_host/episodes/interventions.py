@@ -1,0 +1,116 @@
+"""A person beside a policy: acts on its desktop between two of its steps, marked in its trajectory.
+
+Who calls has no lease of the episode: it is an operator's call, by the replica. Each person who takes over
+is a session with numbers of its own, so that a call that is sent again acts no second time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from osgym_host.episodes.episode import HostEpisode
+from osgym_host.episodes.errors import ServiceError, bad_sequence
+from osgym_host.episodes.service import EpisodeService
+from osgym_protocol.codes import ErrorCode
+from osgym_protocol.host_api import StepAnswer
+from osgym_protocol.options import ObserveOptions, SettleOptions
+from osgym_protocol.records import Record
+
+KEEP_SESSIONS = 256
+"""Of all episodes together; the one that acted longest ago is forgotten first."""
+
+
+@dataclass(slots=True)
+class _Sessions:
+    """The last number of each session, by episode and session."""
+
+    last: OrderedDict[tuple[str, str], int] = field(default_factory=OrderedDict)
+
+    def of(self, key: tuple[str, str]) -> int:
+        return self.last.get(key, 0)
+
+    def enter(self, key: tuple[str, str], seq: int) -> None:
+        self.last[key] = seq
+        self.last.move_to_end(key)
+        while len(self.last) > KEEP_SESSIONS:
+            self.last.popitem(last=False)
+
+
+class Interventions:
+    """What people do on desktops whose leases others hold. For one event loop."""
+
+    def __init__(self, service: EpisodeService) -> None:
+        """Nobody acts yet."""
+        self._service = service
+        self._sessions = _Sessions()
+
+    def episode_on(self, replica_id: str) -> HostEpisode:
+        """Return the episode that a replica is leased for.
+
+        Raises:
+            ServiceError: `not_found`: nobody leases it, or there is no such replica.
+        """
+        for episode in self._service.active():
+            if episode.replica.replica_id == replica_id:
+                return episode
+        raise ServiceError(ErrorCode.NOT_FOUND, "There is no such replica, or nobody leases it.")
+
+    async def act(
+        self,
+        replica_id: str,
+        session: str,
+        seq: int,
+        actions: Sequence[Any],
+        settle: SettleOptions | None,
+        observe: ObserveOptions | None,
+    ) -> Record:
+        """Do what a person does, record it, and return a frame, as a step does.
+
+        Waits for a running step of the policy. The repetition of a session's last number gives the screen as
+        it is now.
+
+        Raises:
+            ServiceError: `not_found`, `bad_sequence`; as a step of the episode.
+        """
+        episode = self.episode_on(replica_id)
+        key = (episode.episode_id, session[:128])
+        last = self._sessions.of(key)
+        if seq == last:
+            return await self._repeat(episode, key, seq, observe)
+        if seq != last + 1:
+            raise bad_sequence(seq, last)
+        self._sessions.enter(key, seq)
+        before = episode.steps.progress.interventions
+        began = time.perf_counter()
+        try:
+            result = await episode.intervene(actions, settle, observe)
+        except ServiceError:
+            if episode.steps.progress.interventions == before:  # nothing was done, no number used up
+                self._sessions.enter(key, last)
+            raise
+        meta = result.answer.to_dict()
+        line = {"kind": "intervention", "time": round(time.time(), 3), "session": session[:128], **meta}
+        self._service.recorder.add(episode.episode_id, line)
+        if seq == 1:
+            self._service.events.add("takeover", episode_id=episode.episode_id, replica_id=replica_id)
+        meta["timing_ms"] = {"host": round((time.perf_counter() - began) * 1000, 3)}
+        return Record(meta, result.image)
+
+    async def _repeat(
+        self, episode: HostEpisode, key: tuple[str, str], seq: int, observe: ObserveOptions | None
+    ) -> Record:
+        async with episode.lock:  # the call itself may still run
+            if self._sessions.of(key) != seq:
+                raise bad_sequence(seq, self._sessions.of(key))
+        frame = await episode.observe(observe)
+        progress = episode.steps.progress
+        answer = StepAnswer(
+            observation=replace(frame.observation, seq=progress.seq, previous=None),
+            step=progress.step,
+            interventions=progress.interventions or None,
+        )
+        return Record(answer.to_dict(), frame.image)
