@@ -1,18 +1,23 @@
 """What the dashboard costs a host: its agent's CPU and its clients' steps, with the page closed and open.
 
     python -m benchmarks.dashboard --replicas 128 --seconds 30 --rounds 3
+    python -m benchmarks.dashboard --replicas 128 --open-s 3600      # and then an hour with the page open
 
 A host agent of its own runs over replicas that have no desktop, so what is measured is the agent's part: the
 pictures are made by guests, beside what policies ask of them. Clients step all of them all the time, one step
 a second each. Rounds without and with the page in a real Chromium take turns; of the open ones the page says
-how long its longest task was and what its scripts hold in memory.
+how long its longest task was and what its scripts hold in memory. An hour is sampled by the minute: what
+grows, by how much an hour, with the 95 % interval of the slope.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import multiprocessing
+import resource
+import statistics
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -20,13 +25,17 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from tests.support.browser import browser_page
+from tests.support.browser import Page, browser_page
 from tests.support.fake_runtime import Served
 
 from benchmarks.common import quantile, save
 from osgym_sdk import AsyncClient, AsyncEpisode
 
 SETTLE_IN_S = 5.0
+SAMPLE_S = 60.0
+WARM_UP_SAMPLES = 5
+"""Left out of slopes: caches fill."""
+MIB = 2**20
 _LONG_TASKS = (
     "window.longest = 0; new PerformanceObserver(l => l.getEntries().forEach(e => {"
     " window.longest = Math.max(window.longest, e.duration); })).observe({type: 'longtask'}); true"
@@ -51,12 +60,32 @@ class Round:
     heap_mib: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A minute of an open page.
+
+    Attributes:
+        rss_mib: Of the agent with its fake guests.
+        heap_mib: Of the page's scripts, after a collection.
+    """
+
+    at_s: float
+    cpu_percent: float
+    rss_mib: float
+    heap_mib: float
+    longest_task_ms: float
+    steps: int
+    step_p50_ms: float
+    step_p95_ms: float
+
+
 def _serve(pipe: Connection, folder: str, replicas: int) -> None:
     settings = {"warm": replicas, "max_replicas": replicas, "max_starting": 16}
     with Served(Path(folder), **settings) as served:
         pipe.send(served.urls[0])
-        while pipe.recv() == "cpu":
-            pipe.send(time.process_time())
+        while pipe.recv() == "used":
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            pipe.send((time.process_time(), pages * resource.getpagesize() / MIB))
 
 
 class Load:
@@ -92,9 +121,9 @@ async def _round(pipe: Connection, load: Load, seconds: float, url: str | None) 
 async def _measured(pipe: Connection, load: Load, seconds: float, *, is_open: bool) -> Round:
     await asyncio.sleep(SETTLE_IN_S)
     load.step_ms.clear()
-    before, began = _cpu_s(pipe), time.monotonic()
+    before, began = _used(pipe)[0], time.monotonic()
     await asyncio.sleep(seconds)
-    cpu_s, took_s, steps = _cpu_s(pipe) - before, time.monotonic() - began, list(load.step_ms)
+    cpu_s, took_s, steps = _used(pipe)[0] - before, time.monotonic() - began, list(load.step_ms)
     return Round(
         is_open,
         round(100 * cpu_s / took_s, 1),
@@ -104,13 +133,65 @@ async def _measured(pipe: Connection, load: Load, seconds: float, *, is_open: bo
     )
 
 
-def _cpu_s(pipe: Connection) -> float:
-    pipe.send("cpu")
-    return float(pipe.recv())
+async def _open_long(pipe: Connection, load: Load, seconds: float, url: str) -> list[Sample]:
+    """Keep the page open, and look every minute."""
+    found: list[Sample] = []
+    with tempfile.TemporaryDirectory() as folder:
+        async with browser_page(f"{url}/ui", Path(folder)) as page:
+            await page.size(1920, 1080)
+            await page.until("document.querySelectorAll('.tile').length > 0", 30)
+            await page.run(_LONG_TASKS)
+            began = time.monotonic()
+            while time.monotonic() - began < seconds:
+                found.append(await _sample(pipe, load, page, began))
+                print(found[-1], flush=True)
+            assert page.problems == [], page.problems
+    return found
 
 
-async def _run(pipe: Connection, url: str, options: argparse.Namespace) -> list[Round]:
-    load, rounds = Load(), []
+async def _sample(pipe: Connection, load: Load, page: Page, began: float) -> Sample:
+    load.step_ms.clear()
+    await page.run("window.longest = 0")
+    cpu_s, at = _used(pipe)[0], time.monotonic()
+    await asyncio.sleep(SAMPLE_S)
+    (used_s, rss_mib), took_s, steps = _used(pipe), time.monotonic() - at, list(load.step_ms)
+    await page.call("HeapProfiler.collectGarbage")
+    longest, heap = await page.run("[window.longest, performance.memory.usedJSHeapSize]")
+    return Sample(
+        round(time.monotonic() - began, 1),
+        round(100 * (used_s - cpu_s) / took_s, 2),
+        round(rss_mib, 2),
+        round(heap / MIB, 2),
+        round(longest, 1),
+        len(steps),
+        round(quantile(steps, 0.5), 2),
+        round(quantile(steps, 0.95), 2),
+    )
+
+
+def _used(pipe: Connection) -> tuple[float, float]:
+    """CPU seconds so far and resident MiB of the agent's process."""
+    pipe.send("used")
+    cpu_s, rss_mib = pipe.recv()
+    return float(cpu_s), float(rss_mib)
+
+
+def per_hour(at_s: list[float], values: list[float]) -> tuple[float, float]:
+    """Return the slope per hour and half of its 95 % interval, by least squares.
+
+    >>> per_hour([0, 900, 1800, 2700], [1, 2, 3, 4])
+    (4.0, 0.0)
+    """
+    slope, intercept = statistics.linear_regression(at_s, values)
+    rest = sum((y - intercept - slope * x) ** 2 for x, y in zip(at_s, values, strict=True))
+    mean = statistics.fmean(at_s)
+    spread = sum((x - mean) ** 2 for x in at_s)
+    error = math.sqrt(rest / (len(at_s) - 2) / spread) if len(at_s) > 2 else math.inf
+    return round(slope * 3600, 3), round(1.96 * error * 3600, 3)
+
+
+async def _run(pipe: Connection, url: str, options: argparse.Namespace) -> tuple[list[Round], list[Sample]]:
+    load, rounds, samples = Load(), [], []
     async with AsyncClient(url) as client:
         episodes = [client.episode(wait_s=120) for _ in range(options.replicas)]
         await asyncio.gather(*(episode.start() for episode in episodes))
@@ -119,12 +200,14 @@ async def _run(pipe: Connection, url: str, options: argparse.Namespace) -> list[
             for number in range(2 * options.rounds):
                 rounds.append(await _round(pipe, load, options.seconds, url if number % 2 else None))
                 print(rounds[-1], flush=True)
+            if options.open_s:
+                samples = await _open_long(pipe, load, options.open_s, url)
         finally:
             for task in playing:
                 task.cancel()
             await asyncio.gather(*playing, return_exceptions=True)
             await asyncio.gather(*(episode.close() for episode in episodes))
-    return rounds
+    return rounds, samples
 
 
 def figures(rounds: list[Round]) -> dict[str, Any]:
@@ -139,6 +222,21 @@ def figures(rounds: list[Round]) -> dict[str, Any]:
     return found
 
 
+def long_figures(samples: list[Sample]) -> dict[str, Any]:
+    """What an open page costs for long: medians, the longest task, and what grows by how much an hour."""
+    steady = samples[WARM_UP_SAMPLES:]
+    at_s = [sample.at_s for sample in steady]
+    found: dict[str, Any] = {
+        f"open_long_{name}": quantile([getattr(s, name) for s in steady], 0.5)
+        for name in ("cpu_percent", "rss_mib", "heap_mib", "step_p50_ms", "step_p95_ms")
+    }
+    for name in ("rss_mib", "heap_mib"):
+        slope, half = per_hour(at_s, [getattr(sample, name) for sample in steady])
+        found[f"open_long_{name}_per_hour"] = f"{slope} ± {half}"
+    found["open_long_longest_task_ms"] = max(sample.longest_task_ms for sample in samples)
+    return found
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(
@@ -149,6 +247,7 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, default=128, help="leased desktops (128)")
     parser.add_argument("--seconds", type=float, default=30.0, help="of a round (30)")
     parser.add_argument("--rounds", type=int, default=3, help="without and with the page, each (3)")
+    parser.add_argument("--open-s", type=float, default=0.0, help="and then so long with the page open (0)")
     parser.add_argument("--out", type=Path, help="where the raw series goes")
     options = parser.parse_args()
     ours, theirs = multiprocessing.Pipe()
@@ -156,15 +255,20 @@ def main() -> None:
         host = multiprocessing.Process(target=_serve, args=(theirs, folder, options.replicas))
         host.start()
         try:
-            rounds = asyncio.run(_run(ours, ours.recv(), options))
+            rounds, samples = asyncio.run(_run(ours, ours.recv(), options))
         finally:
             ours.send("end")
             host.join(60)
-    found = figures(rounds)
+    found = figures(rounds) | (long_figures(samples) if len(samples) > WARM_UP_SAMPLES + 2 else {})
     for name, value in found.items():
         print(f"{name:24} {value}")
     settings = {"replicas": options.replicas, "seconds": options.seconds, "rounds": options.rounds}
-    data = {"settings": settings, "figures": found, "rounds": [asdict(r) for r in rounds]}
+    data = {
+        "settings": {**settings, "open_s": options.open_s},
+        "figures": found,
+        "rounds": [asdict(r) for r in rounds],
+        "minutes": [asdict(s) for s in samples],
+    }
     print("raw series:", save("dashboard", data, options.out))
 
 
