@@ -20,6 +20,7 @@ from tests.support.data_episodes import LOST, play
 pytest.importorskip("pyarrow", reason="missing: pyarrow")
 
 from osgym_host.cli.main import main
+from osgym_host.cli.replay import _located
 from osgym_sdk.data import Dataset, DatasetWriter, episode_page
 from osgym_sdk.data._animation import CAPTION_SHARE
 from osgym_sdk.data._replay_words import cut, in_words, marks
@@ -86,6 +87,20 @@ def test_a_page_holds_all_and_runs_its_own_script_only(folder: Path, tmp_path: P
     assert told["reward"] == {"text": "reward 1, 3 steps", "tone": "good"}
     assert told["steps"][0]["marks"] and told["steps"][0]["text"].startswith("</script>")
     assert "\u202e" not in json.dumps(told["steps"], ensure_ascii=False)
+
+
+def test_an_episode_of_this_machines_host_agent_needs_its_name_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is looked for where `osgym serve` records; nothing outside of that is reached."""
+    monkeypatch.setattr("osgym_host.cli.replay.default_data_dir", lambda: tmp_path)
+    recorded = tmp_path / "trajectories" / "e12"
+    recorded.mkdir(parents=True)
+    (recorded / "steps.jsonl").write_text("")
+    assert _located(Path("e12")) == recorded
+    for missing in ("e13", "trajectories/../e12"):
+        done = run(missing)
+        assert (done.exit_code, "below" in done.output) == (2, True), done.output
 
 
 def test_frames_are_kept_once_and_read(folder: Path) -> None:

@@ -24,8 +24,11 @@ def ps(url: str, as_json: bool) -> None:
         state = row["state"] if row["reason"] is None else f"{row['state']} ({row['reason']})"
         step = "-" if row["step"] is None else str(row["step"])
         used = (_unit(row["pss_mib"], "MiB"), _unit(row["overlay_mib"], "MiB"), _unit(row["cpu_s"], "s"))
-        lines.append((row["replica_id"], state, row["episode_id"] or "-", step, span(row["age_s"]), *used))
-    show(("ID", "STATE", "EPISODE", "STEP"), ("AGE", "RAM", "DISK", "CPU"), lines)
+        pid = "-" if row["pid"] is None else str(row["pid"])
+        lines.append(
+            (row["replica_id"], state, row["episode_id"] or "-", step, pid, span(row["age_s"]), *used)
+        )
+    show(("ID", "STATE", "EPISODE", "STEP"), ("PID", "AGE", "RAM", "DISK", "CPU"), lines)
 
 
 def _unit(value: float | None, unit: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from osgym_host.cli.data import dataset_module, find_episode, open_dataset, told
+from osgym_host.images.store import default_data_dir
 
 if TYPE_CHECKING:
     from osgym_sdk.data import Dataset
@@ -20,7 +21,7 @@ _FORMS = (".html", ".gif", ".mp4")
 
 
 @click.command(short_help="Show an episode again, step by step, as one page of HTML.")
-@click.argument("path", type=click.Path(path_type=Path, exists=True))
+@click.argument("path", type=click.Path(path_type=Path))
 @click.argument("episode", required=False)
 @click.option(
     "--out",
@@ -37,8 +38,9 @@ def replay(
     """Write one episode of PATH as a page that needs nothing else, and opens from a mail.
 
     PATH is a data set (`osgym data`), or the folder of an episode that a host agent recorded
-    (DATA_DIR/trajectories/EPISODE; it has images where the setting `trajectory` is `frames`). EPISODE is the
-    beginning of its name, as `osgym data view PATH` lists it; a data set of one episode needs none.
+    (DATA_DIR/trajectories/EPISODE; it has images where the setting `trajectory` is `frames`), or just the
+    name of an episode that the host agent of this machine recorded. EPISODE is the beginning of its name,
+    as `osgym data view PATH` lists it; a data set of one episode needs none.
 
     The page has a filmstrip, a scrubber, each action drawn on the screen it was decided by, what the model
     said, where the time went, frames that were not final, and how the episode was scored. Its link keeps
@@ -48,14 +50,14 @@ def replay(
     osgym replay runs/monday 3f2a                 3f2a….html
     osgym replay runs/monday 3f2a --out loop.gif  for a README
     osgym replay runs/monday 3f2a --out loop.mp4  as a video
-    osgym replay /var/lib/osgym/trajectories/ep-1 --open
+    osgym replay 0f3c66a4b2d84d0f --open          an episode of this machine's host agent
 
     \b
     Exit codes: 0 done - 1 there is no such episode, or it cannot be written - 2 wrong arguments.
     """
     if out is not None and out.suffix.lower() not in _FORMS:
         raise click.UsageError(f"--out {out}: end it with one of {', '.join(_FORMS)}")
-    with told(), _dataset(path) as dataset:
+    with told(), _dataset(_located(path)) as dataset:
         found = find_episode(dataset, episode)
         target = out or Path(f"{found.name[:12]}.html")
         form, module = target.suffix.lower(), dataset_module()
@@ -71,6 +73,19 @@ def replay(
     click.echo(f"{target}  {target.stat().st_size / 1024:.0f} KiB")
     if show:
         webbrowser.open(target.resolve().as_uri())
+
+
+def _located(path: Path) -> Path:
+    """Return the folder that is meant: a path, or the name of an episode of this machine's host agent."""
+    if path.exists():
+        return path
+    recorded = default_data_dir() / "trajectories" / path
+    if len(path.parts) == 1 and (recorded / "steps.jsonl").is_file():
+        return recorded
+    raise click.UsageError(
+        f"{path}: neither a data set, nor an episode below {recorded.parent} (`osgym serve` records with "
+        "`trajectory: steps` or `frames`)"
+    )
 
 
 @contextlib.contextmanager
