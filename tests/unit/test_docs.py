@@ -115,7 +115,7 @@ def test_scripts_and_links_lead_somewhere(name: str) -> None:
 
 
 MADE = re.compile(
-    r"\bfleet\.json|\bout/|NAME|some_task|\b(manifest|calibration|episode|evaluation|run|sites)\.json"
+    r"\bfirst\.py|\bfleet\.json|\bout/|NAME|some_task|\b(manifest|calibration|episode|evaluation|run|sites)\.json"
 )
 """Files in the documents that commands and users make."""
 DISTRIBUTIONS = {
