@@ -80,7 +80,7 @@ class Sample:
 
 
 def _serve(pipe: Connection, folder: str, replicas: int) -> None:
-    settings = {"warm": replicas, "max_replicas": replicas, "max_starting": 16}
+    settings = {"warm": replicas, "max_replicas": replicas, "max_starting": 16, "cpu_per_replica": 0}
     with Served(Path(folder), **settings) as served:
         pipe.send(served.urls[0])
         while pipe.recv() == "used":
