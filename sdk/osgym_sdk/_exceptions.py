@@ -255,6 +255,7 @@ _BY_CODE: dict[str, type[OSGymError]] = {
     ErrorCode.BAD_REQUEST: BadRequest,
     ErrorCode.UNAUTHORIZED: AuthError,
     ErrorCode.FORBIDDEN: AuthError,
+    ErrorCode.RATE_LIMITED: AuthError,
     ErrorCode.NOT_FOUND: ProtocolError,
     ErrorCode.INVALID_ACTION: InvalidAction,
     ErrorCode.BAD_SEQUENCE: ProtocolError,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import collections
 import contextlib
 import itertools
 import json
@@ -50,6 +51,8 @@ class Page:
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self.problems: list[str] = []
         """Errors of scripts, and what the page's own policy forbade."""
+        self._open: dict[str, str] = {}
+        self._failed: collections.deque[str] = collections.deque(maxlen=20)
         self._reader = asyncio.create_task(self._read())
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -83,7 +86,10 @@ class Page:
                 return value
         except TimeoutError:
             shown = await self.run("document.body.innerText")
-            raise AssertionError(f"not in {timeout_s} s: {script}\n{shown}\n{self.problems}") from None
+            network = f"asked for and not answered: {list(self._open.values())}; failed: {list(self._failed)}"
+            raise AssertionError(
+                f"not in {timeout_s} s: {script}\n{shown}\n{self.problems}\n{network}"
+            ) from None
 
     async def size(self, width: int, height: int, *, dark: bool = False) -> None:
         """The window's size in pixels, and which colours the person prefers."""
@@ -142,6 +148,8 @@ class Page:
                 waiting = self._waiting.get(message["id"])
                 if waiting is not None and not waiting.done():
                     waiting.set_result(message)
+            elif message["method"].startswith("Network."):
+                self._note(message["method"], message["params"])
             elif message["method"] == "Runtime.exceptionThrown":
                 details = message["params"]["exceptionDetails"]
                 self.problems.append(str(details.get("exception", details).get("description", details)))
@@ -149,6 +157,18 @@ class Page:
                 entry = message["params"]["entry"]
                 if entry["level"] == "error" and entry["source"] != "network":
                     self.problems.append(f"{entry['source']}: {entry['text']}")
+
+    def _note(self, method: str, parameters: dict[str, Any]) -> None:
+        """What the page asks for, until it is answered; for who has to find out why it shows nothing."""
+        request = parameters.get("requestId", "")
+        if method == "Network.requestWillBeSent":
+            self._open[request] = parameters["request"]["url"]
+        elif method == "Network.loadingFailed":
+            self._failed.append(f"{self._open.pop(request, request)}: {parameters['errorText']}")
+        elif method == "Network.loadingFinished":
+            self._open.pop(request, None)
+        elif method == "Network.responseReceived" and parameters["response"]["status"] >= 400:
+            self._failed.append(f"{parameters['response']['url']}: {parameters['response']['status']}")
 
 
 @contextlib.asynccontextmanager
@@ -181,7 +201,7 @@ async def _tab(port: int) -> Page:
     async with httpx.AsyncClient(trust_env=False, timeout=CALL_S) as http:
         tab = (await http.put(f"http://127.0.0.1:{port}/json/new?about:blank")).json()
     page = Page(await connect(tab["webSocketDebuggerUrl"], max_size=64 << 20, proxy=None))
-    for domain in ("Page", "Runtime", "Log"):
+    for domain in ("Page", "Runtime", "Log", "Network"):
         await page.call(f"{domain}.enable")
     return page
 

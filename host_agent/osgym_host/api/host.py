@@ -6,10 +6,13 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
+from starlette.requests import Request
 
 from osgym_host.api import models
 from osgym_host.api.answers import ERRORS, json_answer
 from osgym_host.api.backend import Backend
+from osgym_host.api.security import caller_of
+from osgym_host.core.scopes import AccessScope
 from osgym_protocol import host_api
 
 
@@ -30,6 +33,13 @@ def _state_routes(backend: Backend) -> APIRouter:
     async def health() -> dict[str, Any]:
         """Say that the service answers. Needs no token."""
         return host.health()
+
+    @router.get("/access")
+    async def access(request: Request) -> dict[str, Any]:
+        """Say what the caller's token may do: `observe`, `run` or `admin`, and its name."""
+        token = caller_of(request.scope)
+        scope = AccessScope.ADMIN if token is None else token.scope
+        return {"scope": scope.word, "name": None if token is None else token.name}
 
     @router.get("/host", responses=json_answer(host_api.HostState))
     async def state() -> Response:
