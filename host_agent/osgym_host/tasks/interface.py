@@ -14,6 +14,7 @@ from osgym_host.tasks.policy import TaskPolicy
 from osgym_host.tasks.sandbox import Sandbox
 from osgym_host.tasks.schema import Task
 from osgym_host.tasks.setup import run_setup
+from osgym_host.tasks.templating import host_files, template_key, why_no_template
 
 __all__ = [
     "DownloadCache",
@@ -27,7 +28,10 @@ __all__ = [
     "TaskPolicy",
     "UnsupportedTask",
     "evaluate",
+    "host_files",
     "parse_task",
     "run_setup",
+    "template_key",
     "validate_task",
+    "why_no_template",
 ]

@@ -166,6 +166,8 @@ class OsgymExtras(_Model):
     reach: bool | list[ReachKind] = True
     """Ways to reach into the desktop past its screen that the policy's client may use: all, none, or these.
     Setup and evaluation are not concerned."""
+    template: bool = True
+    """Whether the desktop after set-up may be cloned for later episodes (`task_templates` of the host)."""
 
     def allows(self, kind: ReachKind) -> bool:
         """Whether the client may reach into the desktop so."""
