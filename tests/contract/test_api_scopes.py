@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
 from tests.support.api_answers import error
-from tests.support.fake_runtime import running_service
+from tests.support.fake_runtime import Served, running_service
 
 from osgym_host.api import tokens
 from osgym_host.api.security import OPEN_PATHS
 from osgym_host.core.scopes import AccessScope, rule_for, scope_for
 from osgym_host.settings import Settings
+from osgym_sdk import AsyncClient, RateLimited
 
 CHANGING = ("POST", "PUT", "DELETE", "PATCH")
 
@@ -69,6 +71,7 @@ async def test_each_scope_does_what_it_says(tmp_path: Path) -> None:
         assert refused.json()["details"] == {"needs": "admin", "has": "run"}
         events = (await http.get("/v1/events", headers={"Authorization": f"Bearer {observe}"})).json()
         assert [e["by"] for e in events["events"] if e["kind"] == "takeover"] == ["my-admin"]
+        assert [e.get("by") for e in events["events"] if e["kind"] == "drain"] == ["my-admin", None]
 
 
 async def test_a_token_that_calls_too_often_is_told_when(tmp_path: Path) -> None:
@@ -93,3 +96,28 @@ def test_off_loopback_a_file_of_tokens_is_enough(tmp_path: Path) -> None:
     assert Settings(host="0.0.0.0", tokens_file=tmp_path / "tokens").tokens_file is not None
     with pytest.raises(ValueError, match="refusing to listen"):
         Settings(host="0.0.0.0")
+
+
+async def test_a_client_waits_for_its_turn(tmp_path: Path) -> None:
+    """Steps alone and in a batch go on at the token's rate; who may not wait that long is told."""
+    file = tmp_path / "tokens"
+    token = tokens.add(file, "slow", AccessScope.RUN, 4)
+    with Served(tmp_path / "host", warm=2, max_replicas=2, tokens_file=file) as served:
+        async with (
+            AsyncClient(served.urls[0], token=token) as client,
+            client.episode() as one,
+            client.episode() as other,
+        ):
+            began = time.monotonic()
+            for _ in range(12):
+                await one.step([{"op": "move", "x": 5, "y": 5}])
+            steps = [(one, [{"op": "move", "x": 6, "y": 5}]), (other, [{"op": "move", "x": 7, "y": 5}])]
+            seen = [step async for step in client.step_many(steps)]
+            assert len(seen) == 2
+            for _ in range(12):
+                await other.step([{"op": "move", "x": 5, "y": 5}])
+            assert time.monotonic() - began > 1, "25 calls at 4 a second, 20 of them at once"
+            assert (one.trajectory.steps[-1].meta.seq, other.trajectory.steps[-1].meta.seq) == (13, 13)
+            with pytest.raises(RateLimited, match="slow may call 4 times a second"):
+                for _ in range(60):
+                    await one.step([{"op": "move", "x": 5, "y": 5}], timeout_s=0.05)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from osgym_host.api import models
 from osgym_host.api.answers import ERRORS, json_answer
 from osgym_host.api.backend import Backend
-from osgym_host.api.security import caller_of
+from osgym_host.api.security import caller_of, name_of
 from osgym_host.core.scopes import AccessScope
 from osgym_protocol import host_api
 
@@ -60,18 +60,18 @@ def _drain_routes(backend: Backend) -> APIRouter:
     host = backend.host
 
     @router.post("/drain", responses=json_answer(host_api.HostState))
-    async def drain(body: models.DrainBody | None = None) -> Response:
+    async def drain(request: Request, body: models.DrainBody | None = None) -> Response:
         """Empty the host: no new episodes; those still open end shortly before `deadline_s` are over.
 
         Without `deadline_s` they end when their clients end them. Asking again replaces the deadline.
         """
-        backend.drain.request(None if body is None else body.deadline_s)
+        backend.drain.request(None if body is None else body.deadline_s, name_of(request.scope))
         return JSONResponse(host.state().to_dict())
 
     @router.delete("/drain", responses=json_answer(host_api.HostState))
-    async def undrain() -> Response:
+    async def undrain(request: Request) -> Response:
         """Take `POST /v1/drain` back. Refused while somebody else takes the host away. Idempotent."""
-        backend.drain.cancel()
+        backend.drain.cancel(name_of(request.scope))
         return JSONResponse(host.state().to_dict())
 
     return router

@@ -10,7 +10,7 @@ from osgym_host.api import models
 from osgym_host.api.answers import json_answer, record_answer
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import RawRoute, RecordResponse, cancel_on_disconnect
-from osgym_host.api.security import caller_of, client_of
+from osgym_host.api.security import client_of, name_of
 from osgym_host.episodes.checkpoints import CheckpointSpec
 from osgym_host.episodes.forks import ForkSpec
 from osgym_protocol import host_api
@@ -28,8 +28,7 @@ def make_router(backend: Backend) -> APIRouter:
         `seq` counts from 1 in each `session`; the last one again acts no second time.
         """
         settle, observe = models.settle_options(body.settle), models.observe_options(body.observe)
-        token = caller_of(request.scope)
-        by = None if token is None else token.name
+        by = name_of(request.scope)
         return RecordResponse(
             await interventions.act(replica_id, body.session, body.seq, body.actions, settle, observe, by)
         )

@@ -134,6 +134,12 @@ def caller_of(scope: Scope) -> TokenLine | None:
     return found
 
 
+def name_of(scope: Scope) -> str | None:
+    """Return the name of that token, for events and trajectories."""
+    token = caller_of(scope)
+    return None if token is None else token.name
+
+
 def client_of(scope: Scope, name: str | None = None) -> ClientKey:
     """Return who calls, for the queue: the address (of IPv6 its network), and the name that it gives itself.
 
