@@ -17,7 +17,6 @@ from osgym_host.api.app import make_app
 from osgym_host.api.backend import Backend, OsgymOptions
 from osgym_host.api.metrics import HostCollector
 from osgym_host.api.security import AccessPolicy
-from osgym_host.api.tokens import TokenFile
 from osgym_host.core.admission import Budget
 from osgym_host.core.cpu_credit import CreditTerms
 from osgym_host.core.plan import PoolSpec
@@ -353,5 +352,4 @@ def _task_policy(settings: Settings) -> TaskPolicy:
 
 def _access(settings: Settings) -> AccessPolicy:
     token = settings.token.get_secret_value() if settings.token is not None else None
-    tokens = None if settings.tokens_file is None else TokenFile(settings.tokens_file)
-    return AccessPolicy(token or None, tuple(settings.allowed_ips), tokens)
+    return AccessPolicy(token or None, tuple(settings.allowed_ips))

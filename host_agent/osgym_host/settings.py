@@ -106,10 +106,6 @@ class Settings(BaseModel):
     token: SecretStr | None = Field(
         default=None, description="Bearer token that every caller of the API v1 needs."
     )
-    tokens_file: Path | None = Field(
-        default=None,
-        description="File of tokens with a scope (`osgym token`), beside `token`, which may do everything.",
-    )
     allowed_ips: Annotated[list[IpNetwork], BeforeValidator(_list)] = Field(
         default=[], description="Addresses and networks (CIDR) that may use the OSGym API without a token."
     )
@@ -341,7 +337,7 @@ class Settings(BaseModel):
             raise ValueError("tls_cert and tls_key go together")
         if self.metrics_to.startswith(("cloudwatch", "gcp")) and not self.metrics_fleet:
             raise ValueError(f"metrics_to {self.metrics_to} needs metrics_fleet, the name of the fleet")
-        if not self.is_loopback and not (self.token or self.tokens_file or self.allowed_ips):
+        if not self.is_loopback and self.token is None and not self.allowed_ips:
             raise ValueError(
                 f"refusing to listen on {self.host}: anyone could use these desktops. Set a token "
                 "(OSGYM_TOKEN), or for the OSGym API the addresses of its clients "

@@ -26,8 +26,7 @@ class ErrorCode(TextEnum):
 
     BAD_REQUEST = "bad_request"  # 400, 408, 413, 422, 431: the request is not what v1 says
     UNAUTHORIZED = "unauthorized"  # 401: token missing or wrong
-    FORBIDDEN = "forbidden"  # 403: address not allowed, or the token's scope (details: needs, has)
-    RATE_LIMITED = "rate_limited"  # 429: the token's calls per second are used up
+    FORBIDDEN = "forbidden"  # 403: address not allowed
     NOT_FOUND = "not_found"  # 404: no such path or replica
     INVALID_ACTION = "invalid_action"  # 400, 422: cannot be parsed, or refused; nothing was done
     BAD_SEQUENCE = "bad_sequence"  # 409: seq is neither the last nor the next
@@ -84,7 +83,6 @@ MEANINGS: Mapping[ErrorCode, ErrorMeaning] = {
     ErrorCode.BAD_REQUEST: ErrorMeaning(400, None),
     ErrorCode.UNAUTHORIZED: ErrorMeaning(401),
     ErrorCode.FORBIDDEN: ErrorMeaning(403),
-    ErrorCode.RATE_LIMITED: ErrorMeaning(429),
     ErrorCode.NOT_FOUND: ErrorMeaning(404),
     ErrorCode.INVALID_ACTION: ErrorMeaning(400, ErrorClass.MODEL),
     ErrorCode.BAD_SEQUENCE: ErrorMeaning(409),

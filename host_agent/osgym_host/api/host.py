@@ -6,13 +6,10 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
-from starlette.requests import Request
 
 from osgym_host.api import models
 from osgym_host.api.answers import ERRORS, json_answer
 from osgym_host.api.backend import Backend
-from osgym_host.api.security import caller_of, name_of
-from osgym_host.core.scopes import AccessScope
 from osgym_protocol import host_api
 
 
@@ -34,13 +31,6 @@ def _state_routes(backend: Backend) -> APIRouter:
         """Say that the service answers. Needs no token."""
         return host.health()
 
-    @router.get("/access")
-    async def access(request: Request) -> dict[str, Any]:
-        """Say what the caller's token may do: `observe`, `run` or `admin`, and its name."""
-        token = caller_of(request.scope)
-        scope = AccessScope.ADMIN if token is None else token.scope
-        return {"scope": scope.word, "name": None if token is None else token.name}
-
     @router.get("/host", responses=json_answer(host_api.HostState))
     async def state() -> Response:
         """Return what this host is, what it has, and how loaded it is."""
@@ -60,18 +50,18 @@ def _drain_routes(backend: Backend) -> APIRouter:
     host = backend.host
 
     @router.post("/drain", responses=json_answer(host_api.HostState))
-    async def drain(request: Request, body: models.DrainBody | None = None) -> Response:
+    async def drain(body: models.DrainBody | None = None) -> Response:
         """Empty the host: no new episodes; those still open end shortly before `deadline_s` are over.
 
         Without `deadline_s` they end when their clients end them. Asking again replaces the deadline.
         """
-        backend.drain.request(None if body is None else body.deadline_s, name_of(request.scope))
+        backend.drain.request(None if body is None else body.deadline_s)
         return JSONResponse(host.state().to_dict())
 
     @router.delete("/drain", responses=json_answer(host_api.HostState))
-    async def undrain(request: Request) -> Response:
+    async def undrain() -> Response:
         """Take `POST /v1/drain` back. Refused while somebody else takes the host away. Idempotent."""
-        backend.drain.cancel(name_of(request.scope))
+        backend.drain.cancel()
         return JSONResponse(host.state().to_dict())
 
     return router

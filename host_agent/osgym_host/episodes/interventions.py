@@ -67,12 +67,11 @@ class Interventions:
         actions: Sequence[Any],
         settle: SettleOptions | None,
         observe: ObserveOptions | None,
-        by: str | None = None,
     ) -> Record:
         """Do what a person does, record it, and return a frame, as a step does.
 
         Waits for a running step of the policy. The repetition of a session's last number gives the screen as
-        it is now. `by`: the name of the caller's token, for trajectory and events.
+        it is now.
 
         Raises:
             ServiceError: `not_found`, `bad_sequence`; as a step of the episode.
@@ -94,17 +93,10 @@ class Interventions:
                 self._sessions.enter(key, last)
             raise
         meta = result.answer.to_dict()
-        who = {} if by is None else {"by": by}
-        line = {
-            "kind": "intervention",
-            "time": round(time.time(), 3),
-            "session": session[:128],
-            **who,
-            **meta,
-        }
+        line = {"kind": "intervention", "time": round(time.time(), 3), "session": session[:128], **meta}
         self._service.recorder.add(episode.episode_id, line)
         if seq == 1:
-            self._service.events.add("takeover", episode_id=episode.episode_id, replica_id=replica_id, **who)
+            self._service.events.add("takeover", episode_id=episode.episode_id, replica_id=replica_id)
         meta["timing_ms"] = {"host": round((time.perf_counter() - began) * 1000, 3)}
         return Record(meta, result.image)
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Query, Response
-from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
 from osgym_host.api import dashboard, errors
 from osgym_host.api.bodies import BoundedBodies
 from osgym_host.api.looking import MAX_ROWS
 from osgym_host.api.security import AccessControl, AccessPolicy
-from osgym_host.core.scopes import AccessScope
 from osgym_host.episodes.errors import ServiceError
 from osgym_host.fleet_dashboard import passing
 from osgym_host.fleet_dashboard.views import HostView, find_replicas, fleet_history
@@ -112,8 +110,6 @@ def _host_routes(client: AsyncClient, watch: FleetWatch, read_only: bool) -> API
         if not passing.may_pass(request.method, path, read_only=read_only):
             why = " It was started with --read-only." if read_only and request.method != "GET" else ""
             raise ServiceError(ErrorCode.FORBIDDEN, f"The fleet's dashboard does not pass this call on.{why}")
-        if read_only and path == "access":
-            return JSONResponse({"scope": AccessScope.OBSERVE.word, "name": "--read-only"})
         return await _passed_on(client, view, request, path)
 
     return router

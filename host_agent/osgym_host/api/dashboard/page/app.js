@@ -17,11 +17,7 @@ const find = (id) => document.getElementById(id);
 const figures = new Figures(find("figures"), FIGURES);
 let past = { samples: [], last: null, usdPerHour: null, everyS: 10 }, historyAt = -Infinity;
 
-let access = null;
-
 async function ask() {
-  access ??= await json("v1/access");
-  document.body.dataset.scope = access.scope;
   const [host, pool, rows] = await Promise.all(["v1/host", "v1/pool", "v1/replicas"].map((path) => json(path)));
   if (performance.now() - historyAt > HISTORY_MS) {
     historyAt = performance.now();
@@ -34,7 +30,7 @@ async function ask() {
   say(standing, state);
   standing.className = `badge is-${state}`;
   document.title = `${host.capacity.leased}/${host.capacity.max_replicas} leased – OSGym`;
-  const now = { host, pool, rows, access, ...past };
+  const now = { host, pool, rows, ...past };
   figures.show(now);
   return now;
 }

@@ -34,13 +34,13 @@ export class Desktop {
     this.watch();
   }
 
-  show({ rows, host, access }) {
+  show({ rows, host }) {
     this.row = rows.find((row) => row.replica_id === this.id);
     this.marked.screen(...host.screen);
     this.title.replaceChildren(`Desktop ${this.id} `, this.row ? badge(this.row.state) : badge("ended", "gone"));
     this.screen = host.screen;
     if (this.row?.episode_id !== this.episode) this.begin(this.row?.episode_id ?? null);
-    this.offer(host, access);
+    this.offer(host);
     const row = this.row ?? {};
     this.about.replaceChildren(facts([
       ["Task", row.task_id],
@@ -58,11 +58,10 @@ export class Desktop {
   }
 
   /** What can be done with it; a button that does nothing says why. */
-  offer(host, access) {
-    const looks = access.scope === "admin" ? null : `The token ${shown(access.name)} has the scope ${access.scope}; this needs admin.`;
+  offer(host) {
     const idle = this.row?.state === "leased" ? null : "Nobody leases it: use a desktop of your own.";
     const rigid = host.branching ? null : `Runtime ${host.runtime} here makes no copies of a running desktop.`;
-    for (const [button, why] of [[this.take, looks ?? idle], [this.copy, looks ?? idle ?? rigid], [this.keep, looks ?? idle ?? rigid]]) {
+    for (const [button, why] of [[this.take, idle], [this.copy, idle ?? rigid], [this.keep, idle ?? rigid]]) {
       button.disabled = why !== null;
       button.title = why ?? "";
     }
