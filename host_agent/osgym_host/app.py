@@ -17,9 +17,11 @@ from osgym_host.api.app import make_app
 from osgym_host.api.backend import Backend, OsgymOptions
 from osgym_host.api.metrics import HostCollector
 from osgym_host.api.security import AccessPolicy
+from osgym_host.api.tokens import TokenFile
 from osgym_host.core.admission import Budget
 from osgym_host.core.cpu_credit import CreditTerms
 from osgym_host.core.plan import PoolSpec
+from osgym_host.core.rate_limit import RateLimit
 from osgym_host.episodes.checkpoint_store import CheckpointStore
 from osgym_host.episodes.checkpoints import Checkpoints
 from osgym_host.episodes.create_request import EpisodeLimits, TaskResources
@@ -82,6 +84,7 @@ class HostAgent:
         Raises:
             OSError: The data directory cannot be written.
             ImageError: The image's calibration cannot be read.
+            TokensError: The file of tokens cannot be used.
         """
         self.settings = settings
         self.image = image
@@ -352,4 +355,9 @@ def _task_policy(settings: Settings) -> TaskPolicy:
 
 def _access(settings: Settings) -> AccessPolicy:
     token = settings.token.get_secret_value() if settings.token is not None else None
-    return AccessPolicy(token or None, tuple(settings.allowed_ips))
+    return AccessPolicy(
+        token or None,
+        tuple(settings.allowed_ips),
+        tokens=None if settings.tokens_file is None else TokenFile(settings.tokens_file),
+        rate=RateLimit(settings.token_calls_per_s, settings.token_calls_burst),
+    )

@@ -96,7 +96,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     host: str = Field(
-        default="127.0.0.1", description="Address to listen on. Off loopback needs a token or allowed_ips."
+        default="127.0.0.1",
+        description="Address to listen on. Off loopback needs a token, a tokens_file or allowed_ips.",
     )
     ports: Annotated[list[Port], BeforeValidator(_list)] = Field(
         default=[20000],
@@ -104,7 +105,23 @@ class Settings(BaseModel):
         description="Ports to listen on; the same service answers on all. 0 picks a free one.",
     )
     token: SecretStr | None = Field(
-        default=None, description="Bearer token that every caller of the API v1 needs."
+        default=None,
+        description="Bearer token that every caller of the API v1 needs, or one of tokens_file.",
+    )
+    tokens_file: Path | None = Field(
+        default=None,
+        description="File of tokens with a scope (observe, run, admin), each with a name; `osgym token` "
+        "writes it. It holds their SHA-256 only, and is read again when it changes.",
+    )
+    token_calls_per_s: float = Field(
+        default=500,
+        ge=0,
+        le=1_000_000,
+        description="Calls a second that each token of tokens_file may make in the long run; beyond that "
+        "429. 0: no bound.",
+    )
+    token_calls_burst: int = Field(
+        default=1000, ge=1, le=1_000_000, description="Calls that it may make at once after a rest."
     )
     allowed_ips: Annotated[list[IpNetwork], BeforeValidator(_list)] = Field(
         default=[], description="Addresses and networks (CIDR) that may use the OSGym API without a token."
@@ -337,11 +354,11 @@ class Settings(BaseModel):
             raise ValueError("tls_cert and tls_key go together")
         if self.metrics_to.startswith(("cloudwatch", "gcp")) and not self.metrics_fleet:
             raise ValueError(f"metrics_to {self.metrics_to} needs metrics_fleet, the name of the fleet")
-        if not self.is_loopback and self.token is None and not self.allowed_ips:
+        if not self.is_loopback and self.token is None and self.tokens_file is None and not self.allowed_ips:
             raise ValueError(
                 f"refusing to listen on {self.host}: anyone could use these desktops. Set a token "
-                "(OSGYM_TOKEN), or for the OSGym API the addresses of its clients "
-                "(OSGYM_ALLOWED_IPS=10.0.0.5,10.1.0.0/16), or listen on 127.0.0.1"
+                "(OSGYM_TOKEN, or OSGYM_TOKENS_FILE: tokens with a scope), or for the OSGym API the "
+                "addresses of its clients (OSGYM_ALLOWED_IPS=10.0.0.5,10.1.0.0/16), or listen on 127.0.0.1"
             )
         return self
 

@@ -6,8 +6,11 @@ import os
 from pathlib import Path
 
 
-def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
+def write_whole(path: Path, data: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
     """Write or replace a file. Only one at a time may write it.
+
+    Args:
+        owner: User and group that it gets; None: who writes.
 
     Raises:
         OSError: It cannot be written; what was there still is.
@@ -16,6 +19,8 @@ def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "wb") as file:
+            if owner is not None:
+                os.fchown(fd, *owner)
             os.fchmod(fd, mode)
             file.write(data)
         fresh.replace(path)

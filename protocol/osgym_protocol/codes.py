@@ -27,6 +27,8 @@ class ErrorCode(TextEnum):
     BAD_REQUEST = "bad_request"  # 400, 408, 413, 422, 431: the request is not what v1 says
     UNAUTHORIZED = "unauthorized"  # 401: token missing or wrong
     FORBIDDEN = "forbidden"  # 403: address not allowed
+    INSUFFICIENT_SCOPE = "insufficient_scope"  # 403: the token may do less; details say which is needed
+    RATE_LIMITED = "rate_limited"  # 429: the token asks too often; nothing was done, Retry-After says when
     NOT_FOUND = "not_found"  # 404: no such path or replica
     INVALID_ACTION = "invalid_action"  # 400, 422: cannot be parsed, or refused; nothing was done
     BAD_SEQUENCE = "bad_sequence"  # 409: seq is neither the last nor the next
@@ -58,6 +60,19 @@ class ErrorCode(TextEnum):
     INTERNAL = "internal"  # 500: a fault of the host
 
 
+class TokenScope(TextEnum):
+    """What a token may do; each may what those before it may."""
+
+    OBSERVE = "observe"  # look: state, frames, events, metrics, what was recorded
+    RUN = "run"  # what a training script needs: episodes, and their desktops from inside
+    ADMIN = "admin"  # what operators do: drain, act on others' desktops
+
+    def includes(self, other: TokenScope) -> bool:
+        """Whether who may this may `other` too."""
+        order = list(TokenScope)
+        return order.index(self) >= order.index(other)
+
+
 class ErrorClass(TextEnum):
     """Whose fault a failure is: the policy's, the task file's, or ours."""
 
@@ -83,6 +98,8 @@ MEANINGS: Mapping[ErrorCode, ErrorMeaning] = {
     ErrorCode.BAD_REQUEST: ErrorMeaning(400, None),
     ErrorCode.UNAUTHORIZED: ErrorMeaning(401),
     ErrorCode.FORBIDDEN: ErrorMeaning(403),
+    ErrorCode.INSUFFICIENT_SCOPE: ErrorMeaning(403),
+    ErrorCode.RATE_LIMITED: ErrorMeaning(429),
     ErrorCode.NOT_FOUND: ErrorMeaning(404),
     ErrorCode.INVALID_ACTION: ErrorMeaning(400, ErrorClass.MODEL),
     ErrorCode.BAD_SEQUENCE: ErrorMeaning(409),

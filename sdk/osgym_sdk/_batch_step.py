@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from osgym_sdk._actions import Actions
 from osgym_sdk._decision import Decision
 from osgym_sdk._episode import AsyncEpisode
-from osgym_sdk._exceptions import ConfigError, HostUnreachable, OSGymError, ProtocolError, error_from_wire
+from osgym_sdk._exceptions import (
+    ConfigError,
+    HostUnreachable,
+    OSGymError,
+    ProtocolError,
+    RateLimited,
+    error_from_wire,
+)
 from osgym_sdk._host import HostLink
 from osgym_sdk._options import Observe, Settle
 from osgym_sdk._steps import AsyncObservation
@@ -98,13 +105,22 @@ async def step_on_host(
             return
         try:
             async with asyncio.timeout(timeout_s):
-                await _stream(ready[0].episode.link, open_steps, give)
+                await _when_it_may(ready[0].episode.link, open_steps, give)
         except (TimeoutError, HostUnreachable, ProtocolError, WireFormatError):
             pass  # the sequence numbers make it safe to ask for each answer again
         await asyncio.gather(*(_step_one(item, timeout_s, give) for item in open_steps.values()))
     finally:
         for episode in held:
             episode.exclusive().release()
+
+
+async def _when_it_may(link: HostLink, open_steps: dict[int, _ReadyStep], give: Give) -> None:
+    """The same, once the token's rate allows it; the deadline is the caller's."""
+    while True:
+        try:
+            return await _stream(link, open_steps, give)
+        except RateLimited as error:
+            await asyncio.sleep(error.retry_after_s)
 
 
 async def _stream(

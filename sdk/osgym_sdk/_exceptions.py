@@ -5,7 +5,8 @@ OSGymError                     error_class   what happened
 ├─ BadRequest                  -             the host refused an argument of the call
 ├─ ProtocolError               infra         the answer is not host API v1
 │  └─ BadFrame                 infra         the image is not what the answer says of it; it was not decoded
-├─ AuthError                   infra         the host refused token or address
+├─ AuthError                   infra         the host refused token or address, or the token may not do that
+├─ RateLimited                 infra         the token asked too often, until the deadline
 ├─ HostUnreachable             infra         no connection, or it broke and retries ran out
 ├─ HostError                   infra         the host answered with a fault of its own
 ├─ NoCapacity                  infra         no replica became free within ``wait_s``
@@ -104,6 +105,18 @@ class BadFrame(ProtocolError, ValueError):
 
 class AuthError(OSGymError):
     default_code = ErrorCode.UNAUTHORIZED
+
+
+class RateLimited(OSGymError):
+    """Calls wait and are sent again by themselves; this is raised when their deadline would not last."""
+
+    default_code = ErrorCode.RATE_LIMITED
+
+    @property
+    def retry_after_s(self) -> float:
+        """Seconds until the host takes the call."""
+        given = self.details.get("retry_after_s")
+        return min(float(given), 3600.0) if isinstance(given, int | float) and given >= 0 else 1.0
 
 
 class HostUnreachable(OSGymError):
@@ -255,6 +268,8 @@ _BY_CODE: dict[str, type[OSGymError]] = {
     ErrorCode.BAD_REQUEST: BadRequest,
     ErrorCode.UNAUTHORIZED: AuthError,
     ErrorCode.FORBIDDEN: AuthError,
+    ErrorCode.INSUFFICIENT_SCOPE: AuthError,
+    ErrorCode.RATE_LIMITED: RateLimited,
     ErrorCode.NOT_FOUND: ProtocolError,
     ErrorCode.INVALID_ACTION: InvalidAction,
     ErrorCode.BAD_SEQUENCE: ProtocolError,

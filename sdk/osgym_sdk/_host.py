@@ -23,6 +23,7 @@ from osgym_sdk._exceptions import (
     HostUnreachable,
     OSGymError,
     ProtocolError,
+    RateLimited,
     Timeout,
     error_from_wire,
 )
@@ -111,6 +112,7 @@ class HostLink:
         Raises:
             Timeout: No answer came within ``timeout_s``.
             HostUnreachable: The connection kept failing for ``retry_s``.
+            RateLimited: The token's turn comes after ``timeout_s``.
             ProtocolError: The record kept being broken for ``retry_s``.
             OSGymError: The host answered with an error; the subclass says which.
         """
@@ -137,6 +139,11 @@ class HostLink:
             except WireFormatError as exc:
                 error = ProtocolError(f"bad record: {exc}", host=self.url, episode_id=call.episode_id)
                 maybe_sent = True
+            except RateLimited as exc:
+                if exc.retry_after_s >= end.left_s(clock()):
+                    raise
+                await asyncio.sleep(exc.retry_after_s)
+                continue
             except Timeout:
                 raise  # the host's own
             except TimeoutError as exc:

@@ -120,6 +120,7 @@ async def test_the_committed_openapi_is_true(service: Service) -> None:
         "DELETE /v1/episodes/{episode_id}",
         "DELETE /v1/requests/{request_id}",
         "POST /v1/leases/renew",
+        "GET /v1/access",
         "GET /v1/host",
         "GET /v1/events",
         "POST /reset",

@@ -35,7 +35,7 @@ def is_osgym(path: str) -> bool:
 def error_answer(path: str, error: ErrorInfo, status: int) -> JSONResponse:
     """Return an error in the shape of the API that `path` belongs to."""
     if is_osgym(path):
-        status = 400 if status not in (403, 500) else status
+        status = 400 if status not in (403, 429, 500) else status
         return JSONResponse({"message": error.message, "code": error.code}, status)
     return JSONResponse(error.to_dict(), status)
 

@@ -6,10 +6,12 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
+from starlette.requests import Request
 
 from osgym_host.api import models
 from osgym_host.api.answers import ERRORS, json_answer
 from osgym_host.api.backend import Backend
+from osgym_host.api.security import caller_of
 from osgym_protocol import host_api
 
 
@@ -36,6 +38,12 @@ def _state_routes(backend: Backend) -> APIRouter:
         """Return what this host is, what it has, and how loaded it is."""
         return JSONResponse(host.state().to_dict())
 
+    @router.get("/access")
+    async def access(request: Request) -> dict[str, str | None]:
+        """Return what the caller may do: the `scope` and, if it has one, the name of its `token`."""
+        scope, name = caller_of(request.scope)
+        return {"scope": str(scope), "token": name}
+
     @router.get("/pool")
     async def pool() -> dict[str, Any]:
         """Return how the pool fills, and what keeps it from it."""
@@ -50,18 +58,18 @@ def _drain_routes(backend: Backend) -> APIRouter:
     host = backend.host
 
     @router.post("/drain", responses=json_answer(host_api.HostState))
-    async def drain(body: models.DrainBody | None = None) -> Response:
+    async def drain(request: Request, body: models.DrainBody | None = None) -> Response:
         """Empty the host: no new episodes; those still open end shortly before `deadline_s` are over.
 
         Without `deadline_s` they end when their clients end them. Asking again replaces the deadline.
         """
-        backend.drain.request(None if body is None else body.deadline_s)
+        backend.drain.request(None if body is None else body.deadline_s, by=caller_of(request.scope)[1])
         return JSONResponse(host.state().to_dict())
 
     @router.delete("/drain", responses=json_answer(host_api.HostState))
-    async def undrain() -> Response:
+    async def undrain(request: Request) -> Response:
         """Take `POST /v1/drain` back. Refused while somebody else takes the host away. Idempotent."""
-        backend.drain.cancel()
+        backend.drain.cancel(by=caller_of(request.scope)[1])
         return JSONResponse(host.state().to_dict())
 
     return router

@@ -10,7 +10,7 @@ from osgym_host.api import models
 from osgym_host.api.answers import json_answer, record_answer
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import RawRoute, RecordResponse, cancel_on_disconnect
-from osgym_host.api.security import client_of
+from osgym_host.api.security import caller_of, client_of
 from osgym_host.episodes.checkpoints import CheckpointSpec
 from osgym_host.episodes.forks import ForkSpec
 from osgym_protocol import host_api
@@ -22,14 +22,22 @@ def make_router(backend: Backend) -> APIRouter:
     interventions, requests = backend.interventions, backend.requests
 
     @router.post("/replicas/{replica_id}/intervene", responses=record_answer(host_api.StepAnswer))
-    async def intervene(replica_id: str, body: models.InterveneBody) -> Response:
+    async def intervene(replica_id: str, body: models.InterveneBody, request: Request) -> Response:
         """Act between two steps of the policy; its trajectory says so, and its reward is not for training.
 
         `seq` counts from 1 in each `session`; the last one again acts no second time.
         """
         settle, observe = models.settle_options(body.settle), models.observe_options(body.observe)
         return RecordResponse(
-            await interventions.act(replica_id, body.session, body.seq, body.actions, settle, observe)
+            await interventions.act(
+                replica_id,
+                body.session,
+                body.seq,
+                body.actions,
+                settle,
+                observe,
+                by=caller_of(request.scope)[1],
+            )
         )
 
     @router.post("/replicas/{replica_id}/fork", responses=json_answer(host_api.ForkAnswer))

@@ -30,6 +30,7 @@ COMMANDS = {
     "shot": "Save a picture of a replica's screen.",
     "support-bundle": "Put what somebody who helps wants to see into one file, without secrets.",
     "task": "Check task files: what runs here, and what is missing.",
+    "token": "Make, list and revoke tokens with a scope.",
     "top": "Show hosts and their busiest desktops, again and again.",
 }
 """Name → one line of help. The module `osgym_host.cli.<name>` has the command; for `-` it has `_`."""

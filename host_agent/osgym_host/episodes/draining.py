@@ -70,8 +70,12 @@ class DrainController:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def update(self, source: str, notice: Notice | None) -> None:
-        """A source says what it knows; None: it knows of nothing, or takes its notice back."""
+    def update(self, source: str, notice: Notice | None, by: str | None = None) -> None:
+        """A source says what it knows; None: it knows of nothing, or takes its notice back.
+
+        Args:
+            by: The name of the token that it was said with, for the event.
+        """
         before, self._drain = self.notice, self._drain.updated(source, notice)
         now = self._episodes.notice = self.notice
         if now == before or self._closed:
@@ -83,18 +87,19 @@ class DrainController:
         else:
             log.warning("this host will be taken away (%s, %s): draining", now.kind, self._until(now))
             self._pool.stop_leasing(partial(PoolDraining, now))
-        self._episodes.events.add("drain", notice=now.to_dict() if now is not None else None)
+        who = {} if by is None else {"by": by}
+        self._episodes.events.add("drain", notice=now.to_dict() if now is not None else None, **who)
         self._kick.set()
 
-    def request(self, deadline_s: float | None) -> None:
+    def request(self, deadline_s: float | None, by: str | None = None) -> None:
         """An operator wants the host empty within so many seconds, or whenever all episodes are over.
 
         Asking again replaces the deadline.
         """
         deadline = None if deadline_s is None else round(self._clock() + deadline_s, 3)
-        self.update(OPERATOR, Notice(OPERATOR, deadline))
+        self.update(OPERATOR, Notice(OPERATOR, deadline), by)
 
-    def cancel(self) -> None:
+    def cancel(self, by: str | None = None) -> None:
         """The operator takes it back. Idempotent.
 
         Raises:
@@ -104,7 +109,7 @@ class DrainController:
             assert self.notice is not None
             text = f"The host is taken away ({self.notice.kind}); that cannot be undone here."
             raise ServiceError(ErrorCode.DRAINING, text, {"notice": self.notice.to_dict()}, status=409)
-        self.update(OPERATOR, None)
+        self.update(OPERATOR, None, by)
 
     def _until(self, notice: Notice) -> str:
         if notice.deadline is None:

@@ -67,11 +67,15 @@ class Interventions:
         actions: Sequence[Any],
         settle: SettleOptions | None,
         observe: ObserveOptions | None,
+        by: str | None = None,
     ) -> Record:
         """Do what a person does, record it, and return a frame, as a step does.
 
         Waits for a running step of the policy. The repetition of a session's last number gives the screen as
         it is now.
+
+        Args:
+            by: The name of the token that it comes with, for the event.
 
         Raises:
             ServiceError: `not_found`, `bad_sequence`; as a step of the episode.
@@ -96,7 +100,8 @@ class Interventions:
         line = {"kind": "intervention", "time": round(time.time(), 3), "session": session[:128], **meta}
         self._service.recorder.add(episode.episode_id, line)
         if seq == 1:
-            self._service.events.add("takeover", episode_id=episode.episode_id, replica_id=replica_id)
+            who = {} if by is None else {"by": by}
+            self._service.events.add("takeover", episode_id=episode.episode_id, replica_id=replica_id, **who)
         meta["timing_ms"] = {"host": round((time.perf_counter() - began) * 1000, 3)}
         return Record(meta, result.image)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Query, Response
+from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
 from osgym_host.api import dashboard, errors
@@ -15,7 +16,7 @@ from osgym_host.episodes.errors import ServiceError
 from osgym_host.fleet_dashboard import passing
 from osgym_host.fleet_dashboard.views import HostView, find_replicas, fleet_history
 from osgym_host.fleet_dashboard.watch import FleetWatch
-from osgym_protocol.codes import ErrorCode
+from osgym_protocol.codes import ErrorCode, TokenScope
 from osgym_protocol.limits import MAX_ID_CHARS
 from osgym_sdk import AsyncClient, OSGymError
 
@@ -110,6 +111,8 @@ def _host_routes(client: AsyncClient, watch: FleetWatch, read_only: bool) -> API
         if not passing.may_pass(request.method, path, read_only=read_only):
             why = " It was started with --read-only." if read_only and request.method != "GET" else ""
             raise ServiceError(ErrorCode.FORBIDDEN, f"The fleet's dashboard does not pass this call on.{why}")
+        if read_only and path == "access":
+            return JSONResponse({"scope": str(TokenScope.OBSERVE), "token": None})
         return await _passed_on(client, view, request, path)
 
     return router

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 _LOOKING = re.compile(
-    r"host|pool|replicas|replicas/[^/]+/screenshot|events|history|runs|runs/[^/]+"
+    r"access|host|pool|replicas|replicas/[^/]+/screenshot|events|history|runs|runs/[^/]+"
     r"|episodes|episodes/[^/]+/lines|episodes/[^/]+/frames/[0-9]+"
 )
 _USING = {

@@ -40,6 +40,23 @@ export async function json(path, options) {
   return (await ask(path, options)).json();
 }
 
+const SCOPES = ["observe", "run", "admin"];
+
+/** What the token may do at the host whose API is there. One that is older than scopes lets every token do all. */
+export function access(at = "") {
+  return json(`${at}v1/access`).catch((error) => {
+    if (error instanceof Refused && error.status === 404) return { scope: "admin", token: null };
+    throw error;
+  });
+}
+
+/** Why this access is not enough for what needs that scope; null where it is. */
+export function lacks({ scope, token }, needed) {
+  if (SCOPES.indexOf(scope) >= SCOPES.indexOf(needed)) return null;
+  return token === null ? "This dashboard was started to look only."
+    : `The token ${token} may ${scope} only; this needs one of the scope ${needed}.`;
+}
+
 /** Ask for a record: a meta and the bytes of an image, after the lengths of both. */
 export async function record(path, options) {
   const data = await (await ask(path, options)).arrayBuffer();

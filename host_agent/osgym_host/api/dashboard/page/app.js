@@ -1,6 +1,6 @@
 // The page of a host: what it shows comes from the API of this host.
 
-import { ROOT, json } from "./api.js";
+import { ROOT, access, json, lacks } from "./api.js";
 import { Desktop } from "./desktop.js";
 import { make, say } from "./dom.js";
 import { EpisodePage } from "./episode.js";
@@ -16,21 +16,25 @@ const find = (id) => document.getElementById(id);
 
 const figures = new Figures(find("figures"), FIGURES);
 let past = { samples: [], last: null, usdPerHour: null, everyS: 10 }, historyAt = -Infinity;
+let may = null;
+const use = make("a", { class: "button", href: "#/use", hidden: true }, "Use a desktop");
 
 async function ask() {
   const [host, pool, rows] = await Promise.all(["v1/host", "v1/pool", "v1/replicas"].map((path) => json(path)));
   if (performance.now() - historyAt > HISTORY_MS) {
     historyAt = performance.now();
+    may = await access();
     const { samples, usd_per_hour: usdPerHour, every_s: everyS } = await json("v1/history");
     past = { samples, last: samples.at(-1) ?? null, usdPerHour, everyS };
     figures.showHistory(samples);
   }
   const standing = find("standing"), state = host.draining ? "draining" : "serving";
-  say(find("host"), `${host.host_id.slice(0, 12)} · ${host.runtime} · ${host.image.flavor} · ${host.version}`);
+  say(find("host"), `${host.host_id.slice(0, 12)} · ${host.runtime} · ${host.image.flavor} · ${host.version}${may.token ? ` · ${may.token}: ${may.scope}` : ""}`);
+  use.hidden = lacks(may, "run") !== null;
   say(standing, state);
   standing.className = `badge is-${state}`;
   document.title = `${host.capacity.leased}/${host.capacity.max_replicas} leased – OSGym`;
-  const now = { host, pool, rows, ...past };
+  const now = { host, pool, rows, may, ...past };
   figures.show(now);
   return now;
 }
@@ -38,7 +42,7 @@ async function ask() {
 find("fleet").hidden = ROOT.pathname === "/";
 new Shell({
   parts: {
-    desktops: (main, at, go) => new Tiles(main, go, make("a", { class: "button", href: "#/use" }, "Use a desktop")),
+    desktops: (main, at, go) => new Tiles(main, go, use),
     desktop: (main, at) => new Desktop(main, at.id),
     episodes: (main) => new Episodes(main, "v1/episodes"),
     episode: (main, at, go) => new EpisodePage(main, at.id, go),

@@ -1,6 +1,6 @@
 // One desktop as it is now: its picture, the last action drawn on it, its steps. Who may, acts on it or copies it.
 
-import { Picture, json, record } from "./api.js";
+import { Picture, json, lacks, record } from "./api.js";
 import { badge, facts, make, say, seconds, shown } from "./dom.js";
 import { Hands, SETTLE, Turns, newId } from "./hands.js";
 import { Lines, Marked, StepList } from "./steps.js";
@@ -34,13 +34,13 @@ export class Desktop {
     this.watch();
   }
 
-  show({ rows, host }) {
+  show({ rows, host, may }) {
     this.row = rows.find((row) => row.replica_id === this.id);
     this.marked.screen(...host.screen);
     this.title.replaceChildren(`Desktop ${this.id} `, this.row ? badge(this.row.state) : badge("ended", "gone"));
     this.screen = host.screen;
     if (this.row?.episode_id !== this.episode) this.begin(this.row?.episode_id ?? null);
-    this.offer(host);
+    this.offer(host, may);
     const row = this.row ?? {};
     this.about.replaceChildren(facts([
       ["Task", row.task_id],
@@ -58,8 +58,8 @@ export class Desktop {
   }
 
   /** What can be done with it; a button that does nothing says why. */
-  offer(host) {
-    const idle = this.row?.state === "leased" ? null : "Nobody leases it: use a desktop of your own.";
+  offer(host, may) {
+    const idle = lacks(may, "admin") ?? (this.row?.state === "leased" ? null : "Nobody leases it: use a desktop of your own.");
     const rigid = host.branching ? null : `Runtime ${host.runtime} here makes no copies of a running desktop.`;
     for (const [button, why] of [[this.take, idle], [this.copy, idle ?? rigid], [this.keep, idle ?? rigid]]) {
       button.disabled = why !== null;

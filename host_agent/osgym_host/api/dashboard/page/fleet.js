@@ -1,6 +1,6 @@
 // The page of a fleet: all hosts, the desktops of all, and a way to the page of each host.
 
-import { json } from "./api.js";
+import { access, json, lacks } from "./api.js";
 import { make, say } from "./dom.js";
 import { FLEET_FIGURES, Hosts } from "./hosts.js";
 import { Figures } from "./figures.js";
@@ -13,6 +13,7 @@ const MOST = 200;
 const find = (id) => document.getElementById(id);
 
 const figures = new Figures(find("figures"), FLEET_FIGURES);
+const mays = new Map();
 const use = make("a", { class: "button", hidden: true }, "Use a desktop");
 
 async function ask(place) {
@@ -33,7 +34,10 @@ async function ask(place) {
   figures.show(now);
   figures.showHistory(samples);
   const free = serving.toSorted((a, b) => b.state.capacity.ready - a.state.capacity.ready)[0];
-  use.hidden = readOnly || !free;
+  if (free && !mays.has(free.at)) mays.set(free.at, await access(free.at).catch(() => null));
+  const may = free && mays.get(free.at);
+  use.hidden = readOnly || !may || lacks(may, "run") !== null;
+  if (may === null) mays.delete(free.at);
   if (free) use.href = `${free.at}ui#/use`;
   return now;
 }

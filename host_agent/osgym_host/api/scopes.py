@@ -1,0 +1,100 @@
+"""Which scope each call needs: one table, and a pure function over it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from starlette.routing import compile_path
+
+from osgym_protocol.codes import TokenScope
+
+OPEN = ("GET /v1/health", "GET /health")
+"""What says nothing but that the service answers: for everybody."""
+
+_OBSERVE = (
+    "GET /metrics",
+    "GET /openapi.json",
+    "GET /v1/access",
+    "GET /v1/checkpoints",
+    "GET /v1/episodes",
+    "GET /v1/episodes/{episode_id}",
+    "GET /v1/episodes/{episode_id}/frames/{step}",
+    "GET /v1/episodes/{episode_id}/lines",
+    "GET /v1/episodes/{episode_id}/trajectory",
+    "GET /v1/events",
+    "GET /v1/history",
+    "GET /v1/host",
+    "GET /v1/pool",
+    "GET /v1/replicas",
+    "GET /v1/replicas/{replica_id}/screenshot",
+    "GET /v1/runs",
+    "GET /v1/runs/episodes",
+)
+_RUN = (
+    "DELETE /v1/checkpoints/{checkpoint_id}",
+    "DELETE /v1/episodes/{episode_id}",
+    "DELETE /v1/requests/{request_id}",
+    "GET /screenshot",  # it keeps the desktop's lease alive
+    "GET /v1/checkpoints/{checkpoint_id}/export",  # a desktop's whole memory and disk
+    "POST /reset",
+    "POST /shutdown",
+    "POST /step",
+    "POST /v1/checkpoints/import",
+    "POST /v1/episodes",
+    "POST /v1/episodes/{episode_id}/a11y",
+    "POST /v1/episodes/{episode_id}/checkpoint",
+    "POST /v1/episodes/{episode_id}/evaluate",
+    "POST /v1/episodes/{episode_id}/execute",
+    "POST /v1/episodes/{episode_id}/file",
+    "POST /v1/episodes/{episode_id}/final",
+    "POST /v1/episodes/{episode_id}/fork",
+    "POST /v1/episodes/{episode_id}/observe",
+    "POST /v1/episodes/{episode_id}/record/end",
+    "POST /v1/episodes/{episode_id}/record/start",
+    "POST /v1/episodes/{episode_id}/step",
+    "POST /v1/episodes/{episode_id}/tunnel",
+    "POST /v1/episodes/{episode_id}/windows",
+    "POST /v1/leases/renew",
+    "POST /v1/steps",
+    "PUT /v1/episodes/{episode_id}/file",
+)
+_ADMIN = (
+    "DELETE /v1/drain",
+    "POST /v1/drain",
+    "POST /v1/replicas/{replica_id}/checkpoint",  # without the lease of whoever works there
+    "POST /v1/replicas/{replica_id}/fork",
+    "POST /v1/replicas/{replica_id}/intervene",
+)
+
+ROUTES: Mapping[str, TokenScope] = {
+    **dict.fromkeys(_OBSERVE, TokenScope.OBSERVE),
+    **dict.fromkeys(_RUN, TokenScope.RUN),
+    **dict.fromkeys(_ADMIN, TokenScope.ADMIN),
+}
+"""Method and path of each route that is not for everybody → the scope that it needs."""
+
+
+def needed_scope(method: str, path: str) -> TokenScope:
+    """Return the scope that a call needs; what no route is for needs the greatest.
+
+    >>> str(needed_scope("POST", "/v1/episodes/e1/step"))
+    'run'
+    """
+    method = "GET" if method == "HEAD" else method
+    for pattern, scope in _PATTERNS.get((method, path.count("/")), ()):
+        if pattern.match(path) is not None:
+            return scope
+    return TokenScope.ADMIN
+
+
+def _patterns() -> dict[tuple[str, int], list[tuple[re.Pattern[str], TokenScope]]]:
+    """Return each route's pattern, the one by which calls are routed, by method and depth."""
+    found: dict[tuple[str, int], list[tuple[re.Pattern[str], TokenScope]]] = {}
+    for route, scope in ROUTES.items():
+        method, path = route.split(" ")
+        found.setdefault((method, path.count("/")), []).append((compile_path(path)[0], scope))
+    return found
+
+
+_PATTERNS = _patterns()

@@ -1,0 +1,118 @@
+"""`osgym token`: makes, lists and revokes tokens with a scope, in the file that the host agent reads."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from osgym_host.api.tokens import TokensError, add_token, read_tokens, remove_token
+from osgym_host.cli.client import show
+from osgym_host.settings import SettingsError, load
+from osgym_protocol.codes import TokenScope
+
+EXAMPLES = """\b
+osgym token new --scope run --name trainer-1 --file /etc/osgym/tokens
+osgym token new --scope observe --name wall-screen > wall-screen.token
+osgym token list
+osgym token revoke trainer-1
+OSGYM_TOKENS_FILE=/etc/osgym/tokens osgym serve
+"""
+
+
+def file_options(command: Any) -> Any:
+    """Add `--file` and `--config`."""
+    command = click.option(
+        "--config",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        help="The host agent's config file, to take `tokens_file` from.",
+    )(command)
+    return click.option(
+        "--file",
+        "path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The file of tokens; default OSGYM_TOKENS_FILE, or `tokens_file` of --config.",
+    )(command)
+
+
+@click.group(epilog=EXAMPLES)
+def token() -> None:
+    """Make, list and revoke tokens with a scope, in the file that the setting `tokens_file` names.
+
+    \b
+    observe  look: state, live pictures, events, metrics, recorded episodes, the dashboard
+    run      besides: what a training script needs, episodes and their desktops from inside
+    admin    besides: what operators do, drain and act on others' desktops
+
+    The file holds no tokens, only their SHA-256. A running host agent sees a change within a second or two.
+    """
+
+
+@token.command(
+    epilog="\b\nosgym token new --scope run --name trainer-1\n"
+    'export OSGYM_TOKEN="$(osgym token new --scope observe --name me)"\n'
+)
+@click.option(
+    "--scope", type=click.Choice([str(one) for one in TokenScope]), required=True, help="What it may do."
+)
+@click.option("--name", required=True, help="Whose it is: stands in events and refusals.")
+@file_options
+def new(scope: str, name: str, path: Path | None, config: Path | None) -> None:
+    """Make a token and print it, this once; add its line to the file, which is made if there is none."""
+    where = _file(path, config)
+    try:
+        made = add_token(where, TokenScope(scope), name)
+    except TokensError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(made)
+    click.echo(f"{where}: {name} may {scope}; the token is not kept and cannot be shown again", err=True)
+
+
+@token.command("list", epilog="\b\nosgym token list --file /etc/osgym/tokens\n")
+@file_options
+def list_tokens(path: Path | None, config: Path | None) -> None:
+    """List the tokens of the file: their scopes, names, and the beginnings of their SHA-256."""
+    where = _file(path, config)
+    try:
+        tokens, problems = read_tokens(where, trusted=False)
+    except TokensError as error:
+        raise click.ClickException(str(error)) from error
+    show(
+        ("SCOPE", "NAME", "SHA-256"), (), [(str(t.scope), t.name, f"{t.digest.hex()[:12]}…") for t in tokens]
+    )
+    for problem in problems:
+        click.echo(f"{where}: {problem}", err=True)
+
+
+@token.command(epilog="\b\nosgym token revoke trainer-1\n")
+@click.argument("name")
+@file_options
+def revoke(name: str, path: Path | None, config: Path | None) -> None:
+    """Take a token out of the file: a running host agent refuses it within a second or two."""
+    where = _file(path, config)
+    try:
+        remove_token(where, name)
+    except TokensError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"{where}: {name} is revoked", err=True)
+
+
+def _file(path: Path | None, config: Path | None) -> Path:
+    """Return the file that is meant.
+
+    Raises:
+        click.ClickException: nobody said which, or the settings cannot be read.
+    """
+    if path is not None:
+        return path
+    try:
+        found = load(config, os.environ).tokens_file
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from error
+    if found is None:
+        raise click.UsageError(
+            "which file? --file FILE, OSGYM_TOKENS_FILE, or --config with `tokens_file` in it"
+        )
+    return found
