@@ -16,8 +16,10 @@ import pytest
 from tests.support.browser import browser_page, chromium_on_path
 from tests.support.fake_runtime import Served
 
+from osgym_host.api.tokens import add_token
 from osgym_host.images.errors import ImageError
 from osgym_host.images.store import ImageStore, default_data_dir
+from osgym_protocol.codes import TokenScope
 from osgym_sdk import AsyncClient
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(180)]
@@ -267,6 +269,33 @@ async def test_a_wrong_token_for_the_hosts_is_said(hosts: list[Served]) -> None:
     async with serving(hosts[0].urls[0], token="wrong") as at, httpx.AsyncClient() as web:
         (host,) = (await web.get(f"{at}/fleet/hosts", timeout=30)).json()["hosts"]
         assert (host["phase"], host["error"]) == ("joining", "it refuses the token")
+
+
+async def test_with_a_token_that_only_looks_it_only_looks(chromium_root: Path | None, tmp_path: Path) -> None:
+    """The fleet's page and the host's below it offer nothing; a call is refused in the host's own words."""
+    path = tmp_path / "tokens"
+    observe = add_token(path, TokenScope.OBSERVE, "wall")
+    folder = tmp_path / "browser"
+    folder.mkdir()
+    with Served(tmp_path / "a", warm=2, tokens_file=path) as served:
+        async with (
+            serving(served.urls[0], token=observe) as at,
+            browser_page(f"{at}/ui#/desktops", folder, chromium_root) as page,
+            httpx.AsyncClient(timeout=30) as web,
+        ):
+            await page.until("document.querySelectorAll('.tile').length === 2")
+            assert await page.run("document.querySelector('main a.button').hidden")
+            (host,) = (await web.get(f"{at}/fleet/hosts")).json()["hosts"]
+            await page.run(f"location.href = '/{host['at']}ui'")
+            await page.until("document.querySelector('#host')?.textContent.includes('wall: observe')")
+            assert await page.run("document.querySelector('main a.button').hidden")
+            refused = await web.post(f"{at}/{host['at']}v1/episodes", json={"request_id": "q"})
+            assert (refused.status_code, refused.json()["code"]) == (403, "insufficient_scope")
+            assert "needs a token of the scope run; wall has observe" in refused.json()["message"]
+        async with serving(served.urls[0], "--read-only", token=observe) as at, httpx.AsyncClient() as web:
+            (host,) = (await web.get(f"{at}/fleet/hosts", timeout=30)).json()["hosts"]
+            asked = await web.get(f"{at}/{host['at']}v1/access")
+            assert asked.json() == {"scope": "observe", "token": None}
 
 
 async def test_from_afar_it_needs_a_token() -> None:
