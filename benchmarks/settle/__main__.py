@@ -13,6 +13,7 @@ import platform
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ from benchmarks.settle.stats import summarize
 from osgym_host.calibration.replay import Trace, decide, oracle_ms, premature, read_rule, read_traces
 from osgym_sdk import Client, OSGymError, SettlePolicy
 
+CURVE_MS = (0.0, 60.0, 120.0, 160.0, 200.0, 260.0, 360.0, 500.0, 700.0, 1000.0)
+"""From no timer waited for to timers of a second."""
 DEFAULT_HOST = "http://127.0.0.1:20000"
 ALONE, OVERLOADED = "alone", "three times overloaded"
 
@@ -80,6 +83,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     rules = commands.add_parser("rules", help="evaluate the guest agent's policies on recorded traces")
     rules.add_argument("traces", type=Path, nargs="+")
     rules.add_argument("--settle", type=Path, default=Path("guest_agent/osgym_guest/data/settle.json"))
+    rules.add_argument(
+        "--curve", action="store_true", help="`exact` with all its horizons at 0, 60, … ms: what waiting buys"
+    )
     return parser.parse_args(arguments)
 
 
@@ -208,6 +214,11 @@ def try_rules(options: argparse.Namespace) -> int:
     settings = json.loads(options.settle.read_text())
     waits = {name: [decide(t, read_rule(settings, name)) for t in traces] for name in ("exact", "fast")}
     waits |= {f"{pause:g} ms": [pause] * len(traces) for pause in FIXED_PAUSES_MS}
+    if options.curve:
+        exact = read_rule(settings, "exact")
+        for horizon_ms in CURVE_MS:
+            rule = replace(exact, horizon_ms=horizon_ms, change_horizon_ms=horizon_ms, horizons={})
+            waits[f"exact, horizons {horizon_ms:g} ms"] = [decide(trace, rule) for trace in traces]
     print(f"{len(traces)} actions; who knows the last change waits {oracle_ms(traces):.0f} ms in the mean\n")
     print(HEADER.format("policy"))
     for name, waited in waits.items():

@@ -114,14 +114,14 @@ class Settings(BaseModel):
         "writes it. It holds their SHA-256 only, and is read again when it changes.",
     )
     token_calls_per_s: float = Field(
-        default=500,
+        default=2000,
         ge=0,
         le=1_000_000,
         description="Calls a second that each token of tokens_file may make in the long run; beyond that "
         "429. 0: no bound.",
     )
     token_calls_burst: int = Field(
-        default=1000, ge=1, le=1_000_000, description="Calls that it may make at once after a rest."
+        default=4000, ge=1, le=1_000_000, description="Calls that it may make at once after a rest."
     )
     allowed_ips: Annotated[list[IpNetwork], BeforeValidator(_list)] = Field(
         default=[], description="Addresses and networks (CIDR) that may use the OSGym API without a token."

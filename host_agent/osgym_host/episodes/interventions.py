@@ -75,7 +75,7 @@ class Interventions:
         it is now.
 
         Args:
-            by: The name of the token that it comes with, for the event.
+            by: The name of the token that it comes with, for trajectory and event.
 
         Raises:
             ServiceError: `not_found`, `bad_sequence`; as a step of the episode.
@@ -97,10 +97,11 @@ class Interventions:
                 self._sessions.enter(key, last)
             raise
         meta = result.answer.to_dict()
-        line = {"kind": "intervention", "time": round(time.time(), 3), "session": session[:128], **meta}
+        who = {} if by is None else {"by": by}
+        when = round(time.time(), 3)
+        line = {"kind": "intervention", "time": when, "session": session[:128], **who, **meta}
         self._service.recorder.add(episode.episode_id, line)
         if seq == 1:
-            who = {} if by is None else {"by": by}
             self._service.events.add("takeover", episode_id=episode.episode_id, replica_id=replica_id, **who)
         meta["timing_ms"] = {"host": round((time.perf_counter() - began) * 1000, 3)}
         return Record(meta, result.image)
