@@ -203,28 +203,6 @@ async def test_a_desktop_is_copied_and_kept(
         assert page.problems == []
 
 
-async def test_who_may_look_only_is_offered_nothing_else(
-    hosts: list[Served], chromium_root: Path | None, tmp_path: Path
-) -> None:
-    """With --read-only, as with a token of the scope `observe`; the buttons say why."""
-    url = hosts[0].urls[0]
-    folder = tmp_path / "browser"
-    folder.mkdir()
-    async with (
-        AsyncClient(url, token=TOKEN) as client,
-        serving(url, "--read-only") as at,
-        browser_page(f"{at}/hosts/{url.partition('://')[2]}/ui", folder, chromium_root) as page,
-        client.episode(task("watched")),
-    ):
-        await page.click(".tile:has(img:not([hidden]))")
-        await page.until("document.querySelectorAll('.controls button:disabled').length === 3")
-        assert "scope observe" in await page.run("document.querySelector('.controls button').title")
-        await page.click("nav a[href='#/desktops']")
-        await page.until("document.querySelector('a.button') !== null")
-        assert await page.run("getComputedStyle(document.querySelector('a.button')).display") == "none"
-        assert page.problems == []
-
-
 async def _leased(urls: list[str], wanted: int) -> AsyncIterator[int]:
     """How many desktops of all hosts are leased, once it is that many."""
     async with httpx.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}) as web, asyncio.timeout(20):
