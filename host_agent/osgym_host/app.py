@@ -22,6 +22,7 @@ from osgym_host.core.admission import Budget
 from osgym_host.core.cpu_credit import CreditTerms
 from osgym_host.core.plan import PoolSpec
 from osgym_host.core.rate_limit import RateLimit
+from osgym_host.core.template_cache import TemplateBounds
 from osgym_host.episodes.checkpoint_store import CheckpointStore
 from osgym_host.episodes.checkpoints import Checkpoints
 from osgym_host.episodes.create_request import EpisodeLimits, TaskResources
@@ -40,6 +41,7 @@ from osgym_host.episodes.recovery import EpisodeRecovery
 from osgym_host.episodes.requests import RequestRegistry
 from osgym_host.episodes.runs import RunLog
 from osgym_host.episodes.service import EpisodeService
+from osgym_host.episodes.task_templates import TaskTemplates
 from osgym_host.images.calibration import replica_environment
 from osgym_host.notices.sources import METADATA_URL, NoticeSource, sources_of
 from osgym_host.notices.watch import NoticeWatch
@@ -106,8 +108,14 @@ class HostAgent:
         self.drain = DrainController(pool=self.pool, episodes=self.episodes, margin_s=settings.drain_margin_s)
         self._watch = NoticeWatch(_notice_sources(settings), self.drain.update)
         self._brancher = ReplicaBrancher(self.pool)
+        tasks = self._task_resources()
+        self._templates = self._make_templates(tasks)
         creator = EpisodeCreator(
-            service=self.episodes, pool=self.pool, tasks=self._task_resources(), screen=self._size_px
+            service=self.episodes,
+            pool=self.pool,
+            tasks=tasks,
+            templates=self._templates,
+            screen=self._size_px,
         )
         self._checkpoints = Checkpoints(
             creator,
@@ -178,6 +186,18 @@ class HostAgent:
         policy = _task_policy(self.settings)
         cache = DownloadCache(self.settings.data_dir / "cache" / "downloads", policy)
         return TaskResources(policy, cache, self._sandbox)
+
+    def _make_templates(self, tasks: TaskResources) -> TaskTemplates:
+        settings = self.settings
+        bounds = TemplateBounds(settings.task_templates_max, settings.task_templates_max_mib)
+        return TaskTemplates(
+            self._brancher,
+            bounds=bounds if settings.task_templates == "on" else None,
+            image_digest=self.image.image.digest,
+            connects=settings.egress != "none",
+            downloads=tasks.downloads,
+            events=self.events,
+        )
 
     def _identity(self) -> HostIdentity:
         return HostIdentity(
@@ -262,6 +282,7 @@ class HostAgent:
         await self._history.close()
         await self.drain.close()
         await self.episodes.close()
+        self._templates.close()
         await self._checkpoints.close()
         if not await self.pool.close(self.settings.stop_timeout_s):
             log.error("some replicas did not end within %g s", self.settings.stop_timeout_s)

@@ -80,6 +80,11 @@ def _notices(value: object) -> object:
     return "off" if value is False else value
 
 
+def _switch(value: object) -> object:
+    """Take the `on` and `off` of YAML, which are booleans there, for the texts."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
 def _screen(value: object) -> object:
     if isinstance(value, str):
         return value.lower().split("x")
@@ -299,6 +304,17 @@ class Settings(BaseModel):
     )
     checkpoints_max_mib: int = Field(
         default=16384, ge=0, description="Bound on all checkpoints, kept or not, in RAM and on disk."
+    )
+    task_templates: Annotated[Literal["off", "on"], BeforeValidator(_switch)] = Field(
+        default="off",
+        description="qemu: on: keep the desktop as it was right after a task's set-up, where that is the "
+        "same each time, and clone it for later episodes of the same set-up.",
+    )
+    task_templates_max: int = Field(
+        default=8, ge=1, le=1024, description="Bound on how many task templates there are; by use."
+    )
+    task_templates_max_mib: int = Field(
+        default=4096, ge=1, description="Bound on all task templates, in RAM and on disk; by use."
     )
     task_files_dir: Path | None = Field(
         default=None, description="The only folder that tasks may upload files from."

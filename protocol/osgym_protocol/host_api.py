@@ -94,6 +94,8 @@ class CreateAnswer(Message):
     parent: ParentInfo | None = None
     setup_warnings: tuple[SetupWarning, ...] = ()
     """What went wrong in the task's setup; ``strict_setup`` makes each of them a refusal."""
+    template: str | None = field(default=None, metadata=OMIT)
+    """Whether a task template was used: ``hit``, ``made``, ``no (reason)``; absent where they are off."""
 
 
 @dataclass(frozen=True, slots=True)

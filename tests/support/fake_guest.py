@@ -74,6 +74,8 @@ class Guest:
     reached: list[tuple[str, bytes]] = field(default_factory=list)
     steps_begun: int = 0
     looks: int = 0
+    restless: bool = False
+    """Its screen never comes to rest."""
     current: tuple[int, asyncio.Future[tuple[dict[str, Any], bytes]]] | None = None
 
     def __post_init__(self) -> None:
@@ -207,7 +209,10 @@ class Guest:
         self.last_seq = seq
         meta = self.frame(seq, request.get("observe"))
         meta["results"] = [{"ok": True, "op": a["op"]} for a in request["actions"]]
-        meta["settle"] = {"policy": "exact", "reason": "quiet", "wait_ms": 1.0, "last_change_ms": None}
+        policy = (request.get("settle") or {}).get("policy", "exact")
+        meta["settle"] = {"policy": policy, "reason": "quiet", "wait_ms": 1.0, "last_change_ms": None}
+        if policy == "certain":
+            meta["final"] = not self.restless
         self.stored = (meta, image_of(meta))
         return self.stored
 

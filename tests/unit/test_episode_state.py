@@ -99,9 +99,15 @@ def test_what_a_person_did_survives_too() -> None:
     assert EpisodeProgress.from_dict(json.loads(json.dumps(progress.to_dict()))) == progress
 
 
+def test_the_look_before_a_task_template_survives() -> None:
+    """The guest has done one step more than the policy and persons."""
+    progress = EpisodeProgress(guest_base=-1)
+    assert EpisodeProgress.from_dict(json.loads(json.dumps(progress.to_dict()))) == progress
+
+
 @pytest.mark.parametrize(
     "change",
-    [{"guest_base": -1}, {"guest_base": -3, "interventions": 2}, {"by_person": True}, {"by_person": 1}],
+    [{"guest_base": -2}, {"guest_base": -4, "interventions": 2}, {"by_person": True}, {"by_person": 1}],
 )
 def test_numbers_that_no_person_leaves_are_refused(change: dict[str, Any]) -> None:
     """A file of another hand is not believed."""

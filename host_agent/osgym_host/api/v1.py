@@ -129,6 +129,7 @@ def _lease_routes(backend: Backend) -> APIRouter:
             last_seq=episode.steps.progress.seq,
             parent=episode.parent,
             setup_warnings=episode.setup_warnings,
+            template=episode.template,
         )
         return RecordResponse(Record(answer.to_dict(), opened.frame.image))
 

@@ -7,8 +7,9 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from osgym_host.core.fair_queue import ClientKey
 from osgym_host.core.reasons import Reason, consequence
@@ -25,7 +26,10 @@ from osgym_host.episodes.episode_steps import EpisodeSteps
 from osgym_host.episodes.errors import EpisodeOver, ServiceError, disk_refuses, no_capacity, shutting_down
 from osgym_host.episodes.replica_lease import ReplicaLease
 from osgym_host.episodes.service import EpisodeService
+from osgym_host.episodes.task_templates import TaskTemplate, TaskTemplates, TemplateChoice
 from osgym_host.guest_client import GuestRefused
+from osgym_host.replicas.brancher import LeaseHolder
+from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.replicas.pool import Pool
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping
 from osgym_host.runtimes import base
@@ -34,6 +38,8 @@ from osgym_protocol.clock import ClockOptions
 from osgym_protocol.codes import ErrorClass, ErrorCode
 
 log = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=ReplicaManager | None)
 
 SETUP_TRIES = 3
 """Replicas that a create may use up when they die under its setup."""
@@ -49,6 +55,7 @@ class EpisodeCreator:
         service: EpisodeService,
         pool: Pool,
         tasks: TaskResources,
+        templates: TaskTemplates,
         screen: tuple[int, int],
     ) -> None:
         """Keep the parts."""
@@ -56,10 +63,11 @@ class EpisodeCreator:
         self.limits = service.limits
         self._pool = pool
         self._tasks = tasks
+        self._templates = templates
         self._screen = screen
 
     async def create(self, spec: EpisodeSpec, leased: Callable[[], object] | None = None) -> CreatedEpisode:
-        """Lease a replica, set the task up on it and take the first frame.
+        """Lease a replica, set the task up on it and take the first frame; or clone its task template.
 
         Cancelling it frees whatever it got. A replica that dies under the setup is replaced by
         another one a few times. `leased` is called when there is one, before the setup.
@@ -71,33 +79,35 @@ class EpisodeCreator:
         began = time.perf_counter()
         task = read_task(spec.task)
         wait_until = time.monotonic() + min(spec.wait_s, self.limits.max_wait_s)
-        saved = SavedEpisode(
-            spec.task,
-            self._screen,
-            self.ttl_s(spec.lease_ttl_s),
-            spec.max_steps,
-            spec.settle,
-            spec.observe,
-            run=spec.run,
-        )
-        for attempt in range(1, SETUP_TRIES + 1):
+        saved = self._terms(spec)
+        choice = await self._templates.choose(spec.task, task, self._screen, has_clock=spec.clock is not None)
+        left, may_clone = SETUP_TRIES, True
+        while True:
             episode = await self._drafted(saved, task, wait_until)
-            got = await self._lease(episode, max(0.0, wait_until - time.monotonic()), spec.client)
+            asked = time.monotonic()
+            template = await self._cloned(episode, choice, wait_until, spec.client) if may_clone else None
+            if template is None:
+                left -= 1
+                wait_until += time.monotonic() - asked  # a clone that failed costs no waiting time
+                await self._lease(episode, wait_until, spec.client)
             if leased is not None:
                 leased()
             try:
-                opened = await self._set_up(episode, spec, began, got)
+                opened = await self._open(episode, spec, choice, template, began)
             except EpisodeOver as over:
+                if template is not None:
+                    self._templates.failed(template)
+                    may_clone = False
                 self.discard(episode, over.reason)
                 log.warning("episode on %s lost at its start: %s", episode.replica.replica_id, over.details)
-                if attempt == SETUP_TRIES or consequence(over.reason).error_class is not ErrorClass.INFRA:
+                if left == 0 or consequence(over.reason).error_class is not ErrorClass.INFRA:
                     raise
                 continue
             except ServiceError as error:
                 if error.code is ErrorCode.SETUP_FAILED and self.service.journal.disk_is_full():
                     # The task could write nothing: that is ours, and not its fault.
                     self.discard(episode, Reason.DISK_FULL)
-                    if attempt == SETUP_TRIES or time.monotonic() >= wait_until:
+                    if left == 0 or time.monotonic() >= wait_until:
                         raise EpisodeOver(Reason.DISK_FULL, str(error), episode.episode_id) from error
                     continue
                 self.discard(episode, Reason.SETUP_FAILED)
@@ -108,7 +118,37 @@ class EpisodeCreator:
             episode.disk_was_full |= self.service.journal.disk_is_full()
             self.service.register(episode, spec.mark, opened.frame, timing_ms=opened.timing_ms)
             return opened
-        raise AssertionError("unreachable")
+
+    def _terms(self, spec: EpisodeSpec) -> SavedEpisode:
+        return SavedEpisode(
+            spec.task,
+            self._screen,
+            self.ttl_s(spec.lease_ttl_s),
+            spec.max_steps,
+            spec.settle,
+            spec.observe,
+            run=spec.run,
+        )
+
+    async def _open(
+        self,
+        episode: HostEpisode,
+        spec: EpisodeSpec,
+        choice: TemplateChoice,
+        template: TaskTemplate | None,
+        began: float,
+    ) -> CreatedEpisode:
+        """Bring an episode that has its replica to the first frame; with a template that is a clone of it."""
+        got = time.perf_counter()
+        if template is not None:
+            self._templates.begin(template, episode)
+            with contextlib.suppress(base.RuntimeFault):  # it is going, as the first frame will find out
+                await episode.replica.witness()
+        else:
+            await self._set_up(episode, spec)
+            full = self.service.journal.disk_is_full()
+            await self._templates.make(choice, episode, disk_is_full=full)
+        return await first_observation(episode, began, got)
 
     async def _drafted(self, saved: SavedEpisode, task: Task | None, until: float) -> HostEpisode:
         """Return a draft as soon as the host's disk takes the little that it needs."""
@@ -166,9 +206,31 @@ class EpisodeCreator:
         self.service.journal.ended(episode.episode_id)
         self.service.metrics.failed_to_open.labels(reason.value).inc()
 
-    async def _lease(self, episode: HostEpisode, wait_s: float, client: ClientKey) -> float:
+    async def _cloned(
+        self, episode: HostEpisode, choice: TemplateChoice, wait_until: float, client: ClientKey
+    ) -> TaskTemplate | None:
+        """Give the episode a clone of its template and return that; None without one, or where it failed."""
+        template = self._templates.find(choice)
+        if template is None:
+            return None
+        holder = LeaseHolder(episode.episode_id, episode.replica.on_revoked)
+        wait_s = max(0.0, wait_until - time.monotonic())
+        manager = await self._got(episode, self._templates.clone(template, holder, wait_s, client))
+        if manager is None:
+            episode.replica = ReplicaLease()  # the one before knows of the clone's end
+            return None
+        episode.replica.attach(manager)
+        return template
+
+    async def _lease(self, episode: HostEpisode, wait_until: float, client: ClientKey) -> None:
+        wait_s, revoked = max(0.0, wait_until - time.monotonic()), episode.replica.on_revoked
+        got = await self._got(episode, self._pool.acquire(episode.episode_id, revoked, wait_s, client))
+        episode.replica.attach(got)
+
+    async def _got(self, episode: HostEpisode, replica: Awaitable[M]) -> M:
+        """Wait for the episode's replica."""
         try:
-            manager = await self._pool.acquire(episode.episode_id, episode.replica.on_revoked, wait_s, client)
+            return await replica
         except BaseException as error:
             self.service.journal.ended(episode.episode_id)
             if isinstance(error, PoolExhausted):
@@ -177,31 +239,27 @@ class EpisodeCreator:
             if isinstance(error, PoolStopping):
                 raise shutting_down(error) from error
             raise
-        episode.replica.attach(manager)
-        return time.perf_counter()
 
-    async def _set_up(
-        self, episode: HostEpisode, spec: EpisodeSpec, began: float, got: float
-    ) -> CreatedEpisode:
+    async def _set_up(self, episode: HostEpisode, spec: EpisodeSpec) -> None:
         await _set_clock(episode, spec.clock)
-        if episode.task is not None and episode.context is not None:
-            with contextlib.suppress(base.RuntimeFault):  # it is going, as the setup will find out
-                await episode.replica.witness()
-            deadline = asyncio.get_running_loop().time() + self.limits.setup_s
-            try:
-                async with asyncio.timeout(self.limits.setup_s + 5):
-                    guest, strict = episode.replica.guest, spec.strict_setup
-                    episode.setup_warnings = await episode.replica.call(
-                        run_setup(episode.task, guest, episode.context, deadline, strict=strict)
-                    )
-            except TaskError as error:
-                raise task_error(error) from error
-            except GuestRefused as error:
-                raise ServiceError(ErrorCode.SETUP_FAILED, str(error), error.details) from error
-            except TimeoutError as error:
-                text = f"The setup did not finish within {self.limits.setup_s:g} s."
-                raise ServiceError(ErrorCode.SETUP_FAILED, text) from error
-        return await first_observation(episode, began, got)
+        if episode.task is None or episode.context is None:
+            return
+        with contextlib.suppress(base.RuntimeFault):  # it is going, as the setup will find out
+            await episode.replica.witness()
+        deadline = asyncio.get_running_loop().time() + self.limits.setup_s
+        try:
+            async with asyncio.timeout(self.limits.setup_s + 5):
+                guest, strict = episode.replica.guest, spec.strict_setup
+                episode.setup_warnings = await episode.replica.call(
+                    run_setup(episode.task, guest, episode.context, deadline, strict=strict)
+                )
+        except TaskError as error:
+            raise task_error(error) from error
+        except GuestRefused as error:
+            raise ServiceError(ErrorCode.SETUP_FAILED, str(error), error.details) from error
+        except TimeoutError as error:
+            text = f"The setup did not finish within {self.limits.setup_s:g} s."
+            raise ServiceError(ErrorCode.SETUP_FAILED, text) from error
 
 
 async def _set_clock(episode: HostEpisode, asked: ClockOptions | None) -> None:

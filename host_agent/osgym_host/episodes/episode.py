@@ -91,6 +91,7 @@ class HostEpisode:
         parent: What it was branched from, None for an episode of its own.
         over: Why it ended, None while it lives.
         setup_warnings: Commands of its setup that failed.
+        template: What became of its task template: `hit`, `made`, `no (reason)`; None where they are off.
         scored: Its check has begun: no step may follow, since the check changes the desktop, and the score
             is that of the end.
         evaluation: What the check gave, for whoever asks again.
@@ -111,6 +112,7 @@ class HostEpisode:
     parent: ParentInfo | None = None
     over: EpisodeOver | None = None
     setup_warnings: tuple[SetupWarning, ...] = ()
+    template: str | None = None
     scored: bool = False
     evaluation: EvaluationAnswer | None = None
     check: asyncio.Task[EvaluationAnswer] | None = None

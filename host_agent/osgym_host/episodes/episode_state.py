@@ -22,6 +22,8 @@ from osgym_protocol.options import ObserveOptions, SettleOptions
 M = TypeVar("M", bound=Message)
 
 DONE = (None, *Done)
+TEMPLATE_LOOKS = 1
+"""Steps that a guest does before a task template is taken of it."""
 _NOTHING: Sequence[Mapping[str, Any]] = ({"op": "screenshot"},)
 _ANY_SCREEN = (MAX_SCREEN_SIDE_PX, MAX_SCREEN_SIDE_PX)
 """The actions were checked against the real one when they came."""
@@ -40,7 +42,8 @@ class EpisodeProgress:
         step: Steps so far.
         done: How the step `seq` ends the episode once it was carried out.
         guest_base: What the guest's own numbers lack: its agent was started anew at that number, or, below
-            zero, it has done interventions, which have no number of the policy's.
+            zero, it has done interventions, which have no number of the policy's, or the look after which
+            its task template was taken.
         actions: The step's actions in internal form, to be sent again if the guest never got them.
         interventions: How often a person acted in this episode, so far.
         by_person: The actions are those of the last intervention, made after the step `seq`.
@@ -81,7 +84,7 @@ class EpisodeProgress:
         fields = _object(data, "progress")
         seq, interventions = _count(fields, "seq"), _count({"interventions": 0, **fields}, "interventions")
         done, base, by_person = fields.get("done"), fields.get("guest_base"), fields.get("by_person", False)
-        if done not in DONE or type(base) is not int or not -interventions <= base <= seq:
+        if done not in DONE or type(base) is not int or not -interventions - TEMPLATE_LOOKS <= base <= seq:
             raise InvalidSavedEpisode("progress: done or guest_base makes no sense")
         if type(by_person) is not bool or (by_person and interventions == 0):
             raise InvalidSavedEpisode("progress: by_person makes no sense")
