@@ -66,9 +66,9 @@ export class StepList {
 }
 
 function row(step, onclick) {
-  const words = make("span", {}, ...(step.actions ?? []).map((action) => make("code", {}, inWords(action))));
+  const words = make("span", {}, ...(step.actions ?? []).flatMap((action) => [make("code", {}, inWords(action)), " "]));
   const tone = problem(step);
-  if (tone) words.append(" ", make("span", { class: tone.tone }, tone.text));
+  if (tone) words.append(make("span", { class: tone.tone }, tone.text));
   return make("li", {}, make("button", { type: "button", onclick },
     make("span", { class: "number" }, step.kind === "intervention" ? "person" : String(step.step)), words, make("span", { class: "number" }, took(step))));
 }
