@@ -2,6 +2,7 @@
 
     python -m benchmarks.dashboard --replicas 128 --seconds 30 --rounds 3
     python -m benchmarks.dashboard --replicas 128 --open-s 3600      # and then an hour with the page open
+    python -m benchmarks.dashboard --image small --replicas 4        # real desktops: what a step takes
 
 A host agent of its own runs over replicas that have no desktop, so what is measured is the agent's part: the
 pictures are made by guests, beside what policies ask of them. Clients step all of them all the time, one step
@@ -14,13 +15,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import math
 import multiprocessing
+import os
 import resource
 import statistics
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -28,10 +33,11 @@ from typing import Any
 from tests.support.browser import Page, browser_page
 from tests.support.fake_runtime import Served
 
-from benchmarks.common import quantile, save
+from benchmarks.common import local_service, quantile, save
 from osgym_sdk import AsyncClient, AsyncEpisode
 
 SETTLE_IN_S = 5.0
+EDITOR = "tasks/mousepad/write-note.json"
 SAMPLE_S = 60.0
 WARM_UP_SAMPLES = 5
 """Left out of slopes: caches fill."""
@@ -79,6 +85,10 @@ class Sample:
     step_p95_ms: float
 
 
+Used = Callable[[], tuple[float, float]]
+"""CPU seconds so far and resident MiB of the agent's process."""
+
+
 def _serve(pipe: Connection, folder: str, replicas: int) -> None:
     settings = {"warm": replicas, "max_replicas": replicas, "max_starting": 16, "cpu_per_replica": 0}
     with Served(Path(folder), **settings) as served:
@@ -91,41 +101,42 @@ def _serve(pipe: Connection, folder: str, replicas: int) -> None:
 
 
 class Load:
-    """Steps of all replicas, one a second each."""
+    """Steps of all replicas, one a second each: a pointer's move, on real desktops a letter in an editor."""
 
-    def __init__(self) -> None:
+    def __init__(self, action: dict[str, Any]) -> None:
         self.step_ms: list[float] = []
+        self._action = action
 
     async def play(self, episode: AsyncEpisode, offset_s: float) -> None:
         """Step until cancelled."""
         await asyncio.sleep(offset_s)
         while True:
             began = time.perf_counter()
-            await episode.step([{"op": "move", "x": 5, "y": 5}])
+            await episode.step([self._action])
             self.step_ms.append((time.perf_counter() - began) * 1000)
             await asyncio.sleep(max(0.0, 1 - (time.perf_counter() - began)))
 
 
-async def _round(pipe: Connection, load: Load, seconds: float, url: str | None) -> Round:
+async def _round(used: Used, load: Load, seconds: float, url: str | None) -> Round:
     if url is None:
-        return await _measured(pipe, load, seconds, is_open=False)
+        return await _measured(used, load, seconds, is_open=False)
     with tempfile.TemporaryDirectory() as folder:
         async with browser_page(f"{url}/ui", Path(folder)) as page:
             await page.size(1920, 1080)
             await page.until("document.querySelectorAll('.tile').length > 0", 30)
             await page.run(_LONG_TASKS)
-            found = await _measured(pipe, load, seconds, is_open=True)
+            found = await _measured(used, load, seconds, is_open=True)
             longest, heap = await page.run("[window.longest, performance.memory.usedJSHeapSize]")
             assert page.problems == [], page.problems
     return Round(**{**asdict(found), "longest_task_ms": longest, "heap_mib": round(heap / 2**20, 1)})
 
 
-async def _measured(pipe: Connection, load: Load, seconds: float, *, is_open: bool) -> Round:
+async def _measured(used: Used, load: Load, seconds: float, *, is_open: bool) -> Round:
     await asyncio.sleep(SETTLE_IN_S)
     load.step_ms.clear()
-    before, began = _used(pipe)[0], time.monotonic()
+    before, began = used()[0], time.monotonic()
     await asyncio.sleep(seconds)
-    cpu_s, took_s, steps = _used(pipe)[0] - before, time.monotonic() - began, list(load.step_ms)
+    cpu_s, took_s, steps = used()[0] - before, time.monotonic() - began, list(load.step_ms)
     return Round(
         is_open,
         round(100 * cpu_s / took_s, 1),
@@ -135,7 +146,7 @@ async def _measured(pipe: Connection, load: Load, seconds: float, *, is_open: bo
     )
 
 
-async def _open_long(pipe: Connection, load: Load, seconds: float, url: str) -> list[Sample]:
+async def _open_long(used: Used, load: Load, seconds: float, url: str) -> list[Sample]:
     """Keep the page open, and look every minute."""
     found: list[Sample] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -145,18 +156,18 @@ async def _open_long(pipe: Connection, load: Load, seconds: float, url: str) -> 
             await page.run(_LONG_TASKS)
             began = time.monotonic()
             while time.monotonic() - began < seconds:
-                found.append(await _sample(pipe, load, page, began))
+                found.append(await _sample(used, load, page, began))
                 print(found[-1], flush=True)
             assert page.problems == [], page.problems
     return found
 
 
-async def _sample(pipe: Connection, load: Load, page: Page, began: float) -> Sample:
+async def _sample(used: Used, load: Load, page: Page, began: float) -> Sample:
     load.step_ms.clear()
     await page.run("window.longest = 0")
-    cpu_s, at = _used(pipe)[0], time.monotonic()
+    cpu_s, at = used()[0], time.monotonic()
     await asyncio.sleep(SAMPLE_S)
-    (used_s, rss_mib), took_s, steps = _used(pipe), time.monotonic() - at, list(load.step_ms)
+    (used_s, rss_mib), took_s, steps = used(), time.monotonic() - at, list(load.step_ms)
     await page.call("HeapProfiler.collectGarbage")
     longest, heap = await page.run("[window.longest, performance.memory.usedJSHeapSize]")
     return Sample(
@@ -171,11 +182,16 @@ async def _sample(pipe: Connection, load: Load, page: Page, began: float) -> Sam
     )
 
 
-def _used(pipe: Connection) -> tuple[float, float]:
-    """CPU seconds so far and resident MiB of the agent's process."""
+def _asked(pipe: Connection) -> tuple[float, float]:
     pipe.send("used")
     cpu_s, rss_mib = pipe.recv()
     return float(cpu_s), float(rss_mib)
+
+
+def _of_process(pid: int) -> tuple[float, float]:
+    ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), pages * resource.getpagesize() / MIB
 
 
 def per_hour(at_s: list[float], values: list[float]) -> tuple[float, float]:
@@ -192,18 +208,20 @@ def per_hour(at_s: list[float], values: list[float]) -> tuple[float, float]:
     return round(slope * 3600, 3), round(1.96 * error * 3600, 3)
 
 
-async def _run(pipe: Connection, url: str, options: argparse.Namespace) -> tuple[list[Round], list[Sample]]:
-    load, rounds, samples = Load(), [], []
+async def _run(used: Used, url: str, options: argparse.Namespace) -> tuple[list[Round], list[Sample]]:
+    real = options.image is not None
+    load = Load({"op": "type", "text": "a"} if real else {"op": "move", "x": 5, "y": 5})
+    rounds, samples = [], []
     async with AsyncClient(url) as client:
-        episodes = [client.episode(wait_s=120) for _ in range(options.replicas)]
+        episodes = [client.episode(EDITOR if real else None, wait_s=120) for _ in range(options.replicas)]
         await asyncio.gather(*(episode.start() for episode in episodes))
         playing = [asyncio.create_task(load.play(e, i / len(episodes))) for i, e in enumerate(episodes)]
         try:
             for number in range(2 * options.rounds):
-                rounds.append(await _round(pipe, load, options.seconds, url if number % 2 else None))
+                rounds.append(await _round(used, load, options.seconds, url if number % 2 else None))
                 print(rounds[-1], flush=True)
             if options.open_s:
-                samples = await _open_long(pipe, load, options.open_s, url)
+                samples = await _open_long(used, load, options.open_s, url)
         finally:
             for task in playing:
                 task.cancel()
@@ -239,6 +257,24 @@ def long_figures(samples: list[Sample]) -> dict[str, Any]:
     return found
 
 
+@contextlib.contextmanager
+def _host(options: argparse.Namespace) -> Iterator[tuple[str, Used]]:
+    """A host agent of its own, with real desktops or synthetic ones; gives its URL, and what it uses."""
+    if options.image is not None:
+        with local_service(options.image, {"warm": options.replicas}) as (url, pid):
+            yield url, partial(_of_process, pid)
+        return
+    ours, theirs = multiprocessing.Pipe()
+    with tempfile.TemporaryDirectory() as folder:
+        host = multiprocessing.Process(target=_serve, args=(theirs, folder, options.replicas))
+        host.start()
+        try:
+            yield ours.recv(), partial(_asked, ours)
+        finally:
+            ours.send("end")
+            host.join(60)
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(
@@ -250,23 +286,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0, help="of a round (30)")
     parser.add_argument("--rounds", type=int, default=3, help="without and with the page, each (3)")
     parser.add_argument("--open-s", type=float, default=0.0, help="and then so long with the page open (0)")
+    parser.add_argument("--image", help="real desktops of this image, in place of synthetic ones")
     parser.add_argument("--out", type=Path, help="where the raw series goes")
     options = parser.parse_args()
-    ours, theirs = multiprocessing.Pipe()
-    with tempfile.TemporaryDirectory() as folder:
-        host = multiprocessing.Process(target=_serve, args=(theirs, folder, options.replicas))
-        host.start()
-        try:
-            rounds, samples = asyncio.run(_run(ours, ours.recv(), options))
-        finally:
-            ours.send("end")
-            host.join(60)
+    with _host(options) as (url, used):
+        rounds, samples = asyncio.run(_run(used, url, options))
     found = figures(rounds) | (long_figures(samples) if len(samples) > WARM_UP_SAMPLES + 2 else {})
     for name, value in found.items():
         print(f"{name:24} {value}")
-    settings = {"replicas": options.replicas, "seconds": options.seconds, "rounds": options.rounds}
+    settings = {name: getattr(options, name) for name in ("image", "replicas", "seconds", "rounds", "open_s")}
     data = {
-        "settings": {**settings, "open_s": options.open_s},
+        "settings": settings,
         "figures": found,
         "rounds": [asdict(r) for r in rounds],
         "minutes": [asdict(s) for s in samples],
