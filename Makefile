@@ -41,7 +41,6 @@ lint: setup-test ## ruff, mypy, import rules
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
-	@MYPYPATH=tasks/families $(VENV)/bin/mypy -p osgym_tasks
 
 test: lint       ## everything on the real thing: lint, bake, unit, contract, integration, end to end
 	@$(VENV)/bin/osgym image build --flavor small

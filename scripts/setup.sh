@@ -61,13 +61,13 @@ python=${PYTHON:-python3}
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 # The stamp holds what the environment was made from, so that an unchanged tree costs nothing.
 stamp="$venv/.osgym-$purpose"
-inputs=(pyproject.toml */pyproject.toml */_version.py guest_agent/setup.py guest_agent/native/* constraints.txt)
+inputs=(pyproject.toml */pyproject.toml */_version.py tasks/families/{pyproject.toml,_version.py} guest_agent/setup.py guest_agent/native/* constraints.txt)
 present=()
 for input in "${inputs[@]}"; do [ -f "$input" ] && present+=("$input"); done
 wanted=$(cat "${present[@]}" | sha256sum)
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
   echo "setup: installing the Python packages into $venv"
-  targets=(-e protocol -e 'sdk[data]' -e guest_agent -e 'host_agent[osworld]' -e infra)
+  targets=(-e protocol -e 'sdk[data]' -e guest_agent -e 'host_agent[osworld]' -e infra -e tasks/families)
   [ "$purpose" = test ] && targets+=(-e '.[dev]' -e 'infra[aws,gcp,plot,fleet]')
   "$venv/bin/python" -m pip install -q --disable-pip-version-check -c constraints.txt "${targets[@]}"
   # OSWorld's own clients, to test against: without their dependencies, which are gigabytes.

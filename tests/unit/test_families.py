@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.support.doc_examples import blocks
 
 from osgym_host.evals.jobs import find_task_files, make_jobs
 from osgym_host.evals.scripted import script_of
 from osgym_host.tasks.parse import parse_task
 from osgym_protocol.actions import parse_actions
-
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tasks" / "families"))  # the same, installed or not
-
-from osgym_tasks import FAMILIES, LEVELS, Family, Split, UnknownFamily, sample, split_of  # noqa: E402
-from osgym_tasks.__main__ import main  # noqa: E402
-from osgym_tasks.family import MIN_WORDINGS, dice_of  # noqa: E402
-from osgym_tasks.pieces import DONE  # noqa: E402
-from osgym_tasks.verify import Outcome, line_of, read_record, summary, trials_of  # noqa: E402
+from osgym_tasks import (
+    FAMILIES,
+    LEVELS,
+    Curriculum,
+    Family,
+    Split,
+    UnknownFamily,
+    proved_instances,
+    sample,
+    split_of,
+)
+from osgym_tasks.cli import tasks
+from osgym_tasks.family import MIN_WORDINGS, dice_of
+from osgym_tasks.pieces import DONE
+from osgym_tasks.verify import Outcome, line_of, read_record, summary, trials_of
 
 SEEDS = range(40)
 SCREEN = (1920, 1080)
@@ -126,7 +132,8 @@ def test_wrong_samples_are_refused_at_the_call() -> None:
 
 def test_written_files_are_what_task_run_plays(tmp_path: Path) -> None:
     """The task, and its oracle beside it."""
-    assert main(["write", "term.count", "--seeds", "2", "--levels", "1", "5", "--out", str(tmp_path)]) == 0
+    said = ["write", "term.count", "--seeds", "2", "--levels", "1,5", "--out", str(tmp_path)]
+    assert CliRunner().invoke(tasks, said).exit_code == 0
     jobs = make_jobs(find_task_files([str(tmp_path)]), 1)
     assert len(jobs) == 4
     for job in jobs:
@@ -149,9 +156,77 @@ def test_a_record_is_gone_on_with(tmp_path: Path) -> None:
     path.write_text("".join(map(line_of, [*rows, lost, elsewhere])) + line_of(rows[0])[:20])
     assert read_record(path, "a") == rows
     assert summary(rows)["edit.lines"]["proved"] == 1
+    assert [one.name for one in proved_instances(path, "a")] == [instance.name]
+    assert list(proved_instances(path, "b")) == []
+    split = split_of("edit.lines", 0)
+    assert [list(proved_instances(path, "a", one)) != [] for one in Split] == [one is split for one in Split]
+    path.write_text("".join(map(line_of, rows[:-1])))
+    assert list(proved_instances(path, "a")) == [], "a way was not tried"
     wrong = Outcome("a", "edit.lines", 0, 2, instance.name, "near: x", 0.0, 1.0, "", 3, 1.5)
     row = summary([*rows, wrong])["edit.lines"]
     assert (row["proved"], row["wrong"]) == (0, [[instance.name, "near: x", 1.0]])
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (["verify"], "say --all"),
+        (["verify", "--all", "edit.lines"], "say --all"),
+        (["verify", "calc.sort"], "there are edit.lines"),
+        (["write", "--all", "--levels", "0-9", "--out", "x"], "1 to 5"),
+        (["write", "--all", "--levels", "one", "--out", "x"], "1-5 or 1,4"),
+        (["verify", "--all", "--seeds", "0"], "--seeds"),
+    ],
+)
+def test_wrong_commands_say_what_helps(argv: list[str], why: str) -> None:
+    """Before anything is run."""
+    done = CliRunner().invoke(tasks, argv)
+    assert (done.exit_code, why in done.output) == (2, True), done.output
+
+
+def success(skill: float, level: int) -> float:
+    """What a policy of that skill earns: nothing two levels above it, all two below."""
+    return min(1.0, max(0.0, 0.5 + (skill - level) / 2))
+
+
+@pytest.mark.parametrize("skill", [1.5, 3.0, 4.5])
+def test_a_curriculum_keeps_success_near_its_target(skill: float) -> None:
+    """It finds the level of a policy, and follows it when it learns."""
+    course = Curriculum(seed=1)
+    for grown in (0.0, min(1.0, 5 - skill)):
+        earned = []
+        for _ in range(600):
+            instance = course.next()
+            earned.append(success(skill + grown, instance.level))
+            course.report(instance, earned[-1])
+        assert mean(earned[-200:]) == pytest.approx(0.5, abs=0.12)
+    levels = course.levels()
+    assert set(levels) == set(FAMILIES)
+    assert all(abs(level - skill - grown) < 1 for level in levels.values())
+
+
+def test_a_curriculum_is_the_same_for_the_same_rewards() -> None:
+    """Also from a state in the middle, through JSON; every family is drawn as often as any other."""
+    one, other = Curriculum(seed=3), Curriculum(seed=3)
+    for number in range(60):
+        made = one.next()
+        assert made.name == other.next().name
+        assert split_of(made.family, made.seed) is Split.TRAIN
+        for course in (one, other):
+            course.report(made, None if number % 7 == 0 else float(number % 2))
+    later = Curriculum(seed=3)
+    later.load(json.loads(json.dumps(one.state())))
+    assert [later.next().name for _ in range(12)] == [one.next().name for _ in range(12)]
+    counts = [seen for _, seen in one.state()["standing"].values()]  # type: ignore[attr-defined]
+    assert max(counts) - min(counts) <= 1
+    before = other.levels()
+    other.report(other.next(), None)
+    assert other.levels() == before
+    for wrong in ({"target": 0.0}, {"families": []}, {"split": "all"}, {"families": ["calc.sort"]}):
+        with pytest.raises(ValueError, match=r"target|families|Split|family"):
+            Curriculum(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="not the state"):
+        later.load({"drawn": "x"})
 
 
 def test_the_documents_family_is_one() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -16,6 +16,8 @@ from typing import Any
 from osgym_sdk import AsyncClient
 from osgym_tasks.family import Instance, Steps
 from osgym_tasks.pieces import DONE
+from osgym_tasks.registry import FAMILIES
+from osgym_tasks.sampling import Split, split_of
 
 _MARK = "osgym_tasks_way"
 
@@ -144,6 +146,33 @@ def read_record(path: Path, image: str) -> list[Outcome]:
         if outcome.image == image and outcome.reward is not None:
             found[outcome.instance, outcome.way] = outcome
     return list(found.values())
+
+
+def proved_instances(path: Path, image: str, split: Split | str | None = None) -> Iterator[Instance]:
+    """Instances that a record proves for an image, made again: to train on these alone.
+
+    Whose family is gone, or of another version by now, is left out.
+
+    Args:
+        image: the digest of the golden image that they are used on (`client.host_states()` says it).
+        split: only the seeds of that one.
+
+    Raises:
+        OSError: the record is there and cannot be read.
+        ValueError: there is no such split.
+    """
+    wanted = None if split is None else Split(split)
+    found: dict[str, list[Outcome]] = {}
+    for outcome in read_record(path, image):
+        found.setdefault(outcome.instance, []).append(outcome)
+    for name, outcomes in found.items():
+        family, seed, level = outcomes[0].family, outcomes[0].seed, outcomes[0].level
+        if family not in FAMILIES or (wanted is not None and split_of(family, seed) is not wanted):
+            continue
+        instance = FAMILIES[family].make(seed, level)
+        right = {outcome.way for outcome in outcomes if outcome.is_right}
+        if instance.name == name and right >= {trial.way for trial in trials_of(instance)}:
+            yield instance
 
 
 def line_of(outcome: Outcome) -> str:

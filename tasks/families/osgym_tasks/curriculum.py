@@ -1,0 +1,108 @@
+"""Levels that keep success near a target: up where a policy succeeds, down where it does not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from osgym_tasks.family import LEVELS, Instance, dice_of
+from osgym_tasks.registry import FAMILIES, family_named
+from osgym_tasks.sampling import MAX_SEED, Split, split_of
+
+STEP = 0.25
+"""Levels that an instance at the target's distance of 1 moves a family by: four in a row are a level."""
+
+
+@dataclass(slots=True)
+class _Standing:
+    """Where a family stands: between two levels, both are drawn."""
+
+    level: float = 1.0
+    seen: int = 0
+
+
+@dataclass(slots=True)
+class Curriculum:
+    """Draws instances, family by family, at the level where rewards are near `target`.
+
+    The same calls with the same rewards give the same instances; the state is small and plain, so that it can
+    be kept with a checkpoint of the policy (`state`, `load`).
+
+    Attributes:
+        families: names; None means all.
+        target: the mean reward to keep, between 0 and 1; groups of rollouts learn most near one half.
+        split: whose seeds are drawn.
+    """
+
+    families: Sequence[str] | None = None
+    target: float = 0.5
+    split: Split | str = Split.TRAIN
+    seed: int = 0
+    _standing: dict[str, _Standing] = field(default_factory=dict)
+    _drawn: int = 0
+
+    def __post_init__(self) -> None:
+        """Check them.
+
+        Raises:
+            ValueError: the target is not between 0 and 1, or there is no such split, or no family.
+            UnknownFamily: there is no such family.
+        """
+        if not 0 < self.target < 1:
+            raise ValueError(f"target must lie between 0 and 1, not {self.target}")
+        self.split = Split(self.split)
+        names = [family_named(name).name for name in (FAMILIES if self.families is None else self.families)]
+        if not names:
+            raise ValueError("families must name at least one family, or be None for all")
+        self._standing = {name: _Standing() for name in names}
+
+    def next(self) -> Instance:
+        """Return the next instance: of a family that was drawn least, at its level."""
+        name = min(self._standing, key=lambda one: self._standing[one].seen)
+        standing = self._standing[name]
+        standing.seen += 1
+        dice = dice_of(f"curriculum:{self.split}", 1, self.seed, self._drawn)
+        self._drawn += 1
+        whole = int(standing.level)
+        level = whole + (whole < LEVELS[-1] and dice.random() < standing.level - whole)
+        drawn = dice.randrange(MAX_SEED)
+        while split_of(name, drawn) is not self.split:
+            drawn = dice.randrange(MAX_SEED)
+        return FAMILIES[name].make(drawn, level)
+
+    def report(self, instance: Instance, reward: float | None) -> None:
+        """Say what an instance earned, or the mean of a group; None, which no policy earned, changes nothing.
+
+        Only what was drawn near the family's level moves it: an easy one that is solved says little.
+        """
+        standing = self._standing.get(instance.family)
+        if reward is None or standing is None or abs(instance.level - standing.level) > 1:
+            return
+        moved = standing.level + STEP * (reward - self.target) / max(self.target, 1 - self.target)
+        standing.level = min(max(moved, float(LEVELS[0])), float(LEVELS[-1]))
+
+    def levels(self) -> dict[str, float]:
+        """Return where each family stands."""
+        return {name: standing.level for name, standing in self._standing.items()}
+
+    def state(self) -> dict[str, object]:
+        """Return all that changes, as JSON."""
+        standing = {name: [one.level, one.seen] for name, one in self._standing.items()}
+        return {"drawn": self._drawn, "standing": standing}
+
+    def load(self, state: dict[str, object]) -> None:
+        """Go on from what `state` gave; families that it does not know begin at level 1.
+
+        Raises:
+            ValueError: it is of another form.
+        """
+        drawn, standing = state.get("drawn"), state.get("standing")
+        if not isinstance(drawn, int) or not isinstance(standing, dict):
+            raise ValueError("this is not the state of a curriculum")
+        for name, found in standing.items():
+            level, seen = found
+            if not LEVELS[0] <= level <= LEVELS[-1] or seen < 0:
+                raise ValueError(f"{name}: level {level} or count {seen} is out of range")
+            if name in self._standing:
+                self._standing[name] = _Standing(float(level), int(seen))
+        self._drawn = drawn
