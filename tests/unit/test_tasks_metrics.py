@@ -276,6 +276,43 @@ def test_slides(file: File) -> None:
     assert score("check_slides_text", file(odp), {"count": 2}) == 0
 
 
+def test_parts_of_documents(file: File) -> None:
+    """Attributes and texts by path, in parts by pattern and in a file that is XML itself."""
+    w = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+
+    def body(*styles: str) -> str:
+        rows = "".join(f'<w:p><w:pPr><w:pStyle w:val="{s}"/></w:pPr><w:t>{s}!</w:t></w:p>' for s in styles)
+        return f'<w:body xmlns:w="{w}">{rows}</w:body>'
+
+    docx = zipped(
+        {"word/part10.xml": body("c"), "word/part2.xml": body("a", "b"), "word/size.xml": '<x n="2.54cm"/>'}
+    )
+    styles = {"part": "word/part*.xml", "path": "w:p/w:pPr/w:pStyle", "attribute": "w:val"}
+    size = {"part": "word/size.xml", "path": ".", "attribute": "n"}
+
+    def parts(*rules: dict[str, Any], data: bytes = docx) -> float:
+        return score("check_xml_parts", file(data), {"parts": list(rules)})
+
+    assert parts({**styles, "values": ["a", "b", "c"], "count": 3}, {**size, "include": ["2.54cm"]}) == 1
+    assert parts({**styles, "values": ["a", "c", "b"]}) == 0
+    assert parts({**styles, "count": 2}) == 0
+    assert parts({**styles, "include": ["d"]}) == 0
+    assert parts({**styles, "exclude": ["b"]}) == 0
+    assert parts({**styles, "include": ["a"]}, {**styles, "exclude": ["b"]}) == 0, "all must hold"
+    assert parts({"part": "word/part2.xml", "path": "w:p", "values": ["a!", "b!"]}) == 1
+    assert parts({"part": "word/none.xml", "path": "w:p", "count": 0}) == 1
+    assert parts({**size, "values": [2.5], "tolerance": 0.05}) == 1
+    assert parts({**size, "values": [2.4], "tolerance": 0.05}) == 0
+    assert parts({"path": "b", "values": ["2"]}, data=b"<a><b>2</b></a>") == 1
+    for wrong in ({**styles, "path": "nobody:p"}, {**styles, "path": "p["}, {**styles, "attribute": "no:a"}):
+        with pytest.raises(Unreadable) as caught:
+            parts(wrong)
+        assert caught.value.role == "expected"
+    with pytest.raises(Unreadable) as caught:
+        parts(styles, data=b"no archive")
+    assert caught.value.role == "result"
+
+
 def test_images(file: File) -> None:
     """Size, mode, format and single pixels."""
     image = Image.new("RGB", (4, 3), (10, 20, 30))
@@ -313,7 +350,8 @@ LAUGHS = (
 
 
 @pytest.mark.parametrize(
-    "metric", ["check_xlsx_cells", "check_document_text", "check_slides_text", "check_image_size"]
+    "metric",
+    ["check_xlsx_cells", "check_document_text", "check_slides_text", "check_image_size", "check_xml_parts"],
 )
 @pytest.mark.parametrize(
     "data",
@@ -332,6 +370,7 @@ LAUGHS = (
 def test_hostile_files_are_unreadable(file: File, metric: str, data: bytes) -> None:
     """Broken files, bombs and entity tricks are refused as the result's fault, quickly."""
     rules: dict[str, Any] = {"cells": {"A1": "z"}, "include": ["z"], "width": 1}
+    rules["parts"] = [{"part": "*.xml", "path": ".", "values": ["z"]}]
     try:
         assert score(metric, file(data), rules) == 0
     except Unreadable as error:

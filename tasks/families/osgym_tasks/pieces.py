@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 HOME = "/home/user"
 DONE: list[dict[str, Any]] = [{"op": "done"}]
 
 
-def upload(files: Mapping[str, str]) -> dict[str, Any]:
-    """Put texts there, by absolute path."""
-    listed = [{"path": path, "text": text} for path, text in files.items()]
+def upload(files: Mapping[str, str | bytes]) -> dict[str, Any]:
+    """Put texts or bytes there, by absolute path."""
+    listed = [
+        {"path": path, "text": data}
+        if isinstance(data, str)
+        else {"path": path, "data_base64": base64.b64encode(data).decode()}
+        for path, data in files.items()
+    ]
     return {"type": "upload_file", "parameters": {"files": listed}}
 
 
@@ -36,6 +42,15 @@ def launch(window: str, *argv: str) -> list[dict[str, Any]]:
     ]
 
 
+def place(window_class: str, x_px: int, y_px: int, width_px: int, height_px: int) -> list[dict[str, Any]]:
+    """Put the window of a class (`name.Class`, as `wmctrl -lx` says it) there, and make it the active one."""
+    box = f"0,{x_px},{y_px},{width_px},{height_px}"
+    return [
+        execute("wmctrl", "-x", "-r", window_class, "-e", box),
+        execute("wmctrl", "-x", "-a", window_class),
+    ]
+
+
 def key(*keys: str) -> dict[str, Any]:
     """Press keys together."""
     return {"op": "key", "keys": list(keys)}
@@ -46,14 +61,29 @@ def line(text: str) -> list[dict[str, Any]]:
     return [{"op": "type", "text": text, "press_enter": True}]
 
 
+def vm_file(path: str) -> dict[str, Any]:
+    """The getter of a file of the desktop."""
+    return {"type": "vm_file", "path": path, "dest": path.rpartition("/")[2]}
+
+
+def every(*checks: tuple[str, Mapping[str, Any], Any]) -> dict[str, Any]:
+    """Check that all of these hold: a metric, the getter of its result, and its rules."""
+    return {
+        "func": [func for func, _, _ in checks],
+        "conj": "and",
+        "result": [dict(getter) for _, getter, _ in checks],
+        "expected": [{"type": "rule", "rules": rules} for _, _, rules in checks],
+    }
+
+
+def output_check(argv: Sequence[str], text: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """For `every`: a command prints this text, byte for byte."""
+    return "exact_match", {"type": "vm_command_line", "command": list(argv)}, {"expected": text}
+
+
 def outputs(expected: Mapping[tuple[str, ...], str]) -> dict[str, Any]:
     """Check that commands print these texts in the end, all of them, byte for byte."""
-    return {
-        "func": ["exact_match"] * len(expected),
-        "conj": "and",
-        "result": [{"type": "vm_command_line", "command": list(argv)} for argv in expected],
-        "expected": [{"type": "rule", "rules": {"expected": text}} for text in expected.values()],
-    }
+    return every(*(output_check(argv, text) for argv, text in expected.items()))
 
 
 def tree_outputs(root: str, files: Mapping[str, str]) -> dict[str, Any]:

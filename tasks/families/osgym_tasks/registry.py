@@ -1,28 +1,22 @@
-"""All families by name."""
+"""All families by name: each module of `osgym_tasks.families` that has a `FAMILY`."""
 
 from __future__ import annotations
 
-from osgym_tasks.families import (
-    edit_lines,
-    files_move_rule,
-    term_count,
-    term_csv_report,
-    term_find_replace,
-    term_modes,
-)
+import importlib
+import pkgutil
+
+import osgym_tasks.families
 from osgym_tasks.family import Family
 
-FAMILIES: dict[str, Family] = {
-    module.FAMILY.name: module.FAMILY
-    for module in (
-        edit_lines,
-        files_move_rule,
-        term_count,
-        term_csv_report,
-        term_find_replace,
-        term_modes,
-    )
-}
+
+def _found() -> dict[str, Family]:
+    names = sorted(module.name for module in pkgutil.iter_modules(osgym_tasks.families.__path__))
+    modules = [importlib.import_module(f"osgym_tasks.families.{name}") for name in names]
+    families: list[Family] = [module.FAMILY for module in modules]
+    return {family.name: family for family in families}
+
+
+FAMILIES: dict[str, Family] = _found()
 
 
 class UnknownFamily(ValueError):

@@ -18,6 +18,7 @@ from osgym_tasks.family import Instance, Steps
 from osgym_tasks.pieces import DONE
 from osgym_tasks.registry import FAMILIES
 from osgym_tasks.sampling import Split, split_of
+from osgym_tasks.targets import has_targets, place_in, placed
 
 _MARK = "osgym_tasks_way"
 
@@ -79,10 +80,19 @@ class _Actor:
         self._steps = steps
 
     async def act(self, obs: Any, task: Any, step: int) -> list[dict[str, Any]] | None:
-        """The actions of the step, on the final screen; None after the last one."""
+        """The actions of the step, on the final screen; None after the last one.
+
+        Raises:
+            TargetMissing: what the step points at does not show.
+        """
         if step:
             await obs.final()
-        return self._steps[step] if step < len(self._steps) else None
+        if step >= len(self._steps):
+            return None
+        actions = self._steps[step]
+        if not has_targets([actions]):
+            return actions
+        return placed(actions, place_in((await obs.episode.a11y()).nodes()))
 
 
 class _Policy:
@@ -110,6 +120,8 @@ async def verify(
     for number, trial in enumerate(trials):
         tasks.append(copy.deepcopy(trial.instance.task))
         tasks[-1]["osgym"][_MARK] = number
+        if has_targets(trial.steps):
+            tasks[-1]["osgym"]["reach"] = ["a11y"]
     batch = client.run(tasks, _Policy(trials), concurrency=concurrency, max_steps=100, retries=1)
     async for result in batch:
         trial = trials[result.index]

@@ -1,0 +1,52 @@
+"""Documents that tasks begin with, as bytes that depend on nothing but what is written into them."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from docx.document import Document
+    from openpyxl import Workbook
+    from pptx.presentation import Presentation
+
+_TIME = (2025, 1, 1, 0, 0, 0)
+_DATED = "docProps/core.xml"
+
+
+def document_bytes(document: Workbook | Document | Presentation) -> bytes:
+    """A document of openpyxl, python-docx or python-pptx as bytes: the same document, the same bytes.
+
+    Writers put the time into the archive's members and into its properties; both are left out.
+    """
+    raw, out = io.BytesIO(), io.BytesIO()
+    document.save(raw)
+    with (
+        zipfile.ZipFile(raw) as got,
+        zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as made,
+    ):
+        for name in got.namelist():
+            data = got.read(name) if name != _DATED else _PROPERTIES
+            made.writestr(zipfile.ZipInfo(name, _TIME), data, zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+_PROPERTIES = (
+    b'<?xml version="1.0" encoding="UTF-8" standalone="yes"?><cp:coreProperties xmlns:cp="http://schemas.'
+    b'openxmlformats.org/package/2006/metadata/core-properties"></cp:coreProperties>'
+)
+
+
+def sheet_bytes(rows: Sequence[Sequence[Any]], *, title: str = "Sheet1") -> bytes:
+    """A workbook of one sheet with these rows, as xlsx."""
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.title = title
+    for row in rows:
+        sheet.append(list(row))
+    return document_bytes(book)
