@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from tests.support.doc_examples import blocks
 
 from osgym_host.evals.jobs import find_task_files, make_jobs
-from osgym_host.evals.scripted import script_of
+from osgym_host.evals.scripted import reached, script_of
 from osgym_host.tasks.parse import parse_task
 from osgym_protocol.a11y import A11yNode
 from osgym_protocol.actions import parse_actions
@@ -35,7 +35,7 @@ from osgym_tasks.cli import tasks
 from osgym_tasks.family import MIN_WORDINGS, dice_of
 from osgym_tasks.office import sheet_bytes
 from osgym_tasks.pieces import DONE, key
-from osgym_tasks.targets import TargetMissing, click, has_targets, place_in, placed
+from osgym_tasks.targets import TargetMissing, click, has_targets, place_in, placed, reaching
 from osgym_tasks.verify import Outcome, line_of, read_record, summary, trials_of
 
 SEEDS = range(12)
@@ -99,7 +99,7 @@ def test_targets_are_found_on_the_screen() -> None:
         A11yNode("push-button", "OK"),
         A11yNode("push-button", "OK", box=(10, 20, 0, 0)),
         A11yNode("push-button", "OK", box=(10, 20, 40, 10)),
-        A11yNode("push-button", "OK", box=(100, 20, 41, 11)),
+        A11yNode("push-button", "OK   ", box=(100, 20, 41, 11)),
         A11yNode("label", "OK", box=(1, 1, 2, 2)),
     ]
     step = [{"op": "wait", "duration_ms": 1}, click("push-button", "OK", nth=1, count=2)]
@@ -108,6 +108,23 @@ def test_targets_are_found_on_the_screen() -> None:
     for wrong in (click("push-button", "OK", nth=2), click("label", "Ok")):
         with pytest.raises(TargetMissing, match=r"no .* shows"):
             placed([wrong], place_in(nodes))
+
+
+def test_whoever_plays_a_script_that_points_may_read_the_tree(tmp_path: Path) -> None:
+    """And no one else: what the task permits besides stays."""
+    osgym: dict[str, Any] = {"reach": False}
+    for name, oracle in (("points", [[click("label", "OK")], DONE]), ("keys", [[key("a")], DONE])):
+        task = {"id": name, "instruction": name, "osgym": osgym}
+        (tmp_path / f"{name}.json").write_text(json.dumps(task))
+        (tmp_path / f"{name}.oracle.json").write_text(json.dumps({"oracle": oracle, "near": [DONE]}))
+    jobs = make_jobs(find_task_files([str(tmp_path)]), 1)
+    for policy, allowed in (("oracle", [False, ["a11y"]]), ("near", [False, False]), ("random", [False] * 2)):
+        played = reached(jobs, [script_of(policy, job, 0) for job in jobs])
+        assert [job.task["osgym"]["reach"] for job in played] == allowed
+    assert [reaching({"osgym": {"reach": given}})["osgym"].get("reach") for given in (True, ["windows"])] == [
+        True,
+        ["a11y", "windows"],
+    ]
 
 
 def test_documents_are_the_same_bytes_always() -> None:
@@ -174,7 +191,9 @@ def test_written_files_are_what_task_run_plays(tmp_path: Path) -> None:
     jobs = make_jobs(find_task_files([str(tmp_path)]), 1)
     assert len(jobs) == 4
     for job in jobs:
-        assert script_of("oracle", job, 0)(SCREEN) != script_of("near", job, 0)(SCREEN)
+        oracle = script_of("oracle", job, 0)(SCREEN)
+        assert oracle != script_of("near", job, 0)(SCREEN)
+        assert all(step.certain for step in oracle), "as it is proved: each step on the final screen"
 
 
 def test_a_record_is_gone_on_with(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from osgym_host.tasks.interface import parse_task
 from osgym_host.tasks.shipped import ShippedTask, default_folder, load_shipped, load_task, next_actions
+from osgym_protocol.a11y import A11yNode, A11yTree
 
 TASKS = load_shipped()
 POINTER = {"click", "move", "drag", "scroll", "button_down", "button_up"}
@@ -49,7 +50,13 @@ def test_a_wrong_oracle_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "app"
     folder.mkdir()
     (folder / "a.json").write_text(json.dumps({"id": "a", "evaluator": {"func": "infeasible"}}))
-    for step, why in (([{"x": 1}], "list of actions"), ({"actions": [], "settle": "fast"}, "certain")):
+    wrong = (
+        ([{"x": 1}], "list of actions"),
+        ({"actions": [], "settle": "fast"}, "certain"),
+        ([{"op": "click", "at": {"role": "label"}}], '"at" is'),
+        ([{"op": "click", "at": {"role": "label", "name": "x", "nth": -1}}], '"at" is'),
+    )
+    for step, why in wrong:
         (folder / "a.oracle.json").write_text(json.dumps({"oracle": [step], "near": []}))
         with pytest.raises(ValueError, match=why):
             load_task(folder / "a.json")
@@ -76,3 +83,34 @@ async def test_a_step_after_a_certain_one_waits_for_the_final_screen(tmp_path: P
     given = [await next_actions(Seen(step), task.oracle, step) for step in range(3)]
     assert given == [[{"op": "wait"}], [{"op": "wait"}], done]
     assert waited == [1]
+
+
+async def test_elements_are_looked_up_on_the_final_screen(tmp_path: Path) -> None:
+    """By role and name; the task that points at some lets its player read the tree."""
+    folder = tmp_path / "app"
+    folder.mkdir()
+    task = {"id": "a", "evaluator": {"func": "infeasible"}, "osgym": {"reach": False}}
+    (folder / "a.json").write_text(json.dumps(task))
+    point = [{"op": "wait"}, {"op": "click", "at": {"role": "push-button", "name": "OK"}, "count": 2}]
+    (folder / "a.oracle.json").write_text(json.dumps({"oracle": [point, point], "near": []}))
+    shipped = load_task(folder / "a.json")
+    assert shipped.task["osgym"] == {"reach": ["a11y"]}
+    asked: list[str] = []
+
+    class Seen:
+        def __init__(self) -> None:
+            self.episode = self
+
+        async def final(self) -> None:
+            asked.append("final")
+
+        async def a11y(self) -> A11yTree:
+            asked.append("a11y")
+            return A11yTree(A11yNode("desktop", children=[A11yNode("push-button", "OK", box=(10, 20, 4, 6))]))
+
+    for step in range(2):
+        assert await next_actions(Seen(), shipped.oracle, step) == [
+            {"op": "wait"},
+            {"op": "click", "count": 2, "x": 12, "y": 23},
+        ]
+    assert asked == ["a11y", "final", "a11y"]

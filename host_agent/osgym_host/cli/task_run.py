@@ -13,7 +13,7 @@ from osgym_host.cli.eval_run import Plan, run_plan
 from osgym_host.evals.folder import RunFolder, RunFolderError
 from osgym_host.evals.jobs import Job, NoTasks, find_task_files, make_jobs
 from osgym_host.evals.rows import Prices, read_rows
-from osgym_host.evals.scripted import NoScript, ScriptedPolicy, marked, script_of
+from osgym_host.evals.scripted import NoScript, ScriptedPolicy, marked, reached, script_of
 from osgym_host.logs import escape_controls
 
 EXIT_OTHER_REWARD = 3
@@ -82,7 +82,7 @@ def run(
     if hosts is not None and fleet is not None:
         raise click.UsageError("--host or --fleet, not both")
     jobs = _jobs(tasks, repeat, only)
-    acts = _policy(policy, jobs, seed)
+    acts, jobs = _policy(policy, jobs, seed)
     how = {"agent": policy, "model": None, "arguments": {"seed": seed}, "repeat": repeat, **options}
     try:
         folder = RunFolder.opened(out, how, resume)
@@ -106,20 +106,21 @@ def _jobs(tasks: tuple[str, ...], repeat: int, only: tuple[str, ...]) -> list[Jo
     return marked(jobs)
 
 
-def _policy(policy: str, jobs: list[Job], seed: int) -> Any:
-    """Return what acts.
+def _policy(policy: str, jobs: list[Job], seed: int) -> tuple[Any, list[Job]]:
+    """Return what acts, and the jobs with what it may do in them.
 
     Raises:
         click.UsageError: a task has no oracle, or there is no such file or function.
     """
     if policy not in SCRIPTS and ":" in policy and not Path(policy).exists():
-        return imported(policy, "--policy", FORMS)
+        return imported(policy, "--policy", FORMS), jobs
     if policy not in SCRIPTS and not Path(policy).is_file():
         raise click.UsageError(f"--policy is {', '.join(FORMS)}, not {policy[:60]!r}")
     try:
-        return ScriptedPolicy([script_of(policy, job, seed) for job in jobs])
+        scripts = [script_of(policy, job, seed) for job in jobs]
     except NoScript as exc:
         raise click.UsageError(f"--policy {policy}: {escape_controls(str(exc))}") from exc
+    return ScriptedPolicy(scripts), reached(jobs, scripts)
 
 
 def _compare(folder: RunFolder, expect: float) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from osgym_host.evals.scripted import by_chance
-from osgym_host.tasks.shipped import ShippedTask
+from osgym_host.tasks.shipped import ShippedTask, next_actions
 
 
 class PolicyName(StrEnum):
@@ -104,7 +104,11 @@ class Actor:
             obs = await obs.final() if is_last or play.task.oracle[step - 1].certain else obs
         await asyncio.to_thread(self._save, obs, step)
         self._changed(play)
-        return play.steps[step] if step < len(play.steps) else None
+        if step >= len(play.steps):
+            return None
+        if play.policy is PolicyName.ORACLE:
+            return await next_actions(obs, play.task.oracle, step)
+        return play.steps[step]
 
     def _save(self, obs: Any, step: int) -> None:
         play = self._play

@@ -16,12 +16,16 @@ from typing import Any
 
 from osgym_host.evals.jobs import ORACLE, Job
 from osgym_host.tasks.shipped import Step, Steps, next_actions, steps_of
+from osgym_protocol.targets import has_targets, reaching
 
 MARK = "script"
 RANDOM_STEPS = 8
 MAX_SCRIPT_BYTES = 32 << 20
 DONE: Steps = (Step(({"op": "done"},)),)
 _KEYS = (["enter"], ["escape"], ["tab"], ["down"], ["up"], ["ctrl", "a"], ["delete"], ["alt", "f"])
+
+
+_ANY_SCREEN = (1920, 1080)
 
 
 class NoScript(ValueError):
@@ -64,6 +68,14 @@ def marked(jobs: Sequence[Job]) -> list[Job]:
     return [
         replace(job, task={**job.task, "osgym": {**job.task.get("osgym", {}), MARK: number}})
         for number, job in enumerate(jobs)
+    ]
+
+
+def reached(jobs: Sequence[Job], scripts: Sequence[Script]) -> list[Job]:
+    """The jobs, those whose script points at elements with leave to read the accessibility tree."""
+    return [
+        replace(job, task=reaching(job.task)) if has_targets(script(_ANY_SCREEN)) else job
+        for job, script in zip(jobs, scripts, strict=True)
     ]
 
 

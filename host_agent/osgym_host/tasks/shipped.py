@@ -2,8 +2,9 @@
 
 ``<folder>/<app>/<id>.json`` is a task in OSWorld's format; beside it ``<id>.oracle.json`` says how to
 solve it: ``{"notes", "oracle": [[action, …], …], "near": [[…], …]}``, one inner list for each step, or
-``{"actions": […], "settle": "certain"}`` for one after which the next acts on the final screen only.
-The oracle earns 1.0; ``near`` is plausible, wrong, and earns 0.0.
+``{"actions": […], "settle": "certain"}`` for one after which the next acts on the final screen only. An
+action may say ``"at": {"role", "name", "nth"}``, an element of the accessibility tree, in the place of
+``x`` and ``y``. The oracle earns 1.0; ``near`` is plausible, wrong, and earns 0.0.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from osgym_protocol.targets import has_targets, is_target, place_in, placed, reaching
 from osgym_protocol.task_files import inline_files
 
 
@@ -66,14 +68,15 @@ def load_task(path: Path) -> ShippedTask:
     task = json.loads(path.read_text(encoding="utf-8"))
     steps = json.loads(path.with_suffix(".oracle.json").read_text(encoding="utf-8"))
     inline_files(task, path)
+    oracle, near = steps_of(steps["oracle"]), steps_of(steps["near"])
     extras = task.get("osgym", {})
     return ShippedTask(
         name=f"{path.parent.name}/{path.stem}",
-        task=task,
+        task=reaching(task) if has_targets([*oracle, *near]) else task,
         flavor=extras.get("flavor", "full"),
         apps=tuple(extras.get("apps", ())),
-        oracle=steps_of(steps["oracle"]),
-        near=steps_of(steps["near"]),
+        oracle=oracle,
+        near=near,
         notes=steps.get("notes", ""),
     )
 
@@ -96,6 +99,8 @@ def _step(value: Any) -> Step:
     actions = value["actions"] if certain else value
     if not isinstance(actions, list) or not all(isinstance(a, dict) and "op" in a for a in actions):
         raise ValueError("a way to act is a list of steps, each a list of actions with an op")
+    if not all(is_target(action["at"]) for action in actions if "at" in action):
+        raise ValueError('"at" is {"role", "name"} and perhaps "nth", a number from 0')
     step = Step(actions)
     step.certain = certain
     return step
@@ -104,15 +109,21 @@ def _step(value: Any) -> Step:
 async def next_actions(obs: Any, steps: Steps, step: int) -> list[dict[str, Any]]:
     """Return what to do in a step, once the screen is what it is to be done on.
 
+    A step that points at elements acts on the final screen, and they are looked up there.
+
     Args:
         obs: an `AsyncObservation`, of the step before.
 
     Raises:
-        OSGymError: as `obs.final`.
+        OSGymError: as `obs.final` and `obs.episode.a11y`.
+        TargetMissing: what it points at does not show.
     """
-    if step and steps[step - 1].certain:
+    pointing = has_targets([steps[step]])
+    if step and (pointing or steps[step - 1].certain):
         await obs.final()
-    return list(steps[step])
+    if not pointing:
+        return list(steps[step])
+    return placed(steps[step], place_in((await obs.episode.a11y()).nodes()))
 
 
 def load_shipped(folder: Path | None = None, *, flavor: str = "full") -> list[ShippedTask]:

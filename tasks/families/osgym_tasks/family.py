@@ -74,7 +74,7 @@ class Instance:
     def write(self, folder: Path) -> Path:
         """Write the task and its oracle as files that `osgym task run` plays; return the task's path.
 
-        Of its near misses the first is written.
+        Of its near misses the first is written. Each step waits for the final screen of the one before.
 
         Raises:
             OSError: it cannot be written.
@@ -83,9 +83,13 @@ class Instance:
         path = folder / f"{self.name}.json"
         path.write_text(json.dumps(self.task, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         name, near = next(iter(self.ways.near.items()))
-        beside = {"notes": f"near: {name}", "oracle": self.ways.oracle, "near": near}
+        beside = {"notes": f"near: {name}", "oracle": _certain(self.ways.oracle), "near": _certain(near)}
         path.with_suffix(".oracle.json").write_text(json.dumps(beside, indent=2) + "\n", encoding="utf-8")
         return path
+
+
+def _certain(steps: Steps) -> list[dict[str, Any]]:
+    return [{"actions": step, "settle": "certain"} for step in steps]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from osgym_tasks.family import Instance, Steps
 from osgym_tasks.pieces import DONE
 from osgym_tasks.registry import FAMILIES
 from osgym_tasks.sampling import Split, split_of
-from osgym_tasks.targets import has_targets, place_in, placed
+from osgym_tasks.targets import has_targets, place_in, placed, reaching
 
 _MARK = "osgym_tasks_way"
 
@@ -118,10 +118,9 @@ async def verify(
     """
     tasks = []
     for number, trial in enumerate(trials):
-        tasks.append(copy.deepcopy(trial.instance.task))
-        tasks[-1]["osgym"][_MARK] = number
-        if has_targets(trial.steps):
-            tasks[-1]["osgym"]["reach"] = ["a11y"]
+        task = copy.deepcopy(trial.instance.task)
+        task["osgym"][_MARK] = number
+        tasks.append(reaching(task) if has_targets(trial.steps) else task)
     batch = client.run(tasks, _Policy(trials), concurrency=concurrency, max_steps=100, retries=1)
     async for result in batch:
         trial = trials[result.index]

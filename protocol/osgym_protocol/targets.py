@@ -1,0 +1,85 @@
+"""Where scripts point without fixed pixels: elements of the accessibility tree, by role and name.
+
+An action of a script may say `at` in the place of `x` and `y`: `{"role", "name", "nth"}`. Who plays it puts
+pixels there, of the screen that it acts on; no host is ever sent an `at`. Spaces around a name do not count:
+GTK pads those of menu items. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+
+class Node(Protocol):
+    """What is read of an element, such as `osgym_protocol.a11y.A11yNode`."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def box(self) -> tuple[int, int, int, int] | None: ...
+
+
+class TargetMissing(LookupError):
+    """No such element shows on the screen."""
+
+
+def has_targets(steps: Iterable[Sequence[Mapping[str, Any]]]) -> bool:
+    """Whether any action of these steps points at an element."""
+    return any("at" in action for step in steps for action in step)
+
+
+def placed(
+    step: Sequence[Mapping[str, Any]], place: Callable[[Mapping[str, Any]], tuple[int, int]]
+) -> list[dict[str, Any]]:
+    """The step with pixels in the place of its targets, as `place` says."""
+    made: list[dict[str, Any]] = []
+    for action in step:
+        plain = {name: value for name, value in action.items() if name != "at"}
+        if "at" in action:
+            plain["x"], plain["y"] = place(action["at"])
+        made.append(plain)
+    return made
+
+
+def place_in(nodes: Iterable[Node]) -> Callable[[Mapping[str, Any]], tuple[int, int]]:
+    """What finds targets among elements: the middle of the one that is meant, if it shows.
+
+    Raises:
+        TargetMissing: when it is called for one that is not there.
+    """
+    shown = [node for node in nodes if node.box is not None and node.box[2] > 0 and node.box[3] > 0]
+
+    def place(target: Mapping[str, Any]) -> tuple[int, int]:
+        nth = target.get("nth", 0)
+        role, name = target["role"], target["name"].strip()
+        found = [node for node in shown if node.role == role and node.name.strip() == name]
+        if len(found) <= nth:
+            raise TargetMissing(f"no {target['role']} {target['name']!r} (number {nth}) shows")
+        box = found[nth].box
+        assert box is not None
+        return box[0] + box[2] // 2, box[1] + box[3] // 2
+
+    return place
+
+
+def is_target(value: Any) -> bool:
+    """Whether it can stand in an action's `at`."""
+    return (
+        isinstance(value, Mapping)
+        and value.keys() <= {"role", "name", "nth"}
+        and all(isinstance(value.get(key), str) for key in ("role", "name"))
+        and type(value.get("nth", 0)) is int
+        and value.get("nth", 0) >= 0
+    )
+
+
+def reaching(task: Mapping[str, Any]) -> dict[str, Any]:
+    """The task with leave for its player to read the accessibility tree, beside what it permits already."""
+    osgym = dict(task.get("osgym", {}))
+    allowed = osgym.get("reach", True)
+    if allowed is not True:
+        osgym["reach"] = sorted({*(allowed or ()), "a11y"})
+    return {**task, "osgym": osgym}
