@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from osgym_host.core.reasons import Reason
 from osgym_host.core.window import Window
+from osgym_protocol.codes import TerminationReason
 from osgym_protocol.host_api import EvaluationAnswer
 from osgym_protocol.observation import Observation
 
@@ -90,6 +92,17 @@ class EpisodeMetrics:
         self._evaluations = Counter(
             "osgym_evaluations", "Evaluations by outcome.", ["outcome"], registry=registry
         )
+        self._begin_at_zero()
+
+    def _begin_at_zero(self) -> None:
+        """Export series that are still 0: one that begins with 1 has no increase."""
+        for reason in Reason:
+            self.failed_to_open.labels(reason.value)
+        for how in TerminationReason:
+            self.ended.labels(how)
+        for outcome in ("success", "partial", "zero", "error"):
+            self._evaluations.labels(outcome)
+        self.forks.labels("ok")
 
     def opened(self, timing_ms: Mapping[str, float]) -> None:
         """A client got an episode."""
