@@ -48,7 +48,8 @@ def man_page(context: click.Context) -> str:
     made = ManPage(context.command_path)
     made.version = version("osgym-host")
     made.short_help = _first_sentence(command)
-    made.description = inspect.cleandoc((command.help or "").replace("\b", ""))
+    texts = (command.help or "", command.epilog or "")
+    made.description = "\n\n".join(inspect.cleandoc(text.replace("\b", "")) for text in texts).strip()
     made.synopsis = " ".join(command.collect_usage_pieces(context))
     options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
     made.options = [record for option in options if (record := option.get_help_record(context))]

@@ -84,3 +84,4 @@ def test_man_has_a_page_for_each_command(tmp_path: Path) -> None:
     assert {"osgym.1", "osgym-serve.1", "osgym-settle-calibrate.1"} <= written
     first = (tmp_path / "osgym.1").read_text()
     assert first.startswith(".TH") and "desktops" in first and "serve" in first
+    assert "Examples:" in (tmp_path / "osgym-ps.1").read_text()

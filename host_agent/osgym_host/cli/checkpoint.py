@@ -16,12 +16,21 @@ from osgym_host.cli.client import call, get, show, span, streamed, url_option
 CHUNK_BYTES = 1024 * 1024
 
 
-@click.group()
+@click.group(
+    epilog="\b\nExamples:\n"
+    "  osgym checkpoint ls\n"
+    "  osgym checkpoint export p3f2a9c10 monday.checkpoint\n"
+    "  osgym checkpoint import monday.checkpoint --url http://10.0.0.6:20000\n"
+    "  osgym checkpoint rm p3f2a9c10\n",
+)
 def checkpoint() -> None:
     """Checkpoints of a running host agent: saved states of episodes to begin others from."""
 
 
-@checkpoint.command("ls")
+@checkpoint.command(
+    "ls",
+    epilog="\b\nExamples:\n  osgym checkpoint ls\n  osgym checkpoint ls --json | jq .used_mib\n",
+)
 @url_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_checkpoints(url: str, as_json: bool) -> None:
@@ -43,7 +52,9 @@ def list_checkpoints(url: str, as_json: bool) -> None:
     click.echo(f"{answer['used_mib']:.0f} of {answer['max_mib']} MiB used")
 
 
-@checkpoint.command()
+@checkpoint.command(
+    epilog="\b\nExamples:\n  osgym checkpoint rm p3f2a9c10 p81d2e004\n",
+)
 @url_option
 @click.argument("checkpoint_ids", nargs=-1, required=True)
 def rm(url: str, checkpoint_ids: tuple[str, ...]) -> None:
@@ -53,7 +64,9 @@ def rm(url: str, checkpoint_ids: tuple[str, ...]) -> None:
         click.echo(f"removed {checkpoint_id}")
 
 
-@checkpoint.command()
+@checkpoint.command(
+    epilog="\b\nExamples:\n  osgym checkpoint export p3f2a9c10 monday.checkpoint\n",
+)
 @url_option
 @click.argument("checkpoint_id")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
@@ -72,7 +85,12 @@ def export(url: str, checkpoint_id: str, file: Path) -> None:
     click.echo(f"{file}  {file.stat().st_size / CHUNK_BYTES:.1f} MiB")
 
 
-@checkpoint.command("import")
+@checkpoint.command(
+    "import",
+    epilog="\b\nExamples:\n"
+    "  osgym checkpoint import monday.checkpoint\n"
+    "  osgym checkpoint import monday.checkpoint --url http://10.0.0.6:20000\n",
+)
 @url_option
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 def import_checkpoint(url: str, file: Path) -> None:

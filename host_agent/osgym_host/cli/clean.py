@@ -19,7 +19,13 @@ from osgym_host.settings import Settings, SettingsError, load
 POLL_S = 0.05
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  osgym clean\n"
+    "  osgym clean --data-dir /var/lib/osgym --instance second --timeout 10\n"
+    "  osgym clean --all --yes                              also images, checkpoints, trajectories\n"
+    "\n\b\nExit codes: 0 nothing of it runs any more - 1 it cannot be stopped or removed - 2 wrong usage.\n",
+)
 @click.option("--data-dir", type=click.Path(path_type=Path), help="As given to `osgym serve`.")
 @click.option("--instance", help="As given to `osgym serve`.")
 @click.option("--timeout", "timeout_s", default=60.0, show_default=True, help="Seconds until it is killed.")

@@ -37,17 +37,23 @@ def data() -> None:
     what a host agent recorded. It can be read while it is written.
 
     \b
-    osgym data stats runs/monday                      what is in it
-    osgym data view runs/monday                       its episodes
-    osgym data view runs/monday 3f2a --out page.html  one of them as a page
-    osgym data export runs/monday out --form chat --grammar uitars --min-reward 1
+    Examples:
+      osgym data stats runs/monday                      what is in it
+      osgym data view runs/monday                       its episodes
+      osgym data view runs/monday 3f2a --out page.html  one of them as a page
+      osgym data export runs/monday out --form chat --grammar uitars --min-reward 1
 
     \b
     Exit codes: 0 done - 1 the data set or the target cannot be used - 2 wrong arguments.
     """
 
 
-@data.command()
+@data.command(
+    epilog="\b\nExamples:\n"
+    "  osgym data view runs/monday                       its episodes\n"
+    "  osgym data view runs/monday 3f2a                  the steps of one\n"
+    "  osgym data view runs/monday 3f2a --out page.html\n",
+)
 @click.argument("path", type=_FOLDER)
 @click.argument("episode", required=False)
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write a page of HTML there.")
@@ -74,7 +80,11 @@ def view(path: Path, episode: str | None, out: Path | None, limit: int) -> None:
         click.echo(out)
 
 
-@data.command()
+@data.command(
+    epilog="\b\nExamples:\n"
+    "  osgym data stats runs/monday\n"
+    "  osgym data stats runs/monday --json | jq .episodes\n",
+)
 @click.argument("path", type=_FOLDER)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
 def stats(path: Path, as_json: bool) -> None:
@@ -125,7 +135,12 @@ def stats(path: Path, as_json: bool) -> None:
             show((title,), ("count",), [(_short(name), str(count)) for name, count in counter.most_common()])
 
 
-@data.command()
+@data.command(
+    epilog="\b\nExamples:\n"
+    "  osgym data export runs/monday out/hf\n"
+    "  osgym data export runs/monday out/chat --form chat --grammar uitars --min-reward 1\n"
+    "  osgym data export runs/monday out/tar --form webdataset --task write-note --all\n",
+)
 @click.argument("path", type=_FOLDER)
 @click.argument("out", type=_FOLDER)
 @click.option("--form", type=click.Choice(FORMS), default="huggingface", show_default=True)
@@ -178,7 +193,9 @@ def export(
         click.echo(f"{done.skipped} steps were left out, the first because: {done.reason}", err=True)
 
 
-@data.command()
+@data.command(
+    epilog="\b\nExamples:\n  osgym data convert /var/lib/osgym/trajectories runs/monday\n",
+)
 @click.argument("recordings", type=_FOLDER)
 @click.argument("out", type=_FOLDER)
 def convert(recordings: Path, out: Path) -> None:

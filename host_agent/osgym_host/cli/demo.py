@@ -30,7 +30,12 @@ WIDTH = 120
 EXIT_WRONG = 1
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  osgym demo --flavor small\n"
+    "  osgym demo --only mousepad --replicas 2 --out out/demo\n"
+    "  osgym demo --host http://10.0.0.5:20000               a host agent that runs\n",
+)
 @click.option("--flavor", type=click.Choice(["small", "full"]), default="full", show_default=True)
 @click.option("--replicas", type=click.IntRange(1, 256), default=4, show_default=True, help="At a time.")
 @click.option(

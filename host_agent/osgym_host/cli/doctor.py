@@ -20,7 +20,13 @@ from osgym_host.images.store import default_data_dir
 _STYLES = {Status.OK: "green", Status.WARN: "yellow", Status.MISSING: "bold red"}
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  osgym doctor\n"
+    "  osgym doctor --quick --json | jq .local_runtime\n"
+    "  osgym doctor --replicas 128\n"
+    "\n\b\nExit codes: 0 the local runtime can run here - 1 it cannot.\n",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--quick", is_flag=True, help="Do not boot virtual machines.")
 @click.option(

@@ -13,7 +13,13 @@ from osgym_host.cli.client import call, get, url_option
 LOOK_S = 0.5
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  osgym drain\n"
+    "  osgym drain --deadline-s 600 --wait    empty in ten minutes; come back then\n"
+    "  osgym drain --stop                     serve again\n"
+    "\n\b\nExit codes: 0 done - 1 the host agent does not answer, or refuses.\n",
+)
 @url_option
 @click.option("--deadline-s", type=click.FloatRange(min=0), help="After so many seconds no episode is open.")
 @click.option("--wait", is_flag=True, help="Return when no episode is open.")

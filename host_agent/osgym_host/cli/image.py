@@ -51,7 +51,13 @@ _SNAPSHOT_COLUMNS = {
 }
 
 
-@click.group()
+@click.group(
+    epilog="\b\nExamples:\n"
+    "  osgym image build --flavor small\n"
+    "  osgym image ls\n"
+    "  osgym image build --format disk        a disk that boots\n"
+    "  osgym image snapshot full              a machine of it, frozen: what runtime qemu clones\n",
+)
 def image() -> None:
     """Golden images: what every replica is cloned from."""
 
@@ -66,7 +72,10 @@ for command in (
     image.add_command(command)
 
 
-@image.command("ls")
+@image.command(
+    "ls",
+    epilog="\b\nExamples:\n  osgym image ls\n  osgym image ls --json\n",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def list_images(as_json: bool) -> None:
     """List the images in the store; with --json without the disks (see osgym image disks)."""
@@ -77,14 +86,20 @@ def list_images(as_json: bool) -> None:
         _print(disks, _DISK_COLUMNS, as_json)
 
 
-@image.command("disks")
+@image.command(
+    "disks",
+    epilog="\b\nExamples:\n  osgym image disks\n  osgym image disks --json\n",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def list_disks(as_json: bool) -> None:
     """List the bootable disks in the store."""
     _print(_disk_rows(), _DISK_COLUMNS, as_json)
 
 
-@image.command("snapshots")
+@image.command(
+    "snapshots",
+    epilog="\b\nExamples:\n  osgym image snapshots\n  osgym image snapshots --json\n",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def list_snapshots(as_json: bool) -> None:
     """List the snapshots in the store."""
@@ -92,7 +107,12 @@ def list_snapshots(as_json: bool) -> None:
     _print([snapshot_row(found, store) for found in store.all()], _SNAPSHOT_COLUMNS, as_json)
 
 
-@image.command()
+@image.command(
+    epilog="\b\nExamples:\n"
+    "  osgym image inspect small | jq .packages\n"
+    "  osgym image inspect --disk ubuntu\n"
+    "  osgym image inspect full@desktop\n",
+)
 @click.argument("name")
 @click.option("--disk", is_flag=True, help="A bootable disk instead of a root file system.")
 def inspect(name: str, disk: bool) -> None:
@@ -102,7 +122,12 @@ def inspect(name: str, disk: bool) -> None:
         click.echo(found.manifest.model_dump_json(indent=1))
 
 
-@image.command()
+@image.command(
+    epilog="\b\nExamples:\n"
+    "  osgym image rm 3f2a9c10\n"
+    "  osgym image rm --untagged              all but the newest of each flavor\n"
+    "  osgym image rm --snapshot full@desktop\n",
+)
 @click.argument("names", nargs=-1)
 @click.option("--untagged", is_flag=True, help="All that are not the newest of their flavor.")
 @click.option("--disk", is_flag=True, help="Bootable disks instead of root file systems.")
@@ -118,7 +143,9 @@ def rm(names: tuple[str, ...], untagged: bool, disk: bool, snapshot: bool) -> No
             click.echo(f"removed {found.digest[:16]} ({found.name})")
 
 
-@image.command()
+@image.command(
+    epilog="\b\nExamples:\n  osgym image lock full --out mine.lock\n",
+)
 @click.argument("name")
 @click.option("--out", type=click.Path(path_type=Path), help="Write to this file instead of printing.")
 def lock(name: str, out: Path | None) -> None:

@@ -27,7 +27,13 @@ _GUESTS = """Which agent answers inside on port 5000: ours, OSWorld's server (it
 or none: then only screen and input are there, no files and commands."""
 
 
-@click.command("import")
+@click.command(
+    "import",
+    epilog="\b\nExamples:\n"
+    "  osgym image import ubuntu.qcow2 --name ubuntu --guest osworld\n"
+    "  osgym image import windows.vmdk --name win --machine q35 --disk-bus sata --nic e1000e --ram-mib 4096\n"
+    "\n\b\nExit codes: 0 it is in the store - 1 it cannot be taken in - 2 wrong usage.\n",
+)
 @click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--name", required=True, help="What it is to be called.")
 @click.option(

@@ -74,7 +74,14 @@ def _progress(as_json: bool) -> BakeProgress:
     return BakeProgress(ProgressDisplay.NONE if as_json else bars)
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  osgym image build                      full: with office suite and browser\n"
+    "  osgym image build --flavor small --dry-run\n"
+    "  osgym image build --format disk --json\n"
+    "  osgym image build --lock mine.lock     exactly those package versions\n"
+    "\n\b\nExit codes: 0 there is one - 1 it cannot be made - 2 wrong usage.\n",
+)
 @click.option("--flavor", default="full", show_default=True, help="Which image: full or small.")
 @click.option("--lock", "lock_path", type=click.Path(path_type=Path), help="Exact package versions.")
 @click.option("--refresh", is_flag=True, help="Ask the mirror for today's packages again.")
@@ -126,7 +133,11 @@ def _build_disk(
     return baker.bake(DiskRequest(image, DiskFormat(kind), refresh))
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  osgym image definition --flavor small\n"
+    "  osgym image definition --vm --lock mine.lock\n",
+)
 @click.option("--flavor", default="full", show_default=True, help="Which image: full or small.")
 @click.option("--lock", "lock_path", type=click.Path(path_type=Path), help="Exact package versions.")
 @click.option("--vm", is_flag=True, help="With its bootable disk and snapshots.")
@@ -155,7 +166,13 @@ def _stop_on_signals() -> None:
         signal.signal(number, stop)
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  osgym image snapshot full\n"
+    "  osgym image snapshot full --accel tcg --ram 2048 --cpus 2\n"
+    "  osgym image snapshot full --name office --warmup my-warmup.json\n"
+    "\n\b\nExit codes: 0 there is one - 1 it cannot be made - 2 wrong usage - 130 Ctrl-C.\n",
+)
 @click.argument("disk")
 @click.option("--name", default=DEFAULT_NAME, show_default=True, help="What it is called: disk@name.")
 @click.option(
@@ -253,7 +270,9 @@ def _warmup(image: DiskImage, name: str, given: Path | None) -> Warmup | None:
     return found
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n  osgym image runner\n  osgym image runner --refresh --json\n",
+)
 @click.option("--refresh", is_flag=True, help="Build it again with today's packages.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def runner(refresh: bool, as_json: bool) -> None:

@@ -76,7 +76,16 @@ def _module(command: str) -> str:
     return command.replace("-", "_")
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nExamples:\n"
+    "  osgym doctor                          can this machine run it\n"
+    "  osgym image build --flavor small      bake a golden image, once\n"
+    "  osgym serve --set image=small         desktops, API and dashboard on port 20000\n"
+    "  osgym ps                              what runs there\n"
+    "  osgym task run tasks --policy oracle  tasks, without a model\n",
+)
 @click.version_option(package_name="osgym-host", prog_name="osgym")
 def main() -> None:
     """OSGym: many real desktops per machine, for training computer-use agents."""

@@ -28,7 +28,9 @@ class _NoImage:
     manifest: ImageManifestLike = field(default_factory=_NoManifest)
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n  osgym openapi > openapi.json\n",
+)
 def openapi() -> None:
     """Print the OpenAPI description of the HTTP API."""
     with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,13 @@ import click
 from osgym_host.cli.client import get, show, span, url_option
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  osgym ps\n"
+    "  osgym ps --url http://10.0.0.5:20000\n"
+    "  osgym ps --json | jq '.[] | select(.state == \"leased\")'\n"
+    "\n\b\nExit codes: 0 done - 1 the host agent does not answer, or refuses.\n",
+)
 @url_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def ps(url: str, as_json: bool) -> None:

@@ -47,10 +47,11 @@ def replay(
     the step: page.html#step=7.
 
     \b
-    osgym replay runs/monday 3f2a                 3f2a….html
-    osgym replay runs/monday 3f2a --out loop.gif  for a README
-    osgym replay runs/monday 3f2a --out loop.mp4  as a video
-    osgym replay 0f3c66a4b2d84d0f --open          an episode of this machine's host agent
+    Examples:
+      osgym replay runs/monday 3f2a                 3f2a….html
+      osgym replay runs/monday 3f2a --out loop.gif  for a README
+      osgym replay runs/monday 3f2a --out loop.mp4  as a video
+      osgym replay 0f3c66a4b2d84d0f --open          an episode of this machine's host agent
 
     \b
     Exit codes: 0 done - 1 there is no such episode, or it cannot be written - 2 wrong arguments.

@@ -35,6 +35,13 @@ EXIT_CANNOT_RUN = 3
 EXIT_BUSY = 4
 
 EPILOG = """\b
+Examples:
+  osgym serve --set image=small --set trajectory=frames
+  osgym serve --config config.yaml
+  OSGYM_TOKEN="$(cat token)" osgym serve --host 0.0.0.0 --port 20000 --port 20001
+  osgym serve --runtime qemu --warm 8 --max-replicas 128
+
+\b
 Exit codes: 0 stopped cleanly (Ctrl-C, SIGTERM) - 1 something could not be removed - 2 wrong setting -
 3 this machine or the image cannot run it - 4 a port or the data directory is in use.
 Every setting can stand in the config file, in OSGYM_<NAME>, or in --set name=value; SETTINGS.md has all.

@@ -49,7 +49,12 @@ Exit codes: 0 done, or there is a calibration already - 1 it cannot be done - 2 
 """
 
 
-@click.group()
+@click.group(
+    epilog="\b\nExamples:\n"
+    "  osgym settle calibrate full\n"
+    "  osgym settle check full\n"
+    "  osgym settle show full\n",
+)
 def settle() -> None:
     """When a step's screen counts as final: fit the waits to the applications of an image."""
 
@@ -105,7 +110,13 @@ def calibrate_image(
     click.echo(f"{len(explored.samples)} actions recorded; written to {path}", err=True)
 
 
-@settle.command()
+@settle.command(
+    epilog="\b\nExamples:\n"
+    "  osgym settle check mine --programs geany\n"
+    "  osgym settle check mine --uncalibrated --minutes 30 --json\n"
+    "\n\b\nExit codes: 0 done - 1 it cannot be done - 2 wrong usage -\n"
+    "3 no application could be explored - 130 Ctrl-C.\n",
+)
 @click.argument("image")
 @click.option("--programs", multiple=True, help="Only this application (repeat for more); default: all.")
 @click.option("--minutes", type=click.FloatRange(0.5, 600), default=15.0, show_default=True, help="In all.")
@@ -134,7 +145,12 @@ def check(
         sys.exit(EXIT_NOTHING)
 
 
-@settle.command()
+@settle.command(
+    epilog="\b\nExamples:\n"
+    "  osgym settle show full\n"
+    "  osgym settle show mine --json\n"
+    "\n\b\nExit codes: 0 there is a calibration - 1 there is no such image - 3 it has no calibration.\n",
+)
 @click.argument("image")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(image: str, as_json: bool) -> None:
@@ -150,7 +166,9 @@ def show(image: str, as_json: bool) -> None:
     _show(kept, as_json)
 
 
-@settle.command()
+@settle.command(
+    epilog="\b\nExamples:\n  osgym settle forget mine\n",
+)
 @click.argument("image")
 def forget(image: str) -> None:
     """Remove the calibration of IMAGE: its replicas wait by its own horizons again."""

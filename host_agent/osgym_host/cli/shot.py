@@ -10,7 +10,12 @@ import click
 from osgym_host.cli.client import get, url_option
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  osgym shot r12 now.png\n"
+    "  osgym shot --url http://10.0.0.5:20000 r12 now.png\n"
+    "\n\b\nExit codes: 0 written - 1 there is no such replica, or the host agent does not answer.\n",
+)
 @click.argument("replica_id")
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
 @url_option

@@ -57,7 +57,12 @@ _IN_TEXT = (
 )
 
 
-@click.command("support-bundle")
+@click.command(
+    "support-bundle",
+    epilog="\b\nExamples:\n"
+    "  osgym support-bundle\n"
+    "  osgym support-bundle --config config.yaml --log-hours 24 --out bundle.tar.gz\n",
+)
 @url_option
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False),
               help="The file; default osgym-support-HOST-TIME.tar.gz here.")  # fmt: skip

@@ -45,7 +45,12 @@ Exit codes: 0 each runs here, given its files - 1 some need more - 2 wrong usage
 """
 
 
-@click.group()
+@click.group(
+    epilog="\b\nExamples:\n"
+    "  osgym task new tasks/mousepad/greeting.json\n"
+    "  osgym task check tasks\n"
+    "  osgym task run tasks --policy oracle\n",
+)
 def task() -> None:
     """Look at task files, begin one, and run them without a model."""
 

@@ -14,11 +14,12 @@ from osgym_host.settings import SettingsError, load
 from osgym_protocol.codes import TokenScope
 
 EXAMPLES = """\b
-osgym token new --scope run --name trainer-1 --file /etc/osgym/tokens
-osgym token new --scope observe --name wall-screen > wall-screen.token
-osgym token list
-osgym token revoke trainer-1
-OSGYM_TOKENS_FILE=/etc/osgym/tokens osgym serve
+Examples:
+  osgym token new --scope run --name trainer-1 --file /etc/osgym/tokens
+  osgym token new --scope observe --name wall-screen > wall-screen.token
+  osgym token list
+  osgym token revoke trainer-1
+  OSGYM_TOKENS_FILE=/etc/osgym/tokens osgym serve
 """
 
 
@@ -51,8 +52,10 @@ def token() -> None:
 
 
 @token.command(
-    epilog="\b\nosgym token new --scope run --name trainer-1\n"
-    'export OSGYM_TOKEN="$(osgym token new --scope observe --name me)"\n'
+    epilog="\b\nExamples:\n"
+    "  osgym token new --scope run --name trainer-1\n"
+    "  osgym token new --scope observe --name wall --file /etc/osgym/tokens > wall.token\n"
+    "\n\b\nExit codes: 0 done - 1 the name is taken, or the file cannot be used - 2 wrong usage.\n"
 )
 @click.option(
     "--scope", type=click.Choice([str(one) for one in TokenScope]), required=True, help="What it may do."
@@ -70,7 +73,7 @@ def new(scope: str, name: str, path: Path | None, config: Path | None) -> None:
     click.echo(f"{where}: {name} may {scope}; the token is not kept and cannot be shown again", err=True)
 
 
-@token.command("list", epilog="\b\nosgym token list --file /etc/osgym/tokens\n")
+@token.command("list", epilog="\b\nExamples:\n  osgym token list --file /etc/osgym/tokens\n")
 @file_options
 def list_tokens(path: Path | None, config: Path | None) -> None:
     """List the tokens of the file: their scopes, names, and the beginnings of their SHA-256."""
@@ -86,7 +89,7 @@ def list_tokens(path: Path | None, config: Path | None) -> None:
         click.echo(f"{where}: {problem}", err=True)
 
 
-@token.command(epilog="\b\nosgym token revoke trainer-1\n")
+@token.command(epilog="\b\nExamples:\n  osgym token revoke trainer-1\n")
 @click.argument("name")
 @file_options
 def revoke(name: str, path: Path | None, config: Path | None) -> None:

@@ -23,12 +23,21 @@ from osgym_infra.providers.refresh import PRICED, fetcher
 from osgym_infra.providers.refresh import refresh as fetch_and_keep
 
 
-@click.group()
+@click.group(
+    epilog="\b\nExamples:\n"
+    "  osgym catalogue show --provider aws\n"
+    "  osgym catalogue refresh --provider gcp --region europe-west4\n",
+)
 def catalogue() -> None:
     """Show and refresh the prices that plans are made with."""
 
 
-@catalogue.command()
+@catalogue.command(
+    epilog="\b\nExamples:\n"
+    "  osgym catalogue show\n"
+    "  osgym catalogue show --provider aws --json\n"
+    "  osgym catalogue show --catalogue our-machines.toml\n",
+)
 @click.option("--provider", help="Only this one.")
 @click.option("--catalogue", "file", type=click.Path(path_type=Path), help="Your own rows; they win.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -64,7 +73,11 @@ def show(provider: str | None, file: Path | None, as_json: bool) -> None:
         click.echo(f"warning: {warning}", err=True)
 
 
-@catalogue.command()
+@catalogue.command(
+    epilog="\b\nExamples:\n"
+    "  osgym catalogue refresh --provider aws --region us-east-1\n"
+    "  GOOGLE_API_KEY=... osgym catalogue refresh --provider gcp\n",
+)
 @click.option("--provider", type=click.Choice(PRICED), required=True)
 @click.option("--region", help=f"Default: {DEFAULT_REGIONS}.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

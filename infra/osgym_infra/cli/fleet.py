@@ -32,7 +32,14 @@ ROOT = Path(__file__).resolve().parents[3]
 ENGINE_S = 120
 
 
-@click.group()
+@click.group(
+    epilog="\b\nExamples:\n"
+    "  osgym fleet export --out fleet.json\n"
+    "  osgym fleet status\n"
+    "  osgym fleet logs --host host-3 -f\n"
+    "  osgym fleet drain --host host-3 --wait-s 600\n"
+    "  osgym fleet dashboard\n",
+)
 def fleet() -> None:
     """Pack what hosts fetch; write fleet.json for clients; operate the hosts in it."""
 
@@ -41,7 +48,11 @@ for _operation in (status, dashboard, logs, doctor, run, drain, ssh, prometheus,
     fleet.add_command(_operation)
 
 
-@fleet.command()
+@fleet.command(
+    epilog="\b\nExamples:\n"
+    "  osgym fleet pack --image full --out out/fleet\n"
+    "  osgym fleet pack --vm --only image\n",
+)
 @click.option(
     "--out", type=click.Path(path_type=Path), default="out/fleet", show_default=True, help="Folder."
 )
@@ -86,7 +97,12 @@ def _print_packed(made: PackedArchive) -> None:
     click.echo(json.dumps({**found, "size_bytes": made.path.stat().st_size}))
 
 
-@fleet.command()
+@fleet.command(
+    epilog="\b\nExamples:\n"
+    "  osgym fleet export --out fleet.json\n"
+    "  osgym fleet export --stack prod --token-file token --out fleet.json\n"
+    "\n\b\nExit codes: 0 done - 1 no host serves, or the stack cannot be read - 2 wrong usage.\n",
+)
 @click.option("--stack", default="", help="Stack; default: the selected one.")
 @click.option("--cwd", "folder", type=click.Path(path_type=Path, exists=True), default=".", help="Project.")
 @click.option(

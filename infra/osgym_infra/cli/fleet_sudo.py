@@ -18,7 +18,9 @@ ASK_S = 300.0
 """How long a person may take to type a password."""
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n  osgym fleet sudo --hours 2\n  osgym fleet sudo --end\n",
+)
 @click.option(
     "--hours", type=click.FloatRange(min=0, max=MOST_HOURS, min_open=True), default=HOURS, show_default=True,
     help="It ends by itself after so long.",

@@ -109,7 +109,9 @@ class Wait:
             self.sleep(min(LOOK_S, max(0.0, end_s - self.clock())))
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n  osgym fleet wait --timeout-s 900\n",
+)
 @click.option(
     "--fleet", "path", type=click.Path(path_type=Path), default="fleet.json", show_default=True,
     help="What `osgym fleet export` wrote.",

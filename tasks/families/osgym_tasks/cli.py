@@ -40,12 +40,22 @@ _levels = click.option(
 )
 
 
-@click.group(name="tasks", short_help="Families of tasks: list them, write files, prove them.")
+@click.group(
+    name="tasks",
+    short_help="Families of tasks: list them, write files, prove them.",
+    epilog="\b\nExamples:\n"
+    "  osgym tasks list\n"
+    "  osgym tasks write edit.lines --seeds 4 --out out/families\n"
+    "  osgym tasks verify edit.lines\n",
+)
 def tasks() -> None:
     """Families of tasks, each made by seed and level, with ways to act that prove it."""
 
 
-@tasks.command(name="list")
+@tasks.command(
+    name="list",
+    epilog="\b\nExamples:\n  osgym tasks list\n",
+)
 def list_() -> None:
     """List the families, the image each needs, and its applications."""
     width = max(map(len, FAMILIES))
@@ -63,7 +73,8 @@ def write(families: Sequence[str], every: bool, seeds: int, levels: list[int], o
     """Write task files with their oracles, which `osgym task run` plays.
 
     \b
-    osgym tasks write edit.lines --seeds 4 --out out/families
+    Examples:
+      osgym tasks write edit.lines --seeds 4 --out out/families
     """
     for instance in _made(families, every, seeds, levels):
         click.echo(instance.write(out))
@@ -95,9 +106,10 @@ def verify_(
     goes on where it was broken off.
 
     \b
-    osgym serve --set image=small &
-    osgym tasks verify edit.lines term.count --seeds 3
-    osgym tasks verify --all --seeds 25 --at-once 8
+    Examples:
+      osgym serve --set image=small &
+      osgym tasks verify edit.lines term.count --seeds 3
+      osgym tasks verify --all --seeds 25 --at-once 8
 
     \b
     Exit codes: 0 all is as it must be - 1 the infrastructure spoilt episodes, the same command runs them

@@ -38,7 +38,12 @@ exec runuser -u osgym -- $agent doctor --json "$@" --data-dir "${OSGYM_DATA:-/va
 MOST_CHECKS = 200
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  osgym fleet doctor\n"
+    "  osgym fleet doctor --host '10.0.*' --quick --json\n"
+    "\n\b\nExit codes: 0 all hosts can run it - 1 some cannot, or do not answer - 2 wrong usage.\n",
+)
 @many_options(deadline_s=120)
 @ssh_options
 @click.option("--quick", is_flag=True, help="Do not boot virtual machines.")

@@ -46,7 +46,13 @@ class DrainOrder:
     wait_s: float
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  osgym fleet drain --host host-3 --wait-s 600\n"
+    "  osgym fleet drain --all --deadline-s 300\n"
+    "  osgym fleet drain --host host-3 --stop\n"
+    "\n\b\nExit codes: 0 all drain (with --wait-s: are empty) - 1 some do not - 2 wrong usage.\n",
+)
 @fleet_option
 @host_option
 @click.option("--all", "whole", is_flag=True, help="All hosts; without it --host is needed.")

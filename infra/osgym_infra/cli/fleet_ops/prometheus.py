@@ -34,7 +34,11 @@ HEAD = "# Written by `osgym fleet prometheus`; run it again after `osgym fleet e
 AUTHORITY = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,260}:\d{1,5}")
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  osgym fleet prometheus --out watch\n"
+    "  osgym fleet prometheus --out watch --every-s 30 --alertmanager 10.0.0.9:9093\n",
+)
 @fleet_option
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder.")
 @click.option("--every-s", type=click.FloatRange(min=1, max=300), default=15.0, show_default=True,

@@ -39,7 +39,13 @@ SINCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 :+.-]{0,60}|-[0-9]+[A-Za-z]+")
 MOST_LOG_LINES = 100_000
 
 
-@click.command(context_settings={"ignore_unknown_options": False})
+@click.command(
+    context_settings={"ignore_unknown_options": False},
+    epilog="\b\nExamples:\n"
+    "  osgym fleet run -- uptime\n"
+    "  osgym fleet run --host host-3 --sudo -- systemctl restart osgym\n"
+    "  osgym fleet run --table -- 'df -h / | tail -1'\n",
+)
 @many_options(deadline_s=300)
 @ssh_options
 @click.option("--sudo", is_flag=True, help="As root, by `sudo -n`, where the login is somebody else's.")
@@ -76,7 +82,12 @@ def run(
     sys.exit(_report([(one, one.outcome()) for one in done], as_json))
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  osgym fleet logs -n 200 --since '1 hour ago'\n"
+    "  osgym fleet logs --host host-3 -f\n"
+    "  osgym fleet logs --unit osgym-notices --json\n",
+)
 @fleet_option
 @host_option
 @ssh_options

@@ -18,7 +18,12 @@ from osgym_infra.errors import BadInput, OsgymInfraError
 from osgym_infra.fleet.fleet_file import IapAccess, SshAccess, SsmAccess, read_fleet_file
 
 
-@click.command("ssh")
+@click.command(
+    "ssh",
+    epilog="\b\nExamples:\n"
+    "  osgym fleet ssh host-3\n"
+    "  osgym fleet ssh --print host-3         the command line only\n",
+)
 @fleet_option
 @ssh_options
 @click.option("--print", "only_print", is_flag=True, help="Print the command line that would enter it.")

@@ -33,7 +33,12 @@ LOW_DISK_MIB = 4096
 """Four times the agent's own reserve, below which no replica starts (`disk_reserve_mib`)."""
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  osgym fleet status\n"
+    "  osgym fleet status --watch 5\n"
+    "  osgym fleet status --json | jq .failed\n",
+)
 @many_options(deadline_s=10)
 @click.option("--watch", "watch_s", type=click.FloatRange(min=0.5), metavar="S",
               help="Look again after so many seconds, until Ctrl-C.")  # fmt: skip
