@@ -30,7 +30,7 @@ import httpx
 
 from benchmarks.common import local_service, machine, quantile, save
 from benchmarks.settle.live import task_for, wait_steady
-from benchmarks.settle.scenarios import APPLICATIONS, Action, Application, application
+from benchmarks.settle.scenarios import Action, Application, application, chosen
 from osgym_host.images.store import default_data_dir
 from osgym_sdk import Client, Episode, OSGymError, Timing
 
@@ -192,7 +192,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--host", help="a running service on this machine; default: start one")
     parser.add_argument("--run-dir", type=Path, default=default_data_dir() / "run" / "default")
     parser.add_argument("--image", default="full")
-    parser.add_argument("--apps", default=",".join(app.name for app in APPLICATIONS))
+    parser.add_argument("--apps", default=",".join(app.name for app in chosen("all", own_image=False)))
     parser.add_argument("--actions", type=int, default=12, help="how many actions in each application")
     parser.add_argument("--pause-s", type=float, default=PAUSE_S)
     parser.add_argument("--seed", type=int, default=1)

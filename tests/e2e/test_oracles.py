@@ -1,4 +1,7 @@
-"""Every task on real desktops: its oracle earns 1, doing nothing and doing something near earn 0."""
+"""Every task on real desktops: its oracle earns 1, doing nothing and doing something near earn 0.
+
+And the screen on which an oracle ends, which `make demo` shows, is the final one.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,22 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from benchmarks.settle.live import PANEL_HEIGHT_PX
+from benchmarks.settle.truth import Box, difference
 from tests.support.host_process import HostProcess, running_host
 
 from osgym_host.images.errors import ImageError
 from osgym_host.images.store import ImageStore, default_data_dir
 from osgym_host.tasks.shipped import ShippedTask, Step, load_shipped, next_actions
-from osgym_sdk import AsyncClient, Result
+from osgym_sdk import AsyncClient, AsyncObservation, Result
 
 TASKS = load_shipped()
 SMALL = [task for task in TASKS if task.flavor == "small"]
 FULL = [task for task in TASKS if task.flavor == "full"]
 WAYS = ("oracle", "near", "nothing")
 DONE = [{"op": "done"}]
+TRUTH_S = 3.0
+"""When a screen counts as final, as in `benchmarks.settle`."""
 
 
 class Scripted:
@@ -27,6 +34,8 @@ class Scripted:
 
     def __init__(self, tasks: list[ShippedTask]) -> None:
         self.by_id = {task.task["id"]: task for task in tasks}
+        self.watched: dict[str, str] = {}
+        """Of each task the last screen of its oracle: what changed on it later."""
 
     def jobs(self) -> list[dict[str, Any]]:
         """Each task in each way."""
@@ -36,14 +45,31 @@ class Scripted:
         """The next step of the way."""
         entry = self.by_id[task["id"]]
         ways = {"oracle": entry.oracle, "near": entry.near, "nothing": (Step(DONE),)}
-        return await next_actions(obs, ways[task["way"]], step)
+        steps = ways[task["way"]]
+        actions = await next_actions(obs, steps, step)
+        if task["way"] == "oracle" and 0 < step == len(steps) - 1:
+            self.watched[task["id"]] = await changed_later(await obs.final())
+        return actions
+
+
+async def changed_later(obs: AsyncObservation) -> str:
+    """What is different on the screen after three seconds, panel and carets apart; empty: nothing."""
+    await asyncio.sleep(TRUTH_S)  # not a wait for something: what is measured is that nothing comes
+    later = (await obs.episode.observe()).image
+    found = difference(obs.image, later, [Box(0, later.height - PANEL_HEIGHT_PX, later.width, later.height)])
+    return "" if found is None else f"{found.pixels} px in {found.box}"
 
 
 async def play(url: str, tasks: list[ShippedTask]) -> list[Result]:
     """All ways of all tasks, two desktops at a time."""
     scripted = Scripted(tasks)
     async with AsyncClient(url) as client, asyncio.timeout(900):
-        return [r async for r in client.run(scripted.jobs(), scripted, concurrency=2, wait_s=120)]
+        results = [r async for r in client.run(scripted.jobs(), scripted, concurrency=2, wait_s=120)]
+    acting = [
+        task.task["id"] for task in tasks if len(task.oracle) > 1
+    ]  # one only says that it cannot be done
+    assert scripted.watched == dict.fromkeys(acting, ""), "oracles end on screens that are not final"
+    return results
 
 
 def check(results: list[Result]) -> None:
