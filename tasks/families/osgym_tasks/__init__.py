@@ -4,11 +4,13 @@ from osgym_tasks.curriculum import Curriculum
 from osgym_tasks.family import LEVELS, Family, Instance, Ways
 from osgym_tasks.registry import FAMILIES, UnknownFamily, family_named
 from osgym_tasks.sampling import Split, sample, split_of
+from osgym_tasks.variation import VARIATIONS
 from osgym_tasks.verify import proved_instances
 
 __all__ = [
     "FAMILIES",
     "LEVELS",
+    "VARIATIONS",
     "Curriculum",
     "Family",
     "Instance",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from osgym_tasks.family import LEVELS, Instance, dice_of
 from osgym_tasks.registry import FAMILIES, family_named
 from osgym_tasks.sampling import MAX_SEED, Split, split_of
+from osgym_tasks.variation import checked
 
 STEP = 0.25
 """Levels that an instance at the target's distance of 1 moves a family by: four in a row are a level."""
@@ -32,12 +33,14 @@ class Curriculum:
         families: names; None means all.
         target: the mean reward to keep, between 0 and 1; groups of rollouts learn most near one half.
         split: whose seeds are drawn.
+        vary: of `VARIATIONS`, those that every instance has.
     """
 
     families: Sequence[str] | None = None
     target: float = 0.5
     split: Split | str = Split.TRAIN
     seed: int = 0
+    vary: Sequence[str] = ()
     _standing: dict[str, _Standing] = field(default_factory=dict)
     _drawn: int = 0
 
@@ -45,12 +48,13 @@ class Curriculum:
         """Check them.
 
         Raises:
-            ValueError: the target is not between 0 and 1, or there is no such split, or no family.
+            ValueError: the target is not between 0 and 1, there is no such split or variation, or no family.
             UnknownFamily: there is no such family.
         """
         if not 0 < self.target < 1:
             raise ValueError(f"target must lie between 0 and 1, not {self.target}")
         self.split = Split(self.split)
+        self.vary = checked(self.vary)
         names = [family_named(name).name for name in (FAMILIES if self.families is None else self.families)]
         if not names:
             raise ValueError("families must name at least one family, or be None for all")
@@ -68,7 +72,7 @@ class Curriculum:
         drawn = dice.randrange(MAX_SEED)
         while split_of(name, drawn) is not self.split:
             drawn = dice.randrange(MAX_SEED)
-        return FAMILIES[name].make(drawn, level)
+        return FAMILIES[name].make(drawn, level, vary=self.vary)
 
     def report(self, instance: Instance, reward: float | None) -> None:
         """Say what an instance earned, or the mean of a group; None, which no policy earned, changes nothing.

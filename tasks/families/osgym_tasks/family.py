@@ -8,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from osgym_tasks.variation import checked, varied
 
 LEVELS = (1, 2, 3, 4, 5)
 MIN_WORDINGS = 6
@@ -56,6 +58,7 @@ class Instance:
 
     Attributes:
         named: each is found in the instruction, literally.
+        vary: the variations that it has, by name.
         task: in OSWorld's format, with the files it uploads inside.
     """
 
@@ -65,6 +68,7 @@ class Instance:
     named: Mapping[str, str] = field(repr=False)
     task: dict[str, Any] = field(repr=False)
     ways: Ways = field(repr=False)
+    vary: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -102,6 +106,7 @@ class Family:
         draft: makes an instance from its own dice and the level, 1 to 5.
         apps: that the image must have.
         flavor: the smallest golden image that has them.
+        fixed: variations that it is never given, since they would change what it checks.
     """
 
     name: str
@@ -109,17 +114,22 @@ class Family:
     draft: Callable[[random.Random, int], Draft] = field(repr=False)
     apps: tuple[str, ...]
     flavor: str = "small"
+    fixed: tuple[str, ...] = ()
 
-    def make(self, seed: int, level: int, *, wording: int | None = None) -> Instance:
+    def make(
+        self, seed: int, level: int, *, wording: int | None = None, vary: Iterable[str] = ()
+    ) -> Instance:
         """Make the instance of a seed and a level.
 
         Args:
             seed: not negative.
             level: 1 to 5.
             wording: which template words it; None leaves that to the seed.
+            vary: of `osgym_tasks.variation.VARIATIONS`; those that are `fixed` are left out. What is
+                checked and how it is solved stay the same.
 
         Raises:
-            ValueError: the seed or the level is out of its range, or there is no such wording.
+            ValueError: the seed or the level is out of its range, or there is no such wording or variation.
         """
         if seed < 0:
             raise ValueError(f"seed must be 0 or more, not {seed}")
@@ -131,8 +141,10 @@ class Family:
         if wording is not None and not 0 <= wording < len(made.wordings):
             raise ValueError(f"wording must be 0 to {len(made.wordings) - 1} in {self.name}, not {wording}")
         text = made.wordings[chosen % len(made.wordings) if wording is None else wording]
+        chosen_variations = tuple(name for name in checked(vary) if name not in self.fixed)
+        suffix = "".join(f"-{name}" for name in chosen_variations)
         task = {
-            "id": f"{self.name.replace('.', '-')}-v{self.version}-l{level}-s{seed}",
+            "id": f"{self.name.replace('.', '-')}-v{self.version}-l{level}-s{seed}{suffix}",
             "snapshot": self.apps[0],
             "instruction": text.format(**made.named),
             "source": "osgym_tasks",
@@ -141,7 +153,13 @@ class Family:
             "evaluator": made.evaluator,
             "osgym": {"flavor": self.flavor, "apps": list(self.apps), "reach": False},
         }
-        return Instance(self.name, seed, level, made.named, task, made.ways)
+        task = varied(
+            task,
+            tuple(made.named.values()),
+            chosen_variations,
+            lambda name: dice_of(f"{self.name}:{name}", self.version, seed, level),
+        )
+        return Instance(self.name, seed, level, made.named, task, made.ways, chosen_variations)
 
 
 def dice_of(family: str, version: int, seed: int, level: int) -> random.Random:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 
 from osgym_tasks.family import LEVELS, Instance, dice_of
 from osgym_tasks.registry import FAMILIES, family_named
+from osgym_tasks.variation import checked
 
 MAX_SEED = 1 << 31
 
@@ -36,6 +37,7 @@ def sample(
     seed: int = 0,
     shard: int = 0,
     shards: int = 1,
+    vary: Iterable[str] = (),
 ) -> Iterator[Instance]:
     """Instances without end, the same for the same arguments.
 
@@ -44,6 +46,7 @@ def sample(
         level: 1 to 5; None draws it.
         seed: of what is drawn, not of an instance.
         shard: of `shards` iterators, which together give what one alone would.
+        vary: of `VARIATIONS`, those that every instance has.
 
     Raises:
         ValueError: an argument is out of its range, at the call.
@@ -57,6 +60,7 @@ def sample(
         raise ValueError(f"level must be one of {LEVELS} or None, not {level}")
     if not 0 <= shard < shards:
         raise ValueError(f"shard must be 0 to shards - 1, not {shard} of {shards}")
+    varied = checked(vary)
 
     def drawn() -> Iterator[Instance]:
         dice = dice_of(f"sample:{split}", 1, seed, 0)
@@ -68,7 +72,7 @@ def sample(
             while split_of(family.name, its_seed) is not split:
                 its_seed = dice.randrange(MAX_SEED)
             if number % shards == shard:
-                yield family.make(its_seed, its_level if level is None else level)
+                yield family.make(its_seed, its_level if level is None else level, vary=varied)
             number += 1
 
     return drawn()
