@@ -30,10 +30,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from tests.support.browser import Page, browser_page
+from tests.support.browser import Page, browser_page, chromium_on_path
 from tests.support.fake_runtime import Served
 
 from benchmarks.common import local_service, quantile, save
+from osgym_host.images.store import ImageStore, default_data_dir
 from osgym_sdk import AsyncClient, AsyncEpisode
 
 SETTLE_IN_S = 5.0
@@ -117,11 +118,16 @@ class Load:
             await asyncio.sleep(max(0.0, 1 - (time.perf_counter() - began)))
 
 
+def _browser_root() -> Path | None:
+    """The golden image whose Chromium is taken where PATH has none."""
+    return None if chromium_on_path() else ImageStore(default_data_dir()).resolve("full").rootfs
+
+
 async def _round(used: Used, load: Load, seconds: float, url: str | None) -> Round:
     if url is None:
         return await _measured(used, load, seconds, is_open=False)
     with tempfile.TemporaryDirectory() as folder:
-        async with browser_page(f"{url}/ui", Path(folder)) as page:
+        async with browser_page(f"{url}/ui", Path(folder), _browser_root()) as page:
             await page.size(1920, 1080)
             await page.until("document.querySelectorAll('.tile').length > 0", 30)
             await page.run(_LONG_TASKS)
@@ -150,7 +156,7 @@ async def _open_long(used: Used, load: Load, seconds: float, url: str) -> list[S
     """Keep the page open, and look every minute."""
     found: list[Sample] = []
     with tempfile.TemporaryDirectory() as folder:
-        async with browser_page(f"{url}/ui", Path(folder)) as page:
+        async with browser_page(f"{url}/ui", Path(folder), _browser_root()) as page:
             await page.size(1920, 1080)
             await page.until("document.querySelectorAll('.tile').length > 0", 30)
             await page.run(_LONG_TASKS)
