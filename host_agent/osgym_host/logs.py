@@ -1,4 +1,4 @@
-"""What the host agent logs: no control characters, no forged lines, bounded in length and in rate.
+"""What the host agent logs, text or JSON: no control characters, no forged lines, bounded in length and rate.
 
 Messages quote guests, tasks and clients. None of them may move the cursor of whoever reads the log, forge a
 line of it, or fill the disk with it. `escape_controls` is for whoever shows such text elsewhere.
@@ -6,12 +6,16 @@ line of it, or fill the disk with it. `escape_controls` is for whoever shows suc
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Hashable
-from typing import TextIO
+from collections.abc import Callable, Hashable, Mapping
+from datetime import UTC, datetime
+from typing import Literal, TextIO
+
+from osgym_host import log_subject
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 MAX_RECORD_CHARS = 16_384
@@ -21,7 +25,12 @@ MAX_ALIKE = 20
 """Records of one logger, level and message template that are let through in a window."""
 MAX_RECORDS = 1000
 """Records of all kinds that are let through in a window."""
+MAX_FIELD_CHARS = 200
+"""Of what is said of a record's subject: clients name runs and tasks."""
 _KEY_CHARS = 80
+_SUBJECT = "osgym_subject"
+"""Attribute of a record that has been judged: the fields of whom it is about."""
+_PLAIN = re.compile(r"[A-Za-z0-9_./:-]+")
 _CONTINUED = "  | "
 """Before each line of a record but its first, so that none of them can pass for a record."""
 
@@ -67,8 +76,8 @@ class SafeFormatter(logging.Formatter):
         super().__init__(FORMAT)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the text of a record, its traceback included."""
-        record.message = record.getMessage()
+        """Return the text of a record, whom it is about before the message, its traceback included."""
+        record.message = _bracket(_subject_of(record)) + record.getMessage()
         record.asctime = self.formatTime(record, self.datefmt)
         parts = [self.formatMessage(record)]
         if record.exc_info:
@@ -76,6 +85,49 @@ class SafeFormatter(logging.Formatter):
         if record.stack_info:
             parts.append(self.formatStack(record.stack_info))
         return escape_lines(_cut("\n".join(parts))).replace("\n", "\n" + _CONTINUED)
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as one JSON object in one line of ASCII.
+
+    `time` (UTC, ISO 8601), `level`, `logger`, `message` (one line); of `log_subject.FIELDS` what is known;
+    `exception` where there is one.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        said: dict[str, str | int] = {
+            "time": when.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": escape_controls(record.name),
+            "message": escape_controls(_cut(record.getMessage())),
+            **_subject_of(record),
+        }
+        if record.exc_info:
+            said["exception"] = escape_lines(_cut(self.formatException(record.exc_info)))
+        if record.stack_info:
+            said["stack"] = escape_lines(_cut(record.stack_info))
+        return json.dumps(said)
+
+
+def _subject_of(record: logging.LogRecord) -> dict[str, str | int]:
+    found: Mapping[str, str | int] = getattr(record, _SUBJECT, {})
+    return {
+        name: escape_controls(value[:MAX_FIELD_CHARS]) if isinstance(value, str) else value
+        for name, value in found.items()
+    }
+
+
+def _bracket(said: Mapping[str, str | int]) -> str:
+    """Return it for people; what is not plain is quoted, so that none of it can pass for another field."""
+    if not said:
+        return ""
+    texts = [
+        f"{name}={value if _PLAIN.fullmatch(str(value)) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in said.items()
+    ]
+    return f"[{' '.join(texts)}] "
 
 
 def _cut(text: str) -> str:
@@ -121,27 +173,33 @@ class RecordLimit:
 class BoundedHandler(logging.StreamHandler[TextIO]):
     """Writes records that `RecordLimit` lets through, and how many it did not."""
 
-    def __init__(self, stream: TextIO | None = None, limit: RecordLimit | None = None) -> None:
-        """Write to stderr unless told otherwise."""
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        limit: RecordLimit | None = None,
+        formatter: logging.Formatter | None = None,
+    ) -> None:
+        """Write text to stderr unless told otherwise."""
         super().__init__(stream or sys.stderr)
         self._limit = limit or RecordLimit()
-        self.setFormatter(SafeFormatter())
+        self.setFormatter(formatter or SafeFormatter())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the record, or count it."""
+        """Write the record with whom it is about, or count it."""
         passes, left_out = self._limit.admit((record.name, record.levelno, str(record.msg)[:_KEY_CHARS]))
         if left_out:
             text = "%d records were left out in the last %g s: too many, or too many alike"
             note = logging.LogRecord(__name__, logging.WARNING, "", 0, text, (left_out, WINDOW_S), None)
             super().emit(note)
         if passes:
+            setattr(record, _SUBJECT, log_subject.fields())
             super().emit(record)
 
 
-def configure(level: str) -> None:
+def configure(level: str, form: Literal["text", "json"] = "text") -> None:
     """Send what is logged in this process to stderr, from `level` on."""
     root = logging.getLogger()
     for handler in list(root.handlers):
         root.removeHandler(handler)
-    root.addHandler(BoundedHandler())
+    root.addHandler(BoundedHandler(formatter=JsonFormatter() if form == "json" else SafeFormatter()))
     root.setLevel(level.upper())

@@ -363,6 +363,10 @@ class Settings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="What is logged."
     )
+    log_format: Literal["text", "json"] = Field(
+        default="text",
+        description="How: as lines for people, or as JSON, one object in each line of stderr.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Settings:

@@ -65,7 +65,8 @@ def taken(words: list[str]) -> str:
     Raises:
         click.UsageError: it does not take them.
     """
-    command, path = osgym, ["osgym"]
+    command: click.Command = osgym
+    path = ["osgym"]
     while isinstance(command, click.Group):
         below = command.get_command(click.Context(command), words[0]) if words else None
         if below is None:

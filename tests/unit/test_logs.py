@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import json
 import logging
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from osgym_host.log_subject import FIELDS, Named, about
 from osgym_host.logs import (
     MAX_ALIKE,
+    MAX_FIELD_CHARS,
     MAX_RECORD_CHARS,
     MAX_RECORDS,
     WINDOW_S,
     BoundedHandler,
+    JsonFormatter,
     RecordLimit,
     escape_controls,
     escape_lines,
@@ -154,3 +160,98 @@ def test_the_service_logs_that_way() -> None:
     first, second = done.stderr.splitlines()
     assert first.endswith(" ERROR asyncio: a\\x1b[2Jb")
     assert second == "  | c"
+
+
+class Client:
+    """A subject whose run and task a client named."""
+
+    def __init__(self, run: str, task: str) -> None:
+        self.names: dict[str, str | int | None] = {
+            "replica": "r1",
+            "generation": 7,
+            "episode": "e1",
+            "run": run,
+            "task": task,
+        }
+
+    def log_fields(self) -> Mapping[str, str | int | None]:
+        return self.names
+
+
+def as_json(out: io.StringIO, clock: Clock) -> logging.Logger:
+    """A logger that writes JSON to `out`."""
+    logger = logging.Logger("guest.test")
+    logger.addHandler(BoundedHandler(out, RecordLimit(clock), JsonFormatter()))
+    return logger
+
+
+def test_a_line_of_json_says_what_is_known(out: io.StringIO, clock: Clock) -> None:
+    """Time, level, logger, message; of the subject what there is; a traceback."""
+    log = as_json(out, clock)
+    log.info("%d ready", 3)
+    with about(Named("r2", 5)):
+        try:
+            raise ValueError("no")
+        except ValueError:
+            log.exception("it failed")
+    first, second = (json.loads(line) for line in out.getvalue().splitlines())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first.pop("time"))
+    assert first == {"level": "info", "logger": "guest.test", "message": "3 ready"}
+    assert (second["replica"], second["generation"], second["level"]) == ("r2", 5, "error")
+    assert second["exception"].endswith("\nValueError: no")
+    assert "episode" not in second
+
+
+@given(st.text(), st.text(), st.text())
+def test_nobody_forges_a_line_of_json(said: str, run: str, task: str) -> None:
+    """Whatever it has, it is one line of printable ASCII, and its words are one line when it is read."""
+    out = io.StringIO()
+    with about(Client(run, task)):
+        as_json(out, Clock()).error("the guest says: %s", said)
+    line = out.getvalue()
+    assert line.endswith("\n") and line[:-1].isascii() and line[:-1].isprintable()
+    read = json.loads(line)
+    assert [key for key in read if key in FIELDS[:3]] == list(FIELDS[:3])
+    assert read["message"] == escape_controls(read["message"])
+    assert (read["level"], read["replica"], read["generation"]) == ("error", "r1", 7)
+    assert all(read.get(name, "") == escape_controls(read.get(name, "")) for name in ("run", "task"))
+
+
+def test_names_of_clients_are_bounded(out: io.StringIO, clock: Clock) -> None:
+    """A run of a megabyte fills no disk."""
+    with about(Client("y" * 1_000_000, "t")):
+        as_json(out, clock).error("x")
+    assert len(json.loads(out.getvalue())["run"]) == MAX_FIELD_CHARS
+
+
+def test_the_subject_stands_before_the_message(log: logging.Logger, out: io.StringIO) -> None:
+    """What a client named cannot pass for another field, nor for the end of them."""
+    with about(Client("grpo-7", f'x] replica=r9\n{FORGED}"')):
+        log.warning("lost")
+    log.warning("nothing")
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 2
+    assert 'guest.test: [replica=r1 generation=7 episode=e1 run=grpo-7 task="x] replica=r9\\' in lines[0]
+    assert lines[0].endswith('is lost\\""] lost')
+    assert lines[1].endswith("guest.test: nothing")
+
+
+async def test_a_subject_is_that_of_its_task(out: io.StringIO, clock: Clock) -> None:
+    """Tasks that it starts have it; others that run at the same time do not, nor does what comes after it."""
+    log = as_json(out, clock)
+
+    async def work(name: str) -> None:
+        with about(Named(name)):
+            await asyncio.sleep(0)
+            await asyncio.create_task(below(name))
+        log.info("after")
+
+    async def below(name: str) -> None:
+        await asyncio.sleep(0)
+        await asyncio.to_thread(log.info, "%s", name)
+
+    await asyncio.gather(work("r1"), work("r2"))
+    read = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert sorted((one["message"], one.get("replica")) for one in read) == [
+        ("after", None), ("after", None), ("r1", "r1"), ("r2", "r2"),
+    ]  # fmt: skip

@@ -29,6 +29,8 @@ from osgym_host.settings import Settings, SettingsError, load
 from osgym_host.tracing import StepTracer, tracer_from
 from osgym_protocol.telemetry import TelemetryError
 
+log = logging.getLogger(__name__)
+
 EXIT_LEFTOVERS = 1
 EXIT_SETTINGS = 2
 EXIT_CANNOT_RUN = 3
@@ -82,7 +84,7 @@ def serve(config: Path | None, ports: tuple[int, ...], pairs: dict[str, str], **
     except (SettingsError, TelemetryError) as error:
         _fail(str(error), EXIT_SETTINGS)
     give_back_large_blocks()
-    logs.configure(settings.log_level)
+    logs.configure(settings.log_level, settings.log_format)
     if settings.log_level != "debug":
         for noisy in ("uvicorn", "httpx", "httpcore", "asyncio"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -105,22 +107,22 @@ async def _serve(settings: Settings, tracer: StepTracer | None) -> int:
     try:
         image = find_image(settings)
     except ImageError as error:
-        return _say(f"{error}" + (f": {error.hint}" if error.hint else ""), EXIT_CANNOT_RUN)
+        return _say(settings, f"{error}" + (f": {error.hint}" if error.hint else ""), EXIT_CANNOT_RUN)
     try:
         sockets = bind(settings)
     except OSError as error:
-        return _say(str(error), EXIT_BUSY)
+        return _say(settings, str(error), EXIT_BUSY)
     try:
         agent = HostAgent(settings, image, tracer=tracer)
         server = HostServer(agent.app(), settings, agent.begin_stop)
         with held(pid_path(settings.data_dir, settings.instance)), server.listen_to_signals():
             return await _run(agent, server, settings, sockets)
     except (AlreadyRunning, DataDirBusy) as error:
-        return _say(str(error), EXIT_BUSY)
+        return _say(settings, str(error), EXIT_BUSY)
     except ReplicaDestroyFailed as error:
-        return _say(f"something is left: {error}", EXIT_LEFTOVERS)
+        return _say(settings, f"something is left: {error}", EXIT_LEFTOVERS)
     except (RuntimeFault, OsgymHostError, OSError) as error:
-        return _say(str(error), EXIT_CANNOT_RUN)
+        return _say(settings, str(error), EXIT_CANNOT_RUN)
     finally:
         for sock in sockets:
             sock.close()
@@ -129,7 +131,7 @@ async def _serve(settings: Settings, tracer: StepTracer | None) -> int:
 async def _run(agent: HostAgent, server: HostServer, settings: Settings, sockets: list[Any]) -> int:
     where = urls(settings, sockets)
     await agent.start()
-    progress = asyncio.create_task(_show_warming(agent))
+    progress = asyncio.create_task(_show_warming(agent, settings))
     try:
         click.echo(f"OSGym listens on {' '.join(where)}")
         click.echo(f"Dashboard: {where[0]}{dashboard.PATH}")
@@ -137,15 +139,15 @@ async def _run(agent: HostAgent, server: HostServer, settings: Settings, sockets
     finally:
         progress.cancel()
         began = time.monotonic()
-        click.echo("removing the desktops …", err=True)
+        _note(settings, "removing the desktops …")
         await agent.stop()
-        click.echo(f"stopped in {time.monotonic() - began:.1f} s, nothing is left", err=True)
+        _note(settings, f"stopped in {time.monotonic() - began:.1f} s, nothing is left")
     return 0
 
 
-async def _show_warming(agent: HostAgent) -> None:
+async def _show_warming(agent: HostAgent, settings: Settings) -> None:
     """Show how the pool fills, until it is full for the first time."""
-    tty = sys.stderr.isatty()
+    tty = sys.stderr.isatty() and settings.log_format == "text"
     began = time.monotonic()
     shown: tuple[object, ...] = ()
     number = 0
@@ -154,7 +156,7 @@ async def _show_warming(agent: HostAgent) -> None:
         warm, ready = pool["warm_target"], pool["ready"] + pool["leased"]
         if ready >= warm:
             ending = f"ready: {ready} desktops in {time.monotonic() - began:.1f} s"
-            click.echo(f"\r\x1b[K{ending}" if tty else ending, err=True)
+            _note(settings, f"\r\x1b[K{ending}" if tty else ending)
             return
         failure = escape_controls(pool["last_failure"].splitlines()[0][:200]) if pool["last_failure"] else ""
         if (ready, failure) != shown or tty:
@@ -162,11 +164,25 @@ async def _show_warming(agent: HostAgent) -> None:
             text = f"{ready}/{warm} desktops ready, {pool['starting']} starting" + (
                 f": {failure}" if failure else ""
             )
-            click.echo(f"\r\x1b[K{text}" if tty else text, err=True, nl=not tty)
+            if tty:
+                click.echo(f"\r\x1b[K{text}", err=True, nl=False)
+            else:
+                _note(settings, text)
         events = await agent.events.after(number, 2.0)
         number = events[-1]["id"] if events else number
 
 
-def _say(message: str, code: int) -> int:
-    click.echo(f"osgym: {escape_lines(message)}", err=True)
+def _say(settings: Settings, message: str, code: int) -> int:
+    if settings.log_format == "json":
+        log.error("%s", message)
+    else:
+        click.echo(f"osgym: {escape_lines(message)}", err=True)
     return code
+
+
+def _note(settings: Settings, message: str) -> None:
+    """Say how it goes on stderr, which has nothing but JSON where that is asked for."""
+    if settings.log_format == "json":
+        log.info("%s", message)
+    else:
+        click.echo(message, err=True)

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from osgym_host import log_subject
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.checkpoint_store import (
     CheckpointRecord,
@@ -136,7 +137,7 @@ class Checkpoints:
                 scored; as any call on the episode.
         """
         episode = self._service.claim(episode_id, lease)
-        with episode.lease, as_service_errors():
+        with episode.in_use(), as_service_errors():
             self._brancher.check()
             refuse_ended(episode)
             self._refuse_over(0.0)
@@ -241,13 +242,13 @@ class Checkpoints:
         saved = self._terms(checkpoint, spec)
         episode = self._creator.draft(saved, read_task(saved.task))
         try:
-            with as_service_errors():
+            with log_subject.about(episode), as_service_errors():
                 self._brancher.check()
                 wait_s = min(spec.wait_s, self._creator.limits.max_wait_s)
                 async with self._brancher.reserve(1, wait_s, spec.client) as reservation:
                     holders = [LeaseHolder(episode.episode_id, episode.replica.on_revoked)]
                     (manager,) = await self._brancher.make(reservation, checkpoint.point, holders)
-                    episode.replica.attach(manager)
+                    episode.attach(manager)
             got = time.perf_counter()
             await self._restore_progress(episode, checkpoint, saved.progress)
             opened = await first_observation(episode, began, got)

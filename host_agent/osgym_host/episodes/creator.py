@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from osgym_host import log_subject
 from osgym_host.core.fair_queue import ClientKey
 from osgym_host.core.reasons import Reason, consequence
 from osgym_host.episodes.create_request import (
@@ -20,7 +21,8 @@ from osgym_host.episodes.create_request import (
     read_task,
     task_error,
 )
-from osgym_host.episodes.episode import EpisodeLease, HostEpisode
+from osgym_host.episodes.episode import HostEpisode
+from osgym_host.episodes.episode_lease import EpisodeLease
 from osgym_host.episodes.episode_state import SavedEpisode
 from osgym_host.episodes.episode_steps import EpisodeSteps
 from osgym_host.episodes.errors import EpisodeOver, ServiceError, disk_refuses, no_capacity, shutting_down
@@ -76,6 +78,12 @@ class EpisodeCreator:
             ServiceError: `task_invalid`, `task_unsupported`, `setup_failed`, `no_capacity`,
                 `draining`, `shutting_down`, or `episode_lost` when replicas kept dying.
         """
+        with contextlib.ExitStack() as subject:
+            return await self._create(spec, leased, subject)
+
+    async def _create(
+        self, spec: EpisodeSpec, leased: Callable[[], object] | None, subject: contextlib.ExitStack
+    ) -> CreatedEpisode:
         began = time.perf_counter()
         task = read_task(spec.task)
         wait_until = time.monotonic() + min(spec.wait_s, self.limits.max_wait_s)
@@ -84,6 +92,7 @@ class EpisodeCreator:
         left, may_clone = SETUP_TRIES, True
         while True:
             episode = await self._drafted(saved, task, wait_until)
+            subject.enter_context(log_subject.about(episode))
             asked = time.monotonic()
             template = await self._cloned(episode, choice, wait_until, spec.client) if may_clone else None
             if template is None:
@@ -219,13 +228,13 @@ class EpisodeCreator:
         if manager is None:
             episode.replica = ReplicaLease()  # the one before knows of the clone's end
             return None
-        episode.replica.attach(manager)
+        episode.attach(manager)
         return template
 
     async def _lease(self, episode: HostEpisode, wait_until: float, client: ClientKey) -> None:
         wait_s, revoked = max(0.0, wait_until - time.monotonic()), episode.replica.on_revoked
         got = await self._got(episode, self._pool.acquire(episode.episode_id, revoked, wait_s, client))
-        episode.replica.attach(got)
+        episode.attach(got)
 
     async def _got(self, episode: HostEpisode, replica: Awaitable[M]) -> M:
         """Wait for the episode's replica."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from osgym_host import log_subject
 from osgym_host.actions import BadAction, NoAction, parse_actions
 from osgym_host.core.reasons import Reason, consequence
+from osgym_host.episodes.episode_lease import EpisodeLease
 from osgym_host.episodes.episode_state import EpisodeProgress, SavedEpisode
 from osgym_host.episodes.episode_steps import EpisodeSteps
 from osgym_host.episodes.errors import (
@@ -24,12 +28,15 @@ from osgym_host.episodes.errors import (
 from osgym_host.episodes.reach_use import ReachUse
 from osgym_host.episodes.replica_lease import ReplicaLease
 from osgym_host.guest_client import GuestError, GuestRefused, GuestUnreachable
+from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.tasks.interface import Task, TaskContext
 from osgym_protocol.codes import Done, ErrorCode, GuestErrorCode
 from osgym_protocol.host_api import EpisodeState, EvaluationAnswer, ParentInfo, SetupWarning, StepAnswer
 from osgym_protocol.limits import DEFAULT_SETTLE_MAX_MS, MAX_SCREEN_SIDE_PX
 from osgym_protocol.observation import ErrorInfo, ObservedFrame
 from osgym_protocol.options import ObserveOptions, SettleOptions
+
+log = logging.getLogger(__name__)
 
 STEP_SLACK_S = 15.0
 """How much longer than its actions and its settling a step may take before the guest counts as hung."""
@@ -43,41 +50,6 @@ class StepResult:
     answer: StepAnswer
     image: bytes | memoryview
     guest_ms: float
-
-
-@dataclass(slots=True, eq=False)
-class EpisodeLease:
-    """A client's right to an episode; as a context it is a call, under which it does not run out.
-
-    Attributes:
-        token: The secret that every call must carry.
-        expires_at: When it runs out, monotonic; pushed back by every call.
-        journaled_until: The `expires_at` that the journal knows of.
-        calls: Calls in flight.
-    """
-
-    token: str
-    ttl_s: float
-    expires_at: float = 0.0
-    journaled_until: float = 0.0
-    calls: int = 0
-
-    def renew(self) -> None:
-        """Push the end back."""
-        self.expires_at = time.monotonic() + self.ttl_s
-
-    def idle_s(self) -> float:
-        """Return for how long nobody has called; 0 during a call."""
-        return 0.0 if self.calls else max(0.0, time.monotonic() - (self.expires_at - self.ttl_s))
-
-    def __enter__(self) -> None:
-        """Begin a call."""
-        self.calls += 1
-
-    def __exit__(self, *exc: object) -> None:
-        """End a call."""
-        self.calls -= 1
-        self.renew()
 
 
 @dataclass(slots=True, eq=False)
@@ -121,6 +93,27 @@ class HostEpisode:
     ended_at: float | None = None
     reach: ReachUse = field(default_factory=ReachUse)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def attach(self, manager: ReplicaManager) -> None:
+        """Take the replica that the pool gave."""
+        self.replica.attach(manager)
+        manager.holder = self
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Be a call on it: its lease does not run out, and what is logged is about it."""
+        with log_subject.about(self), self.lease:
+            yield
+
+    def log_fields(self) -> Mapping[str, str | int | None]:
+        """Return its names for the log."""
+        return {
+            "replica": self.replica.replica_id,
+            "generation": self.replica.generation or None,
+            "episode": self.episode_id,
+            "run": self.terms.run,
+            "task": self.task_id,
+        }
 
     def drop_task(self) -> None:
         """Free what an ended episode needs no more: ended ones are kept for a while."""
@@ -293,6 +286,7 @@ class HostEpisode:
         if frame.observation.frame.screen != self.terms.screen:
             self._resized(frame)
         guest_ms = (time.perf_counter() - began) * 1000
+        log.debug("step %d took %.1f ms in the guest", step.seq, guest_ms)
         seen = replace(frame.observation, seq=step.seq)
         if step.by_person or (before is not None and before.by_person):
             seen = replace(seen, previous=None)  # not between two steps of the policy

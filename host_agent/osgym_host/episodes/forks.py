@@ -71,7 +71,7 @@ class EpisodeForks:
                 as any call on the parent.
         """
         parent = self._service.claim(episode_id, lease)
-        with parent.lease:
+        with parent.in_use():
             with as_service_errors():
                 self._brancher.check()
             refuse_ended(parent)
@@ -101,7 +101,7 @@ class EpisodeForks:
                 finally:
                     self._brancher.release(point)
         for child, manager in zip(children, managers, strict=True):
-            child.replica.attach(manager)
+            child.attach(manager)
         self._service.metrics.branched(point.pause_ms, time.perf_counter() - began, len(children))
         return self._hand_over(parent, children, point, spec)
 

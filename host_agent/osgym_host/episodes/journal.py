@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from osgym_host.core.reasons import Reason
-from osgym_host.episodes.episode import EpisodeLease, HostEpisode
+from osgym_host.episodes.episode import HostEpisode
+from osgym_host.episodes.episode_lease import EpisodeLease
 from osgym_host.episodes.episode_state import EpisodeProgress, InvalidSavedEpisode, SavedEpisode
 from osgym_host.episodes.episode_steps import EpisodeSteps
 from osgym_host.episodes.errors import EpisodeOver

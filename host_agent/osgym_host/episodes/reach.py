@@ -168,7 +168,7 @@ class ReachService:
 
         use.tunnels += 1
         try:
-            with episode.lease:
+            with episode.in_use():
                 opened = await episode.replica.call(episode.replica.guest.reach.tunnel(port))
         except GuestRefused as error:
             refused = refused_reach(error)
@@ -214,7 +214,7 @@ class ReachService:
             raise _busy(f"{MAX_REACHES_AT_ONCE} reaches into this desktop are under way")
         began_s, began, step = time.time(), time.perf_counter(), episode.steps.progress.step
         outcome = "ok"
-        with episode.lease:
+        with episode.in_use():
             call = asyncio.ensure_future(episode.replica.call(work(episode.replica.guest)))
             use.calls.add(call)
             try:

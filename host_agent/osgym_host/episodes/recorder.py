@@ -24,6 +24,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from osgym_host.log_subject import Named, about
 from osgym_protocol.codes import DropReason, ImageFormat
 from osgym_protocol.records import Record
 
@@ -222,7 +223,8 @@ class TrajectoryRecorder:
             try:
                 self._write(job)
             except (OSError, ValueError) as error:  # the disk, or what cannot be encoded
-                log.warning("trajectory %s: not written: %s", job.folder.name, error)
+                with about(Named(episode=job.folder.name)):
+                    log.warning("trajectory %s: not written: %s", job.folder.name, error)
             with self._lock:
                 self._queued -= len(job.frame)
 

@@ -20,6 +20,7 @@ from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.errors import ServiceError
 from osgym_host.episodes.journal import RequestMark, UnfinishedEpisode
 from osgym_host.episodes.recorder import RecordedExtent, RecordMode
+from osgym_host.log_subject import Named, about
 from osgym_host.replicas.brancher import LeaseHolder, ReplicaBrancher
 from osgym_host.replicas.pool_errors import PoolStopping, ReplicaNotMade
 from osgym_host.runtimes import base
@@ -84,7 +85,7 @@ class EpisodeRecovery:
         kept, lost, unheld = choose(left, records, time.time())
         for record in unheld:
             await self._runtime.reap(record)
-        taken = await asyncio.gather(*(self._adopt(one, record) for one, record in kept))
+        taken = await asyncio.gather(*(self._adopted(one, record) for one, record in kept))
         lost += [one for (one, _), episode in zip(kept, taken, strict=True) if episode is None]
         self._remember_lost(lost)
         marks = [one.entry.request for one, _ in kept]
@@ -100,6 +101,10 @@ class EpisodeRecovery:
         for one in gone:
             self._service.journal.ended(one.episode_id)
             self._service.remember_lost(one)
+
+    async def _adopted(self, left: UnfinishedEpisode, record: base.ReplicaRecord) -> HostEpisode | None:
+        with about(Named(record.replica_id, record.generation, left.entry.episode_id)):
+            return await self._adopt(left, record)
 
     async def _adopt(self, left: UnfinishedEpisode, record: base.ReplicaRecord) -> HostEpisode | None:
         """Give the episode its replica back; None when that failed (its replica is removed then)."""
@@ -119,7 +124,7 @@ class EpisodeRecovery:
         try:
             async with asyncio.timeout(ADOPT_S):
                 holder = LeaseHolder(entry.episode_id, episode.replica.on_revoked)
-                episode.replica.attach(await self._brancher.adopt(record, holder))
+                episode.attach(await self._brancher.adopt(record, holder))
                 await episode.confirm()
         except (ReplicaNotMade, PoolStopping, ServiceError, TimeoutError) as error:
             log.warning("episode %s cannot go on: %s", entry.episode_id, error)

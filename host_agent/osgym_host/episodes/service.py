@@ -230,7 +230,7 @@ class EpisodeService:
         """
         began = time.perf_counter()
         episode = self.claim(episode_id, lease)
-        with episode.lease:
+        with episode.in_use():
             result = await episode.step(seq, actions, settle, observe)
         answered = time.perf_counter()
         meta = result.answer.to_dict()
@@ -269,7 +269,7 @@ class EpisodeService:
     ) -> Record:
         began = time.perf_counter()
         episode = self.claim(episode_id, lease)
-        with episode.lease:
+        with episode.in_use():
             frame = await take(episode)
         progress = episode.steps.progress
         meta = {
@@ -297,11 +297,11 @@ class EpisodeService:
         if episode.check is None:
             episode.check = asyncio.create_task(self._check(episode), name=f"check:{episode_id}")
             episode.check.add_done_callback(lambda check: check.cancelled() or check.exception())
-        with episode.lease:
+        with episode.in_use():
             return await asyncio.shield(episode.check)
 
     async def _check(self, episode: HostEpisode) -> EvaluationAnswer:
-        with episode.lease:
+        with episode.in_use():
             async with episode.lock:
                 episode.scored = True
                 await episode.reach.end()

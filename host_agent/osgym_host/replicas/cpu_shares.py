@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from osgym_host.core.cpu_credit import CpuCredit, CreditTerms
 from osgym_host.core.states import ReplicaState
+from osgym_host.log_subject import Named, about
 from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.runtimes import base
 
@@ -48,10 +49,11 @@ class CpuShares:
         for key in self._credits.keys() - keys:
             del self._credits[key]
         for clone in clones:
-            try:
-                self._judge(clone)
-            except (base.RuntimeFault, OSError) as error:  # it is ending, most likely
-                log.debug("replica %s: its CPU weight stays: %s", clone.replica_id, error)
+            with about(Named(clone.replica_id, clone.generation)):
+                try:
+                    self._judge(clone)
+                except (base.RuntimeFault, OSError) as error:  # it is ending, most likely
+                    log.debug("replica %s: its CPU weight stays: %s", clone.replica_id, error)
 
     def _judge(self, clone: base.Replica) -> None:
         used_cpu_s = self._runtime.used_cpu_s(clone)

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
 from osgym_host.guest_client import GuestClient, GuestError, GuestProtocolError, GuestTimeout
+from osgym_host.log_subject import about
 from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.runtimes.processes import cpu_waits_s, process_state
 
@@ -170,7 +171,8 @@ class GuestPulse:
             elif answer.done() and (nonsense := answer.result()) is not None:
                 manager.retire(Reason.GUEST_PROTOCOL, f"asked for its health: {nonsense}")
         except Exception:  # the top of a task
-            log.exception("replica %s: not asked", manager.replica_id)
+            with about(manager):
+                log.exception("replica %s: not asked", manager.replica_id)
         finally:
             answer.cancel()
             await asyncio.gather(answer, return_exceptions=True)

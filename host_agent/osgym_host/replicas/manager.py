@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
+from osgym_host import log_subject
 from osgym_host.core import states
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
@@ -66,6 +67,7 @@ class ReplicaManager:
     Attributes:
         detail: Why it failed, for people; empty while all is well.
         clone: The runtime's replica, None before it was made.
+        holder: For whose episode it is used, or was at its end; None before.
         creation_over: Set once the runtime was asked to make it and has answered, or was stopped.
     """
 
@@ -90,6 +92,7 @@ class ReplicaManager:
         self._on_revoked: OnRevoked | None = None
         self._guest: GuestClient | None = None
         self.clone: base.Replica | None = None
+        self.holder: log_subject.LogSubject | None = None
         self.detail = ""
         self.creation_over = asyncio.Event()
         self.created_at = time.monotonic()
@@ -203,12 +206,18 @@ class ReplicaManager:
 
     async def run(self) -> None:
         """Handle events until nothing of the replica is left. Not to be cancelled: use `retire`."""
-        self._spawn("create", self._create())
-        while self._replica.state is not ReplicaState.GONE:
-            self._handle(await self._mailbox.get())
-        await asyncio.gather(*self._work.values(), return_exceptions=True)
-        while not self._mailbox.empty():
-            self._handle(self._mailbox.get_nowait())
+        with log_subject.about(self):
+            self._spawn("create", self._create())
+            while self._replica.state is not ReplicaState.GONE:
+                self._handle(await self._mailbox.get())
+            await asyncio.gather(*self._work.values(), return_exceptions=True)
+            while not self._mailbox.empty():
+                self._handle(self._mailbox.get_nowait())
+
+    def log_fields(self) -> Mapping[str, str | int | None]:
+        """Return its names for the log, and whose it is or was last."""
+        whose = {} if self.holder is None else self.holder.log_fields()
+        return {**whose, "replica": self.replica_id, "generation": self.generation}
 
     def _handle(self, event: states.Event) -> None:
         before = self._replica.state
@@ -223,7 +232,7 @@ class ReplicaManager:
             case states.AwaitBoot():
                 self._spawn("boot", self._boot())
             case states.Offer():
-                self._on_revoked = None
+                self._on_revoked = self.holder = None
                 if self.ready_at is None:
                     self.ready_at = time.monotonic()
                     self._spawn("watch", self._watch())

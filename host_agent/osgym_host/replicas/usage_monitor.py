@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from osgym_host.core.disk_pressure import DiskAccount, Writer, biggest_writer
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
+from osgym_host.log_subject import about
 from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.runtimes import base
 
@@ -161,13 +162,15 @@ class UsageMonitor:
                     async with asyncio.timeout(MEASURE_TIMEOUT_S):
                         usage = await self._runtime.usage(manager.clone)
                 except (base.RuntimeFault, OSError, TimeoutError) as error:
-                    log.debug("replica %s: not measured: %s", manager.replica_id, error)
+                    with about(manager):
+                        log.debug("replica %s: not measured: %s", manager.replica_id, error)
                 else:
                     self._judge(manager, usage)
                 finally:
                     manager.measured_at = begun_at
         except Exception:  # the top of a task
-            log.exception("replica %s: not measured", manager.replica_id)
+            with about(manager):
+                log.exception("replica %s: not measured", manager.replica_id)
         finally:
             self._in_work.discard(manager)
 
