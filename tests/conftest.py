@@ -8,6 +8,7 @@ import shutil
 import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -17,6 +18,7 @@ from osgym_host.images.errors import ImageError
 from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.images.store import Image, ImageStore, default_data_dir
 from osgym_sdk import AsyncClient, AsyncEpisode
+from tests.support.browser import chromium_on_path
 from tests.support.host_process import HostProcess, osgym, running_host, wait_until
 
 # How long an example takes says something of the machine, not of the code.
@@ -89,6 +91,17 @@ def small_snapshot(small_disk: DiskImage) -> Snapshot:
     made = osgym("image", "snapshot", "small", timeout_s=900)
     assert made.returncode == 0, made.stderr[-2000:]
     return store.resolve("small@desktop")
+
+
+@pytest.fixture(scope="session")
+def chromium_root() -> Path | None:
+    """The full image, whose Chromium is taken where PATH has none."""
+    if chromium_on_path() is not None:
+        return None
+    try:
+        return ImageStore(default_data_dir()).resolve("full").rootfs
+    except ImageError:
+        pytest.skip("missing: Chromium on PATH, or golden image 'full'")
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,7 @@ from osgym_host.episodes.metrics import EpisodeMetrics
 from osgym_host.episodes.reach import ReachService
 from osgym_host.episodes.recorder import RecordMode, TrajectoryRecorder
 from osgym_host.episodes.recovery import EpisodeRecovery
+from osgym_host.episodes.replays import ReplayPages
 from osgym_host.episodes.requests import RequestRegistry
 from osgym_host.episodes.runs import RunLog
 from osgym_host.episodes.service import EpisodeService
@@ -143,6 +144,7 @@ class HostAgent:
             interventions=Interventions(self.episodes),
             history=self._history,
             runs=self._runs,
+            replays=ReplayPages(self.episodes.recorder),
             registry=self.registry,
             access=_access(settings),
             osgym=OsgymOptions(settings.osgym_max_steps, settings.osgym_wait_s, settings.osgym_make_way_s),

@@ -96,6 +96,8 @@ class CreateAnswer(Message):
     """What went wrong in the task's setup; ``strict_setup`` makes each of them a refusal."""
     template: str | None = field(default=None, metadata=OMIT)
     """Whether a task template was used: ``hit``, ``made``, ``no (reason)``; absent where they are off."""
+    notes: bool | None = field(default=None, metadata=OMIT)
+    """Whether the ``note`` of a step is kept; absent where nothing is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ class StepRequest(Message):
     settle: SettleOptions | None = field(default=None, metadata=OMIT)
     observe: ObserveOptions | None = field(default=None, metadata=OMIT)
     traceparent: str | None = field(default=None, metadata=OMIT)
+    note: str | None = field(default=None, metadata=OMIT)
+    """What the policy said, for the trajectory: at most ``MAX_NOTE_CHARS``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,7 @@ class BatchStepItem(Message):
     settle: SettleOptions | None = field(default=None, metadata=OMIT)
     observe: ObserveOptions | None = field(default=None, metadata=OMIT)
     traceparent: str | None = field(default=None, metadata=OMIT)
+    note: str | None = field(default=None, metadata=OMIT)
 
 
 @dataclass(frozen=True, slots=True)

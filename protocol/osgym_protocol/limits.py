@@ -34,6 +34,8 @@ MAX_STEP_ACTIONS_BYTES = 1024 * 1024
 """Of one step's actions in their canonical JSON, in UTF-8."""
 MAX_STEP_BODY_BYTES = MAX_STEP_ACTIONS_BYTES + 64 * 1024
 """Of a step's request to the guest: its actions, its number and its options."""
+MAX_NOTE_CHARS = 20_000
+"""Of what is told of a step to be kept beside it: the words of a model."""
 MAX_BATCH_STEPS = 4096
 MAX_RENEWED_LEASES = 65536
 MAX_META_BYTES = 4 * 1024 * 1024

@@ -238,7 +238,7 @@ class TaskRun:
                         raise decided.refusal
                     if decided.actions is None:
                         return _Ending(TerminationReason.POLICY_STOPPED)
-                    obs = await episode.step(Decision(decided.actions, decided.info))
+                    obs = await episode.step(Decision(decided.actions, decided.info, decided.note))
                 except InvalidAction as exc:
                     attempt.invalid_actions += 1
                     end = self._after_refusal(attempt, exc)

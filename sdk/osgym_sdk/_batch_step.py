@@ -166,4 +166,5 @@ def _item(ready: _ReadyStep) -> BatchStepItem:
         settle=request.settle,
         observe=request.observe,
         traceparent=request.traceparent,
+        note=request.note,
     )

@@ -50,6 +50,7 @@ class ReadDecision:
     actions: tuple[Action, ...] | None
     info: Any
     refusal: InvalidAction | None = None
+    note: str = ""
 
 
 Act = Callable[[Any, Any, int], Awaitable[ReadDecision]]
@@ -220,8 +221,9 @@ class PolicyRunner:
 
 def _decided(decision: Any) -> ReadDecision:
     actions, info = opened(decision)
+    note = decision.note if isinstance(decision, Decision) else ""
     try:
-        return ReadDecision(None if actions is None else as_actions(actions), info)
+        return ReadDecision(None if actions is None else as_actions(actions), info, note=note)
     except InvalidAction as exc:
         return ReadDecision(None, info, exc)
 

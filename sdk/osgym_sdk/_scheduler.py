@@ -66,6 +66,7 @@ class Placement:
             step=child.step,
             last_seq=child.last_seq,
             parent=child.parent,
+            notes=self.answer.notes,
         )
         return replace(self, answer=answer)
 

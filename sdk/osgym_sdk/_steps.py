@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from osgym_sdk._actions import Actions, as_actions
 from osgym_sdk._config import ClientConfig
-from osgym_sdk._decision import Decision, opened
+from osgym_sdk._decision import Decision, note_of, opened
 from osgym_sdk._episode_info import EpisodeRecord
 from osgym_sdk._exceptions import (
     EpisodeEnded,
@@ -185,7 +185,8 @@ class AsyncSteps(AsyncReach):
         settled, unless = as_settle(settle), self._frames.unless_hash(options)
         span = self._begin_span(listed)
         told = None if span is None else span.traceparent
-        request = StepRequest(self.lease, self._seq + 1, listed, settled, unless, told)
+        note = note_of(actions) if self._session.placement.answer.notes else None
+        request = StepRequest(self.lease, self._seq + 1, listed, settled, unless, told, note)
         self.trajectory.last_info = info  # what was cleared up took away its own
         self._pending = PreparedStep(request, options, self._config.clock(), parsed, info, span)
         return self._pending

@@ -48,6 +48,7 @@ from osgym_protocol.limits import (
     MAX_BLOB_BYTES,
     MAX_IMAGE_PIXELS,
     MAX_META_BYTES,
+    MAX_NOTE_CHARS,
 )
 from osgym_protocol.observation import (
     ActionResult,
@@ -75,6 +76,7 @@ __all__ = [
     "MAX_BLOB_BYTES",
     "MAX_IMAGE_PIXELS",
     "MAX_META_BYTES",
+    "MAX_NOTE_CHARS",
     "RECORDS_TYPE",
     "ActionResult",
     "BatchStepItem",

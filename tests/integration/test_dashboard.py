@@ -8,29 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.browser import Page, browser_page, chromium_on_path
+from tests.support.browser import Page, browser_page
 from tests.support.fake_runtime import Served
 from tests.support.host_process import HostProcess, wait_until
 
-from osgym_host.images.errors import ImageError
-from osgym_host.images.store import ImageStore, default_data_dir
 from osgym_sdk import AsyncClient
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(120)]
 
 HOSTILE = "<img src=x onerror=document.title='owned'>\u202e"
 NO_SCROLL = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
-
-
-@pytest.fixture(scope="module")
-def chromium_root() -> Path | None:
-    """The full image, whose Chromium is taken where PATH has none."""
-    if chromium_on_path() is not None:
-        return None
-    try:
-        return ImageStore(default_data_dir()).resolve("full").rootfs
-    except ImageError:
-        pytest.skip("missing: Chromium on PATH, or golden image 'full'")
 
 
 @pytest.fixture

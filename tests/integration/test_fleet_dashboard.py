@@ -13,12 +13,10 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.browser import browser_page, chromium_on_path
+from tests.support.browser import browser_page
 from tests.support.fake_runtime import Served
 
 from osgym_host.api.tokens import add_token
-from osgym_host.images.errors import ImageError
-from osgym_host.images.store import ImageStore, default_data_dir
 from osgym_protocol.codes import TokenScope
 from osgym_sdk import AsyncClient
 
@@ -27,17 +25,6 @@ pytestmark = [pytest.mark.desktop, pytest.mark.timeout(180)]
 TOKEN = "s3cret-of-the-hosts"
 HOSTILE = "<img src=x onerror=document.title='owned'>"
 NO_SCROLL = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
-
-
-@pytest.fixture(scope="module")
-def chromium_root() -> Path | None:
-    """The full image, whose Chromium is taken where PATH has none."""
-    if chromium_on_path() is not None:
-        return None
-    try:
-        return ImageStore(default_data_dir()).resolve("full").rootfs
-    except ImageError:
-        pytest.skip("missing: Chromium on PATH, or golden image 'full'")
 
 
 @pytest.fixture

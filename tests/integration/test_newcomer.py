@@ -16,27 +16,15 @@ from pathlib import Path
 
 import pytest
 from tests.support import ROOT
-from tests.support.browser import Page, browser_page, chromium_on_path
+from tests.support.browser import Page, browser_page
 from tests.support.host_process import HostProcess, osgym, running_host
 from tests.support.page import sections
 
-from osgym_host.images.errors import ImageError
-from osgym_host.images.store import Image, ImageStore, default_data_dir
+from osgym_host.images.store import Image
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(300)]
 
 PAGE = ROOT / "docs" / "start.md"
-
-
-@pytest.fixture(scope="module")
-def chromium_root() -> Path | None:
-    """The full image, whose Chromium is taken where PATH has none."""
-    if chromium_on_path() is not None:
-        return None
-    try:
-        return ImageStore(default_data_dir()).resolve("full").rootfs
-    except ImageError:
-        pytest.skip("missing: Chromium on PATH, or golden image 'full'")
 
 
 @pytest.fixture(scope="module")

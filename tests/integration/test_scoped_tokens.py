@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.browser import browser_page, chromium_on_path
+from tests.support.browser import browser_page
 from tests.support.host_process import osgym, start_host, wait_until
 
 from osgym_host.images.store import Image
@@ -26,7 +26,9 @@ def made(path: Path, scope: str) -> str:
     return done.stdout.strip()
 
 
-async def test_one_trains_one_looks_one_is_revoked(small_image: Image, tmp_path: Path) -> None:
+async def test_one_trains_one_looks_one_is_revoked(
+    small_image: Image, chromium_root: Path | None, tmp_path: Path
+) -> None:
     """A desktop is used by a `run` token; the page of an `observe` token shows it, and offers nothing."""
     path = tmp_path / "tokens"
     run, observe, admin = (made(path, scope) for scope in ("run", "observe", "admin"))
@@ -45,8 +47,7 @@ async def test_one_trains_one_looks_one_is_revoked(small_image: Image, tmp_path:
             await episode.step([{"op": "click", "x": 700, "y": 400}])
             result = await episode.execute(["echo", "inside"])
             assert result.stdout.strip() == "inside"
-            if chromium_on_path() is not None:
-                await only_looks(host.url, observe, episode.replica_id, tmp_path)
+            await only_looks(host.url, observe, episode.replica_id, chromium_root, tmp_path)
             assert osgym("token", "revoke", "the-admin", "--file", str(path)).returncode == 0
             wait_until(lambda: _status(host.url, admin) == 401, 10, "the token is refused")
             await episode.step("wait()")
@@ -63,11 +64,13 @@ def _status(url: str, token: str) -> int:
     return httpx.get(f"{url}/v1/host", headers=headers, timeout=20).status_code
 
 
-async def only_looks(url: str, token: str, replica_id: str, tmp_path: Path) -> None:
+async def only_looks(
+    url: str, token: str, replica_id: str, chromium_root: Path | None, tmp_path: Path
+) -> None:
     """The page shows the live desktop; what it cannot do is not there, or says what it would need."""
     folder = tmp_path / "browser"
     folder.mkdir()
-    async with browser_page(f"{url}/ui", folder, None) as page:
+    async with browser_page(f"{url}/ui", folder, chromium_root) as page:
         await page.until("document.querySelector('#ask')?.open")
         await page.click("#token")
         await page.type(token)

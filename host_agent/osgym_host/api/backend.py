@@ -15,6 +15,7 @@ from osgym_host.episodes.host_status import HostStatus
 from osgym_host.episodes.interventions import Interventions
 from osgym_host.episodes.looks import Looks
 from osgym_host.episodes.reach import ReachService
+from osgym_host.episodes.replays import ReplayPages
 from osgym_host.episodes.requests import RequestRegistry
 from osgym_host.episodes.runs import RunLog
 from osgym_host.episodes.service import EpisodeService
@@ -44,6 +45,7 @@ class Backend:
     interventions: Interventions
     history: History
     runs: RunLog
+    replays: ReplayPages
     registry: CollectorRegistry
     access: AccessPolicy
     osgym: OsgymOptions

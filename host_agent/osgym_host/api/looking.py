@@ -123,4 +123,15 @@ def _episode_routes(backend: Backend) -> APIRouter:
         headers = {"Cache-Control": "private, max-age=3600, immutable"}
         return Response(image, headers=headers, media_type=f"image/{image_format.value}")
 
+    @router.get("/episodes/{episode_id}/replay", response_class=Response)
+    async def replay(episode_id: str) -> Response:
+        """Return an episode that ended as one page of HTML, as `osgym replay` makes it."""
+        page = await backend.replays.page(episode_id)
+        headers = {
+            "Content-Disposition": f'attachment; filename="{episode_id}.html"',
+            "Content-Security-Policy": "sandbox; default-src 'none'",
+            "X-Content-Type-Options": "nosniff",
+        }
+        return Response(page, headers=headers, media_type="text/html; charset=utf-8")
+
     return router

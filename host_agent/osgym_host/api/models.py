@@ -119,6 +119,7 @@ class StepBody(_Body):
     settle: SettleBody | None = None
     observe: ObserveBody | None = None
     traceparent: Annotated[str, Field(pattern=f"^{TRACEPARENT}$")] | None = None
+    note: Annotated[str, Field(max_length=limits.MAX_NOTE_CHARS)] | None = None
 
 
 class BatchItem(StepBody):

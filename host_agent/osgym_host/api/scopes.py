@@ -21,6 +21,7 @@ _OBSERVE = (
     "GET /v1/episodes/{episode_id}",
     "GET /v1/episodes/{episode_id}/frames/{step}",
     "GET /v1/episodes/{episode_id}/lines",
+    "GET /v1/episodes/{episode_id}/replay",
     "GET /v1/episodes/{episode_id}/trajectory",
     "GET /v1/events",
     "GET /v1/history",

@@ -22,6 +22,7 @@ from osgym_host.api.raw import (
 from osgym_host.api.security import client_of
 from osgym_host.episodes.create_request import EpisodeSpec
 from osgym_host.episodes.errors import ServiceError
+from osgym_host.episodes.recorder import RecordMode
 from osgym_host.episodes.service import EpisodeService
 from osgym_protocol import host_api
 from osgym_protocol.codec import Message
@@ -62,7 +63,7 @@ def _hot_routes(backend: Backend) -> APIRouter:
         """Acts, waits for the screen, observes. A repeated `seq` acts no second time."""
         settle, observe = models.settle_options(body.settle), models.observe_options(body.observe)
         record = await episodes.step(
-            episode_id, body.lease, body.seq, body.actions, settle, observe, body.traceparent
+            episode_id, body.lease, body.seq, body.actions, settle, observe, body.traceparent, body.note
         )
         return RecordResponse(record)
 
@@ -130,6 +131,7 @@ def _lease_routes(backend: Backend) -> APIRouter:
             parent=episode.parent,
             setup_warnings=episode.setup_warnings,
             template=episode.template,
+            notes=True if backend.episodes.recorder.mode is not RecordMode.OFF else None,
         )
         return RecordResponse(Record(answer.to_dict(), opened.frame.image))
 
@@ -160,7 +162,7 @@ async def _indexed(episodes: EpisodeService, index: int, item: models.BatchItem)
     try:
         settle, observe = models.settle_options(item.settle), models.observe_options(item.observe)
         record = await episodes.step(
-            item.episode_id, item.lease, item.seq, item.actions, settle, observe, item.traceparent
+            item.episode_id, item.lease, item.seq, item.actions, settle, observe, item.traceparent, item.note
         )
     except ServiceError as error:
         return Record({"index": index, "error": error.info().to_dict()})

@@ -190,6 +190,18 @@ class TrajectoryRecorder:
                 return _read_file(self._folder(episode_id) / name), image_format
         raise FileNotFoundError(f"{episode_id}: no frame of step {step}")
 
+    def folder(self, episode_id: str) -> Path:
+        """Return where an episode's lines and frames are, all that was added so far (blocking).
+
+        Raises:
+            FileNotFoundError: Nothing was recorded of it, or it is gone.
+        """
+        self.flush()
+        found = self._folder(episode_id)
+        if not (found / LINES).is_file():
+            raise FileNotFoundError(episode_id)
+        return found
+
     def extent(self, episode_id: str) -> RecordedExtent:
         """Return how far an episode was recorded (blocking)."""
         try:

@@ -222,11 +222,13 @@ class EpisodeService:
         settle: SettleOptions | None = None,
         observe: ObserveOptions | None = None,
         traceparent: str | None = None,
+        note: str | None = None,
     ) -> Record:
         """Carry out one step (see `HostEpisode.step`), record it, and return its answer.
 
         Args:
             traceparent: the span that those of this step are children of.
+            note: what the policy said, for the trajectory.
         """
         began = time.perf_counter()
         episode = self.claim(episode_id, lease)
@@ -239,6 +241,8 @@ class EpisodeService:
             episode.steps.unrecorded = None
             self.metrics.stepped(result.guest_ms, result.answer.observation)
             line = {"kind": "step", "seq": seq, "time": round(time.time(), 3), **meta}
+            if note:
+                line["note"] = note
             self.recorder.add(episode_id, line, result.image, observation["frame"]["format"])
         ended = time.perf_counter()
         host_ms = (ended - began) * 1000

@@ -23,6 +23,8 @@ from osgym_sdk import AsyncClient, OSGymError
 MAX_EVENTS_WAIT_S = 30
 PASS_S = 45.0
 """A new desktop may take that long; the page itself gives up after 40 s."""
+PASS_REPLAY_S = 190.0
+"""A replay is made of all frames of an episode, after those that others asked for."""
 _SHOWN = "^[a-z]{0,20}$"
 
 
@@ -129,7 +131,7 @@ async def _passed_on(client: AsyncClient, view: HostView, request: Request, path
             method=request.method,
             content=body,
             headers=passing.asked(request.headers),
-            timeout_s=PASS_S,
+            timeout_s=PASS_REPLAY_S if path.endswith("/replay") else PASS_S,
         )
     except OSGymError as error:
         raise ServiceError(ErrorCode.TIMEOUT, f"{view.key} does not answer: {error.message}") from error

@@ -8,14 +8,16 @@ from urllib.parse import quote
 
 _LOOKING = re.compile(
     r"access|host|pool|replicas|replicas/[^/]+/screenshot|events|history|runs|runs/[^/]+"
-    r"|episodes|episodes/[^/]+/lines|episodes/[^/]+/frames/[0-9]+"
+    r"|episodes|episodes/[^/]+/lines|episodes/[^/]+/frames/[0-9]+|episodes/[^/]+/replay"
 )
 _USING = {
     "POST": re.compile(r"episodes|episodes/[^/]+/(step|observe)|replicas/[^/]+/(intervene|fork|checkpoint)"),
     "DELETE": re.compile(r"episodes/[^/]+"),
 }
 _ASKED = ("accept", "content-type", "if-none-match", "osgym-lease")
-_ANSWERED = ("content-type", "etag", "cache-control", "retry-after")
+_ANSWERED = (
+    "content-type", "content-disposition", "content-security-policy", "etag", "cache-control", "retry-after",
+)  # fmt: skip
 
 MAX_BODY_BYTES = 1 << 20
 """Of a call to use a desktop: steps of a person. Whole files are not passed on."""

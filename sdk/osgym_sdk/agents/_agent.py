@@ -157,7 +157,7 @@ class Conversation(ABC):
         self._unread = None
         self._calls = _calls_in(turn.output)
         if turn.declined:
-            return Decision([{"op": "done"}], info)
+            return Decision([{"op": "done"}], info, turn.words)
         try:
             if turn.cut:
                 raise InvalidAction("the answer was cut off at its limit of tokens; say less")
@@ -171,7 +171,7 @@ class Conversation(ABC):
             raise ModelError(UNACKNOWLEDGED, code=ModelError.SAFETY, details={"checks": checks})
         self._calls = parsed.calls
         info["ending"] = None if parsed.ending is None else parsed.ending.value
-        return Decision(_actions(parsed), info)
+        return Decision(_actions(parsed), info, turn.words)
 
     @abstractmethod
     def _request(self, obs: Observation, error: str | None) -> tuple[str, Mapping[str, Any]]:

@@ -82,6 +82,11 @@ class Turn:
     response_id: str = ""
     model: str = ""
 
+    @property
+    def words(self) -> str:
+        """What it thought and said, for people who look at the step."""
+        return "\n\n".join(part for part in (self.reasoning, self.text) if part)
+
     def info(self, reply: Reply) -> dict[str, Any]:
         """Return what the step's record keeps: plain JSON, each part bounded."""
         usage = Usage(requests=1, repeated=reply.attempts - 1, latency_s=reply.latency_s)

@@ -171,7 +171,7 @@ class _Conversion:
     def _step(self, line: Mapping[str, Any], time_s: float) -> None:
         answer = StepAnswer.from_dict({name: line[name] for name in _STEP_FIELDS if name in line})
         obs = self._observation(line, answer)
-        record = StepRecord((), answer, None)
+        record = StepRecord((), answer, None, info=text(line.get("note")))
         origin = self._origin
         self._put(lambda frame: step_event(origin, record, obs, frame, time_s), obs.data)
 

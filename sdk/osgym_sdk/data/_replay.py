@@ -129,12 +129,21 @@ def _told(
     return {
         "title": _title(episode),
         "reward": reward_word(episode),
-        "facts": facts(episode),
+        "facts": [*facts(episode), *_missing(episode, numbers)],
         "end": ending(episode),
         "screen": screen,
         "first": numbers.get(first["frame"]),
         "steps": [_step(step, numbers) for step in steps],
     }
+
+
+def _missing(episode: Episode, numbers: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return what is said of images that the page lacks."""
+    names = _frame_names(episode)
+    if not names:
+        return [("Screens", "were not recorded; a host agent does with the setting trajectory: frames")]
+    lost = len(names) - len(numbers)
+    return [("Screens", f"{lost} of {len(names)} could not be read")] if lost else []
 
 
 def _step(step: Step, numbers: Mapping[str, int]) -> dict[str, Any]:

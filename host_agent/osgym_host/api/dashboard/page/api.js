@@ -22,10 +22,10 @@ export function keepToken(token) {
 }
 
 /** Ask; `headers` are added, a `body` is sent as JSON. Answers of 304 are returned as they are. */
-export async function ask(path, { method, headers = {}, body, signal, keepalive } = {}) {
+export async function ask(path, { method, headers = {}, body, signal, keepalive, limitMs = 40_000 } = {}) {
   const token = sessionStorage.getItem(KEY);
   const all = token ? { ...headers, Authorization: `Bearer ${token}` } : headers;
-  const limit = AbortSignal.timeout(40_000);
+  const limit = AbortSignal.timeout(limitMs);
   const answer = await fetch(new URL(path, ROOT), {
     method: method ?? (body ? "POST" : "GET"), headers: all, body: body && JSON.stringify(body), keepalive,
     cache: "no-store", signal: signal ? AbortSignal.any([signal, limit]) : limit,

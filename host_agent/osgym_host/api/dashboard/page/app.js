@@ -45,7 +45,7 @@ new Shell({
     desktops: (main, at, go) => new Tiles(main, go, use),
     desktop: (main, at) => new Desktop(main, at.id),
     episodes: (main) => new Episodes(main, "v1/episodes"),
-    episode: (main, at, go) => new EpisodePage(main, at.id, go),
+    episode: (main, at, go) => new EpisodePage(main, at, go),
     runs: (main) => new Runs(main, "v1/runs"),
     run: (main, at) => new Run(main, "v1/runs/episodes", at.id ?? ""),
     events: (main) => new Events(main, "v1/events"),

@@ -31,10 +31,10 @@ export function say(element, text) {
 }
 
 /** Text that came from elsewhere: bounded, and what turns its direction or does not show is marked. */
-export function shown(value) {
+export function shown(value, most = MAX_CHARS) {
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
   const marked = text.replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cn}]/gu, (c) => (c === "\n" || c === "\t" ? c : "\ufffd"));
-  return marked.length > MAX_CHARS ? `${marked.slice(0, MAX_CHARS)}… (${marked.length} characters)` : marked;
+  return marked.length > most ? `${marked.slice(0, most)}… (${marked.length} characters)` : marked;
 }
 
 export function badge(state, words = state) {

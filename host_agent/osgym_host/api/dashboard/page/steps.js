@@ -33,10 +33,19 @@ export class Lines {
   }
 
   take(line) {
+    if (line.kind === "step") this.judge(line.observation?.previous);
     if (line.kind === "step" || line.kind === "intervention") this.steps.push(line);
     else if (line.kind === "start") this.start = line;
     else if (line.kind === "evaluation") this.evaluation = line;
     else if (line.kind === "end") this.end = line;
+  }
+
+  /** Give a step what the next one's answer says of its frame: whether it was the final one. */
+  judge(previous) {
+    const step = previous && this.steps.findLast((one) => one.kind === "step");
+    if (!step || step.seq !== previous.seq) return;
+    step.final = previous.final;
+    step.changedAfterMs = previous.changed_after_ms;
   }
 }
 
@@ -46,6 +55,7 @@ export class StepList {
     this.choose = choose;
     this.element = make("ol", { class: "steps", "aria-label": "Steps" });
     this.chosen = null;
+    this.judged = 0;
   }
 
   show(steps, chosen) {
@@ -53,6 +63,11 @@ export class StepList {
     for (let index = this.element.children.length; index < steps.length; index += 1) {
       this.element.append(row(steps[index], () => this.choose(index)));
     }
+    // What went wrong in a step may be known only from the next one's answer.
+    for (let index = Math.max(0, this.judged - 1); index < steps.length; index += 1) {
+      if (steps[index].final === false) mark(this.element.children[index], problem(steps[index]));
+    }
+    this.judged = steps.length;
     if (this.chosen !== chosen) {
       this.element.children[this.chosen]?.firstChild.removeAttribute("aria-current");
       const now = this.element.children[chosen]?.firstChild;
@@ -68,9 +83,13 @@ export class StepList {
 function row(step, onclick) {
   const words = make("span", {}, ...(step.actions ?? []).flatMap((action) => [make("code", {}, inWords(action)), " "]));
   const tone = problem(step);
-  if (tone) words.append(make("span", { class: tone.tone }, tone.text));
+  if (tone) words.append(make("span", { class: `said ${tone.tone}` }, tone.text));
   return make("li", {}, make("button", { type: "button", onclick },
     make("span", { class: "number" }, step.kind === "intervention" ? "person" : String(step.step)), words, make("span", { class: "number" }, took(step))));
+}
+
+function mark(item, { tone, text }) {
+  if (!item.querySelector(".said")) item.querySelector("span:nth-of-type(2)").append(make("span", { class: `said ${tone}` }, text));
 }
 
 /** What went wrong in a step, in a word. */
@@ -79,23 +98,33 @@ export function problem(step) {
   if (step.kind === "intervention") return { tone: "late", text: "a person acted" };
   if (seen.failed_index != null) return { tone: "bad", text: `action ${seen.failed_index} failed` };
   if (step.line_dropped) return { tone: "late", text: "its line was too long to keep" };
-  return seen.final === false ? { tone: "late", text: "frame not final" } : null;
+  return (step.final ?? seen.final) === false ? { tone: "late", text: "frame not final" } : null;
 }
 
 function took(step) {
-  const total = Object.values(step.observation?.timing_ms ?? {}).reduce((sum, ms) => sum + (Number(ms) || 0), 0);
+  const total = Number(step.observation?.timing_ms?.total) || parts(step).reduce((sum, [, ms]) => sum + ms, 0);
   return total ? `${Math.round(total)} ms` : "";
 }
 
-/** What is known of a step, for a list of facts. */
-export function aboutStep(step) {
-  const seen = step.observation ?? {}, settle = seen.settle;
+const parts = (step) => Object.entries(step.observation?.timing_ms ?? {})
+  .filter(([name]) => name !== "total").map(([name, ms]) => [name, Number(ms) || 0]);
+
+/** What is known of a step: what went wrong, what the model said, what was done, where the time went. */
+export function tellStep(step) {
+  const seen = step.observation ?? {}, settle = seen.settle, wrong = problem(step);
+  const later = step.changedAfterMs == null ? "" : `: the screen changed ${Math.round(step.changedAfterMs)} ms later`;
+  const most = Math.max(1, ...parts(step).map(([, ms]) => ms));
+  const words = (step.actions ?? []).map(inWords).join("\n") || "nothing";
   return [
-    ["Waited", settle && `${settle.policy}: ${settle.reason} after ${Math.round(settle.wait_ms)} ms`],
-    ["Parts", Object.entries(seen.timing_ms ?? {}).map(([k, v]) => `${k} ${Number(v).toFixed(1)} ms`).join(", ")],
-    ["Failed", seen.failed_index != null ? shown(seen.results) : null],
-    ["Ends with", step.done],
-  ];
+    wrong && make("p", { class: wrong.tone }, wrong.text, step.final === false ? later : ""),
+    seen.failed_index != null && make("pre", {}, shown(seen.results)),
+    ...(step.note ? [make("h3", {}, "The model"), make("pre", {}, shown(step.note, 20_000))] : []),
+    make("h3", {}, step.kind === "intervention" ? "Done by a person" : "Done"), make("pre", {}, words, step.done && step.done !== step.actions?.at(-1)?.op ? `\n→ ${step.done}` : ""),
+    ...(parts(step).length ? [make("h3", {}, `Took ${took(step)} in the desktop`), make("table", { class: "parts" }, ...parts(step).map(([name, ms]) => make("tr", {},
+      make("td", { class: "faint" }, shown(name)), make("td", { class: "number" }, `${ms.toFixed(1)} ms`),
+      make("td", {}, draw("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" }, draw("rect", { width: (100 * ms) / most, height: 8 }))))))] : []),
+    ...(settle ? [make("h3", {}, "The wait for the screen"), make("p", {}, shown(`${settle.policy}: ${settle.reason} after ${Math.round(settle.wait_ms)} ms`))] : []),
+  ].filter(Boolean);
 }
 
 /** A picture with what was done drawn on it. */

@@ -1,0 +1,88 @@
+"""Recorded episodes as pages of HTML that need nothing else: made by `osgym replay`, a process of its own.
+
+What guests showed is decoded in that process, which has none of our secrets, is held to bounds of time and
+memory, and ends with its page; never here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from osgym_host.episodes.errors import ServiceError
+from osgym_host.episodes.recorder import TrajectoryRecorder
+from osgym_host.programs import end_program, start_program
+from osgym_protocol.codes import ErrorCode
+
+MAKE_S = 150.0
+WAIT_S = 30.0
+"""One page is made at a time; who waits longer for his turn is told to ask again."""
+MEMORY_BYTES = 8 << 30
+"""Of address space; what is used is a fraction of it."""
+MAX_SAID_BYTES = 2000
+NOT_RECORDED = "Nothing was recorded of this episode."
+_KEPT = ("PATH", "PYTHONPATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV")
+
+
+class ReplayPages:
+    """Makes the pages. For one event loop."""
+
+    def __init__(self, recorder: TrajectoryRecorder, command: Sequence[str] = ()) -> None:
+        """Keep what it reads from; `command` is what makes a page, before its arguments."""
+        self._recorder = recorder
+        self._command = tuple(command) or (sys.executable, "-m", "osgym_host")
+        self._turn = asyncio.Semaphore(1)
+
+    async def page(self, episode_id: str) -> bytes:
+        """Return the page of an episode that has ended.
+
+        Raises:
+            ServiceError: `not_found`: nothing was recorded of it; `bad_request`: it goes on; `rate_limited`:
+                others have pages made; `internal`: it cannot be made, and why.
+        """
+        try:
+            folder = await asyncio.to_thread(self._recorder.folder, episode_id)
+        except FileNotFoundError:
+            raise ServiceError(ErrorCode.NOT_FOUND, NOT_RECORDED) from None
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await self._turn.acquire()
+        except TimeoutError:
+            message = "Pages of other episodes are being made; ask again."
+            raise ServiceError(ErrorCode.RATE_LIMITED, message) from None
+        try:
+            with tempfile.TemporaryDirectory(prefix="osgym-replay-") as place:
+                return await self._made(folder, Path(place) / "page.html")
+        finally:
+            self._turn.release()
+
+    async def _made(self, folder: Path, page: Path) -> bytes:
+        bounds = [f"--as={MEMORY_BYTES}", f"--cpu={MAKE_S:.0f}"]
+        prefix = ["prlimit", *bounds, "--", "nice", "-n", "10"] if shutil.which("prlimit") else []
+        process = await start_program(
+            [*prefix, *self._command, "replay", str(folder), "--out", str(page)],
+            environ={name: os.environ[name] for name in _KEPT if name in os.environ},
+        )
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(MAKE_S):
+                said = await process.stdout.read()
+                status = await process.wait()
+        except TimeoutError:
+            raise ServiceError(ErrorCode.TIMEOUT, f"The page was not made within {MAKE_S:.0f} s.") from None
+        finally:
+            await end_program(process)
+        if status != 0:
+            raise _not_made(said[-MAX_SAID_BYTES:].decode("utf-8", "replace").strip())
+        return await asyncio.to_thread(page.read_bytes)
+
+
+def _not_made(said: str) -> ServiceError:
+    if "goes on" in said:
+        return ServiceError(ErrorCode.BAD_REQUEST, "The episode goes on; its page is made when it has ended.")
+    return ServiceError(ErrorCode.INTERNAL, f"The page could not be made: {said or 'nothing was said'}")
