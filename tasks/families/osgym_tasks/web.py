@@ -1,0 +1,167 @@
+"""Web applications inside the desktop: how they are served and opened, and what is checked of their rows.
+
+The application runs as `www-data` on loopback and answers the evaluator what changed, by a key of the task's
+own; at the end of the set-up nobody at the desktop can become root any more. It takes a form only from a page
+in a browser. That a program in a terminal may pretend to be one, cookie, token and headers, is not prevented.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from json import dumps
+from typing import Any
+
+from osgym_tasks.family import Steps
+from osgym_tasks.pieces import execute, key, launch, outputs, upload
+from osgym_tasks.webapps.framework import PORT, Tables, difference
+
+URL = f"http://localhost:{PORT}"
+APPS = ("chromium",)
+_ROOT = "/srv/site"
+_BROUGHT = "/tmp/site"  # noqa: S108 - alone in its desktop
+_SERVE = f"""set -e
+mv {_BROUGHT} {_ROOT}
+chown -R www-data: {_ROOT}
+chmod 0700 {_ROOT}
+cd {_ROOT}
+runuser -u www-data -- python3 -m osgym_tasks.webapps.$0 {_ROOT}/seed.json
+sed -i /NOPASSWD/d /etc/sudoers /etc/sudoers.d/*
+passwd -q -l user
+"""
+
+
+@cache
+def _sources(app: str) -> Mapping[str, str]:
+    folder = files("osgym_tasks.webapps")
+    names = ("__init__.py", "framework.py", f"{app}.py")
+    found = {
+        f"osgym_tasks/webapps/{name}": folder.joinpath(name).read_text(encoding="utf-8") for name in names
+    }
+    return {"osgym_tasks/__init__.py": "", **found}
+
+
+class Served:
+    """An application with its rows, in one task.
+
+    Args:
+        app: a module of `osgym_tasks.webapps`.
+        title: of the site.
+        tables: the rows it begins with.
+    """
+
+    def __init__(self, dice: random.Random, app: str, title: str, tables: Tables) -> None:
+        self._key = f"{dice.getrandbits(128):032x}"
+        self._app, self._title, self._tables = app, title, tables
+
+    def config(self, path: str = "/", *, window: str = "") -> list[dict[str, Any]]:
+        """Serve it, and open the browser at a path.
+
+        Args:
+            window: what the window's title begins with, if it is not the site's.
+        """
+        seed = dumps({"title": self._title, "key": self._key, "tables": self._tables})
+        there = {**_sources(self._app), "seed.json": seed}
+        return [
+            upload({f"{_BROUGHT}/{name}": text for name, text in there.items()}),
+            execute("sudo", "-n", "sh", "-c", _SERVE, self._app),
+            *browser(f"{URL}{path}", window or self._title),
+        ]
+
+    def evaluator(self, after: Tables) -> dict[str, Any]:
+        """Check that the rows changed into these, given by table; tables that are left out are unchanged."""
+        argv = ("/usr/bin/curl", "-q", "-s", "--noproxy", "*", "-H", f"X-Key: {self._key}", f"{URL}/state")
+        return outputs({argv: difference(self._tables, {**self._tables, **after})})
+
+
+def browser(url: str, window: str) -> list[dict[str, Any]]:
+    """Open the browser there, with its page in the accessibility tree, and wait for the window's title."""
+    return launch(window, "google-chrome", "--no-first-run", "--force-renderer-accessibility", url)
+
+
+def go(path: str) -> list[dict[str, Any]]:
+    """A step that goes to a page by the address bar."""
+    return [key("ctrl", "l"), {"op": "type", "text": f"{URL}{path}", "press_enter": True}]
+
+
+def typed(text: str) -> dict[str, Any]:
+    """Type into what has the focus."""
+    return {"op": "type", "text": text}
+
+
+def posted(path: str, fields: Mapping[str, str]) -> Steps:
+    """A form sent past the browser, by curl in a terminal."""
+    said = " ".join(f"--data-urlencode '{name}={value}'" for name, value in fields.items())
+    shell = [key("ctrl", "alt", "t"), {"op": "wait", "duration_ms": 1500}]
+    return [shell, [typed(f"curl -s {said} {URL}{path}"), key("enter")]]
+
+
+def replaced(
+    rows: Sequence[Mapping[str, Any]], changes: Mapping[int, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """The rows with new values at these places."""
+    return [{**row, **changes.get(at, {})} for at, row in enumerate(rows)]
+
+
+def question(
+    name: str, label: str, kind: str, options: Sequence[str] = (), value: str = ""
+) -> dict[str, Any]:
+    """A row of the form's questions."""
+    return {"name": name, "label": label, "kind": kind, "options": "\n".join(options), "value": value}
+
+
+def answers(questions: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The rows that the form leaves when it was sent once, by names of questions."""
+    said = [(row["name"], wanted.get(row["name"], row["value"])) for row in questions]
+    return [
+        {"number": 1, "name": name, "value": "\n".join(sorted(value.splitlines()))} for name, value in said
+    ]
+
+
+def filled(questions: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -> Steps:
+    """Open the form, fill it in from the first field to the last by the keyboard, and send it."""
+    steps = [go("/form"), [key("tab")] * 3]
+    for row in questions:
+        actions = [key("tab"), *_set(row, wanted.get(row["name"], row["value"]))]
+        if len(steps[-1]) + len(actions) > 60:
+            steps.append([])
+        steps[-1].extend(actions)
+    return [*steps, [key("tab"), key("enter")]]
+
+
+def _set(row: Mapping[str, Any], value: str) -> list[dict[str, Any]]:
+    """Give the field that has the focus a value; the focus is on its last part afterwards."""
+    options, old = row["options"].splitlines(), row["value"]
+    match row["kind"]:
+        case "checkbox":
+            flips = [(option in value.splitlines()) != (option in old.splitlines()) for option in options]
+            actions = [action for flip in flips for action in (key("tab"), *([key("space")] * flip))]
+            return actions[1:]
+        case "date" | "time" as kind:  # three parts and a button
+            new = _us_date(value) if kind == "date" else _us_time(value)
+            return [typed(new), key("tab")] if value != old else [key("tab")] * 3
+        case _ if value == old:
+            return []
+        case "radio":
+            if not old:
+                return [key("space"), *([key("down")] * options.index(value))]
+            moves = options.index(value) - options.index(old)
+            return [key("down" if moves > 0 else "up")] * abs(moves)
+        case "range":
+            low, _, step = map(int, options)
+            return [key("home"), *([key("right")] * ((int(value) - low) // step))]
+        case "area":
+            return [key("ctrl", "a"), typed(value)]
+        case _:
+            return [typed(value)]
+
+
+def _us_date(iso: str) -> str:
+    return f"{iso[5:7]}{iso[8:]}{iso[:4]}"
+
+
+def _us_time(clock: str) -> str:
+    hour, minute = int(clock[:2]), clock[3:]
+    return f"{hour % 12 or 12:02}{minute}{'A' if hour < 12 else 'P'}"
