@@ -1,0 +1,93 @@
+"""writer.replace: replace whole words in small letters throughout a text, and no longer words or capitals."""
+
+from __future__ import annotations
+
+import random
+import re
+
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.pieces import DONE, every, key
+from osgym_tasks.targets import click
+from osgym_tasks.writer import SAVE, docx_bytes, opened, path_of, sentences, wanted_text
+
+_PARAGRAPHS = {1: 5, 2: 8, 3: 13, 4: 20, 5: 32}
+_PAIRS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
+_OLD = ("barn", "canal", "depot", "garden", "harbour", "market", "quarry", "school", "tunnel", "workshop")
+_NEW = ("annex", "cinema", "farm", "gallery", "kitchen", "laundry", "museum", "orchard", "stable", "studio")
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+_WORDINGS = (
+    "In {path}, which is open in Writer, replace every whole word in small letters as follows: {pairs}. "
+    "Longer words and capitalised ones stay as they are. Save the document in its own format.",
+    "Please go through the open document {path} and change words: {pairs}. I mean whole words in small "
+    "letters only, each time they occur; nothing else changes. Save it as the docx file that it is.",
+    "The text in {path} uses the wrong words. Correct them everywhere ({pairs}), but only as whole words "
+    "and in small letters, and save the file in the same format.",
+    "Replace throughout {path}: {pairs}. Words that only contain these and words with a capital letter "
+    "must not change. The document is open; save it under the same name and format.",
+    "{path} is open in LibreOffice Writer. Wherever one of these stands as a whole word in small letters,"
+    " replace it: {pairs}. Leave the rest of the text alone and save it as docx.",
+    "Would you swap some words in {path} for me, each time they occur? {pairs}. Whole lower-case words "
+    "only, please: plurals, other longer words and capitals stay. Then save, keeping the docx format.",
+)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    olds, news = dice.sample(_OLD, _PAIRS[level]), dice.sample(_NEW, _PAIRS[level])
+    pairs = dict(zip(olds, news, strict=True))
+    rows = sentences(dice, _PARAGRAPHS[level])
+    for row, text in _about(dice, olds, len(rows)):
+        rows[row] += f" {text}"
+    path = path_of(dice)
+    after = [_replaced(row, pairs) for row in rows]
+    near = {
+        "not saved": [*_ways(pairs), DONE],
+        "longer words too": [*_ways(pairs, whole=False), *SAVE, DONE],
+        "capitals too": [*_ways(pairs, case=False), *SAVE, DONE],
+    }
+    if len(pairs) > 1:
+        near["one word forgotten"] = [*_ways(dict(list(pairs.items())[:-1])), *SAVE, DONE]
+    return Draft(
+        _WORDINGS,
+        {"path": path, "pairs": ", ".join(f'"{old}" becomes "{new}"' for old, new in pairs.items())},
+        opened(path, docx_bytes(rows)),
+        every(wanted_text(path, after)),
+        Ways([*_ways(pairs), *SAVE, DONE], near),
+    )
+
+
+def _about(dice: random.Random, olds: list[str], rows: int) -> list[tuple[int, str]]:
+    """Sentences that go to paragraphs; each case that could be mistaken is there for each word."""
+    made: list[tuple[int, str]] = []
+    for old in olds:
+        texts = [
+            f"The {old} opens on {dice.choice(_DAYS)}, and the other {old} on {dice.choice(_DAYS)}.",
+            f"All {old}s are closed on {dice.choice(_DAYS)}.",
+            f"{old.capitalize()} Lane ends at the {old}.",
+            f"Meet us by the {old}.",
+        ]
+        made += zip(dice.sample(range(rows), len(texts)), texts, strict=True)
+    return made
+
+
+def _replaced(text: str, pairs: dict[str, str]) -> str:
+    for old, new in pairs.items():
+        text = re.sub(rf"\b{old}\b", new, text)
+    return text
+
+
+def _ways(pairs: dict[str, str], *, whole: bool = True, case: bool = True) -> Steps:
+    """By Find and Replace, its options first."""
+    options = [("Whole words only", whole), ("Match case", case)]
+    steps: Steps = [[key("ctrl", "h")], [click("check-box", name) for name, wanted in options if wanted]]
+    for old, new in pairs.items():
+        steps.append(
+            [
+                *(key("alt", "f"), key("ctrl", "a"), {"op": "type", "text": old}),
+                *(key("alt", "p"), key("ctrl", "a"), {"op": "type", "text": new}),
+            ]
+        )
+        steps.append([click("push-button", "Replace All")])
+    return [*steps, [key("esc")]]
+
+
+FAMILY = Family("writer.replace", 1, _draft, ("libreoffice_writer",), "full")
