@@ -23,6 +23,7 @@ from osgym_host.core.cpu_credit import CreditTerms
 from osgym_host.core.plan import PoolSpec
 from osgym_host.core.rate_limit import RateLimit
 from osgym_host.core.template_cache import TemplateBounds
+from osgym_host.core.wrong_tokens import WrongTokens
 from osgym_host.episodes.checkpoint_store import CheckpointStore
 from osgym_host.episodes.checkpoints import Checkpoints
 from osgym_host.episodes.create_request import EpisodeLimits, TaskResources
@@ -383,4 +384,6 @@ def _access(settings: Settings) -> AccessPolicy:
         tuple(settings.allowed_ips),
         tokens=None if settings.tokens_file is None else TokenFile(settings.tokens_file),
         rate=RateLimit(settings.token_calls_per_s, settings.token_calls_burst),
+        token_rate=RateLimit(settings.main_token_calls_per_s, settings.token_calls_burst),
+        wrong=WrongTokens(settings.wrong_tokens_per_min),
     )

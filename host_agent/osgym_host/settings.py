@@ -128,6 +128,19 @@ class Settings(BaseModel):
     token_calls_burst: int = Field(
         default=4000, ge=1, le=1_000_000, description="Calls that it may make at once after a rest."
     )
+    main_token_calls_per_s: float = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="The same for `token`, together for all who have it. 0: no bound.",
+    )
+    wrong_tokens_per_min: int = Field(
+        default=30,
+        ge=0,
+        le=100_000,
+        description="Wrong tokens that one address (of IPv6 a /64) may show; beyond that 429, and only "
+        "tokens that it has called with before are looked at. 0: no bound.",
+    )
     allowed_ips: Annotated[list[IpNetwork], BeforeValidator(_list)] = Field(
         default=[], description="Addresses and networks (CIDR) that may use the OSGym API without a token."
     )

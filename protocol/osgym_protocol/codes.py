@@ -28,7 +28,7 @@ class ErrorCode(TextEnum):
     UNAUTHORIZED = "unauthorized"  # 401: token missing or wrong
     FORBIDDEN = "forbidden"  # 403: address not allowed
     INSUFFICIENT_SCOPE = "insufficient_scope"  # 403: the token may do less; details say which is needed
-    RATE_LIMITED = "rate_limited"  # 429: the token asks too often; nothing was done, Retry-After says when
+    RATE_LIMITED = "rate_limited"  # 429: asked or guessed too often; nothing was done, Retry-After says when
     NOT_FOUND = "not_found"  # 404: no such path or replica
     INVALID_ACTION = "invalid_action"  # 400, 422: cannot be parsed, or refused; nothing was done
     BAD_SEQUENCE = "bad_sequence"  # 409: seq is neither the last nor the next

@@ -127,7 +127,7 @@ async def test_who_asks_too_often_waits(tmp_path: Path) -> None:
     """429 with the time to wait; each token its own, and the one token none."""
     path = tmp_path / "tokens"
     tokens = tokens_in(path)
-    limits = {"token_calls_per_s": 0.1, "token_calls_burst": 3}
+    limits: dict[str, Any] = {"token_calls_per_s": 0.1, "token_calls_burst": 3}
     async with running_service(tmp_path, warm=0, token="s", tokens_file=path, **limits) as service:
         observe, run = bearer(tokens[TokenScope.OBSERVE]), bearer(tokens[TokenScope.RUN])
         assert [(await service.http.get("/v1/host", headers=observe)).status_code for _ in range(3)] == [
@@ -144,6 +144,37 @@ async def test_who_asks_too_often_waits(tmp_path: Path) -> None:
         for _ in range(3):
             answer = await service.http.post("/step", headers=run, json={})
         assert (answer.status_code, answer.json()["code"]) == (429, "rate_limited")
+
+
+async def test_the_one_token_is_bounded_where_wanted(tmp_path: Path) -> None:
+    """All who have it together; those with a scope are counted for themselves."""
+    limits: dict[str, Any] = {"main_token_calls_per_s": 0.1, "token_calls_burst": 2}
+    async with running_service(tmp_path, warm=0, token="s", **limits) as service:
+        answers = [await service.http.get("/v1/host", headers=bearer("s")) for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        assert answers[2].json()["code"] == "rate_limited"
+        assert 1 <= int(answers[2].headers["retry-after"]) <= 10
+
+
+@pytest.mark.parametrize("path", ["/v1/host", "/step"])
+async def test_wrong_tokens_are_bounded(tmp_path: Path, path: str) -> None:
+    """429 with the time to wait, in both APIs; who has called before works on, and no token is no guess."""
+    async with running_service(tmp_path, warm=0, token="s", wrong_tokens_per_min=3) as service:
+
+        async def status(token: str) -> int:
+            method = "POST" if path == "/step" else "GET"
+            return (await service.http.request(method, path, headers=bearer(token), json={})).status_code
+
+        assert await status("s") not in (401, 403, 429)
+        guesses = [await status(f"guess-{number}") for number in range(5)]
+        assert guesses == [401 if path == "/v1/host" else 403] * 3 + [429] * 2
+        answer = await service.http.get("/v1/host", headers=bearer("another"))
+        assert error(answer) == (429, "rate_limited")
+        assert 1 <= int(answer.headers["retry-after"]) <= 20
+        assert answer.json()["details"]["wrong_tokens"] is True
+        assert await status("s") not in (401, 403, 429)
+        assert error(await service.http.get("/v1/host")) == (401, "unauthorized")
+        assert (await service.http.get("/v1/health")).status_code == 200
 
 
 def test_a_training_script_waits_for_its_turn_and_reads_why_it_may_not(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ descriptors, as many systems do.
 
 from __future__ import annotations
 
+import collections
+import concurrent.futures
 import contextlib
 import os
 import resource
@@ -31,6 +33,7 @@ MANY = 1100
 TOKEN = "a-token-of-this-test"
 AUTH = f"Authorization: Bearer {TOKEN}\r\n".encode()
 MAX_GROWTH_MIB = 20.0
+ATTACKER = "127.0.0.9"
 REQUEST = b"POST /v1/drain HTTP/1.1\r\nHost: localhost\r\n"
 
 
@@ -241,3 +244,34 @@ def test_requests_that_come_in_pieces_are_served(host: HostProcess) -> None:
             while b'"lost":[]}' not in answer:
                 answer += sock.recv(65536)
             assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_tokens_are_not_guessed_over_many_connections(host: HostProcess) -> None:
+    """However many guess at a time, few are looked at; who has called before is served as ever."""
+    threads, each = 16, 100
+    mine = {"Authorization": f"Bearer {TOKEN}"}
+    answers: list[httpx.Response] = []
+
+    def attack(number: int) -> None:
+        transport = httpx.HTTPTransport(local_address=ATTACKER)
+        with httpx.Client(base_url=host.url, transport=transport, timeout=20) as client:
+            for guess in range(each):
+                headers = {"Authorization": f"Bearer guess-{number}-{guess}", "Connection": "close"}
+                answers.append(client.get("/v1/host", headers=headers))
+
+    assert httpx.get(f"{host.url}/v1/host", headers=mine).status_code == 200
+    before_mib = resident_mib(host)
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(attack, number) for number in range(threads)]:
+            done.result()
+    codes = collections.Counter((answer.status_code, answer.json()["code"]) for answer in answers)
+    assert codes.keys() == {(401, "unauthorized"), (429, "rate_limited")}
+    assert 30 <= codes[401, "unauthorized"] <= 60, codes
+    assert all(int(answer.headers["retry-after"]) >= 1 for answer in answers if answer.status_code == 429)
+    assert resident_mib(host) - before_mib < MAX_GROWTH_MIB
+    assert httpx.get(f"{host.url}/v1/host", headers=mine).status_code == 200
+    with httpx.Client(base_url=host.url, transport=httpx.HTTPTransport(local_address=ATTACKER)) as client:
+        assert client.get("/v1/host", headers=mine).status_code == 429, (
+            "a guess that is right is not told apart"
+        )
+    assert "wrong tokens from 127.0.0.9" in host.log.read_text()

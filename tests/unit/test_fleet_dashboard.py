@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 
 from osgym_host.fleet_dashboard import passing
+from osgym_host.fleet_dashboard.app import make_app
 from osgym_host.fleet_dashboard.views import (
     KEPT_SAMPLES,
     HostView,
@@ -197,3 +199,18 @@ def test_episodes_of_a_run_come_in_the_order_of_their_ends() -> None:
         ("a1", "hosts/a/"),
         ("a2", "hosts/a/"),
     ]
+
+
+async def test_wrong_tokens_are_bounded_here_too() -> None:
+    """As at a host; nothing of a fleet is asked for them."""
+    nobody: Any = None
+    app = make_app(nobody, nobody, token="s", read_only=False)
+    transport = httpx.ASGITransport(app, client=("192.0.2.7", 1234))
+    async with httpx.AsyncClient(transport=transport, base_url="http://fleet") as http:
+        answers = [
+            await http.get("/fleet/hosts", headers={"Authorization": f"Bearer guess-{number}"})
+            for number in range(40)
+        ]
+    assert [answer.status_code for answer in answers] == [401] * 30 + [429] * 10
+    assert answers[-1].json()["code"] == "rate_limited"
+    assert int(answers[-1].headers["retry-after"]) >= 1

@@ -1,9 +1,13 @@
-"""Who may call what: a bearer token, an allowed address (OSGym API only), or this machine itself."""
+"""Who may call what: a bearer token, an allowed address (OSGym API only), or this machine itself.
+
+Wrong tokens are counted by the address that shows them (`osgym_host.core.wrong_tokens`).
+"""
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -17,10 +21,13 @@ from osgym_host.api.scopes import needed_scope
 from osgym_host.api.tokens import ScopedToken, TokenFile
 from osgym_host.core.fair_queue import ClientKey
 from osgym_host.core.rate_limit import RateLimit
+from osgym_host.core.wrong_tokens import WrongTokens
 from osgym_protocol.codes import MEANINGS, ErrorCode, TokenScope
 from osgym_protocol.host_api import CLIENT_HEADER
 from osgym_protocol.limits import MAX_ID_CHARS
 from osgym_protocol.observation import ErrorInfo
+
+log = logging.getLogger(__name__)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -42,12 +49,16 @@ class AccessPolicy:
         allowed: Networks that may use the OSGym API without a token.
         tokens: Those with a scope; None when there is no file of them.
         rate: How often each token with a scope may call.
+        token_rate: How often `token` may, whoever has it.
+        wrong: What addresses have shown that is no token.
     """
 
     token: str | None = None
     allowed: Sequence[Network] = ()
     tokens: TokenFile | None = None
     rate: RateLimit = field(default_factory=lambda: RateLimit(0, 1))
+    token_rate: RateLimit = field(default_factory=lambda: RateLimit(0, 1))
+    wrong: WrongTokens = field(default_factory=WrongTokens)
 
 
 class AccessControl:
@@ -86,13 +97,25 @@ class AccessControl:
             return None
         headers = Headers(scope=scope)
         given = headers.get("authorization", "").encode()
+        shown = given if given.startswith(_BEARER) and self._has_tokens() else None
+        address, now_s = _peer_of(scope), time.monotonic()
+        if shown is not None and (wait_s := self._policy.wrong.wait_s(address, shown, now_s)) > 0:
+            return _too_often("Too many wrong tokens came from this address", wait_s, wrong_tokens=True)
         if self._bearer is not None and hmac.compare_digest(given, self._bearer):
-            return None
+            self._policy.wrong.right(address, given)
+            wait_s = self._policy.token_rate.wait_s("", now_s)
+            return _too_often("The token asks too often", wait_s) if wait_s > 0 else None
         scoped = self._scoped(given)
         if scoped is not None:
+            self._policy.wrong.right(address, given)
             return self._refusal_of(scoped, scope)
         refused = self._refusal_without_token(scope, headers)
+        if refused is not None and shown is not None and self._policy.wrong.wrong(address, shown, now_s):
+            log.warning("wrong tokens from %s: others from there are not looked at for now", address)
         return None if refused is None else ErrorInfo(*refused)
+
+    def _has_tokens(self) -> bool:
+        return self._bearer is not None or self._policy.tokens is not None
 
     def _scoped(self, given: bytes) -> ScopedToken | None:
         if self._policy.tokens is None or not given.startswith(_BEARER):
@@ -103,8 +126,7 @@ class AccessControl:
         """Say why a token may not make a call; note in the call whose it is."""
         wait_s = self._policy.rate.wait_s(token.name, time.monotonic())
         if wait_s > 0:
-            said = f"The token {token.name} asks too often: wait {wait_s:.3f} s. Nothing was done."
-            return ErrorInfo(ErrorCode.RATE_LIMITED, said, {"retry_after_s": round(wait_s, 3)})
+            return _too_often(f"The token {token.name} asks too often", wait_s)
         needed = needed_scope(scope["method"], scope["path"])
         if not token.scope.includes(needed):
             said = (
@@ -123,7 +145,7 @@ class AccessControl:
             if address is not None and any(address in network for network in self._policy.allowed):
                 return None
             return ErrorCode.FORBIDDEN, "Access denied: the address is not in OSGYM_ALLOWED_IPS."
-        if self._bearer is not None or self._policy.tokens is not None:
+        if self._has_tokens():
             if is_osgym(path):
                 message = "Access denied: a token or an address in OSGYM_ALLOWED_IPS is needed."
                 return ErrorCode.FORBIDDEN, message
@@ -149,13 +171,21 @@ def client_of(scope: Scope, name: str | None = None) -> ClientKey:
     Args:
         name: In place of the header's.
     """
+    given = Headers(scope=scope).get(CLIENT_HEADER, "") if name is None else name
+    return ClientKey(_peer_of(scope), given[:MAX_ID_CHARS])
+
+
+def _too_often(what: str, wait_s: float, **details: bool) -> ErrorInfo:
+    said = f"{what}: wait {wait_s:.3f} s. Nothing was done."
+    return ErrorInfo(ErrorCode.RATE_LIMITED, said, {"retry_after_s": round(wait_s, 3), **details})
+
+
+def _peer_of(scope: Scope) -> str:
+    """Return the address that calls, of IPv6 its network: a machine has all addresses of that."""
     address = _address(scope)
     if isinstance(address, ipaddress.IPv6Address):
-        peer = str(ipaddress.ip_network((address, _IPV6_CLIENT_BITS), strict=False))
-    else:
-        peer = str(address)
-    given = Headers(scope=scope).get(CLIENT_HEADER, "") if name is None else name
-    return ClientKey(peer, given[:MAX_ID_CHARS])
+        return str(ipaddress.ip_network((address, _IPV6_CLIENT_BITS), strict=False))
+    return str(address)
 
 
 def _address(scope: Scope) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -31,8 +31,8 @@ export async function ask(path, { method, headers = {}, body, signal, keepalive,
     cache: "no-store", signal: signal ? AbortSignal.any([signal, limit]) : limit,
   });
   if (answer.ok || answer.status === 304) return answer;
-  if (answer.status === 401) throw new TokenNeeded();
   const said = await answer.json().catch(() => ({}));
+  if (answer.status === 401 || said.details?.wrong_tokens) throw new TokenNeeded();
   throw new Refused(answer.status, said.code ?? "", said.message ?? `HTTP ${answer.status}`);
 }
 
