@@ -109,7 +109,28 @@ async def test_the_last_hour_in_samples(service: Service) -> None:
     assert first["step_ms"]["p95"] >= first["step_ms"]["p50"] > 0
     assert second["step_ms"] == {"p50": None, "p95": None}
     assert (answer["usd_per_hour"], first["scored"], second["scored"]) == (None, 1, 0)
+    assert (first["accepted"], second["accepted"]) == (1, 0)
     assert first["ram_used_mib"] > 0 and sum(answer["retired"].values()) == 1
+
+
+async def test_what_a_host_admits_is_said_with_its_numbers(service: Service) -> None:
+    """The dashboard shows RAM, CPU and disk beside what each of them has room for."""
+    found = (await service.http.get("/v1/pool")).json()["admission"]
+    assert found["limit"] in {"none", "max_replicas", "ram", "cpu", "disk"}
+    assert found["room"] + found["existing"] <= found["max_replicas"]
+    assert found["cores"] >= 1 and found["cpu_per_replica"] >= 0
+    assert {"ram_reserve_mib", "disk_reserve_mib", "disk_per_replica_mib"} <= found.keys()
+
+
+async def test_events_of_one_desktop(service: Service) -> None:
+    """Only its own, and the number to go on from is that of the newest of all."""
+    name = (await played(service))["replica_id"]
+    every = (await service.http.get("/v1/events")).json()
+    found = (await service.http.get("/v1/events", params={"replica": name})).json()
+    own = [event for event in every["events"] if event.get("replica_id") == name]
+    assert own and found["events"][: len(own)] == own
+    assert {event["replica_id"] for event in found["events"]} == {name}
+    assert found["last_id"] >= every["last_id"]
 
 
 async def test_a_price_is_said_where_there_is_one(tmp_path: Path) -> None:

@@ -63,9 +63,7 @@ async def exported(service: Service) -> dict[str, tuple[str, frozenset[str]]]:
             began.add(name.removesuffix("_created"))
         else:
             found[name] = (family.type, frozenset(labels))
-        assert family.samples or name == "osgym_lease_pressure_percent", (
-            f"{name}: no series is made here"
-        )
+        assert family.samples or name == "osgym_lease_pressure_percent", f"{name}: no series is made here"
     assert began == {
         name.removesuffix("_total")
         for name, (kind, _) in found.items()

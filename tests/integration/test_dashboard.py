@@ -77,6 +77,34 @@ async def test_what_guests_and_tasks_write_is_text(page: Page, client: AsyncClie
     assert await page.run("document.querySelectorAll('img[src=x]').length") == 0
 
 
+async def test_a_host_says_what_it_admits_what_failed_and_what_episodes_gave(
+    page: Page, client: AsyncClient
+) -> None:
+    """The reward stands on the tile, what happened beside the desktop, the rest on the host's own page."""
+    async with client.episode(task(id="rewarded")) as episode:
+        await episode.step([{"op": "fail"}])
+        evaluation = await episode.evaluate()
+        assert evaluation.valid_for_training
+        await page.until("document.querySelector('.tiles')?.innerText.includes('step 1 · reward 1')")
+        await page.run(f"location.hash = '#/desktop/{episode.replica_id}'")
+        await page.until("document.querySelector('.events')?.innerText.includes('episode active')")
+        other = "[...document.querySelectorAll('.events li')].filter(e => / r\\d+/.test(e.innerText)).length"
+        assert await page.run(other) == 0
+    await page.click("nav a[href='#/host']")
+    await page.until("document.querySelectorAll('.room tbody tr').length === 4")
+    rows = await page.run("document.querySelector('.room').innerText")
+    assert all(name in rows for name in ("Desktops", "RAM", "CPU", "Disk", "GiB", "cores"))
+    assert "Room for" in await page.run("document.querySelector('main').innerText")
+    await page.until("/closed\\s+\\d/.test(document.querySelector('.parts-of-host').innerText)")
+    await page.until("document.querySelector('.parts-of-host').innerText.includes('Accepted')")
+    assert await page.run(NO_SCROLL)
+    overlaps = (
+        "[...document.querySelectorAll('.figures dt')].filter(e => e.scrollWidth > e.clientWidth"
+        " && getComputedStyle(e).overflow === 'visible').length"
+    )
+    assert await page.run(overlaps) == 0
+
+
 @pytest.mark.parametrize(("width", "height"), [(360, 740), (3840, 2160)])
 async def test_it_fits_small_and_large_windows(
     page: Page, client: AsyncClient, width: int, height: int

@@ -58,10 +58,12 @@ def _host_routes(backend: Backend) -> APIRouter:
 
     @router.get("/events")
     async def events(
-        after: Annotated[int, Query(ge=0)] = 0, wait_s: Annotated[float, Query(ge=0, le=300)] = 0
+        after: Annotated[int, Query(ge=0)] = 0,
+        wait_s: Annotated[float, Query(ge=0, le=300)] = 0,
+        replica: Annotated[str | None, Query(max_length=MAX_ID_CHARS)] = None,
     ) -> dict[str, Any]:
-        """Return events newer than `after`; wait up to `wait_s` for the first."""
-        return await host.events(after, wait_s)
+        """Return events newer than `after`; wait up to `wait_s` for the first. `replica`: only its own."""
+        return await host.events(after, wait_s, replica)
 
     @router.get("/history")
     async def history(last: Annotated[int | None, Query(ge=1)] = None) -> dict[str, Any]:

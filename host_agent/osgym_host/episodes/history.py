@@ -64,6 +64,7 @@ class History:
                 "step_ms": _ranks(steps),
                 "not_final": late.count,
                 "scored": self._metrics.scored.take().count,
+                "accepted": self._metrics.accepted.take().count,
                 "opened": opened.count,
                 "open_ms": _ranks(opened),
                 "load1": round(os.getloadavg()[0], 2),

@@ -139,6 +139,23 @@ class HostStatus:
             "blocked": self._pool.blocked.value,
             "last_failure": self._pool.last_failure,
             "replica_ram_mib": round(self._pool.admission.now.replica_ram_mib, 1),
+            "admission": self._admission(),
+        }
+
+    def _admission(self) -> dict[str, Any]:
+        """Return what the last look at RAM, CPU and disk admits, and by which numbers."""
+        now, budget = self._pool.admission.now, self._pool.admission.budget
+        existing = len(self._pool.replicas)
+        return {
+            "room": max(0, min(now.room, budget.max_replicas - existing)),
+            "limit": now.limit.value,
+            "existing": existing,
+            "cores": len(os.sched_getaffinity(0)),
+            "max_replicas": budget.max_replicas,
+            "ram_reserve_mib": budget.ram_reserve_mib,
+            "cpu_per_replica": budget.cpu_per_replica,
+            "disk_reserve_mib": budget.disk_reserve_mib,
+            "disk_per_replica_mib": budget.disk_per_replica_mib,
         }
 
     def replicas(self) -> list[dict[str, Any]]:
@@ -157,6 +174,7 @@ class HostStatus:
                     "episode_id": episode.episode_id if episode is not None else None,
                     "task_id": episode.task_id if episode is not None else None,
                     "step": episode.steps.progress.step if episode is not None else None,
+                    "reward": _reward(episode),
                     "idle_s": round(episode.lease.idle_s(), 1) if episode is not None else None,
                     "age_s": round(now - manager.created_at, 1),
                     "pss_mib": _round(manager.pss_mib),
@@ -171,9 +189,9 @@ class HostStatus:
         """Return one object for each of the latest episodes: those that live first, the newest first."""
         return [_episode_row(episode) for episode in self._episodes.latest(limit)]
 
-    async def events(self, after: int, wait_s: float) -> dict[str, Any]:
-        """Return the events newer than `after`; wait up to `wait_s` for the first."""
-        found = await self._episodes.events.after(after, wait_s)
+    async def events(self, after: int, wait_s: float, replica_id: str | None = None) -> dict[str, Any]:
+        """Return the events newer than `after`, of one replica or all; wait up to `wait_s` for the first."""
+        found = await self._episodes.events.after(after, wait_s, replica_id=replica_id)
         return {"events": found, "last_id": self._episodes.events.last_id}
 
     def retired(self) -> dict[str, int]:
@@ -191,6 +209,10 @@ def _episode_row(episode: HostEpisode) -> dict[str, Any]:
         "run": episode.terms.run,
         **state,
     }
+
+
+def _reward(episode: HostEpisode | None) -> float | None:
+    return None if episode is None or episode.evaluation is None else episode.evaluation.reward
 
 
 def _round(value: float | None) -> float | None:

@@ -24,6 +24,7 @@ class EpisodeMetrics:
         self.step_ms, self.open_ms = Window(), Window()
         """Of steps in the guest, and of creates as a whole, for `History`."""
         self.scored = Window()
+        self.accepted = Window()
         """Rewards of episodes that have one."""
         self.not_final = Window()
         """Milliseconds by which a screen changed after the frame that a step answered with."""
@@ -136,5 +137,7 @@ class EpisodeMetrics:
             outcome = "error"
         else:
             self.scored.add(answer.reward)
+            if answer.valid_for_training:
+                self.accepted.add(answer.reward)
             outcome = "success" if answer.reward >= 1 else "partial" if answer.reward > 0 else "zero"
         self._evaluations.labels(outcome).inc()

@@ -12,8 +12,8 @@ from typing import Any
 KEPT_SAMPLES = 360
 _ORDER = ("leased", "booting", "creating", "ready", "retiring")
 _SUMMED = (
-    "ready", "starting", "leased", "waiting", "steps", "steps_per_s", "not_final", "scored", "opened",
-    "load1", "ram_used_mib",
+    "ready", "starting", "leased", "waiting", "steps", "steps_per_s", "not_final", "scored", "accepted",
+    "opened", "load1", "ram_used_mib",
 )  # fmt: skip
 _TIMES = ("step_ms", "open_ms")
 _KEY = re.compile(r"[^A-Za-z0-9.:-]+")
@@ -78,6 +78,7 @@ class HostView:
             "steps": sum(one["steps"] for one in self.samples.values()),
             "not_final": sum(one["not_final"] for one in self.samples.values()),
             "scored": sum(one["scored"] for one in self.samples.values()),
+            "accepted": sum(one.get("accepted", 0) for one in self.samples.values()),
         }  # fmt: skip
 
 
@@ -106,7 +107,7 @@ def fleet_history(views: Iterable[HostView]) -> list[Row]:
 
 
 def _summed(samples: Sequence[Row]) -> Row:
-    found: Row = {name: round(sum(one[name] for one in samples), 2) for name in _SUMMED}
+    found: Row = {name: round(sum(one.get(name, 0) for one in samples), 2) for name in _SUMMED}
     found["time"] = max(one["time"] for one in samples)
     for name, count in zip(_TIMES, ("steps", "opened"), strict=True):
         known = [one for one in samples if one[name]["p50"] is not None]

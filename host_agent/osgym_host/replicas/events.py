@@ -40,8 +40,12 @@ class EventLog:
         """Number of the newest event, 0 when there was none."""
         return self._last
 
-    async def after(self, number: int, wait_s: float, limit: int = 1000) -> list[dict[str, Any]]:
+    async def after(
+        self, number: int, wait_s: float, limit: int = 1000, replica_id: str | None = None
+    ) -> list[dict[str, Any]]:
         """Return events newer than `number`; wait up to `wait_s` for the first of them.
+
+        With `replica_id` those of others are left out, once there is something new.
 
         Events that have dropped out of the ring are missing: the first id tells.
         """
@@ -53,4 +57,6 @@ class EventLog:
             except TimeoutError:
                 return []
         found = [event for event in self._ring if event["id"] > number]
+        if replica_id is not None:
+            return [event for event in found if event.get("replica_id") == replica_id][-limit:]
         return found[:limit]

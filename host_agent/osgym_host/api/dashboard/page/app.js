@@ -5,6 +5,7 @@ import { Desktop } from "./desktop.js";
 import { make, say } from "./dom.js";
 import { EpisodePage } from "./episode.js";
 import { FIGURES, Figures } from "./figures.js";
+import { HostPage } from "./host.js";
 import { Episodes, Events } from "./lists.js";
 import { Run, Runs } from "./runs.js";
 import { Shell } from "./shell.js";
@@ -15,7 +16,7 @@ const HISTORY_MS = 10_000;
 const find = (id) => document.getElementById(id);
 
 const figures = new Figures(find("figures"), FIGURES);
-let past = { samples: [], last: null, usdPerHour: null, everyS: 10 }, historyAt = -Infinity;
+let past = { samples: [], last: null, usdPerHour: null, everyS: 10, retired: {} }, historyAt = -Infinity;
 let may = null;
 const use = make("a", { class: "button", href: "#/use", hidden: true }, "Use a desktop");
 
@@ -24,8 +25,8 @@ async function ask() {
   if (performance.now() - historyAt > HISTORY_MS) {
     historyAt = performance.now();
     may = await access();
-    const { samples, usd_per_hour: usdPerHour, every_s: everyS } = await json("v1/history");
-    past = { samples, last: samples.at(-1) ?? null, usdPerHour, everyS };
+    const { samples, usd_per_hour: usdPerHour, every_s: everyS, retired } = await json("v1/history");
+    past = { samples, last: samples.at(-1) ?? null, usdPerHour, everyS, retired };
     figures.showHistory(samples);
   }
   const standing = find("standing"), state = host.draining ? "draining" : "serving";
@@ -48,6 +49,7 @@ new Shell({
     episode: (main, at, go) => new EpisodePage(main, at, go),
     runs: (main) => new Runs(main, "v1/runs"),
     run: (main, at) => new Run(main, "v1/runs/episodes", at.id ?? ""),
+    host: (main) => new HostPage(main),
     events: (main) => new Events(main, "v1/events"),
     use: (main) => new Use(main, {}),
     copy: (main, at) => new Use(main, { of: at.id }),

@@ -3,6 +3,7 @@
 import { Picture, json, lacks, record } from "./api.js";
 import { badge, facts, make, say, seconds, shown } from "./dom.js";
 import { Hands, SETTLE, Turns, newId } from "./hands.js";
+import { OwnEvents } from "./events.js";
 import { Lines, Marked, StepList } from "./steps.js";
 
 const WIDTH = 1280;
@@ -22,7 +23,8 @@ export class Desktop {
     this.list = new StepList((index) => this.open(index));
     this.stepsTitle = make("h2", {}, "Steps");
     this.note = make("p", { class: "faint" });
-    const side = make("aside", {}, this.about, this.stepsTitle, this.note, this.list.element);
+    this.events = new OwnEvents(id);
+    const side = make("aside", {}, this.about, this.stepsTitle, this.note, this.list.element, this.events.element);
     const button = (words, onclick) => make("button", { type: "button", onclick }, words);
     this.take = button("Take over", () => (this.hands ? this.letGo() : this.takeOver()));
     this.copy = button("Use a copy", () => { location.hash = `#/copy/${encodeURIComponent(this.id)}`; });
@@ -46,7 +48,7 @@ export class Desktop {
       ["Task", row.task_id],
       ["Episode", this.episode && make("a", { href: `#/episode/${encodeURIComponent(this.episode)}` }, this.episode)],
       ["Instruction", this.lines?.start?.instruction],
-      ["Step", row.step],
+      ["Step", row.step], ["Reward", row.reward],
       ["Last call", row.idle_s == null ? null : `${seconds(row.idle_s)} ago`],
       ["Generation", row.generation], ["Age", row.age_s == null ? null : seconds(row.age_s)],
       ["Memory", row.pss_mib == null ? null : `${Math.round(row.pss_mib)} MiB`],
@@ -164,6 +166,7 @@ export class Desktop {
   close() {
     this.letGo();
     this.stop.abort();
+    this.events.close();
     this.picture.close();
   }
 }

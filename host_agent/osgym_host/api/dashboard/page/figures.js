@@ -2,29 +2,33 @@
 
 import { draw, make, say } from "./dom.js";
 
+export const NOT_FINAL = "Frames of the last hour after which the screen still changed, among all";
+export const ACCEPTED = "What an episode of the last hour cost that has a reward and is valid for training; and one that has a reward";
+
 export const FIGURES = [
   ["Leased", (now) => `${now.host.capacity.leased}`, (now) => ` of ${now.host.capacity.max_replicas}`, (s) => s.leased],
   ["Ready", (now) => `${now.host.capacity.ready}`, (now) => ` + ${now.host.capacity.starting} starting`, (s) => s.ready],
-  ["Waiting clients", (now) => `${now.host.capacity.waiting}`, (now) => blocked(now.pool), (s) => s.waiting],
+  ["Waiting clients", (now) => `${now.host.capacity.waiting}`, (now) => (now.host.capacity.waiting ? blocked(now.pool) : ""), (s) => s.waiting],
   ["Steps per second", (now) => number(now.last?.steps_per_s), () => "", (s) => s.steps_per_s],
   ["Step p50 / p95", (now) => ms(now.last?.step_ms.p50), (now) => ` / ${ms(now.last?.step_ms.p95)}`, (s) => s.step_ms.p95],
   ["Create p50 / p95", (now) => ms(now.last?.open_ms.p50), (now) => ` / ${ms(now.last?.open_ms.p95)}`, (s) => s.open_ms.p95],
-  ["Not final, last hour", (now) => share(now.samples), () => "", (s) => s.not_final],
+  ["Not final, 1 h", (now) => share(now.samples), () => "", (s) => s.not_final, NOT_FINAL],
   ["Load", (now) => now.host.load.load1.toFixed(1), (now) => ` on ${now.host.load.cpu_count} cores`, (s) => s.load1],
   ["RAM free", (now) => gib(now.host.load.ram_available_mib), (now) => ` of ${(now.host.load.ram_total_mib / 1024).toFixed(0)}`, (s) => s.ram_used_mib],
-  ["USD per hour", (now) => usd(now.usdPerHour), (now) => perScored(now), (s) => s.scored],
   ["Disk free", (now) => gib(now.host.load.disk_free_mib), () => "", null],
+  ["USD per hour", (now) => usd(now.usdPerHour), () => "", null],
+  ["USD accepted / scored", (now) => usd(per("accepted", now)), (now) => ` / ${usd(per("scored", now))}`, (s) => s.accepted ?? 0, ACCEPTED],
 ];
 
 export class Figures {
   /** `figures`: of each its name, its value, what stands behind it, and what of a sample its line is made of. */
   constructor(list, figures) {
     this.figures = figures;
-    this.cells = figures.map(([name]) => {
+    this.cells = figures.map(([name, , , , about]) => {
       const value = document.createTextNode("–");
       const rest = make("small");
       const spark = draw("svg", { class: "spark", viewBox: "0 0 100 22", preserveAspectRatio: "none", "aria-hidden": "true" });
-      list.append(make("div", {}, make("dt", {}, name), make("dd", {}, value, rest), spark));
+      list.append(make("div", {}, make("dt", { title: about ?? name }, name), make("dd", {}, value, rest), spark));
       return { value, rest, spark };
     });
   }
@@ -63,12 +67,13 @@ const blocked = (pool) => (pool.blocked && pool.blocked !== "nothing" ? ` blocke
 
 export const usd = (value) => (value == null ? "–" : value.toFixed(value < 0.1 ? 4 : 2));
 
-/** What an episode with a reward cost, over the samples that there are. */
-export function perScored({ samples, usdPerHour, everyS }) {
-  const scored = samples.reduce((sum, s) => sum + s.scored, 0);
-  if (usdPerHour == null || scored === 0) return "";
-  const hours = (samples.length * everyS) / 3600;
-  return ` ${usd((usdPerHour * hours) / scored)} per scored episode`;
+/** How many episodes the samples have that are `scored`, or `accepted`: scored and valid for training. */
+export const counted = (which, samples) => samples.reduce((sum, s) => sum + (s[which] ?? 0), 0);
+
+/** What one of them cost, over the samples that there are. */
+export function per(which, { samples, usdPerHour, everyS }) {
+  const count = counted(which, samples);
+  return usdPerHour == null || count === 0 ? null : (usdPerHour * ((samples.length * everyS) / 3600)) / count;
 }
 
 export function share(samples) {

@@ -1,7 +1,7 @@
 // The hosts of a fleet as a table, and what all of them do together in figures.
 
 import { badge, facts, make, say, shown } from "./dom.js";
-import { gib, ms, number, perScored, share, usd } from "./figures.js";
+import { ACCEPTED, NOT_FINAL, gib, ms, number, per, share, usd } from "./figures.js";
 import { Table } from "./lists.js";
 
 const sum = (hosts, read) => hosts.reduce((all, host) => all + (host.state ? read(host.state) : 0), 0);
@@ -15,10 +15,11 @@ export const FLEET_FIGURES = [
   ["Steps per second", (now) => number(now.last?.steps_per_s), () => "", (s) => s.steps_per_s],
   ["Step p50 / p95", (now) => ms(now.last?.step_ms.p50), (now) => ` / ${ms(now.last?.step_ms.p95)}`, (s) => s.step_ms.p95],
   ["Create p50 / p95", (now) => ms(now.last?.open_ms.p50), (now) => ` / ${ms(now.last?.open_ms.p95)}`, (s) => s.open_ms.p95],
-  ["Not final, last hour", (now) => share(now.samples), () => "", (s) => s.not_final],
+  ["Not final, 1 h", (now) => share(now.samples), () => "", (s) => s.not_final, NOT_FINAL],
   ["Load", (now) => sum(answering(now), (s) => s.load.load1).toFixed(1), (now) => ` on ${sum(answering(now), (s) => s.load.cpu_count)} cores`, (s) => s.load1],
   ["RAM free", (now) => gib(sum(answering(now), (s) => s.load.ram_available_mib)), (now) => ` of ${(sum(answering(now), (s) => s.load.ram_total_mib) / 1024).toFixed(0)}`, (s) => s.ram_used_mib],
-  ["USD per hour", (now) => usd(now.usdPerHour), (now) => perScored(now), (s) => s.scored],
+  ["USD per hour", (now) => usd(now.usdPerHour), () => "", null],
+  ["USD accepted / scored", (now) => usd(per("accepted", now)), (now) => ` / ${usd(per("scored", now))}`, (s) => s.accepted ?? 0, ACCEPTED],
 ];
 
 const NUMBERS = new Set(["Leased", "Ready", "Waiting", "Steps/s", "Step p50 / p95", "Not final", "Load", "RAM free", "Disk free", "USD/h"]);

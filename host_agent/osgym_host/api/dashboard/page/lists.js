@@ -89,7 +89,7 @@ function episodeRow(row) {
 export class Events {
   constructor(main, path) {
     this.path = path;
-    this.table = new Table(main, "Events", ["Time", "What", "Of", "State", "Details"]);
+    this.table = new Table(main, "Events", ["Time", "What", "Of", "State", "Details"], new Set());
     this.rows = [];
     this.stop = new AbortController();
     this.follow();

@@ -107,10 +107,12 @@ class Tile {
     this.link.classList.toggle("plain", row.state !== "leased");
     if (row.state !== "leased") this.forget();
     say(this.empty, this.image.hidden ? "…" : "");
-    say(this.task, shown(row.task_id ?? (row.episode_id ? "no task" : row.reason ?? "")));
-    say(this.step, row.step == null ? `for ${seconds(row.age_s)}` : `step ${row.step}`);
+    say(this.task, shown(row.task_id ?? (row.episode_id ? "no task" : row.state === "leased" ? "being set up" : row.reason ?? "")));
+    const reward = row.reward == null ? "" : ` · reward ${Number(row.reward.toFixed(2))}`;
+    say(this.step, row.step == null ? `for ${seconds(row.age_s)}` : `step ${row.step}${reward}`);
+    this.step.classList.toggle("good", row.reward > 0);
     say(this.age, row.idle_s > 5 ? `idle ${seconds(row.idle_s)}` : shown((row.host ?? "").slice(0, 21)));
-    const label = [row.host && `host ${shown(row.host)}`, `replica ${row.replica_id}`, row.state, row.task_id && `task ${shown(row.task_id)}`, row.step != null && `step ${row.step}`];
+    const label = [row.host && `host ${shown(row.host)}`, `replica ${row.replica_id}`, row.state, row.task_id && `task ${shown(row.task_id)}`, row.step != null && `step ${row.step}`, row.reward != null && `reward ${row.reward}`];
     this.link.setAttribute("aria-label", label.filter(Boolean).join(", "));
   }
 
