@@ -35,8 +35,9 @@ from osgym_tasks.cli import tasks
 from osgym_tasks.family import MIN_WORDINGS, dice_of
 from osgym_tasks.office import sheet_bytes
 from osgym_tasks.pieces import DONE, key
+from osgym_tasks.record import Outcome, line_of, read_record, summary
 from osgym_tasks.targets import TargetMissing, click, has_targets, place_in, placed, reaching
-from osgym_tasks.verify import Outcome, line_of, read_record, summary, trials_of
+from osgym_tasks.verify import trials_of
 
 SEEDS = range(12)
 SCREEN = (1920, 1080)

@@ -2,10 +2,10 @@
 
 from osgym_tasks.curriculum import Curriculum
 from osgym_tasks.family import LEVELS, Family, Instance, Ways
+from osgym_tasks.proved import ImageUnknown, load_tasks, proved_instances
 from osgym_tasks.registry import FAMILIES, UnknownFamily, family_named
 from osgym_tasks.sampling import Split, sample, split_of
 from osgym_tasks.variation import VARIATIONS
-from osgym_tasks.verify import proved_instances
 
 __all__ = [
     "FAMILIES",
@@ -13,11 +13,13 @@ __all__ = [
     "VARIATIONS",
     "Curriculum",
     "Family",
+    "ImageUnknown",
     "Instance",
     "Split",
     "UnknownFamily",
     "Ways",
     "family_named",
+    "load_tasks",
     "proved_instances",
     "sample",
     "split_of",

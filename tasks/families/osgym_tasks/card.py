@@ -1,0 +1,92 @@
+"""The card of the families: how many there are, over what, in how many wordings. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from osgym_tasks.family import LEVELS, dice_of
+from osgym_tasks.registry import FAMILIES
+from osgym_tasks.sampling import MAX_SEED
+from osgym_tasks.variation import VARIATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of one family.
+
+    Attributes:
+        wordings: the least over its levels.
+        near: the most near misses that an instance has.
+    """
+
+    family: str
+    version: int
+    apps: tuple[str, ...]
+    flavor: str
+    wordings: int
+    near: int
+
+
+def counts() -> list[Counts]:
+    """Of every family, from one instance of each level."""
+    found = []
+    for family in FAMILIES.values():
+        drafts = [family.draft(dice_of("card", 1, 0, level), level) for level in LEVELS]
+        found.append(
+            Counts(
+                family.name,
+                family.version,
+                family.apps,
+                family.flavor,
+                min(len(set(draft.wordings)) for draft in drafts),
+                max(len(draft.ways.near) for draft in drafts),
+            )
+        )
+    return found
+
+
+def card_markdown() -> str:
+    """The card as Markdown."""
+    rows = counts()
+    apps = Counter(app for row in rows for app in row.apps)
+    groups = Counter(row.family.partition(".")[0] for row in rows)
+    several = sum(len(row.apps) > 1 for row in rows)
+    small = sum(row.flavor == "small" for row in rows)
+    least = min(row.wordings for row in rows)
+    facts = {
+        "families": f"{len(rows)}, of them {several} over two applications or more",
+        "applications": f"{len(apps)}",
+        "levels of each": f"{len(LEVELS)}",
+        "seeds of each level": f"{MAX_SEED:,}; 80 % of them to train, 10 % to validate, 10 % to test",
+        "wordings": f"{sum(row.wordings for row in rows)}, at least {least} of each family",
+        "kinds of near misses": f"{sum(row.near for row in rows)}",
+        "variations around a task": f"{len(VARIATIONS)}: {', '.join(VARIATIONS)}",
+        "images": f"the full one runs all, the small one {small}",
+    }
+    lines = [
+        "# Families of tasks in figures",
+        "",
+        "What `osgym tasks card` wrote; [what families are](README.md).",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in facts.items()),
+        "",
+        "| group | families |",
+        "|---|---|",
+        *(f"| `{group}` | {number} |" for group, number in sorted(groups.items())),
+        "",
+        "| application | families |",
+        "|---|---|",
+        *(f"| {app} | {number} |" for app, number in sorted(apps.items())),
+        "",
+        "| family | version | wordings | near misses | image | applications |",
+        "|---|---|---|---|---|---|",
+        *(
+            f"| `{row.family}` | {row.version} | {row.wordings} | {row.near} | {row.flavor} "
+            f"| {', '.join(row.apps)} |"
+            for row in rows
+        ),
+    ]
+    return "\n".join(lines) + "\n"

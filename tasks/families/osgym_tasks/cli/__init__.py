@@ -1,0 +1,23 @@
+"""`osgym tasks`: families of tasks listed, written as files, proved on real desktops, measured and shown."""
+
+from __future__ import annotations
+
+import click
+
+from osgym_tasks.cli import prove, read, show
+from osgym_tasks.cli.options import EXIT_INFRASTRUCTURE, EXIT_WRONG
+
+__all__ = ["EXIT_INFRASTRUCTURE", "EXIT_WRONG", "tasks"]
+
+
+@click.group(name="tasks", short_help="Families of tasks: list them, write files, prove and measure them.")
+def tasks() -> None:
+    """Families of tasks, each made by seed and level, with ways to act that prove it."""
+
+
+_COMMANDS = (
+    *(read.list_, read.write, prove.verify_, prove.baseline, read.table, read.report),
+    *(show.browse, show.record_, read.card),
+)
+for _command in _COMMANDS:
+    tasks.add_command(_command)

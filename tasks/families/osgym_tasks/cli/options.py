@@ -1,0 +1,167 @@
+"""What the commands share: which instances, which desktops, and the run that a record goes on with."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from osgym_sdk import AsyncClient, OSGymError
+from osgym_tasks.family import LEVELS, Instance
+from osgym_tasks.proved import ImageUnknown, one_image
+from osgym_tasks.record import Outcome, line_of, read_outcomes, read_record
+from osgym_tasks.registry import FAMILIES, UnknownFamily, family_named
+from osgym_tasks.variation import VARIATIONS, checked
+from osgym_tasks.verify import Settle, Trial, verify
+
+EXIT_INFRASTRUCTURE, EXIT_WRONG = 1, 3
+T = TypeVar("T")
+
+
+def _levels_of(context: click.Context, parameter: click.Parameter, value: str) -> list[int]:
+    """Read `3`, `1-5` or `1,4`."""
+    found: set[int] = set()
+    for part in value.split(","):
+        first, _, last = part.partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal() or max(len(first), len(last)) > 3:
+            raise click.BadParameter(f"{value!r} is not levels: 3, 1-5 or 1,4")
+        found |= set(range(int(first), int(last or first) + 1))
+    if not found or not found <= set(LEVELS):
+        raise click.BadParameter(f"{value!r}: levels are {LEVELS[0]} to {LEVELS[-1]}")
+    return sorted(found)
+
+
+def _variations_of(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    """Read `none`, `all` or names by comma."""
+    if value in ("none", "all"):
+        return VARIATIONS if value == "all" else ()
+    try:
+        return checked(value.split(","))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+vary = click.option("--vary", callback=_variations_of, default="none", show_default=True, metavar="NAMES",
+                    help=f"all, or by comma: {', '.join(VARIATIONS)}.")  # fmt: skip
+_INSTANCES = (
+    click.argument("families", nargs=-1, metavar="[FAMILY]..."),
+    click.option("--all", "every", is_flag=True, help="All families."),
+    click.option("--seeds", type=click.IntRange(1), default=1, show_default=True,
+                 help="How many of each level, from --first-seed on."),
+    click.option("--first-seed", type=click.IntRange(0), default=0, show_default=True, help="Of these."),
+    click.option("--levels", callback=_levels_of, default="1-5", show_default=True, help="3, 1-5 or 1,4."),
+    vary,
+)  # fmt: skip
+host = click.option(
+    "--host", help="The host agent; default OSGYM_HOSTS or http://127.0.0.1:20000 (`osgym serve`)."
+)
+at_once = click.option("--at-once", type=click.IntRange(1), default=4, show_default=True,
+                       help="Desktops in use; an episode waits more than it computes.")  # fmt: skip
+kept_in = click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    show_default=True,
+    default=Path("out/tasks.jsonl"),
+    help="The record; what it has is not run again.",
+)
+folder = click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
+record = click.argument("record", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+image = click.option("--image", help="Of which golden image, by its digest; default that of the last line.")
+
+
+def instances(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of which instances: `families`, `every`, `seeds`, `first_seed`, `levels`, `vary`."""
+    for option in reversed(_INSTANCES):
+        command = option(command)
+    return command
+
+
+def made(families: Sequence[str], every: bool, seeds: int, first_seed: int, levels: list[int],
+         vary: tuple[str, ...]) -> list[Instance]:  # fmt: skip
+    """The instances that are meant.
+
+    Raises:
+        UsageError: no family is named, or one that is not known.
+    """
+    if every == bool(families):
+        raise click.UsageError("name families (`osgym tasks list`), or say --all")
+    try:
+        chosen = [family_named(name) for name in families or FAMILIES]
+    except UnknownFamily as error:
+        raise click.UsageError(str(error)) from error
+    return [
+        family.make(seed, level, vary=vary)
+        for family in chosen
+        for level in levels
+        for seed in range(first_seed, first_seed + seeds)
+    ]
+
+
+def on_desktops(host: str | None, out: Path, work: Callable[[AsyncClient, str], Coroutine[Any, Any, T]]) -> T:
+    """Do what needs a client and the digest of its hosts' golden image.
+
+    Args:
+        out: what is written, to name it where it cannot be.
+
+    Raises:
+        ClickException: no host, several images, or the file cannot be written.
+    """
+
+    async def run() -> T:
+        async with AsyncClient(host) as client:
+            return await work(client, one_image(await client.host_states()))
+
+    try:
+        return asyncio.run(run())
+    except (OSGymError, ImageUnknown) as error:
+        raise click.ClickException(f"{error} (is there an `osgym serve`?)") from error
+    except OSError as error:
+        raise click.ClickException(f"{out}: {error.strerror or error}") from error
+
+
+def run_trials(
+    trials: list[Trial], host: str | None, at_once: int, record: Path, settle: Settle | None = None
+) -> list[Outcome]:
+    """Run what the record does not have, and add it; return the outcomes of all."""
+
+    async def run(client: AsyncClient, image: str) -> list[Outcome]:
+        wanted = {trial.key for trial in trials}
+        outcomes = [one for one in read_record(record, image) if (one.instance, one.way) in wanted]
+        known = {(one.instance, one.way) for one in outcomes}
+        left = [trial for trial in trials if trial.key not in known]
+        click.echo(f"image {image[:12]}: {len(left)} of {len(trials)} episodes to run", err=True)
+        record.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            record.open("a", encoding="utf-8") as lines,
+            click.progressbar(length=len(left), file=sys.stderr, show_pos=True) as bar,
+        ):
+            async for one in verify(client, left, image=image, concurrency=at_once, settle=settle):
+                lines.write(line_of(one))
+                lines.flush()
+                outcomes.append(one)
+                bar.update(1)
+                if one.reward is None or not (one.is_right or one.is_baseline):
+                    why = one.failure or f"reward {one.reward}, not {one.wanted}"
+                    click.echo(f"\n{one.instance}, {one.way}: {why}", err=True)
+        return outcomes
+
+    return on_desktops(host, record, run)
+
+
+def read(record: Path, image: str | None) -> list[Outcome]:
+    """The record's outcomes of one image, of the families as they are now.
+
+    Raises:
+        ClickException: it cannot be read, or has none.
+    """
+    try:
+        found = [one for one in read_outcomes(record, image) if one.is_current]
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"{record}: {error}") from error
+    if not found:
+        raise click.ClickException(f"{record}: no outcomes of this image and of families as they are now")
+    return found

@@ -1,0 +1,116 @@
+"""Commands that need no desktop: `list`, `write`, `table`, `report`, `card`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from osgym_tasks.card import card_markdown
+from osgym_tasks.cli import options
+from osgym_tasks.cli.options import EXIT_WRONG, made
+from osgym_tasks.difficulty import Difficulty, as_json, difficulties, disorder
+from osgym_tasks.registry import FAMILIES
+from osgym_tasks.report import report_page
+
+
+@click.command(name="list")
+def list_() -> None:
+    """List the families, the image each needs, and its applications."""
+    width = max(map(len, FAMILIES))
+    for family in FAMILIES.values():
+        click.echo(f"{family.name:{width}}  v{family.version}  {family.flavor:5}  {', '.join(family.apps)}")
+
+
+@click.command()
+@options.instances
+@options.folder
+def write(families: Sequence[str], every: bool, seeds: int, first_seed: int, levels: list[int],
+          vary: tuple[str, ...], out: Path) -> None:  # fmt: skip
+    """Write task files with their oracles, which `osgym task run` plays.
+
+    \b
+    osgym tasks write edit.lines --seeds 4 --out out/families
+    """
+    for instance in made(families, every, seeds, first_seed, levels, vary):
+        click.echo(instance.write(out))
+
+
+@click.command()
+@options.record
+@options.image
+@click.option("--json", "as_data", is_flag=True, help="As JSON.")
+@click.option(
+    "--check", is_flag=True, help="Exit with 3 where a level costs the oracle less than the one below."
+)
+def table(record: Path, image: str | None, as_data: bool, check: bool) -> None:
+    """Say how hard each level of each family is, measured by a record.
+
+    Of the oracle medians over the instances that it solved: steps, actions, typed characters, seconds; mean
+    rewards of the baselines that the record has.
+
+    \b
+    osgym tasks table out/tasks.jsonl --check
+    """
+    rows = difficulties(options.read(record, image))
+    falls = disorder(rows)
+    if as_data:
+        said = {"levels": as_json(rows), "disorder": [list(one) for one in falls]}
+        click.echo(json.dumps(said, indent=1))
+    else:
+        _print(rows)
+    for family, low, high in falls:
+        click.echo(f"{family}: level {high} costs the oracle less than level {low}", err=True)
+    sys.exit(EXIT_WRONG if check and falls else 0)
+
+
+def _print(rows: list[Difficulty]) -> None:
+    width = max([6, *(len(row.family) for row in rows)])
+    policies = sorted({policy for row in rows for policy in row.chance})
+    heads = [policy.upper() for policy in policies]
+    chance_heads = "".join(f"  {head:>{max(6, len(head))}}" for head in heads)
+    click.echo(f"{'FAMILY':{width}}  LEVEL  INSTANCES  STEPS  ACTIONS  CHARACTERS  SECONDS{chance_heads}")
+    for row in rows:
+        chances = (row.chance.get(policy) for policy in policies)
+        means = ("–" if one is None else f"{one:.3f}" for one in chances)
+        said = "".join(f"  {one:>{max(6, len(head))}}" for one, head in zip(means, heads, strict=True))
+        measured = ((row.steps, 5), (row.actions, 7), (row.characters, 10), (row.duration_s, 7))
+        figures = "  ".join(f"{_said(value):>{size}}" for value, size in measured)
+        click.echo(f"{row.family:{width}}  {row.level:5}  {row.instances:9}  {figures}{said}")
+
+
+def _said(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
+
+
+@click.command()
+@options.record
+@options.image
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The page.")
+def report(record: Path, image: str | None, out: Path) -> None:
+    """Write a record as one page: what was proved, what it took, what chance earned, what failed and why.
+
+    \b
+    osgym tasks report out/tasks.jsonl --out out/tasks.html
+    """
+    text = report_page(options.read(record, image))
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"{out}: {error.strerror}") from error
+    click.echo(out)
+
+
+@click.command()
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="A Markdown file; default stdout."
+)
+def card(out: Path | None) -> None:
+    """Count families, applications, wordings and near misses, as Markdown."""
+    if out is None:
+        click.echo(card_markdown(), nl=False)
+    else:
+        out.write_text(card_markdown(), encoding="utf-8")

@@ -1,0 +1,61 @@
+"""Oracles as a data set of trajectories: what a policy is fine-tuned on before it is trained by rewards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from osgym_sdk import AsyncClient, Result
+from osgym_tasks.family import Instance
+from osgym_tasks.verify import Trial, play
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What was written.
+
+    Attributes:
+        solved: episodes with the reward 1.0; the others are there as well, with theirs.
+        folder_bytes: of the whole data set, with what was in it before.
+    """
+
+    episodes: int
+    solved: int
+    steps: int
+    actions: int
+    folder_bytes: int
+
+
+async def record_oracles(
+    client: AsyncClient,
+    instances: Sequence[Instance],
+    folder: Path,
+    *,
+    concurrency: int,
+    on_result: Callable[[Instance, Result], object] = lambda instance, result: None,
+) -> Recorded:
+    """Play the oracle of each instance and add its episodes to a data set; every frame is a final one.
+
+    Raises:
+        ImportError: `osgym_sdk.data` needs pyarrow; the message says how to get it.
+        DatasetError: the folder cannot be written, or holds something else.
+        OSGymError: the client refuses how it is to be run.
+    """
+    from osgym_sdk.data import DatasetWriter  # here: only this needs pyarrow
+
+    trials = [Trial(one, "oracle", one.ways.oracle, 1.0, patient=False) for one in instances]
+    solved = steps = actions = 0
+    with DatasetWriter(folder) as writer:
+        batch = play(client, trials, concurrency=concurrency, settle="certain", record=writer)
+        async for trial, result in batch:
+            solved += result.reward == 1.0
+            steps += len(result.steps)
+            actions += sum(len(step.executed) for step in result.steps)
+            on_result(trial.instance, result)
+    return Recorded(len(trials), solved, steps, actions, await asyncio.to_thread(_size_of, folder))
+
+
+def _size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

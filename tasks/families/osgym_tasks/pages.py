@@ -1,0 +1,49 @@
+"""What the pages are made of: one look, everything in the file, every text escaped."""
+
+from __future__ import annotations
+
+import html
+from functools import cache
+from importlib import resources
+
+
+def text(value: object) -> str:
+    """The value as text that no markup can come out of, also within an attribute."""
+    return html.escape(str(value), quote=True)
+
+
+def page(title: str, body: str) -> str:
+    """A whole page that fetches nothing from elsewhere; `body` is markup."""
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data: file:"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{text(title)}</title><style>{_style()}</style></head>\n<body>\n{body}\n</body></html>\n"
+    )
+
+
+def tiles(values: dict[str, object]) -> str:
+    """A row of figures with what they are."""
+    made = (
+        f'<div class="tile"><b>{text(value)}</b><span>{text(name)}</span></div>'
+        for name, value in values.items()
+    )
+    return f'<div class="tiles">{"".join(made)}</div>'
+
+
+def cell(value: object, kind: str = "") -> str:
+    """A table's cell."""
+    return f'<td class="{text(kind)}">{text(value)}</td>' if kind else f"<td>{text(value)}</td>"
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A table; the cells are markup (`cell`)."""
+    first = "".join(f"<th>{text(name)}</th>" for name in head)
+    lines = "".join(f"<tr>{''.join(row)}</tr>\n" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{first}</tr></thead><tbody>{lines}</tbody></table></div>'
+
+
+@cache
+def _style() -> str:
+    return (resources.files("osgym_tasks") / "pages.css").read_text("utf-8")
