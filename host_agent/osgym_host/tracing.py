@@ -15,9 +15,10 @@ from osgym_protocol.observation import Observation
 from osgym_protocol.telemetry import provider_from
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
+    from osgym_protocol.span_provider import SpanProvider
 
 SERVICE = "osgym-host"
+CLOSE_S = 3.0
 _IN_GUEST = ("input", "settle", "capture", "encode")
 """Of a step's times in the guest agent, in the order in which they pass."""
 
@@ -46,7 +47,7 @@ class TracedStep:
 class StepTracer:
     """Makes spans and hands them over to a thread that sends them."""
 
-    def __init__(self, provider: TracerProvider) -> None:
+    def __init__(self, provider: SpanProvider) -> None:
         """Spans are made by a provider, which `close` ends."""
         self._provider = provider
         self._tracer = provider.get_tracer("osgym_host")
@@ -72,8 +73,8 @@ class StepTracer:
             self._in_guest(step.observation, guest, asked_ns, answered_ns)
 
     def close(self) -> None:
-        """Send what has not been sent. Idempotent."""
-        self._provider.shutdown()
+        """Send what has not been sent, as far as `CLOSE_S` goes. Idempotent."""
+        self._provider.end(CLOSE_S)
 
     def _in_guest(self, observation: Observation, parent: Any, asked_ns: int, answered_ns: int) -> None:
         """Make the spans of what the guest agent did.

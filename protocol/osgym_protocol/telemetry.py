@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
+
+    from osgym_protocol.span_provider import SpanProvider
 
 TRACEPARENT = r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"
 """How a span is named to those who make its children (W3C Trace Context, level 1)."""
@@ -39,7 +40,7 @@ def exporter_of(environ: Mapping[str, str]) -> str:
     return "" if named == "none" else named
 
 
-def provider_from(environ: Mapping[str, str], service: str) -> TracerProvider | None:
+def provider_from(environ: Mapping[str, str], service: str) -> SpanProvider | None:
     """Return what makes spans and sends them away in the background; None when nobody wants them.
 
     Args:
@@ -54,8 +55,8 @@ def provider_from(environ: Mapping[str, str], service: str) -> TracerProvider | 
     protocol = next(filter(None, map(environ.get, _PROTOCOLS)), "http/protobuf").strip().lower()
     try:
         from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        from osgym_protocol.span_provider import SpanProvider
 
         exporter = _exporter(named, protocol)
     except ImportError as error:
@@ -64,9 +65,7 @@ def provider_from(environ: Mapping[str, str], service: str) -> TracerProvider | 
         message = f"the environment asks for spans ({named}): pip install {needs} ({error})"
         raise TelemetryError(message) from error
     attributes = {} if environ.get("OTEL_SERVICE_NAME") else {"service.name": service}
-    provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=True)
-    provider.add_span_processor(BatchSpanProcessor(exporter))
-    return provider
+    return SpanProvider(Resource.create(attributes), exporter)
 
 
 def _exporter(named: str, protocol: str) -> SpanExporter:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from tests.support.host_process import HostProcess, osgym, running_host
-from tests.support.otlp import CollectedSpan, Collector, collecting
+from tests.support.host_process import HostProcess, osgym, running_host, wait_until
+from tests.support.otlp import Collector, assert_tree, children, collecting
 
 from osgym_host.images.store import Image
 from osgym_protocol.telemetry import TelemetryError, exporter_of, provider_from
@@ -17,7 +18,6 @@ from osgym_sdk import Client, ConfigError, InvalidAction
 from osgym_sdk import _tracing as tracing
 
 KEY, MOVE = [{"op": "key", "keys": ["ctrl", "a"]}], [{"op": "move", "x": 5, "y": 5}]
-IN_GUEST = ["guest.input", "guest.settle", "guest.capture", "guest.encode"]
 QUICK = {"OTEL_BSP_SCHEDULE_DELAY": "100"}
 
 
@@ -32,12 +32,6 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
         yield running
         for tracer in own:
             tracer._tracer.span_processor.shutdown()
-
-
-def children(spans: list[CollectedSpan], of: CollectedSpan) -> list[CollectedSpan]:
-    """Those of one span, as they began."""
-    found = [span for span in spans if (span.trace_id, span.parent_id) == (of.trace_id, of.span_id)]
-    return sorted(found, key=lambda span: span.began_ns)
 
 
 def test_a_step_is_one_tree_from_client_to_guest(
@@ -60,25 +54,11 @@ def test_a_step_is_one_tree_from_client_to_guest(
     assert len({span.trace_id for span in steps}) == 4
     assert [span.attributes["osgym.ops"] for span in steps if span.failed] == [["fly"]]
     for step in (span for span in steps if not span.failed):
-        _is_a_tree(spans, step)
+        assert_tree(spans, step)
     [clicked] = [span for span in steps if span.attributes["osgym.ops"] == ["click"]]
     [at_host] = children(spans, clicked)
     settled = children(spans, children(spans, at_host)[0])[1]
     assert alone.settle is not None and settled.ms == pytest.approx(alone.settle.wait_ms, abs=0.01)
-
-
-def _is_a_tree(spans: list[CollectedSpan], step: CollectedSpan) -> None:
-    [at_host] = children(spans, step)
-    [at_guest] = children(spans, at_host)
-    parts = children(spans, at_guest)
-    assert [span.service for span in (step, at_host, at_guest)] == ["osgym-client", *["osgym-host"] * 2]
-    assert (at_host.name, at_guest.name) == ("host.step", "guest.step")
-    assert [part.name for part in parts] == IN_GUEST
-    assert parts[1].attributes["osgym.settle.reason"]
-    assert step.attributes["osgym.episode_id"] == at_host.attributes["osgym.episode_id"]
-    assert at_host.ms <= step.ms
-    for outer, inner in ((at_host, at_guest), *((at_guest, part) for part in parts)):
-        assert outer.began_ns <= inner.began_ns and inner.ended_ns <= outer.ended_ns
 
 
 def test_a_programs_own_spans_are_the_parents(
@@ -96,6 +76,22 @@ def test_a_programs_own_spans_are_the_parents(
     [step, iteration] = collector.wait(lambda found: len(found) == 2)
     assert (step.name, iteration.name, step.service) == ("osgym.step", "iteration", "trainer")
     assert children([step], iteration) == [step]
+
+
+def test_nobody_waits_for_a_collector_that_is_not_there(small_image: Image, tmp_path: Path) -> None:
+    """Steps go on; the host agent stops within seconds, and has said why there are no spans."""
+    nowhere = {**QUICK, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+    traceparent = f"00-{'1' * 32}-{'2' * 16}-01"
+    with running_host("test-tracing-none", log_dir=tmp_path, env=nowhere) as host:
+        with Client(host.url) as client, client.episode() as episode:
+            url = f"{host.url}/v1/episodes/{episode.episode_id}/step"
+            for seq in (1, 2, 3):
+                body = {"lease": episode.lease, "seq": seq, "actions": MOVE, "traceparent": traceparent}
+                assert httpx.post(url, json=body).status_code == 200
+        wait_until(lambda: "Connection refused" in host.log.read_text(), 10, "a word of the collector")
+        began = time.monotonic()
+        assert host.stop() == 0
+        assert time.monotonic() - began < 8
 
 
 def test_without_a_word_of_it_there_are_no_spans() -> None:

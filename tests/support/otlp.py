@@ -1,13 +1,18 @@
-"""A collector of spans on loopback: OTLP over HTTP, as OpenTelemetry's exporters send it."""
+"""Collectors of spans on loopback, ours and OpenTelemetry's own, and what the spans of a step must be."""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
+import json
+import shutil
+import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -16,6 +21,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from tests.support.local_http import serving_http
+
+IN_GUEST = ["guest.input", "guest.settle", "guest.capture", "guest.encode"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,27 @@ class CollectedSpan:
     @property
     def ms(self) -> float:
         return (self.ended_ns - self.began_ns) / 1e6
+
+
+def children(spans: list[CollectedSpan], of: CollectedSpan) -> list[CollectedSpan]:
+    """Those of one span, as they began."""
+    found = [span for span in spans if (span.trace_id, span.parent_id) == (of.trace_id, of.span_id)]
+    return sorted(found, key=lambda span: span.began_ns)
+
+
+def assert_tree(spans: list[CollectedSpan], step: CollectedSpan) -> None:
+    """Below a client's step are the host's, the guest's and its parts, each within the one above."""
+    [at_host] = children(spans, step)
+    [at_guest] = children(spans, at_host)
+    parts = children(spans, at_guest)
+    assert [span.service for span in (step, at_host, at_guest)] == ["osgym-client", *["osgym-host"] * 2]
+    assert (at_host.name, at_guest.name) == ("host.step", "guest.step")
+    assert [part.name for part in parts] == IN_GUEST
+    assert parts[1].attributes["osgym.settle.reason"]
+    assert step.attributes["osgym.episode_id"] == at_host.attributes["osgym.episode_id"]
+    assert at_host.ms <= step.ms
+    for outer, inner in ((at_host, at_guest), *((at_guest, part) for part in parts)):
+        assert outer.began_ns <= inner.began_ns and inner.ended_ns <= outer.ended_ns
 
 
 @dataclass
@@ -109,3 +137,46 @@ def collecting() -> Iterator[Collector]:
 
     with serving_http(Handler) as collector.url:
         yield collector
+
+
+OTELCOLS = ("otelcol", "otelcol-contrib")
+"""Programs of the OpenTelemetry Collector, of its two distributions or built by its builder."""
+
+
+def otelcol_on_path() -> str | None:
+    """A real collector, where there is one."""
+    return next(filter(None, map(shutil.which, OTELCOLS)), None)
+
+
+@contextlib.contextmanager
+def otelcol(program: str, folder: Path, forward_to: str, http: int, grpc: int) -> Iterator[None]:
+    """A real collector that takes OTLP at two ports and sends on what it took, as OTLP over HTTP."""
+    config = {
+        "receivers": {
+            "otlp": {
+                "protocols": {
+                    "http": {"endpoint": f"127.0.0.1:{http}"},
+                    "grpc": {"endpoint": f"127.0.0.1:{grpc}"},
+                }
+            }
+        },
+        "exporters": {"otlphttp": {"endpoint": forward_to}},
+        "service": {
+            "telemetry": {"metrics": {"level": "none"}},
+            "pipelines": {"traces": {"receivers": ["otlp"], "exporters": ["otlphttp"]}},
+        },
+    }
+    path, log = folder / "otelcol.yaml", folder / "otelcol.log"
+    path.write_text(json.dumps(config))  # JSON is YAML
+    with log.open("wb") as out:
+        process = subprocess.Popen([program, "--config", str(path)], stdout=out, stderr=subprocess.STDOUT)
+    try:
+        end = time.monotonic() + 30
+        while "Everything is ready" not in log.read_text(errors="replace"):
+            assert process.poll() is None and time.monotonic() < end, log.read_text(errors="replace")[-3000:]
+            time.sleep(0.05)
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    assert process.returncode == 0, log.read_text(errors="replace")[-3000:]
