@@ -249,3 +249,54 @@ def _users_of(folder: Path) -> list[str]:
         if str(folder) in text and int(path.parent.name) != os.getpid():
             found.append(text)
     return found
+
+
+def _deb(folder: Path, name: str, depends: str = "") -> None:
+    """Make a package with one program, which says its name."""
+    root = folder.parent / f"{name}-root"
+    program = root / "usr/bin" / name
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho {name}\n")
+    program.chmod(0o755)
+    (root / "DEBIAN").mkdir()
+    (root / "DEBIAN/control").write_text(
+        f"Package: {name}\nVersion: 1.0\nArchitecture: all\nMaintainer: nobody <nobody@example.org>\n"
+        f"Description: of a test\n{depends}"
+    )
+    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", root, folder / f"{name}.deb"], check=True)
+
+
+def test_an_addition_is_laid_over_a_flavor(small_image: Image, private: Private, tmp_path: Path) -> None:
+    """Its package, files and script are in an image of its own name; the base's packages are kept.
+
+    A package whose dependencies are missing fails the bake and is named.
+    """
+    del small_image
+    _lend_parts(private.store)
+    mine = tmp_path / "mine"
+    for name in ("debs", "files/etc", "provision"):
+        (mine / name).mkdir(parents=True)
+    (mine / "addition.toml").write_text(
+        'format = 1\nname = "mine"\nabout = "ours"\nbase = "small"\nbinaries = ["greeter"]\n'
+    )
+    _deb(mine / "debs", "greeter")
+    (mine / "files/etc/mine").write_text("ours\n")
+    script = mine / "provision/60-mine"
+    script.write_text('#!/bin/sh\ngreeter >"$OSGYM_HOME/greeting"\n')
+    script.chmod(0o755)
+    made = _baked(private.run("build", "--add", str(mine), "--json"))
+    assert "unpack" in made["timings_s"] or "layer" in made["timings_s"]
+    image = private.store.resolve("mine")
+    assert image.manifest.added_packages == {"greeter": "1.0"}
+    assert "greeter" not in image.manifest.packages
+    assert (image.rootfs / "usr/bin/greeter").exists()
+    assert (image.rootfs / "etc/mine").read_text() == "ours\n"
+    assert (image.rootfs / "home/user/greeting").read_text() == "greeter\n"
+    assert not (image.rootfs / "osgym-bake").exists()
+    _deb(mine / "debs", "needy", "Depends: nobody-has-this\n")
+    failed = private.run("build", "--add", str(mine))
+    assert failed.returncode == 1
+    assert "nobody-has-this" in failed.stderr and "addition.toml" in failed.stderr
+    assert private.store.resolve("mine").digest == made["digest"]
+    both = private.run("build", "--add", str(mine), "--flavor", "small")
+    assert (both.returncode, "leave out --flavor" in both.stderr) == (2, True)

@@ -12,7 +12,8 @@ from benchmarks.settle.live import Verdict
 from benchmarks.settle.report import markdown, part_of
 from benchmarks.settle.scenarios import APPLICATIONS, application, chosen
 
-from osgym_host.images.definition import Definition, find_images_folder
+from osgym_host.images.definition import find_images_folder
+from osgym_host.images.definition_model import Definition
 from osgym_protocol.actions import parse_actions
 
 

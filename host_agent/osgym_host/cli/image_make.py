@@ -16,6 +16,7 @@ from types import FrameType
 import click
 
 from osgym_host.errors import OsgymHostError
+from osgym_host.images.additions import Addition
 from osgym_host.images.bake import Baker, BakeRequest
 from osgym_host.images.calibration import calibration_path
 from osgym_host.images.content_store import NAME
@@ -74,15 +75,42 @@ def _progress(as_json: bool) -> BakeProgress:
     return BakeProgress(ProgressDisplay.NONE if as_json else bars)
 
 
+_add = click.option(
+    "--add",
+    "addition",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder with addition.toml: packages, files and scripts laid over the flavor that it names.",
+)
+
+
+def _source(flavor: str | None, addition: Path | None) -> tuple[ImageSource, str]:
+    """The definition, and which of its flavors is meant.
+
+    Raises:
+        UsageError: a flavor and an addition, which names its own, are both given.
+        DefinitionError: the definition or the addition cannot be read.
+    """
+    if addition is None:
+        return ImageSource(find_images_folder()), flavor or "full"
+    if flavor is not None:
+        raise click.UsageError(
+            "--add names the flavor it is laid over in addition.toml (base); leave out --flavor"
+        )
+    found = Addition(addition)
+    return ImageSource(find_images_folder(), found), found.definition.name
+
+
 @click.command(
     epilog="\b\nExamples:\n"
     "  osgym image build                      full: with office suite and browser\n"
     "  osgym image build --flavor small --dry-run\n"
     "  osgym image build --format disk --json\n"
     "  osgym image build --lock mine.lock     exactly those package versions\n"
+    "  osgym image build --add mine           full, with what the folder mine lays over it\n"
     "\n\b\nExit codes: 0 there is one - 1 it cannot be made - 2 wrong usage.\n",
 )
-@click.option("--flavor", default="full", show_default=True, help="Which image: full or small.")
+@click.option("--flavor", help="Which image: full or small.  [default: full]")
+@_add
 @click.option("--lock", "lock_path", type=click.Path(path_type=Path), help="Exact package versions.")
 @click.option("--refresh", is_flag=True, help="Ask the mirror for today's packages again.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done.")
@@ -96,7 +124,13 @@ def _progress(as_json: bool) -> BakeProgress:
     help="A root file system, or a bootable disk made from it; disk: qcow2 or raw, as suits this host.",
 )
 def build(
-    flavor: str, lock_path: Path | None, refresh: bool, dry_run: bool, as_json: bool, kind: str
+    flavor: str | None,
+    addition: Path | None,
+    lock_path: Path | None,
+    refresh: bool,
+    dry_run: bool,
+    as_json: bool,
+    kind: str,
 ) -> None:
     """Bake an image from Debian packages; quick when only the desktop layer changed."""
     store = ImageStore(default_data_dir())
@@ -104,7 +138,7 @@ def build(
     _stop_on_signals()
     with errors_reported():
         lock = PackageLock.read(lock_path) if lock_path else None
-        source = ImageSource(find_images_folder())
+        source, flavor = _source(flavor, addition)
         baker = Baker(source, store, progress)
         request = BakeRequest(flavor, lock, refresh)
         if dry_run:
@@ -138,16 +172,17 @@ def _build_disk(
     "  osgym image definition --flavor small\n"
     "  osgym image definition --vm --lock mine.lock\n",
 )
-@click.option("--flavor", default="full", show_default=True, help="Which image: full or small.")
+@click.option("--flavor", help="Which image: full or small.  [default: full]")
+@_add
 @click.option("--lock", "lock_path", type=click.Path(path_type=Path), help="Exact package versions.")
 @click.option("--vm", is_flag=True, help="With its bootable disk and snapshots.")
-def definition(flavor: str, lock_path: Path | None, vm: bool) -> None:
+def definition(flavor: str | None, addition: Path | None, lock_path: Path | None, vm: bool) -> None:
     """Print the digest of what an image is made from: while it is the same, no bake is needed."""
     with errors_reported():
         lock = PackageLock.read(lock_path) if lock_path else None
-        folder = find_images_folder()
-        store = ImageStore(default_data_dir())
-        baker = Baker(ImageSource(folder), store, BakeProgress(ProgressDisplay.NONE))
+        source, flavor = _source(flavor, addition)
+        folder, store = source.folder, ImageStore(default_data_dir())
+        baker = Baker(source, store, BakeProgress(ProgressDisplay.NONE))
         found = baker.definition(BakeRequest(flavor, lock))
         if vm:
             warmups = tree_hash([folder / "warmups"])

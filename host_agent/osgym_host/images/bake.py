@@ -15,7 +15,8 @@ from pathlib import Path
 
 from osgym_host.images.cache import CachedTree, TreeCache
 from osgym_host.images.content_store import close_folder, open_folder
-from osgym_host.images.definition import Definition, ImageSource, hash_of
+from osgym_host.images.definition import ImageSource, hash_of
+from osgym_host.images.definition_model import Definition
 from osgym_host.images.errors import BakeError, ImageError
 from osgym_host.images.idmap import IdMap, current_idmap
 from osgym_host.images.layer import Contents, LayerBake, make_layer
@@ -184,7 +185,7 @@ class Baker:
             wanted = self._source.definition.python.requirements
             python = Path(scratch) / "python"
             install_wheels(requirement_wheels(wanted, self._store.wheels), python)
-            trees = [(self._source.files, ""), (python, PYTHON_FOLDER)]
+            trees = [*self._source.trees, (python, PYTHON_FOLDER)]
             contents = Contents(trees, self._source.scripts("desktop"))
             made, digest, _ = self._lay(request.flavor, workspace, base, contents, idmap)
             return self._desktops.put(made, key, request.flavor, digest, base.packages, idmap)
@@ -236,6 +237,8 @@ class Baker:
         wanted = self._source.definition
         size = operate(NamespaceSpec(made, parts.idmap), "measure", path="rootfs")["bytes"]
         packages = parts.below.packages
+        status = (made / "rootfs/var/lib/dpkg/status").read_text()
+        installed = PackageLock.of_dpkg_status(status).versions
         return ImageManifest(
             digest=digest,
             flavor=flavor,
@@ -250,6 +253,7 @@ class Baker:
             definition_key=parts.key,
             packages=packages.versions,
             lock_digest=packages.digest,
+            added_packages=dict(installed.items() - packages.versions.items()),
             apps=wanted.apps_of(flavor),
             remedies=remedies,
             guest_version=parts.guest.version,

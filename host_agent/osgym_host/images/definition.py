@@ -1,4 +1,4 @@
-"""Read the golden image's definition: `golden.toml`, the files to copy in, the scripts to run."""
+"""Read the golden image's definition: `golden.toml`, files, scripts, and what a team lays over it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ import stat
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
+from osgym_host.images.additions import Addition
+from osgym_host.images.definition_model import Definition, StrictModel
 from osgym_host.images.errors import DefinitionError
 
-DEFINITION_FORMAT = 1
-"""The version of `golden.toml` this code reads."""
-
-
-class StrictModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+BAKE_FOLDER = "osgym-bake"
+"""Where scripts, packages and remedies stand in the image while it is baked; removed at the end."""
 
 _Model = TypeVar("_Model", bound=StrictModel)
 
@@ -40,161 +37,47 @@ def _read(path: Path, kind: type[_Model]) -> _Model:
         raise DefinitionError(f"{path}: {exc}") from exc
 
 
-class Account(StrictModel):
-    """The person who sits at the desktop."""
-
-    name: str
-    uid: int
-    home: str
-    password: str
-
-
-class DpkgFilters(StrictModel):
-    """Paths that dpkg leaves out of, and keeps in, what it unpacks."""
-
-    exclude: list[str] = []
-    include: list[str] = []
-
-
-class PythonExtras(StrictModel):
-    """Python distributions that Debian does not have, pinned."""
-
-    requirements: list[str] = []
-
-
-class PackageGroup(StrictModel):
-    """Packages that belong together.
-
-    Attributes:
-        exclude: Paths that dpkg leaves out, besides those of all flavors.
-        links: Hard links to make: path to the name of a file in the same folder.
-    """
-
-    about: str
-    packages: list[str]
-    exclude: list[str] = []
-    links: dict[str, str] = {}
-
-
-class Flavor(StrictModel):
-    """One image that can be baked."""
-
-    about: str
-    groups: list[str]
-
-
-class App(StrictModel):
-    """An application a user would recognise, and how to tell that it works.
-
-    Attributes:
-        id: Short name used by tasks, benchmarks and checks.
-        about: One line for the menu.
-        icon: Name in the icon theme.
-        panel, desktop: Whether it has an icon there.
-        command: What starts it.
-        window_class: The class part of WM_CLASS of its main window.
-        flavors: The flavors that have it.
-    """
-
-    id: str
-    name: str
-    about: str
-    category: str
-    command: list[str]
-    icon: str
-    window_class: str
-    flavors: list[str]
-    panel: bool = False
-    desktop: bool = False
-
-
-class Definition(StrictModel):
-    """All of `golden.toml`."""
-
-    format: int
-    suite: str
-    components: list[str]
-    screen: Annotated[tuple[int, int], Field()]
-    locale: str
-    timezone: str
-    source_date_epoch: int
-    user: Account
-    dpkg: DpkgFilters
-    python: PythonExtras
-    groups: dict[str, PackageGroup]
-    flavors: dict[str, Flavor]
-    apps: list[App] = []
-    binaries: dict[str, list[str]] = {}
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Definition:
-        if self.format != DEFINITION_FORMAT:
-            raise ValueError(f"format {self.format} is not {DEFINITION_FORMAT}")
-        for name, flavor in self.flavors.items():
-            unknown = set(flavor.groups) - set(self.groups)
-            if unknown:
-                raise ValueError(f"flavor {name} names unknown groups: {', '.join(sorted(unknown))}")
-        for app in self.apps:
-            if set(app.flavors) - set(self.flavors):
-                raise ValueError(f"app {app.id} names an unknown flavor")
-        return self
-
-    def packages(self, flavor: str) -> list[str]:
-        """Return the packages asked for by name, in order, without repetition."""
-        names = [package for group in self.flavor(flavor).groups for package in self.groups[group].packages]
-        return list(dict.fromkeys(names))
-
-    def excludes(self, flavor: str) -> list[str]:
-        """Paths that dpkg leaves out in this flavor."""
-        groups = self.flavor(flavor).groups
-        return [*self.dpkg.exclude, *(path for name in groups for path in self.groups[name].exclude)]
-
-    def links(self, flavor: str) -> dict[str, str]:
-        """Hard links of this flavor."""
-        groups = self.flavor(flavor).groups
-        return {path: name for group in groups for path, name in self.groups[group].links.items()}
-
-    def flavor(self, name: str) -> Flavor:
-        """Return the flavor of this name.
-
-        Raises:
-            DefinitionError: The name is not one of the definition.
-        """
-        try:
-            return self.flavors[name]
-        except KeyError:
-            known = ", ".join(sorted(self.flavors))
-            raise DefinitionError(f"no flavor is called {name!r}", f"there are: {known}") from None
-
-    def apps_of(self, flavor: str) -> list[App]:
-        """Return the applications of a flavor."""
-        return [app for app in self.apps if flavor in app.flavors]
-
-    def binaries_of(self, flavor: str) -> list[str]:
-        """Program names that must be on PATH in this flavor."""
-        return [*self.binaries.get("all", []), *self.binaries.get(flavor, [])]
-
-
 class ImageSource:
     """A definition with the folder it came from.
 
     Attributes:
         folder: The folder `images/` of the project.
-        definition: What its `golden.toml` says.
+        definition: What its `golden.toml` says, with the addition's flavor.
+        addition: What is laid over one of its flavors; None: nothing.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, addition: Addition | None = None) -> None:
         self.folder = folder.resolve()
-        self.definition = _read(self.folder / "golden.toml", Definition)
+        self.addition = addition
+        golden = _read(self.folder / "golden.toml", Definition)
+        self.definition = golden if addition is None else addition.laid_over(golden)
 
     @property
-    def files(self) -> Path:
-        """The tree that is copied into the image."""
-        return self.folder / "files"
+    def trees(self) -> list[tuple[Path, str]]:
+        """What is copied into the image, each tree with its place."""
+        own = [(self.folder / "files", "")]
+        if self.addition is None:
+            return own
+        return [*own, (self.addition.files, ""), (self.addition.debs, f"{BAKE_FOLDER}/debs/")]
 
     def scripts(self, part: str) -> list[Path]:
-        """Return the provisioning scripts of a part (`desktop` or `guest`) in the order they run."""
-        return sorted((self.folder / "provision" / part).glob("[0-9]*"))
+        """Return the provisioning scripts of a part (`desktop` or `guest`) in the order they run.
+
+        Raises:
+            DefinitionError: An addition's script has the name of one that is there.
+        """
+        found = list((self.folder / "provision" / part).glob("[0-9]*"))
+        if self.addition is not None and part == "desktop":
+            if any(self.addition.debs.glob("*.deb")):
+                found += (self.folder / "provision" / "added").glob("[0-9]*")
+            names = {script.name for script in found}
+            for script in self.addition.scripts:
+                if script.name in names:
+                    raise DefinitionError(
+                        f"{script}: there is a script of that name", "give it another number"
+                    )
+                found.append(script)
+        return sorted(found, key=lambda script: script.name)
 
     @property
     def remedies(self) -> list[Path]:
@@ -221,7 +104,10 @@ class ImageSource:
 
     def desktop_key(self) -> str:
         """Return the hash of what makes the desktop layer."""
-        return tree_hash([self.files, self.folder / "provision" / "desktop", self.folder / "golden.toml"])
+        roots = [self.folder / "files", self.folder / "provision" / "desktop", self.folder / "golden.toml"]
+        if self.addition is not None:
+            roots += [self.folder / "provision" / "added", self.addition.folder]
+        return tree_hash(roots)
 
     def guest_key(self) -> str:
         """Return the hash of what this definition adds to the guest layer, besides the guest agent."""

@@ -11,15 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from osgym_host.images.definition import Definition
+from osgym_host.images.definition import BAKE_FOLDER
+from osgym_host.images.definition_model import Definition
 from osgym_host.images.errors import BakeError, ImageError
 from osgym_host.images.idmap import IdMap
 from osgym_host.images.namespaces import NamespaceSpec, Overlay, call, operate, running
 from osgym_host.images.progress import BakeProgress
 from osgym_host.images.store import RemedyRecord
-
-BAKE_FOLDER = "osgym-bake"
-"""Where scripts and remedies stand in the image while it is baked; removed at the end."""
 
 VIEW = "/mnt"
 """Where a remedy, which runs with this machine's programs, sees the image (in its own mount namespace)."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from osgym_host.images.apt import apt_options, apt_sources
-from osgym_host.images.definition import Definition
+from osgym_host.images.definition_model import Definition
 from osgym_host.images.errors import BakeError
 from osgym_host.images.idmap import IdMap
 from osgym_host.images.lock import PackageLock

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from osgym_host.images.content_store import ContentStore, Manifest, StoredContent, reap_folders
-from osgym_host.images.definition import App
+from osgym_host.images.definition_model import App
 
 FLAVORS = ("small", "full")
 """The flavors of this project, for hints."""
@@ -43,6 +43,7 @@ class ImageManifest(Manifest):
         uid_base, gid_base: Host ids that stand for 0 inside.
         packages: Package name to version, of every installed package.
         lock_digest: SHA-256 of the package list in the form of a lock file.
+        added_packages: Name to version of what an addition's `debs/` brought; no lock holds them.
         size_bytes: Size of all regular files.
     """
 
@@ -58,6 +59,7 @@ class ImageManifest(Manifest):
     desktop_digest: str = ""
     packages: dict[str, str]
     lock_digest: str
+    added_packages: dict[str, str] = Field(default_factory=dict)
     apps: list[App]
     remedies: list[RemedyRecord]
     guest_version: str

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from osgym_host.images.apt import WantedPackages, download
 from osgym_host.images.content_store import open_folder
-from osgym_host.images.definition import Definition, VmSource, hash_of
+from osgym_host.images.definition import VmSource, hash_of
+from osgym_host.images.definition_model import Definition
 from osgym_host.images.disks import assemble
 from osgym_host.images.disks.manifest import DiskFormat, DiskManifest, Firmware, GuestKind
 from osgym_host.images.disks.store import INITRD, KERNEL, DiskImage, DiskStore

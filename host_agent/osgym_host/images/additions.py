@@ -1,0 +1,133 @@
+"""What a team lays over a flavor to make an image of its own: a folder that says what, and holds the rest.
+
+addition.toml     which flavor it is laid over, packages, applications, programs that must be there
+debs/*.deb        packages that Debian does not have, installed without a network
+files/            copied into the root
+provision/NN-*    programs that run in the image, among the desktop's own by their numbers
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from osgym_host.images.definition_model import App, Definition, Flavor, PackageGroup, StrictModel
+from osgym_host.images.errors import DefinitionError
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")]
+PackageName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]*$")]
+
+
+class AddedApp(StrictModel):
+    """An application as `golden.toml` describes it, without the flavors that have it."""
+
+    id: str
+    name: str
+    about: str
+    category: str
+    command: Annotated[list[str], Field(min_length=1)]
+    icon: str
+    window_class: str
+    panel: bool = False
+    desktop: bool = False
+
+
+class AdditionDefinition(StrictModel):
+    """All of `addition.toml`.
+
+    Attributes:
+        name: What the image is called; it becomes a flavor of that name.
+        base: The flavor it is laid over.
+        packages: Debian's, by name; also what the packages of `debs/` depend on.
+        binaries: Programs that must be on PATH, else the bake fails.
+    """
+
+    format: Literal[1]
+    name: Name
+    about: str
+    base: str = "full"
+    packages: list[PackageName] = Field(default_factory=list)
+    apps: list[AddedApp] = Field(default_factory=list)
+    binaries: list[str] = Field(default_factory=list)
+
+
+class Addition:
+    """A folder of that kind.
+
+    Attributes:
+        folder: Where it is.
+        definition: What its `addition.toml` says.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Read it.
+
+        Raises:
+            DefinitionError: It is none, or says something that it cannot.
+        """
+        self.folder = folder.resolve()
+        path = self.folder / "addition.toml"
+        try:
+            with path.open("rb") as file:
+                self.definition = AdditionDefinition.model_validate(tomllib.load(file))
+        except OSError as exc:
+            hint = "an addition is a folder with addition.toml in it (images/README.md)"
+            raise DefinitionError(f"{path} cannot be read: {exc.strerror}", hint) from exc
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValidationError) as exc:
+            raise DefinitionError(f"{path}: {exc}") from exc
+
+    @property
+    def files(self) -> Path:
+        """The tree that is copied into the image."""
+        return self.folder / "files"
+
+    @property
+    def debs(self) -> Path:
+        """Where packages lie that Debian does not have."""
+        return self.folder / "debs"
+
+    @property
+    def scripts(self) -> list[Path]:
+        """Its provisioning scripts."""
+        return sorted((self.folder / "provision").glob("[0-9]*"))
+
+    def laid_over(self, golden: Definition) -> Definition:
+        """Return the definition with this addition's flavor in it.
+
+        Raises:
+            DefinitionError: There is a flavor of its name, or none that it could be laid over.
+        """
+        added = self.definition
+        if added.name in golden.flavors or added.name in golden.groups:
+            raise DefinitionError(
+                f"{self.folder}: the name {added.name!r} is taken", "call it something else"
+            )
+        base = golden.flavor(added.base)
+        group = PackageGroup(about=added.about, packages=added.packages)
+        apps = [
+            app.model_copy(update={"flavors": [*app.flavors, added.name]})
+            if added.base in app.flavors
+            else app
+            for app in golden.apps
+        ]
+        known = {app.id for app in apps}
+        if taken := sorted(known & {app.id for app in added.apps}):
+            raise DefinitionError(f"{self.folder}: there is an app called {', '.join(taken)} already")
+        apps += [App(**app.model_dump(), flavors=[added.name]) for app in added.apps]
+        return golden.model_copy(
+            update={
+                "groups": {**golden.groups, added.name: group},
+                "flavors": {
+                    **golden.flavors,
+                    added.name: Flavor(about=added.about, groups=[*base.groups, added.name]),
+                },
+                "apps": apps,
+                "binaries": {
+                    **golden.binaries,
+                    added.name: [*golden.binaries.get(added.base, []), *added.binaries],
+                },
+            }
+        )
