@@ -1,9 +1,10 @@
 """Build the site of documents: `make site`, or `python docs/site/build.py`; it lands in build/site/html.
 
 The pages are the repository's own Markdown files where they stand, so that links work in both; beside them
-come the reference of the Python classes (from their docstrings) and of the commands (from their help). A link
-that leads nowhere ends the build. Nothing is downloaded, neither here nor by who reads it; the search works
-where a server gives the pages (`python -m http.server --directory build/site/html`).
+come the reference of the Python classes (from their docstrings), of the commands (from their help) and of the
+HTTP API (from its OpenAPI description). A link that leads nowhere ends the build. Nothing is downloaded,
+neither here nor by who reads it; the search works where a server gives the pages
+(`python -m http.server --directory build/site/html`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import commands
+import http_api
 
 import osgym_sdk
 
@@ -106,6 +108,7 @@ def copy_pages() -> int:
         put(name, (ROOT / name).read_bytes())
     put("reference/python.md", python_reference().encode())
     put("reference/commands.md", commands.page().encode())
+    put("reference/http.md", http_api.page().encode())
     return len(pages)
 
 

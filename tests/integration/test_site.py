@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,20 @@ def test_the_reference_has_every_class_and_command(site: Path) -> None:
     assert [name for name in osgym_sdk.__all__ if f'id="osgym_sdk.{name}"' not in python] == []
     text = (site / "reference/commands.html").read_text()
     assert "osgym settle calibrate" in text and "osgym fleet doctor" in text
+
+
+def test_the_reference_has_every_call_and_object(site: Path) -> None:
+    """From the OpenAPI description: calls with the scope that they need, objects with their fields."""
+    api = json.loads((ROOT / "host_agent/openapi.json").read_text())
+    html = (site / "reference/http.html").read_text()
+    text = unescape(re.sub(r"<[^>]+>", "", html))
+    calls = [f"{method.upper()} {path}" for path, item in api["paths"].items() for method in item]
+    assert [call for call in calls if call not in text] == []
+    objects = api["components"]["schemas"]
+    assert [name for name in objects if f'id="{name.lower()}"' not in html] == []
+    fields = {field for schema in objects.values() for field in schema.get("properties", {})}
+    assert [field for field in fields if f"<code>{field}</code>" not in html] == []
+    assert html.count("Scope: ") == len(calls)
 
 
 @pytest.mark.parametrize(
