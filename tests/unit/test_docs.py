@@ -115,7 +115,8 @@ def test_scripts_and_links_lead_somewhere(name: str) -> None:
 
 
 MADE = re.compile(
-    r"\bfirst\.py|\bfleet\.json|\bout/|NAME|some_task|\b(manifest|calibration|episode|evaluation|run|sites)\.json"
+    r"\bfirst\.py|\bfleet\.json|\baddition\.toml|\bout/|NAME|some_task"
+    r"|\b(manifest|calibration|episode|evaluation|run|sites)\.json"
 )
 """Files in the documents that commands and users make."""
 DISTRIBUTIONS = {
