@@ -53,6 +53,8 @@ class Page:
         """Errors of scripts, and what the page's own policy forbade."""
         self._open: dict[str, str] = {}
         self._failed: collections.deque[str] = collections.deque(maxlen=20)
+        self._trace: list[dict[str, Any]] = []
+        self._traced = asyncio.Event()
         self._reader = asyncio.create_task(self._read())
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -106,8 +108,11 @@ class Page:
     async def click(self, selector: str) -> None:
         """A click of the mouse on the middle of an element."""
         box = await self.until(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); if (!e) return null;"
-            " e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
+            f"(async () => {{ const e = document.querySelector({json.dumps(selector)}); if (!e) return null;"
+            " e.scrollIntoView({block: 'center'});"
+            # Until a frame was drawn, a click falls where things were before.
+            " for (let n = 0; n < 2; n += 1) await new Promise(requestAnimationFrame);"
+            " const b = e.getBoundingClientRect();"
             " return b.width ? [b.x + b.width / 2, b.y + b.height / 2] : null; })()"
         )
         for kind in ("mousePressed", "mouseReleased"):
@@ -124,6 +129,29 @@ class Page:
         text = {"text": name} if len(name) == 1 else {}
         await self.call("Input.dispatchKeyEvent", type="keyDown", key=name, **text)
         await self.call("Input.dispatchKeyEvent", type="keyUp", key=name)
+
+    async def wheel(self, x: int, y: int, pixels: int) -> None:
+        """The wheel turned over a point."""
+        await self.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=pixels)
+
+    @contextlib.asynccontextmanager
+    async def tasks_of_main_thread(self) -> AsyncIterator[list[float]]:
+        """Milliseconds of CPU of each task of the page's main thread within the block, known after it.
+
+        Not of the clock: how long a task was kept from a core says something of the machine, not of the page.
+        """
+        found: list[float] = []
+        await self.call("Tracing.start", categories="-*,toplevel", transferMode="ReportEvents")
+        yield found
+        await self.call("Tracing.end")
+        async with asyncio.timeout(CALL_S):
+            await self._traced.wait()
+        main = {
+            (event["pid"], event["tid"])
+            for event in self._trace
+            if event["name"] == "thread_name" and event["args"]["name"] == "CrRendererMain"
+        }
+        found += [e["tdur"] / 1000 for e in self._trace if (e["pid"], e["tid"]) in main and "tdur" in e]
 
     async def screenshot(self, path: Path) -> None:
         """What is seen, as PNG."""
@@ -148,6 +176,10 @@ class Page:
                 waiting = self._waiting.get(message["id"])
                 if waiting is not None and not waiting.done():
                     waiting.set_result(message)
+            elif message["method"] == "Tracing.dataCollected":
+                self._trace += message["params"]["value"]
+            elif message["method"] == "Tracing.tracingComplete":
+                self._traced.set()
             elif message["method"].startswith("Network."):
                 self._note(message["method"], message["params"])
             elif message["method"] == "Runtime.exceptionThrown":
