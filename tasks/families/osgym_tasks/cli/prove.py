@@ -40,10 +40,9 @@ def verify_(
     goes on where it was broken off.
 
     \b
-    Examples:
-      osgym serve --set image=small &
-      osgym tasks verify edit.lines term.count --seeds 3
-      osgym tasks verify --all --seeds 25 --at-once 8
+    osgym serve --set image=small &
+    osgym tasks verify edit.lines term.count --seeds 3
+    osgym tasks verify --all --seeds 25 --at-once 8
 
     \b
     Exit codes: 0 all is as it must be - 1 the infrastructure spoilt episodes, the same command runs them
@@ -98,8 +97,7 @@ def baseline(
     instance gets the same actions in each run.
 
     \b
-    Examples:
-      osgym tasks baseline --all --policy random --actions 200 --seeds 5
+    osgym tasks baseline --all --policy random --actions 200 --seeds 5
 
     \b
     Exit codes: 0 no family pays - 1 the infrastructure spoilt episodes - 2 wrong usage - 3 a family's mean

@@ -17,7 +17,7 @@ from osgym_tasks.registry import FAMILIES
 from osgym_tasks.report import report_page
 
 
-@click.command(name="list", epilog="\b\nExamples:\n  osgym tasks list\n")
+@click.command(name="list")
 def list_() -> None:
     """List the families, the image each needs, and its applications."""
     width = max(map(len, FAMILIES))
@@ -33,8 +33,7 @@ def write(families: Sequence[str], every: bool, seeds: int, first_seed: int, lev
     """Write task files with their oracles, which `osgym task run` plays.
 
     \b
-    Examples:
-      osgym tasks write edit.lines --seeds 4 --out out/families
+    osgym tasks write edit.lines --seeds 4 --out out/families
     """
     for instance in made(families, every, seeds, first_seed, levels, vary):
         click.echo(instance.write(out))
@@ -54,8 +53,7 @@ def table(record: Path, image: str | None, as_data: bool, check: bool) -> None:
     rewards of the baselines that the record has.
 
     \b
-    Examples:
-      osgym tasks table out/tasks.jsonl --check
+    osgym tasks table out/tasks.jsonl --check
     """
     rows = difficulties(options.read(record, image))
     falls = disorder(rows)
@@ -96,8 +94,7 @@ def report(record: Path, image: str | None, out: Path) -> None:
     """Write a record as one page: what was proved, what it took, what chance earned, what failed and why.
 
     \b
-    Examples:
-      osgym tasks report out/tasks.jsonl --out out/tasks.html
+    osgym tasks report out/tasks.jsonl --out out/tasks.html
     """
     text = report_page(options.read(record, image))
     try:
@@ -107,7 +104,7 @@ def report(record: Path, image: str | None, out: Path) -> None:
     click.echo(out)
 
 
-@click.command(epilog="\b\nExamples:\n  osgym tasks card --out out/card.md\n")
+@click.command()
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="A Markdown file; default stdout."
 )
