@@ -2,13 +2,18 @@
 
 An action of a script may say `at` in the place of `x` and `y`: `{"role", "name", "nth"}`. Who plays it puts
 pixels there, of the screen that it acts on; no host is ever sent an `at`. Spaces around a name do not count:
-GTK pads those of menu items. Pure.
+GTK pads those of menu items.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
+
+LOOK_S = 10.0
+"""How long an element may take to show, on a machine that is busy; it is looked for twice at least."""
+_AGAIN_S = 0.2
 
 
 class Node(Protocol):
@@ -63,6 +68,36 @@ def place_in(nodes: Iterable[Node]) -> Callable[[Mapping[str, Any]], tuple[int, 
         return box[0] + box[2] // 2, box[1] + box[3] // 2
 
     return place
+
+
+async def placed_on(
+    episode: Any,
+    step: Sequence[Mapping[str, Any]],
+    *,
+    timeout_s: float = LOOK_S,
+    again_after: tuple[type[Exception], ...] = (TargetMissing,),
+) -> list[dict[str, Any]]:
+    """The step with pixels, looked up on the episode's desktop until all that it points at shows.
+
+    Args:
+        episode: whose `a11y()` gives the tree.
+        again_after: errors after which it looks again.
+
+    Raises:
+        TargetMissing: it does not show within the time.
+        Exception: what `a11y()` raises.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + timeout_s
+    is_first = True
+    while True:
+        try:
+            return placed(step, place_in((await episode.a11y()).nodes()))
+        except again_after:
+            if loop.time() >= end and not is_first:
+                raise
+        is_first = False
+        await asyncio.sleep(_AGAIN_S)
 
 
 def is_target(value: Any) -> bool:

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
-from osgym_protocol.targets import Node, TargetMissing, has_targets, is_target, place_in, placed, reaching
+from osgym_protocol.targets import (
+    Node,
+    TargetMissing,
+    has_targets,
+    is_target,
+    place_in,
+    placed,
+    placed_on,
+    reaching,
+)
 
-__all__ = ["Node", "TargetMissing", "has_targets", "is_target", "place_in", "placed", "reaching"]
+__all__ = ["Node", "TargetMissing", "has_targets", "is_target", "place_in", "placed", "placed_on", "reaching"]

@@ -135,8 +135,10 @@ async def test_broken_and_shown(
     name = re.search(r"episode (\S+)", said)
     assert name is not None
     file = tmp_path / "first.html"
-    recorded = own_host.data_dir / "trajectories" / name[1]
-    shown = await asyncio.to_thread(osgym, "replay", str(recorded), "--out", str(file))
+    (command,) = (block.text for block in sections(PAGE.read_text("utf-8"))["Show it to somebody"])
+    words = [{"EPISODE": name[1], "first.html": str(file)}.get(word, word) for word in command.split()]
+    assert words[:3] == ["osgym", "replay", name[1]] and words[-1] == str(file)
+    shown = await asyncio.to_thread(osgym, *words[1:])
     assert shown.returncode == 0, shown.stderr
     folder = tmp_path / "mail"
     folder.mkdir()

@@ -16,8 +16,8 @@ def blocks(document: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text("utf-8"), re.DOTALL)
 
 
-def run_block(code: str, folder: Path, timeout_s: float = 90.0, **env: str) -> str:
-    """Runs code in a process of its own, in the repository's root, and gives what it printed."""
+def run_block(code: str, folder: Path, timeout_s: float = 90.0, cwd: Path = ROOT, **env: str) -> str:
+    """Runs code in a process of its own, in the repository's root unless told, and gives what it printed."""
     script = folder / "block.py"
     script.write_text(code)
     done = subprocess.run(
@@ -25,7 +25,7 @@ def run_block(code: str, folder: Path, timeout_s: float = 90.0, **env: str) -> s
         capture_output=True,
         text=True,
         timeout=timeout_s,
-        cwd=ROOT,
+        cwd=cwd,
         env={**os.environ, **env},
         check=False,
     )

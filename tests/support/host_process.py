@@ -38,11 +38,19 @@ def wait_until(condition: Callable[[], Any], timeout_s: float, what: str) -> Any
         time.sleep(0.05)
 
 
-def osgym(*args: str, timeout_s: float = 120.0, **env: str) -> subprocess.CompletedProcess[str]:
+def osgym(
+    *args: str, timeout_s: float = 120.0, cwd: str | None = None, **env: str
+) -> subprocess.CompletedProcess[str]:
     """Runs the `osgym` command to its end."""
     argv = [OSGYM, *args]
     return subprocess.run(
-        argv, capture_output=True, text=True, timeout=timeout_s, env={**os.environ, **env}, check=False
+        argv,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        cwd=cwd,
+        env={**os.environ, **env},
+        check=False,
     )
 
 

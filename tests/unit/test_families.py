@@ -18,7 +18,7 @@ from tests.support.doc_examples import blocks
 from osgym_host.evals.jobs import find_task_files, make_jobs
 from osgym_host.evals.scripted import reached, script_of
 from osgym_host.tasks.parse import parse_task
-from osgym_protocol.a11y import A11yNode
+from osgym_protocol.a11y import A11yNode, A11yTree
 from osgym_protocol.actions import parse_actions
 from osgym_tasks import (
     FAMILIES,
@@ -36,7 +36,7 @@ from osgym_tasks.family import MIN_WORDINGS, dice_of
 from osgym_tasks.office import sheet_bytes
 from osgym_tasks.pieces import DONE, key
 from osgym_tasks.record import Outcome, line_of, read_record, summary
-from osgym_tasks.targets import TargetMissing, click, has_targets, place_in, placed, reaching
+from osgym_tasks.targets import TargetMissing, click, has_targets, place_in, placed, placed_on, reaching
 from osgym_tasks.verify import trials_of
 
 SEEDS = range(12)
@@ -109,6 +109,22 @@ def test_targets_are_found_on_the_screen() -> None:
     for wrong in (click("push-button", "OK", nth=2), click("label", "Ok")):
         with pytest.raises(TargetMissing, match=r"no .* shows"):
             placed([wrong], place_in(nodes))
+
+
+async def test_an_element_may_take_its_time_to_show() -> None:
+    """It is looked for again and again, and missed after a while."""
+    trees = [A11yNode("desktop"), A11yNode("desktop", children=[A11yNode("label", "OK", box=(0, 0, 4, 2))])]
+
+    class Episode:
+        looked = 0
+
+        async def a11y(self) -> A11yTree:
+            self.looked += 1
+            return A11yTree(trees[self.looked - 1 if self.looked < 3 else 0])
+
+    assert await placed_on(Episode(), [click("label", "OK")]) == [{"op": "click", "x": 2, "y": 1}]
+    with pytest.raises(TargetMissing):
+        await placed_on(Episode(), [click("label", "Cancel")], timeout_s=0.3)
 
 
 def test_whoever_plays_a_script_that_points_may_read_the_tree(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from osgym_protocol.targets import has_targets, is_target, place_in, placed, reaching
+from osgym_protocol.targets import has_targets, is_target, placed_on, reaching
 from osgym_protocol.task_files import inline_files
 
 
@@ -109,7 +109,7 @@ def _step(value: Any) -> Step:
 async def next_actions(obs: Any, steps: Steps, step: int) -> list[dict[str, Any]]:
     """Return what to do in a step, once the screen is what it is to be done on.
 
-    A step that points at elements acts on the final screen, and they are looked up there.
+    A step that points at elements acts on the final screen; they are looked up there, for some seconds.
 
     Args:
         obs: an `AsyncObservation`, of the step before.
@@ -123,7 +123,7 @@ async def next_actions(obs: Any, steps: Steps, step: int) -> list[dict[str, Any]
         await obs.final()
     if not pointing:
         return list(steps[step])
-    return placed(steps[step], place_in((await obs.episode.a11y()).nodes()))
+    return await placed_on(obs.episode, steps[step])
 
 
 def load_shipped(folder: Path | None = None, *, flavor: str = "full") -> list[ShippedTask]:

@@ -17,7 +17,7 @@ from typing import Any
 from osgym_tasks.family import Instance, Steps, dice_of
 from osgym_tasks.pieces import DONE, key
 from osgym_tasks.record import BASELINE, Outcome
-from osgym_tasks.verify import Trial
+from osgym_tasks.verify import Trial, nothing_in
 
 SUSPICIOUS = 0.05
 """A mean reward above it says that a family pays for chance."""
@@ -50,7 +50,9 @@ def baseline_of(instance: Instance, policy: Chance, actions: int) -> Trial:
     dice = dice_of(f"{BASELINE}{way}", 1, instance.seed, instance.level)
     dice.seed(f"{instance.name}:{dice.random()}")
     made = {Chance.RANDOM: _any, Chance.KEYBOARD: _press}.get(policy)
-    steps = [] if made is None else in_steps([made(dice) for _ in range(actions)])
+    if made is None:
+        return nothing_in(instance, f"{BASELINE}{way}")
+    steps = in_steps([made(dice) for _ in range(actions)])
     return Trial(instance, f"{BASELINE}{way}", [*steps, DONE], 0.0, patient=False)
 
 

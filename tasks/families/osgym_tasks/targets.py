@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from osgym_sdk.targets import Node, TargetMissing, has_targets, place_in, placed, reaching
+from osgym_sdk.targets import Node, TargetMissing, has_targets, place_in, placed, placed_on, reaching
 
-__all__ = ["Node", "TargetMissing", "click", "has_targets", "place_in", "placed", "reaching"]
+__all__ = ["Node", "TargetMissing", "click", "has_targets", "place_in", "placed", "placed_on", "reaching"]
 
 
 def click(role: str, name: str, *, nth: int = 0, **also: Any) -> dict[str, Any]:

@@ -10,7 +10,15 @@ from osgym_tasks.cli.options import EXIT_INFRASTRUCTURE, EXIT_WRONG
 __all__ = ["EXIT_INFRASTRUCTURE", "EXIT_WRONG", "tasks"]
 
 
-@click.group(name="tasks", short_help="Families of tasks: list them, write files, prove and measure them.")
+@click.group(
+    name="tasks",
+    short_help="Families of tasks: list them, write files, prove and measure them.",
+    epilog="\b\nExamples:\n"
+    "  osgym tasks list\n"
+    "  osgym tasks write edit.lines --seeds 4 --out out/families\n"
+    "  osgym tasks verify edit.lines --seeds 3\n"
+    "  osgym tasks report out/tasks.jsonl --out out/tasks.html\n",
+)
 def tasks() -> None:
     """Families of tasks, each made by seed and level, with ways to act that prove it."""
 

@@ -40,9 +40,10 @@ def verify_(
     goes on where it was broken off.
 
     \b
-    osgym serve --set image=small &
-    osgym tasks verify edit.lines term.count --seeds 3
-    osgym tasks verify --all --seeds 25 --at-once 8
+    Examples:
+      osgym serve --set image=small &
+      osgym tasks verify edit.lines term.count --seeds 3
+      osgym tasks verify --all --seeds 25 --at-once 8
 
     \b
     Exit codes: 0 all is as it must be - 1 the infrastructure spoilt episodes, the same command runs them
@@ -97,7 +98,8 @@ def baseline(
     instance gets the same actions in each run.
 
     \b
-    osgym tasks baseline --all --policy random --actions 200 --seeds 5
+    Examples:
+      osgym tasks baseline --all --policy random --actions 200 --seeds 5
 
     \b
     Exit codes: 0 no family pays - 1 the infrastructure spoilt episodes - 2 wrong usage - 3 a family's mean

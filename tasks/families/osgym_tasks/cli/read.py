@@ -17,7 +17,7 @@ from osgym_tasks.registry import FAMILIES
 from osgym_tasks.report import report_page
 
 
-@click.command(name="list")
+@click.command(name="list", epilog="\b\nExamples:\n  osgym tasks list\n")
 def list_() -> None:
     """List the families, the image each needs, and its applications."""
     width = max(map(len, FAMILIES))
@@ -33,7 +33,8 @@ def write(families: Sequence[str], every: bool, seeds: int, first_seed: int, lev
     """Write task files with their oracles, which `osgym task run` plays.
 
     \b
-    osgym tasks write edit.lines --seeds 4 --out out/families
+    Examples:
+      osgym tasks write edit.lines --seeds 4 --out out/families
     """
     for instance in made(families, every, seeds, first_seed, levels, vary):
         click.echo(instance.write(out))
@@ -53,7 +54,8 @@ def table(record: Path, image: str | None, as_data: bool, check: bool) -> None:
     rewards of the baselines that the record has.
 
     \b
-    osgym tasks table out/tasks.jsonl --check
+    Examples:
+      osgym tasks table out/tasks.jsonl --check
     """
     rows = difficulties(options.read(record, image))
     falls = disorder(rows)
@@ -94,7 +96,8 @@ def report(record: Path, image: str | None, out: Path) -> None:
     """Write a record as one page: what was proved, what it took, what chance earned, what failed and why.
 
     \b
-    osgym tasks report out/tasks.jsonl --out out/tasks.html
+    Examples:
+      osgym tasks report out/tasks.jsonl --out out/tasks.html
     """
     text = report_page(options.read(record, image))
     try:
@@ -104,7 +107,7 @@ def report(record: Path, image: str | None, out: Path) -> None:
     click.echo(out)
 
 
-@click.command()
+@click.command(epilog="\b\nExamples:\n  osgym tasks card --out out/card.md\n")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="A Markdown file; default stdout."
 )

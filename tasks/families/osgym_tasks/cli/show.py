@@ -30,7 +30,8 @@ def browse(families: Sequence[str], level: int, seed: int, vary: tuple[str, ...]
     """Write a page with an instance of each family: what it asks, first and last screen, its oracle's way.
 
     \b
-    osgym tasks browse --level 3 --out out/browse      # all families; then open out/browse/index.html
+    Examples:
+      osgym tasks browse --level 3 --out out/browse      # all families; then open out/browse/index.html
     """
     chosen = made(tuple(families) or tuple(FAMILIES), False, 1, seed, [level], vary)
 
@@ -60,8 +61,9 @@ def record_(families: Sequence[str], every: bool, seeds: int, first_seed: int, l
     pyarrow (`pip install 'osgym-sdk[data]'`).
 
     \b
-    osgym tasks record --all --seeds 25 --at-once 8 --out out/oracles
-    osgym data stats out/oracles
+    Examples:
+      osgym tasks record --all --seeds 25 --at-once 8 --out out/oracles
+      osgym data stats out/oracles
     """
     chosen = made(families, every, seeds, first_seed, levels, vary)
     with click.progressbar(length=len(chosen), file=sys.stderr, show_pos=True) as bar:
