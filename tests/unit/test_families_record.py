@@ -17,15 +17,18 @@ from tests.support.fake_v1_host import FakeV1Host, Running, serving
 
 from osgym_protocol.actions import parse_actions
 from osgym_sdk.data import Dataset
+from osgym_sdk.grammars import GRAMMARS, Context, render
 from osgym_tasks import FAMILIES, LEVELS, ImageUnknown, Instance, Split, load_tasks, split_of
 from osgym_tasks.baseline import SUSPICIOUS, Chance, baseline_of, earned, wilson
 from osgym_tasks.card import card_markdown, counts
 from osgym_tasks.cli import EXIT_WRONG, tasks
+from osgym_tasks.dataset import plain_steps
 from osgym_tasks.difficulty import difficulties, disorder
 from osgym_tasks.family import MIN_WORDINGS
-from osgym_tasks.pieces import DONE
+from osgym_tasks.pieces import DONE, key
 from osgym_tasks.record import Outcome, line_of, read_outcomes, summary
 from osgym_tasks.report import report_page
+from osgym_tasks.targets import placed
 from osgym_tasks.verify import Trial, trials_of
 
 SCREEN = (1920, 1080)
@@ -277,6 +280,27 @@ def test_oracles_become_a_data_set(running: Running, tmp_path: Path) -> None:
     episodes = list(data.episodes())
     assert {episode.values["instruction"] for episode in episodes} == wanted
     assert [episode.values["reward"] for episode in episodes] == [1.0, 1.0]
+
+
+def test_recorded_actions_are_such_as_models_have() -> None:
+    """Each can be said in every grammar, but for the end, which the export says; nothing is lost."""
+    for name in ("edit.lines", "term.count", "writer.replace"):
+        for level in LEVELS:
+            oracle = FAMILIES[name].make(0, level).ways.oracle
+            steps, single = (plain_steps(oracle, single=one) for one in (False, True))
+            assert [[action] for step in steps for action in step] == single
+            for step in single[:-1]:
+                for grammar in GRAMMARS:
+                    render(placed(step, lambda target: (5, 5)), Context(SCREEN), grammar)
+    steps = [
+        [{"op": "type", "text": "ls", "press_enter": True}, {"op": "wait", "duration_ms": 9}, key("a")],
+        DONE,
+    ]
+    assert plain_steps(steps, single=False) == [
+        [{"op": "type", "text": "ls"}, key("enter")],
+        [key("a")],
+        DONE,
+    ]
 
 
 def test_the_card_counts_what_there_is() -> None:

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from osgym_sdk import AsyncClient, Result
-from osgym_tasks.family import Instance
+from osgym_tasks.family import Instance, Steps
+from osgym_tasks.pieces import key
 from osgym_tasks.verify import Trial, play
 
 
@@ -28,15 +30,45 @@ class Recorded:
     folder_bytes: int
 
 
+def plain_steps(steps: Steps, *, single: bool) -> Steps:
+    """The same in actions that every model's grammar has.
+
+    Enter after a text is a key of its own, and a wait is the end of its step, since each step ends with a
+    final screen.
+
+    Args:
+        single: every action is a step.
+    """
+    made: Steps = []
+    for step in steps:
+        now: list[dict[str, Any]] = []
+        for action in step:
+            if action["op"] == "wait":
+                made, now = [*made, now], []
+            elif action.get("press_enter"):
+                now += [
+                    {name: value for name, value in action.items() if name != "press_enter"},
+                    key("enter"),
+                ]
+            else:
+                now.append(action)
+        made.append(now)
+    return [part for step in made if step for part in ([[action] for action in step] if single else [step])]
+
+
 async def record_oracles(
     client: AsyncClient,
     instances: Sequence[Instance],
     folder: Path,
     *,
     concurrency: int,
+    single: bool = False,
     on_result: Callable[[Instance, Result], object] = lambda instance, result: None,
 ) -> Recorded:
     """Play the oracle of each instance and add its episodes to a data set; every frame is a final one.
+
+    Args:
+        single: one action a step, for policies that are asked after each.
 
     Raises:
         ImportError: `osgym_sdk.data` needs pyarrow; the message says how to get it.
@@ -45,7 +77,8 @@ async def record_oracles(
     """
     from osgym_sdk.data import DatasetWriter  # here: only this needs pyarrow
 
-    trials = [Trial(one, "oracle", one.ways.oracle, 1.0, patient=False) for one in instances]
+    ways = [plain_steps(one.ways.oracle, single=single) for one in instances]
+    trials = [Trial(one, "oracle", way, 1.0, patient=False) for one, way in zip(instances, ways, strict=True)]
     solved = steps = actions = 0
     with DatasetWriter(folder) as writer:
         batch = play(client, trials, concurrency=concurrency, settle="certain", record=writer)

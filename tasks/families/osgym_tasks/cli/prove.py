@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,7 +51,12 @@ def verify_(
     again - 2 wrong usage - 3 an episode earned another reward than it must.
     """
     chosen = made(families, every, seeds, first_seed, levels, vary)
+    began = time.monotonic()
     outcomes = run_trials([trial for one in chosen for trial in trials_of(one)], host, at_once, out)
+    took_s, desktops_s = time.monotonic() - began, sum(one.duration_s for one in outcomes)
+    click.echo(
+        f"{took_s:.0f} s; the record's {len(outcomes)} episodes took {desktops_s:.0f} s of desktops", err=True
+    )
     sys.exit(_report(outcomes, table))
 
 

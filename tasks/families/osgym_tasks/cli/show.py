@@ -53,17 +53,19 @@ def browse(families: Sequence[str], level: int, seed: int, vary: tuple[str, ...]
 @options.host
 @options.at_once
 @options.folder
+@click.option("--single", is_flag=True, help="One action a step, for policies that are asked after each.")
 def record_(families: Sequence[str], every: bool, seeds: int, first_seed: int, levels: list[int],
-            vary: tuple[str, ...], host: str | None, at_once: int, out: Path) -> None:  # fmt: skip
+            single: bool, vary: tuple[str, ...], host: str | None, at_once: int,
+            out: Path) -> None:  # fmt: skip
     """Record what oracles do as a data set, to fine-tune a policy on.
 
-    Every frame is a final one. `osgym data` says what is in it and exports it; osgym_sdk.data reads it. Needs
-    pyarrow (`pip install 'osgym-sdk[data]'`).
+    Every frame is a final one, and the actions are such as every model's grammar has. `osgym data` says what
+    is in it and exports it; osgym_sdk.data reads it. Needs pyarrow (`pip install 'osgym-sdk[data]'`).
 
     \b
     Examples:
-      osgym tasks record --all --seeds 25 --at-once 8 --out out/oracles
-      osgym data stats out/oracles
+      osgym tasks record --all --seeds 25 --at-once 8 --single --out out/oracles
+      osgym data export out/oracles out/chat --form chat --grammar uitars --min-reward 1
     """
     chosen = made(families, every, seeds, first_seed, levels, vary)
     with click.progressbar(length=len(chosen), file=sys.stderr, show_pos=True) as bar:
@@ -75,7 +77,9 @@ def record_(families: Sequence[str], every: bool, seeds: int, first_seed: int, l
                 click.echo(f"\n{instance.name}: {why}", err=True)
 
         async def run(client: AsyncClient, image: str) -> Recorded:
-            return await record_oracles(client, chosen, out, concurrency=at_once, on_result=ended)
+            return await record_oracles(
+                client, chosen, out, concurrency=at_once, single=single, on_result=ended
+            )
 
         try:
             found = on_desktops(host, out, run)
