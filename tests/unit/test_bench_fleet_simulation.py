@@ -27,13 +27,13 @@ def rate(shape: Shape) -> float:
 def test_the_slowest_part_bounds_all() -> None:
     """The hosts' cores, the client's one thread, or both on the same cores."""
     many = replace(ALONE, replicas=200, seconds=30.0)
-    assert rate(many) == pytest.approx(1 / 0.008, rel=0.05)
+    assert rate(many) == pytest.approx(1 / 0.008, rel=0.08)
     wide = replace(many, hosts=8, cores=4)
-    assert rate(wide) == pytest.approx(1 / 0.002, rel=0.05)
-    assert rate(replace(wide, clients=2, replicas=800)) == pytest.approx(2 / 0.002, rel=0.05)
+    assert rate(wide) == pytest.approx(1 / 0.002, rel=0.08)
+    assert rate(replace(wide, clients=2, replicas=800)) == pytest.approx(2 / 0.002, rel=0.08)
     shared = replace(many, hosts=8, cores=1, clients_on_hosts=True)
-    assert rate(shared) == pytest.approx(1 / 0.010, rel=0.05)
-    assert rate(replace(shared, speed=0.5)) == pytest.approx(0.5 / 0.010, rel=0.05)
+    assert rate(shared) == pytest.approx(1 / 0.010, rel=0.08)
+    assert rate(replace(shared, speed=0.5)) == pytest.approx(0.5 / 0.010, rel=0.08)
 
 
 def test_a_dead_host_takes_its_own_replicas_only() -> None:
