@@ -28,12 +28,12 @@ def execute(*argv: str) -> dict[str, Any]:
     return {"type": "execute", "parameters": {"command": list(argv)}}
 
 
-def launch(window: str, *argv: str) -> list[dict[str, Any]]:
-    """Start an application and wait for a window with this in its title."""
+def launch(window: str, *argv: str, wait_s: int = 30) -> list[dict[str, Any]]:
+    """Start an application and wait at most so long for a window with this in its title."""
     wait = {
         "command": ["true"],
         "verification": {"window_exists": window},
-        "max_wait_time": 30,
+        "max_wait_time": wait_s,
         "check_interval": 0.1,
     }
     return [

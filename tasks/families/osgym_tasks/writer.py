@@ -21,6 +21,9 @@ Check = tuple[str, dict[str, Any], dict[str, Any]]
 CALM: dict[str, Any] = {"op": "wait", "duration_ms": 700}
 """Between shortcuts, which Writer carries out when it has time, and text, which it takes at once."""
 
+START_S = 120
+"""LibreOffice on a host that is busy."""
+
 SAVE: Steps = [[CALM, key("ctrl", "s")], [CALM, key("enter"), CALM]]
 """Save the document; the question whether to keep the format is answered with yes."""
 
@@ -82,7 +85,7 @@ def opened(path: str, data: bytes) -> list[dict[str, Any]]:
     name = path.rpartition("/")[2]
     return [
         upload({path: data}),
-        *launch(name, "libreoffice", "--writer", path),
+        *launch(name, "libreoffice", "--writer", path, wait_s=START_S),
         execute("wmctrl", "-a", name),
     ]
 
@@ -101,9 +104,9 @@ def wanted_parts(path: str, *parts: dict[str, Any]) -> Check:
     )
 
 
-def command(name: str) -> list[dict[str, Any]]:
-    """A step that finds a command of the menus by name ("Search Commands") and does the first found."""
-    return [key("shift", "esc"), CALM, {"op": "type", "text": name}, CALM, key("enter"), CALM]
+def command(name: str) -> Steps:
+    """Find a command of the menus by its name ("Search Commands"), and do the first that is found."""
+    return [[key("shift", "esc")], [{"op": "type", "text": name}], [key("enter"), CALM]]
 
 
 def at_paragraph(number: int) -> list[dict[str, Any]]:

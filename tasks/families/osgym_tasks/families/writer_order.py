@@ -1,0 +1,79 @@
+"""writer.order: move paragraphs of a text to other places."""
+
+from __future__ import annotations
+
+import random
+
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.pieces import DONE, every, key
+from osgym_tasks.writer import SAVE, at_paragraph, docx_bytes, opened, path_of, sentences, wanted_text
+
+_PARAGRAPHS = {1: 5, 2: 8, 3: 12, 4: 18, 5: 28}
+_MOVES = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
+_WORDINGS = (
+    "In {path}, which is open in Writer, change the order of the paragraphs: {moves}. All others keep "
+    "their order. Save it as docx.",
+    "Please move paragraphs in the open document {path}: {moves}. The rest stays where it is; save it in "
+    "the format that it has.",
+    "The paragraphs of {path} are in the wrong order. Do this: {moves}. Leave the others alone, change no"
+    " text and save the docx file.",
+    "Rearrange {path} for me: {moves}. Nothing is to be lost or to stand there twice. The document is "
+    "open; save it under the same name and format.",
+    "{path} is open in LibreOffice Writer. Some paragraphs belong elsewhere: {moves}. Keep the order of "
+    "all others and save in the same format.",
+    "Put paragraphs of {path} into other places, {moves}, and save the file as docx. Every other "
+    "paragraph stays as and where it is.",
+)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    rows = sentences(dice, _PARAGRAPHS[level])
+    pairs: list[tuple[str, str]] = []
+    while len(pairs) < _MOVES[level]:
+        what, below = dice.sample([row for row in rows if all(row not in pair for pair in pairs)], 2)
+        now = _after(rows, pairs)
+        if now.index(what) != now.index(below) + 1:
+            pairs.append((what, below))
+    path = path_of(dice)
+    near = {
+        "above, not below": [*_move(rows, pairs, above=True), *SAVE, DONE],
+        "copied": [*_move(rows, pairs, cut="c"), *SAVE, DONE],
+    }
+    if len(pairs) > 1:
+        near["one forgotten"] = [*_move(rows, pairs[:-1]), *SAVE, DONE]
+    else:
+        near["not saved"] = [*_move(rows, pairs), DONE]
+    told = [f'move the paragraph "{what}" to directly below "{below}"' for what, below in pairs]
+    return Draft(
+        _WORDINGS,
+        {"path": path, "moves": ", then ".join(told)},
+        opened(path, docx_bytes(["Notes", *rows, "End of the notes"])),
+        every(wanted_text(path, ["Notes", *_after(rows, pairs), "End of the notes"])),
+        Ways([*_move(rows, pairs), *SAVE, DONE], near),
+    )
+
+
+def _after(rows: list[str], pairs: list[tuple[str, str]]) -> list[str]:
+    rows = list(rows)
+    for what, below in pairs:
+        rows.remove(what)
+        rows.insert(rows.index(below) + 1, what)
+    return rows
+
+
+def _move(rows: list[str], pairs: list[tuple[str, str]], *, above: bool = False, cut: str = "x") -> Steps:
+    """By cutting a whole line, its end too, and pasting it at the beginning of another."""
+    steps: Steps = []
+    rows = list(rows)
+    for what, below in pairs:
+        select = [*at_paragraph(rows.index(what) + 1), key("shift", "end"), key("shift", "right")]
+        steps.append([*select, key("ctrl", cut)])
+        if cut == "x":
+            rows.remove(what)
+        place = rows.index(below) + (1 if above else 2)
+        steps.append([*at_paragraph(place), key("ctrl", "v")])
+        rows.insert(place - 1, what)
+    return steps
+
+
+FAMILY = Family("writer.order", 1, _draft, ("libreoffice_writer",), "full")
