@@ -11,14 +11,19 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from tests.support.keyboard_browser import BROWSER, KeyboardBrowser
 
 import osgym_tasks.webapps
-from osgym_tasks import FAMILIES
-from osgym_tasks.web import Served, browser
+from osgym_tasks import FAMILIES, LEVELS
+from osgym_tasks.web import Served
 from osgym_tasks.webapps.framework import Site, clean, difference
 
-BROWSER = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "navigate"}
 KEY = {"X-Key": "secret"}
+IN_A_BROWSER = [name for name, family in FAMILIES.items() if "chromium" in family.apps]
+BY_KEYBOARD = [
+    name for name in IN_A_BROWSER if "X-Key" in json.dumps(FAMILIES[name].make(0, 1).task["evaluator"])
+]
+"""Those whose evaluator asks an application."""
 
 
 def form_site() -> Site:
@@ -66,28 +71,52 @@ def test_what_changed_is_said_by_row() -> None:
     assert clean(" a \r\n\n b\n") == "a\n\nb"
 
 
-@pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if "chromium" in family.apps])
+@pytest.mark.parametrize("name", IN_A_BROWSER)
 def test_the_first_rows_are_whole(name: str) -> None:
     """An application takes its rows, shows all that it links to, and finds nothing changed."""
     for level in (1, 5):
-        config = FAMILIES[name].make(3, level).task["config"]
-        uploads = [step["parameters"]["files"] for step in config if step["type"] == "upload_file"]
-        files = {file["path"]: file.get("text") for listed in uploads for file in listed}
-        if "/tmp/site/seed.json" not in files:
+        site, key = _served(FAMILIES[name].make(3, level).task)
+        if site is None:
             continue
-        (app,) = [step["parameters"]["command"][-1] for step in config if "runuser" in str(step)]
-        module = importlib.reload(importlib.import_module(f"osgym_tasks.webapps.{app}"))
-        seed = json.loads(files["/tmp/site/seed.json"])
-        for table, rows in seed["tables"].items():
-            assert all(set(row) == set(module.SCHEMA[table]) for row in rows), table
-        module.SITE.load(seed)
         paths = ["/"]
         for path in paths:
-            shown = module.SITE.handle("GET", path, {})
+            shown = site.handle("GET", path, {})
             assert shown.status == 200, path
             found = re.findall(r'href="(/[^"]*)"', shown.data.decode(errors="replace"))
             paths += [one for one in dict.fromkeys(found) if one not in paths]
-        assert module.SITE.handle("GET", "/state", {"X-Key": seed["key"]}).data == b""
+        assert site.handle("GET", "/state", {"X-Key": key}).data == b""
+
+
+def _served(task: dict[str, Any]) -> tuple[Any, str]:
+    """The application of a task with its rows, and the evaluator's key; none if it serves none."""
+    steps = task["config"]
+    uploads = [step["parameters"]["files"] for step in steps if step["type"] == "upload_file"]
+    texts = {file["path"]: file.get("text") for listed in uploads for file in listed}
+    apps = [step["parameters"]["command"][-1] for step in steps if "runuser" in str(step)]
+    if not apps:
+        return None, ""
+    seed = json.loads(texts["/tmp/site/seed.json"])
+    module = importlib.reload(importlib.import_module(f"osgym_tasks.webapps.{apps[0]}"))
+    for table, rows in seed["tables"].items():
+        assert all(set(row) == set(module.SCHEMA[table]) for row in rows), table
+    module.SITE.load(seed)
+    return module.SITE, seed["key"]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", BY_KEYBOARD)
+def test_what_an_oracle_sends_is_what_is_wanted(name: str, level: int) -> None:
+    """And what each near miss sends is not, from page to page in a browser without a screen."""
+    for seed in range(2):
+        instance = FAMILIES[name].make(seed, level)
+        wanted = instance.task["evaluator"]["expected"][0]["rules"]["expected"]
+        for way, steps in {"oracle": instance.ways.oracle, **instance.ways.near}.items():
+            site, key = _served(instance.task)
+            browser = KeyboardBrowser(site)
+            for step in steps:
+                browser.act(step)
+            got = site.handle("GET", "/state", {"X-Key": key}).data.decode()
+            assert (got == wanted) == (way == "oracle"), (instance.name, way, got, wanted)
 
 
 def test_every_application_is_carried_whole() -> None:
@@ -101,4 +130,3 @@ def test_every_application_is_carried_whole() -> None:
         ours = {line.split()[1] for text in texts.values() for line in text.splitlines()
                 if line.startswith(("from osgym", "import osgym"))}  # fmt: skip
         assert ours <= {"osgym_tasks.webapps.framework"}
-    assert "--force-renderer-accessibility" in browser("x", "y")[0]["parameters"]["command"]

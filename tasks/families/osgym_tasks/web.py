@@ -20,6 +20,8 @@ from osgym_tasks.webapps.framework import PORT, Tables, difference
 
 URL = f"http://localhost:{PORT}"
 APPS = ("chromium",)
+_BROWSER_S = 90
+"""How long its first window may take on a busy machine; it takes two seconds on an idle one."""
 _ROOT = "/srv/site"
 _BROUGHT = "/tmp/site"  # noqa: S108 - alone in its desktop
 _SERVE = f"""set -e
@@ -78,12 +80,15 @@ class Served:
 
 def browser(url: str, window: str) -> list[dict[str, Any]]:
     """Open the browser there, with its page in the accessibility tree, and wait for the window's title."""
-    return launch(window, "google-chrome", "--no-first-run", "--force-renderer-accessibility", url)
+    start, wait = launch(window, "google-chrome", "--no-first-run", "--force-renderer-accessibility", url)
+    wait["parameters"]["max_wait_time"] = _BROWSER_S
+    return [start, wait]
 
 
 def go(path: str) -> list[dict[str, Any]]:
-    """A step that goes to a page by the address bar."""
-    return [key("ctrl", "l"), {"op": "type", "text": f"{URL}{path}", "press_enter": True}]
+    """A step that goes to a page by the address bar, and gives it a second to show."""
+    wait = {"op": "wait", "duration_ms": 1000}
+    return [key("ctrl", "l"), {"op": "type", "text": f"{URL}{path}", "press_enter": True}, wait]
 
 
 def typed(text: str) -> dict[str, Any]:

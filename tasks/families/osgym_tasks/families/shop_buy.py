@@ -1,0 +1,137 @@
+"""shop.buy: order goods in the right variant and quantity, to an address, with a coupon.
+
+A terminal may look at the shop by curl; an order that does not come from a page in a browser is refused.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.goods import TOWNS, goods
+from osgym_tasks.pieces import DONE, key
+from osgym_tasks.web import APPS, Served, go, typed
+from osgym_tasks.webapps.shop import DELIVERIES, total
+
+_GOODS = {1: 4, 2: 10, 3: 20, 4: 32, 5: 48}
+_LINES = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
+_NAMES = (
+    "Ida Lund",
+    "Omar Haddad",
+    "Petra Novak",
+    "Luis Ortega",
+    "Keiko Mori",
+    "Jonas Weber",
+    "Anya Petrova",
+)
+_STREETS = (
+    "4 Quay Street",
+    "19 Elm Road",
+    "62 Bridge Lane",
+    "8 Castle Hill",
+    "27 Orchard Way",
+    "51 North Row",
+)
+_SHOPS = ("Corner Shop", "Old Mill Store", "Harbour Goods", "Market Hall")
+_WORDINGS = (
+    "In the shop that is open in the browser, place one order: {lines}. It goes to {address}.{more} Order "
+    "nothing else.",
+    "Order for me, all in one order, in the shop in the browser: {lines}. Send it to {address}.{more} "
+    "Nothing else is to be ordered.",
+    "Please buy {lines} in the open shop, as a single order to {address}.{more} Leave everything else alone.",
+    "I need {lines} from the shop in the browser. Make it one order, to {address}.{more} Do not order more.",
+    "Use the shop in the open browser to order {lines}, together. The address is {address}.{more} No other "
+    "orders, please.",
+    "One order in the open shop, please, of exactly this: {lines}. Address it to {address}.{more}",
+)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    products = goods(dice, _GOODS[level])
+    picked = dice.sample([row for row in products if row["sold"] == "yes"], _LINES[level])
+    lines = [
+        {
+            "product": row["id"],
+            "colour": dice.choice(row["colours"].splitlines()),
+            "size": dice.choice(row["sizes"].splitlines()),
+            "quantity": dice.randrange(2, 10) if level >= 2 else 1,
+        }
+        for row in picked
+    ]
+    coupons: list[dict[str, Any]] = [{"code": f"{word}{percent}", "percent": percent}
+               for word in ("SPRING", "FRIEND", "LUCKY") for percent in (5, 10, 15)]  # fmt: skip
+    to = {
+        "name": dice.choice(_NAMES),
+        "street": dice.choice(_STREETS),
+        "town": dice.choice(TOWNS),
+        "delivery": dice.choice(DELIVERIES[1:]) if level >= 3 else DELIVERIES[0],
+    }
+    chosen = dice.choice(coupons) if level >= 2 else None
+    coupon: str = "" if chosen is None else chosen["code"]
+    served = Served(
+        dice,
+        "shop",
+        dice.choice(_SHOPS),
+        {"products": products, "coupons": coupons, "orders": [], "order_lines": []},
+    )
+    by_id = {row["id"]: row for row in products}
+    cents = total(
+        ((by_id[row["product"]]["cents"], row["quantity"]) for row in lines),
+        0 if chosen is None else chosen["percent"],
+    )
+    said = [
+        f"{row['quantity']} of {by_id[row['product']]['name']} in {row['colour']}, size {row['size']}"
+        for row in lines
+    ]
+    more = f" The delivery is {to['delivery']}." + (
+        f" Use the coupon {coupon}." if coupon else " There is no coupon."
+    )
+    last = {**lines[-1]}
+    options = by_id[last["product"]]["colours"].splitlines()
+    twin = {**last, "colour": next(colour for colour in options if colour != last["colour"])}
+    near = {
+        "another colour": [*_buy(by_id, [*lines[:-1], twin], to, coupon), DONE],
+        "not ordered": [*_buy(by_id, lines, to, coupon)[:-1], DONE],
+    }
+    if level == 2:
+        near["no coupon"] = [*_buy(by_id, lines, to, ""), DONE]
+    if len(lines) > 1:
+        near["one forgotten"] = [*_buy(by_id, lines[:-1], to, coupon), DONE]
+    return Draft(
+        _WORDINGS,
+        {
+            "lines": "; ".join(said),
+            "address": f"{to['name']}, {to['street']}, {to['town']}",
+            "more": more,
+        },
+        served.config(),
+        served.evaluator(
+            {
+                "orders": [{"number": 1, **to, "coupon": coupon, "cents": cents}],
+                "order_lines": [{"number": 1, **row} for row in lines],
+            }
+        ),
+        Ways([*_buy(by_id, lines, to, coupon), DONE], near),
+    )
+
+
+def _buy(
+    by_id: dict[int, dict[str, Any]], lines: list[dict[str, Any]], to: dict[str, str], coupon: str
+) -> Steps:
+    """Each of the goods into the basket, then the form of the order, from field to field."""
+    steps: Steps = []
+    for row in lines:
+        sizes = [] if len(by_id[row["product"]]["sizes"].splitlines()) == 1 else [typed(row["size"])]
+        steps += [
+            go(f"/goods/{row['product']}"),
+            [*([key("tab")] * 5), typed(row["colour"]), key("tab"), *sizes],
+            [key("tab"), typed(str(row["quantity"])), key("enter")],
+        ]  # fmt: skip
+    told = [
+        action for text in (*to.values(), coupon) for action in (key("tab"), *([typed(text)] if text else []))
+    ]
+    return [*steps, go("/checkout"), [*([key("tab")] * 4), *told], [key("tab"), key("enter")]]
+
+
+FAMILY = Family("shop.buy", 1, _draft, APPS, "full")
