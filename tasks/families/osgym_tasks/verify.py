@@ -5,7 +5,7 @@ One episode is one line of a record; what the record has is not run again.
 
 from __future__ import annotations
 
-import copy
+import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -114,13 +114,8 @@ async def play(
     Raises:
         OSGymError: the client refuses how it is to be run.
     """
-    tasks = []
-    for number, trial in enumerate(trials):
-        task = copy.deepcopy(trial.instance.task)
-        task["osgym"] |= {_MARK: number, "seed": trial.instance.seed}
-        tasks.append(reaching(task) if has_targets(trial.steps) else task)
     batch = client.run(
-        tasks,
+        map(_task_of, trials, itertools.count()),  # made one by one: thousands with their files are much
         _Policy(trials),
         concurrency=concurrency,
         max_steps=1 + max((len(trial.steps) for trial in trials), default=0),
@@ -130,6 +125,12 @@ async def play(
     )
     async for result in batch:
         yield trials[result.index], result
+
+
+def _task_of(trial: Trial, number: int) -> dict[str, Any]:
+    task = trial.instance.task
+    marked = {**task, "osgym": {**task["osgym"], _MARK: number, "seed": trial.instance.seed}}
+    return reaching(marked) if has_targets(trial.steps) else marked
 
 
 async def verify(
