@@ -1,0 +1,113 @@
+"""calc.fill: columns that are computed from others, row by row, with formulas."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from osgym_tasks.calc import (
+    APPS,
+    SAVE,
+    Table,
+    cells,
+    draw_table,
+    filled,
+    go,
+    letter,
+    listed,
+    opened,
+    pause,
+    sheet_part,
+    workbook,
+    xml_parts,
+)
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.pieces import DONE, every, key
+
+_ROWS = {1: 6, 2: 12, 3: 24, 4: 50, 5: 90}
+_COLUMNS = {1: 1, 2: 1, 3: 2, 4: 2, 5: 3}
+_SIGNS = {"plus": "+", "minus": "-", "times": "*"}
+_TITLES = ("Total", "Result", "Sum", "Balance", "Check", "Score", "Due")
+_WORDINGS = (
+    "In the workbook that is open in Calc, fill {jobs}, for each row of the table. Use a formula in every "
+    "one of these cells, change no other cell, and save {path} in its own format.",
+    "Please complete the table in {path}: fill {jobs}, in every row below the heading, with formulas. "
+    "Leave the rest and save the file as xlsx.",
+    "{path} is open in Calc. For every row, fill {jobs}. Each cell gets a formula. Nothing else changes; "
+    "save under the same name and format.",
+    "The table in {path} has empty places. With a formula in each row, fill {jobs}. Save the workbook in "
+    "the format it has; other cells stay as they are.",
+    "Use formulas to fill {jobs}, down to the last row of the table in the open workbook {path}. Do not "
+    "touch other cells. Save it, keeping the format.",
+    "I need formulas in each row of the open spreadsheet {path}: fill {jobs}. Save it as it is, as xlsx, "
+    "with all other cells unchanged.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A column and the two that it is made of."""
+
+    title: str
+    column: str
+    left: str
+    sign: str
+    right: str
+
+    @property
+    def words(self) -> str:
+        return f"column {self.column} ({self.title}) with {self.left} {self.sign} {self.right}"
+
+    def value(self, table: Table, row: list[int]) -> int:
+        a, b = row[table.header.index(self.left)], row[table.header.index(self.right)]
+        return {"plus": a + b, "minus": a - b, "times": a * b}[self.sign]
+
+    def enter(self, table: Table, *, last: int = 0, right: str = "") -> Steps:
+        a, b = table.letter(self.left), table.letter(right or self.right)
+        return [
+            go(f"{self.column}2:{self.column}{last or table.last}"),
+            [
+                {"op": "type", "text": f"={a}2{_SIGNS[self.sign]}{b}2"},
+                pause(),
+                key("alt", "enter"),
+                pause(),
+            ],
+        ]
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    table = draw_table(dice, _ROWS[level])
+    titles = dice.sample(_TITLES, _COLUMNS[level])
+    jobs: list[_Job] = []
+    for place, title in enumerate(titles):
+        left, right = dice.sample(table.numbers, 2)
+        jobs.append(_Job(title, letter(len(table.header) + place), left, dice.choice([*_SIGNS]), right))
+    before = [[*table.header, *titles], *table.rows]
+    after = [before[0], *([*row, *(job.value(table, row) for job in jobs)] for row in table.rows)]
+    *first, final = jobs
+    begin = [step for job in first for step in job.enter(table)]
+    other = next(title for title in table.numbers if title not in (final.left, final.right))
+    near = {
+        "the last row forgotten": [*begin, *final.enter(table, last=table.last - 1), *SAVE, DONE],
+        "another column": [*begin, *final.enter(table, right=other), *SAVE, DONE],
+    }
+    if level < 3:
+        near["not saved"] = [*begin, *final.enter(table), DONE]
+    count = len(jobs) * len(table.rows)
+    return Draft(
+        _WORDINGS,
+        {"jobs": listed([job.words for job in jobs]), "path": table.path},
+        opened(table.path, workbook({"Table": before})),
+        every(
+            cells(table.path, {"Table": after}),
+            xml_parts(
+                table.path,
+                filled(1, len(after) * len(after[0])),
+                sheet_part(1, "s:sheetData/s:row/s:c/s:f", count=count),
+            ),
+        ),
+        Ways([*begin, *final.enter(table), *SAVE, DONE], near),
+    )
+
+
+FAMILY = Family("calc.fill", 1, _draft, APPS, "full")
