@@ -1,0 +1,97 @@
+"""edit.line_ends: save open texts with other line ends, with a byte order mark or without."""
+
+from __future__ import annotations
+
+import base64
+import random
+from typing import Any
+
+from osgym_tasks.desk import home, mousepad, sentence, shell_output
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.pieces import DONE, every, key, upload
+
+_ENDS = {
+    "Unix (LF)": "\n",
+    "Mac (CR)": "\r",
+    "DOS / Windows (CR LF)": "\r\n",
+}
+"""As the menu has them, in its order."""
+_FILES = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
+_LINES = {1: 4, 2: 7, 3: 10, 4: 15, 5: 22}
+_NAMES = ("address", "labels", "orders", "codes", "titles", "prices", "places")
+_WORDS = ("apple", "brick", "cloud", "dough", "eagle", "flute", "glass", "honey", "ivory", "jelly")
+_BOM = b"\xef\xbb\xbf"
+_WORDINGS = (
+    "In the text editor, {changes}. The names of the files and the words in them stay the same.",
+    "Some programs cannot read my files. With the text editor that is open, {changes}. The words in them "
+    "must not change, nor the names of the files.",
+    "Please {changes}. Change nothing else in what is open in the editor, and keep the names.",
+    "Using the open editor, {changes}; the text itself and the names of the files stay as they are.",
+    "I need other line ends: {changes}. The words stay as they are, and so do the files' names.",
+    "Would you {changes}? They are open in the editor. Do not change any word, and keep every name.",
+)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    folder = home(f"Documents/{dice.choice(('export', 'import', 'exchange', 'printer'))}")
+    beside = 1 if level >= 2 else 0
+    names = dice.sample(_NAMES, _FILES[level] + beside)
+    texts = {f"{folder}/{name}.txt": _text(dice, _LINES[level]) for name in names}
+    tabs = list(texts)
+    chosen = sorted(dice.sample(tabs, _FILES[level]), key=tabs.index)
+    wanted = {path: dice.choice(tuple(_ENDS)[1:]) for path in chosen}
+    marked = [path for path in wanted if level >= 3 and dice.random() < 0.5]
+    if level >= 3 and not marked:
+        marked = [next(iter(wanted))]
+    said = sentence(
+        f"save {path} with the line ends {end}" + (" and a byte order mark (BOM)" if path in marked else "")
+        for path, end in wanted.items()
+    )
+    ends = {path: _ENDS[wanted.get(path, "Unix (LF)")] for path in tabs}
+    after = {path: _bytes(text, ends[path], path in marked) for path, text in texts.items()}
+    turned = {path: tuple(_ENDS)[3 - tuple(_ENDS).index(end)] for path, end in wanted.items()}
+    near = {
+        "the other line ends": _ways(tabs, turned, marked, True),
+        "not saved": _ways(tabs, wanted, marked, False),
+    }
+    if marked:
+        near["without a mark"] = _ways(tabs, wanted, [], True)
+    if len(wanted) > 1:
+        near["one forgotten"] = _ways(tabs, dict(list(wanted.items())[1:]), marked, True)
+    return Draft(
+        _WORDINGS,
+        {"changes": said},
+        [upload(texts), *mousepad(*tabs)],
+        every(
+            *(
+                shell_output(f"base64 -w0 {path}", base64.b64encode(data).decode())
+                for path, data in after.items()
+            )
+        ),
+        Ways(_ways(tabs, wanted, marked, True), near),
+    )
+
+
+def _text(dice: random.Random, lines: int) -> str:
+    return "".join(f"{' '.join(dice.sample(_WORDS, 3))} {number}\n" for number in range(1, lines + 1))
+
+
+def _bytes(text: str, end: str, mark: bool) -> bytes:
+    return (_BOM if mark else b"") + text.replace("\n", end).encode()
+
+
+def _ways(tabs: list[str], wanted: dict[str, str], marked: list[str], save: bool) -> Steps:
+    """In the tab of each, the menu Document has both: line ends in a menu of their own, and the mark."""
+    steps: Steps = []
+    for path, end in wanted.items():
+        down: list[dict[str, Any]] = [key("down")] * tuple(_ENDS).index(end)
+        steps.append([key("alt", str(tabs.index(path) + 1))])
+        steps.append([key("alt", "d"), *[key("down")] * 4, key("right"), *down, key("enter")])
+        if path in marked:
+            steps.append([key("alt", "d"), *[key("down")] * 5, key("enter")])
+        if save:
+            steps.append([key("ctrl", "s")])
+    return [*steps, DONE]
+
+
+FAMILY = Family("edit.line_ends", 1, _draft, ("mousepad",))
