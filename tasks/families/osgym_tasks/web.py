@@ -119,10 +119,13 @@ def question(
 
 def answers(questions: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -> list[dict[str, Any]]:
     """The rows that the form leaves when it was sent once, by names of questions."""
-    said = [(row["name"], wanted.get(row["name"], row["value"])) for row in questions]
-    return [
-        {"number": 1, "name": name, "value": "\n".join(sorted(value.splitlines()))} for name, value in said
-    ]
+    rows = []
+    for row in questions:
+        value = wanted.get(row["name"], row["value"])
+        if row["kind"] == "checkbox":
+            value = "\n".join(sorted(value.splitlines()))
+        rows.append({"number": 1, "name": row["name"], "value": value})
+    return rows
 
 
 def filled(questions: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -> Steps:
