@@ -86,8 +86,14 @@ def outputs(expected: Mapping[tuple[str, ...], str]) -> dict[str, Any]:
     return every(*(output_check(argv, text) for argv, text in expected.items()))
 
 
-def tree_outputs(root: str, files: Mapping[str, str]) -> dict[str, Any]:
-    """Check that a folder holds these files, by path within it, with these texts, and no others."""
-    sums = sorted(f"{hashlib.sha256(text.encode()).hexdigest()}  ./{path}\n" for path, text in files.items())
+def tree_check(root: str, files: Mapping[str, str | bytes]) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """For `every`: a folder holds these files, by path within it, with these contents, and no others."""
+    contents = {path: data.encode() if isinstance(data, str) else data for path, data in files.items()}
+    sums = sorted(f"{hashlib.sha256(data).hexdigest()}  ./{path}\n" for path, data in contents.items())
     look = f"cd {shlex.quote(root)} && find . -type f -exec sha256sum {{}} + | LC_ALL=C sort"
-    return outputs({("bash", "-c", look): "".join(sums)})
+    return output_check(("bash", "-c", look), "".join(sums))
+
+
+def tree_outputs(root: str, files: Mapping[str, str | bytes]) -> dict[str, Any]:
+    """Check that a folder holds these files, as `tree_check` does."""
+    return every(tree_check(root, files))
