@@ -1,0 +1,81 @@
+"""files.rename: rename files of a folder in the file manager, their endings kept."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from osgym_tasks.desk import file_manager, home, sentence, tree_check
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.pieces import DONE, every, key, upload
+
+_FILES = {1: 4, 2: 7, 3: 11, 4: 16, 5: 22}
+_RENAMED = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6}
+_WHAT = ("agenda", "budget", "minutes", "photo", "recipe", "report", "survey", "timetable", "voucher")
+_YEARS = (2023, 2024, 2025, 2026)
+_ENDINGS = ("txt", "csv", "md", "html")
+_FOLDERS = ("Incoming", "Shared", "Office", "Club")
+WORDINGS = (
+    "In the file manager, rename files in {root}: {renames}. Nothing else in the folder may change.",
+    "The folder {root} is open in the file manager. Please rename there {renames}. Leave all other files "
+    "as they are.",
+    "Rename in {root} {renames}; the content of the files and all other names stay.",
+    "Some names in {root} are wrong. Change {renames}, and leave the rest of the folder alone.",
+    "Give files in {root} other names: {renames}. Do not change any other file.",
+    "I would like new names in {root}: {renames}. Everything else in that folder is to stay as it is.",
+)
+
+
+def drawn(dice: random.Random, level: int) -> tuple[str, dict[str, str], dict[str, str]]:
+    """A folder, the text of each of its files by name, and new names by old ones."""
+    root = home(f"Documents/{dice.choice(_FOLDERS)}")
+    count = _RENAMED[level]
+    stems = dice.sample([f"{what}-{year}" for what in _WHAT for year in _YEARS], _FILES[level] + count)
+    names = [f"{stem}.{dice.choice(_ENDINGS)}" for stem in stems[: _FILES[level]]]
+    olds = dice.sample(names, count)
+    news = [f"{new}.{old.rpartition('.')[2]}" for new, old in zip(stems[_FILES[level] :], olds, strict=True)]
+    files = {name: f"{name} {dice.randrange(10**6)}\n" for name in sorted(names)}
+    return root, files, dict(zip(olds, news, strict=True))
+
+
+def named(root: str, renames: dict[str, str]) -> dict[str, str]:
+    """What the wordings say."""
+    return {"root": root, "renames": sentence(f"{old} to {new}" for old, new in renames.items())}
+
+
+def begin(root: str, files: dict[str, str]) -> list[dict[str, Any]]:
+    """The set-up."""
+    return [upload({f"{root}/{name}": text for name, text in files.items()}), *file_manager(root)]
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    root, files, renames = drawn(dice, level)
+    after = {renames.get(name, name): text for name, text in files.items()}
+    bare = {old: new.rpartition(".")[0] for old, new in renames.items()}
+    other = next(name for name in files if name not in renames)
+    near = {
+        "the ending lost": ways(bare),
+        "another file": ways({other: next(iter(renames.values())), **dict(list(renames.items())[1:])}),
+    }
+    if len(renames) > 1:
+        near["one forgotten"] = ways(dict(list(renames.items())[:-1]))
+    return Draft(
+        WORDINGS,
+        named(root, renames),
+        begin(root, files),
+        every(tree_check(root, after)),
+        Ways(ways(renames), near),
+    )
+
+
+def ways(renames: dict[str, str]) -> Steps:
+    """Typing a name selects the file; F2 asks for the new one."""
+    steps: Steps = []
+    for old, new in renames.items():
+        steps.append([{"op": "type", "text": old}])
+        steps.append([key("esc"), key("f2")])
+        steps.append([key("ctrl", "a"), {"op": "type", "text": new}, key("enter")])
+    return [*steps, DONE]
+
+
+FAMILY = Family("files.rename", 1, _draft, ("pcmanfm",))
