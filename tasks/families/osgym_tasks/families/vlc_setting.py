@@ -1,0 +1,86 @@
+"""vlc.setting: switch preferences of VLC's interface on or off, and save them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from typing import Any
+
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.pieces import DONE, HOME, key, launch, outputs
+
+_COUNT = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6}
+_BOXES = {
+    6: ("Show controls in full screen mode", "qt-fs-controller", 1),
+    7: ("Integrate video in interface", "embedded-video", 1),
+    8: ("Resize interface to video size", "qt-video-autoresize", 0),
+    9: ("Start in minimal view mode", "qt-minimal-view", 0),
+    10: ("Pause playback when minimized", "qt-pause-minimized", 0),
+    11: ("Show systray icon", "qt-system-tray", 0),
+    14: ("Allow only one instance", "one-instance", 0),
+    15: ("Use only one instance when started from file manager", "one-instance-when-started-from-file", 1),
+    16: ("Display playlist tree", "playlist-tree", 0),
+    17: ("Pause on the last frame of a video", "play-and-pause", 0),
+    19: ("Save recently played items", "qt-recentplay", 1),
+    21: ("Allow metadata network access", "metadata-network-access", 0),
+}
+"""By how often Tab is pressed to reach it: its label, the name in VLC's file, and what it is before."""
+_WORDINGS = (
+    "In VLC's preferences (Interface), switch {boxes}. Leave the other settings as they are, and save.",
+    "VLC is open. Under Interface in its preferences, please switch {boxes}; save, and change nothing else.",
+    "Set up VLC for me: in its interface settings switch {boxes}. Save the preferences; the others stay.",
+    "Please go to the interface preferences of VLC and switch {boxes}. Keep all else, and save.",
+    "I want VLC's interface settings changed: switch {boxes}. No other setting may change. Save them.",
+    "Change these preferences of VLC's interface and save them, but no others: switch {boxes}.",
+)
+_SAVE: Steps = [[key("alt", "s")], DONE]
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    chosen = sorted(dice.sample(sorted(_BOXES), _COUNT[level]))
+    said = [f'"{_BOXES[at][0]}" {"off" if _BOXES[at][2] else "on"}' for at in sorted(chosen, key=_by_label)]
+    beside = dice.choice([at for at in _BOXES if at not in chosen])
+    near = {
+        "cancelled": [*_toggled(chosen), [key("alt", "c")], DONE],
+        "another in place of one": [*_toggled([beside, *chosen[1:]]), *_SAVE],
+        "one more": [*_toggled([beside, *chosen]), *_SAVE],
+    }
+    if len(chosen) > 1:
+        near["one forgotten"] = [*_toggled(chosen[1:]), *_SAVE]
+    start = launch("VLC media player", "vlc", "--no-audio")
+    focus: dict[str, Any] = {"type": "activate_window", "parameters": {"window_name": "VLC media player"}}
+    return Draft(
+        _WORDINGS,
+        {"boxes": said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"},
+        [*start, focus],
+        outputs({_look(): "".join(_line(at, at in chosen) for at in _BOXES)}),
+        Ways([*_toggled(chosen), *_SAVE], near),
+    )
+
+
+def _by_label(at: int) -> str:
+    return _BOXES[at][0]
+
+
+def _line(at: int, changed: bool) -> str:
+    _, name, value = _BOXES[at]
+    return f"{name}={1 - value if changed else value}\n"
+
+
+def _look() -> tuple[str, ...]:
+    """Print what holds: VLC writes what is as it was built as a comment, and at first nothing."""
+    pairs = " ".join(_line(at, False).strip() for at in _BOXES)
+    each = f'grep -E "^#?${{pair%=*}}=" {HOME}/.config/vlc/vlcrc | tail -n 1 | tr -d "#"'
+    return ("bash", "-c", f'for pair in {pairs}; do found=$({each}); echo "${{found:-$pair}}"; done')
+
+
+def _toggled(places: Collection[int]) -> Steps:
+    """From the last to the first, since a box that is switched may bring up another after it."""
+    last, *others = sorted(places, reverse=True)
+    steps: Steps = [[key("ctrl", "p")], [*([key("tab")] * last), key("space")]]
+    for before, at in zip([last, *others], others, strict=False):
+        steps.append([*([key("shift", "tab")] * (before - at)), key("space")])
+    return steps
+
+
+FAMILY = Family("vlc.setting", 1, _draft, ("vlc",), "full")
