@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.support.browser import Page, browser_page
 from tests.support.fake_runtime import Served
@@ -175,6 +176,27 @@ async def test_a_token_is_asked_for_and_a_host_that_goes_is_named(
         locked.server.should_exit = True
         await page.until("document.querySelector('#trouble')?.innerText.includes('does not answer')", 30)
         assert page.problems == []
+
+
+async def test_a_token_is_asked_for_when_too_many_were_wrong(
+    chromium_root: Path | None, tmp_path: Path
+) -> None:
+    """The page asks again, as for any wrong one, also when the host does not look at it any more."""
+    folder = tmp_path / "browser"
+    folder.mkdir()
+    with Served(tmp_path, token="s3cret-of-the-host", warm=0, wrong_tokens_per_min=2) as served:
+        async with browser_page(f"{served.urls[0]}/ui", folder, chromium_root) as page:
+            for token in ("wrong", "wronger", "wrongest"):
+                await page.until("document.querySelector('#ask')?.open")
+                await page.click("#token")
+                await page.type(token)
+                await page.click("#ask button")
+            await page.until("document.querySelector('#ask')?.open")
+            assert "Too many" not in await page.run("document.body.innerText")
+            assert [problem for problem in page.problems if "429" not in problem] == []
+        async with httpx.AsyncClient(base_url=served.urls[0]) as http:
+            refused = await http.get("/v1/host", headers={"Authorization": "Bearer wrongest"})
+        assert refused.status_code == 429
 
 
 async def test_a_person_takes_a_policys_desktop_over(
