@@ -11,7 +11,7 @@ from typing import Any
 from PIL import Image
 
 from osgym_sdk import AsyncClient, Result
-from osgym_tasks.family import Instance
+from osgym_tasks.family import Instance, dice_of
 from osgym_tasks.pages import page, text, tiles
 from osgym_tasks.registry import FAMILIES
 from osgym_tasks.verify import Trial, play
@@ -31,6 +31,7 @@ class Shot:
 
     file: str
     caption: str
+    size_px: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,9 @@ def kept(instance: Instance, result: Result, folder: Path) -> Shown:
 
     def shot(number: int, width_px: int, kind: str) -> Shot:
         file = f"screens/{instance.name}-{kind}{number}.webp"
-        (folder / file).write_bytes(_webp(seen[number][1], width_px))
-        return Shot(file, seen[number][0])
+        small = _reduced(seen[number][1], width_px)
+        small.save(folder / file, "WEBP", quality=_QUALITY[width_px])
+        return Shot(file, seen[number][0], small.size)
 
     last = len(seen) - 1
     ends = [shot(number, _SCREEN_PX, "screen") for number in sorted({0, last})] if seen else []
@@ -131,26 +133,36 @@ def _entry(one: Shown) -> str:
     strip = "".join(_figure(shot, shot.caption) for shot in one.strip)
     return (
         f'<section class="task" id="{text(instance.name)}"><h2>{text(instance.family)}</h2><p>{marks}</p>'
-        f'<p class="say">{text(instance.task["instruction"])}</p>'
+        f'<p class="say">{text(instance.task["instruction"])}</p>{_wordings(instance)}'
         f'<div class="screens">{ends}</div><div class="strip">{strip}</div></section>'
     )
 
 
+def _wordings(instance: Instance) -> str:
+    """All of them for these parameters; the one that the instance has stands out."""
+    family = FAMILIES[instance.family]
+    dice = dice_of("wordings", 1, instance.seed, instance.level)
+    number = len(family.draft(dice, instance.level).wordings)
+    asked = family.make(instance.seed, instance.level).task["instruction"]
+    listed = [
+        family.make(instance.seed, instance.level, wording=one).task["instruction"] for one in range(number)
+    ]
+    lines = "".join(f"<li>{f'<b>{text(one)}</b>' if one == asked else text(one)}</li>" for one in listed)
+    return f"<details><summary>{number} wordings</summary><ol>{lines}</ol></details>"
+
+
 def _figure(shot: Shot, caption: str) -> str:
-    link = (
-        f'<a href="{text(shot.file)}"><img loading="lazy" src="{text(shot.file)}" alt="{text(caption)}"></a>'
-    )
+    width, height = shot.size_px
+    size = f'width="{width}" height="{height}"'
+    image = f'<img loading="lazy" src="{text(shot.file)}" {size} alt="{text(caption)}">'
+    link = f'<a href="{text(shot.file)}">{image}</a>'
     return f'<figure>{link}<figcaption title="{text(caption)}">{text(caption)}</figcaption></figure>'
 
 
-def _webp(data: bytes, width_px: int) -> bytes:
+def _reduced(data: bytes, width_px: int) -> Image.Image:
     image = Image.open(io.BytesIO(data)).convert("RGB")
     height_px = round(image.height * width_px / image.width)
-    made = io.BytesIO()
-    image.resize((width_px, height_px), Image.Resampling.LANCZOS).save(
-        made, "WEBP", quality=_QUALITY[width_px]
-    )
-    return made.getvalue()
+    return image.resize((width_px, height_px), Image.Resampling.LANCZOS)
 
 
 def _said(actions: Sequence[Any]) -> str:
