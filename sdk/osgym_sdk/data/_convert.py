@@ -172,8 +172,14 @@ class _Conversion:
         answer = StepAnswer.from_dict({name: line[name] for name in _STEP_FIELDS if name in line})
         obs = self._observation(line, answer)
         record = StepRecord((), answer, None, info=text(line.get("note")))
-        origin = self._origin
-        self._put(lambda frame: step_event(origin, record, obs, frame, time_s), obs.data)
+        origin, parts = self._origin, _guest_parts(answer)
+
+        def make(frame: str | None) -> Event:
+            event = step_event(origin, record, obs, frame, time_s)
+            event["row"] |= parts
+            return event
+
+        self._put(make, obs.data)
 
     def _end(self, line: Mapping[str, Any], time_s: float) -> None:
         reason = text(line.get("termination_reason")) or "closed"
@@ -220,3 +226,10 @@ class _Conversion:
                         self._bad += 1
         except OSError as exc:
             raise DatasetError(f"{self._folder}: {exc.strerror}", code="dataset_io") from exc
+
+
+def _guest_parts(answer: StepAnswer) -> dict[str, float | None]:
+    """Return where the time in the guest went, which is all that the host's lines say of it."""
+    assert answer.observation is not None
+    said = answer.observation.timing_ms
+    return {f"{name}_ms": number(said.get(name)) for name in ("input", "settle", "capture", "encode")}

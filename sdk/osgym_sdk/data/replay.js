@@ -96,7 +96,7 @@
     add(box, "h3", "Done");
     add(box, "pre", step.actions.join("\n") || "nothing");
     if (step.times.length) {
-      add(box, "h3", `Took ${step.total}`);
+      add(box, "h3", step.total ? `Took ${step.total}` : "Time in the desktop");
       const table = add(box, "table");
       const most = Math.max(...step.times.map((part) => part[1]), 1);
       for (const [name, ms] of step.times) {

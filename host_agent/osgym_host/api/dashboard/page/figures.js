@@ -63,7 +63,7 @@ function line(values) {
 export const number = (value) => (value == null ? "–" : value < 10 ? value.toFixed(1) : value.toFixed(0));
 export const ms = (value) => (value == null ? "–" : value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(1)} s`);
 export const gib = (mib) => (mib == null ? "–" : `${(mib / 1024).toFixed(1)} GiB`);
-const blocked = (pool) => (pool.blocked && pool.blocked !== "nothing" ? ` blocked by ${pool.blocked}` : "");
+const blocked = (pool) => (pool.blocked && pool.blocked !== "nothing" ? ` ${pool.blocked.replaceAll("_", " ")}` : "");
 
 export const usd = (value) => (value == null ? "–" : value.toFixed(value < 0.1 ? 4 : 2));
 
