@@ -1,0 +1,145 @@
+"""calc.aggregate: sums, averages and extremes of a table's columns, written into named cells."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import mean, median
+
+from osgym_tasks.calc import (
+    APPS,
+    SAVE,
+    Table,
+    cells,
+    draw_table,
+    filled,
+    go,
+    listed,
+    opened,
+    put,
+    sheet_part,
+    typed,
+    workbook,
+    xml_parts,
+)
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.pieces import DONE, every
+
+_ROWS = {1: 8, 2: 20, 3: 40, 4: 70, 5: 110}
+_JOBS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
+_PLAIN: dict[str, tuple[str, Callable[[Sequence[int]], float]]] = {
+    "sum": ("SUM", sum),
+    "average": ("AVERAGE", mean),
+    "largest value": ("MAX", max),
+    "smallest value": ("MIN", min),
+    "median": ("MEDIAN", median),
+}
+_WORDINGS = (
+    "In the workbook that is open in Calc, write {jobs}, {how}. Leave all other cells as they are and save "
+    "{path} in its own format.",
+    "Please enter {jobs}, {how}, in the open workbook {path}. Save it as xlsx under the same name; no other "
+    "cell may change.",
+    "{path} is open in Calc. Put {jobs}, {how}. Change nothing else, and save the file, keeping its format.",
+    "I need {jobs} of the workbook {path}, {how}. It is open; save it under its name and in its format when "
+    "you are done, and leave every other cell alone.",
+    "Add to the open spreadsheet {jobs}, {how}. Then save {path} in the xlsx format, with the other cells "
+    "untouched.",
+    "Calculate for the spreadsheet {path}: {jobs}, {how}. It is open in Calc. Save it there in its format; "
+    "other cells stay unchanged.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One result: of which function, column and rows, and where it goes."""
+
+    table: Table
+    what: str
+    heading: str
+    condition: tuple[str, str] | None
+    cell: str
+
+    @property
+    def words(self) -> str:
+        rows = "" if self.condition is None else " over the rows whose {} is {}".format(*self.condition)
+        return f"the {self.what} of the {self.heading} column{rows} in {self.cell}"
+
+    def value(self) -> float:
+        values = self.table.column(self.heading)
+        if self.condition is not None:
+            words = self.table.column(self.condition[0])
+            values = [v for v, word in zip(values, words, strict=True) if word == self.condition[1]]
+        return _PLAIN[self.what][1](values)
+
+    def formula(self, heading: str = "", *, last: int = 0, is_conditional: bool = True) -> str:
+        area = self.table.area(heading or self.heading)
+        if last:
+            area = area.replace(str(self.table.last), str(last))
+        function = _PLAIN[self.what][0]
+        if self.condition is None or not is_conditional:
+            return f"={function}({area})"
+        where, word = self.condition
+        return f'={function}IF({self.table.area(where)},"{word}",{area})'
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    table = draw_table(dice, _ROWS[level])
+    jobs = _jobs(dice, level, table)
+    formulas = [(job.cell, job.formula()) for job in jobs]
+    beside = dict(zip(table.numbers, [*table.numbers[1:], table.numbers[0]], strict=True))
+    other = [*formulas[:-1], (jobs[-1].cell, jobs[-1].formula(beside[jobs[-1].heading]))]
+    near = {
+        "the column beside": [*_enter(other), *SAVE, DONE],
+    }
+    if level < 3:
+        near["not saved"] = [*_enter(formulas), DONE]
+    if level > 1:
+        constant = [*formulas[:-1], (jobs[-1].cell, f"{jobs[-1].value():.6f}")]
+        near["a number, not a formula"] = [*_enter(constant), *SAVE, DONE]
+    if len(jobs) > 1:
+        near["one forgotten"] = [*_enter(formulas[:-1]), *SAVE, DONE]
+    if jobs[0].condition is not None:
+        wide = [(jobs[0].cell, jobs[0].formula(is_conditional=False)), *formulas[1:]]
+        near["a condition forgotten"] = [*_enter(wide), *SAVE, DONE]
+    how = "as a formula" if len(jobs) == 1 else "each as a formula"
+    results = {job.cell: job.value() for job in jobs}
+    parts = [filled(1, len(table.grid) * len(table.header) + len(jobs))]
+    if level > 1:
+        for job in jobs:
+            text = f"{job.value():.6f}".rstrip("0").rstrip(".")
+            parts.append(sheet_part(1, f".//s:c[@r='{job.cell}']/s:f", count=1, exclude=[text]))
+    return Draft(
+        _WORDINGS,
+        {
+            "jobs": listed([job.words for job in jobs]),
+            "how": how if level > 1 else "as a number or a formula",
+            "path": table.path,
+        },
+        opened(table.path, workbook({"Data": table.grid})),
+        every(cells(table.path, {"Data": put(table.grid, results)}), xml_parts(table.path, *parts)),
+        Ways([*_enter(formulas), *SAVE, DONE], near),
+    )
+
+
+def _jobs(dice: random.Random, level: int, table: Table) -> list[_Job]:
+    """Different ones; from the fourth level on all but one look at some rows only."""
+    places = [f"{column}{row}" for column in "HIJ" for row in range(2, 9)]
+    found: list[_Job] = []
+    while len(found) < _JOBS[level]:
+        has_condition = level >= 4 and len(found) < _JOBS[level] - 1
+        where = dice.choice(table.header[1:3])
+        condition = (where, dice.choice(table.column(where))) if has_condition else None
+        kinds = ("sum", "average") if has_condition else sorted(_PLAIN)
+        job = _Job(table, dice.choice(kinds), dice.choice(table.numbers), condition, dice.choice(places))
+        taken = {(one.what, one.heading, one.condition) for one in found}
+        if (job.what, job.heading, condition) not in taken and job.cell not in {one.cell for one in found}:
+            found.append(job)
+    return found
+
+
+def _enter(formulas: list[tuple[str, str]]) -> Steps:
+    return [step for cell, formula in formulas for step in (go(cell), [typed(formula)])]
+
+
+FAMILY = Family("calc.aggregate", 1, _draft, APPS, "full")
