@@ -1,0 +1,114 @@
+"""desk.defaults: choose the application that opens files of a type, in the file manager."""
+
+from __future__ import annotations
+
+import random
+
+from osgym_tasks.desk import file_manager, home, sentence, shell_output, tree_check
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.pieces import DONE, every, key, upload
+
+_TEXT = ("featherpad", "libreoffice-writer", "org.xfce.mousepad")
+_OFFERED = {
+    "txt": ("text/plain", _TEXT, 2),
+    "md": ("text/markdown", _TEXT, 2),
+    "json": ("application/json", _TEXT, 2),
+    "py": ("text/x-python", _TEXT, 2),
+    "log": ("text/x-log", _TEXT, 2),
+    "csv": ("text/csv", ("libreoffice-calc", *_TEXT), 0),
+    "html": ("text/html", ("chromium", "google-chrome", *_TEXT), 0),
+}
+"""By ending: the type, what the file manager offers to open it with, and which of these it is at first."""
+_SAID = {
+    "featherpad": "FeatherPad",
+    "libreoffice-writer": "LibreOffice Writer",
+    "org.xfce.mousepad": "Mousepad",
+    "libreoffice-calc": "LibreOffice Calc",
+}
+_TYPES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 5}
+_FILES = {1: 2, 2: 6, 3: 10, 4: 15, 5: 22}
+_STEMS = (
+    "anchor",
+    "border",
+    "circle",
+    "dinner",
+    "energy",
+    "figure",
+    "ground",
+    "height",
+    "income",
+    "junior",
+    "kernel",
+)
+_WORDINGS = (
+    "In the file manager, which shows {root}, change default applications, so that {choices}. Other types "
+    "of files keep their applications, and the files stay as they are.",
+    "Set the default applications by the properties of files in {root}, so that from now on {choices}. Do "
+    "not change other types of files or any file.",
+    "Please see to it that {choices}, by default. There are such files in {root}; they must not change, "
+    "nor must the defaults of other types.",
+    "The default applications should be such that {choices}. Leave those of all other types alone, and the"
+    " files in {root} too.",
+    "I want other default applications: {choices}, whenever I open one in the file manager. All other "
+    "types, and the files in {root} themselves, stay as they are.",
+    "Choose other applications as the default, so that {choices}. The folder {root} has examples, which "
+    "must stay unchanged; so must the defaults of other types.",
+)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    root = home(f"Documents/{dice.choice(('Samples', 'Inbox', 'Mixed', 'Various'))}")
+    endings = dice.sample(tuple(_OFFERED), _TYPES[level])
+    picked = {ending: _other(dice, ending) for ending in endings}
+    names = [f"{stem}{number}.{ending}" for stem in _STEMS for number in (1, 2) for ending in _OFFERED]
+    neighbour = next(ending for ending in _OFFERED if ending not in endings)
+    drawn = {f"{dice.choice(_STEMS)}0.{ending}" for ending in (*endings, neighbour)} | {
+        *dice.sample(names, _FILES[level])
+    }
+    files = {name: f"{name} {dice.randrange(10**6)}\n" for name in sorted(drawn)}
+    first = {ending: offered[at] for ending, (_, offered, at) in _OFFERED.items()}
+    after = first | picked
+    types = {ending: kind for ending, (kind, _, _) in _OFFERED.items()}
+    look = "".join(f"xdg-mime query default {types[ending]}; " for ending in types)
+    near = {
+        "another type": _ways(files, {neighbour: _other(dice, neighbour)}),
+        "another application": _ways(files, {**picked, endings[0]: _third(endings[0], picked[endings[0]])}),
+    }
+    if len(endings) > 1:
+        near["one forgotten"] = _ways(files, {ending: picked[ending] for ending in endings[1:]})
+    said = sentence(f".{ending} files open in {_SAID[app]}" for ending, app in picked.items())
+    return Draft(
+        _WORDINGS,
+        {"root": root, "choices": said},
+        [upload({f"{root}/{name}": text for name, text in files.items()}), *file_manager(root)],
+        every(
+            shell_output(look, "".join(f"{after[ending]}.desktop\n" for ending in types)),
+            tree_check(root, files),
+        ),
+        Ways(_ways(files, picked), near),
+    )
+
+
+def _other(dice: random.Random, ending: str) -> str:
+    _, offered, at = _OFFERED[ending]
+    return dice.choice([app for app in offered if app in _SAID and app != offered[at]])
+
+
+def _third(ending: str, app: str) -> str:
+    _, offered, at = _OFFERED[ending]
+    return next(one for one in offered if one in _SAID and one not in (app, offered[at]))
+
+
+def _ways(files: dict[str, str], picked: dict[str, str]) -> Steps:
+    """The properties of a file of each type have a list of applications."""
+    steps: Steps = []
+    for ending, app in picked.items():
+        _, offered, at = _OFFERED[ending]
+        far = offered.index(app) - at
+        name = next(name for name in files if name.endswith(f".{ending}"))
+        steps.append([{"op": "type", "text": name}, key("esc"), key("alt", "enter")])
+        steps.append([*[key("tab")] * 4, *[key("down" if far > 0 else "up")] * abs(far), key("alt", "o")])
+    return [*steps, DONE]
+
+
+FAMILY = Family("desk.defaults", 1, _draft, ("pcmanfm",), flavor="full")
