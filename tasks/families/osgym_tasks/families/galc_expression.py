@@ -1,0 +1,45 @@
+"""galc.expression: work out an expression with the calculator and copy the result."""
+
+from __future__ import annotations
+
+import random
+
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.galc import calculator, expression, flat, number_text, press, press_in_order, shown, value
+from osgym_tasks.pieces import DONE, key, outputs
+
+_OPERATORS = {1: 2, 2: 3, 3: 4, 4: 6, 5: 8}
+_BRACKETS = {1: 0, 2: 1, 3: 1, 4: 2, 5: 3}
+_WORDINGS = (
+    "With the calculator that is open, work out {expression} and copy the result to the clipboard.",
+    "Use the open calculator: {expression}. Products and quotients go before sums, as usual. Copy the "
+    "result to the clipboard.",
+    "Please calculate {expression} in the calculator, and put the result on the clipboard.",
+    "How much is {expression}? Let the calculator work it out, and copy the answer to the clipboard.",
+    "I need the value of {expression} on the clipboard. The calculator is open; copy it from there.",
+    "Work out {expression} (usual order of operations) with the calculator. When it shows the result, "
+    "copy it to the clipboard.",
+)
+_COPY: Steps = [[key("ctrl", "c")], DONE]
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    made = expression(dice, _OPERATORS[level], brackets=_BRACKETS[level], decimals=level > 2)
+    text = shown(made)
+    near = {
+        "from left to right": [press_in_order(made), *_COPY],
+        "not copied": [press(f"{text}="), DONE],
+    }
+    if _BRACKETS[level]:
+        near["brackets forgotten"] = [press(" ".join(flat(made)) + "="), *_COPY]
+    clipboard = ("bash", "-c", r"xsel --clipboard --output | tr -d ' ,\n'")
+    return Draft(
+        _WORDINGS,
+        {"expression": text},
+        calculator(),
+        outputs({clipboard: number_text(value(made))}),
+        Ways([press(f"{text}="), *_COPY], near),
+    )
+
+
+FAMILY = Family("galc.expression", 1, _draft, ("galculator",))
