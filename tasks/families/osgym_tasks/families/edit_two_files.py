@@ -1,0 +1,93 @@
+"""edit.two_files: copy lines from one file to the end of another, both open in tabs of one editor."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from osgym_tasks.desk import BOX_PX, home, sentence
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.pieces import DONE, key, launch, outputs, place, upload
+
+_LINES = {1: 5, 2: 8, 3: 12, 4: 18, 5: 26}
+_COPIED = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
+_WHO = ("Amara", "Bruno", "Clara", "Diego", "Elif", "Farid", "Greta", "Hugo", "Ines", "Jonas", "Kaya", "Luca")
+_WHAT = (
+    "brings bread",
+    "plays the piano",
+    "drives the bus",
+    "paints the sign",
+    "sells tickets",
+    "cooks soup",
+)
+_FROM = ("volunteers.txt", "offers.txt", "helpers.txt", "signups.txt")
+_TO = ("team.txt", "chosen.txt", "saturday.txt", "crew.txt")
+_WORDINGS = (
+    "Two files are open in the editor. Copy {lines} from {source} to the end of {target}, in this order, "
+    "each on a line of its own, and save {target}. {source} stays as it is.",
+    "From {source}, copy {lines} and paste the copies, in this order, below the last line of {target}. "
+    "Save {target}; do not change {source}.",
+    "Please add {lines} from {source} as new last lines to {target}, in the order in which I name them. "
+    "Save {target}, and leave {source} unchanged.",
+    "{target} should end with {lines} from {source}, in this order, below what it holds already. Save it; "
+    "{source} must stay the same.",
+    "In the open editor, take {lines} from {source} over into {target}, at its end and in this order. "
+    "{source} keeps its lines. Save {target}.",
+    "Extend {target} at its end by {lines} of {source}, in this order, one below the other, and save it. "
+    "Nothing in {source} may change.",
+)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    everything = [f"{who} {what}" for who in _WHO for what in _WHAT]
+    drawn = dice.sample(everything, _LINES[level] + 4)
+    lines, there = drawn[:-4], drawn[-4:][: dice.randrange(2, 5)]
+    source, target = home(f"Documents/{dice.choice(_FROM)}"), home(f"Documents/{dice.choice(_TO)}")
+    places = dice.sample(range(len(lines)), _COPIED[level])
+    named = [f'the line "{lines[at]}"' for at in places]
+    beside = next(at for at in range(places[0] + 1, places[0] + len(lines)) if at % len(lines) not in places)
+    near = {
+        "not saved": [*_ways(places), DONE],
+        "the line beside": [*_ways([beside % len(lines), *places[1:]]), _SAVE, DONE],
+        "moved": [*_ways(places, "x"), _SAVE, [key("alt", "left")], _SAVE, DONE],
+    }
+    if len(places) > 1:
+        near["in another order"] = [*_ways(places[::-1]), _SAVE, DONE]
+    return Draft(
+        _WORDINGS,
+        {"lines": sentence(named), "source": source, "target": target},
+        [
+            upload({source: _text(lines), target: _text(there)}),
+            *launch(".txt", "featherpad", source, target),
+            *place("featherpad.FeatherPad", *BOX_PX),
+        ],
+        outputs(  # a target without its last line end is right, too
+            {
+                ("cat", source): _text(lines),
+                ("sed", "-e", "$a\\", target): _text([*there, *(lines[at] for at in places)]),
+            }
+        ),
+        Ways([*_ways(places), _SAVE, DONE], near),
+    )
+
+
+_SAVE: list[dict[str, Any]] = [key("ctrl", "s")]
+
+
+def _text(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _ways(places: list[int], how: str = "c") -> Steps:
+    """In the first tab a line and its end, pasted at the end of the second; "x" takes it away."""
+    steps: Steps = []
+    gone: list[int] = []
+    for at in places:
+        down = at - (sum(one < at for one in gone) if how == "x" else 0)
+        copy = [key("ctrl", "home"), *[key("down")] * down, key("shift", "down"), key("ctrl", how)]
+        steps.append([*copy, key("alt", "right"), key("ctrl", "end"), key("ctrl", "v"), key("alt", "left")])
+        gone.append(at)
+    return [*steps[:-1], steps[-1][:-1]]
+
+
+FAMILY = Family("edit.two_files", 1, _draft, ("featherpad",))
