@@ -96,6 +96,13 @@ def typed(text: str) -> dict[str, Any]:
     return {"op": "type", "text": text}
 
 
+def pick(options: Sequence[Any], old: Any, new: Any) -> list[dict[str, Any]]:
+    """Choose of the list that has the focus, by arrow keys; letters that come slowly would choose wrongly."""
+    steps = options.index(new) - options.index(old)
+    arrow = key("down" if steps > 0 else "up")
+    return [{**arrow, "repeat": abs(steps)}] if steps else []
+
+
 def posted(path: str, fields: Mapping[str, str]) -> Steps:
     """A form sent past the browser, by curl in a terminal."""
     said = " ".join(f"--data-urlencode '{name}={value}'" for name, value in fields.items())
