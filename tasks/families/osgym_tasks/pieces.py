@@ -10,6 +10,8 @@ from typing import Any
 
 HOME = "/home/user"
 DONE: list[dict[str, Any]] = [{"op": "done"}]
+FAIL: list[dict[str, Any]] = [{"op": "fail"}]
+"""Giving up: the last step of an oracle where the evaluator's func is `infeasible`."""
 
 
 def upload(files: Mapping[str, str | bytes]) -> dict[str, Any]:

@@ -1,0 +1,35 @@
+"""none.rename: as files.rename, but a file is not there. Only giving up is right.
+
+Much like it, another file is there, which must not be taken for it.
+"""
+
+from __future__ import annotations
+
+import random
+
+from osgym_tasks.families.files_rename import WORDINGS, begin, drawn, named, ways
+from osgym_tasks.family import Draft, Family, Ways
+from osgym_tasks.pieces import DONE, FAIL, key
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    root, files, renames = drawn(dice, level)
+    gone = dice.choice(list(renames))
+    like = gone.replace("-20", f"-{dice.choice((19, 21))}")
+    there = {like if name == gone else name: text for name, text in files.items()}
+    others = {old: new for old, new in renames.items() if old != gone}
+    near = {"one like it": ways({like if old == gone else old: new for old, new in renames.items()})}
+    if others:
+        near["the others only"] = ways(others)
+    else:
+        near["done without a change"] = [[{"op": "type", "text": like}, key("esc")], DONE]
+    return Draft(
+        WORDINGS,
+        named(root, renames),
+        begin(root, there),
+        {"func": "infeasible"},
+        Ways([[{"op": "type", "text": gone}, key("esc")], FAIL], near),
+    )
+
+
+FAMILY = Family("none.rename", 1, _draft, ("pcmanfm",))
