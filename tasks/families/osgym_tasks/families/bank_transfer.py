@@ -1,0 +1,117 @@
+"""bank.transfer: pay the right one of payees that are much alike, from the right account, with a reference.
+
+A terminal may read the bank by curl; a transfer that does not come from a page in a browser is refused.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.goods import TOWNS
+from osgym_tasks.pieces import DONE, key
+from osgym_tasks.web import APPS, Served, go, pick, typed
+from osgym_tasks.webapps.framework import money
+
+_PAYEES = {1: 3, 2: 8, 3: 16, 4: 28, 5: 45}
+_PAID = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
+_FIRST = ("Anna", "Bernd", "Clara", "David", "Erika", "Frank", "Gerda", "Heinz")
+_LAST = ("Meier", "Meyer", "Mayer", "Hansen", "Hanssen", "Schmid", "Schmidt", "Olsen")
+_FOR = ("Rent", "Piano lessons", "Firewood", "Car repair", "Garden work", "Books", "Concert", "Deposit")
+_ACCOUNTS = ("Current account", "Savings account", "Household account")
+_BANKS = ("Harbour Bank", "Valley Bank", "Union Savings", "Lakeside Bank")
+_WORDINGS = (
+    "In the bank that is open in the browser, pay what follows, each as a transfer that you confirm: "
+    "{payments}. Pay nothing else.",
+    "Please pay in the open bank: {payments}. Confirm each, and make no other transfer.",
+    "Use the bank in the browser to send the following, each confirmed: {payments}. Nothing more is to be "
+    "paid.",
+    "Some payments are due, so make and confirm them in the bank that you see: {payments}. No others.",
+    "I have to pay by the open bank: {payments}. Would you do and confirm that, and only that?",
+    "Transfer with the bank in the browser, and confirm every time: {payments}. There must be no other "
+    "transfers.",
+)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    names = [(first, last) for first in _FIRST for last in _LAST]
+    dice.shuffle(names)
+    paid = _PAID[level]
+    people = []
+    for given, family in names[: max(paid, (_PAYEES[level] + 1) // 2)]:
+        towns = dice.sample(TOWNS, 2)  # the same name twice, in two towns
+        people += [(f"{given} {family}", town) for town in towns]
+    people = people[: max(_PAYEES[level], 2 * paid)]
+    numbers = dice.sample(range(1000, 10000), len(people))
+    payees: list[dict[str, Any]] = [{"number": f"P{number}", "name": name, "town": town}
+              for number, (name, town) in zip(numbers, people, strict=True)]  # fmt: skip
+    accounts: list[dict[str, Any]] = [
+        {"number": f"A{dice.randrange(100, 1000)}{at}", "name": name, "cents": dice.randrange(10**6, 10**7)}
+        for at, name in enumerate(_ACCOUNTS)
+    ]
+    chosen = dice.sample(range(2 * paid if level == 1 else len(payees) // 2 * 2), paid)
+    transfers: list[dict[str, Any]] = [
+        {"account": accounts[0 if level == 1 else dice.randrange(3)]["number"], "payee": payees[at]["number"],
+         "cents": dice.randrange(500, 90000), "reference": f"{dice.choice(_FOR)} {dice.randrange(100, 999)}"}
+        for at in chosen
+    ]  # fmt: skip
+    old = [
+        {"account": accounts[number % 3]["number"], "payee": dice.choice(payees)["number"],
+         "cents": dice.randrange(500, 90000), "reference": f"{dice.choice(_FOR)} {dice.randrange(100, 999)}"}
+        for number in range(2 * level)
+    ]  # fmt: skip
+    shown = payees[:]
+    dice.shuffle(shown)
+    served = Served(
+        dice, "bank", dice.choice(_BANKS), {"accounts": accounts, "payees": shown, "transfers": old}
+    )
+    after = [{**row, "cents": row["cents"] - _spent(transfers, row["number"])} for row in accounts]
+    last = transfers[-1]
+    twin = payees[chosen[-1] ^ 1]["number"]
+    other = next(row["number"] for row in accounts if row["number"] != last["account"])
+    lists = [row["number"] for row in accounts], ["", *sorted(row["number"] for row in payees)]
+    near = {
+        "the payee of the same name": [*_pay([*transfers[:-1], {**last, "payee": twin}], *lists), DONE],
+        "not confirmed": [*_pay(transfers, *lists)[:-1], DONE],
+    }
+    if level == 2:
+        near["another account"] = [*_pay([*transfers[:-1], {**last, "account": other}], *lists), DONE]
+    if paid > 1:
+        near["one forgotten"] = [*_pay(transfers[:-1], *lists), DONE]
+    by_number = {row["number"]: row for row in [*accounts, *payees]}
+    said = [
+        f"{money(row['cents'])} from the {by_number[row['account']]['name']} to "
+        f"{by_number[row['payee']]['name']} in {by_number[row['payee']]['town']} with the reference "
+        f'"{row["reference"]}"'
+        for row in transfers
+    ]
+    return Draft(
+        _WORDINGS,
+        {"payments": "; ".join(said)},
+        served.config(),
+        served.evaluator({"accounts": after, "transfers": [*old, *transfers]}),
+        Ways([*_pay(transfers, *lists), DONE], near),
+    )
+
+
+def _spent(transfers: list[dict[str, Any]], account: str) -> int:
+    return sum(row["cents"] for row in transfers if row["account"] == account)
+
+
+def _pay(transfers: list[dict[str, Any]], accounts: list[str], payees: list[str]) -> Steps:
+    """Each by its form, past the four links, and the page that confirms it."""
+    steps: Steps = []
+    for row in transfers:
+        told = [key("tab"), *pick(accounts, accounts[0], row["account"])]
+        told += [key("tab"), *pick(payees, payees[0], row["payee"])]
+        told += [key("tab"), typed(money(row["cents"])), key("tab"), typed(row["reference"])]
+        steps += [
+            go("/transfer"),
+            [*([key("tab")] * 4), *told, key("enter")],
+            [*([key("tab")] * 5), key("enter")],
+        ]
+    return steps
+
+
+FAMILY = Family("bank.transfer", 1, _draft, APPS, "full")
