@@ -196,7 +196,8 @@ class KeyboardBrowser:
             case "right", "range":
                 control.value = str(int(control.value) + int(control.options[1]))
             case (("down" | "up"), "select"):
-                control.value = control.options[control.options.index(control.value) + (1 if keys == "down" else -1)]
+                at = control.options.index(control.value) + (1 if keys == "down" else -1)
+                control.value = control.options[at]
             case (("down" | "up"), "radio"):
                 at = control.options.index(control.value) + (1 if keys == "down" else -1)
                 control.value = control.options[at % len(control.options)]
