@@ -1,0 +1,113 @@
+"""edit.replace: replace a word in an open text, with regard to its case, or as a whole word only."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+from osgym_tasks.desk import home, mousepad, sentence
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.pieces import DONE, key, outputs, upload
+from osgym_tasks.targets import click
+
+_LINES = {1: 5, 2: 9, 3: 14, 4: 22, 5: 34}
+_WORDS = (
+    ("cat", "dog"), ("port", "dock"), ("rain", "snow"), ("table", "desk"), ("car", "truck"), ("art", "music"),
+    ("king", "queen"), ("plan", "scheme"), ("ice", "water"), ("light", "lamp"), ("book", "paper"),
+    ("sea", "lake"),
+)  # fmt: skip
+_AROUND = (
+    "The {} is here again.", "Nobody saw the {} on that day.", "We wrote about one {} and another {}.",
+    "{} or not, we will go.", "It was a {}, they said.", "Is this {} the one that you meant?",
+    "Without the {} nothing works.", "Two of us like the {}; the third does not.",
+    "Ask for the {} at the door.",
+    "In spring the {} looks different.",
+)  # fmt: skip
+_FILES = ("story.txt", "letter.txt", "essay.txt", "notes.txt", "draft.txt")
+_WORDINGS = (
+    "In the text editor that is open, {edits} everywhere in {path}, and save the file. Leave the rest of "
+    "it as it is.",
+    "The file {path} is open in the editor. Throughout it, {edits}; nothing else may change. Save it.",
+    "Please {edits} in the whole of {path}, which you see in the text editor, and save. All else stays.",
+    "{path} needs a correction from beginning to end: {edits}. Change nothing else and save it under the "
+    "same name.",
+    "I have {path} open. Would you {edits}, wherever that occurs in it? Keep the rest, and save the file.",
+    "Go through {path} in the open editor and {edits} each time. Save the file, and leave everything else "
+    "in it.",
+)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    pairs = dice.sample(_WORDS, 2 if level == 5 else 1)
+    by_case, whole = level in (2, 4, 5), level in (3, 4, 5)
+    before = _text(dice, level, [old for old, _ in pairs])
+    path = home(f"Documents/{dice.choice(_FILES)}")
+    old, new = pairs[0]
+    how = (
+        f'only in small letters, so that "{old.title()}" stays'
+        if by_case
+        else f'with a capital or not, so that "{old.title()}" becomes "{new}", too'
+    )
+    how += (
+        f', and only as a whole word, so that "{old}s" stays'
+        if whole
+        else f', and in longer words as well, so that "{old}s" becomes "{new}s"'
+    )
+    said = sentence(f'replace "{old}" by "{new}"' for old, new in pairs)
+    edits = f"{said} ({'each ' if len(pairs) > 1 else ''}{how})"
+    after = before
+    for old, new in pairs:
+        pattern = rf"\b{old}\b" if whole else old
+        after = re.sub(pattern, new, after, flags=0 if by_case else re.IGNORECASE)
+    near = {"not saved": [*_replace(pairs, by_case, whole), DONE]}
+    if by_case:
+        near["capitals too"] = [*_replace(pairs, False, whole), _SAVE, DONE]
+    else:
+        near["small letters only"] = [*_replace(pairs, True, whole), _SAVE, DONE]
+    if whole:
+        near["parts of words too"] = [*_replace(pairs, by_case, False), _SAVE, DONE]
+    if len(pairs) > 1:
+        near["one word forgotten"] = [*_replace(pairs[:1], by_case, whole), _SAVE, DONE]
+    return Draft(
+        _WORDINGS,
+        {"edits": edits, "path": path},
+        [upload({path: before}), *mousepad(path)],
+        outputs({("cat", path): after}),
+        Ways([*_replace(pairs, by_case, whole), _SAVE, DONE], near),
+    )
+
+
+_SAVE: list[dict[str, Any]] = [key("ctrl", "s")]
+
+
+def _text(dice: random.Random, level: int, words: list[str]) -> str:
+    """Each word at least twice in small letters, with a capital, and as part of a longer word."""
+    forms = [
+        form for word in words for form in (word, word.title(), f"{word}s", f"{word.title()}s", f"re{word}")
+    ]
+    forms += [form for word in words for form in (word, word.title())]
+    while len(forms) < _LINES[level] * 2:
+        forms.append(dice.choice((*forms, "bird", "mill", "hand")))
+    dice.shuffle(forms)
+    lines = []
+    while forms:
+        shape = dice.choice(_AROUND)
+        taken, forms = forms[: shape.count("{}")], forms[shape.count("{}") :]
+        lines.append(shape.format(*taken, *["bird"] * (shape.count("{}") - len(taken))))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _replace(pairs: list[tuple[str, str]], by_case: bool, whole: bool) -> Steps:
+    """By the dialog, which stays open from one word to the next; then it is closed."""
+    boxes = {"Match case": by_case, "Match whole word": whole, "Replace all in:": True}
+    steps: Steps = [[key("ctrl", "home"), key("ctrl", "r")]]
+    steps.append([click("check-box", name) for name, wanted in boxes.items() if wanted])
+    for old, new in pairs:
+        over = [(click("text", "", nth=1), old), (click("text", "", nth=2), new)]
+        steps.append([do for at, text in over for do in (at, key("ctrl", "a"), {"op": "type", "text": text})])
+        steps.append([click("push-button", "Replace All")])
+    return [*steps, [key("esc")]]
+
+
+FAMILY = Family("edit.replace", 1, _draft, ("mousepad",))
