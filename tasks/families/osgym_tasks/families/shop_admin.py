@@ -1,0 +1,100 @@
+"""shop.admin: change prices, stock and what is for sale, as the keeper of a shop whose goods are much alike.
+
+A terminal may read the shop by curl; a change that does not come from a page in a browser is refused.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.goods import goods
+from osgym_tasks.pieces import DONE, key
+from osgym_tasks.web import APPS, Served, go, pick, replaced, typed
+from osgym_tasks.webapps.framework import money
+
+_GOODS = {1: 4, 2: 10, 3: 20, 4: 34, 5: 60}
+_EDITS = {1: 1, 2: 1, 3: 3, 4: 5, 5: 8}
+_SHOPS = ("Corner Shop", "Old Mill Store", "Harbour Goods", "Market Hall")
+_WORDINGS = (
+    "In the keeper's pages of the shop that is open in the browser, {edits}. Save each; all other goods "
+    "and values stay.",
+    "You keep the shop in the browser. There, {edits}. Save that, and change nothing else.",
+    "Please {edits} in the pages for the keeper of the open shop, and save. No other value may change.",
+    "The shop in the browser needs this from its keeper: {edits}. Save every change and leave the rest.",
+    "Would you {edits} for me, in the keeper's part of the open shop? Save it; everything else stays as it "
+    "is.",
+    "Use the keeper's pages that are open in the browser to {edits}, saved, with nothing else altered.",
+)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    rows = goods(dice, _GOODS[level])
+    chosen = dice.sample(range(len(rows)), _EDITS[level])
+    kinds = ["cents", "stock", "sold"]
+    changes: dict[int, dict[str, Any]] = {}
+    for number, at in enumerate(chosen):
+        first = kinds[number % 3] if level >= 3 else dice.choice(kinds)
+        both = level >= 2 and (first != "sold") and (level == 2 or dice.randrange(2) == 0)
+        names = ["cents", "stock"] if both else [first]
+        changes[at] = {name: _other(dice, rows[at], name) for name in names}
+    served = Served(
+        dice, "shop", dice.choice(_SHOPS), {"products": rows, "coupons": [], "orders": [], "order_lines": []}
+    )
+    last = chosen[-1]
+    makes = [row["name"].split()[0] == rows[last]["name"].split()[0] for row in rows]
+    twin = next((at for at, same in enumerate(makes) if same and at not in changes), None)
+    if twin is None:
+        twin = next(at for at in range(len(rows)) if at not in changes)
+    wrong = {at: change for at, change in changes.items() if at != last} | {
+        twin: _for(rows[twin], changes[last])
+    }
+    near = {
+        "another of the goods": [*_edit(rows, wrong), DONE],
+        "not saved": [*_edit(rows, changes)[:-1], DONE],
+    }
+    if len(chosen) > 1:
+        near["one forgotten"] = [*_edit(rows, {at: changes[at] for at in chosen[:-1]}), DONE]
+    return Draft(
+        _WORDINGS,
+        {"edits": ", and ".join(_said(rows[at], change) for at, change in changes.items())},
+        served.config("/keeper"),
+        served.evaluator({"products": replaced(rows, changes)}),
+        Ways([*_edit(rows, changes), DONE], near),
+    )
+
+
+def _other(dice: random.Random, row: dict[str, Any], name: str) -> Any:
+    if name == "sold":
+        return "no" if row["sold"] == "yes" else "yes"
+    if name == "stock":
+        return dice.choice([number for number in range(200, 999) if number != row["stock"]])
+    return dice.randrange(130, 400) * 100 + dice.choice((0, 25, 50, 80))
+
+
+def _for(row: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """The same change, or the reverse where it would change nothing."""
+    return {**change, "sold": "no" if row["sold"] == "yes" else "yes"} if "sold" in change else change
+
+
+def _said(row: dict[str, Any], change: dict[str, Any]) -> str:
+    names = {"cents": "the price", "stock": "the stock", "sold": '"For sale"'}
+    values = {name: money(value) if name == "cents" else value for name, value in change.items()}
+    return " and ".join(f"set {names[name]} of {row['name']} to {value}" for name, value in values.items())
+
+
+def _edit(rows: list[dict[str, Any]], changes: dict[int, dict[str, Any]]) -> Steps:
+    """Each of the goods by its page, past four links: name, price, stock, for sale, and the button."""
+    steps: Steps = []
+    for at, change in changes.items():
+        row = rows[at]
+        price = [typed(money(change["cents"]))] if "cents" in change else []
+        stock = [typed(str(change["stock"]))] if "stock" in change else []
+        sold = pick(("yes", "no"), row["sold"], change.get("sold", row["sold"]))
+        told = [key("tab"), key("tab"), *price, key("tab"), *stock, key("tab"), *sold]
+        steps += [go(f"/keeper/{row['id']}"), [*([key("tab")] * 4), *told], [key("tab"), key("enter")]]
+    return steps
+
+
+FAMILY = Family("shop.admin", 1, _draft, APPS, "full")
