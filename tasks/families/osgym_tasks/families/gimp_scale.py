@@ -1,0 +1,67 @@
+"""gimp.scale: scale pictures in GIMP to sizes in pixels and export them."""
+
+from __future__ import annotations
+
+import random
+
+from PIL import Image
+
+from osgym_tasks.family import Draft, Family, Steps
+from osgym_tasks.gimp import PICTURES, Edit, edits_draft, scene, search
+from osgym_tasks.pieces import key
+
+_WORDINGS = (
+    "In GIMP, where {first} is open, do this: {edits}. Leave the files you began with as they are.",
+    "GIMP shows {first}. Please {edits}. The files from before stay unchanged.",
+    "{first} is open in GIMP. Your work: {edits}. Do not overwrite what was there before.",
+    "Other sizes are needed. In GIMP ({first} is open), {edits}. Keep the originals as they are.",
+    "With GIMP, which has {first} open, {edits}; the original files must not change.",
+    "I need this done in GIMP, which shows {first}: {edits}. The originals stay as they are.",
+)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    edits = []
+    for _ in range(PICTURES[level]):
+        unit = dice.randrange(9, 13)
+        width, height = unit * 40, unit * 30
+        part = dice.choice([n for n in range(8, 34) if n != 20])
+        new = (unit * part * 2, unit * dice.randrange(12, 50))
+        if level == 1:  # by an even number, so that the height is a whole one too
+            part = dice.choice([n for n in range(8, 34, 2) if n != 20])
+            new = (unit * part * 2, unit * part * 3 // 2)
+        before = scene(dice, width, height)
+        if level == 1:
+            keys = _scale(new[0], None)
+            said = (
+                f"scale {{name}} to a width of {new[0]} pixels, keeping its proportions (so {new[1]} high),"
+            )
+            wrong = _scale(new[0] + 10, None)
+        else:
+            keys, wrong = _scale(*new), _scale(new[0], None)
+            said = (
+                f"scale {{name}} to {new[0]} by {new[1]} pixels (width by height), stretching it if need be,"
+            )
+            if new[1] * 4 == new[0] * 3:
+                wrong = _scale(new[1], new[0])
+        edits.append(
+            Edit(said, keys, wrong, before, before.resize(new, Image.Resampling.BICUBIC), tolerance=6)
+        )
+    return edits_draft(dice, _WORDINGS, edits)
+
+
+def _scale(width: int, height: int | None) -> Steps:
+    """The dialog begins in the width; the chain between both is the next that Tab goes to."""
+    typed = [[key("ctrl", "a"), {"op": "type", "text": str(width)}, key("tab")]]
+    if height is not None:
+        typed += [
+            [key("space"), key("tab")],
+            [key("ctrl", "a"), {"op": "type", "text": str(height)}, key("tab")],
+            [key("shift", "tab")] * 3,
+        ]
+    else:
+        typed += [[key("shift", "tab")]]
+    return [*search("scale image"), *typed, [key("shift", "tab")], [key("space")]]
+
+
+FAMILY = Family("gimp.scale", 1, _draft, ("gimp",), "full")
