@@ -85,7 +85,8 @@ async def test_axe_finds_nothing_on_any_page(page: Page, client: AsyncClient, da
 async def test_everything_is_reached_without_a_mouse(page: Page, client: AsyncClient) -> None:
     """The first Tab skips the head, Enter opens a desktop, its buttons follow."""
     async with client.episode() as episode:
-        await page.until("document.querySelector('.tile') !== null")
+        leased = f"replica {episode.replica_id}, leased"
+        await page.until(f"document.querySelector('.tile[aria-label*=\"{leased}\"]') !== null")
         await tab(page)
         assert (await page.run(FOCUS))[2] == "Skip to the content"
         for wanted in ("Desktops", "Episodes", "Runs", "Host", "Events"):
@@ -98,7 +99,7 @@ async def test_everything_is_reached_without_a_mouse(page: Page, client: AsyncCl
             if await page.run("document.activeElement.classList.contains('tile')"):
                 break
         name = await page.run("document.activeElement.getAttribute('aria-label')")
-        assert f"replica {episode.replica_id}, leased" in name
+        assert leased in name
         assert await page.run("document.activeElement.matches(':focus-visible')")
         await page.call(
             "Input.dispatchKeyEvent", type="keyDown", key="Enter", text="\r", windowsVirtualKeyCode=13
