@@ -68,3 +68,6 @@ async def test_a_copy_is_used_and_a_checkpoint_opened(
                 await page.run("document.querySelector('.controls button').click()")
                 await page.until("location.hash === '#/desktops'")
                 assert page.problems == []
+            for checkpoint in await client.checkpoints():  # on disk until deleted, beside other tests' hosts
+                await checkpoint.delete()
+            assert await client.checkpoints() == []

@@ -406,6 +406,8 @@ def _expected(func: str, file: Value) -> Value:
     rules = dict(rules or GOOD_RULES)
     if func in {"check_direct_json_object", "check_json_settings", "check_json_keybindings"}:
         rules["expected"] = {"a": 1}
+    if func == "check_xml_parts":
+        rules["parts"] = [{"part": "*.xml", "path": "."}]
     return Value(data=rules)
 
 
