@@ -5,7 +5,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help demo test test-trainers lint image image-small snapshot preview setup setup-vm setup-test constraints openapi site man dist fuzz fuzz-grammars chaos updates clean
+.PHONY: help demo test test-trainers lint image image-small snapshot preview setup setup-vm setup-test constraints openapi site man dist fuzz fuzz-grammars chaos bench-report updates clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -65,6 +65,9 @@ updates: setup-test ## two own machines updated under load by the real bootstrap
 
 chaos: setup     ## faults, one every 5 s, under real work; 1 when something happened that may not (SECONDS=600 SEED=… RUNTIME=local)
 	@$(PY) -m benchmarks.chaos --seconds $(or $(SECONDS),600) --runtime $(or $(RUNTIME),local) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+bench-report: setup-test ## docs/benchmarks.md, its pictures and the tables of benchmarks/README.md, from the result files
+	@$(PY) -m benchmarks.report $(ARGS)
 
 openapi: setup   ## write the committed OpenAPI description anew
 	@$(PY) -m osgym_host openapi > host_agent/openapi.json

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 MIN_SAMPLES = 5
 """Of each side: the smallest with which the test can say anything at 0.01."""
@@ -104,6 +103,8 @@ def compare(first: Any, second: Any, only: str = "") -> list[Compared]:
     Args:
         only: a part of the names of the series to look at.
     """
+    from scipy import stats  # a second, which who wants intervals only need not wait
+
     other = dict(series_of(second))
     pairs = [
         (name, np.asarray(a), np.asarray(other[name]))
@@ -138,6 +139,13 @@ def _compared(name: str, a: Any, b: Any, p: float) -> Compared:
         _interval(of_b / of_a) if whole else None,
         p,
     )
+
+
+def median_interval(values: Sequence[float]) -> Interval:
+    """The 95 % interval of a series' median, by a bootstrap with dice that fall the same way each time."""
+    dice = np.random.default_rng(0)
+    series = np.asarray(values, dtype=float)
+    return _interval(np.median(dice.choice(series, (RESAMPLES, len(series))), axis=1))
 
 
 def _interval(values: Any) -> Interval:

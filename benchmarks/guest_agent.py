@@ -12,7 +12,6 @@ import contextlib
 import http.client
 import json
 import os
-import platform
 import re
 import socket
 import statistics
@@ -24,7 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import argument_parser, save
+from benchmarks.common import argument_parser, machine, save
 from osgym_protocol.guest_api import LISTEN_FD
 from osgym_protocol.records import decode_record
 
@@ -212,7 +211,7 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=10)
     parser.add_argument("--idle-s", type=float, default=20.0)
     args = parser.parse_args()
-    result: dict[str, Any] = {"machine": platform.platform(), "cpus": os.cpu_count(), "screen": SCREEN}
+    result: dict[str, Any] = {"machine": machine(), "screen": SCREEN}
     with tempfile.TemporaryDirectory() as name, contextlib.closing(socket.socket(socket.AF_UNIX)) as listener:
         home = Path(name)
         listener.bind(str(home / "agent.sock"))

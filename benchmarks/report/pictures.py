@@ -1,0 +1,185 @@
+"""Pictures of those series in which a curve says something.
+
+What a picture shows is gathered first, as plain data; its digest stands in the PNG, so that a test without
+matplotlib can tell whether the picture is of the files as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.report.expressions import load, where
+from benchmarks.settle.stats import wilson
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+VERSION = 2
+"""Counts up when a picture is drawn in another way from the same data."""
+KEY = "osgym-data"
+SIZE_INCHES = (7.6, 3.6)
+DPI = 90
+# Okabe and Ito's colours, which those who confuse red and green tell apart.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
+WAITS_MS = (60, 100, 200, 500, 1000, 2000)
+PARTS = ("client_ms", "network_ms", "host_ms", "guest_ms", "input_ms", "capture_ms", "encode_ms", "settle_ms")
+
+
+def step_split() -> Any:
+    """Medians of a step's parts by policy, without OSWorld's way, which would hide the rest."""
+    found = {}
+    for way in ("fast", "exact"):
+        rows = where(load("step_path")["samples"], way=way)
+        found[way] = [round(statistics.median(row["parts"][part] for row in rows), 3) for part in PARTS]
+    return found
+
+
+def settle() -> Any:
+    """Mean wait and share of frames that were not final, with its interval, by policy."""
+    verdicts = load("settle/strokes")["verdicts"]
+    found = {}
+    for policy in sorted({row["policy"] for row in verdicts}):
+        rows = where(verdicts, policy=policy)
+        bad = sum(row["premature"] for row in rows)
+        low, high = wilson(bad, len(rows))
+        wait = statistics.fmean(row["wait_ms"] for row in rows)
+        found[policy] = [round(v, 3) for v in (wait, 100 * bad / len(rows), 100 * low, 100 * high)]
+    return found
+
+
+def load_curve() -> Any:
+    """Median and p95 of a step, and CPU time of a step, over the replicas at work."""
+    rows = where(load("load_curve")["series"], window="busy")
+    return [
+        [
+            row["replicas"],
+            round(statistics.median(row["step_ms"]), 1),
+            round(statistics.quantiles(row["step_ms"], n=20, method="inclusive")[-1], 1),
+            round(row["cpu_s"] / row["steps"], 4),
+        ]
+        for row in rows
+    ]
+
+
+def density() -> Any:
+    """Memory that the host lost over the desktops on it, for both runtimes."""
+    return {
+        "local": [[row["replicas"], round(row["host_mib"])] for row in load("density")["curve"]],
+        "qemu": [[row["replicas"], round(row["lost"])] for row in load("vm_density_full")["curve"]],
+    }
+
+
+def _draw_step_split(axes: Axes, data: Any) -> None:
+    ways = list(data)
+    left = [0.0] * len(ways)
+    for place, part in enumerate(PARTS):
+        widths = [data[way][place] for way in ways]
+        axes.barh(ways, widths, left=left, color=COLOURS[place], label=part.removesuffix("_ms"))
+        left = [a + b for a, b in zip(left, widths, strict=True)]
+    axes.set_xlabel("medians of a step's parts, ms")
+    axes.legend(ncols=4, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.3), frameon=False)
+
+
+def _draw_settle(axes: Axes, data: Any) -> None:
+    for place, (policy, (wait, share, low, high)) in enumerate(data.items()):
+        if wait <= 0:
+            continue  # without any pause: of the scale
+        ours = policy in ("exact", "fast")
+        bars = [[share - low], [high - share]]
+        colour = COLOURS[1] if ours else COLOURS[0]
+        axes.errorbar([wait], [share], yerr=bars, fmt="D" if ours else "o", color=colour, capsize=3)
+        offset = (8, 8 + 4 * (place % 2))
+        axes.annotate(policy, (wait, share), textcoords="offset points", xytext=offset, fontsize=9)
+    axes.set_xscale("log")
+    axes.set_xlim(60, 4000)
+    axes.set_xticks(WAITS_MS, [str(wait) for wait in WAITS_MS])
+    axes.set_xlabel("mean wait, ms")
+    axes.set_ylabel("frames not final, %")
+    axes.set_ylim(bottom=0)
+
+
+def _draw_load_curve(axes: Axes, data: Any) -> None:
+    counts = [row[0] for row in data]
+    axes.plot(counts, [row[1] for row in data], "o-", color=COLOURS[0], label="step, median")
+    axes.plot(counts, [row[2] for row in data], "s--", color=COLOURS[1], label="step, p95")
+    axes.set_xlabel("replicas at work")
+    axes.set_ylabel("ms")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(counts, [str(count) for count in counts])
+    axes.set_ylim(bottom=0)
+    beside = axes.twinx()
+    beside.plot(counts, [row[3] for row in data], "^:", color=COLOURS[2], label="CPU-s of a step")
+    beside.set_ylabel("CPU-s")
+    beside.set_ylim(bottom=0)
+    lines = [*axes.get_lines(), *beside.get_lines()]
+    names = [str(line.get_label()) for line in lines]
+    axes.legend(
+        lines, names, ncols=3, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, 1.16), frameon=False
+    )
+
+
+def _draw_density(axes: Axes, data: Any) -> None:
+    for place, (runtime, rows) in enumerate(data.items()):
+        xs, ys = [row[0] for row in rows], [row[1] / 1024 for row in rows]
+        axes.plot(xs, ys, "o-", color=COLOURS[place], markersize=3, label=f"{runtime}, full image")
+    axes.set_xlabel("desktops")
+    axes.set_ylabel("GiB that the host lost")
+    axes.legend(frameon=False)
+
+
+ALL: dict[str, tuple[Callable[[], Any], Callable[[Axes, Any], None]]] = {
+    "step_split": (step_split, _draw_step_split),
+    "settle": (settle, _draw_settle),
+    "load_curve": (load_curve, _draw_load_curve),
+    "density": (density, _draw_density),
+}
+
+
+def digest(name: str) -> str:
+    """Of what a picture shows and how."""
+    data = json.dumps([VERSION, name, ALL[name][0]()], sort_keys=True)
+    return hashlib.sha256(data.encode()).hexdigest()[:24]
+
+
+def drawn_from(path: Path) -> str:
+    """The digest that stands in a picture; empty where there is none."""
+    if not path.is_file():
+        return ""
+    data = path.read_bytes()
+    at = 8
+    while at + 8 <= len(data):
+        (length,), kind = struct.unpack_from(">I", data, at), data[at + 4 : at + 8]
+        if kind == b"tEXt" and data[at + 8 : at + 8 + length].startswith(KEY.encode() + b"\0"):
+            return data[at + 8 + len(KEY) + 1 : at + 8 + length].decode("latin-1")
+        at += 12 + length
+    return ""
+
+
+def stale(folder: Path) -> list[str]:
+    """The pictures that are missing, or are not of the files as they are."""
+    return [name for name in ALL if drawn_from(folder / f"{name}.png") != digest(name)]
+
+
+def draw(names: Sequence[str], folder: Path) -> None:
+    """Write pictures.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from matplotlib.figure import Figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        gather, paint = ALL[name]
+        figure = Figure(figsize=SIZE_INCHES, dpi=DPI, layout="constrained")
+        axes = figure.subplots()
+        axes.grid(alpha=0.25)
+        axes.set_axisbelow(True)
+        paint(axes, gather())
+        figure.savefig(folder / f"{name}.png", metadata={"Software": None, KEY: digest(name)})
