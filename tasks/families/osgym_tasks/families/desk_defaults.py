@@ -100,13 +100,17 @@ def _third(ending: str, app: str) -> str:
 
 
 def _ways(files: dict[str, str], picked: dict[str, str]) -> Steps:
-    """The properties of a file of each type have a list of applications."""
+    """The properties of a file of each type have a list of applications.
+
+    Plain text comes last: its choice also changes the order of the lists of the types that are a kind of it.
+    """
     steps: Steps = []
-    for ending, app in picked.items():
+    for ending, app in sorted(picked.items(), key=lambda choice: choice[0] == "txt"):
         _, offered, at = _OFFERED[ending]
         far = offered.index(app) - at
         name = next(name for name in files if name.endswith(f".{ending}"))
-        steps.append([{"op": "type", "text": name}, key("esc"), key("alt", "enter")])
+        # Each a step of its own: the search selects what it found only when the window has come to rest.
+        steps += [[{"op": "type", "text": name}], [key("esc")], [key("alt", "enter")]]
         steps.append([*[key("tab")] * 4, *[key("down" if far > 0 else "up")] * abs(far), key("alt", "o")])
     return [*steps, DONE]
 
