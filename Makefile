@@ -5,7 +5,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help demo test test-trainers lint image image-small snapshot preview setup setup-vm setup-test constraints openapi site man dist fuzz fuzz-grammars chaos bench-report updates clean
+.PHONY: help demo test test-long test-trainers lint image image-small snapshot preview setup setup-vm setup-test constraints openapi site man dist fuzz fuzz-grammars chaos bench-report updates clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -48,6 +48,12 @@ test: lint       ## everything on the real thing: lint, bake, unit, contract, in
 	@$(VENV)/bin/osgym image build --flavor small --format qcow2
 	@$(VENV)/bin/osgym image snapshot small --accel tcg
 	@VENV=$(VENV) scripts/test.sh $(ARGS)
+
+test-long: setup-test ## what takes minutes each: disks that start by themselves, an idle machine, packer, a real Prometheus
+	@$(VENV)/bin/osgym image build --flavor small
+	@$(VENV)/bin/osgym image build --flavor small --format qcow2
+	@$(VENV)/bin/osgym image snapshot small --accel tcg
+	@$(PY) -m pytest tests/long --durations=10 $(ARGS)
 
 test-trainers: setup ## trainers of others, each in an environment of its own: gigabytes, and minutes (ONLY="trl verifiers")
 	@$(VENV)/bin/osgym image build --flavor small

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Runs the tests. Without arguments: everything, in two processes beside each other, since either waits for
 # desktops and machines most of the time; what failed beside the other is run once more alone, and named.
-# With arguments: pytest with these.
+# With arguments: pytest with these. Machines that start by themselves and a real Prometheus take minutes:
+# tests/long, which `make test-long` runs.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 python=${VENV:-.venv}/bin/python
 
 [ $# -eq 0 ] || exec "$python" -m pytest "$@"
 
-# What needs no replica: hosts of a fleet, what the client knows of them, the evaluator alone.
-apart=(tests/integration/test_{docs_walk,fleet_*,golden_image,hosts_drained,infra_*,notices,packer_*}.py)
-apart+=(tests/integration/test_{sdk_discovery,sdk_members,ssh_*,tasks_downloads,tasks_sandbox}.py)
+# What needs no replica: hosts of a fleet, what the client knows of them, the evaluator alone; and bakes.
+apart=(tests/integration/test_{docs_walk,fleet_*,golden_image,hosts_drained,image_bake,infra_*,notices}.py)
+apart+=(tests/integration/test_{sdk_discovery,sdk_members,ssh_*,tasks_downloads,tasks_sandbox,wheels}.py)
 # Emulated machines: here so that both processes take about as long.
 apart+=(tests/integration/test_qemu_*.py)
 
