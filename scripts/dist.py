@@ -9,7 +9,7 @@ from pathlib import Path
 from osgym_infra.archives.pack import build_wheels, sha256_of
 
 ROOT = Path(__file__).resolve().parents[1]
-DISTRIBUTIONS = ("protocol", "sdk", "guest_agent", "host_agent", "infra", "tasks/families")
+DISTRIBUTIONS = ("protocol", "sdk", "guest_agent", "host_agent", "infra", "osworld", "tasks/families")
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ for name in "${names[@]}"; do
   [ -x "$venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$venv" || exit
   echo "trainers: installing $name into $venv"
   wanted=(-e "sdk[$name]")
-  [ "$name" != osworld ] || wanted=(-e sdk -r tests/trainers/osworld.txt)
+  [ "$name" != osworld ] || wanted=(-e sdk -e osworld -r tests/trainers/osworld.txt)
   if ! "$venv/bin/python" -m pip install -q --disable-pip-version-check \
     -e protocol "${wanted[@]}" -e guest_agent -e host_agent pytest pytest-asyncio pytest-timeout hypothesis ||
     { [ "$name" = osworld ] && ! "$venv/bin/python" -m pip install -q --no-deps desktop-env==1.0.2; }; then

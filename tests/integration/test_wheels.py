@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -78,7 +79,8 @@ def test_the_same_source_gives_the_same_wheels(wheels: Path, tmp_path: Path) -> 
     digests = {path.name: sha256_of(path) for path in wheels.iterdir()}
     assert digests == {path.name: sha256_of(path) for path in again.iterdir()}
     assert sorted(name.split("-")[0] for name in digests) == [
-        "osgym_guest", "osgym_host", "osgym_infra", "osgym_protocol", "osgym_sdk", "osgym_tasks"
+        "osgym_guest", "osgym_host", "osgym_infra", "osgym_osworld", "osgym_protocol", "osgym_sdk",
+        "osgym_tasks",
     ]  # fmt: skip
     assert {name.split("-")[1] for name in digests} == {find_guest_agent().version}
 
@@ -103,8 +105,25 @@ def test_nothing_comes_from_a_source_tree(installed: Path) -> None:
     """Else what follows would show nothing."""
     names = "osgym_protocol osgym_sdk osgym_guest osgym_host osgym_infra osgym_tasks"
     code = f"import importlib; [print(importlib.import_module(n).__file__) for n in '{names}'.split()]"
-    for line in run(installed, "python", "-c", code).splitlines():
-        assert Path(line).is_relative_to(installed)
+    found = [Path(line) for line in run(installed, "python", "-c", code).splitlines()]
+    assert len(found) == len(names.split())
+    assert [path for path in found if not path.is_relative_to(installed)] == []
+
+
+def test_osworlds_provider_is_a_wheel_of_its_own(wheels: Path, installed: Path) -> None:
+    """The SDK comes without it; imported, it takes the place of Docker in desktop-env."""
+    (sdk,) = wheels.glob("osgym_sdk-*.whl")
+    with zipfile.ZipFile(sdk) as archive:
+        assert {name.split("/")[0] for name in archive.namelist() if "osworld" in name} == set()
+    if importlib.util.find_spec("desktop_env") is None:
+        pytest.skip("missing: desktop-env")
+    code = (
+        "import osgym_osworld, desktop_env.providers as theirs\n"
+        "print(osgym_osworld.__file__, theirs.create_vm_manager_and_provider.func.__module__)\n"
+    )
+    path, module = run(installed, "python", "-c", code).split()
+    assert Path(path).is_relative_to(installed)
+    assert module == "osgym_osworld"
 
 
 def test_an_installed_guest_agent_is_the_one_of_its_source(installed: Path, tmp_path: Path) -> None:

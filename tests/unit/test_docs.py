@@ -121,7 +121,7 @@ MADE = re.compile(
 """Files in the documents that commands and users make."""
 DISTRIBUTIONS = {
     name.name: name
-    for folder in ("protocol", "sdk", "guest_agent", "host_agent", "infra", "tasks/families")
+    for folder in ("protocol", "sdk", "guest_agent", "host_agent", "infra", "osworld", "tasks/families")
     for name in (ROOT / folder).glob("osgym_*")
     if (name / "__init__.py").is_file()
 }

@@ -17,6 +17,7 @@ PACKAGES = {
     "osgym_guest": "guest_agent/osgym_guest",
     "osgym_host": "host_agent/osgym_host",
     "osgym_infra": "infra/osgym_infra",
+    "osgym_osworld": "osworld/osgym_osworld",
     "osgym_tasks": "tasks/families/osgym_tasks",
 }
 
