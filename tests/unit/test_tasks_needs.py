@@ -55,6 +55,13 @@ def test_what_is_missing_is_told_as_at_a_reset() -> None:
         (task(step("googledrive", settings_file="x")), Verdict.ACCOUNT, "(needs a Google account)"),
         (task(step("launch", command=["code", "/home/user/a"])), Verdict.PROGRAM, "program code"),
         (task(step("launch", command="A=1 sudo gimp x.png", shell=True)), Verdict.PROGRAM, "program gimp"),
+        (
+            task(step("execute", command="export A='x y'\ngnome-terminal --maximize", shell=True)),
+            Verdict.PROGRAM,
+            "program gnome-terminal",
+        ),
+        (task(step("execute", command="export A='x y'", shell=True)), Verdict.RUNS, ""),
+        (task(step("proxy")), Verdict.ACCOUNT, "setup step proxy (needs an account at an HTTP proxy)"),
         (task(step("execute", command="cd /home/user && ./setup.sh", shell=True)), Verdict.RUNS, ""),
         (task(step("execute", command=["/home/user/setup.sh"])), Verdict.RUNS, ""),
         (task(step("chrome_open_tabs", urls_to_open=["https://a.org"])), Verdict.INTERNET, "opens https://a.org"),

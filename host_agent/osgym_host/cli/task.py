@@ -52,11 +52,19 @@ Exit codes: 0 each runs here, given its files - 1 some need more - 2 wrong usage
     "  osgym task run tasks --policy oracle\n",
 )
 def task() -> None:
-    """Look at task files, begin one, and run them without a model."""
+    """Look at task files, begin one, run them without a model, and say what they can name."""
 
 
 task.add_command(run)
 task.add_command(new)
+
+
+@task.command(epilog="\b\nExample:\n  osgym task reference > docs/tasks.md\n")
+def reference() -> None:
+    """Print all setup steps, getters and metrics that a task can name, as Markdown."""
+    from osgym_host.tasks.reference import page
+
+    click.echo(page(), nl=False)
 
 
 @task.command(epilog=EPILOG)

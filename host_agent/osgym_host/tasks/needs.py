@@ -165,6 +165,8 @@ def _started(command: str | list[str]) -> Iterator[str]:
         except ValueError:
             words = text.split()
     words = [word for word in words if word != "sudo"]
+    if words[:1] == ["export"]:  # what follows on the next line is what is started
+        words = words[1:]
     while words and _ASSIGNMENT.match(words[0]):
         words = words[1:]
     name = words[0].rstrip(";") if words else ""

@@ -20,6 +20,7 @@ assert _getters and _media_getters and _browser_getters and _site_getters and _b
 ACCOUNTS = {
     "setup step googledrive": "a Google account",
     "setup step login": "an account at the site",
+    "setup step proxy": "an account at an HTTP proxy",
     "getter googledrive_file": "a Google account",
 }
 """What cannot be done without an account of somebody's, which this host has no settings for."""

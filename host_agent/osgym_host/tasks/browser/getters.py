@@ -76,6 +76,17 @@ async def active_tab_url_parse(run: TaskRun, parameters: UrlParseParameters) -> 
     return await _address(run, parameters.goto_prefix, want)
 
 
+class ProductUrlParameters(AddressParameters):
+    parse_keys: Keys
+
+
+@getter("macys_product_url_parse", ProductUrlParameters)
+@getter("url_path_parse", ProductUrlParameters)
+async def url_path_parse(run: TaskRun, parameters: ProductUrlParameters) -> Value:
+    """What the path of the address in front filters a shop by: `names,…/values,…`, as OSWorld reads it."""
+    return await _address(run, parameters.goto_prefix, {"filters": parameters.parse_keys})
+
+
 class UrlPartParameters(AddressParameters):
     part_index: Annotated[int, Field(alias="partIndex", ge=-100, le=100)]
     without_query: LenientBool = Field(alias="needDeleteId", default=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
@@ -10,6 +11,7 @@ from pydantic import AfterValidator
 
 from osgym_host.tasks.browser.relative_time import UnknownTime, day_of, filled, names_of
 from osgym_host.tasks.context import TaskRun
+from osgym_host.tasks.evaluator.metrics import TRANSFORMS
 from osgym_host.tasks.getters import NoParameters, guest_file
 from osgym_host.tasks.registry import Parameters, getter
 from osgym_host.tasks.values import DiskFile, NamedFile, Value
@@ -41,11 +43,12 @@ _FILES = {
 
 
 def _declare(name: str, path: str, reader: str) -> None:
-    @getter(name, NoParameters)
     async def from_profile(run: TaskRun, parameters: NoParameters) -> Value:
-        """What the reader makes of the file."""
         got = await guest_file(run, f"{PROFILE}/{path}", path)
         return got if isinstance(got, Value) else Value(files=(got,), transform=reader)
+
+    from_profile.__doc__ = inspect.getdoc(TRANSFORMS[reader])
+    getter(name, NoParameters)(from_profile)
 
 
 for _name, (_path, _reader) in _FILES.items():

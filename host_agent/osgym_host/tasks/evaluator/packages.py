@@ -6,7 +6,8 @@ They are loaded by `warm_up.warm_up` before the evaluator shuts itself in.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -30,15 +31,26 @@ def is_there(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-def needs(*modules: str) -> Callable[[Mapping[str, Any]], list[str]]:
-    """For a metric's ``unsupported``: which of these libraries are missing, and how to get them."""
-    assert set(modules) <= DISTRIBUTIONS.keys()
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What a metric's ``unsupported`` says of the libraries that it needs.
 
-    def missing(options: Mapping[str, Any]) -> list[str]:
+    Attributes:
+        modules: The names that are imported.
+    """
+
+    modules: tuple[str, ...]
+
+    def __call__(self, options: Mapping[str, Any]) -> list[str]:
+        """Which of them are missing, and how to get them."""
         return [
             f"package {DISTRIBUTIONS[module]} (pip install 'osgym-host[osworld]')"
-            for module in modules
+            for module in self.modules
             if not is_there(module)
         ]
 
-    return missing
+
+def needs(*modules: str) -> Needed:
+    """For a metric's ``unsupported``: the libraries that it needs."""
+    assert set(modules) <= DISTRIBUTIONS.keys()
+    return Needed(modules)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from osgym_host.tasks.evaluator.inputs import Argument, InputFile, as_file
-from osgym_host.tasks.evaluator.metrics.browser_urls import path_part, query_values, shown
+from osgym_host.tasks.evaluator.metrics.browser_urls import path_filters, path_part, query_values, shown
 from osgym_host.tasks.evaluator.registry import transform
 
 if TYPE_CHECKING:
@@ -36,10 +36,11 @@ def _setting(name: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]
     """Declare a reader of a settings file: its function gets the JSON."""
 
     def declare(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        @transform(name)
         def read(value: Argument) -> Any:
             return function(as_file(value, "result").json())
 
+        read.__doc__ = function.__doc__
+        transform(name)(read)
         return function
 
     return declare
@@ -208,6 +209,8 @@ def active_url(value: Argument) -> Any:
     want = _at(said, "want") or {}
     if "keys" in want:
         return query_values(url, want["keys"], want["renamed"], split=want["split"])
+    if "filters" in want:
+        return path_filters(url, want["filters"])
     if "part" in want:
         part = path_part(url, want["part"], without_query=want["without_query"])
         return {want["key"]: part} if want.get("key") else part

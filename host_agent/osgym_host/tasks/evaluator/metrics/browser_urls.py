@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _SECOND_LEVEL = frozenset({"ac", "co", "com", "edu", "gov", "go", "ne", "net", "or", "org"})
@@ -75,6 +76,50 @@ def query_values(
         value = query.get(key, [""])[0]
         found[renamed.get(key, key)] = value.split(",") if split else value
     return found
+
+
+_HALF_OFF, _OTHERWISE = "50_PERCENT_ off & more", "not_50_PERCENT_ off & more"
+_LESS_OFF = frozenset({"30_PERCENT_ off & more", "20_PERCENT_ off & more"})
+_DISCOUNT = "Price_discount_range"
+_FLAGS = {
+    "shirts": ("shirts", "Product_department", frozenset({"shirts", "Shirts", "Shirt"})),
+    "short_sleeve": ("short-sleeve", "Sleeve_length", frozenset({"short-sleeve", "Short Sleeve"})),
+}
+"""Flag of the result: what in the path sets it, or which filter with which values."""
+
+
+def path_filters(url: str, keys: list[str]) -> dict[str, str | bool | None]:
+    """What the path of a shop's address filters by, with OSWorld's names.
+
+    Args:
+        keys: Filters to give, of those that the path has; of the discount only whether it is half off alone.
+    """
+    try:
+        path = unquote(urlsplit(url).path)
+    except ValueError:
+        path = ""
+    filters = _filters(path)
+    found: dict[str, str | bool | None] = {"mens_clothing": "mens-clothing" in path or None}
+    for flag, (word, name, values) in _FLAGS.items():
+        found[flag] = word in path or filters.get(name) in values or None
+    for key in keys:
+        if key == _DISCOUNT:
+            ranges = {each.strip() for each in (filters.get(key) or "").split("|")}
+            found[key] = _HALF_OFF if _HALF_OFF in ranges and not ranges & _LESS_OFF else _OTHERWISE
+        elif key in filters or key == "Men_regular_size_t":
+            found[key] = filters.get(key)
+    return found
+
+
+def _filters(path: str) -> dict[str, str | None]:
+    """The first two parts of a path after each other that both have commas: names, and their values."""
+    parts = path.strip("/").split("/")
+    for names, values in itertools.pairwise(parts):
+        if "," in names and "," in values:
+            cut = (text.split(",") for text in (names, values))
+            pairs = zip(*cut, strict=False)
+            return {name.strip(): value.strip() or None for name, value in pairs}
+    return {}
 
 
 def path_part(url: str, index: int, *, without_query: bool) -> str | None:

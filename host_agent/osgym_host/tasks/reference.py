@@ -1,0 +1,157 @@
+"""The reference of setup steps, getters and metrics as Markdown, from what they declare. Pure.
+
+`docs/tasks.md` is this text: `osgym task reference` prints it, a test compares.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from osgym_host.tasks.evaluator.metrics import METRICS
+from osgym_host.tasks.evaluator.packages import DISTRIBUTIONS, Needed
+from osgym_host.tasks.evaluator.registry import Metric
+from osgym_host.tasks.parse import ACCOUNTS
+from osgym_host.tasks.registry import GETTERS, STEPS, Parameters
+
+HEAD = """# Setup steps, getters, metrics
+
+All that a task file can name, from the code: `osgym task reference` prints this page. What is not here is
+answered with `task_unsupported`, by name, and `osgym task check` says so before anything runs. Names and
+meanings are OSWorld's where OSWorld has them; [how a task is written](../tasks/README.md) says what is our
+own, and where a metric differs from OSWorld's on purpose.
+
+A parameter with a value is optional, and the value is what it is without one."""
+_STEPS = """## Setup steps
+
+`config`, before the episode begins, and `postconfig` of the evaluator, before it is scored:
+`{"type": name, "parameters": {…}}`. `{CLIENT_PASSWORD}`, `{SCREEN_WIDTH}`, `{SCREEN_HEIGHT}` and their halves
+(`{SCREEN_WIDTH_HALF}`) are filled in in commands."""
+_GETTERS = """## Getters
+
+`result` and `expected` of the evaluator: `{"type": name, …}`, with the parameters beside `type`."""
+_METRICS = """## Metrics
+
+`func` of the evaluator; `options` are given to it by name. *Result only*: there is no `expected`. A package
+stands where a metric needs one that a plain install has not: `pip install 'osgym-host[osworld]'` brings
+them all."""
+_REFUSED = "## Refused by name"
+_ROLES = re.compile(r"``([^`]+)``")
+
+
+def page() -> str:
+    """The whole page, ended by a newline."""
+    refused = [f"- {feature}: {need}." for feature, need in ACCOUNTS.items()]
+    parts = [
+        HEAD,
+        _STEPS,
+        *_sections({n: (kind.run, _parameters(kind.parameters)) for n, kind in STEPS.items()}, "parameters"),
+        _GETTERS,
+        *_sections(
+            {n: (kind.fetch, _parameters(kind.parameters)) for n, kind in GETTERS.items()}, "parameters"
+        ),
+        _METRICS,
+        *_sections({n: (metric.function, _options(metric)) for n, metric in METRICS.items()}, "options"),
+        _REFUSED,
+        "What needs something that no host has for itself, so that a task which names it never begins:",
+        "\n".join(refused),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _sections(entries: Mapping[str, tuple[Callable[..., Any], str]], what: str) -> Iterator[str]:
+    """A table for each module, in the order of modules, and of names in it."""
+    by_module: dict[str, list[str]] = {}
+    for name, (function, given) in entries.items():
+        row = f"| `{name}` | {given} | {_cell(_sentences(function))} |"
+        by_module.setdefault(function.__module__, []).append(row)
+    for module, rows in sorted(by_module.items()):
+        yield f"### {_title(module)}"
+        yield "\n".join([f"| name | {what} | what |", "|---|---|---|", *sorted(rows)])
+
+
+def _title(module: str) -> str:
+    """What a module says of itself first, without its last full stop."""
+    text = inspect.getdoc(sys.modules[module]) or module
+    return _ROLES.sub(r"`\1`", text.splitlines()[0].partition(". ")[0].rstrip("."))
+
+
+def _sentences(function: Callable[..., Any]) -> str:
+    """The first paragraph of its docstring."""
+    return " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
+
+
+def _cell(text: str) -> str:
+    return _ROLES.sub(r"`\1`", text).replace("|", "\\|")
+
+
+def _parameters(model: type[Parameters]) -> str:
+    """Name, kind and default of each; those of objects in lists behind a colon."""
+    schema = model.model_json_schema(by_alias=True)
+    return _cell(", ".join(_fields(schema, schema.get("$defs", {})))) or "–"
+
+
+def _fields(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
+    required = set(schema.get("required", ()))
+    for name, said in schema.get("properties", {}).items():
+        kind = _kind(said, definitions)
+        known = name not in required and said.get("default") is not None
+        default = f" = {json.dumps(said['default'])}" if known else ""
+        optional = "" if known or name in required else " (optional)"
+        yield f"`{name}{default}` {kind}{optional}".rstrip()
+
+
+def _kind(said: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+    if "$ref" in said:
+        return _kind(definitions[said["$ref"].rpartition("/")[2]], definitions)
+    if "enum" in said:
+        return " or ".join(f"`{value}`" for value in said["enum"])
+    if "const" in said:
+        return f"`{said['const']}`"
+    if choices := said.get("anyOf"):
+        kinds = [_kind(each, definitions) for each in choices if each.get("type") != "null"]
+        return " or ".join(dict.fromkeys(kinds))
+    match said.get("type"):
+        case "array":
+            inner = _kind(said.get("items", {}), definitions)
+            return f"list of {inner}" if inner else "list"
+        case "object" if said.get("properties"):
+            return "{" + ", ".join(_fields(said, definitions)) + "}"
+        case "object":
+            return "object"
+        case "string":
+            return "text"
+        case "number" | "integer":
+            return "number" + _bounds(said)
+        case "boolean":
+            return "true or false"
+    return ""
+
+
+def _bounds(said: Mapping[str, Any]) -> str:
+    signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+    found = [f"{sign} {said[name]:g}" for name, sign in signs.items() if name in said]
+    return f" ({', '.join(found)})" if found else ""
+
+
+def _options(metric: Metric) -> str:
+    """Names and defaults of its options, what it does not take, the packages that it needs."""
+    _, _, *options = inspect.signature(metric.function).parameters.values()
+    said: list[str] = [_option(option) for option in options if option.name in metric.options]
+    if not metric.takes_result:
+        said.append("*neither result nor expected*")
+    elif not metric.needs_expected:
+        said.append("*result only*")
+    if isinstance(metric.unsupported, Needed):
+        said += [f"package {DISTRIBUTIONS[module]}" for module in metric.unsupported.modules]
+    return _cell(", ".join(said)) or "–"
+
+
+def _option(option: inspect.Parameter) -> str:
+    if option.default in (inspect.Parameter.empty, None):
+        return f"`{option.name}`"
+    return f"`{option.name} = {json.dumps(option.default, default=str)}`"
