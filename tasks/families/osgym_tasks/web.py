@@ -16,6 +16,7 @@ from typing import Any
 
 from osgym_tasks.family import Steps
 from osgym_tasks.pieces import execute, key, launch, outputs, upload
+from osgym_tasks.targets import click
 from osgym_tasks.webapps.framework import PORT, Tables, difference
 
 URL = f"http://localhost:{PORT}"
@@ -91,6 +92,14 @@ def go(path: str) -> list[dict[str, Any]]:
     return [key("ctrl", "l"), {"op": "type", "text": f"{URL}{path}", "press_enter": True}, wait]
 
 
+def visit(path: str, heading: str) -> Steps:
+    """Go to a page, wait until its heading shows, and click that: Tab goes to the first field below it.
+
+    A fixed wait is not enough on a busy machine, where keys go to the page before.
+    """
+    return [go(path), [click("heading", heading)]]
+
+
 def typed(text: str) -> dict[str, Any]:
     """Type into what has the focus."""
     return {"op": "type", "text": text}
@@ -137,7 +146,7 @@ def answers(questions: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -
 
 def filled(questions: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -> Steps:
     """Open the form, fill it in from the first field to the last by the keyboard, and send it."""
-    steps = [go("/form"), [key("tab")] * 3]
+    steps: Steps = [*visit("/form", "Form"), []]
     for row in questions:
         actions = [key("tab"), *_set(row, wanted.get(row["name"], row["value"]))]
         if len(steps[-1]) + len(actions) > 60:
@@ -159,6 +168,8 @@ def _set(row: Mapping[str, Any], value: str) -> list[dict[str, Any]]:
             return [typed(new), key("tab")] if value != old else [key("tab")] * 3
         case _ if value == old:
             return []
+        case "select":
+            return pick(options, old, value)
         case "radio":
             if not old:
                 return [key("space"), *([key("down")] * options.index(value))]

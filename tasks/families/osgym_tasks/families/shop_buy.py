@@ -11,7 +11,8 @@ from typing import Any
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.goods import TOWNS, goods
 from osgym_tasks.pieces import DONE, key
-from osgym_tasks.web import APPS, Served, go, typed
+from osgym_tasks.targets import click
+from osgym_tasks.web import APPS, Served, pick, typed, visit
 from osgym_tasks.webapps.shop import DELIVERIES, total
 
 _GOODS = {1: 4, 2: 10, 3: 20, 4: 32, 5: 48}
@@ -122,16 +123,20 @@ def _buy(
     """Each of the goods into the basket, then the form of the order, from field to field."""
     steps: Steps = []
     for row in lines:
-        sizes = [] if len(by_id[row["product"]]["sizes"].splitlines()) == 1 else [typed(row["size"])]
+        goods = by_id[row["product"]]
+        colours, sizes = (goods[name].splitlines() for name in ("colours", "sizes"))
+        colour, size = pick(colours, colours[0], row["colour"]), pick(sizes, sizes[0], row["size"])
         steps += [
-            go(f"/goods/{row['product']}"),
-            [*([key("tab")] * 5), typed(row["colour"]), key("tab"), *sizes],
+            *visit(f"/goods/{row['product']}", goods["name"]),
+            [key("tab"), *colour, key("tab"), *size],
             [key("tab"), typed(str(row["quantity"])), key("enter")],
-        ]  # fmt: skip
-    told = [
-        action for text in (*to.values(), coupon) for action in (key("tab"), *([typed(text)] if text else []))
-    ]
-    return [*steps, go("/checkout"), [*([key("tab")] * 4), *told], [key("tab"), key("enter")]]
+            [click("heading", "Basket")],
+        ]
+    name, street, town = (typed(to[part]) for part in ("name", "street", "town"))
+    delivery = pick(DELIVERIES, DELIVERIES[0], to["delivery"])
+    told = [key("tab"), name, key("tab"), street, key("tab"), town, key("tab"), *delivery]
+    told += [key("tab"), *([typed(coupon)] if coupon else [])]
+    return [*steps, *visit("/checkout", "Checkout"), told, [key("tab"), key("enter")]]
 
 
 FAMILY = Family("shop.buy", 1, _draft, APPS, "full")

@@ -10,7 +10,7 @@ from typing import Any
 
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, key
-from osgym_tasks.web import APPS, Served, go, pick, typed
+from osgym_tasks.web import APPS, Served, pick, typed, visit
 from osgym_tasks.webapps.tickets import PRIORITIES, STATUSES, TEAMS
 
 _TICKETS = {1: 4, 2: 10, 3: 20, 4: 36, 5: 64}
@@ -125,7 +125,7 @@ def _said(row: dict[str, Any], level: int, area: str, customer: str, days: int) 
 
 
 def _work(rows: list[dict[str, Any]], places: list[int], change: dict[str, str], note: str) -> Steps:
-    """Each ticket's page: past the link to status, priority, team and note."""
+    """Each ticket's page: from its heading to status, priority, team and note."""
     steps: Steps = []
     for at in places:
         row = rows[at]
@@ -133,8 +133,8 @@ def _work(rows: list[dict[str, Any]], places: list[int], change: dict[str, str],
         team = pick(TEAMS, row["team"], change["team"])
         fields = [key("tab"), *priority, key("tab"), *team, key("tab"), *([typed(note)] if note else [])]
         steps += [
-            go(f"/tickets/{row['number']}"),
-            [key("tab"), key("tab"), *fields, key("tab"), key("enter")],
+            *visit(f"/tickets/{row['number']}", f"#{row['number']} {row['title']}"),
+            [key("tab"), *fields, key("tab"), key("enter")],
         ]
     return steps
 

@@ -146,4 +146,4 @@ def _said(row: dict[str, Any], value: str) -> str:
     return value
 
 
-FAMILY = Family("web.form", 1, _draft, APPS, "full")
+FAMILY = Family("web.form", 2, _draft, APPS, "full")

@@ -138,4 +138,4 @@ def _said(row: dict[str, Any], value: str) -> str:
     return value
 
 
-FAMILY = Family("widget.mix", 1, _draft, APPS, "full")
+FAMILY = Family("widget.mix", 2, _draft, APPS, "full")

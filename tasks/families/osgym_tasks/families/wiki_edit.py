@@ -10,7 +10,7 @@ from typing import Any
 
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, key
-from osgym_tasks.web import APPS, Served, go, typed
+from osgym_tasks.web import APPS, Served, typed, visit
 from osgym_tasks.webapps.wiki import slug
 
 _PAGES = {1: 2, 2: 4, 3: 7, 4: 10, 5: 14}
@@ -105,7 +105,7 @@ def _without(edits: dict[int, tuple[int, str]], at: int) -> dict[int, tuple[int,
 
 
 def _edit(rows: list[dict[str, Any]], edits: dict[int, tuple[int, str]]) -> Steps:
-    """The page of each section's text: past the link into the text, to the line, over it; then the button."""
+    """The page of each section's text: into the text, to the line, over it; then the button."""
     steps: Steps = []
     for at, (where, text) in edits.items():
         row = rows[at]
@@ -120,8 +120,8 @@ def _edit(rows: list[dict[str, Any]], edits: dict[int, tuple[int, str]]) -> Step
         else:
             put = [key("ctrl", "end"), key("enter"), typed(text)]
         steps += [
-            go(f"/edit/{slug(row['page'])}/{row['place']}"),
-            [key("tab"), key("tab"), *put],
+            *visit(f"/edit/{slug(row['page'])}/{row['place']}", f"Edit {row['heading']}"),
+            [key("tab"), *put],
             [key("tab"), key("enter")],
         ]
     return steps

@@ -101,6 +101,8 @@ def _question(row: Row) -> str:
             more = f'min="{low}" max="{high}" step="{step}" oninput="{shown}"'
             said = field(row["label"], row["name"], row["value"], "range", more)
             return said.removesuffix("</label>") + f"<output>{esc(row['value'])}</output></label>"
+        case "number" as kind:  # without limits Chromium crashes when its accessibility tree is read
+            return field(row["label"], row["name"], row["value"], kind, 'min="0" max="99"')
         case kind:
             return field(row["label"], row["name"], row["value"], kind)
 
