@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from osgym_tasks.family import Steps
-from osgym_tasks.office import document_bytes
-from osgym_tasks.pieces import HOME, execute, key, launch, upload, vm_file
+from osgym_tasks.office import UNTIL_IDLE, document_bytes
+from osgym_tasks.pieces import HOME, execute, key, launch, output_check, upload, vm_file
 
 Grid = list[list[Any]]
 Check = tuple[str, dict[str, Any], dict[str, Any]]
@@ -125,23 +125,11 @@ def workbook(sheets: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
     return document_bytes(book)
 
 
-_UNTIL_IDLE = """
-for round in $(seq 100); do
-  set -- $(sed 's/.*) //' /proc/$(pgrep -o soffice.bin)/stat)
-  [ "$1" = S ] && [ $((${12} + ${13} - ${before:-0})) -le 1 ] && still=$((still + 1)) || still=0
-  [ $still -ge 3 ] && exit
-  before=$((${12} + ${13}))
-  sleep 0.25
-done
-"""
-"""Its window has a title before it has a Name Box and takes keys; it is ready when it does nothing more."""
-
-
 def opened(path: str, data: bytes) -> list[dict[str, Any]]:
     """The set-up of a document that is open in Calc, and ready."""
     begun, shown = launch(path.rpartition("/")[2], "libreoffice", "--calc", path)
     shown["parameters"]["max_wait_time"] = 120  # seconds; a busy machine takes more than the usual 30
-    return [upload({path: data}), begun, shown, execute("bash", "-c", _UNTIL_IDLE)]
+    return [upload({path: data}), begun, shown, execute("bash", "-c", UNTIL_IDLE)]
 
 
 def typed(text: str) -> dict[str, Any]:
@@ -203,6 +191,19 @@ def sheet_part(number: int, path: str, **wanted: Any) -> dict[str, Any]:
 def filled(number: int, count: int) -> dict[str, Any]:
     """Say for `xml_parts` how many cells of a sheet have a value."""
     return sheet_part(number, "s:sheetData/s:row/s:c/s:v", count=count)
+
+
+_CONSTANT = """
+import re, sys, zipfile
+sheet = zipfile.ZipFile(sys.argv[1]).read(sys.argv[2]).decode()
+formulas = re.findall("<f[^>/]*>([^<]*)</f>", sheet)
+print(sum(not re.search(r"\\b[A-Za-z_]\\w*\\b(?![(])", formula) for formula in formulas))
+"""
+
+
+def no_constants(path: str, number: int) -> Check:
+    """Check that each formula of a sheet refers to a cell or a name at least; `=5` and `=SUM(5)` do not."""
+    return output_check(("python3", "-c", _CONSTANT, path, f"xl/worksheets/sheet{number}.xml"), "0\n")
 
 
 def put(grid: Sequence[Sequence[Any]], values: Mapping[str, Any]) -> Grid:

@@ -15,6 +15,17 @@ if TYPE_CHECKING:
 _TIME = (2025, 1, 1, 0, 0, 0)
 _DATED = "docProps/core.xml"
 
+UNTIL_IDLE = """
+for round in $(seq 100); do
+  set -- $(sed 's/.*) //' /proc/$(pgrep -o soffice.bin)/stat)
+  [ "$1" = S ] && [ $((${12} + ${13} - ${before:-0})) -le 1 ] && still=$((still + 1)) || still=0
+  [ $still -ge 3 ] && exit
+  before=$((${12} + ${13}))
+  sleep 0.25
+done
+"""
+"""Waits for LibreOffice: its window has a title before it takes keys, and is ready when it rests."""
+
 
 def document_bytes(document: Workbook | Document | Presentation) -> bytes:
     """A document of openpyxl, python-docx or python-pptx as bytes: the same document, the same bytes.

@@ -15,9 +15,11 @@ from osgym_tasks.calc import (
     go,
     letter,
     listed,
+    no_constants,
     opened,
     pause,
     sheet_part,
+    typed,
     workbook,
     xml_parts,
 )
@@ -91,6 +93,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
         "the last row forgotten": [*begin, *final.enter(table, last=table.last - 1), *SAVE, DONE],
         "another column": [*begin, *final.enter(table, right=other), *SAVE, DONE],
     }
+    number = [go(f"{final.column}{table.last}"), [typed(f"={after[-1][-1]}"), pause()]]
+    near["a number as a formula"] = [*begin, *final.enter(table), *number, *SAVE, DONE]
     if level < 3:
         near["not saved"] = [*begin, *final.enter(table), DONE]
     count = len(jobs) * len(table.rows)
@@ -105,9 +109,10 @@ def _draft(dice: random.Random, level: int) -> Draft:
                 filled(1, len(after) * len(after[0])),
                 sheet_part(1, "s:sheetData/s:row/s:c/s:f", count=count),
             ),
+            no_constants(table.path, 1),
         ),
         Ways([*begin, *final.enter(table), *SAVE, DONE], near),
     )
 
 
-FAMILY = Family("calc.fill", 1, _draft, APPS, "full")
+FAMILY = Family("calc.fill", 2, _draft, APPS, "full")

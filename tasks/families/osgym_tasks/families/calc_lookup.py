@@ -9,15 +9,18 @@ from osgym_tasks.calc import (
     GOODS,
     PEOPLE,
     SAVE,
+    Check,
     Grid,
     cells,
     filled,
     go,
     letter,
     listed,
+    no_constants,
     opened,
     pause,
     sheet_part,
+    typed,
     workbook,
     xml_parts,
 )
@@ -77,9 +80,13 @@ def _draft(dice: random.Random, level: int) -> Draft:
     if level < 3:
         near["not saved"] = [*begin, *fill(final), DONE]
     width, count = len(after[0]), len(rows) * len(wanted) if level > 2 else None
+    checks: list[Check] = []
     parts = [filled(1, len(after) * width), filled(2, len(catalogue) * 4)]
     if count is not None:
         parts.append(sheet_part(1, "s:sheetData/s:row/s:c/s:f", count=count))
+        checks.append(no_constants(path, 1))
+        number = [go(f"{columns[final]}{last}"), [typed(f"={after[-1][-1]}"), pause()]]
+        near["a number as a formula"] = [*begin, *fill(final), *number, *SAVE, DONE]
     jobs = listed([f"column {columns[fact]} ({fact})" for fact in wanted])
     how = "as numbers or as formulas" if count is None else "with a formula in every cell"
     sheets = {first: before, second: catalogue}
@@ -87,9 +94,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
         _WORDINGS,
         {"jobs": jobs, "first": first, "second": second, "how": how, "path": path},
         opened(path, workbook(sheets)),
-        every(cells(path, {first: after, second: catalogue}), xml_parts(path, *parts)),
+        every(cells(path, {first: after, second: catalogue}), xml_parts(path, *parts), *checks),
         Ways([*begin, *fill(final), *SAVE, DONE], near),
     )
 
 
-FAMILY = Family("calc.lookup", 1, _draft, APPS, "full")
+FAMILY = Family("calc.lookup", 2, _draft, APPS, "full")
