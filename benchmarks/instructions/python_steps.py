@@ -2,7 +2,7 @@
 
 All of it runs in one process and one event loop over real sockets; only instructions of functions in our
 own packages count, so that what other packages do, and how sockets cut the bytes, is left out. What the host
-agent does beside steps (its pool, its watch) falls into some of them, into more of them on a busy machine; the
+agent does beside steps (its pool, its watch) falls into some of them, into more on a busy machine; the
 least of all steps has none of it and is the same from run to run.
 """
 

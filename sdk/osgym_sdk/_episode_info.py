@@ -40,6 +40,14 @@ class EpisodeInfo:
         return self.trajectory.setup_warnings
 
     @property
+    def template(self) -> str | None:
+        """Whether a task template was cloned instead of the set-up: ``hit``, ``made`` or ``no (reason)``.
+
+        None where templates are off.
+        """
+        return self._session.placement.answer.template
+
+    @property
     def lease(self) -> str:
         return self._session.lease
 
