@@ -128,6 +128,26 @@ def sentences(dice: random.Random, count: int) -> list[str]:
     return list(made)
 
 
+PLACES = ("barn", "canal", "depot", "garden", "harbour", "market", "quarry", "school", "tunnel", "workshop")
+"""Words for `mention`."""
+
+
+def mention(dice: random.Random, words: Sequence[str], rows: list[str]) -> None:
+    """Add sentences to rows that use each word alone, in longer words, and with a capital."""
+    made: list[tuple[int, str]] = []
+    for word in words:
+        texts = [
+            f"The {word} opens on {dice.choice(_DAYS)}, and the other {word} on {dice.choice(_DAYS)}.",
+            f"All {word}s are closed on {dice.choice(_DAYS)}.",
+            f"{word.capitalize()} Lane ends at the {word}.",
+            f"Meet us by the {word}.",
+        ]
+        made += zip(dice.sample(range(len(rows)), len(texts)), texts, strict=True)
+    for row, text in made:
+        rows[row] += f" {text}"
+
+
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _NAMES = ("bulletin", "circular", "handout", "memo", "minutes", "notice", "overview", "proposal", "report")
 _SENTENCES = (
     (

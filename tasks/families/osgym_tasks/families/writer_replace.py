@@ -8,13 +8,11 @@ import re
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, every, key
 from osgym_tasks.targets import click
-from osgym_tasks.writer import SAVE, docx_bytes, opened, path_of, sentences, wanted_text
+from osgym_tasks.writer import PLACES, SAVE, docx_bytes, mention, opened, path_of, sentences, wanted_text
 
 _PARAGRAPHS = {1: 5, 2: 8, 3: 13, 4: 20, 5: 32}
 _PAIRS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
-_OLD = ("barn", "canal", "depot", "garden", "harbour", "market", "quarry", "school", "tunnel", "workshop")
 _NEW = ("annex", "cinema", "farm", "gallery", "kitchen", "laundry", "museum", "orchard", "stable", "studio")
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _WORDINGS = (
     "In {path}, which is open in Writer, replace every whole word in small letters as follows: {pairs}. "
     "Longer words and capitalised ones stay as they are. Save the document in its own format.",
@@ -32,11 +30,10 @@ _WORDINGS = (
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
-    olds, news = dice.sample(_OLD, _PAIRS[level]), dice.sample(_NEW, _PAIRS[level])
+    olds, news = dice.sample(PLACES, _PAIRS[level]), dice.sample(_NEW, _PAIRS[level])
     pairs = dict(zip(olds, news, strict=True))
     rows = sentences(dice, _PARAGRAPHS[level])
-    for row, text in _about(dice, olds, len(rows)):
-        rows[row] += f" {text}"
+    mention(dice, olds, rows)
     path = path_of(dice)
     after = [_replaced(row, pairs) for row in rows]
     near = {
@@ -53,20 +50,6 @@ def _draft(dice: random.Random, level: int) -> Draft:
         every(wanted_text(path, after)),
         Ways([*_ways(pairs), *SAVE, DONE], near),
     )
-
-
-def _about(dice: random.Random, olds: list[str], rows: int) -> list[tuple[int, str]]:
-    """Sentences that go to paragraphs; each case that could be mistaken is there for each word."""
-    made: list[tuple[int, str]] = []
-    for old in olds:
-        texts = [
-            f"The {old} opens on {dice.choice(_DAYS)}, and the other {old} on {dice.choice(_DAYS)}.",
-            f"All {old}s are closed on {dice.choice(_DAYS)}.",
-            f"{old.capitalize()} Lane ends at the {old}.",
-            f"Meet us by the {old}.",
-        ]
-        made += zip(dice.sample(range(rows), len(texts)), texts, strict=True)
-    return made
 
 
 def _replaced(text: str, pairs: dict[str, str]) -> str:

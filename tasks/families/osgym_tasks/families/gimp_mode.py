@@ -1,0 +1,75 @@
+"""gimp.mode: invert pictures, give them the mode grayscale or indexed, and export them."""
+
+from __future__ import annotations
+
+import random
+
+from PIL import Image, ImageOps
+
+from osgym_tasks.family import Draft, Family, Steps
+from osgym_tasks.gimp import PICTURES, Edit, edits_draft, menu, scene
+from osgym_tasks.pieces import key
+
+_WORDINGS = (
+    "In GIMP, where {first} is open, do this: {edits}. Leave the files you began with as they are.",
+    "GIMP shows {first}. Please {edits}. The files from before stay unchanged.",
+    "{first} is open in GIMP. Your work: {edits}. Do not overwrite what was there before.",
+    "Some pictures have to change their colours. In GIMP ({first} is open), {edits}. Keep the originals as "
+    "they are.",
+    "With GIMP, which has {first} open, {edits}; the original files must not change.",
+    "I need this done in GIMP, which shows {first}: {edits}. The originals stay as they are.",
+)
+_INVERT: Steps = [[key("alt", "c")], [{**key("down"), "repeat": 10}, key("enter")]]
+"""The 11th entry of the menu of colours; it has no letter that is its own."""
+_GRAYSCALE = menu("i", "m", "g")
+_INDEXED: Steps = [*menu("i", "m", "i"), [key("enter")]]
+"""The dialog proposes an optimum palette of up to 256 colours, more than a picture has."""
+
+_D50 = (0.2225, 0.7169, 0.0606)
+"""What red, green and blue of sRGB add to the luminance, adapted to D50 (ICC, as babl has it)."""
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    edits = []
+    for _ in range(PICTURES[level]):
+        before = scene(dice, dice.randrange(28, 33) * (10 if level == 1 else 15), dice.randrange(24, 28) * 10)
+        edits.append(_edit(dice, before, both=level > 1))
+    return edits_draft(dice, _WORDINGS, edits)
+
+
+def _edit(dice: random.Random, before: Image.Image, *, both: bool) -> Edit:
+    """Inverted colours, another mode, or both in this order."""
+    mode = dice.choice(("L", "P") if both else ("L", "P", "RGB"))
+    inverted = both or mode == "RGB"
+    after = ImageOps.invert(before) if inverted else before
+    orders = ["invert the colours of {name}"] if inverted else []
+    if mode != "RGB":
+        name = "it" if inverted else "{name}"
+        orders.append(f"change the mode of {name} to {'grayscale' if mode == 'L' else 'indexed colours'}")
+    keys = [*(_INVERT if inverted else []), *{"L": _GRAYSCALE, "P": _INDEXED, "RGB": []}[mode]]
+    wrong = dice.choice((_GRAYSCALE, _INDEXED)) if mode == "RGB" else _INVERT
+    if both:
+        wrong = dice.choice((_INVERT, _GRAYSCALE if mode == "L" else _INDEXED))  # one of two
+    return Edit(
+        ", then ".join(orders), keys, wrong, before, _gray(after) if mode == "L" else after, mode, tolerance=3
+    )
+
+
+def _gray(image: Image.Image) -> Image.Image:
+    """The picture in GIMP's mode "grayscale": the luminance of linear light, as seen by white of D50.
+
+    No two colours of our pictures have the same luma, so that tells which colour a pixel has.
+    """
+    table = [0] * 256
+    for _, colour in image.getcolors(256) or ():
+        luma = Image.new("RGB", (1, 1), colour).convert("L").getpixel((0, 0))
+        light = sum(part * _linear(value / 255) for part, value in zip(_D50, colour, strict=True))
+        table[luma] = round(255 * (1.055 * light ** (1 / 2.4) - 0.055))
+    return image.convert("L").point(table)
+
+
+def _linear(value: float) -> float:
+    return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+
+
+FAMILY = Family("gimp.mode", 1, _draft, ("gimp",), "full")

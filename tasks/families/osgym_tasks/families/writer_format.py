@@ -1,0 +1,100 @@
+"""writer.format: make whole lower-case words bold, italic or underlined throughout a text."""
+
+from __future__ import annotations
+
+import random
+import re
+
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.pieces import DONE, every, key
+from osgym_tasks.targets import click
+from osgym_tasks.writer import (
+    CALM,
+    PLACES,
+    SAVE,
+    docx_bytes,
+    mention,
+    opened,
+    path_of,
+    sentences,
+    wanted_parts,
+    wanted_text,
+)
+
+_PARAGRAPHS = {1: 5, 2: 8, 3: 13, 4: 20, 5: 32}
+_WORDS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
+_KINDS = {"bold": ("b", "w:b"), "italic": ("i", "w:i"), "underlined": ("u", "w:u")}
+"""The letter of the shortcut, and the element of the run's properties."""
+_WORDINGS = (
+    "In {path}, which is open in Writer, format every whole word in small letters as follows: {words}. "
+    "Longer words and capitalised ones stay as they are, and so do the spaces. Save it in its own format.",
+    "Please format words of the open document {path}: {words}. I mean whole words in small letters only, "
+    "each time they occur, without the spaces around them; all else stays. Save it as the docx file it is.",
+    "Some words of {path} should stand out. Format them everywhere ({words}), but only as whole words, in "
+    "small letters and without spaces, and save the file in the same format.",
+    "Throughout {path}, format words: {words}. Spaces, words that only contain these and words with a "
+    "capital letter must not change. The document is open; save it under the same name and format.",
+    "{path} is open in LibreOffice Writer. Wherever one of these stands as a whole word in small letters, "
+    "format just that word: {words}. Leave all other text as it is and save it as docx.",
+    "Would you format some words in {path} for me, each time they occur? {words}. Whole lower-case words "
+    "only, please, not plurals, capitals or spaces. Then save, keeping the docx format.",
+)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    words = dice.sample(PLACES, _WORDS[level])
+    kinds = [*_KINDS]
+    dice.shuffle(kinds)
+    wanted = {word: kinds[at % len(kinds)] for at, word in enumerate(words)}
+    rows = sentences(dice, _PARAGRAPHS[level])
+    mention(dice, words, rows)
+    path = path_of(dice)
+    last = words[-1]
+    near = {"longer words too": [*_ways(wanted, whole=False), *SAVE, DONE]}
+    if len(words) > 1:
+        near["one forgotten"] = [*_ways({word: wanted[word] for word in words[:-1]}), *SAVE, DONE]
+    else:
+        other = next(kind for kind in kinds if kind != wanted[last])
+        near["another format"] = [*_ways({last: other}), *SAVE, DONE]
+        near["not saved"] = [*_ways(wanted), DONE]
+    text = "\n".join(rows)
+    found = {kind: [one for one in re.findall(r"\w+", text) if wanted.get(one) == kind] for kind in _KINDS}
+    return Draft(
+        _WORDINGS,
+        {"path": path, "words": ", ".join(f'"{word}" becomes {kind}' for word, kind in wanted.items())},
+        opened(path, docx_bytes(rows)),
+        every(
+            wanted_text(path, rows),
+            wanted_parts(
+                path,
+                *(
+                    {"path": f".//w:rPr[{element}]/../w:t", "values": found[kind]}
+                    for kind, (_, element) in _KINDS.items()
+                ),
+            ),
+        ),
+        Ways([*_ways(wanted), *SAVE, DONE], near),
+    )
+
+
+def _ways(wanted: dict[str, str], *, whole: bool = True) -> Steps:
+    """Find all by Find and Replace, close it, and format what is selected then.
+
+    The dialog remembers "Whole words only" from the first time on, and "Match case" from the second.
+    """
+    steps: Steps = []
+    for at, (word, kind) in enumerate(wanted.items()):
+        ticks = ["Whole words only"] * (whole and at == 0) + ["Match case"] * (at < 2)
+        steps += [
+            [key("ctrl", "home"), CALM],
+            [key("ctrl", "h")],
+            *([[click("check-box", name) for name in ticks]] if ticks else []),
+            [key("alt", "f"), key("ctrl", "a"), {"op": "type", "text": word}],
+            [click("push-button", "Find All")],
+            [key("esc"), CALM],
+            [key("ctrl", _KINDS[kind][0]), CALM],
+        ]
+    return steps
+
+
+FAMILY = Family("writer.format", 1, _draft, ("libreoffice_writer",), "full")
