@@ -58,7 +58,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
         {"lines": sentence(named), "source": source, "target": target},
         [
             upload({source: _text(lines), target: _text(there)}),
-            *launch(".txt", "featherpad", source, target),
+            # One after the other: which of two that are asked for at once comes first is chance.
+            *launch(source, "featherpad", source),
+            *launch(target, "featherpad", target),
             *place("featherpad.FeatherPad", *BOX_PX),
         ],
         outputs(  # a target without its last line end is right, too
@@ -80,7 +82,7 @@ def _text(lines: list[str]) -> str:
 
 def _ways(places: list[int], how: str = "c") -> Steps:
     """In the first tab a line and its end, pasted at the end of the second; "x" takes it away."""
-    steps: Steps = []
+    steps: Steps = [[key("alt", "left")]]
     gone: list[int] = []
     for at in places:
         down = at - (sum(one < at for one in gone) if how == "x" else 0)
@@ -91,4 +93,4 @@ def _ways(places: list[int], how: str = "c") -> Steps:
     return steps[:-1]
 
 
-FAMILY = Family("edit.two_files", 1, _draft, ("featherpad",))
+FAMILY = Family("edit.two_files", 2, _draft, ("featherpad",))
