@@ -1,11 +1,13 @@
 """What a fresh replica costs: CPU time, memory and time to ready; then Calc open on a file.
 
     python -m benchmarks.replica_cost --image full --clones 20
+    python -m benchmarks.replica_cost --image full --against DIGEST --clones 20
 
 The runtime is used without the service, so that nothing else is in the figures. CPU time of a replica is
 that of all its processes from its first instruction in the overlay on; what the host agent and its zygote
 spend on it is counted beside it. `later` is `--quiet-s` after the first frame; Calc is drawn when the
-screen has not changed for that long.
+screen has not changed for that long. With `--against` only fresh desktops are measured, of both images in
+turns, so that what else the machine does meets both alike; saved as `replica_start`.
 """
 
 from __future__ import annotations
@@ -23,10 +25,9 @@ import openpyxl
 
 from benchmarks.common import machine, save, summary
 from osgym_host.guest_client import GuestClient
-from osgym_host.images.store import ImageStore
+from osgym_host.images.store import ImageStore, default_data_dir
 from osgym_host.runtimes.base import ImageLike, Replica, ReplicaSpec, Runtime
 from osgym_host.runtimes.local.runtime import LocalRuntime
-from osgym_host.settings import default_data_dir
 from osgym_protocol.codes import ImageFormat
 from osgym_protocol.options import ObserveOptions
 
@@ -109,6 +110,21 @@ async def one_desktop(runtime: Runtime, image: ImageLike, number: int, quiet_s: 
     }
 
 
+async def in_turns(
+    runtime: Runtime, images: dict[str, ImageLike], clones: int, quiet_s: float
+) -> dict[str, list[dict[str, float]]]:
+    """Measures fresh desktops of several images, one of each in every round, in changing order."""
+    rows: dict[str, list[dict[str, float]]] = {name: [] for name in images}
+    number = 0
+    for round_number in range(clones + 1):
+        for name in list(images) if round_number % 2 else reversed(images):
+            row = await one_desktop(runtime, images[name], number, quiet_s)
+            number += 1
+            if round_number:  # the first one warms the page cache
+                rows[name].append(row)
+    return rows
+
+
 async def one_calc(runtime: Runtime, image: ImageLike, number: int, quiet_s: float) -> dict[str, float]:
     """On a fresh desktop, opens a workbook in Calc and waits until it is drawn."""
     replica = await runtime.create(ReplicaSpec(f"calc-{number}", number, image, ram_mib=4096))
@@ -163,6 +179,25 @@ def _busy_s() -> float:
     return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
+async def compare(args: argparse.Namespace) -> dict[str, Any]:
+    """Runs fresh desktops of two images in turns and returns the raw series."""
+    store = ImageStore(args.data_dir)
+    images: dict[str, ImageLike] = {name: store.resolve(name) for name in (args.image, args.against)}
+    with tempfile.TemporaryDirectory(prefix="cost-", dir=args.data_dir) as folder:
+        runtime = LocalRuntime(Path(folder), "cost")
+        await runtime.start()
+        try:
+            rows = await in_turns(runtime, images, args.clones, args.quiet_s)
+        finally:
+            await runtime.stop()
+    return {
+        "images": {name: image.digest for name, image in images.items()},
+        "desktops": rows[args.image],
+        "against": rows[args.against],
+        "load_after": os.getloadavg()[0],
+    }
+
+
 async def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Runs all parts and returns the raw series."""
     image = ImageStore(args.data_dir).resolve(args.image)
@@ -207,11 +242,19 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--image", default="full")
+    parser.add_argument("--against", help="digest or tag of another image, measured in turns with the first")
     parser.add_argument("--clones", type=int, default=20)
     parser.add_argument("--calcs", type=int, default=5, help="0 on an image without Calc")
     parser.add_argument("--quiet-s", type=float, default=1.5)
     parser.add_argument("--data-dir", type=Path, default=default_data_dir())
     args = parser.parse_args()
+    begun_on = machine()
+    if args.against:
+        pair = asyncio.run(compare(args))
+        show(f"fresh desktop of {args.image}", pair["desktops"])
+        show(f"fresh desktop of {args.against}", pair["against"])
+        print(f"\nsaved {save('replica_start', {'machine': begun_on, **pair})}")
+        return
     found = asyncio.run(measure(args))
     show("fresh desktop", found["desktops"])
     host = found["host_cpu_s_per_replica"]
@@ -223,7 +266,7 @@ def main() -> None:
             f"{row['clones_per_s_and_core']:.2f}/s and core, "
             f"{row['machine_cpu_s_per_clone']:.3f} CPU-s of the machine each"
         )
-    print(f"\nsaved {save('replica_cost', {'machine': machine(), **found})}")
+    print(f"\nsaved {save('replica_cost', {'machine': begun_on, **found})}")
 
 
 if __name__ == "__main__":
