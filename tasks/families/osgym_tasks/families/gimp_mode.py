@@ -62,7 +62,8 @@ def _gray(image: Image.Image) -> Image.Image:
     """
     table = [0] * 256
     for _, colour in image.getcolors(256) or ():
-        luma = Image.new("RGB", (1, 1), colour).convert("L").getpixel((0, 0))
+        assert isinstance(colour, tuple)
+        luma = Image.new("RGB", (1, 1), colour).convert("L").tobytes()[0]
         light = sum(part * _linear(value / 255) for part, value in zip(_D50, colour, strict=True))
         table[luma] = round(255 * (1.055 * light ** (1 / 2.4) - 0.055))
     return image.convert("L").point(table)

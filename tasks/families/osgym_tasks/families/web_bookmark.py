@@ -206,7 +206,7 @@ def _store(folders: list[str], there: list[_Mark]) -> str:
         )
         for at, folder in enumerate(folders)
     ]
-    roots = {
+    roots: dict[str, dict[str, Any]] = {
         name: {
             "children": [],
             "date_added": "13300000000000000",
