@@ -82,6 +82,21 @@ def test_additions_do_not_touch_images_without(
     assert plain.desktop_key() != ImageSource(IMAGES, Addition(folder)).desktop_key()
 
 
+def test_additions_of_this_project_are_flavors() -> None:
+    """By their folder's name, which is theirs; what starts their applications is among the scripts."""
+    names = [path.name for path in (IMAGES / "additions").iterdir()]
+    assert "osworld" in names
+    for name in names:
+        source = ImageSource.of_flavor(IMAGES, name)
+        assert source.addition is not None and source.addition.definition.name == name
+        assert {"52-first-start"} < {script.name for script in source.scripts("desktop")}
+        assert "15-debs" not in {script.name for script in source.scripts("desktop")}
+    assert ImageSource.of_flavor(IMAGES, "full").addition is None
+    with pytest.raises(DefinitionError, match="no flavor is called 'huge'") as caught:
+        ImageSource.of_flavor(IMAGES, "huge")
+    assert caught.value.hint == "there are: " + ", ".join(sorted(["full", "small", *names]))
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

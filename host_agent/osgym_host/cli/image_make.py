@@ -88,10 +88,11 @@ def _source(flavor: str | None, addition: Path | None) -> tuple[ImageSource, str
 
     Raises:
         UsageError: a flavor and an addition, which names its own, are both given.
-        DefinitionError: the definition or the addition cannot be read.
+        DefinitionError: the definition or the addition cannot be read, or there is no such flavor.
     """
     if addition is None:
-        return ImageSource(find_images_folder()), flavor or "full"
+        flavor = flavor or "full"
+        return ImageSource.of_flavor(find_images_folder(), flavor), flavor
     if flavor is not None:
         raise click.UsageError(
             "--add names the flavor it is laid over in addition.toml (base); leave out --flavor"
@@ -104,12 +105,13 @@ def _source(flavor: str | None, addition: Path | None) -> tuple[ImageSource, str
     epilog="\b\nExamples:\n"
     "  osgym image build                      full: with office suite and browser\n"
     "  osgym image build --flavor small --dry-run\n"
+    "  osgym image build --flavor osworld     full, and what OSWorld's tasks expect besides\n"
     "  osgym image build --format disk --json\n"
     "  osgym image build --lock mine.lock     exactly those package versions\n"
     "  osgym image build --add mine           full, with what the folder mine lays over it\n"
     "\n\b\nExit codes: 0 there is one - 1 it cannot be made - 2 wrong usage.\n",
 )
-@click.option("--flavor", help="Which image: full or small.  [default: full]")
+@click.option("--flavor", help="Which image: full, small or osworld.  [default: full]")
 @_add
 @click.option("--lock", "lock_path", type=click.Path(path_type=Path), help="Exact package versions.")
 @click.option("--refresh", is_flag=True, help="Ask the mirror for today's packages again.")
@@ -172,7 +174,7 @@ def _build_disk(
     "  osgym image definition --flavor small\n"
     "  osgym image definition --vm --lock mine.lock\n",
 )
-@click.option("--flavor", help="Which image: full or small.  [default: full]")
+@click.option("--flavor", help="Which image: full, small or osworld.  [default: full]")
 @_add
 @click.option("--lock", "lock_path", type=click.Path(path_type=Path), help="Exact package versions.")
 @click.option("--vm", is_flag=True, help="With its bootable disk and snapshots.")

@@ -19,6 +19,9 @@ from osgym_host.images.errors import DefinitionError
 BAKE_FOLDER = "osgym-bake"
 """Where scripts, packages and remedies stand in the image while it is baked; removed at the end."""
 
+_OF_PACKAGES = "15-debs"
+"""The script of `provision/added/` for additions with packages of their own."""
+
 _Model = TypeVar("_Model", bound=StrictModel)
 
 
@@ -52,6 +55,22 @@ class ImageSource:
         golden = _read(self.folder / "golden.toml", Definition)
         self.definition = golden if addition is None else addition.laid_over(golden)
 
+    @classmethod
+    def of_flavor(cls, folder: Path, flavor: str) -> ImageSource:
+        """Return the definition that has a flavor: of `golden.toml`, or an addition of `additions/`.
+
+        Raises:
+            DefinitionError: There is none of this name, or one cannot be read.
+        """
+        source = cls(folder)
+        if flavor in source.definition.flavors:
+            return source
+        own = {path.name: path for path in (source.folder / "additions").glob("[!.]*") if path.is_dir()}
+        if flavor not in own:
+            known = ", ".join(sorted([*source.definition.flavors, *own]))
+            raise DefinitionError(f"no flavor is called {flavor!r}", f"there are: {known}")
+        return cls(folder, Addition(own[flavor]))
+
     @property
     def trees(self) -> list[tuple[Path, str]]:
         """What is copied into the image, each tree with its place."""
@@ -68,8 +87,9 @@ class ImageSource:
         """
         found = list((self.folder / "provision" / part).glob("[0-9]*"))
         if self.addition is not None and part == "desktop":
-            if any(self.addition.debs.glob("*.deb")):
-                found += (self.folder / "provision" / "added").glob("[0-9]*")
+            debs = any(self.addition.debs.glob("*.deb"))
+            added = (self.folder / "provision" / "added").glob("[0-9]*")
+            found += [script for script in added if debs or script.name != _OF_PACKAGES]
             names = {script.name for script in found}
             for script in self.addition.scripts:
                 if script.name in names:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from osgym_host.images.content_store import ContentStore, Manifest, StoredContent, reap_folders
 from osgym_host.images.definition_model import App
 
-FLAVORS = ("small", "full")
+FLAVORS = ("small", "full", "osworld")
 """The flavors of this project, for hints."""
 
 

@@ -1,0 +1,20 @@
+// Thunderbird begins with its own window: no set-up of an account, no news, no question, nothing that moves.
+pref("mail.provider.suppress_dialog_on_startup", true);
+pref("mail.spotlight.firstRunDone", true);
+pref("mail.shell.checkDefaultClient", false);
+pref("mail.rights.version", 1);
+pref("mailnews.start_page.enabled", false);
+pref("mailnews.start_page_override.mstone", "ignore");
+pref("mail.inappnotifications.enabled", false);
+pref("app.donation.eoy.url", "");
+pref("datareporting.policy.dataSubmissionEnabled", false);
+pref("datareporting.policy.dataSubmissionPolicyBypassNotification", true);
+pref("toolkit.telemetry.reportingpolicy.firstRun", false);
+pref("app.update.enabled", false);
+pref("extensions.update.enabled", false);
+pref("network.captive-portal-service.enabled", false);
+pref("network.connectivity-service.enabled", false);
+pref("general.smoothScroll", false);
+pref("ui.prefersReducedMotion", 1);
+pref("ui.caretBlinkTime", 0);
+pref("gfx.webrender.software", true);
