@@ -192,6 +192,11 @@ BING = {"default_search_provider_data": {"template_url_data": {"short_name": "Bi
         ("startup_new_tab", {}, "true"),
         ("startup_new_tab", {"session": {"restore_on_startup": 1}}, "false"),
         ("deletes_data", {"profile": {"default_content_setting_values": {"cookies": 4}}}, "true"),
+        (
+            "deletes_data",
+            {"profile": {"default_content_setting_values": {"has_migrated_local_network_access": True}}},
+            "false",
+        ),
         ("deletes_data", {"profile": {}}, "false"),
         ("font_sizes", {"webkit": {"webprefs": {"default_font_size": 20}}}, {"default_font_size": 20}),
         ("extension_paths", {"extensions": {"settings": {"a": {"path": "/p"}, "b": 1}}}, ["/p"]),

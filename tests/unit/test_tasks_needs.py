@@ -53,7 +53,7 @@ def test_what_is_missing_is_told_as_at_a_reset() -> None:
     [
         (task(), Verdict.RUNS, ""),
         (task(step("googledrive", settings_file="x")), Verdict.ACCOUNT, "(needs a Google account)"),
-        (task(step("launch", command=["code", "/home/user/a"])), Verdict.PROGRAM, "program code"),
+        (task(step("launch", command=["code", "/home/user/a"])), Verdict.PROGRAM, "code (not in Debian;"),
         (task(step("launch", command="A=1 sudo gimp x.png", shell=True)), Verdict.PROGRAM, "program gimp"),
         (
             task(step("execute", command="export A='x y'\ngnome-terminal --maximize", shell=True)),
@@ -100,6 +100,8 @@ def test_a_command_that_installs_needs_the_internet() -> None:
     """By name; the program that does it may be there."""
     made = task(step("execute", command="python3 -m pip install x", shell=True))
     assert needs_of(made, lambda name: True).internet == ("a command does pip install",)
+    local = task(step("execute", command=["pip", "install", "/home/user/x.whl"]))
+    assert needs_of(local, lambda name: True).internet == ()
 
 
 def test_files_that_are_here_are_not_fetched(tmp_path: Path) -> None:

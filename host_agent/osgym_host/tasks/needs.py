@@ -39,6 +39,7 @@ _APPS = {
     "libreoffice_writer": "libreoffice", "libreoffice_impress": "libreoffice", "picard": "picard",
 }  # fmt: skip
 """What OSWorld's `related_apps` are started by."""
+_NOT_IN_DEBIAN = {"code": "not in Debian; its package comes in by `osgym image build --add`"}
 _BUILT_IN = frozenset(
     {".", "[", "alias", "cd", "echo", "eval", "exec", "exit", "export", "for", "if", "kill", "let", "printf",
      "pwd", "read", "set", "sleep", "source", "test", "then", "trap", "type", "ulimit", "umask", "unset",
@@ -46,7 +47,7 @@ _BUILT_IN = frozenset(
 )  # fmt: skip
 _URL = re.compile(r"\bhttps?://(\[[0-9a-fA-F:]+\]|[^\s/\"'<>:\\?#]+)")
 _OWN_PAGE = re.compile(r"\b(?:chrome|file|about):")
-_INSTALLS = re.compile(r"\b(?:apt(?:-get)?|pip3?|npm|snap)\s+install\b|\bgit\s+clone\b|\bwget\b")
+_INSTALLS = re.compile(r"\b(?:apt(?:-get)?|pip3?|npm|snap)\s+install\b(?!\s+[/~.])|\bgit\s+clone\b|\bwget\b")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PATH = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "usr/games", "home/user/.local/bin")
 _MAX_LINKS = 16
@@ -102,12 +103,18 @@ class Needs:
     @property
     def words(self) -> tuple[str, ...]:
         """All of it, for people."""
-        programs = tuple(f"program {name}" for name in self.programs)
+        programs = tuple(f"program {name}{_how(name)}" for name in self.programs)
         files = (
             (f"{self.fetches} file{'s' if self.fetches > 1 else ''} to fetch once",) if self.fetches else ()
         )
         invalid = (self.invalid,) if self.invalid else ()
         return (*invalid, *self.accounts, *self.missing, *programs, *self.internet, *files)
+
+
+def _how(program: str) -> str:
+    """How a program gets into an image that Debian does not have."""
+    hint = _NOT_IN_DEBIAN.get(PurePosixPath(program).name)
+    return f" ({hint})" if hint else ""
 
 
 def needs_of(obj: object, has_program: HasProgram | None, cache: Path | None = None) -> Needs:

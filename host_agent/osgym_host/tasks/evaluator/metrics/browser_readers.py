@@ -22,6 +22,7 @@ _ADDRESS_BAR = "Address and search bar"
 _BROWSERS = frozenset({"Google Chrome", "Chromium"})
 _DEFAULT_FONTS = {"default_fixed_font_size": 13, "default_font_size": 16, "minimum_font_size": 13}
 _RESTORE_NEW_TAB = 5
+_OWN_NOTE = "has_migrated_"
 _DATABASE, _SMALLEST_DATABASE = b"SQLite format 3\0", 512
 _WAL_MODE, _ROLLBACK_MODE = 2, 1
 
@@ -92,8 +93,12 @@ def startup_new_tab(settings: Any) -> str:
 
 @_setting("chrome_deletes_data")
 def deletes_data(settings: Any) -> str:
-    """Whether sites' data is deleted when the browser is closed."""
-    return _told(_at(settings, "profile", "default_content_setting_values") is not None)
+    """Whether sites' data is deleted when the browser is closed.
+
+    OSWorld asks whether any setting of sites was ever made; what Chromium notes there by itself is none.
+    """
+    made = _at(settings, "profile", "default_content_setting_values")
+    return _told(isinstance(made, dict) and any(not name.startswith(_OWN_NOTE) for name in made))
 
 
 @_setting("chrome_font_sizes")
