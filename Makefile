@@ -5,7 +5,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help demo test test-long test-trainers lint image image-small snapshot preview setup setup-vm setup-test constraints openapi site man dist fuzz fuzz-grammars chaos bench-report updates clean
+.PHONY: help demo test test-long test-osworld test-trainers lint image image-small snapshot preview setup setup-vm setup-test constraints openapi site man dist fuzz fuzz-grammars chaos bench-report updates clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -54,6 +54,10 @@ test-long: setup-test ## what takes minutes each: disks that start by themselves
 	@$(VENV)/bin/osgym image build --flavor small --format qcow2
 	@$(VENV)/bin/osgym image snapshot small --accel tcg
 	@$(PY) -m pytest tests/long --durations=10 $(ARGS)
+
+test-osworld: setup-test ## OSWorld's published tasks on its image: nothing earns nothing, oracles earn all (TASKS=OSWorld/evaluation_examples/examples)
+	@$(VENV)/bin/osgym image build --flavor osworld
+	@OSGYM_OSWORLD_TASKS=$(TASKS) $(PY) -m pytest tests/osworld --durations=10 $(ARGS)
 
 test-trainers: setup ## trainers of others, each in an environment of its own: gigabytes, and minutes (ONLY="trl verifiers")
 	@$(VENV)/bin/osgym image build --flavor small
