@@ -296,10 +296,12 @@ def test_a_sheets_visible_cells_are_in_the_tree(full_guest: Guest) -> None:
 
 @pytest.mark.full_image
 def test_a_page_in_the_browser_is_in_the_tree(full_guest: Guest) -> None:
-    """Chromium joins the accessibility bus, and its page is there by role and name."""
-    full_guest.upload(
-        "~/Documents/page.html", b"<title>A page</title><h1>Heading one</h1><button>Push me</button>"
-    )
+    """Chromium joins the accessibility bus, and its page is there by role and name.
+
+    It lives through being read: a number without a least value has none to give.
+    """
+    page = "<title>A page</title><h1>Heading one</h1><button>Push me</button><input type=number value=7>"
+    full_guest.upload("~/Documents/page.html", page.encode())
     answer = full_guest.post("/setup/open_file", path="~/Documents/page.html")
     assert answer.status_code == 200, answer.text
 
@@ -309,6 +311,9 @@ def test_a_page_in_the_browser_is_in_the_tree(full_guest: Guest) -> None:
         return {("document-web", "A page"), ("heading", "Heading one"), ("push-button", "Push me")} <= names
 
     assert eventually(found, 30)
+    assert found(), "Chromium is there after it was read"
+    numbers = [node.attrib for node in full_guest.tree().iter("spin-button")]
+    assert any("7.0" in attributes.values() for attributes in numbers), numbers
 
 
 @pytest.mark.full_image

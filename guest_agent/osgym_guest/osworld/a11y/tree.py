@@ -22,6 +22,8 @@ ROOT_PATH = "/org/a11y/atspi/accessible/root"
 NULL_PATH = "/org/a11y/atspi/null"
 ATSPI = "org.a11y.atspi."
 PROPERTIES = "org.freedesktop.DBus.Properties"
+ONE_BY_ONE = ("Value",)
+"""Never read by GetAll: Chromium ends by it at a field for numbers that has no least value."""
 
 IN_FLIGHT = 24
 MAX_DEPTH = 50
@@ -172,7 +174,7 @@ class Application:
 
     async def properties(self, ref: Ref, interface: str, wanted: Sequence[str]) -> dict[str, Any]:
         """Properties of one interface; those that cannot be read are left out."""
-        if self._has_get_all:
+        if self._has_get_all and interface not in ONE_BY_ONE:
             found = await self.call(ref, PROPERTIES, "GetAll", "s", ATSPI + interface)
             if isinstance(found, dict):
                 return found
