@@ -17,7 +17,7 @@ def test_no_hot_path_takes_a_tenth_more(way: str) -> None:
     argv = [sys.executable, "-m", "benchmarks.instructions", "--only", way]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=170)
     if done.returncode == UNAVAILABLE:
-        pytest.skip(done.stderr.strip())
+        pytest.skip(f"missing: {done.stderr.strip()}")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -1,4 +1,4 @@
-"""A browser of the least: pages of a `Site`, acted in by the keyboard alone, as families' oracles act."""
+"""A browser of the least: pages of a `Site`, acted in by keys and clicks on headings, as families' oracles act."""
 
 from __future__ import annotations
 
@@ -40,12 +40,16 @@ class _Reader(HTMLParser):
         super().__init__()
         self.controls: list[Control] = []
         self.forms: list[tuple[str, str]] = []
+        self.headings: list[tuple[str, int]] = []  # and how many controls come before
         self._form, self._option, self._in = -1, "", ""
         self._selected = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = {name: value or "" for name, value in attrs}
         match tag:
+            case "h1" | "h2" | "h3":
+                self.headings.append(("", len(self.controls)))
+                self._in = "heading"
             case "form":
                 self.forms.append((found.get("method", "get"), found.get("action", "")))
                 self._form = len(self.forms) - 1
@@ -79,7 +83,10 @@ class _Reader(HTMLParser):
             made.value = found["value"] if "checked" in found else made.value
 
     def handle_data(self, data: str) -> None:
-        if self._in == "option":
+        if self._in == "heading":
+            text, before = self.headings[-1]
+            self.headings[-1] = (text + data, before)
+        elif self._in == "option":
             self._option += data
         elif self._in == "textarea":
             self.controls[-1].value += data
@@ -93,6 +100,8 @@ class _Reader(HTMLParser):
             self._in = ""
         elif tag == "textarea":
             self.controls[-1].value = self.controls[-1].value.removeprefix("\n")
+            self._in = ""
+        elif tag in ("h1", "h2", "h3"):
             self._in = ""
         elif tag == "form":
             self._form = -1
@@ -122,8 +131,13 @@ class KeyboardBrowser:
         reader.feed(sent.data.decode())
         self._forms = reader.forms
         self._controls = reader.controls
-        self._stops = [c for c in reader.controls if c.kind != "hidden" for _ in range(c.stops)]
+        self._headings = dict(reader.headings)
+        self._stops = self._stops_of(reader.controls)
         self._at = -1
+
+    @staticmethod
+    def _stops_of(controls: list[Control]) -> list[Control]:
+        return [c for c in controls if c.kind != "hidden" for _ in range(c.stops)]
 
     def act(self, actions: Sequence[Mapping[str, Any]]) -> None:
         """One step; what follows a shortcut that leaves the browser is not done."""
@@ -134,6 +148,10 @@ class KeyboardBrowser:
                 self._type(action["text"])
                 if action.get("press_enter"):
                     self._key("enter")
+            elif action["op"] == "click":
+                assert action["at"]["role"] == "heading", action
+                before = self._headings[action["at"]["name"]]  # Tab goes to the first control below it
+                self._at = len(self._stops_of(self._controls[:before])) - 1
             else:
                 assert action["op"] == "key", action
                 for _ in range(action.get("repeat", 1)):

@@ -59,7 +59,7 @@ task.add_command(run)
 task.add_command(new)
 
 
-@task.command(epilog="\b\nExample:\n  osgym task reference > docs/tasks.md\n")
+@task.command(epilog="\b\nExamples:\n  osgym task reference > docs/tasks.md\n")
 def reference() -> None:
     """Print all setup steps, getters and metrics that a task can name, as Markdown."""
     from osgym_host.tasks.reference import page

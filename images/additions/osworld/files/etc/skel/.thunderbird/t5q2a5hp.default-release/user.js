@@ -1,0 +1,1 @@
+// Preferences of the profile that tasks expect; none so far.
