@@ -1,4 +1,4 @@
-"""A browser of the least: pages of a `Site`, acted in by keys and clicks on headings, as families' oracles act."""
+"""A browser of the least: acts on pages of a `Site` by keys and clicks on headings, as oracles do."""
 
 from __future__ import annotations
 
