@@ -59,7 +59,7 @@ def counts(scratch: Path) -> dict[str, int]:
 def _run(argv: list[str]) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     if done.returncode != 0:
-        raise Unavailable(f"{argv[0]} ended with {done.returncode}: {done.stderr[-800:]}")
+        raise RuntimeError(f"{argv[0]} ended with {done.returncode}: {done.stderr[-800:]}")
 
 
 def inclusive(text: str) -> dict[str, int]:
