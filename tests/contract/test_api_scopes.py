@@ -16,6 +16,7 @@ from osgym_host.api import dashboard, scopes
 from osgym_host.api.scopes import OPEN, ROUTES, needed_scope
 from osgym_host.api.security import OPEN_PATHS
 from osgym_host.api.tokens import add_token, remove_token
+from osgym_host.core.rate_limit import RateLimit
 from osgym_protocol.codes import TokenScope
 from osgym_sdk import AuthError, Client, RateLimited, Timeouts
 
@@ -144,6 +145,16 @@ async def test_who_asks_too_often_waits(tmp_path: Path) -> None:
         for _ in range(3):
             answer = await service.http.post("/step", headers=run, json={})
         assert (answer.status_code, answer.json()["code"]) == (429, "rate_limited")
+
+
+async def test_nobody_is_told_to_wait_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of a wait may be less than a millisecond: it is rounded up, in both places."""
+    monkeypatch.setattr(RateLimit, "wait_s", lambda *_: 0.0002)
+    observe = bearer(tokens_in(tmp_path / "tokens")[TokenScope.OBSERVE])
+    async with running_service(tmp_path, warm=0, token="s", tokens_file=tmp_path / "tokens") as service:
+        answer = await service.http.get("/v1/host", headers=observe)
+        assert error(answer) == (429, "rate_limited")
+        assert (answer.headers["retry-after"], answer.json()["details"]["retry_after_s"]) == ("1", 0.001)
 
 
 async def test_the_one_token_is_bounded_where_wanted(tmp_path: Path) -> None:

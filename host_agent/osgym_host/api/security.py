@@ -176,8 +176,10 @@ def client_of(scope: Scope, name: str | None = None) -> ClientKey:
 
 
 def _too_often(what: str, wait_s: float, **details: bool) -> ErrorInfo:
-    said = f"{what}: wait {wait_s:.3f} s. Nothing was done."
-    return ErrorInfo(ErrorCode.RATE_LIMITED, said, {"retry_after_s": round(wait_s, 3), **details})
+    # Rounded up: a client that waits 0 s would be refused again.
+    retry_after_s = math.ceil(wait_s * 1000) / 1000
+    said = f"{what}: wait {retry_after_s:.3f} s. Nothing was done."
+    return ErrorInfo(ErrorCode.RATE_LIMITED, said, {"retry_after_s": retry_after_s, **details})
 
 
 def _peer_of(scope: Scope) -> str:
