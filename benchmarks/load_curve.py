@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import itertools
 import os
 import statistics
 import time
 from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,7 @@ from osgym_sdk import AsyncClient, AsyncEpisode
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 SAMPLE_S = 3.0
 LOOK_S = 0.25
+ZYGOTE = b"osgym_host.runtimes.local.zygote"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +69,20 @@ def processes(root: int) -> dict[int, Process]:
     return {pid: found[pid] for pid in below if pid in found}
 
 
-def of_replica(pid: int, own_namespace: str) -> bool:
-    """Whether a process belongs to a replica: it has a PID namespace of its own, or is QEMU."""
+def zygotes(pids: Iterable[int]) -> set[str]:
+    """PID namespaces of the processes that start replicas, which may have one of their own."""
+    found = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if ZYGOTE in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                found.add(os.readlink(f"/proc/{pid}/ns/pid"))
+    return found
+
+
+def of_replica(pid: int, outside: Collection[str]) -> bool:
+    """Whether a process belongs to a replica: its PID namespace is none of those outside, or it is QEMU."""
     try:
-        if os.readlink(f"/proc/{pid}/ns/pid") != own_namespace:
+        if os.readlink(f"/proc/{pid}/ns/pid") not in outside:
             return True
         return os.readlink(f"/proc/{pid}/exe").rpartition("/")[2].startswith("qemu")
     except OSError:
@@ -94,7 +107,8 @@ class Accounts:
 
     def __init__(self, root: int) -> None:
         self._root = root
-        self._namespace = os.readlink("/proc/self/ns/pid")
+        self._outside = {os.readlink("/proc/self/ns/pid")}
+        self._parents: set[int] = set()
         self._kept: dict[tuple[int, int], float] = {}
         self.total_s = 0.0
         self.replicas: list[int] = []
@@ -102,9 +116,10 @@ class Accounts:
     def look(self) -> float:
         """Takes stock; returns all CPU time so far, in seconds."""
         rows = processes(self._root)
-        inside = {pid for pid in rows if of_replica(pid, self._namespace)}
+        self._outside |= zygotes(pid for pid, row in rows.items() if row.parent == self._root)
+        inside = {pid for pid in rows if of_replica(pid, self._outside)}
         tops = {pid for pid in inside if rows[pid].parent not in inside}
-        parents = {rows[pid].parent for pid in tops}
+        self._parents |= {rows[pid].parent for pid in tops}
         totals = dict.fromkeys(tops, 0.0)
         outside = 0.0
         for pid, row in rows.items():
@@ -114,7 +129,7 @@ class Accounts:
             if top in tops:
                 totals[top] += row.spent + row.reaped
             else:
-                outside += row.spent + (0.0 if pid in parents else row.reaped)
+                outside += row.spent + (0.0 if pid in self._parents else row.reaped)
         for top, total in totals.items():
             key = (top, rows[top].started)
             self._kept[key] = max(total, self._kept.get(key, 0.0))

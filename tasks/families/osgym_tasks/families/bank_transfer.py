@@ -11,7 +11,8 @@ from typing import Any
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.goods import TOWNS
 from osgym_tasks.pieces import DONE, key
-from osgym_tasks.web import APPS, Served, go, pick, typed
+from osgym_tasks.targets import click
+from osgym_tasks.web import APPS, Served, pick, typed, visit
 from osgym_tasks.webapps.framework import money
 
 _PAYEES = {1: 3, 2: 8, 3: 16, 4: 28, 5: 45}
@@ -100,16 +101,17 @@ def _spent(transfers: list[dict[str, Any]], account: str) -> int:
 
 
 def _pay(transfers: list[dict[str, Any]], accounts: list[str], payees: list[str]) -> Steps:
-    """Each by its form, past the four links, and the page that confirms it."""
+    """Each by its form, and the page that confirms it."""
     steps: Steps = []
     for row in transfers:
         told = [key("tab"), *pick(accounts, accounts[0], row["account"])]
         told += [key("tab"), *pick(payees, payees[0], row["payee"])]
         told += [key("tab"), typed(money(row["cents"])), key("tab"), typed(row["reference"])]
         steps += [
-            go("/transfer"),
-            [*([key("tab")] * 4), *told, key("enter")],
-            [*([key("tab")] * 5), key("enter")],
+            *visit("/transfer", "New transfer"),
+            [*told, key("enter")],
+            [click("heading", "Confirm the transfer")],
+            [key("tab"), key("enter")],
         ]
     return steps
 

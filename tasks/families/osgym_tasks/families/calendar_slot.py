@@ -10,7 +10,7 @@ from typing import Any
 
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, key
-from osgym_tasks.web import APPS, Served, go, pick, typed
+from osgym_tasks.web import APPS, Served, pick, typed, visit
 from osgym_tasks.webapps.planner import DAYS, TIMES
 
 _PEOPLE = {1: 3, 2: 4, 3: 5, 4: 7, 5: 9}
@@ -158,8 +158,8 @@ def _add(names: list[str], made: dict[str, Any]) -> Steps:
     for time in (made["start"], made["end"]):
         values += [key("tab"), *pick(TIMES, TIMES[0], time)]
     days = DAYS[: DAYS.index(made["day"]) + 1]
-    looks = [action for day in days for action in go(f"/days/{day}")]
-    return [looks, go("/new"), [key("tab"), key("tab"), *values], [*marks, key("tab"), key("enter")]]
+    looks = [step for day in days for step in visit(f"/days/{day}", day)]
+    return [*looks, *visit("/new", "New meeting"), values, [*marks, key("tab"), key("enter")]]
 
 
 FAMILY = Family("calendar.slot", 1, _draft, APPS, "full")

@@ -11,7 +11,7 @@ from typing import Any
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.goods import goods
 from osgym_tasks.pieces import DONE, key
-from osgym_tasks.web import APPS, Served, go, pick, replaced, typed
+from osgym_tasks.web import APPS, Served, pick, replaced, typed, visit
 from osgym_tasks.webapps.framework import money
 
 _GOODS = {1: 4, 2: 10, 3: 20, 4: 34, 5: 60}
@@ -85,7 +85,7 @@ def _said(row: dict[str, Any], change: dict[str, Any]) -> str:
 
 
 def _edit(rows: list[dict[str, Any]], changes: dict[int, dict[str, Any]]) -> Steps:
-    """Each of the goods by its page, past four links: name, price, stock, for sale, and the button."""
+    """Each of the goods by its page: name, price, stock, for sale, and the button."""
     steps: Steps = []
     for at, change in changes.items():
         row = rows[at]
@@ -93,7 +93,7 @@ def _edit(rows: list[dict[str, Any]], changes: dict[int, dict[str, Any]]) -> Ste
         stock = [typed(str(change["stock"]))] if "stock" in change else []
         sold = pick(("yes", "no"), row["sold"], change.get("sold", row["sold"]))
         told = [key("tab"), key("tab"), *price, key("tab"), *stock, key("tab"), *sold]
-        steps += [go(f"/keeper/{row['id']}"), [*([key("tab")] * 4), *told], [key("tab"), key("enter")]]
+        steps += [*visit(f"/keeper/{row['id']}", f"Edit {row['id']}"), told, [key("tab"), key("enter")]]
     return steps
 
 

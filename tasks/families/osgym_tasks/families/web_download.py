@@ -10,7 +10,7 @@ from typing import Any
 
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, HOME, key, tree_outputs
-from osgym_tasks.web import APPS, Served, go, typed
+from osgym_tasks.web import APPS, Served, typed, visit
 
 _VERSIONS = {1: 2, 2: 4, 3: 5, 4: 7, 5: 9}
 _PROGRAMS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
@@ -98,8 +98,9 @@ def _get(names: list[str]) -> Steps:
     """Each from its program's page: found by its name, which brings the focus to its link."""
     steps: Steps = []
     for name in names:
+        program = name.partition("-")[0]
         steps += [
-            go(f"/pages/{name.partition('-')[0]}"),
+            *visit(f"/pages/{program}", program.title()),
             [key("ctrl", "f"), typed(name), {"op": "wait", "duration_ms": 500}],
             [key("escape"), key("enter"), {"op": "wait", "duration_ms": 1000}],
         ]

@@ -11,7 +11,7 @@ from typing import Any
 
 from osgym_tasks.family import Draft, Family, Ways
 from osgym_tasks.pieces import DONE
-from osgym_tasks.web import APPS, Served, answers, filled, go, question
+from osgym_tasks.web import APPS, Served, answers, filled, question, visit
 
 _PEOPLE = {1: 4, 2: 8, 3: 14, 4: 22, 5: 32}
 _ASKED = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
@@ -66,7 +66,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         questions.append(question(name, label, "text"))
         asked.append(f"the {_FACTS[fact].lower()} of {said} ({label})")
         wanted[name] = site.people[last][fact]
-        looks.append([action for page in trail for action in go(f"/pages/{_slug(page)}")])
+        looks += [step for page in trail for step in visit(f"/pages/{_slug(page)}", page)]
     own = next(facts[fact] for who, facts in site.people.items() if who == person or last == person != who)
     names = list(wanted)
     served = Served(
