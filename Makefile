@@ -55,7 +55,7 @@ test-long: setup-test ## what takes minutes each: disks that start by themselves
 	@$(VENV)/bin/osgym image snapshot small --accel tcg
 	@$(PY) -m pytest tests/long --durations=10 $(ARGS)
 
-test-osworld: setup-test ## OSWorld's published tasks on its image: nothing earns nothing, oracles earn all (TASKS=OSWorld/evaluation_examples/examples)
+test-osworld: setup-test ## OSWorld's published tasks on its image: nothing earns nothing, oracles earn all; metrics over documents made by chance (TASKS=OSWorld/evaluation_examples/examples)
 	@$(VENV)/bin/osgym image build --flavor osworld
 	@OSGYM_OSWORLD_TASKS=$(TASKS) $(PY) -m pytest tests/osworld --durations=10 $(ARGS)
 

@@ -334,6 +334,10 @@ def test_metrics_over_documents_are_theirs(tmp_path: Path) -> None:
         for pair in itertools.product((made["nothing"], made[change]), repeat=2):
             wanted = theirs(getattr(docs, metric), *pair)
             assert ours(metric, *pair) == pytest.approx(wanted), (metric, change)
+    for change, blanks in itertools.product(("cell", "tab stop", "break"), (True, False)):
+        pair = made["nothing"], made[change]
+        wanted = theirs(docs.compare_docx_files, *pair, ignore_blanks=blanks)
+        assert ours("compare_docx_files", *pair, ignore_blanks=blanks) == wanted, (change, blanks)
     for metric, change in ALONE.items():
         for name in ("nothing", change):
             assert ours(metric, made[name]) == theirs(getattr(docs, metric), made[name]), (metric, name)
