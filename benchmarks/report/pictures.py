@@ -67,6 +67,21 @@ def load_curve() -> Any:
     ]
 
 
+def throughput() -> Any:
+    """Trajectories a minute by the clock, one number for each round, over how many at the same time."""
+    rows = where(load("throughput_local_full")["series"], think_s=0.0, templates_setting="off")
+    counts = sorted({row["replicas"] for row in rows})
+    return {
+        "cores": load("throughput_local_full")["machine"]["cores"],
+        "counts": counts,
+        "rates": [[row["per_minute"] for row in where(rows, replicas=count)] for count in counts],
+        "per_core_minute": [
+            round(statistics.fmean(row["per_core_minute"] for row in where(rows, replicas=count)), 2)
+            for count in counts
+        ],
+    }
+
+
 def density() -> Any:
     """Memory that the host lost over the desktops on it, for both runtimes."""
     return {
@@ -124,6 +139,22 @@ def _draw_load_curve(axes: Axes, data: Any) -> None:
     )
 
 
+def _draw_throughput(axes: Axes, data: Any) -> None:
+    counts, rates = data["counts"], data["rates"]
+    axes.plot(counts, [statistics.fmean(several) for several in rates], "-", color=COLOURS[0], label="mean")
+    for count, several in zip(counts, rates, strict=True):
+        label = "a round" if count == counts[0] else None
+        axes.plot([count] * len(several), several, "o", color=COLOURS[0], markersize=4, label=label)
+    bound = [data["cores"] * rate for rate in data["per_core_minute"]]
+    axes.plot(counts, bound, "s--", color=COLOURS[1], label="if all cores worked on nothing else")
+    axes.set_xlabel("trajectories at the same time")
+    axes.set_ylabel("trajectories a minute")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(counts, [str(count) for count in counts])
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, fontsize=9)
+
+
 def _draw_density(axes: Axes, data: Any) -> None:
     for place, (runtime, rows) in enumerate(data.items()):
         xs, ys = [row[0] for row in rows], [row[1] / 1024 for row in rows]
@@ -137,6 +168,7 @@ ALL: dict[str, tuple[Callable[[], Any], Callable[[Axes, Any], None]]] = {
     "step_split": (step_split, _draw_step_split),
     "settle": (settle, _draw_settle),
     "load_curve": (load_curve, _draw_load_curve),
+    "throughput": (throughput, _draw_throughput),
     "density": (density, _draw_density),
 }
 

@@ -116,7 +116,7 @@ def test_thinking_can_be_given() -> None:
     assert (row.value, row.low, row.high, row.how) == (10, 10, 10, "given, not measured")
 
 
-@pytest.mark.parametrize("name", ["density", "replica_cost", "step_path", "trajectories_per_minute_small"])
+@pytest.mark.parametrize("name", ["density", "replica_cost", "step_path", "throughput_local_full"])
 def test_the_kept_series_are_understood(name: str) -> None:
     """Each benchmark's own file gives at least one kind of observation."""
     seen = read(RESULTS / f"{name}.json")
