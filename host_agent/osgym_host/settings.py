@@ -236,6 +236,22 @@ class Settings(BaseModel):
         description="With egress allowlist: IPv4 networks and host names; `*.example.org` stands for all "
         "names below.",
     )
+    egress_by: Literal["auto", "link", "proxy"] = Field(
+        default="auto",
+        description="local: how replicas connect with egress. link: a network of their own with this host's "
+        "rules (root), for every program; proxy: no network, and an HTTP proxy of this host for programs "
+        "that use one. auto: link for root, proxy for others.",
+    )
+    web: Annotated[Literal["off", "record", "replay"], BeforeValidator(_switch)] = Field(
+        default="off",
+        description="local: record: sites that replicas open (as far as egress lets them) are kept in "
+        "web_archive, each answer once; replay: replicas have no network, and sites answer from there. Needs "
+        "`osgym-host[web]`.",
+    )
+    web_archive: Path | None = Field(
+        default=None,
+        description="With web: HAR file that is recorded into or replayed; also one of a browser's.",
+    )
     warm: int = Field(default=2, ge=0, le=4096, description="Clean replicas kept ready, ahead of demand.")
     max_replicas: int = Field(
         default=64, ge=1, le=4096, description="Replicas at once, whatever RAM would allow."
@@ -393,7 +409,25 @@ class Settings(BaseModel):
                 "(OSGYM_TOKEN, or OSGYM_TOKENS_FILE: tokens with a scope), or for the OSGym API the "
                 "addresses of its clients (OSGYM_ALLOWED_IPS=10.0.0.5,10.1.0.0/16), or listen on 127.0.0.1"
             )
+        self._check_web()
         return self
+
+    def _check_web(self) -> None:
+        """Refuse a web that cannot be, where it is written."""
+        if self.runtime == "qemu" and self.egress_by == "proxy":
+            raise ValueError("egress_by proxy is for runtime local; machines of qemu have network: tap")
+        if self.web == "off":
+            return
+        if self.runtime == "qemu":
+            raise ValueError(f"web {self.web} is for runtime local; machines of qemu have no proxy")
+        if self.web_archive is None:
+            raise ValueError(f"web {self.web} needs web_archive, a HAR file")
+        if self.egress_by == "link":
+            raise ValueError(f"web {self.web} goes by the proxy: leave egress_by at auto")
+        if self.web == "record" and self.egress == "none":
+            raise ValueError("web record needs egress allowlist or open: what may be recorded")
+        if self.web == "replay" and self.egress != "none":
+            raise ValueError("web replay has no network: leave egress at none")
 
     @property
     def is_loopback(self) -> bool:

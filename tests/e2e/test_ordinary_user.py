@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 from tests.support.host_process import running_host
+from tests.support.small_internet import SITE, SmallInternet, small_internet
 
 from osgym_host.images.store import Image
+from osgym_host.runtimes.web.options import TEST_WORLD
 from osgym_sdk import Client
 
 pytestmark = pytest.mark.desktop
@@ -112,12 +114,23 @@ def _give_python(account: Account) -> list[str]:
     return [*become, str(venv / "bin" / "python"), "-c", script]
 
 
-def test_an_ordinary_user_runs_real_desktops(small_image: Image, account: Account, tmp_path: Path) -> None:
-    """Serve, lease, type, score and stop; nothing of it belongs to root, nothing is left."""
+@pytest.fixture
+def internet(account: Account) -> Iterator[SmallInternet]:
+    """Sites that only the proxy knows."""
+    with small_internet(account.home) as running:
+        yield running
+
+
+def test_an_ordinary_user_runs_real_desktops(
+    small_image: Image, account: Account, internet: SmallInternet, tmp_path: Path
+) -> None:
+    """Serve, lease, type, reach a site, score and stop; nothing of it belongs to root, nothing is left."""
     data = _give_image(small_image, account)
     command = _give_python(account)
     environment = {"HOME": str(account.home), "OSGYM_DATA_DIR": str(data)}
+    environment[TEST_WORLD] = str(internet.world)
     options = {"warm": 1, "max_replicas": 2, "log_dir": tmp_path, "data_dir": data, "env": environment}
+    options["settings"] = ["egress=open"]
     with running_host("plain", command=command, cwd=account.home, **options) as host:
         [replica] = host.replicas("ready")
         assert os.stat(f"/proc/{replica['pid']}").st_uid >= account.first_id
@@ -135,6 +148,11 @@ def test_an_ordinary_user_runs_real_desktops(small_image: Image, account: Accoun
             before = episode.observation
             assert before.size == (1920, 1080)
             assert episode.step("right_single(1200,400)").hash != before.hash
+            for url, status in ((f"http://{SITE}/count", 200), ("http://127.1:20000/", 403)):
+                code = "import http.client as c; proxy = c.HTTPConnection('127.0.0.1', 3128); "
+                code += f"proxy.request('GET', '{url}'); print(proxy.getresponse().status)"
+                done = episode.execute(["python3", "-c", code])
+                assert done.output.strip() == str(status), done
             evaluation = episode.evaluate()
             assert (evaluation.reward, evaluation.failure) == (1.0, None)
         change = {"type": "execute", "parameters": {"command": ["sudo", "touch", "/usr/lib/osgym/new"]}}

@@ -402,7 +402,7 @@ async def test_without_links_egress_is_refused(spec: ReplicaSpec, tmp_path: Path
     await runtime.start()
     try:
         assert runtime.capabilities().egress == {Egress.NONE}
-        with pytest.raises(RuntimeUnsupported, match="as root with egress set to open"):
+        with pytest.raises(RuntimeUnsupported, match="without egress open"):
             await runtime.create(spec)
     finally:
         await runtime.stop()
@@ -411,6 +411,6 @@ async def test_without_links_egress_is_refused(spec: ReplicaSpec, tmp_path: Path
 async def test_an_ordinary_user_is_told_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Links are root's to make: the refusal says so before anything is made, and leaves no record of it."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(RuntimeUnsupported, match="as root, or leave egress at none"):
+    with pytest.raises(RuntimeUnsupported, match="as root, or set egress_by to proxy"):
         await make_links(record=tmp_path / "record").start()
     assert os.listdir(tmp_path) == []

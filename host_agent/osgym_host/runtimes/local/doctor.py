@@ -23,6 +23,8 @@ from osgym_host.runtimes.local.isolation import unbounded_because
 from osgym_host.runtimes.local.network import ReplicaNetwork
 from osgym_host.runtimes.local.probe_image import ProbeImage, build_probe_image
 from osgym_host.runtimes.local.runtime import LocalRuntime
+from osgym_host.runtimes.web.client import ReplicaProxy
+from osgym_host.runtimes.web.options import ProxyOptions
 
 _SESSION = '#!/bin/sh\necho probe >/probe && read -r line </probe && [ "$line" = probe ] && exit 7\n'
 _PROBE_EXIT_CODE = 7
@@ -209,27 +211,49 @@ def _namespace_remedy() -> str:
 
 
 async def check_egress(context: DoctorContext) -> list[Finding]:
-    """Try what replicas with egress need: links, rules, and a host that forwards."""
+    """Try both ways out: links with rules on this host, and its proxy."""
+    proxy, link = await _try_proxy(), await _try_links()
+    facts = {"way": "link" if not link else "proxy" if not proxy else "none", "proxy": not proxy}
+    if proxy:
+        return [Finding("egress", Status.WARN, f"The proxy of replicas fails: {proxy}.", facts=facts)]
+    if not link:
+        found = (
+            "Replicas can have egress allowlist or open: a link for each, with rules of nftables on this "
+            "host; or with egress_by proxy no network and this host's proxy."
+        )
+        return [Finding("egress", Status.OK, found, facts=facts)]
+    found = (
+        "Replicas can have egress allowlist or open with egress_by proxy (for ordinary users the default): "
+        f"no network, and a proxy of this host for programs that use one. No links: {link}"
+    )
+    return [Finding("egress", Status.OK, found, _NO_LINKS, facts=facts)]
+
+
+async def _try_links() -> str:
+    """Say why replicas cannot have links; empty when they can."""
     links = ReplicaNetwork(f"osgym-doctor-{os.getpid()}", needed=Egress.OPEN)
     try:
         await links.start()
         await links.stop()
-    except RuntimeUnsupported as exc:
-        found = f"Replicas can have egress none only: {exc}"
-        return [Finding("egress", Status.WARN, found, _NO_EGRESS, facts={"way": "none"})]
     except RuntimeFault as exc:
-        return [Finding("egress", Status.WARN, f"{exc}.", _NO_EGRESS, facts={"way": "none"})]
-    found = (
-        "Replicas can have egress allowlist or open: a link for each, with rules of nftables on this host."
-    )
-    if links.notes:
-        return [Finding("egress", Status.WARN, found, " ".join(links.notes), facts={"way": "link"})]
-    return [Finding("egress", Status.OK, found, facts={"way": "link"})]
+        return str(exc)
+    return " ".join(links.notes)
 
 
-_NO_EGRESS = (
-    "Not needed while egress is none. Else run it as root, with iproute2 and nftables installed and "
-    "sysctl net.ipv4.ip_forward=1; ordinary users have no other way."
+async def _try_proxy() -> str:
+    """Say why there can be no proxy; empty when there can."""
+    proxy = ReplicaProxy(ProxyOptions(Egress.OPEN))
+    try:
+        await proxy.start()
+        await proxy.stop()
+    except RuntimeFault as exc:
+        return str(exc)
+    return ""
+
+
+_NO_LINKS = (
+    "Links carry every program's traffic, also of those that use no proxy. They need root, iproute2, "
+    "nftables and sysctl net.ipv4.ip_forward=1."
 )
 
 CHECKS = (("subordinate ids", check_ids), ("local runtime", check_replica))

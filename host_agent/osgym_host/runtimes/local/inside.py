@@ -69,6 +69,7 @@ class Inside:
         limits: `run_mib`, `tmp_mib`, `shm_mib`, `nofile`.
         filter_program: Instructions of the system call filter.
         name_server: Written to /etc/resolv.conf; empty: that stays the image's.
+        files: Path, text and `w` (anew) or `a` (added) of what else is written.
     """
 
     rootfs: str
@@ -79,6 +80,7 @@ class Inside:
     filter_program: bytes
     fds: Descriptors
     name_server: str = ""
+    files: tuple[tuple[str, str, str], ...] = ()
 
 
 def enter(inside: Inside) -> None:
@@ -110,6 +112,9 @@ def enter(inside: Inside) -> None:
     if inside.name_server:
         with _step("name server"):
             _set_name_server(inside.name_server)
+    with _step("files"):
+        for path, text, mode in inside.files:
+            _write(path, text, mode)
     with _step("host name"):
         socket.sethostname(inside.hostname)
     with _step("limits"):
@@ -199,6 +204,22 @@ def _set_name_server(address: str) -> None:
     os.close(fd)
 
 
+def _write(path: str, text: str, mode: str) -> None:
+    """Write a file, with the folders above it; in the replica's root already, as `_set_name_server` says."""
+    folder = ""
+    for part in path.split("/")[1:-1]:
+        folder += f"/{part}"
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o755)  # noqa: PTH102 (no pathlib in what is forked per replica)
+    if mode == "w":
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # noqa: PTH108 (the same)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o644)
+    os.write(fd, text.encode())
+    os.close(fd)
+
+
 def _set_limits(limits: dict[str, int]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -239,4 +260,5 @@ def inside_from(message: dict[str, Any], fds: Descriptors, program: bytes) -> In
         filter_program=program,
         fds=fds,
         name_server=message["name_server"],
+        files=tuple((path, text, mode) for path, text, mode in message["files"]),
     )

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from osgym_host.core.egress import parse_allowlist
 from osgym_host.images.store import ImageStore
-from osgym_host.runtimes.base import Egress, Runtime
+from osgym_host.runtimes.base import Egress, Runtime, RuntimeUnsupported
 from osgym_host.runtimes.cgroups import instance_group_name
 from osgym_host.runtimes.egress.gate import LinkOptions
 from osgym_host.runtimes.kind import ImageRef, RuntimeKind
 from osgym_host.runtimes.local.instance import ZYGOTE_RECORD, egress_record
 from osgym_host.runtimes.local.network import ReplicaNetwork
 from osgym_host.runtimes.local.runtime import LocalRuntime
+from osgym_host.runtimes.web.client import ReplicaProxy
+from osgym_host.runtimes.web.options import Authority, ProxyOptions, WebMode
 from osgym_host.settings import Settings
 
 
@@ -25,24 +28,55 @@ class LocalKind(RuntimeKind):
         return ImageRef(image, image.flavor)
 
     def make(self, settings: Settings, image: ImageRef | None) -> Runtime:
-        """Make the runtime, with links where replicas may go out."""
+        """Make the runtime, with links or a proxy where replicas may go out."""
         egress = Egress(settings.egress)
-        if egress is Egress.NONE:
-            return LocalRuntime(settings.data_dir, settings.instance)
-        run_folder = settings.data_dir / "run" / settings.instance
-        links = ReplicaNetwork(
-            instance_group_name(run_folder),
-            LinkOptions(parse_allowlist(settings.egress_allow), settings.network_links),
-            needed=egress,
-            record=egress_record(run_folder),
-        )
-        return LocalRuntime(settings.data_dir, settings.instance, links)
+        links = proxy = None
+        if uses_proxy(settings):
+            proxy = None if image is None else ReplicaProxy(_proxy_options(settings, egress))
+        elif egress is not Egress.NONE:
+            run_folder = settings.data_dir / "run" / settings.instance
+            links = ReplicaNetwork(
+                instance_group_name(run_folder),
+                LinkOptions(parse_allowlist(settings.egress_allow), settings.network_links),
+                needed=egress,
+                record=egress_record(run_folder),
+            )
+        return LocalRuntime(settings.data_dir, settings.instance, links, proxy)
 
     def has_leftovers(self, run_folder: Path) -> bool:
         """Say whether there are replicas, or a zygote."""
         return any((run_folder / "replicas").glob("*")) or any(
             path.exists() for path in (run_folder / ZYGOTE_RECORD, egress_record(run_folder))
         )
+
+
+def uses_proxy(settings: Settings) -> bool:
+    """Whether replicas have the host's proxy."""
+    if settings.web != "off":
+        return True
+    wanted = settings.egress_by == "proxy" or (settings.egress_by == "auto" and os.geteuid() != 0)
+    return wanted and settings.egress != "none"
+
+
+def _proxy_options(settings: Settings, egress: Egress) -> ProxyOptions:
+    mode = WebMode(settings.web)
+    return ProxyOptions(
+        egress,
+        parse_allowlist(settings.egress_allow),
+        mode,
+        settings.web_archive,
+        None if mode is WebMode.OFF else _authority(),
+    )
+
+
+def _authority() -> Authority:
+    try:
+        from osgym_host.runtimes.web.certificates import make_authority  # what `osgym-host[web]` brings
+    except ImportError as exc:
+        raise RuntimeUnsupported(
+            f"sites cannot be recorded or replayed: {exc}.", remedy="pip install 'osgym-host[web]'"
+        ) from exc
+    return make_authority()
 
 
 KIND = LocalKind()

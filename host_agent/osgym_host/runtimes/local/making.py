@@ -72,7 +72,14 @@ def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Star
                 os.close(go_w)
                 os.close(status_r)
                 around = outer.Outer(
-                    image_uid_base, image_gid_base, go_r, status_w, message["counts"], message["limits"]
+                    image_uid_base,
+                    image_gid_base,
+                    go_r,
+                    status_w,
+                    message["counts"],
+                    message["limits"],
+                    message["proxy_port"],
+                    fds[2] if message["proxy_port"] else -1,
                 )
                 given = inside.Descriptors(fds[0], fds[1], status_w, image_fd, dev_fd)
                 _make(around, inside.inside_from(message, given, program))

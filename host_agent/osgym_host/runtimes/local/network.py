@@ -44,7 +44,7 @@ class ReplicaNetwork(LinkGate[LinkSlot]):
     """
 
     who = "Replicas"
-    instead = "leave egress at none"
+    instead = "set egress_by to proxy, or leave egress at none"
 
     def __init__(
         self,

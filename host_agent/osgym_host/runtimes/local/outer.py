@@ -52,6 +52,8 @@ class Outer:
         counts: Limits by file name in `/proc/sys/user`.
         limits: `sigpending`, `msgqueue`, `nproc`: of all processes of the replica together; 0 or absent:
             as they are.
+        proxy_port: Where the host's proxy listens on the replica's loopback interface; 0: nowhere.
+        proxy_fd: Takes the socket that listens there.
     """
 
     image_uid_base: int
@@ -60,6 +62,8 @@ class Outer:
     status_fd: int
     counts: dict[str, int]
     limits: dict[str, int]
+    proxy_port: int = 0
+    proxy_fd: int = -1
 
 
 def make_first_process(outer: Outer, namespaces: int, child: Callable[[int, int], None]) -> None:
@@ -76,6 +80,8 @@ def make_first_process(outer: Outer, namespaces: int, child: Callable[[int, int]
         os._exit(1)
     _limit(outer)
     _open_network(outer)
+    if outer.proxy_port:
+        _listen_for_proxy(outer)
     sys_fd = -1
     with contextlib.suppress(
         OSError
@@ -116,6 +122,15 @@ def _open_network(outer: Outer) -> None:
     for name, value in (("ip_unprivileged_port_start", "0"), ("ping_group_range", groups)):
         with contextlib.suppress(OSError):  # a host without it, or one whose /proc/sys is closed
             write_file(f"/proc/sys/net/ipv4/{name}", value)
+
+
+def _listen_for_proxy(outer: Outer) -> None:
+    """Listen in the replica's network for a process outside: a socket stays in the network it was made in."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as listener:
+        listener.bind(("127.0.0.1", outer.proxy_port))
+        listener.listen(socket.SOMAXCONN)
+        with socket.socket(fileno=outer.proxy_fd) as channel:
+            socket.send_fds(channel, [b"l"], [listener.fileno()])
 
 
 def proc_folder(pid: int) -> str:

@@ -7,7 +7,9 @@ Requests: `{"id", "op"}` with
   zygote numbers them), `image_uid_base`, `image_gid_base` (the owners of the image's files; when they
   are others than the replica's, it gets the image by an id-mapped mount), `hostname`, `environment`,
   `limits`, `counts` (see `outer`), `cgroup_procs`, `name_server` (an address; empty: the replica gets no
-  network but loopback); descriptors: console log, listening socket.
+  network but loopback), `files` (path, text and mode of each that is written inside), `proxy_port` (0: no
+  proxy); descriptors: console log, listening socket, and with a proxy the end of a socket pair to which a
+  socket is sent that listens at that port of the replica's loopback interface.
 - `kill`: `key`. Succeeds also when there is no such process.
 - `remove`: `names` below the directory given as descriptor.
 - `measure`: `name` below such a directory, `pids` of the replica, and `devices` that count as disk; the

@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from osgym_host.images.errors import NamespaceUnavailable
 from osgym_host.images.idmap import IdMap, current_idmap
@@ -36,10 +37,12 @@ from osgym_host.runtimes.local.instance import InstanceDir, record_process
 from osgym_host.runtimes.local.isolation import Isolation, unbounded_because
 from osgym_host.runtimes.local.ranges import ReplicaIds
 from osgym_host.runtimes.local.replica import LocalReplica
+from osgym_host.runtimes.local.spawn import ListenerChannel
 from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor
 from osgym_host.runtimes.processes import processes_of
 from osgym_host.runtimes.replica_cgroup import Caps
 from osgym_host.runtimes.replica_table import ReplicaTable, check_name
+from osgym_host.runtimes.web.client import ReplicaProxy
 
 _log = logging.getLogger(__name__)
 
@@ -69,9 +72,13 @@ class LocalRuntime(Runtime):
     """
 
     def __init__(
-        self, data_dir: Path, instance: str = "default", links: network.ReplicaNetwork | None = None
+        self,
+        data_dir: Path,
+        instance: str = "default",
+        links: network.ReplicaNetwork | None = None,
+        proxy: ReplicaProxy | None = None,
     ) -> None:
-        """Nothing is touched before `start`; without `links` there is no egress.
+        """Nothing is touched before `start`; with neither `links` nor `proxy` there is no egress.
 
         Raises:
             ValueError: `instance` is not a plain name.
@@ -79,6 +86,7 @@ class LocalRuntime(Runtime):
         check_name("instance", instance)
         self._instance = InstanceDir(data_dir / "run" / instance)
         self._links = links
+        self._proxy = proxy
         self._running: _Running | None = None
         self._state_lock = asyncio.Lock()
         self._replicas = ReplicaTable(self.name, LocalReplica, self._destroy)
@@ -107,7 +115,8 @@ class LocalRuntime(Runtime):
 
     @property
     def _egress(self) -> frozenset[Egress]:
-        return frozenset({Egress.NONE}) if self._links is None else self._links.egress
+        ways = [way.egress for way in (self._links, self._proxy) if way is not None]
+        return frozenset({Egress.NONE}).union(*ways)
 
     @property
     def ids_shared_because(self) -> str:
@@ -193,6 +202,8 @@ class LocalRuntime(Runtime):
         return StartReport(reaped_replicas=len(names), reaped_processes=killed)
 
     async def _open_links(self) -> None:
+        if self._proxy is not None:
+            await self._proxy.start()
         if self._links is not None:
             await self._links.start()
             return
@@ -219,6 +230,8 @@ class LocalRuntime(Runtime):
                 await running.supervisor.close()
                 os.close(running.replicas_fd)
                 running.isolation.close()
+                if self._proxy is not None:
+                    await self._proxy.stop()
                 try:
                     if self._links is not None:
                         await self._links.stop()
@@ -295,24 +308,42 @@ class LocalRuntime(Runtime):
         folder = replica.folder
         links = self._links if replica.spec.egress is not Egress.NONE else None
         name_server = (await links.reserve(folder.name)).host_ip if links is not None else ""
-        fields = spawn.request(replica, "pids" in running.tree.enforces, name_server)
+        proxy = self._proxy if self._proxy is not None and self._proxy.serves(replica.spec.egress) else None
+        web = None if proxy is None else proxy.given()
+        fields = spawn.request(replica, "pids" in running.tree.enforces, name_server, web)
         # Nobody but us can pass through `replicas`; the replica's root must pass through its folder.
         folder.mkdir()
         folder.chmod(0o711)
-        with spawn.console(folder) as console_fd, spawn.listening_socket(folder) as sock:
+        with contextlib.ExitStack() as stack:
+            sock = stack.enter_context(spawn.listening_socket(folder))
+            given = [stack.enter_context(spawn.console(folder)), sock.fileno()]
+            channel = None if proxy is None else stack.enter_context(contextlib.closing(ListenerChannel()))
+            if channel is not None:
+                given.append(channel.fd)
             replica.listening = os.fstat(sock.fileno()).st_ino
-            answer, fds = await supervisor.request(
-                "spawn", fields, [console_fd, sock.fileno()], timeout_s=_SPAWN_TIMEOUT_S
-            )
+            answer, fds = await supervisor.request("spawn", fields, given, timeout_s=_SPAWN_TIMEOUT_S)
+            await self._spawned(running, replica, answer, fds, links)
+            if proxy is not None and channel is not None:
+                await proxy.open(folder.name, channel.take())
+
+    async def _spawned(
+        self,
+        running: _Running,
+        replica: LocalReplica,
+        answer: dict[str, Any],
+        fds: list[int],
+        links: network.ReplicaNetwork | None,
+    ) -> None:
+        """Note what runs, and connect its link; closes the descriptors."""
         try:
             replica.runs(answer["pid"], fds[0])
             running.isolation.devices_shared |= not answer["own_devices"]
-            record_process(folder / "replica.json", replica.pid)
+            record_process(replica.folder / "replica.json", replica.pid)
             early = self._early_exits.pop(replica.key, None)
             if early is not None:
                 replica.ended(early)
             if links is not None:
-                await links.connect(folder.name, fds[1], replica.spec.egress)
+                await links.connect(replica.folder.name, fds[1], replica.spec.egress)
         finally:
             for fd in fds[1:]:
                 os.close(fd)
@@ -354,6 +385,8 @@ class LocalRuntime(Runtime):
                 timeout_s=_REMOVE_TIMEOUT_S,
             )
             await asyncio.to_thread(replica.group.remove)
+            if self._proxy is not None:
+                await self._proxy.close(replica.folder.name)
             if self._links is not None:
                 await self._links.detach(replica.folder.name)
         except (OSError, RuntimeFault) as exc:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from osgym_host.runtimes.base import HOSTNAME, Egress, ReplicaSpec, RootfsImage,
 from osgym_host.runtimes.local import isolation
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.replica_table import check_name
+from osgym_host.runtimes.web.inside import PORT, Given
 
 _RUN_MIB = 128
 _LEAST_TMP_MIB = 256
@@ -22,8 +24,14 @@ _DEFAULT_RAM_MIB = 4096
 _NOFILE = 65536
 
 
-def request(replica: LocalReplica, pids_capped: bool, name_server: str = "") -> dict[str, Any]:
-    """Return the fields of a `spawn` request (see `protocol`)."""
+def request(
+    replica: LocalReplica, pids_capped: bool, name_server: str = "", web: Given | None = None
+) -> dict[str, Any]:
+    """Return the fields of a `spawn` request (see `protocol`).
+
+    Args:
+        web: What makes its programs use the host's proxy, which then listens inside; None: no proxy.
+    """
     spec = replica.spec
     image = rootfs_image(spec)
     manifest = image.manifest
@@ -39,11 +47,13 @@ def request(replica: LocalReplica, pids_capped: bool, name_server: str = "") -> 
         "image_uid_base": of_image[0],
         "image_gid_base": of_image[1],
         "hostname": HOSTNAME,
-        "environment": _environment(spec),
+        "environment": _environment(spec, {} if web is None else web.environment),
         "limits": _limits(spec, pids_capped),
         "counts": isolation.counts(own_ids=replica.ids is not None),
         "cgroup_procs": replica.group.procs_files,
         "name_server": name_server,
+        "files": [] if web is None else web.files,
+        "proxy_port": 0 if web is None else PORT,
     }
 
 
@@ -87,7 +97,7 @@ def check_spec(spec: ReplicaSpec, idmap: IdMap, egress: frozenset[Egress]) -> No
     if spec.egress not in egress:
         raise RuntimeUnsupported(
             f"the local runtime was started without egress {spec.egress}.",
-            remedy=f"Run the host agent as root with egress set to {spec.egress}.",
+            remedy=f"Run the host agent with egress set to {spec.egress}.",
             replica_id=spec.replica_id,
         )
     manifest = rootfs_image(spec).manifest
@@ -99,8 +109,8 @@ def check_spec(spec: ReplicaSpec, idmap: IdMap, egress: frozenset[Egress]) -> No
         )
 
 
-def _environment(spec: ReplicaSpec) -> dict[str, str]:
-    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", **dict(spec.environment)}
+def _environment(spec: ReplicaSpec, web: dict[str, str]) -> dict[str, str]:
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", **web, **dict(spec.environment)}
     environment |= {
         "OSGYM_SCREEN": str(spec.screen),
         "OSGYM_REPLICA_ID": spec.replica_id,
@@ -148,3 +158,33 @@ def listening_socket(folder: Path) -> Iterator[socket.socket]:
             sock.bind(path)
         sock.listen(socket.SOMAXCONN)
         yield sock
+
+
+class ListenerChannel:
+    """A way on which the socket comes that a replica's maker made in its network. Close it."""
+
+    def __init__(self) -> None:
+        """Make both ends."""
+        self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._ours.setblocking(False)
+
+    @property
+    def fd(self) -> int:
+        """The end to give away."""
+        return self._theirs.fileno()
+
+    def take(self) -> socket.socket:
+        """Return the socket; it has come by the time that the replica's session runs.
+
+        Raises:
+            OSError: There is none.
+        """
+        _, fds, _, _ = socket.recv_fds(self._ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        if not fds:
+            raise OSError(errno.EBADF, "the replica's maker sent no socket")
+        return socket.socket(fileno=fds[0])
+
+    def close(self) -> None:
+        """Close both ends. Idempotent."""
+        self._ours.close()
+        self._theirs.close()

@@ -1,0 +1,94 @@
+"""Connections to judged addresses, and what carries bytes over them. Nothing here looks a name up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from osgym_host.runtimes.web.heads import Refused
+
+CONNECT_S = 10.0
+PIECE_BYTES = 64 * 1024
+IDLE_S = 300.0
+"""A connection over which nothing came for so long ends."""
+TOTAL_S = 6 * 3600.0
+"""A connection ends after so long, whatever comes."""
+_MOST_ADDRESSES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Dialler:
+    """Connects to addresses that were judged.
+
+    Attributes:
+        elsewhere: For tests: the real place of an `address:port` that stands for one of the internet.
+    """
+
+    elsewhere: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+
+    async def connect(
+        self, addresses: Sequence[str], port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return a connection to the first address that answers.
+
+        Raises:
+            Refused: None does.
+        """
+        for address in addresses[:_MOST_ADDRESSES]:
+            place = self.elsewhere.get(f"{address}:{port}", (address, port))
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    return await asyncio.open_connection(*place, limit=PIECE_BYTES)
+            except (OSError, TimeoutError):
+                continue
+        raise Refused(502, "unreachable", f"nobody answers at port {port} of {', '.join(addresses)}")
+
+
+async def tunnel(
+    one: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    other: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+) -> None:
+    """Carry bytes both ways until both ends are done, or neither said anything for `IDLE_S`.
+
+    Raises:
+        TimeoutError: It was idle, or open, for too long.
+        OSError: A connection broke.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + TOTAL_S
+    async with asyncio.timeout(IDLE_S) as limit:
+
+        async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(PIECE_BYTES):
+                limit.reschedule(min(end, loop.time() + IDLE_S))
+                writer.write(data)
+                await writer.drain()
+            if writer.can_write_eof():
+                writer.write_eof()
+
+        tasks = [
+            asyncio.ensure_future(carry(one[0], other[1])),
+            asyncio.ensure_future(carry(other[0], one[1])),
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def close(writer: asyncio.StreamWriter, *, within_s: float = 2.0) -> None:
+    """Close a connection in order, or at once when it takes longer; never raises."""
+    writer.close()
+    try:
+        async with asyncio.timeout(within_s):
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+    except TimeoutError:
+        writer.transport.abort()
+    except BaseException:
+        writer.transport.abort()
+        raise

@@ -1,0 +1,116 @@
+"""A replica's way to the proxy: a socket that listens on the replica's own loopback interface.
+
+The socket was made in the replica's network and given to us, so whoever connects to it is that replica, and
+nothing of ours runs inside. It opens nothing else: there is no link, no route and no name server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from dataclasses import dataclass
+from typing import Protocol
+
+from osgym_host.runtimes.web import dial
+from osgym_host.runtimes.web.heads import Refused
+from osgym_host.runtimes.web.pages import page
+
+MAX_CONNECTIONS = 256
+"""Of one replica at once; a browser opens at most 32 to a proxy by default."""
+
+_log = logging.getLogger(__name__)
+
+
+class Handler(Protocol):
+    """What is done with a connection."""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve it to its end.
+
+        Raises:
+            Refused: Nothing was answered yet, and this is the answer.
+            OSError, EOFError, TimeoutError: It broke.
+        """
+        ...
+
+
+@dataclass
+class Places:
+    """How many connections all doors of this process may have together."""
+
+    free: int
+
+
+class Door:
+    """The connections of one replica."""
+
+    def __init__(self, handler: Handler, places: Places) -> None:
+        """Nothing is accepted before `open`."""
+        self._handler = handler
+        self._places = places
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def connections(self) -> int:
+        """Connections there are now."""
+        return len(self._tasks)
+
+    async def open(self, listener: socket.socket) -> None:
+        """Accept connections from now on; the listener is ours to close.
+
+        Raises:
+            OSError: It does not listen.
+        """
+        self._server = await asyncio.start_server(self._accepted, sock=listener, limit=dial.PIECE_BYTES)
+
+    async def close(self) -> None:
+        """Accept nothing more and end every connection, both ends of it. Idempotent."""
+        if self._server is not None:
+            self._server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._tasks) >= MAX_CONNECTIONS or self._places.free <= 0:
+            refused = Refused(503, "too_many_connections", f"more than {MAX_CONNECTIONS} at once")
+            writer.write(page(refused))
+            writer.close()
+            return
+        self._tasks.add(task)
+        self._places.free -= 1
+        try:
+            with contextlib.suppress(asyncio.CancelledError):  # the door closes: this is the task's end
+                await self._serve(reader, writer)
+        finally:
+            writer.transport.abort()
+            self._places.free += 1
+            self._tasks.discard(task)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            try:
+                await self._handler.serve(reader, writer)
+            except Refused as exc:
+                _log.info("refused: %s", exc)
+                writer.write(page(exc))
+                writer.write_eof()
+                await _let_read(reader)
+            await dial.close(writer)
+        except (OSError, EOFError, TimeoutError):
+            return
+        except Exception:  # noqa: BLE001 - the top of the task
+            _log.exception("a connection failed")
+
+
+async def _let_read(reader: asyncio.StreamReader) -> None:
+    """Throw away what still comes, for a moment: a reset would take the answer from its reader."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(1.0):
+            while await reader.read(dial.PIECE_BYTES):
+                pass

@@ -1,0 +1,201 @@
+"""The head of a request to the proxy, read strictly: pure.
+
+Whatever two readers could take for different requests is refused, so that nothing that was judged as one
+request is sent on as another.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+MAX_HEAD_BYTES = 32 * 1024
+"""Of a request's line and headers; browsers send at most some 16 KiB, most of it cookies."""
+MAX_HEADERS = 128
+MAX_BODY_BYTES = 1 << 40
+
+TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}\Z")
+TARGET = re.compile(rb"[\x21-\x7e]+\Z")
+VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*\Z")
+_NAME = re.compile(r"(?=.{1,253}\Z)([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)+[a-z][a-z0-9-]{0,62}\Z")
+_DIGITS = re.compile(rb"[0-9]{1,13}\Z")
+HOP_BY_HOP = frozenset(
+    (
+        b"connection",
+        b"expect",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    )
+)
+"""Of one connection, not of the message (RFC 9110, section 7.6.1)."""
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+class Refused(Exception):
+    """The proxy does not do this; a page with `status` and the stable `code` says why."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        """Keep what the answer consists of."""
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Whom a request is for.
+
+    Attributes:
+        host: An IPv4 address in dotted form, or a lower-case name with a dot in it, without a final one.
+    """
+
+    host: str
+    port: int
+
+    @property
+    def is_address(self) -> bool:
+        """Whether the host is given in numbers."""
+        return self.host[-1].isdigit()
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of one request.
+
+    Attributes:
+        target: Of CONNECT and of an absolute URL; None of a request within a connection to a site.
+        path: With query, as it was sent; `/` at least. Empty for CONNECT.
+        headers: Names in lower case; none of this connection only, no `host`, no `content-length`.
+        host: What the header Host says; empty when there is none.
+        length: Of the body in bytes; None: it comes in chunks.
+        keeps: The client may send another request.
+    """
+
+    method: str
+    target: Target | None
+    path: str
+    headers: Headers
+    host: bytes
+    length: int | None
+    keeps: bool
+
+
+def parse(raw: bytes) -> Head:
+    """Read a head, with the empty line at its end.
+
+    Raises:
+        Refused: It is malformed or ambiguous, or names no target that can be judged.
+    """
+    lines = raw.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    if len(lines) - 1 > MAX_HEADERS:
+        raise Refused(431, "bad_request", f"more than {MAX_HEADERS} headers")
+    parts = lines[0].split(b" ")
+    if len(parts) != 3 or not TOKEN.match(parts[0]) or not TARGET.match(parts[1]):
+        raise _bad("the request's line is malformed")
+    if parts[2] not in (b"HTTP/1.1", b"HTTP/1.0"):
+        raise Refused(505, "bad_request", "only HTTP/1.1 is spoken here")
+    headers = [_header(line) for line in lines[1:]]
+    method = parts[0].decode()
+    target, path = _target(method, parts[1].decode())
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) > 1:
+        raise _bad("more than one header Host")
+    new = parts[2] == b"HTTP/1.1"
+    options = {
+        option.strip().lower()
+        for name, value in headers
+        if name in (b"connection", b"proxy-connection")
+        for option in value.split(b",")
+    }
+    dropped = HOP_BY_HOP | options | {b"host", b"content-length"}
+    return Head(
+        method,
+        target,
+        path,
+        tuple((name, value) for name, value in headers if name not in dropped),
+        hosts[0] if hosts else b"",
+        _length(headers, new),
+        b"close" not in options and (new or b"keep-alive" in options),
+    )
+
+
+def _bad(message: str) -> Refused:
+    return Refused(400, "bad_request", message)
+
+
+def _header(line: bytes) -> tuple[bytes, bytes]:
+    name, colon, value = line.partition(b":")
+    if not colon or not TOKEN.match(name) or not VALUE.match(value):
+        raise _bad("a header is malformed")
+    return name.lower(), value.strip(b" \t")
+
+
+def _length(headers: list[tuple[bytes, bytes]], new: bool) -> int | None:
+    lengths = [value for name, value in headers if name == b"content-length"]
+    codings = [value.lower() for name, value in headers if name == b"transfer-encoding"]
+    if codings and lengths:
+        raise _bad("a body with both a length and a transfer coding")
+    if codings:
+        if codings != [b"chunked"] or not new:
+            raise _bad("the only transfer coding is chunked, once")
+        return None
+    if not lengths:
+        return 0
+    if len(lengths) > 1 or not _DIGITS.match(lengths[0]) or int(lengths[0]) > MAX_BODY_BYTES:
+        raise _bad("the body's length is malformed")
+    return int(lengths[0])
+
+
+def _target(method: str, text: str) -> tuple[Target | None, str]:
+    if method == "CONNECT":
+        host, _, port = text.rpartition(":")
+        return Target(parse_host(host), parse_port(port)), ""
+    if text.startswith("/"):
+        return None, text
+    scheme, found, rest = text.partition("://")
+    if not found or scheme.lower() != "http":
+        raise _bad("neither CONNECT nor a URL of http://")
+    end = next((at for at, char in enumerate(rest) if char in "/?#"), len(rest))
+    authority, path = rest[:end], rest[end:].partition("#")[0]
+    host, colon, port = authority.partition(":")
+    target = Target(parse_host(host), parse_port(port) if colon else 80)
+    return target, path if path.startswith("/") else f"/{path}"
+
+
+def parse_port(text: str) -> int:
+    """Read a port.
+
+    Raises:
+        Refused: It is none.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65535):
+        raise _bad("the port is malformed")
+    return int(text)
+
+
+def parse_host(text: str) -> str:
+    """Read a host: an IPv4 address in its usual form, or a name of several parts, the last of letters.
+
+    So no number in another form (decimal, octal, hexadecimal, shortened) is ever taken for a name.
+
+    Raises:
+        Refused: It is another, an IPv6 address too: those are never reached.
+    """
+    host = text.lower().removesuffix(".")
+    if _NAME.match(host):
+        return host
+    try:
+        return str(ipaddress.IPv4Address(host))
+    except ValueError:
+        raise Refused(
+            403, "egress_refused", "neither a full host name nor an IPv4 address in its usual form"
+        ) from None

@@ -1,0 +1,46 @@
+"""What the proxy itself answers: short pages with a status, a stable code and what to do. Pure."""
+
+from __future__ import annotations
+
+import html
+from http import HTTPStatus
+
+from osgym_host.runtimes.web.heads import Refused
+
+CODE_HEADER = "osgym-code"
+_MAX_SHOWN = 512
+
+_REMEDIES = {
+    "egress_refused": "What replicas may reach is this host's setting `egress`, with `egress_allow`.",
+    "unreachable": "The proxy of this host got no answer from there.",
+    "web_not_recorded": "Run the host with `web: record` and open the page once, then replay the archive.",
+    "web_not_recordable": "Only answers to GET and HEAD that fit into an archive are recorded.",
+    "too_many_connections": "Close some connections of this desktop.",
+    "bad_request": "This is an HTTP proxy for what runs in this desktop.",
+}
+
+
+def page(refused: Refused, url: str = "", *, closes: bool = True, body: bool = True) -> bytes:
+    """Return a whole answer for a refusal.
+
+    Args:
+        url: What was asked for; shown, bounded and escaped.
+        closes: The connection ends after it.
+        body: False for HEAD.
+    """
+    try:
+        reason = HTTPStatus(refused.status).phrase
+    except ValueError:
+        reason = "Refused"
+    shown = html.escape(url[:_MAX_SHOWN])
+    text = (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{refused.code}</title>"
+        f"<h1>{refused.status} {reason}</h1><p><code>{refused.code}</code>: {html.escape(refused.message)}"
+        f"<p>{shown}<p>{_REMEDIES.get(refused.code, '')}</html>\n"
+    ).encode()
+    head = (
+        f"HTTP/1.1 {refused.status} {reason}\r\ncontent-type: text/html; charset=utf-8\r\n"
+        f"content-length: {len(text)}\r\ncache-control: no-store\r\n{CODE_HEADER}: {refused.code}\r\n"
+        f"{'connection: close' + chr(13) + chr(10) if closes else ''}\r\n"
+    ).encode()
+    return head + (text if body else b"")

@@ -1,0 +1,212 @@
+"""The process of the proxy: takes replicas' sockets from the host agent and serves them until that is gone.
+
+Run as `python -I -m osgym_host.runtimes.web.process CONTROL_FD`, with the options as JSON on stdin. Started
+by root it is nobody by the time that it serves: what it reads was written by guests and by sites.
+
+One JSON object per packet of CONTROL_FD, a SOCK_SEQPACKET socket pair. Requests: `{"id", "op": "open",
+"key"}` with a listening socket as descriptor, `{"id", "op": "close", "key"}`, which is answered when every
+connection of that replica has ended, `{"id", "op": "stats"}`. Answers: `{"id", "ok", …}`. Unasked, once:
+`{"event": "serving", "note"}` or `{"event": "failed", "error"}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import encodings.idna  # noqa: F401  # what looks names up imports it when no file can be opened any more
+import logging
+import os
+import resource
+import socket
+import ssl
+import sys
+from typing import Any
+
+from osgym_host.runtimes.egress.resolver import NameLookup
+from osgym_host.runtimes.local import protocol
+from osgym_host.runtimes.web.dial import Dialler
+from osgym_host.runtimes.web.door import Door, Handler, Places
+from osgym_host.runtimes.web.filtering import Filtering
+from osgym_host.runtimes.web.judge import Judge
+from osgym_host.runtimes.web.options import ProxyOptions, WebMode
+
+_NOBODY = 65534
+_OWN_IDS, _OWN_COUNT = 1_900_000_000, 4_194_304
+"""Ids that systemd's list of ranges leaves to nobody, one for each process id: no other process has it."""
+_PR_SET_NO_NEW_PRIVS, _PR_SET_DUMPABLE = 38, 4
+_SPARE_FILES = 128
+
+
+class Service:
+    """Doors by key, and what the host agent says of them."""
+
+    def __init__(self, control: socket.socket, handler: Handler, places: Places) -> None:
+        """Use within a running loop."""
+        self._control = control
+        self._handler = handler
+        self._places = places
+        self._doors: dict[str, Door] = {}
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+
+    def start(self, note: str) -> None:
+        """Listen to the host agent."""
+        self._loop.add_reader(self._control.fileno(), self._readable)
+        self._tell({"event": "serving", "note": note})
+
+    async def close(self) -> None:
+        """End every connection."""
+        self._loop.remove_reader(self._control.fileno())
+        for door in tuple(self._doors.values()):
+            await door.close()
+
+    def _readable(self) -> None:
+        while not self.ended.done():
+            try:
+                received = protocol.receive(self._control)
+            except BlockingIOError:
+                return
+            except OSError:
+                received = None
+            if received is None:
+                self.ended.set_result(None)
+                return
+            task = self._loop.create_task(self._do(*received))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _do(self, message: dict[str, Any], fds: list[int]) -> None:
+        answer: dict[str, Any] = {"id": message["id"], "ok": True}
+        try:
+            match message["op"]:
+                case "open" if message["key"] not in self._doors:
+                    await self._open(message["key"], socket.socket(fileno=fds.pop()))
+                case "close":
+                    door = self._doors.pop(message["key"], None)
+                    if door is not None:
+                        await door.close()
+                case "stats":
+                    answer["connections"] = {key: door.connections for key, door in self._doors.items()}
+        except OSError as exc:
+            answer = {"id": message["id"], "ok": False, "error": str(exc)}
+        finally:
+            for fd in fds:
+                os.close(fd)
+        self._tell(answer)
+
+    async def _open(self, key: str, listener: socket.socket) -> None:
+        listener.setblocking(False)
+        door = Door(self._handler, self._places)
+        await door.open(listener)
+        self._doors[key] = door
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        # When the host agent is gone, the end of the connection says so.
+        with contextlib.suppress(ConnectionError, BlockingIOError):
+            protocol.send(self._control, message)
+
+
+def become_nobody() -> None:
+    """Give up root's rights for good, to be a user that is nobody else. No effect for others.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if os.geteuid() != 0:
+        return
+    os.setgroups([])
+    for number in (_OWN_IDS + os.getpid() % _OWN_COUNT, _NOBODY):
+        try:
+            os.setresgid(number, number, number)
+            os.setresuid(number, number, number)
+        except OSError:
+            if number == _NOBODY:
+                raise
+            continue  # in a user namespace that has fewer ids
+        break
+    # Else its own files in /proc would be root's, among them those that certificates are read from.
+    libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def _many_files() -> Places:
+    """Raise the bound on open files as far as it goes; two are used by a connection."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return Places(max(16, (hard - _SPARE_FILES) // 2))
+
+
+def make_handler(options: ProxyOptions, world: dict[str, Any]) -> tuple[Handler, str]:
+    """Return what serves connections, and what is to be told of it.
+
+    Args:
+        world: Of a test (`options.TEST_WORLD`).
+
+    Raises:
+        OSError, ValueError: The archive cannot be used.
+    """
+    known = world.get("names")
+    names = NameLookup(None if known is None else lambda name: known.get(name, []))
+    places = {key: (value[0], value[1]) for key, value in world.get("places", {}).items()}
+    judge = Judge.of(options.egress, options.allowlist, names)
+    if options.mode is WebMode.OFF:
+        return Filtering(judge, Dialler(places)), ""
+    return _sites(options, judge, Dialler(places), world.get("ca"))
+
+
+def _sites(options: ProxyOptions, judge: Judge, dialler: Dialler, ca: str | None) -> tuple[Handler, str]:
+    from osgym_host.runtimes.web import archive, certificates, sites  # what `osgym-host[web]` brings
+
+    assert options.archive is not None and options.authority is not None
+    signed = certificates.Certificates(options.authority)
+    kept = archive.Archive()
+    to_record = options.mode is WebMode.RECORD
+    try:
+        fd = archive.open_archive(options.archive, to_record=to_record)
+        source: sites.Source
+        if to_record:
+            trust = ssl.create_default_context(cafile=ca)
+            trust.set_alpn_protocols(["http/1.1"])
+            source = sites.Record(kept, archive.Recording(fd, kept), judge, dialler, trust)
+        else:
+            kept.load(fd)
+            os.close(fd)
+            source = sites.Replay(kept)
+    except (OSError, ValueError) as exc:
+        raise ValueError(f"the archive {options.archive}: {exc}") from exc
+    note = f"web {options.mode}: {len(kept.urls)} answers in {options.archive}"
+    return sites.Sites(signed, source), note + (f", {kept.skipped} entries left out" if kept.skipped else "")
+
+
+async def _serve(control: socket.socket, text: str) -> None:
+    places = _many_files()
+    try:
+        options, world = ProxyOptions.from_json(text)
+        handler, note = make_handler(options, world)
+        become_nobody()
+    except (OSError, ValueError) as exc:
+        with contextlib.suppress(OSError):
+            protocol.send(control, {"event": "failed", "error": str(exc)})
+        return
+    service = Service(control, handler, places)
+    service.start(note)
+    await service.ended
+    await service.close()
+
+
+def main(argv: list[str]) -> int:
+    """Serve the socket given by its descriptor."""
+    logging.basicConfig(level=logging.WARNING, format="osgym-web: %(message)s")
+    control = socket.socket(fileno=int(argv[1]))
+    control.set_inheritable(False)
+    control.setblocking(False)
+    text = sys.stdin.read()
+    asyncio.run(_serve(control, text))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
