@@ -32,6 +32,7 @@ COMMANDS = {
     "task": "Check task files: what runs here, and what is missing.",
     "token": "Make, list and revoke tokens with a scope.",
     "top": "Show hosts and their busiest desktops, again and again.",
+    "web": "Look into archives of recorded sites.",
 }
 """Name → one line of help. The module `osgym_host.cli.<name>` has the command; for `-` it has `_`."""
 

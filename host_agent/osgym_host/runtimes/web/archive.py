@@ -1,0 +1,238 @@
+"""An archive of answers: a HAR file, its answers ready to be sent, by URL.
+
+What is replayed lies in a file without a name, of which memory holds an index only. An archive that we write
+has one entry on each line and is a whole HAR after every entry; one that a kill cut short loses its last.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+
+from osgym_host.runtimes.web import har
+from osgym_host.runtimes.web.har import Answer, ArchiveError
+
+MAX_ARCHIVE_BYTES = 8 << 30
+MAX_FOREIGN_BYTES = 512 << 20
+"""Of a HAR that is not ours, which is read as a whole."""
+MAX_ENTRIES = 200_000
+_HEADER = b'{"log":{"version":"1.2","creator":{"name":"OSGym","version":"1"},"entries":['
+_TAIL = b"\n]}}\n"
+_MAX_LINE = 2 * har.MAX_BODY_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An answer in the file without a name: its head without the empty line, then its body."""
+
+    offset: int
+    head_bytes: int
+    body_bytes: int
+
+
+class Archive:
+    """Answers by URL. Not for several threads."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._spool, path = tempfile.mkstemp()
+        os.unlink(path)  # noqa: PTH108 - it never has a name that anybody knows
+        self._closing = weakref.finalize(self, os.close, self._spool)
+        self._end = 0
+        self._known: dict[str, Stored] = {}
+        self.skipped = 0
+        """Entries that cannot be replayed."""
+
+    @property
+    def urls(self) -> list[str]:
+        """All that is known."""
+        return list(self._known)
+
+    def find(self, url: str) -> Stored | None:
+        """Return what is kept of a URL."""
+        return self._known.get(url)
+
+    def read(self, stored: Stored) -> tuple[bytes, bytes]:
+        """Return head and body."""
+        data = os.pread(self._spool, stored.head_bytes + stored.body_bytes, stored.offset)
+        return data[: stored.head_bytes], data[stored.head_bytes :]
+
+    def add(self, url: str, answer: Answer) -> Stored:
+        """Keep an answer, unless there is one already; return the one that is kept."""
+        known = self._known.get(url)
+        if known is not None:
+            return known
+        head = _head(answer)
+        data = memoryview(head + answer.body)
+        stored = Stored(self._end, len(head), len(answer.body))
+        while data:
+            written = os.pwrite(self._spool, data, self._end)
+            self._end += written
+            data = data[written:]
+        self._known[url] = stored
+        return stored
+
+    def close(self) -> None:
+        """Let go of all. Idempotent."""
+        self._closing()
+
+    def load(self, fd: int) -> int:
+        """Read a HAR.
+
+        Returns:
+            Where the next entry belongs, if the archive is ours; -1 if it is not.
+
+        Raises:
+            ArchiveError: It is none, or exceeds a bound.
+            OSError: It cannot be read.
+        """
+        size = os.fstat(fd).st_size
+        if size > MAX_ARCHIVE_BYTES:
+            raise ArchiveError(f"larger than {MAX_ARCHIVE_BYTES >> 30} GiB")
+        with os.fdopen(os.dup(fd), "rb") as file:
+            file.seek(0)
+            if file.read(len(_HEADER) + 1) == _HEADER + b"\n":
+                return self._load_lines(file.fileno(), len(_HEADER) + 1)
+            if size > MAX_FOREIGN_BYTES:
+                raise ArchiveError(f"larger than {MAX_FOREIGN_BYTES >> 20} MiB and not recorded by OSGym")
+            file.seek(0)
+            for number, entry in enumerate(_entries(file.read())):
+                self._take(entry, number)
+        return -1
+
+    def _load_lines(self, fd: int, start: int) -> int:
+        """Read an archive of ours; what a kill cut short at its end is left out."""
+        end = start - 1
+        with os.fdopen(os.dup(fd), "rb") as file:
+            file.seek(start)
+            for number in range(MAX_ENTRIES + 1):
+                line = file.readline(_MAX_LINE)
+                text = line.rstrip(b"\n").removesuffix(b",")
+                if not text or text == b"]}}":
+                    return end
+                try:
+                    entry = json.loads(text)
+                except (ValueError, RecursionError):
+                    if file.read(1):
+                        raise ArchiveError(f"entry {number} is no JSON") from None
+                    return end
+                self._take(entry, number)
+                end = file.tell() - (len(line) - len(text))
+        raise ArchiveError(f"more than {MAX_ENTRIES} entries")
+
+    def _take(self, entry: object, number: int) -> None:
+        if number >= MAX_ENTRIES:
+            raise ArchiveError(f"more than {MAX_ENTRIES} entries")
+        try:
+            found = har.read_entry(entry)
+        except ArchiveError as exc:
+            raise ArchiveError(f"entry {number}: {exc}") from None
+        if found is None:
+            self.skipped += 1
+        else:
+            self.add(*found)
+
+
+class Recording:
+    """A HAR that grows. One host agent at a time writes it."""
+
+    def __init__(self, fd: int, archive: Archive) -> None:
+        """Go on with what is there, or begin.
+
+        Args:
+            fd: Open for reading and writing; ours to close.
+
+        Raises:
+            ArchiveError: Somebody else writes it, or it was not recorded by us.
+            OSError: It cannot be read or written.
+        """
+        self._fd = fd
+        try:
+            self._begin(archive)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, archive: Archive) -> None:
+        fd = self._fd
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ArchiveError("another host agent records into it") from None
+        if os.fstat(fd).st_size == 0:
+            self._end = len(_HEADER)
+            self._write(_HEADER + _TAIL, 0)
+        else:
+            self._end = archive.load(fd)
+            if self._end < 0:
+                raise ArchiveError("it was not recorded by OSGym, so nothing is added to it")
+            self._write(_TAIL, self._end)
+            os.ftruncate(fd, self._end + len(_TAIL))
+
+    def add(self, line: str) -> None:
+        """Add an entry. Blocking.
+
+        Raises:
+            OSError: It cannot be written; the archive is as it was.
+        """
+        comma = b"" if self._end == len(_HEADER) else b","
+        data = comma + b"\n" + line.encode()
+        try:
+            self._write(data + _TAIL, self._end)
+        except OSError:
+            self._write(_TAIL, self._end)
+            os.ftruncate(self._fd, self._end + len(_TAIL))
+            raise
+        self._end += len(data)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._fd)
+
+    def _write(self, data: bytes, at: int) -> None:
+        left = memoryview(data)
+        while left:
+            written = os.pwrite(self._fd, left, at)
+            at += written
+            left = left[written:]
+
+
+def open_archive(path: Path, *, to_record: bool) -> int:
+    """Open the file of an archive.
+
+    Raises:
+        OSError: It is not there, or not ours to read or write.
+    """
+    flags = os.O_RDWR | os.O_CREAT if to_record else os.O_RDONLY
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def _entries(text: bytes) -> Iterator[object]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise ArchiveError(f"no JSON: {exc}") from None
+    log = found.get("log") if isinstance(found, dict) else None
+    entries = log.get("entries") if isinstance(log, dict) else None
+    if not isinstance(entries, list):
+        raise ArchiveError("no HAR: it has no log.entries")
+    yield from entries
+
+
+def _head(answer: Answer) -> bytes:
+    try:
+        reason = HTTPStatus(answer.status).phrase.encode()
+    except ValueError:
+        reason = b""
+    lines = [b"HTTP/1.1 %d %s" % (answer.status, reason)]
+    lines += [name + b": " + value for name, value in answer.headers]
+    if answer.status != 204:
+        lines.append(b"content-length: %d" % len(answer.body))
+    return b"\r\n".join((*lines, b""))

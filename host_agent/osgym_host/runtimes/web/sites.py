@@ -1,0 +1,273 @@
+"""Sites as the proxy plays them: it ends TLS itself and answers from an archive, which it may fill first."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+import ssl
+import time
+import zlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from osgym_host.runtimes.web import bodies, dial, har, heads
+from osgym_host.runtimes.web.archive import Archive, Recording, Stored
+from osgym_host.runtimes.web.certificates import Certificates
+from osgym_host.runtimes.web.har import MAX_BODY_BYTES, Answer
+from osgym_host.runtimes.web.heads import Head, Headers, Refused, Target
+from osgym_host.runtimes.web.judge import Judge
+from osgym_host.runtimes.web.pages import page
+from osgym_host.runtimes.web.upstream import Upstream
+
+KEEP_S = 60.0
+"""How long a connection may wait for its next request."""
+_HANDSHAKE_S = 10.0
+_FETCH_S = 120.0
+_MAX_DROPPED_BODY = 1 << 20
+_CONNECTED = b"HTTP/1.1 200 Connected\r\n\r\n"
+_NOT_ASKED = frozenset((b"accept-encoding", b"authorization", b"cookie", b"range"))
+"""With `if-…`: answers are those that a stranger gets who has nothing yet."""
+
+_log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """Where answers come from."""
+
+    async def find(self, head: Head, scheme: str, target: Target, url: str) -> tuple[bytes, bytes]:
+        """Return head (without the empty line) and body of the answer to GET.
+
+        Raises:
+            Refused: There is none.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sites:
+    """Serves connections of replicas."""
+
+    certificates: Certificates
+    source: Source
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection to its end.
+
+        Raises:
+            Refused: The request is malformed; nothing of an answer was sent.
+            OSError, EOFError, TimeoutError: The connection broke.
+        """
+        raw = await bodies.read_head(reader)
+        if not raw:
+            return
+        head = heads.parse(raw)
+        if head.method != "CONNECT":
+            await self._requests(head, None, "http", (reader, writer))
+            return
+        assert head.target is not None
+        writer.write(_CONNECTED)
+        await writer.drain()
+        scheme = "http" if head.target.port == 80 else "https"
+        if scheme == "https":
+            context = self.certificates.context(head.target.host)
+            await writer.start_tls(context, ssl_handshake_timeout=_HANDSHAKE_S)
+        raw = await bodies.read_head(reader, wait_s=KEEP_S)
+        if raw:
+            await self._requests(heads.parse(raw), head.target, scheme, (reader, writer))
+
+    async def _requests(
+        self,
+        head: Head,
+        site: Target | None,
+        scheme: str,
+        client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        """Answer a request and those that follow it.
+
+        Args:
+            site: Whom the connection is to; None: each request names it.
+        """
+        reader, writer = client
+        while True:
+            await self._answer(head, site, scheme, client)
+            await writer.drain()
+            if not head.keeps:
+                return
+            raw = await bodies.read_head(reader, wait_s=KEEP_S)
+            if not raw:
+                return
+            head = heads.parse(raw)
+
+    async def _answer(
+        self,
+        head: Head,
+        site: Target | None,
+        scheme: str,
+        client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        target = site or head.target
+        if target is None or head.method == "CONNECT" or (site is not None and head.target is not None):
+            raise Refused(
+                400, "bad_request", "a request for no site, or for another than that of its connection"
+            )
+        url = har.url_of(scheme, target, head.path)
+        await _drop_body(head, client[0])
+        try:
+            if head.method not in ("GET", "HEAD"):
+                raise Refused(504, "web_not_recorded", f"{head.method} is not recorded, only GET and HEAD")
+            start, body = await self.source.find(head, scheme, target, url)
+        except Refused as exc:
+            client[1].write(page(exc, url, closes=not head.keeps, body=head.method != "HEAD"))
+            return
+        end = b"\r\n" if head.keeps else b"connection: close\r\n\r\n"
+        client[1].write(start + end + (b"" if head.method == "HEAD" else body))
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Answers that were recorded, and no others. There is no network."""
+
+    archive: Archive
+
+    async def find(self, head: Head, scheme: str, target: Target, url: str) -> tuple[bytes, bytes]:
+        """Look the URL up."""
+        stored = self.archive.find(url)
+        if stored is None:
+            raise Refused(504, "web_not_recorded", "this host replays an archive that does not have the URL")
+        return self.archive.read(stored)
+
+
+class Record:
+    """Answers of the sites themselves, each asked for once."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        recording: Recording,
+        judge: Judge,
+        dialler: dial.Dialler,
+        trust: ssl.SSLContext,
+    ) -> None:
+        """Add to a recording what its archive does not have.
+
+        Args:
+            trust: What sites are known by.
+        """
+        self._archive = archive
+        self._recording = recording
+        self._judge = judge
+        self._dialler = dialler
+        self._trust = trust
+        self._asked: dict[str, asyncio.Task[tuple[bytes, bytes]]] = {}
+        self._writing = asyncio.Lock()
+
+    async def find(self, head: Head, scheme: str, target: Target, url: str) -> tuple[bytes, bytes]:
+        """Return what is kept, or ask the site; who asks meanwhile gets the same answer."""
+        stored = self._archive.find(url)
+        if stored is not None:
+            return self._archive.read(stored)
+        task = self._asked.get(url)
+        if task is None:
+            task = self._asked[url] = asyncio.ensure_future(self._ask(head, scheme, target, url))
+            task.add_done_callback(lambda done: self._answered(url, done))
+        return await asyncio.shield(task)
+
+    def _answered(self, url: str, done: asyncio.Task[tuple[bytes, bytes]]) -> None:
+        self._asked.pop(url, None)
+        if not done.cancelled():
+            done.exception()  # who asked may be gone
+
+    async def _ask(self, head: Head, scheme: str, target: Target, url: str) -> tuple[bytes, bytes]:
+        asked = tuple(
+            (name, value)
+            for name, value in head.headers
+            if name not in _NOT_ASKED and not name.startswith(b"if-")
+        )
+        started, began = datetime.datetime.now(datetime.UTC).isoformat(), time.monotonic()
+        try:
+            async with asyncio.timeout(_FETCH_S):
+                answer = await self._fetch(head.path, scheme, target, asked)
+        except TimeoutError:
+            raise Refused(502, "unreachable", f"no whole answer within {_FETCH_S:g} s") from None
+        if answer.status >= 500 or answer.status == 429:  # it would be so for ever
+            raise Refused(
+                502, "unreachable", f"the site answered with {answer.status}, which is not recorded"
+            )
+        took_ms = round((time.monotonic() - began) * 1000, 1)
+        line = har.write_entry(url, asked, answer, started, took_ms)
+        async with self._writing:
+            try:
+                await asyncio.to_thread(self._recording.add, line)
+            except OSError as exc:
+                _log.error("the archive cannot be written: %s", exc)
+                raise Refused(502, "web_not_recordable", f"the archive cannot be written: {exc}") from None
+        stored: Stored = self._archive.add(url, answer)
+        return self._archive.read(stored)
+
+    async def _fetch(self, path: str, scheme: str, target: Target, asked: Headers) -> Answer:
+        found = await self._judge.addresses(target)
+        reader, writer = await self._dialler.connect(found, target.port)
+        try:
+            if scheme == "https":
+                try:
+                    await writer.start_tls(
+                        self._trust, server_hostname=target.host, ssl_handshake_timeout=_HANDSHAKE_S
+                    )
+                except (OSError, EOFError) as exc:
+                    raise Refused(502, "unreachable", f"no TLS with {target.host}: {exc}") from None
+            site = Upstream(reader, writer)
+            host = har.url_of(scheme, target, "").partition("://")[2]
+            plain = (*asked, (b"accept-encoding", b"identity"))
+            try:
+                await site.send("GET", path, host, plain, 0, _nothing())
+            except OSError as exc:
+                raise Refused(502, "unreachable", f"{target.host} closed: {exc}") from None
+            answer = await site.answer()
+            return await _whole(answer.status_code, tuple(answer.headers.raw_items()), site)
+        finally:
+            await dial.close(writer)
+
+
+async def _whole(status: int, headers: Headers, site: Upstream) -> Answer:
+    body = bytearray()
+    async for piece in site.pieces():
+        body += piece
+        if len(body) > MAX_BODY_BYTES:
+            raise Refused(502, "web_not_recordable", f"the answer is larger than {MAX_BODY_BYTES >> 20} MiB")
+    codings = [value.lower() for name, value in headers if name.lower() == b"content-encoding"]
+    return Answer(status, har.kept_headers(headers), _decoded(bytes(body), codings))
+
+
+def _decoded(body: bytes, codings: list[bytes]) -> bytes:
+    """Undo what a site did that does not ask what its client can read."""
+    if codings in ([], [b"identity"]):
+        return body
+    if codings not in ([b"gzip"], [b"x-gzip"], [b"deflate"]):
+        raise Refused(
+            502, "web_not_recordable", f"the answer is encoded by {b', '.join(codings).decode('latin-1')}"
+        )
+    decoder = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    try:
+        found = decoder.decompress(body, MAX_BODY_BYTES)
+    except zlib.error:
+        raise Refused(502, "unreachable", "the answer is encoded wrongly") from None
+    if decoder.unconsumed_tail:
+        raise Refused(502, "web_not_recordable", f"the answer is larger than {MAX_BODY_BYTES >> 20} MiB")
+    return found
+
+
+async def _drop_body(head: Head, reader: asyncio.StreamReader) -> None:
+    dropped = 0
+    async for piece in bodies.body_of(head, reader):
+        dropped += len(piece)
+        if dropped > _MAX_DROPPED_BODY:
+            raise Refused(413, "bad_request", "a body that nobody reads")
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    """The body of a request that has none."""
+    no_pieces: tuple[bytes, ...] = ()
+    for piece in no_pieces:
+        yield piece
