@@ -121,7 +121,7 @@ async def test_the_proxy_is_the_only_way_out(
     by_url, by_tunnel, by_post = await ask(replica, get(f"http://{SITE}/style.css"), tunnelled, posted)
     assert by_url.startswith("HTTP/1.1 200 OK\r\n") and by_url.endswith("h1 { color: rgb(1, 2, 3) }")
     assert by_tunnel.startswith("HTTP/1.1 200 Connected\r\n\r\nHTTP/1.1 200 OK\r\n")
-    assert "connection: close" in by_post
+    assert "connection: close" in by_post and by_post.endswith("\r\n\r\nabcde")
     method, path, headers = internet.asked[-1]
     assert (method, path, headers["host"], headers["transfer-encoding"]) == ("POST", "/post", SITE, "chunked")
     seen = await run_inside(

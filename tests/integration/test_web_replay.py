@@ -16,6 +16,8 @@ from tests.support.small_internet import ADDRESS, PAGE, SITE, SmallInternet, sma
 
 from osgym_host.core.egress import parse_allowlist
 from osgym_host.runtimes.base import Egress, RuntimeUnsupported
+from osgym_host.runtimes.web import har
+from osgym_host.runtimes.web.archive import Archive, Recording, open_archive
 from osgym_host.runtimes.web.certificates import make_authority
 from osgym_host.runtimes.web.client import ReplicaProxy
 from osgym_host.runtimes.web.options import TEST_WORLD, ProxyOptions, WebMode
@@ -37,8 +39,9 @@ def internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallI
 class Desk:
     """A door of a proxy, and what a program behind it does."""
 
-    def __init__(self, port: int, folder: Path) -> None:
+    def __init__(self, port: int, folder: Path, proxy_pid: int) -> None:
         self.port = port
+        self.proxy_pid = proxy_pid
         self._authority = folder / "replay-authority.pem"
         self._authority.write_text(AUTHORITY.certificate)
 
@@ -70,7 +73,7 @@ async def proxy_in(mode: WebMode, archive: Path) -> AsyncIterator[Desk]:
         listener = socket.create_server(("127.0.0.1", 0))
         port = listener.getsockname()[1]
         await proxy.open("r1", listener)
-        yield Desk(port, archive.parent)
+        yield Desk(port, archive.parent, proxy.pid)
     finally:
         await proxy.stop()
 
@@ -155,6 +158,39 @@ async def test_a_tunnel_to_a_site_is_to_that_site(internet: SmallInternet, tmp_p
             assert answer.startswith(b"HTTP/1.1 400 "), answer
             writer.close()
     assert internet.asked == []
+
+
+def memory_mib(pid: int) -> float:
+    """Resident memory of a process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
+
+
+async def test_who_does_not_read_costs_no_memory(tmp_path: Path) -> None:
+    """A hundred answers of 32 MiB that nobody takes are not in the proxy's memory; others are served."""
+    archive = tmp_path / "big.har"
+    recording = Recording(open_archive(archive, to_record=True), Archive())
+    for path, body in (("big", bytes(32 << 20)), ("small", b"small")):
+        line = har.write_entry(f"https://{SITE}/{path}", (), har.Answer(200, (), body), "2030-01-01", 1.0)
+        recording.add(line)
+    recording.close()
+    async with proxy_in(WebMode.REPLAY, archive) as desk:
+        before = memory_mib(desk.proxy_pid)
+        writers = []
+        for _ in range(100):
+            reader, writer = await asyncio.open_connection("127.0.0.1", desk.port, limit=1024)
+            writer.write(f"CONNECT {SITE}:443 HTTP/1.1\r\n\r\n".encode())
+            await reader.readuntil(b"\r\n\r\n")
+            await writer.start_tls(
+                ssl.create_default_context(cadata=AUTHORITY.certificate), server_hostname=SITE
+            )
+            writer.write(b"GET /big HTTP/1.1\r\n\r\n")
+            assert (await reader.readexactly(12)) == b"HTTP/1.1 200"
+            writers.append(writer)
+        assert await desk.curl(f"https://{SITE}/small") == "small"
+        assert memory_mib(desk.proxy_pid) - before < 100
+        for writer in writers:
+            writer.transport.abort()
 
 
 @pytest.mark.parametrize("text", [None, "", "[1]", '{"log": {"entries": [{}]}}'])

@@ -91,6 +91,11 @@ def _handler(internet: SmallInternet) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if self.headers.get("Transfer-Encoding") == "chunked":
+                while size := int(self.rfile.readline(), 16):
+                    body += self.rfile.read(size)
+                    self.rfile.readline()
+                self.rfile.readline()
             with internet.lock:
                 internet.asked.append(("POST", self.path, {k.lower(): v for k, v in self.headers.items()}))
             self.send_response(200)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from osgym_host.runtimes.web import har
 from osgym_host.runtimes.web.archive import Archive, Recording, open_archive
 from osgym_host.runtimes.web.har import Answer, ArchiveError
+from osgym_host.runtimes.web.heads import Target
 
 
 def entry(url: str = "https://a.org/x", **response: Any) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def read(archive: Archive, url: str) -> tuple[bytes, bytes]:
     """What is replayed for a URL."""
     stored = archive.find(url)
     assert stored is not None, archive.urls
-    return archive.read(stored)
+    return archive.head(stored), b"".join(archive.body(stored, 100))
 
 
 PAGE = Answer(200, ((b"content-type", b"text/html; charset=utf-8"),), "Grüße ☃".encode())
@@ -175,6 +176,13 @@ def test_a_header_of_an_archive_ends_no_head(name: str, value: str, status: int)
     found = har.read_entry(entry(headers=[{"name": name, "value": value}], status=status))
     if found is not None:
         assert all(b"\r" not in part and b"\n" not in part for pair in found[1].headers for part in pair)
+
+
+@given(st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="#"), max_size=30))
+def test_what_is_asked_is_found_again(path: str) -> None:
+    """Whatever path and query a browser sends: its entry is read back as the same URL."""
+    url = har.url_of("https", Target("a.org", 8443), f"/{path}")
+    assert har.read_url(url) == url
 
 
 def test_urls_have_one_form() -> None:

@@ -52,7 +52,7 @@ def ls(archive: Path, as_json: bool) -> None:
     for url in kept.urls:
         stored = kept.find(url)
         assert stored is not None
-        rows.append({"url": url, "status": int(kept.read(stored)[0][9:12]), "bytes": stored.body_bytes})
+        rows.append({"url": url, "status": int(kept.head(stored)[9:12]), "bytes": stored.body_bytes})
     if as_json:
         click.echo(json.dumps({"answers": rows, "left_out": kept.skipped}, indent=1))
         return

@@ -59,10 +59,16 @@ class Archive:
         """Return what is kept of a URL."""
         return self._known.get(url)
 
-    def read(self, stored: Stored) -> tuple[bytes, bytes]:
-        """Return head and body."""
-        data = os.pread(self._spool, stored.head_bytes + stored.body_bytes, stored.offset)
-        return data[: stored.head_bytes], data[stored.head_bytes :]
+    def head(self, stored: Stored) -> bytes:
+        """Return the head, without the empty line."""
+        return os.pread(self._spool, stored.head_bytes, stored.offset)
+
+    def body(self, stored: Stored, piece_bytes: int) -> Iterator[bytes]:
+        """Give the body in pieces."""
+        start = stored.offset + stored.head_bytes
+        end = start + stored.body_bytes
+        for at in range(start, end, piece_bytes):
+            yield os.pread(self._spool, min(piece_bytes, end - at), at)
 
     def add(self, url: str, answer: Answer) -> Stored:
         """Keep an answer, unless there is one already; return the one that is kept."""
@@ -154,6 +160,7 @@ class Recording:
             OSError: It cannot be read or written.
         """
         self._fd = fd
+        self._count = 0
         try:
             self._begin(archive)
         except BaseException:
@@ -173,6 +180,7 @@ class Recording:
             self._end = archive.load(fd)
             if self._end < 0:
                 raise ArchiveError("it was not recorded by OSGym, so nothing is added to it")
+            self._count = len(archive.urls) + archive.skipped
             self._write(_TAIL, self._end)
             os.ftruncate(fd, self._end + len(_TAIL))
 
@@ -180,8 +188,11 @@ class Recording:
         """Add an entry. Blocking.
 
         Raises:
+            ArchiveError: There is no room for it.
             OSError: It cannot be written; the archive is as it was.
         """
+        if self._end + len(line) > MAX_ARCHIVE_BYTES or len(line) > _MAX_LINE or self._count >= MAX_ENTRIES:
+            raise ArchiveError(f"no more than {MAX_ENTRIES} answers and {MAX_ARCHIVE_BYTES >> 30} GiB")
         comma = b"" if self._end == len(_HEADER) else b","
         data = comma + b"\n" + line.encode()
         try:
@@ -191,6 +202,7 @@ class Recording:
             os.ftruncate(self._fd, self._end + len(_TAIL))
             raise
         self._end += len(data)
+        self._count += 1
 
     def close(self) -> None:
         """Let go of the file."""

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 
-from osgym_host.runtimes.web.dial import PIECE_BYTES
+from osgym_host.runtimes.web.dial import IDLE_S, PIECE_BYTES
 from osgym_host.runtimes.web.heads import MAX_HEAD_BYTES, Head, Refused
 
 HEAD_S = 10.0
@@ -43,7 +43,7 @@ async def body_of(head: Head, reader: asyncio.StreamReader) -> AsyncIterator[byt
 
     Raises:
         Refused: Its chunks are malformed.
-        EOFError: The client closed within it.
+        EOFError, TimeoutError: The client closed within it, or sent nothing for too long.
     """
     if head.length is not None:
         async for piece in _exactly(reader, head.length):
@@ -62,7 +62,8 @@ async def body_of(head: Head, reader: asyncio.StreamReader) -> AsyncIterator[byt
 
 async def _exactly(reader: asyncio.StreamReader, count: int) -> AsyncIterator[bytes]:
     while count:
-        piece = await reader.read(min(count, PIECE_BYTES))
+        async with asyncio.timeout(IDLE_S):
+            piece = await reader.read(min(count, PIECE_BYTES))
         if not piece:
             raise EOFError
         count -= len(piece)
@@ -78,6 +79,7 @@ async def _chunk_size(reader: asyncio.StreamReader) -> int:
 
 async def _line(reader: asyncio.StreamReader) -> bytes:
     try:
-        return await reader.readuntil(b"\r\n")
+        async with asyncio.timeout(IDLE_S):
+            return await reader.readuntil(b"\r\n")
     except asyncio.LimitOverrunError:
         raise Refused(400, "bad_request", "a line of a chunk is too long") from None

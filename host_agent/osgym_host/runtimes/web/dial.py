@@ -80,6 +80,17 @@ async def tunnel(
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def drain(writer: asyncio.StreamWriter) -> None:
+    """Wait until what was written is nearly sent.
+
+    Raises:
+        TimeoutError: The other side took nothing for `IDLE_S`.
+        OSError: The connection broke.
+    """
+    async with asyncio.timeout(IDLE_S):
+        await writer.drain()
+
+
 async def close(writer: asyncio.StreamWriter, *, within_s: float = 2.0) -> None:
     """Close a connection in order, or at once when it takes longer; never raises."""
     writer.close()

@@ -17,8 +17,10 @@ from osgym_host.runtimes.web import dial
 from osgym_host.runtimes.web.heads import Refused
 from osgym_host.runtimes.web.pages import page
 
-MAX_CONNECTIONS = 256
+MAX_CONNECTIONS = 128
 """Of one replica at once; a browser opens at most 32 to a proxy by default."""
+MAX_TURNS = 16
+"""Names that are looked up and sites that are connected to at once for one replica; others wait."""
 
 _log = logging.getLogger(__name__)
 
@@ -26,8 +28,13 @@ _log = logging.getLogger(__name__)
 class Handler(Protocol):
     """What is done with a connection."""
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turns: asyncio.Semaphore
+    ) -> None:
         """Serve it to its end.
+
+        Args:
+            turns: Held while a name is looked up or a site connected to.
 
         Raises:
             Refused: Nothing was answered yet, and this is the answer.
@@ -52,6 +59,7 @@ class Door:
         self._places = places
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._turns = asyncio.Semaphore(MAX_TURNS)
 
     @property
     def connections(self) -> int:
@@ -95,7 +103,7 @@ class Door:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             try:
-                await self._handler.serve(reader, writer)
+                await self._handler.serve(reader, writer, self._turns)
             except Refused as exc:
                 _log.info("refused: %s", exc)
                 writer.write(page(exc))

@@ -25,8 +25,13 @@ class Filtering:
     judge: Judge
     dialler: dial.Dialler
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turns: asyncio.Semaphore
+    ) -> None:
         """Serve one connection to its end.
+
+        Args:
+            turns: Of the replica: what it has under way, look-ups and connections that are not made yet.
 
         Raises:
             Refused: The request is not done; nothing of an answer was sent.
@@ -38,12 +43,13 @@ class Filtering:
         head = heads.parse(raw)
         if head.target is None:
             raise Refused(400, "bad_request", "a request without a site")
-        found = await self.judge.addresses(head.target)
-        other = await self.dialler.connect(found, head.target.port)
+        async with turns:
+            found = await self.judge.addresses(head.target)
+            other = await self.dialler.connect(found, head.target.port)
         try:
             if head.method == "CONNECT":
                 writer.write(_CONNECTED)
-                await writer.drain()
+                await dial.drain(writer)
                 await dial.tunnel((reader, writer), other)
             else:
                 await _pass_on(head, head.target, (reader, writer), Upstream(*other))
@@ -67,7 +73,7 @@ async def _pass_on(
     try:
         async for piece in upstream.pieces():
             writer.write(piece)
-            await writer.drain()
+            await dial.drain(writer)
     except Refused as exc:
         raise EOFError(exc.message) from None  # the answer has begun: all that is left is to break it off
 

@@ -17,6 +17,9 @@ from osgym_host.runtimes.web import heads
 from osgym_host.runtimes.web.heads import HOP_BY_HOP, Headers, Refused, Target
 
 MAX_BODY_BYTES = 64 << 20
+_MAX_TEXT_BYTES = 8 << 20
+"""Larger bodies are kept as base64, as one character of JSON can take six bytes."""
+MAX_HEADERS = 256
 _PORTS = {"http": 80, "https": 443}
 _DROPPED = HOP_BY_HOP | {
     b"alt-svc",  # leads around the proxy
@@ -157,7 +160,7 @@ def _object(value: object, name: str) -> dict[str, Any]:
 
 
 def _headers(found: object) -> Headers:
-    if not isinstance(found, list) or len(found) > 4 * heads.MAX_HEADERS:
+    if not isinstance(found, list) or len(found) > 2 * MAX_HEADERS:
         raise ArchiveError("an entry's headers are malformed")
     headers: list[tuple[bytes, bytes]] = []
     for pair in found:
@@ -199,7 +202,8 @@ def _as_text(mime: str, body: bytes) -> str | None:
     """Return a body as text if it is that, and comes back the same."""
     kind = mime.lower().partition(";")[0].strip()
     if (
-        not (kind.startswith("text/") or kind.endswith(("json", "xml", "javascript")))
+        len(body) > _MAX_TEXT_BYTES
+        or not (kind.startswith("text/") or kind.endswith(("json", "xml", "javascript")))
         or _charset(mime) != "utf-8"
     ):
         return None

@@ -15,7 +15,7 @@ from typing import Protocol
 from osgym_host.runtimes.web import bodies, dial, har, heads
 from osgym_host.runtimes.web.archive import Archive, Recording, Stored
 from osgym_host.runtimes.web.certificates import Certificates
-from osgym_host.runtimes.web.har import MAX_BODY_BYTES, Answer
+from osgym_host.runtimes.web.har import MAX_BODY_BYTES, Answer, ArchiveError
 from osgym_host.runtimes.web.heads import Head, Headers, Refused, Target
 from osgym_host.runtimes.web.judge import Judge
 from osgym_host.runtimes.web.pages import page
@@ -25,6 +25,8 @@ KEEP_S = 60.0
 """How long a connection may wait for its next request."""
 _HANDSHAKE_S = 10.0
 _FETCH_S = 120.0
+MOST_ASKED = 16
+"""Requests to sites at once while recording, of all replicas together; answers are in memory meanwhile."""
 _MAX_DROPPED_BODY = 1 << 20
 _CONNECTED = b"HTTP/1.1 200 Connected\r\n\r\n"
 _NOT_ASKED = frozenset((b"accept-encoding", b"authorization", b"cookie", b"range"))
@@ -33,11 +35,27 @@ _NOT_ASKED = frozenset((b"accept-encoding", b"authorization", b"cookie", b"range
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Client:
+    """A connection of a replica, and what that has under way."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    turns: asyncio.Semaphore
+
+
 class Source(Protocol):
     """Where answers come from."""
 
-    async def find(self, head: Head, scheme: str, target: Target, url: str) -> tuple[bytes, bytes]:
-        """Return head (without the empty line) and body of the answer to GET.
+    @property
+    def archive(self) -> Archive:
+        """Where they are then."""
+        ...
+
+    async def find(
+        self, head: Head, scheme: str, target: Target, url: str, turns: asyncio.Semaphore
+    ) -> Stored:
+        """Return where the answer to GET is in `archive`.
 
         Raises:
             Refused: There is none.
@@ -52,7 +70,9 @@ class Sites:
     certificates: Certificates
     source: Source
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turns: asyncio.Semaphore
+    ) -> None:
         """Serve one connection to its end.
 
         Raises:
@@ -64,65 +84,58 @@ class Sites:
             return
         head = heads.parse(raw)
         if head.method != "CONNECT":
-            await self._requests(head, None, "http", (reader, writer))
+            await self._requests(head, None, "http", _Client(reader, writer, turns))
             return
         assert head.target is not None
         writer.write(_CONNECTED)
-        await writer.drain()
+        await dial.drain(writer)
         scheme = "http" if head.target.port == 80 else "https"
         if scheme == "https":
             context = self.certificates.context(head.target.host)
             await writer.start_tls(context, ssl_handshake_timeout=_HANDSHAKE_S)
+            # asyncio's own bound is half a MiB, which a client that does not read would cost us.
+            writer.transport.set_write_buffer_limits(high=dial.PIECE_BYTES)
         raw = await bodies.read_head(reader, wait_s=KEEP_S)
         if raw:
-            await self._requests(heads.parse(raw), head.target, scheme, (reader, writer))
+            await self._requests(heads.parse(raw), head.target, scheme, _Client(reader, writer, turns))
 
-    async def _requests(
-        self,
-        head: Head,
-        site: Target | None,
-        scheme: str,
-        client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    ) -> None:
+    async def _requests(self, head: Head, site: Target | None, scheme: str, client: _Client) -> None:
         """Answer a request and those that follow it.
 
         Args:
             site: Whom the connection is to; None: each request names it.
         """
-        reader, writer = client
         while True:
             await self._answer(head, site, scheme, client)
-            await writer.drain()
+            await dial.drain(client.writer)
             if not head.keeps:
                 return
-            raw = await bodies.read_head(reader, wait_s=KEEP_S)
+            raw = await bodies.read_head(client.reader, wait_s=KEEP_S)
             if not raw:
                 return
             head = heads.parse(raw)
 
-    async def _answer(
-        self,
-        head: Head,
-        site: Target | None,
-        scheme: str,
-        client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    ) -> None:
+    async def _answer(self, head: Head, site: Target | None, scheme: str, client: _Client) -> None:
         target = site or head.target
         if target is None or head.method == "CONNECT" or (site is not None and head.target is not None):
             raise Refused(
                 400, "bad_request", "a request for no site, or for another than that of its connection"
             )
         url = har.url_of(scheme, target, head.path)
-        await _drop_body(head, client[0])
+        await _drop_body(head, client.reader)
         try:
             if head.method not in ("GET", "HEAD"):
                 raise Refused(504, "web_not_recorded", f"{head.method} is not recorded, only GET and HEAD")
-            start, body = await self.source.find(head, scheme, target, url)
+            stored = await self.source.find(head, scheme, target, url, client.turns)
         except Refused as exc:
-            client[1].write(page(exc, url, closes=not head.keeps, body=head.method != "HEAD"))
+            client.writer.write(page(exc, url, closes=not head.keeps, body=head.method != "HEAD"))
             return
         end = b"\r\n" if head.keeps else b"connection: close\r\n\r\n"
-        client[1].write(start + end + (b"" if head.method == "HEAD" else body))
+        client.writer.write(self.source.archive.head(stored) + end)
+        if head.method != "HEAD":
+            for piece in self.source.archive.body(stored, dial.PIECE_BYTES):
+                client.writer.write(piece)
+                await dial.drain(client.writer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +144,14 @@ class Replay:
 
     archive: Archive
 
-    async def find(self, head: Head, scheme: str, target: Target, url: str) -> tuple[bytes, bytes]:
+    async def find(
+        self, head: Head, scheme: str, target: Target, url: str, turns: asyncio.Semaphore
+    ) -> Stored:
         """Look the URL up."""
         stored = self.archive.find(url)
         if stored is None:
             raise Refused(504, "web_not_recorded", "this host replays an archive that does not have the URL")
-        return self.archive.read(stored)
+        return stored
 
 
 class Record:
@@ -155,31 +170,42 @@ class Record:
         Args:
             trust: What sites are known by.
         """
-        self._archive = archive
+        self.archive = archive
         self._recording = recording
         self._judge = judge
         self._dialler = dialler
         self._trust = trust
-        self._asked: dict[str, asyncio.Task[tuple[bytes, bytes]]] = {}
+        self._asked: dict[str, asyncio.Task[Stored]] = {}
+        self._at_once = asyncio.Semaphore(MOST_ASKED)
         self._writing = asyncio.Lock()
 
-    async def find(self, head: Head, scheme: str, target: Target, url: str) -> tuple[bytes, bytes]:
+    async def find(
+        self, head: Head, scheme: str, target: Target, url: str, turns: asyncio.Semaphore
+    ) -> Stored:
         """Return what is kept, or ask the site; who asks meanwhile gets the same answer."""
-        stored = self._archive.find(url)
+        stored = self.archive.find(url)
         if stored is not None:
-            return self._archive.read(stored)
+            return stored
+        async with turns:
+            return await self._asking(head, scheme, target, url)
+
+    async def _asking(self, head: Head, scheme: str, target: Target, url: str) -> Stored:
         task = self._asked.get(url)
         if task is None:
             task = self._asked[url] = asyncio.ensure_future(self._ask(head, scheme, target, url))
             task.add_done_callback(lambda done: self._answered(url, done))
         return await asyncio.shield(task)
 
-    def _answered(self, url: str, done: asyncio.Task[tuple[bytes, bytes]]) -> None:
+    def _answered(self, url: str, done: asyncio.Task[Stored]) -> None:
         self._asked.pop(url, None)
         if not done.cancelled():
             done.exception()  # who asked may be gone
 
-    async def _ask(self, head: Head, scheme: str, target: Target, url: str) -> tuple[bytes, bytes]:
+    async def _ask(self, head: Head, scheme: str, target: Target, url: str) -> Stored:
+        async with self._at_once:
+            return await self._ask_now(head, scheme, target, url)
+
+    async def _ask_now(self, head: Head, scheme: str, target: Target, url: str) -> Stored:
         asked = tuple(
             (name, value)
             for name, value in head.headers
@@ -200,11 +226,10 @@ class Record:
         async with self._writing:
             try:
                 await asyncio.to_thread(self._recording.add, line)
-            except OSError as exc:
+            except (OSError, ArchiveError) as exc:
                 _log.error("the archive cannot be written: %s", exc)
                 raise Refused(502, "web_not_recordable", f"the archive cannot be written: {exc}") from None
-        stored: Stored = self._archive.add(url, answer)
-        return self._archive.read(stored)
+        return self.archive.add(url, answer)
 
     async def _fetch(self, path: str, scheme: str, target: Target, asked: Headers) -> Answer:
         found = await self._judge.addresses(target)
@@ -220,10 +245,7 @@ class Record:
             site = Upstream(reader, writer)
             host = har.url_of(scheme, target, "").partition("://")[2]
             plain = (*asked, (b"accept-encoding", b"identity"))
-            try:
-                await site.send("GET", path, host, plain, 0, _nothing())
-            except OSError as exc:
-                raise Refused(502, "unreachable", f"{target.host} closed: {exc}") from None
+            await site.send("GET", path, host, plain, 0, _nothing())
             answer = await site.answer()
             return await _whole(answer.status_code, tuple(answer.headers.raw_items()), site)
         finally:
@@ -236,6 +258,8 @@ async def _whole(status: int, headers: Headers, site: Upstream) -> Answer:
         body += piece
         if len(body) > MAX_BODY_BYTES:
             raise Refused(502, "web_not_recordable", f"the answer is larger than {MAX_BODY_BYTES >> 20} MiB")
+    if len(headers) > har.MAX_HEADERS:
+        raise Refused(502, "web_not_recordable", f"the answer has more than {har.MAX_HEADERS} headers")
     codings = [value.lower() for name, value in headers if name.lower() == b"content-encoding"]
     return Answer(status, har.kept_headers(headers), _decoded(bytes(body), codings))
 

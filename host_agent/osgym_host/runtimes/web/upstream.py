@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import h11
 
-from osgym_host.runtimes.web.dial import IDLE_S, PIECE_BYTES
+from osgym_host.runtimes.web.dial import IDLE_S, PIECE_BYTES, drain
 from osgym_host.runtimes.web.heads import Headers, Refused
 
 _MAX_ANSWER_HEAD = 64 * 1024
@@ -34,8 +34,7 @@ class Upstream:
         """Send a request, without waiting for its answer.
 
         Raises:
-            OSError: The site closed.
-            Refused: The request cannot be said.
+            Refused: The request cannot be said, or the site closed.
         """
         framing = []
         if length is None:
@@ -59,8 +58,11 @@ class Upstream:
     async def _put(self, event: h11.Event) -> None:
         data = self._state.send(event)
         if data:
-            self._writer.write(data)
-            await self._writer.drain()
+            try:
+                self._writer.write(data)
+                await drain(self._writer)
+            except (OSError, TimeoutError) as exc:
+                raise Refused(502, "unreachable", f"the site takes no request: {exc}") from None
 
     async def answer(self) -> h11.Response:
         """Return the answer's head.
