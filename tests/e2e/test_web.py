@@ -19,6 +19,26 @@ from osgym_sdk import Client, Episode
 pytestmark = [pytest.mark.desktop, pytest.mark.full_image]
 
 
+TASK = {
+    "id": "shop",
+    "instruction": "Open the shop.",
+    "config": [
+        {"type": "launch", "parameters": {"command": ["google-chrome", "--remote-debugging-port=1337"]}},
+        {
+            "type": "launch",
+            "parameters": {"command": ["socat", "tcp-listen:9222,fork", "tcp:localhost:1337"]},
+        },
+        {"type": "chrome_open_tabs", "parameters": {"urls_to_open": [f"https://{SITE}/"]}},
+    ],
+    "evaluator": {
+        "func": "is_expected_tabs",
+        "result": {"type": "open_tabs_info"},
+        "expected": {"type": "rule", "rules": {"type": "url", "urls": [f"https://{SITE}/"]}},
+    },
+}
+"""A task of OSWorld's form that needs the internet, but for a replay."""
+
+
 @pytest.fixture
 def internet(tmp_path: Path) -> Iterator[SmallInternet]:
     """Sites that only the proxy knows."""
@@ -81,8 +101,10 @@ def test_a_site_is_recorded_by_a_desktop_and_replayed_in_others(
         running_host("web-replay", settings=("web=replay", kept), **options) as host,
         Client(host.url) as client,
     ):
-        for _ in range(2):
-            with client.episode(wait_s=90) as episode:
-                visit(episode)
-                browse(episode, f"https://{SITE}/never", "web_not_recorded")
+        with client.episode(wait_s=90) as episode:
+            visit(episode)
+            browse(episode, f"https://{SITE}/never", "web_not_recorded")
+        with client.episode(TASK, wait_s=90) as episode:
+            evaluation = episode.evaluate()
+            assert evaluation.reward == 1.0, evaluation
     assert internet.asked == []

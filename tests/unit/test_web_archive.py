@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from osgym_host.cli.web import web
 from osgym_host.runtimes.web import har
 from osgym_host.runtimes.web.archive import Archive, Recording, open_archive
 from osgym_host.runtimes.web.har import Answer, ArchiveError
 from osgym_host.runtimes.web.heads import Target
+from osgym_host.settings import SettingsError, load
 
 
 def entry(url: str = "https://a.org/x", **response: Any) -> dict[str, Any]:
@@ -198,3 +201,45 @@ def test_urls_have_one_form() -> None:
         "http://a.org:x/",
     ):
         assert har.read_url(bad) is None
+
+
+def test_an_archive_is_listed(tmp_path: Path) -> None:
+    """By `osgym web ls`, as text and as JSON; what is none is refused with its name."""
+    path = tmp_path / "a.har"
+    record(path, ("https://a.org/", PAGE), ("https://a.org/x.png", BYTES))
+    listed = CliRunner().invoke(web, ["ls", str(path)])
+    assert listed.exit_code == 0
+    assert [line.split() for line in listed.output.splitlines()[:2]] == [
+        ["200", str(len(PAGE.body)), "https://a.org/"],
+        ["404", "256", "https://a.org/x.png"],
+    ]
+    found = json.loads(CliRunner().invoke(web, ["ls", "--json", str(path)]).output)
+    assert found["left_out"] == 0 and found["answers"][1]["status"] == 404
+    path.write_text("{}")
+    refused = CliRunner().invoke(web, ["ls", str(path)])
+    assert refused.exit_code == 1 and "no HAR" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"web": "replay"}, "needs web_archive"),
+        ({"web": "replay", "web_archive": "a", "egress": "open"}, "leave egress at none"),
+        ({"web": "record", "web_archive": "a"}, "needs egress allowlist or open"),
+        ({"web": "replay", "web_archive": "a", "egress_by": "link"}, "goes by the proxy"),
+        ({"web": "replay", "web_archive": "a", "runtime": "qemu"}, "runtime local"),
+        ({"egress_by": "proxy", "runtime": "qemu"}, "network: tap"),
+        ({"web": "on"}, "web"),
+    ],
+)
+def test_a_web_that_cannot_be_is_refused(settings: dict[str, str], said: str) -> None:
+    """Where it is written, by the name of the setting and what to do."""
+    with pytest.raises(SettingsError, match=said):
+        load(None, {}, settings)
+
+
+def test_yamls_off_is_off(tmp_path: Path) -> None:
+    """Which is false there."""
+    file = tmp_path / "config.yaml"
+    file.write_text("web: off\n")
+    assert load(file).web == "off"

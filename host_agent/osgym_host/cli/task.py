@@ -155,6 +155,10 @@ def _print(rows: Sequence[tuple[str, Needs]], summary: Counter[Verdict], looked:
         if summary[verdict]:
             console.print(f"[{_STYLES[verdict]}]{summary[verdict]:5} {verdict}[/{_STYLES[verdict]}]")
     console.print(f"{len(rows):5} in all")
+    if summary[Verdict.INTERNET]:
+        console.print(
+            "What needs internet can be recorded once and replayed without (settings web, web_archive)."
+        )
     if missing:
         often = ", ".join(f"{escape_controls(name)} ({count})" for name, count in missing.most_common(10))
         console.print(f"Missing most often: {escape(often)}")
