@@ -6,6 +6,7 @@ has one entry on each line and is a whole HAR after every entry; one that a kill
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -40,10 +41,16 @@ class Stored:
 class Archive:
     """Answers by URL. Not for several threads."""
 
-    def __init__(self) -> None:
-        """Begin empty."""
-        self._spool, path = tempfile.mkstemp()
-        os.unlink(path)  # noqa: PTH108 - it never has a name that anybody knows
+    def __init__(self, folder: Path | None = None) -> None:
+        """Begin empty.
+
+        Args:
+            folder: Where answers lie, on a disk if that can be; None: where temporary files do.
+
+        Raises:
+            OSError: There is no room for a file.
+        """
+        self._spool = _unnamed_file(folder)
         self._closing = weakref.finalize(self, os.close, self._spool)
         self._end = 0
         self._known: dict[str, Stored] = {}
@@ -224,6 +231,15 @@ def open_archive(path: Path, *, to_record: bool) -> int:
     """
     flags = os.O_RDWR | os.O_CREAT if to_record else os.O_RDONLY
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def _unnamed_file(folder: Path | None) -> int:
+    if folder is not None:
+        with contextlib.suppress(OSError):  # not ours to write, or a file system without unnamed files
+            return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fd, path = tempfile.mkstemp()
+    os.unlink(path)  # noqa: PTH108 - what is gone leaves nothing behind, however we end
+    return fd
 
 
 def _entries(text: bytes) -> Iterator[object]:

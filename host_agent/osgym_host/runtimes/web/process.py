@@ -24,7 +24,7 @@ import sys
 from typing import Any
 
 from osgym_host.runtimes.egress.resolver import NameLookup
-from osgym_host.runtimes.local import protocol
+from osgym_host.runtimes.local import protocol, syscalls
 from osgym_host.runtimes.web.dial import Dialler
 from osgym_host.runtimes.web.door import Door, Handler, Places
 from osgym_host.runtimes.web.filtering import Filtering
@@ -162,7 +162,7 @@ def _sites(options: ProxyOptions, judge: Judge, dialler: Dialler, ca: str | None
 
     assert options.archive is not None and options.authority is not None
     signed = certificates.Certificates(options.authority)
-    kept = archive.Archive()
+    kept = archive.Archive(options.archive.parent)
     to_record = options.mode is WebMode.RECORD
     try:
         fd = archive.open_archive(options.archive, to_record=to_record)
@@ -200,6 +200,7 @@ async def _serve(control: socket.socket, text: str) -> None:
 def main(argv: list[str]) -> int:
     """Serve the socket given by its descriptor."""
     logging.basicConfig(level=logging.WARNING, format="osgym-web: %(message)s")
+    syscalls.set_process_name("osgym-web")
     control = socket.socket(fileno=int(argv[1]))
     control.set_inheritable(False)
     control.setblocking(False)
