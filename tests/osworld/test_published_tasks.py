@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.osworld_oracles import oracles
 from tests.support.host_process import HostProcess, running_host
 from tests.support.osworld_stand_ins import has_stand_in, stand_in
 
@@ -27,7 +27,7 @@ from osgym_sdk import Client, Episode
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(600)]
 
-ORACLES = tomllib.loads((Path(__file__).parents[2] / "benchmarks" / "osworld_oracles.toml").read_text())
+ORACLES = oracles()
 INFEASIBLE = "infeasible"
 WAIT_S = 300.0
 ORACLE_S = 120.0
