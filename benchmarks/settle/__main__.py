@@ -146,6 +146,7 @@ def _play(client: Client, name: str, policy: SettlePolicy, seed: int, options: a
 def record_all(options: argparse.Namespace) -> int:
     """Record the applications, those that are kept for the end only when they are asked for."""
     failed = 0
+    options.out.mkdir(parents=True, exist_ok=True)
     with Client(options.host) as client, ThreadPoolExecutor(options.parallel) as pool:
         apps = [application(name) for name in _names(client, options)]
         taken = apps if options.apps else [app for app in apps if app.kept == options.kept]
