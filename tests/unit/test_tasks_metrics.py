@@ -225,6 +225,9 @@ def test_tables(file: File) -> None:
     assert not score(
         "compare_table", file(ours), None, rules=[{**cell, "props": {"value": {"method": "eq", "ref": 2}}}]
     )
+    near = file(xlsx({"A1": 1.004, "B1": "x"}), "expected")
+    assert score("compare_table", file(ours), near, rules=data) == 0
+    assert score("compare_table", file(ours), near, rules=[{**data[0], "precision": 2}]) == 1
     renamed = file(xlsx({"A1": 1}, title="New"), "expected")
     assert score("compare_table", file(ours), renamed, rules=[{"type": "sheet_name"}]) == 0
 

@@ -188,6 +188,8 @@ def _unsupported_rules(options: Mapping[str, Any]) -> list[str]:
             missing.append(f"rule {str(kind)[:_NAME_CHARS]}")
         elif kind == "check_cell":
             missing += _unsupported_cell(rule.get("props"))
+        elif kind == "sheet_data" and rule.get("precision", DIGITS) not in range(DIGITS + 1):
+            missing.append(f"rule sheet_data of precision {str(rule['precision'])[:_NAME_CHARS]}")
         else:
             missing += unsupported_parts(rule)
     return missing
@@ -230,7 +232,7 @@ def _apply(rule: dict[str, Any], sides: dict[str, Side]) -> Score:
     a, b = _sheet(sides, rule["sheet_idx0"]), _sheet(sides, rule["sheet_idx1"])
     if kind in PAIRS:
         return PAIRS[kind](rule, a, b)
-    return _compare_sheets(a[0].sheets[a[1]], b[0].sheets[b[1]])
+    return _compare_sheets(a[0].sheets[a[1]], b[0].sheets[b[1]], rule.get("precision", DIGITS))
 
 
 def _check_cell(rule: dict[str, Any], reference: Reference) -> Score:
@@ -248,9 +250,12 @@ def _check_cell(rule: dict[str, Any], reference: Reference) -> Score:
     return Score(1.0)
 
 
-def _compare_sheets(got: Sheet, wanted: Sheet) -> Score:
+def _compare_sheets(got: Sheet, wanted: Sheet, digits: int) -> Score:
+    def rounded(value: Cell) -> Cell:
+        return round(value, digits) if isinstance(value, float) else value
+
     for place in sorted(got.keys() | wanted.keys()):
-        if not _same(got.get(place), wanted.get(place)):
+        if not _same(rounded(got.get(place)), rounded(wanted.get(place))):
             return differ(f"row {place[0]} column {place[1]}", got.get(place), wanted.get(place))
     return Score(1.0)
 
