@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-LOOK_S = 10.0
+LOOK_S = 20.0
 """How long an element may take to show, on a machine that is busy; it is looked for twice at least."""
 _AGAIN_S = 0.2
 
