@@ -202,13 +202,13 @@ class LocalRuntime(Runtime):
         return StartReport(reaped_replicas=len(names), reaped_processes=killed)
 
     async def _open_links(self) -> None:
-        if self._proxy is not None:
-            await self._proxy.start()
         if self._links is not None:
             await self._links.start()
-            return
-        mark = cgroups.instance_group_name(self._instance.path)
-        await asyncio.to_thread(network.clear, mark, self._instance.egress_record)
+        else:
+            mark = cgroups.instance_group_name(self._instance.path)
+            await asyncio.to_thread(network.clear, mark, self._instance.egress_record)
+        if self._proxy is not None:  # last, so that nothing else fails with it running
+            await self._proxy.start()
 
     async def _new_supervisor(self, idmap: IdMap, isolation: Isolation) -> Supervisor:
         lock_fd = await self._instance.zygote_lock()

@@ -59,6 +59,7 @@ class Door:
         self._places = places
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
         self._turns = asyncio.Semaphore(MAX_TURNS)
 
     @property
@@ -76,6 +77,7 @@ class Door:
 
     async def close(self) -> None:
         """Accept nothing more and end every connection, both ends of it. Idempotent."""
+        self._closed = True
         if self._server is not None:
             self._server.close()
         for task in tuple(self._tasks):
@@ -85,6 +87,9 @@ class Door:
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if self._closed:  # it was accepted just before
+            writer.transport.abort()
+            return
         if len(self._tasks) >= MAX_CONNECTIONS or self._places.free <= 0:
             refused = Refused(503, "too_many_connections", f"more than {MAX_CONNECTIONS} at once")
             writer.write(page(refused))

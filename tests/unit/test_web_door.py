@@ -1,0 +1,50 @@
+"""The door of a replica to the proxy: nothing passes it once it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from osgym_host.runtimes.web.door import Door, Places
+
+
+class Waiting:
+    """Serves for ever."""
+
+    def __init__(self) -> None:
+        self.serving = 0
+
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turns: asyncio.Semaphore
+    ) -> None:
+        """Wait."""
+        self.serving += 1
+        await asyncio.Event().wait()
+
+
+async def test_a_closed_door_serves_nobody() -> None:
+    """Neither who was served nor who was accepted just before; both places are free again."""
+    places, handler = Places(10), Waiting()
+    door = Door(handler, places)
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    address = listener.getsockname()
+    await door.open(listener)
+    reader, writer = await asyncio.open_connection(*address)
+    async with asyncio.timeout(5):
+        while door.connections == 0:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+    assert places.free == 9
+    await door.close()
+    async with asyncio.timeout(5):
+        try:
+            assert await reader.read() == b""
+        except ConnectionResetError:
+            writer.transport.abort()
+    writer.close()
+    ours, theirs = socket.socketpair()
+    with theirs:
+        late = await asyncio.open_connection(sock=ours)
+        await door._accepted(*late)
+        assert late[1].is_closing()
+    assert (handler.serving, door.connections, places.free) == (1, 0, 10)
