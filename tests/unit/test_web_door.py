@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from osgym_host.runtimes.web.door import Door, Places
+from osgym_host.runtimes.web.door import Door, Places, Turns
 
 
 class Waiting:
@@ -14,9 +14,7 @@ class Waiting:
     def __init__(self) -> None:
         self.serving = 0
 
-    async def serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turns: asyncio.Semaphore
-    ) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turns: Turns) -> None:
         """Wait."""
         self.serving += 1
         await asyncio.Event().wait()

@@ -37,11 +37,12 @@ class NameLookup:
         self,
         look_up: Callable[[str], Sequence[str]] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        threads: int = _THREADS,
     ) -> None:
         """Args: look_up: blocking, gives the addresses of a name; the host's resolver when None."""
         self._look_up = look_up or host_look_up
         self._clock = clock
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="osgym-names")
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="osgym-names")
         self._known: dict[str, tuple[float, list[str]]] = {}
 
     async def find(self, name: str) -> list[str]:

@@ -19,22 +19,30 @@ from osgym_host.runtimes.web.pages import page
 
 MAX_CONNECTIONS = 128
 """Of one replica at once; a browser opens at most 32 to a proxy by default."""
-MAX_TURNS = 16
-"""Names that are looked up and sites that are connected to at once for one replica; others wait."""
+MAX_LOOKUPS = 4
+MAX_CONNECTING = 16
+"""Names that are looked up, and sites that are connected to, at once for one replica; others wait."""
 
 _log = logging.getLogger(__name__)
+
+
+class Turns:
+    """What one replica may have under way at once; held while it is."""
+
+    def __init__(self) -> None:
+        """Begin with nothing under way."""
+        self.lookups = asyncio.Semaphore(MAX_LOOKUPS)
+        self.connecting = asyncio.Semaphore(MAX_CONNECTING)
 
 
 class Handler(Protocol):
     """What is done with a connection."""
 
-    async def serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turns: asyncio.Semaphore
-    ) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turns: Turns) -> None:
         """Serve it to its end.
 
         Args:
-            turns: Held while a name is looked up or a site connected to.
+            turns: Of the replica.
 
         Raises:
             Refused: Nothing was answered yet, and this is the answer.
@@ -60,7 +68,7 @@ class Door:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
-        self._turns = asyncio.Semaphore(MAX_TURNS)
+        self._turns = Turns()
 
     @property
     def connections(self) -> int:

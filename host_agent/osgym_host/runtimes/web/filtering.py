@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import h11
 
 from osgym_host.runtimes.web import bodies, dial, heads
+from osgym_host.runtimes.web.door import Turns
 from osgym_host.runtimes.web.heads import Head, Refused, Target
 from osgym_host.runtimes.web.judge import Judge
 from osgym_host.runtimes.web.upstream import Upstream
@@ -25,13 +26,11 @@ class Filtering:
     judge: Judge
     dialler: dial.Dialler
 
-    async def serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turns: asyncio.Semaphore
-    ) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turns: Turns) -> None:
         """Serve one connection to its end.
 
         Args:
-            turns: Of the replica: what it has under way, look-ups and connections that are not made yet.
+            turns: Of the replica.
 
         Raises:
             Refused: The request is not done; nothing of an answer was sent.
@@ -43,8 +42,9 @@ class Filtering:
         head = heads.parse(raw)
         if head.target is None:
             raise Refused(400, "bad_request", "a request without a site")
-        async with turns:
+        async with turns.lookups:
             found = await self.judge.addresses(head.target)
+        async with turns.connecting:
             other = await self.dialler.connect(found, head.target.port)
         try:
             if head.method == "CONNECT":

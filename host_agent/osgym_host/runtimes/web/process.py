@@ -35,6 +35,8 @@ _NOBODY = 65534
 _OWN_IDS, _OWN_COUNT = 1_900_000_000, 4_194_304
 """Ids that systemd's list of ranges leaves to nobody, one for each process id: no other process has it."""
 _PR_SET_NO_NEW_PRIVS, _PR_SET_DUMPABLE = 38, 4
+_LOOKUPS = 32
+"""Names that are looked up at once for all replicas, so that one alone cannot hold up the others."""
 _SPARE_FILES = 128
 
 
@@ -149,7 +151,8 @@ def make_handler(options: ProxyOptions, world: dict[str, Any]) -> tuple[Handler,
         OSError, ValueError: The archive cannot be used.
     """
     known = world.get("names")
-    names = NameLookup(None if known is None else lambda name: known.get(name, []))
+    look_up = None if known is None else lambda name: known.get(name, [])
+    names = NameLookup(look_up, threads=_LOOKUPS)
     places = {key: (value[0], value[1]) for key, value in world.get("places", {}).items()}
     judge = Judge.of(options.egress, options.allowlist, names)
     if options.mode is WebMode.OFF:

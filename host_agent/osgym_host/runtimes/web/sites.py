@@ -15,6 +15,7 @@ from typing import Protocol
 from osgym_host.runtimes.web import bodies, dial, har, heads
 from osgym_host.runtimes.web.archive import Archive, Recording, Stored
 from osgym_host.runtimes.web.certificates import Certificates
+from osgym_host.runtimes.web.door import Turns
 from osgym_host.runtimes.web.har import MAX_BODY_BYTES, Answer, ArchiveError
 from osgym_host.runtimes.web.heads import Head, Headers, Refused, Target
 from osgym_host.runtimes.web.judge import Judge
@@ -41,7 +42,7 @@ class _Client:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    turns: asyncio.Semaphore
+    turns: Turns
 
 
 class Source(Protocol):
@@ -52,9 +53,7 @@ class Source(Protocol):
         """Where they are then."""
         ...
 
-    async def find(
-        self, head: Head, scheme: str, target: Target, url: str, turns: asyncio.Semaphore
-    ) -> Stored:
+    async def find(self, head: Head, scheme: str, target: Target, url: str, turns: Turns) -> Stored:
         """Return where the answer to GET is in `archive`.
 
         Raises:
@@ -70,9 +69,7 @@ class Sites:
     certificates: Certificates
     source: Source
 
-    async def serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turns: asyncio.Semaphore
-    ) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turns: Turns) -> None:
         """Serve one connection to its end.
 
         Raises:
@@ -144,9 +141,7 @@ class Replay:
 
     archive: Archive
 
-    async def find(
-        self, head: Head, scheme: str, target: Target, url: str, turns: asyncio.Semaphore
-    ) -> Stored:
+    async def find(self, head: Head, scheme: str, target: Target, url: str, turns: Turns) -> Stored:
         """Look the URL up."""
         stored = self.archive.find(url)
         if stored is None:
@@ -179,14 +174,12 @@ class Record:
         self._at_once = asyncio.Semaphore(MOST_ASKED)
         self._writing = asyncio.Lock()
 
-    async def find(
-        self, head: Head, scheme: str, target: Target, url: str, turns: asyncio.Semaphore
-    ) -> Stored:
+    async def find(self, head: Head, scheme: str, target: Target, url: str, turns: Turns) -> Stored:
         """Return what is kept, or ask the site; who asks meanwhile gets the same answer."""
         stored = self.archive.find(url)
         if stored is not None:
             return stored
-        async with turns:
+        async with turns.connecting:
             return await self._asking(head, scheme, target, url)
 
     async def _asking(self, head: Head, scheme: str, target: Target, url: str) -> Stored:
