@@ -134,13 +134,19 @@ def test_a_browsers_har_is_replayed(tmp_path: Path) -> None:
         entry("https://a.org:443/x#part", headers=headers, content=content),
         entry("https://a.org/x", content={"size": 6, "text": "second"}),
         entry("https://a.org/base64", content={"size": 1, "text": "/w==", "encoding": "base64"}),
+        entry(
+            "https://a.org/raw",
+            headers=[{"name": "content-type", "value": "image/png"}],
+            content={"size": 2, "text": "\u0089P"},  # as mitmproxy writes what it takes for text
+        ),
         entry("https://a.org/unkept", content={"size": 7}),
         entry("https://a.org/failed", status=0),
         entry("data:text/plain,x"),
         entry("https://[::1]/"),
         {**entry("https://a.org/post"), "request": {"method": "POST", "url": "https://a.org/post"}},
     )
-    assert archive.urls == ["https://a.org/x", "https://a.org/base64"]
+    assert archive.urls == ["https://a.org/x", "https://a.org/base64", "https://a.org/raw"]
+    assert read(archive, "https://a.org/raw")[1] == b"\x89P"
     assert archive.skipped == 5
     head, body = read(archive, "https://a.org/x")
     assert body == "Grüße".encode("latin-1")

@@ -186,11 +186,22 @@ def _body(text: object, encoding: object, mime: bytes) -> bytes:
             return base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
             raise ArchiveError("an entry's text is no base64") from None
-    charset = _charset(mime.decode("latin-1"))
-    try:
-        return text.encode(charset)
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace")
+    for charset in _charsets(mime.decode("latin-1")):
+        try:
+            return text.encode(charset)
+        except UnicodeEncodeError:
+            continue
+    return text.encode("utf-8", "replace")
+
+
+def _charsets(mime: str) -> tuple[str, ...]:
+    """Return what a body may have been decoded by: bytes that are no text byte by byte, as mitmproxy does."""
+    return (_charset(mime), "utf-8") if _is_text(mime) else ("iso-8859-1", "utf-8")
+
+
+def _is_text(mime: str) -> bool:
+    kind = mime.lower().partition(";")[0].strip()
+    return not kind or kind.startswith("text/") or kind.endswith(("json", "xml", "javascript"))
 
 
 def _charset(mime: str) -> str:
@@ -200,12 +211,7 @@ def _charset(mime: str) -> str:
 
 def _as_text(mime: str, body: bytes) -> str | None:
     """Return a body as text if it is that, and comes back the same."""
-    kind = mime.lower().partition(";")[0].strip()
-    if (
-        len(body) > _MAX_TEXT_BYTES
-        or not (kind.startswith("text/") or kind.endswith(("json", "xml", "javascript")))
-        or _charset(mime) != "utf-8"
-    ):
+    if len(body) > _MAX_TEXT_BYTES or not mime or not _is_text(mime) or _charset(mime) != "utf-8":
         return None
     try:
         return body.decode("utf-8")
