@@ -78,6 +78,16 @@ async def proxy_in(mode: WebMode, archive: Path) -> AsyncIterator[Desk]:
         await proxy.stop()
 
 
+def status_lines(pid: int) -> list[str]:
+    """What the kernel says of a process."""
+    return Path(f"/proc/{pid}/status").read_text().splitlines()
+
+
+def memory_mib(pid: int) -> float:
+    """Resident memory of a process."""
+    return next(int(line.split()[1]) / 1024 for line in status_lines(pid) if line.startswith("VmRSS:"))
+
+
 async def test_a_site_is_recorded_once_and_replayed_without_it(
     internet: SmallInternet, tmp_path: Path
 ) -> None:
@@ -122,6 +132,8 @@ async def test_what_was_not_recorded_says_so(internet: SmallInternet, tmp_path: 
     assert internet.paths() == ["/", "/broken"]
     assert len(json.loads(archive.read_text())["log"]["entries"]) == 1
     async with proxy_in(WebMode.REPLAY, archive) as desk:
+        status = "\n".join(status_lines(desk.proxy_pid))
+        assert "NoNewPrivs:\t1" in status and "Uid:\t0" not in status
         page = await desk.curl(f"https://{SITE}/missing?<b>")
         assert "web_not_recorded" in page and f"https://{SITE}/missing?&lt;b&gt;" in page
         assert "<code>web_not_recorded</code>" in page and "web: record" in page
@@ -158,12 +170,6 @@ async def test_a_tunnel_to_a_site_is_to_that_site(internet: SmallInternet, tmp_p
             assert answer.startswith(b"HTTP/1.1 400 "), answer
             writer.close()
     assert internet.asked == []
-
-
-def memory_mib(pid: int) -> float:
-    """Resident memory of a process."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
 
 
 async def test_who_does_not_read_costs_no_memory(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def _many_files() -> Places:
 
 
 def make_handler(options: ProxyOptions, world: dict[str, Any]) -> tuple[Handler, str]:
-    """Return what serves connections, and what is to be told of it.
+    """Return what serves connections, and what is to be told of it; this process is nobody then.
 
     Args:
         world: Of a test (`options.TEST_WORLD`).
@@ -156,30 +156,33 @@ def make_handler(options: ProxyOptions, world: dict[str, Any]) -> tuple[Handler,
     places = {key: (value[0], value[1]) for key, value in world.get("places", {}).items()}
     judge = Judge.of(options.egress, options.allowlist, names)
     if options.mode is WebMode.OFF:
+        become_nobody()
         return Filtering(judge, Dialler(places)), ""
-    return _sites(options, judge, Dialler(places), world.get("ca"))
+    try:
+        return _sites(options, judge, Dialler(places), world.get("ca"))
+    except (OSError, ValueError) as exc:
+        raise ValueError(f"the archive {options.archive}: {exc}") from exc
 
 
 def _sites(options: ProxyOptions, judge: Judge, dialler: Dialler, ca: str | None) -> tuple[Handler, str]:
+    """Open as who we are, read as nobody."""
     from osgym_host.runtimes.web import archive, certificates, sites  # what `osgym-host[web]` brings
 
     assert options.archive is not None and options.authority is not None
-    signed = certificates.Certificates(options.authority)
-    kept = archive.Archive(options.archive.parent)
     to_record = options.mode is WebMode.RECORD
-    try:
-        fd = archive.open_archive(options.archive, to_record=to_record)
-        source: sites.Source
-        if to_record:
-            trust = ssl.create_default_context(cafile=ca)
-            trust.set_alpn_protocols(["http/1.1"])
-            source = sites.Record(kept, archive.Recording(fd, kept), judge, dialler, trust)
-        else:
-            kept.load(fd)
-            os.close(fd)
-            source = sites.Replay(kept)
-    except (OSError, ValueError) as exc:
-        raise ValueError(f"the archive {options.archive}: {exc}") from exc
+    signed = certificates.Certificates(options.authority)
+    trust = ssl.create_default_context(cafile=ca)
+    trust.set_alpn_protocols(["http/1.1"])
+    fd = archive.open_archive(options.archive, to_record=to_record)
+    kept = archive.Archive(options.archive.parent)
+    become_nobody()
+    source: sites.Source
+    if to_record:
+        source = sites.Record(kept, archive.Recording(fd, kept), judge, dialler, trust)
+    else:
+        kept.load(fd)
+        os.close(fd)
+        source = sites.Replay(kept)
     note = f"web {options.mode}: {len(kept.urls)} answers in {options.archive}"
     return sites.Sites(signed, source), note + (f", {kept.skipped} entries left out" if kept.skipped else "")
 
@@ -189,7 +192,6 @@ async def _serve(control: socket.socket, text: str) -> None:
     try:
         options, world = ProxyOptions.from_json(text)
         handler, note = make_handler(options, world)
-        become_nobody()
     except (OSError, ValueError) as exc:
         with contextlib.suppress(OSError):
             protocol.send(control, {"event": "failed", "error": str(exc)})
