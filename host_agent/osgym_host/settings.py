@@ -336,8 +336,8 @@ class Settings(BaseModel):
     )
     task_templates: Annotated[Literal["off", "on"], BeforeValidator(_switch)] = Field(
         default="off",
-        description="qemu: on: keep the desktop as it was right after a task's set-up, where that is the "
-        "same each time, and clone it for later episodes of the same set-up.",
+        description="on: keep the desktop as it was right after a task's set-up, where that is the same each "
+        "time, and clone it for later episodes of the same set-up. On local with criu 4.2 or newer, as root.",
     )
     task_templates_max: int = Field(
         default=8, ge=1, le=1024, description="Bound on how many task templates there are; by use."

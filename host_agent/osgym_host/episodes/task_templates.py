@@ -18,6 +18,7 @@ from osgym_host.core.template_cache import TemplateBounds, TemplateCache
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.episode_state import EpisodeProgress
 from osgym_host.guest_client import GuestRefused
+from osgym_host.logs import escape_controls
 from osgym_host.replicas.brancher import LeaseHolder, ReplicaBrancher
 from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.manager import ReplicaManager
@@ -40,6 +41,7 @@ REST_MAX_MS = 5000
 """How long a desktop may take to come to rest after its set-up, to be a template."""
 _REST_SLACK_S = 15.0
 _LOOK = ({"op": "screenshot"},)
+_REASON_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +116,8 @@ class TaskTemplates:
         """
         if self._cache is None:
             return TemplateChoice()
-        try:
-            self._brancher.check()
-        except base.RuntimeUnsupported:
-            return TemplateChoice(reason="this runtime does not branch")
+        if (lacking := self._brancher.why_no_templates()) is not None:
+            return TemplateChoice(reason=lacking)
         reason = why_no_template(task, has_clock=has_clock, connects=self._connects)
         if reason is not None or task is None or given is None:
             return TemplateChoice(reason=reason)
@@ -219,12 +219,13 @@ class TaskTemplates:
         if not rests:
             self._note_failure(key)
             return f"the desktop did not come to rest within {REST_MAX_MS / 1000:g} s"
+        manager.guest.drop_idle()  # a clone has none of this host's connections
         try:
             point = await self._brancher.take(manager)
         except (base.RuntimeFault, OSError) as error:
             log.warning("task template %s: it was not taken: %s", key[:12], error)
             self._note_failure(key)
-            return "its branch point failed"
+            return f"its branch point failed: {escape_controls(str(error))[:_REASON_CHARS]}"
         outputs = {} if episode.context is None else dict(episode.context.outputs)
         return self._keep(TaskTemplate(key, point, outputs, guest_seq))
 

@@ -79,6 +79,10 @@ class ReplicaBrancher:
                 remedy="Run the host with the setting runtime=qemu.",
             )
 
+    def why_no_templates(self) -> str | None:
+        """Say why no branch point can be taken of a replica after its set-up; None: it can."""
+        return self._runtime.why_no_templates()
+
     async def take(self, manager: ReplicaManager, *, keep: bool = False) -> base.BranchPoint:
         """Take a branch point of a leased replica; whoever gets it gives it back with `release`.
 

@@ -176,6 +176,7 @@ class GuestPulse:
         finally:
             answer.cancel()
             await asyncio.gather(answer, return_exceptions=True)
+            asked.client.drop_idle()  # nobody is connected between two questions: see `Runtime.branch`
             asked.answered_s, asked.asking = time.monotonic(), None
 
     async def _is_frozen(

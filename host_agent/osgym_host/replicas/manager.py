@@ -142,12 +142,12 @@ class ReplicaManager:
         return self._guest
 
     async def witness(self) -> None:
-        """Note what its guest agent is: of a fresh clone only, which nobody has used.
+        """Note what its guest agent is, of one that this host agent made; asked before anybody uses it.
 
         Raises:
             RuntimeFault: It is gone.
         """
-        if self.clean and self.clone is not None:
+        if self._record is None and self.clone is not None:
             await self._runtime.witness(self.clone)
 
     async def attest(self, *, afresh: bool) -> None:

@@ -281,6 +281,10 @@ class Runtime(ABC):
 
     # Branching: runtimes without it keep these answers -------------------------------------------
 
+    def why_no_templates(self) -> str | None:
+        """Say why no branch point can be taken of a replica that only a set-up has used; None: it can."""
+        return None if self.capabilities().branching else "this runtime does not branch"
+
     async def branch(self, replica: Replica, *, keep: bool = False) -> BranchPoint:
         """Take the replica's disk and RAM as they are now; it goes on after a pause of milliseconds.
 

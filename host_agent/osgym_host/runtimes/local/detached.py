@@ -77,6 +77,15 @@ def sysfs() -> int:
     )
 
 
+def proc() -> int:
+    """Make a /proc of this process's PID namespace.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    return _make("proc", {}, _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV | _MOUNT_ATTR_NOEXEC)
+
+
 def devices(uid: int, gid: int) -> int:
     """Make a /dev of its own, with nodes that no other replica has: locks and watches on them stay inside.
 

@@ -19,6 +19,7 @@ from osgym_host.runtimes.base import (
     RuntimeFault,
     RuntimeUnsupported,
 )
+from osgym_host.runtimes.local.criu.installed import NEEDED, find_criu, what_is_lacking
 from osgym_host.runtimes.local.isolation import unbounded_because
 from osgym_host.runtimes.local.network import ReplicaNetwork
 from osgym_host.runtimes.local.probe_image import ProbeImage, build_probe_image
@@ -256,5 +257,24 @@ _NO_LINKS = (
     "nftables and sysctl net.ipv4.ip_forward=1."
 )
 
+
+async def check_criu(context: DoctorContext) -> list[Finding]:
+    """CRIU, which task templates need."""
+    criu = await asyncio.to_thread(find_criu)
+    version = None if criu.version is None else ".".join(map(str, criu.version))
+    facts = {"version": version, "path": criu.path}
+    if not criu.usable:
+        found = f"No task templates on this runtime: {criu.lacking}."
+        return [Finding("criu", Status.WARN, found, _NO_CRIU, facts=facts)]
+    lacking = await asyncio.to_thread(what_is_lacking, criu)
+    if lacking:
+        found = f"criu {version} is there, but {lacking}."
+        return [Finding("criu", Status.WARN, found, _NO_CRIU, facts=facts)]
+    found = f"criu {version} can keep desktops after a task's set-up (task_templates)."
+    return [Finding("criu", Status.OK, found, facts=facts)]
+
+
+_NO_CRIU = f"Not needed while task_templates is off. Else install {NEEDED}, and run the host agent as root."
+
 CHECKS = (("subordinate ids", check_ids), ("local runtime", check_replica))
-EXTRA_CHECKS = (("egress", check_egress),)
+EXTRA_CHECKS = (("egress", check_egress), ("criu", check_criu))

@@ -21,7 +21,7 @@ from osgym_host.runtimes.local import syscalls as sc
 from osgym_host.runtimes.local.protocol import LISTEN_FD, SESSION
 
 _TTY_GID = 5
-_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 NAMESPACES = sc.CLONE_NEWUSER | sc.CLONE_NEWPID | sc.CLONE_NEWNS | sc.CLONE_NEWIPC | sc.CLONE_NEWUTS
 
 
@@ -41,22 +41,22 @@ class Descriptors:
 
     Attributes:
         console: Where stdout and stderr go.
-        listen: Listening socket of the guest agent.
         status: Errors are written here; `execve` closes it.
         image: The root file system as a detached mount with the replica's ids as owners; -1: it has them
             on disk.
         dev: A detached /dev with nodes of its own; -1: the host's are bound there.
         go: One byte comes here when the id maps are written; end of file means give up.
         sys: A detached /sys; -1: it stays empty.
+        listen: Listening socket of the guest agent.
     """
 
     console: int
-    listen: int
     status: int
     image: int
     dev: int
     go: int = -1
     sys: int = -1
+    listen: int = -1
 
 
 @dataclass(frozen=True)
@@ -89,47 +89,47 @@ def enter(inside: Inside) -> None:
     Raises:
         StepFailed: A step failed; nothing of it is visible outside the namespaces.
     """
-    with _step("wait"):
+    with step("wait"):
         if os.read(inside.fds.go, 1) != b"g":
             os._exit(1)
-    with _step("folders"):
+    with step("folders"):
         # Still with the ids of the zygote, which may pass through closed folders; and by name, since
         # an overlay takes only what was opened in its own mount namespace.
-        rootfs_fd = os.open(inside.rootfs, _FOLDER)
-        dir_fd = os.open(inside.folder, _FOLDER)
-    with _step("credentials"):
+        rootfs_fd = os.open(inside.rootfs, FOLDER)
+        dir_fd = os.open(inside.folder, FOLDER)
+    with step("credentials"):
         os.setgroups([])
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
         os.setsid()
         os.umask(0o022)
-    with _step("cgroup namespace"):
+    with step("cgroup namespace"):
         sc.unshare(sc.CLONE_NEWCGROUP)
-    with _step("overlay"):
+    with step("overlay"):
         _mount_overlay(rootfs_fd, dir_fd, inside.fds.image)
-    with _step("mounts"):
+    with step("mounts"):
         _mount_all(inside)
     if inside.name_server:
-        with _step("name server"):
+        with step("name server"):
             _set_name_server(inside.name_server)
-    with _step("files"):
+    with step("files"):
         for path, text, mode in inside.files:
             _write(path, text, mode)
-    with _step("host name"):
+    with step("host name"):
         socket.sethostname(inside.hostname)
-    with _step("limits"):
-        _set_limits(inside.limits)
-    with _step("descriptors"):
+    with step("limits"):
+        set_limits(inside.limits)
+    with step("descriptors"):
         _arrange_descriptors(inside)
-    with _step("signals"):
-        _reset_signals()
-    with _step("system call filter"):
+    with step("signals"):
+        reset_signals()
+    with step("system call filter"):
         sc.install_seccomp(inside.filter_program)
-    with _step("session"):
+    with step("session"):
         os.execve(SESSION, [SESSION], inside.environment)  # noqa: S606 (no shell is wanted)
 
 
-class _step(contextlib.AbstractContextManager["_step"]):
+class step(contextlib.AbstractContextManager["step"]):
     """Name the step that an error comes from."""
 
     def __init__(self, name: str) -> None:
@@ -178,12 +178,18 @@ def _mount_dev(dev_fd: int, shm_mib: int) -> None:
         for name in detached.DEVICES:
             os.close(os.open(f"dev/{name}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
             sc.mount(f"/dev/{name}", f"dev/{name}", None, sc.MS_BIND)
+    complete_dev("dev")
     for name, flags, options in (
         ("pts", sc.MS_NOSUID | sc.MS_NOEXEC, f"newinstance,ptmxmode=0666,mode=620,gid={_TTY_GID},max=256"),
         ("shm", sc.MS_NOSUID | sc.MS_NODEV, f"mode=1777,size={shm_mib}m"),
     ):
-        os.mkdir(f"dev/{name}", 0o755)  # noqa: PTH102 (no pathlib in what is forked per replica)
         sc.mount(name, f"dev/{name}", "devpts" if name == "pts" else "tmpfs", flags, options)
+
+
+def complete_dev(folder: str) -> None:
+    """Make what a /dev has besides device nodes."""
+    for name in ("pts", "shm"):
+        os.mkdir(f"{folder}/{name}", 0o755)  # noqa: PTH102 (no pathlib in what is forked per replica)
     for name, target in (
         ("ptmx", "pts/ptmx"),
         ("fd", "/proc/self/fd"),
@@ -191,7 +197,7 @@ def _mount_dev(dev_fd: int, shm_mib: int) -> None:
         ("stdout", "/proc/self/fd/1"),
         ("stderr", "/proc/self/fd/2"),
     ):
-        os.symlink(target, f"dev/{name}")  # noqa: PTH211 (the same)
+        os.symlink(target, f"{folder}/{name}")  # noqa: PTH211 (the same)
 
 
 def _set_name_server(address: str) -> None:
@@ -220,7 +226,8 @@ def _write(path: str, text: str, mode: str) -> None:
     os.close(fd)
 
 
-def _set_limits(limits: dict[str, int]) -> None:
+def set_limits(limits: dict[str, int]) -> None:
+    """Bound open files and core dumps of this process and what it starts."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     most = limits["nofile"] if hard == resource.RLIM_INFINITY else min(hard, limits["nofile"])
@@ -242,7 +249,8 @@ def _arrange_descriptors(inside: Inside) -> None:
     sc.close_on_exec_from(LISTEN_FD + 1)
 
 
-def _reset_signals() -> None:
+def reset_signals() -> None:
+    """Have every signal do what it does by default, and none blocked."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         with contextlib.suppress(OSError):  # the C library keeps two for itself
             signal.signal(number, signal.SIG_DFL)

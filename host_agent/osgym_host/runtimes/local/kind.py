@@ -41,7 +41,8 @@ class LocalKind(RuntimeKind):
                 needed=egress,
                 record=egress_record(run_folder),
             )
-        return LocalRuntime(settings.data_dir, settings.instance, links, proxy)
+        templates = settings.task_templates == "on"
+        return LocalRuntime(settings.data_dir, settings.instance, links, proxy, templates=templates)
 
     def has_leftovers(self, run_folder: Path) -> bool:
         """Say whether there are replicas, or a zygote."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from osgym_host.runtimes.local import detached, inside, outer
 from osgym_host.runtimes.local import syscalls as sc
+from osgym_host.runtimes.local.criu import restoring
 from osgym_host.runtimes.local.protocol import ID_COUNT
 
 _OOM_SCORE_ADJ = 500
@@ -25,13 +26,17 @@ class Starting:
     """A replica on the way to its session.
 
     Attributes:
-        status_r: Through this pipe come the first process's PID as a line, then errors as `step`, line end,
-            text. It closes when the session runs, or when maker and first process have ended.
+        status_r: Through this pipe come the first process's PID and the inode of the guest agent's socket as
+            a line, then errors as `step`, line end, text. It closes when the session runs, or when maker and
+            first process have ended.
         maker: PID of the process that makes its first one (see `outer`), 0 when it is gone.
         own_devices: Its device nodes are its own.
         pid: PID of its first process, 0 until the maker named it.
+        listening: That inode, 0 until then.
         told: What came through the pipe besides.
         network: Its network namespace, if the host agent puts a link there; -1: it does not.
+        restored_in: Folder of a replica that CRIU restores: its maker is CRIU, which names the first process
+            in a file when it ends. Empty for others.
     """
 
     request: int
@@ -40,8 +45,10 @@ class Starting:
     maker: int
     own_devices: bool
     pid: int = 0
+    listening: int = 0
     told: bytes = b""
     network: int = -1
+    restored_in: str = ""
 
 
 def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Starting:
@@ -61,33 +68,44 @@ def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Star
     status_r, status_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     image_fd = dev_fd = network = -1
     maker = 0
+    template: restoring.Template | None = None
+    # CRIU can restore the ids of processes only as id 0 of the namespace that it is in.
+    numbers = (0, 0) if message.get("restore") else (image_uid_base, image_gid_base)
     try:
         if (uid_base, gid_base) != (image_uid_base, image_gid_base):
             with _named("id-mapped image"):
                 image_fd = detached.clone_tree(message["rootfs"])
         dev_fd = _devices(uid_base, gid_base)
+        if message.get("restore"):
+            with _named("template"):
+                template = restoring.open_template(message["restore"], message["folder"], uid_base, gid_base)
         with signals_blocked(), _owner(uid_base, gid_base):
             maker = sc.clone(outer.NAMESPACES)
             if maker == 0:
                 os.close(go_w)
                 os.close(status_r)
+                counts, limits = message["counts"], message["limits"]
                 around = outer.Outer(
-                    image_uid_base,
-                    image_gid_base,
+                    numbers[0],
+                    numbers[1],
                     go_r,
                     status_w,
-                    message["counts"],
-                    message["limits"],
+                    message["folder"],
+                    counts,
+                    limits,
                     message["proxy_port"],
-                    fds[2] if message["proxy_port"] else -1,
+                    fds[1] if message["proxy_port"] else -1,
                 )
-                given = inside.Descriptors(fds[0], fds[1], status_w, image_fd, dev_fd)
-                _make(around, inside.inside_from(message, given, program))
+                given = inside.Descriptors(fds[0], status_w, image_fd, dev_fd)
+                what = inside.inside_from(message, given, program)
+                _make(around, what) if template is None else _restore(around, what, template)
         folder = outer.proc_folder(maker)
-        outer.write_file(f"{folder}/uid_map", f"{image_uid_base} {uid_base} {ID_COUNT}")
-        outer.write_file(f"{folder}/gid_map", f"{image_gid_base} {gid_base} {ID_COUNT}")
-        if image_fd >= 0:
-            with _named("id-mapped image"):
+        outer.write_file(f"{folder}/uid_map", f"{numbers[0]} {uid_base} {ID_COUNT}")
+        outer.write_file(f"{folder}/gid_map", f"{numbers[1]} {gid_base} {ID_COUNT}")
+        with _named("id-mapped image"):
+            if template is not None:
+                _map_layers(message, (image_fd, template.upper))
+            elif image_fd >= 0:
                 _map_image(image_fd, f"{folder}/ns/user")
         if message["name_server"]:  # now, while nothing of the guest runs that could enter another
             network = os.open(f"{folder}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -104,10 +122,13 @@ def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Star
             os.waitpid(maker, 0)
         raise
     finally:
-        for fd in (go_r, go_w, status_w, image_fd, dev_fd):
+        for fd in (go_r, go_w, status_w, image_fd, dev_fd, *(template.descriptors if template else ())):
             if fd >= 0:
                 os.close(fd)
-    return Starting(message["id"], message["key"], status_r, maker, own_devices=dev_fd >= 0, network=network)
+    starting = Starting(message["id"], message["key"], status_r, maker, own_devices=dev_fd >= 0)
+    starting.network = network
+    starting.restored_in = message["folder"] if template is not None else ""
+    return starting
 
 
 def _prepare(folder: str, uid: int, gid: int) -> None:
@@ -131,8 +152,8 @@ def _make(around: outer.Outer, what: inside.Inside) -> None:
     signal.set_wakeup_fd(-1)
     code, text = 1, "outer namespace\n?"
 
-    def child(go_fd: int, sys_fd: int) -> None:
-        _child(replace(what, fds=replace(what.fds, go=go_fd, sys=sys_fd)))
+    def child(go_fd: int, sys_fd: int, listen_fd: int) -> None:
+        _child(replace(what, fds=replace(what.fds, go=go_fd, sys=sys_fd, listen=listen_fd)))
 
     try:
         outer.make_first_process(around, inside.NAMESPACES, child)
@@ -144,6 +165,23 @@ def _make(around: outer.Outer, what: inside.Inside) -> None:
         with contextlib.suppress(OSError):
             os.write(around.status_fd, text.encode("utf-8", "replace")[:2048])
         os._exit(code)
+
+
+def _restore(around: outer.Outer, what: inside.Inside, template: restoring.Template) -> None:
+    """The process in the outer namespace of a clone, from `clone` to CRIU or its end. Never returns."""
+    signal.set_wakeup_fd(-1)
+    text = "criu\n?"
+    try:
+        restoring.become_criu(around, what, template)
+    except inside.StepFailed as exc:
+        text = f"{exc.step}\n{exc.reason}"
+    except OSError as exc:
+        text = f"outer namespace\n{exc}"
+    finally:
+        # The same.
+        with contextlib.suppress(OSError):
+            os.write(around.status_fd, text.encode("utf-8", "replace")[:2048])
+        os._exit(1)
 
 
 def _child(what: inside.Inside) -> None:
@@ -167,6 +205,28 @@ def _map_image(image_fd: int, user_namespace: str) -> None:
         detached.map_ids(image_fd, namespace)
     finally:
         os.close(namespace)
+
+
+def _map_layers(message: dict[str, Any], layer_fds: tuple[int, ...]) -> None:
+    """Give the files of image and template the replica's ids as owners, by a namespace made for just that."""
+    go_r, go_w = os.pipe2(os.O_CLOEXEC)
+    with signals_blocked():
+        pid = sc.clone(sc.CLONE_NEWUSER)
+        if pid == 0:
+            os.close(go_w)
+            os.read(go_r, 1)
+            os._exit(0)
+    try:
+        folder = outer.proc_folder(pid)
+        for kind in ("uid", "gid"):
+            line = f"{message[f'image_{kind}_base']} {message[f'{kind}_base']} {ID_COUNT}"
+            outer.write_file(f"{folder}/{kind}_map", line)
+        for fd in layer_fds:
+            _map_image(fd, f"{folder}/ns/user")
+    finally:
+        os.close(go_r)
+        os.close(go_w)
+        os.waitpid(pid, 0)
 
 
 class _named(contextlib.AbstractContextManager["_named"]):

@@ -48,7 +48,8 @@ class Outer:
     Attributes:
         image_uid_base, image_gid_base: Numbers that ids have here; the replica's root is the first.
         go_fd: One byte comes here when the id maps are written; end of file means give up.
-        status_fd: Takes the line that names the first process, and errors.
+        status_fd: Takes the line that names the first process and the agent's socket, and errors.
+        folder: Of the replica; the guest agent's socket is made there.
         counts: Limits by file name in `/proc/sys/user`.
         limits: `sigpending`, `msgqueue`, `nproc`: of all processes of the replica together; 0 or absent:
             as they are.
@@ -60,21 +61,46 @@ class Outer:
     image_gid_base: int
     go_fd: int
     status_fd: int
+    folder: str
     counts: dict[str, int]
     limits: dict[str, int]
     proxy_port: int = 0
     proxy_fd: int = -1
 
 
-def make_first_process(outer: Outer, namespaces: int, child: Callable[[int, int], None]) -> None:
+def make_first_process(outer: Outer, namespaces: int, child: Callable[[int, int, int], None]) -> None:
     """Bound the outer namespace and make the replica's first process in it, as a child of our parent.
 
     Args:
         child: Runs in the new process and does not return; takes a descriptor that is read as `go_fd` is,
-            and one of a detached /sys, -1 where there is none.
+            one of a detached /sys, -1 where there is none, and the guest agent's listening socket.
 
     Raises:
         OSError: The kernel refused; the new process, if there is one, gives up.
+    """
+    listening, sys_fd = enter(outer)
+    go_r, go_w = os.pipe2(os.O_CLOEXEC)
+    pid = sc.clone(namespaces | sc.CLONE_PARENT)
+    if pid == 0:
+        os.close(go_w)
+        child(go_r, sys_fd, listening)
+    os.close(go_r)
+    folder = proc_folder(pid)
+    write_file(f"{folder}/uid_map", f"0 {outer.image_uid_base} {ID_COUNT}")
+    write_file(f"{folder}/gid_map", f"0 {outer.image_gid_base} {ID_COUNT}")
+    # Its number first: it may end as soon as it goes on.
+    os.write(outer.status_fd, b"%d %d\n" % (pid, os.fstat(listening).st_ino))
+    os.write(go_w, b"g")
+
+
+def enter(outer: Outer) -> tuple[int, int]:
+    """Bound the outer namespace, once its ids are mapped, and open its network.
+
+    Returns:
+        Descriptors of the guest agent's listening socket and of a detached /sys, -1 where there is none.
+
+    Raises:
+        OSError: The kernel refused.
     """
     if os.read(outer.go_fd, 1) != b"g":
         os._exit(1)
@@ -82,23 +108,12 @@ def make_first_process(outer: Outer, namespaces: int, child: Callable[[int, int]
     _open_network(outer)
     if outer.proxy_port:
         _listen_for_proxy(outer)
-    sys_fd = -1
+    listening = listen(outer.folder)
     with contextlib.suppress(
         OSError
     ):  # refused where the host's own /sys is masked; the replica's is then empty
-        sys_fd = detached.sysfs()
-    go_r, go_w = os.pipe2(os.O_CLOEXEC)
-    pid = sc.clone(namespaces | sc.CLONE_PARENT)
-    if pid == 0:
-        os.close(go_w)
-        child(go_r, sys_fd)
-    os.close(go_r)
-    folder = proc_folder(pid)
-    write_file(f"{folder}/uid_map", f"0 {outer.image_uid_base} {ID_COUNT}")
-    write_file(f"{folder}/gid_map", f"0 {outer.image_gid_base} {ID_COUNT}")
-    # Its number first: it may end as soon as it goes on.
-    os.write(outer.status_fd, b"%d\n" % pid)
-    os.write(go_w, b"g")
+        return listening, detached.sysfs()
+    return listening, -1
 
 
 def _limit(outer: Outer) -> None:
@@ -131,6 +146,23 @@ def _listen_for_proxy(outer: Outer) -> None:
         listener.listen(socket.SOMAXCONN)
         with socket.socket(fileno=outer.proxy_fd) as channel:
             socket.send_fds(channel, [b"l"], [listener.fileno()])
+
+
+def listen(folder: str) -> int:
+    """Listen where the guest agent is to be reached, before it runs; return the descriptor.
+
+    The socket is of the replica's network namespace, though anybody who reaches its file can connect: so
+    no socket of a replica is of another namespace than its own.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    os.chdir(folder)  # a path may be longer than an address
+    sock.bind("agent.sock")
+    os.chdir("/")
+    sock.listen(socket.SOMAXCONN)
+    return sock.detach()
 
 
 def proc_folder(pid: int) -> str:

@@ -8,8 +8,10 @@ Requests: `{"id", "op"}` with
   are others than the replica's, it gets the image by an id-mapped mount), `hostname`, `environment`,
   `limits`, `counts` (see `outer`), `cgroup_procs`, `name_server` (an address; empty: the replica gets no
   network but loopback), `files` (path, text and mode of each that is written inside), `proxy_port` (0: no
-  proxy); descriptors: console log, listening socket, and with a proxy the end of a socket pair to which a
-  socket is sent that listens at that port of the replica's loopback interface.
+  proxy); descriptors: console log, and with a proxy the end of a socket pair to which a socket is sent that
+  listens at that port of the replica's loopback interface.
+  With `restore` a clone of a branch point: `criu` (the program), `images`, `upper` (folders), `console`,
+  `listening` (names in the image, see `criu.commands`).
 - `kill`: `key`. Succeeds also when there is no such process.
 - `remove`: `names` below the directory given as descriptor.
 - `measure`: `name` below such a directory, `pids` of the replica, and `devices` that count as disk; the
@@ -21,7 +23,8 @@ Requests: `{"id", "op"}` with
   `upper`; `result` says what of the agent is not what it was, empty when nothing is.
 
 Answers: `{"id", "ok": true, …}` or `{"id", "ok": false, "step", "error"}`; the answer to `spawn` has
-`pid`, `own_devices` (its device nodes are no other's), a pidfd, and with a name server its network namespace.
+`pid`, `listening` (inode of its agent's socket), `own_devices` (its device nodes are no other's), a pidfd,
+and with a name server its network namespace.
 Besides, unasked:
 `{"event": "exit", "key", "status"}`, `status` as of `waitpid`, once for each replica whose `spawn`
 succeeded.

@@ -16,11 +16,15 @@ from osgym_host.images.errors import NamespaceUnavailable
 from osgym_host.images.idmap import IdMap, current_idmap
 from osgym_host.runtimes import cgroups, usage
 from osgym_host.runtimes.base import (
+    BranchPoint,
     Capabilities,
     Egress,
+    GuestTampered,
+    PointFailed,
     Replica,
     ReplicaCreateFailed,
     ReplicaDestroyFailed,
+    ReplicaNotFound,
     ReplicaRecord,
     ReplicaSpec,
     Runtime,
@@ -33,6 +37,8 @@ from osgym_host.runtimes.base import (
 from osgym_host.runtimes.egress.tools import NetworkFailed
 from osgym_host.runtimes.held_files import HeldFiles, devices_of
 from osgym_host.runtimes.local import attestation, network, protocol, spawn, syscalls
+from osgym_host.runtimes.local.criu.installed import InstalledCriu, find_criu
+from osgym_host.runtimes.local.criu.points import LocalPoints
 from osgym_host.runtimes.local.instance import InstanceDir, record_process
 from osgym_host.runtimes.local.isolation import Isolation, unbounded_because
 from osgym_host.runtimes.local.ranges import ReplicaIds
@@ -77,8 +83,13 @@ class LocalRuntime(Runtime):
         instance: str = "default",
         links: network.ReplicaNetwork | None = None,
         proxy: ReplicaProxy | None = None,
+        *,
+        templates: bool = False,
     ) -> None:
         """Nothing is touched before `start`; with neither `links` nor `proxy` there is no egress.
+
+        Args:
+            templates: Look for CRIU, so that branch points can be taken of replicas after a set-up.
 
         Raises:
             ValueError: `instance` is not a plain name.
@@ -93,6 +104,9 @@ class LocalRuntime(Runtime):
         self._by_key: dict[str, LocalReplica] = {}
         self._early_exits: dict[str, int] = {}
         self._keys = itertools.count(1)
+        self._templates = templates
+        self._criu = InstalledCriu(lacking="task templates are off")
+        self._points: LocalPoints | None = None
 
     @property
     def name(self) -> str:
@@ -163,10 +177,18 @@ class LocalRuntime(Runtime):
                 raise RuntimeUnsupported(str(exc)) from exc
             self._instance.acquire()
             try:
+                await asyncio.to_thread(self._find_criu)
                 return await self._start(idmap)
             except BaseException:
                 self._instance.release()
                 raise
+
+    def _find_criu(self) -> None:
+        points = self._instance.path / "points"
+        LocalPoints(points, "").clear()
+        if self._templates:
+            self._criu = find_criu()
+        self._points = LocalPoints(points, self._criu.path) if self._criu.usable else None
 
     async def _start(self, idmap: IdMap) -> StartReport:
         isolation = Isolation.open(self._instance.path)
@@ -228,6 +250,8 @@ class LocalRuntime(Runtime):
             running, self._running = self._running, None
             if running is not None:
                 await running.supervisor.close()
+                if self._points is not None:
+                    await self._points.close()
                 os.close(running.replicas_fd)
                 running.isolation.close()
                 if self._proxy is not None:
@@ -251,7 +275,7 @@ class LocalRuntime(Runtime):
     async def create(self, spec: ReplicaSpec) -> Replica:
         """Start a fresh clone and return as soon as its session runs."""
         running = self._require()
-        spawn.check_spec(spec, running.idmap, self._egress)
+        spawn.check_spec(spec, running.idmap, self._egress, origins=self._points is not None)
         return await self._replicas.create(spec.replica_id, lambda: self._create(spec))
 
     async def _create(self, spec: ReplicaSpec) -> LocalReplica:
@@ -261,7 +285,7 @@ class LocalRuntime(Runtime):
         try:
             return await self._create_with(spec, ids)
         except ReplicaCreateFailed as exc:
-            if ids is None or exc.step not in _STEPS_OF_MAPPED_IMAGE:
+            if ids is None or spec.origin is not None or exc.step not in _STEPS_OF_MAPPED_IMAGE:
                 raise
             replica = await self._create_with(spec, None)
             isolation.refused(rootfs, str(exc))
@@ -311,16 +335,19 @@ class LocalRuntime(Runtime):
         proxy = self._proxy if self._proxy is not None and self._proxy.serves(replica.spec.egress) else None
         web = None if proxy is None else proxy.given()
         fields = spawn.request(replica, "pids" in running.tree.enforces, name_server, web)
+        if replica.spec.origin is not None and self._points is not None:
+            if replica.ids is None or not replica.group.procs_files:
+                raise ReplicaCreateFailed("no ids of its own", step="template", replica_id=folder.name)
+            fields["restore"] = await asyncio.to_thread(self._points.restore_fields, replica.spec)
+            replica.template_upper = self._points.used_by(replica.spec)
         # Nobody but us can pass through `replicas`; the replica's root must pass through its folder.
         folder.mkdir()
         folder.chmod(0o711)
         with contextlib.ExitStack() as stack:
-            sock = stack.enter_context(spawn.listening_socket(folder))
-            given = [stack.enter_context(spawn.console(folder)), sock.fileno()]
+            given = [stack.enter_context(spawn.console(folder))]
             channel = None if proxy is None else stack.enter_context(contextlib.closing(ListenerChannel()))
             if channel is not None:
                 given.append(channel.fd)
-            replica.listening = os.fstat(sock.fileno()).st_ino
             answer, fds = await supervisor.request("spawn", fields, given, timeout_s=_SPAWN_TIMEOUT_S)
             await self._spawned(running, replica, answer, fds, links)
             if proxy is not None and channel is not None:
@@ -336,6 +363,7 @@ class LocalRuntime(Runtime):
     ) -> None:
         """Note what runs, and connect its link; closes the descriptors."""
         try:
+            replica.listening = answer["listening"]
             replica.runs(answer["pid"], fds[0])
             running.isolation.devices_shared |= not answer["own_devices"]
             record_process(replica.folder / "replica.json", replica.pid)
@@ -384,9 +412,13 @@ class LocalRuntime(Runtime):
                 [self._require().replicas_fd],
                 timeout_s=_REMOVE_TIMEOUT_S,
             )
+            if replica.spec.origin is not None:
+                await asyncio.to_thread(replica.group.kill)  # whom a killed CRIU left
             await asyncio.to_thread(replica.group.remove)
             if self._proxy is not None:
                 await self._proxy.close(replica.folder.name)
+            if self._points is not None:
+                await self._points.unused_by(replica.spec)
             if self._links is not None:
                 await self._links.detach(replica.folder.name)
         except (OSError, RuntimeFault) as exc:
@@ -438,6 +470,31 @@ class LocalRuntime(Runtime):
         """Check that its guest agent is that process still, and runs the image's code."""
         found = self._replicas.require(replica)
         await attestation.attest(self._require().supervisor, found, lambda: _processes(found), sockets)
+
+    # Branch points, of replicas that only a set-up has used ------------------------------------
+
+    def why_no_templates(self) -> str | None:
+        """Say what CRIU lacks."""
+        return self._criu.lacking or None
+
+    async def branch(self, replica: Replica, *, keep: bool = False) -> BranchPoint:
+        """Dump it by CRIU, while it stands still; its agent must be what it was, and nobody connected."""
+        found = self._replicas.require(replica)
+        running = self._require()
+        if self._points is None or keep:
+            return await super().branch(replica, keep=keep)
+        if found.exit_info is not None:
+            raise ReplicaNotFound(f"{found.replica_id} is dead", replica_id=found.replica_id)
+        try:
+            await attestation.attest(running.supervisor, found, lambda: _processes(found), [])
+        except GuestTampered as exc:
+            raise PointFailed(f"its guest agent was changed: {exc}", replica_id=found.replica_id) from exc
+        return await self._points.take(found, lambda: _processes(found))
+
+    async def release_point(self, point: BranchPoint) -> None:
+        """Let go of a point; what clones that live need of it goes with the last of them. Idempotent."""
+        if self._points is not None:
+            await self._points.release(point)
 
     def replicas(self) -> Sequence[Replica]:
         """Return the replicas not yet destroyed."""

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from osgym_host.addresses import short_unix_path
 from osgym_host.images.idmap import IdMap
 from osgym_host.runtimes.base import HOSTNAME, Egress, ReplicaSpec, RootfsImage, RuntimeUnsupported
 from osgym_host.runtimes.local import isolation
@@ -72,18 +71,19 @@ def rootfs_image(spec: ReplicaSpec) -> RootfsImage:
     return spec.image
 
 
-def check_spec(spec: ReplicaSpec, idmap: IdMap, egress: frozenset[Egress]) -> None:
+def check_spec(spec: ReplicaSpec, idmap: IdMap, egress: frozenset[Egress], *, origins: bool = False) -> None:
     """Refuse a spec that is malformed or asks for what is not there.
 
     Args:
         egress: Policies that can be carried out.
+        origins: Clones of branch points can be made.
 
     Raises:
         ValueError: A field is malformed.
         RuntimeUnsupported: Another egress, or an image of another user.
     """
     check_name("replica_id", spec.replica_id)
-    if spec.origin is not None:
+    if spec.origin is not None and not origins:
         raise RuntimeUnsupported(
             "the local runtime cannot branch a replica",
             remedy="Use the runtime qemu.",
@@ -148,16 +148,6 @@ def console(folder: Path) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
-
-
-@contextlib.contextmanager
-def listening_socket(folder: Path) -> Iterator[socket.socket]:
-    """Listen where the guest agent is to be reached, before it runs; it inherits the socket."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
-        with short_unix_path(os.fspath(folder / "agent.sock")) as path:
-            sock.bind(path)
-        sock.listen(socket.SOMAXCONN)
-        yield sock
 
 
 class ListenerChannel:

@@ -26,6 +26,7 @@ from typing import Any
 from osgym_host.runtimes.held_files import held_files
 from osgym_host.runtimes.local import agent_check, inside, outer, protocol, seccomp, trees
 from osgym_host.runtimes.local import syscalls as sc
+from osgym_host.runtimes.local.criu import restoring
 from osgym_host.runtimes.local.making import Starting, signals_blocked, start_maker
 
 
@@ -39,6 +40,7 @@ class Zygote:
         self._starting: dict[int, Starting] = {}  # by status pipe
         self._replicas: dict[int, str] = {}  # pid → key
         self._helpers: dict[int, tuple[int, int]] = {}  # pid → request id, result pipe
+        self._unknown: dict[int, int] = {}  # pid → wait status, of who ended while something is restored
         self._program = seccomp.program(sc.MACHINE)
 
     def run(self) -> None:
@@ -58,7 +60,7 @@ class Zygote:
                         os.read(self._wake_r, 4096)
                     self._reap()
                 elif fd in self._starting and self._hear(fd):
-                    self._started(fd)
+                    self._status_closed(fd)
 
     def _serve(self) -> bool:
         try:
@@ -105,16 +107,46 @@ class Zygote:
                 heard = os.read(status_r, 4096)
                 ended = not heard
                 starting.told += heard
-        number, line_end, rest = starting.told.partition(b"\n")
-        if starting.pid == 0 and line_end and number.isdigit():
-            starting.pid, starting.told = int(number), rest
-            self._replicas[starting.pid] = starting.key
+        line, line_end, rest = starting.told.partition(b"\n")
+        number, _, inode = line.partition(b" ")
+        if starting.listening == 0 and line_end and number.isdigit():
+            starting.pid, starting.listening, starting.told = int(number), int(inode), rest
+            if starting.pid:  # CRIU names the first process later
+                self._replicas[starting.pid] = starting.key
         return ended
+
+    def _status_closed(self, status_r: int) -> None:
+        starting = self._starting[status_r]
+        if starting.restored_in and starting.maker and not starting.told:
+            self._poller.unregister(status_r)  # CRIU runs; its end says more
+            return
+        self._started(status_r)
+
+    def _criu_ended(self, status_r: int, status: int) -> None:
+        """Answer a request to restore: the first process lives, or ended already, or there is none."""
+        starting = self._starting[status_r]
+        dead_status: int | None = None
+        if not starting.told and status == 0:
+            try:
+                starting.pid = restoring.first_process(starting.restored_in)
+            except (OSError, ValueError) as exc:
+                starting.told = f"criu\nit does not name the first process: {exc}".encode()
+            else:
+                dead_status = self._unknown.pop(starting.pid, None)
+                if dead_status is None:
+                    self._replicas[starting.pid] = starting.key
+        elif not starting.told:
+            why = restoring.error_of(starting.restored_in) or f"wait status {status}"
+            starting.told = f"criu\n{why}".encode("utf-8", "replace")
+        self._started(status_r, dead_status)
+        if not any(other.restored_in for other in self._starting.values()):
+            self._unknown.clear()
 
     def _started(self, status_r: int, dead_status: int | None = None) -> None:
         """Answer a spawn request: a session runs, or an error came."""
         starting = self._starting.pop(status_r)
-        self._poller.unregister(status_r)
+        with contextlib.suppress(KeyError):  # CRIU was waited for
+            self._poller.unregister(status_r)
         os.close(status_r)
         try:
             self._tell_started(starting, dead_status)
@@ -137,7 +169,11 @@ class Zygote:
         # It was not waited for yet, so the number still names the child, dead or alive.
         pidfd = os.pidfd_open(starting.pid)
         try:
-            answer = {"pid": outer.pid_in_proc(pidfd), "own_devices": starting.own_devices}
+            answer = {
+                "pid": outer.pid_in_proc(pidfd),
+                "listening": starting.listening,
+                "own_devices": starting.own_devices,
+            }
             fds = (pidfd,) if starting.network < 0 else (pidfd, starting.network)
             self._answer({"id": starting.request, "ok": True, **answer}, fds)
         finally:
@@ -200,6 +236,8 @@ class Zygote:
             self._hear(status_r)  # a first process is named before it can end
             if starting.maker == pid:
                 starting.maker = 0
+                if starting.restored_in:
+                    self._criu_ended(status_r, status)
                 return
             if starting.pid == pid:
                 self._replicas.pop(pid)
@@ -208,6 +246,8 @@ class Zygote:
         key = self._replicas.pop(pid, None)
         if key is not None:
             self._answer({"event": "exit", "key": key, "status": status})
+        elif any(starting.restored_in for starting in self._starting.values()):
+            self._unknown[pid] = status
 
     def _end(self) -> None:
         """Kill every replica; the kernel takes all of a PID namespace with its first process."""

@@ -1,0 +1,181 @@
+"""What CRIU is told: command lines, names of what is in no image, its version. Pure, standard library only.
+
+Outside of an image stays what belongs to the host and is made anew for each clone: the console log, the guest
+agent's listening socket, the device nodes and /sys of the replica's own network namespace.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+OLDEST = (4, 2)
+"""Older ones do not know the vDSO of today's kernels."""
+_VERSION = re.compile(r"^Version:\s*(\d+)\.(\d+)", re.MULTILINE)
+_COMMON = (
+    "--manage-cgroups=ignore",  # the clone gets its own, before CRIU runs
+    "--network-lock",
+    "skip",
+    "--file-validation",
+    "filesize",
+    "--file-locks",
+    "--link-remap",
+)
+_WATCHED = (
+    "/home",
+    "/etc",
+    "/usr/share/dbus-1",
+    "/usr/share/applications",
+    "/root",
+    "/run",
+    "/var",
+    "/usr/share",
+)
+"""Where the path of a watched inode is looked for, one after the other, since an overlay opens no file by its
+handle. A desktop's are in the first three; all of /usr/share takes a second."""
+GHOST_LIMIT = "64M"
+"""The largest file that is deleted and still open; a browser's or an office's temporary files."""
+MAX_ERROR_CHARS = 400
+_HARMLESS = "Can't setup RLIMIT_NOFILE"
+"""Said where root may not raise limits, and of no consequence for a desktop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Names in an image of what is the host's.
+
+    Attributes:
+        console: `file[MOUNT:INODE]`, both hexadecimal.
+        listening: Inode of the guest agent's socket.
+    """
+
+    console: str
+    listening: int
+
+
+def parse_version(text: str) -> tuple[int, int] | None:
+    """Return major and minor number from what `criu --version` prints; None where it says neither."""
+    found = _VERSION.search(text)
+    return None if found is None else (int(found[1]), int(found[2]))
+
+
+def console_name(mount_id: int, inode: int) -> str:
+    """Return the name of an open file that lies outside of the replica's mounts."""
+    return f"file[{mount_id:x}:{inode:x}]"
+
+
+def copy_script(upper: str, copy: str) -> str:
+    """Return a script for CRIU that copies what a replica wrote to disk, while its processes stand still.
+
+    Args:
+        copy: Where to; does not exist yet.
+    """
+    copying = shlex.join(["cp", "-a", "--reflink=auto", upper, copy])
+    return f'#!/bin/sh\n[ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] || exit 0\nexec {copying}\n'
+
+
+def dump_argv(criu: str, pid: int, images: str, outside: Outside, script: str) -> list[str]:
+    """Return what dumps a replica, which then goes on.
+
+    Args:
+        pid: Its first process, as the host numbers it.
+        images: Folder for the image, with the log.
+        script: File with `copy_script`, executable.
+    """
+    return [
+        # Sockets are found in the network namespace that CRIU is in; and CRIU leaves that alone.
+        "nsenter",
+        f"--net=/proc/{pid}/ns/net",
+        criu,
+        "dump",
+        "--tree",
+        str(pid),
+        "--images-dir",
+        images,
+        "--log-file",
+        "dump.log",
+        "-v2",
+        "--leave-running",
+        "--external",
+        outside.console,
+        "--external",
+        "mnt[/dev]:dev",
+        "--external",
+        "mnt[/sys]:sys",
+        "--ext-unix-sk",
+        "--ghost-limit",
+        GHOST_LIMIT,
+        "--force-irmap",
+        *(part for path in _WATCHED for part in ("--irmap-scan-path", path)),
+        "--action-script",
+        script,
+        *_COMMON,
+    ]
+
+
+def restore_argv(criu: str, outside: Outside, places: Places) -> list[str]:
+    """Return what restores a clone as a child of the caller's parent, and ends then."""
+    return [
+        criu,
+        "restore",
+        "--images-dir",
+        places.images,
+        "--work-dir",
+        places.work,
+        "--log-file",
+        LOG,
+        "--pidfile",
+        PID_FILE,
+        "-v1",
+        "--unprivileged",
+        "--restore-detached",
+        "--restore-sibling",
+        "--root",
+        places.root,
+        "--inherit-fd",
+        f"fd[{places.console_fd}]:{outside.console}",
+        "--inherit-fd",
+        f"fd[{places.listen_fd}]:socket:[{outside.listening}]",
+        "--external",
+        f"mnt[dev]:{places.dev}",
+        "--external",
+        f"mnt[sys]:{places.sys}",
+        "--ext-unix-sk",
+        *_COMMON,
+    ]
+
+
+LOG = "restore.log"
+PID_FILE = "pid"
+"""In the work folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where CRIU finds and puts things, in the mount namespace that it runs in.
+
+    Attributes:
+        root: The clone's root, mounted, with nothing mounted in it.
+        console_fd, listen_fd: Descriptors that it inherits.
+    """
+
+    images: str
+    work: str
+    root: str
+    dev: str
+    sys: str
+    console_fd: int
+    listen_fd: int
+
+
+def error_in(log: str) -> str:
+    """Return the errors of CRIU's log, shortened; an empty string where there is none."""
+    found = [line.partition("Error (")[2] for line in log.splitlines() if "Error (" in line]
+    return "; ".join(f"({text}" for text in found if _HARMLESS not in text)[:MAX_ERROR_CHARS]
+
+
+def older_than_needed(version: Sequence[int]) -> bool:
+    """Return whether this CRIU is too old."""
+    return tuple(version) < OLDEST

@@ -1,0 +1,191 @@
+"""A running replica, dumped by CRIU while it stands still for a moment; it goes on as if nothing had been."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from osgym_host.programs import end_program, start_program
+from osgym_host.runtimes.base import PointFailed, RootfsImage
+from osgym_host.runtimes.local.criu import images, layer
+from osgym_host.runtimes.local.criu.commands import Outside, console_name, copy_script, dump_argv, error_in
+from osgym_host.runtimes.local.replica import LocalReplica
+
+DUMP_S = 20.0
+CONNECTIONS_S = 2.0
+"""How long the guest agent may take to close its ends of connections that the host has closed."""
+_LOOK_S = 0.01
+_SCRIPT = "copy-layer"
+_SOCKET_TABLES = ("unix", "tcp", "tcp6", "udp", "udp6", "netlink")
+_INODE = {"unix": 6, "netlink": 9}
+"""Column of the inode in each table; 9 in those of internet sockets, too."""
+_SOCKET = re.compile(r"socket:\[(\d+)\]")
+
+
+class DumpStuck(PointFailed):
+    """CRIU did not end in time: the replica may stand still, and must not be used any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dumped:
+    """A replica as it was.
+
+    Attributes:
+        folder: Holds `images` and `upper`.
+        digest: Of both, so that no clone is made from one without the other.
+    """
+
+    folder: Path
+    outside: Outside
+    digest: str
+    pause_ms: float
+    ram_mib: float
+    disk_mib: float
+
+    @property
+    def images(self) -> Path:
+        """CRIU's files."""
+        return self.folder / "images"
+
+    @property
+    def upper(self) -> Path:
+        """What the replica had written, owners as in the golden image."""
+        return self.folder / "upper"
+
+
+async def dump(criu: str, replica: LocalReplica, pids: Collection[int], folder: Path) -> Dumped:
+    """Dump a replica into a fresh folder, and prepare it for clones.
+
+    Raises:
+        PointFailed: It could not be dumped; the replica goes on.
+        DumpStuck: The replica is lost.
+    """
+    if replica.ids is None or not replica.group.procs_files:
+        raise PointFailed("it has no ids or no control group of its own", replica_id=replica.replica_id)
+    try:
+        await asyncio.to_thread(_check_filters, pids)
+        await _connections_closed(replica)
+        outside = await asyncio.to_thread(_outside, replica)
+        await asyncio.to_thread(_make, replica, folder)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await _run(criu, replica, outside, folder)
+        pause_ms = (loop.time() - began) * 1000
+        return await asyncio.to_thread(_prepare, replica, outside, folder, pause_ms)
+    except (OSError, ValueError) as exc:
+        raise PointFailed(f"it could not be dumped: {exc}", replica_id=replica.replica_id) from exc
+
+
+def _make(replica: LocalReplica, folder: Path) -> None:
+    folder.mkdir(mode=0o755)
+    (folder / "images").mkdir(mode=0o755)
+    script = folder / _SCRIPT
+    script.write_text(
+        copy_script(*(os.fspath((whose / "upper").absolute()) for whose in (replica.folder, folder)))
+    )
+    script.chmod(0o700)
+
+
+def _check_filters(pids: Collection[int]) -> None:
+    """Raise ValueError when a thread has another system call filter than the replica's own."""
+    for pid in pids:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            status = (task / "status").read_text(errors="replace")
+            found = re.search(r"^Seccomp_filters:\s*(\d+)", status, re.MULTILINE)
+            if found is None or found[1] != "1":
+                name = ascii((task / "comm").read_text(errors="replace").strip())
+                raise ValueError(f"the program {name} has a sandbox of its own")
+
+
+async def _connections_closed(replica: LocalReplica) -> None:
+    """Wait until the guest agent holds no socket of another network namespace, as one of the host's is.
+
+    Raises:
+        PointFailed: It still does.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + CONNECTIONS_S
+    while await asyncio.to_thread(_foreign_sockets, (replica.agent or {}).get("pid", replica.pid)):
+        if loop.time() >= until:
+            raise PointFailed("somebody is connected to its guest agent", replica_id=replica.replica_id)
+        await asyncio.sleep(_LOOK_S)
+
+
+def _foreign_sockets(pid: int) -> set[int]:
+    """Return inodes of sockets of a process that are of another network namespace than its own."""
+    held = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found = _SOCKET.fullmatch(os.readlink(entry))  # noqa: PTH115 (a magic link)
+        except FileNotFoundError:
+            continue
+        if found is not None:
+            held.add(int(found[1]))
+    for name in _SOCKET_TABLES:
+        try:
+            lines = Path(f"/proc/{pid}/net/{name}").read_text(errors="replace").splitlines()[1:]
+        except FileNotFoundError:  # no IPv6 in this kernel
+            continue
+        for line in lines:
+            held.discard(int(line.split()[_INODE.get(name, 9)]))
+    return held
+
+
+def _outside(replica: LocalReplica) -> Outside:
+    info = Path(f"/proc/{replica.pid}/fdinfo/1").read_text()
+    mount_id = next(int(line.split()[1]) for line in info.splitlines() if line.startswith("mnt_id:"))
+    return Outside(console_name(mount_id, (replica.folder / "console.log").stat().st_ino), replica.listening)
+
+
+async def _run(criu: str, replica: LocalReplica, outside: Outside, folder: Path) -> None:
+    argv = dump_argv(
+        criu,
+        replica.pid,
+        os.fspath(folder / "images"),
+        outside,
+        os.fspath((folder / _SCRIPT).absolute()),
+    )
+    process = await start_program(argv)
+    try:
+        async with asyncio.timeout(DUMP_S):
+            said, _ = await process.communicate()
+    except TimeoutError as exc:
+        text = f"criu did not end within {DUMP_S:g} s"
+        raise DumpStuck(text, replica_id=replica.replica_id) from exc
+    finally:
+        await asyncio.shield(end_program(process))
+    if process.returncode != 0:
+        text = error_in(await asyncio.to_thread(_log, folder)) or said.decode("utf-8", "replace")[-400:]
+        raise PointFailed(f"criu dump: {text.strip()}", replica_id=replica.replica_id)
+
+
+def _log(folder: Path) -> str:
+    try:
+        return (folder / "images/dump.log").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _prepare(replica: LocalReplica, outside: Outside, folder: Path, pause_ms: float) -> Dumped:
+    """Make what was dumped fit for a replica with other ids, and note what it is."""
+    assert replica.ids is not None  # `dump` has looked
+    image = replica.spec.image
+    assert isinstance(image, RootfsImage)  # `spawn.check_spec` has looked
+    uid_base, gid_base = image.manifest.uid_base, image.manifest.gid_base
+    layer.give_to_image(folder / "upper", replica.ids.base, uid_base, gid_base)
+    images.renumber_ids(folder / "images", 0)
+    images.drop_inherited(folder / "images")
+    for path in (folder / "images").iterdir():
+        path.chmod(0o644)  # a clone's CRIU reads them with the clone's ids; the folder above is closed
+    return Dumped(
+        folder,
+        outside,
+        layer.digest_of(folder / "images", folder / "upper"),
+        pause_ms,
+        layer.size_mib(folder / "images"),
+        layer.size_mib(folder / "upper"),
+    )

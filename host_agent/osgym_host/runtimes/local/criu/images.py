@@ -1,0 +1,153 @@
+"""What is changed in CRIU's image of a replica, so that it can be restored without the host's rights. Pure.
+
+An image is a folder of files: two magic numbers and messages of protobuf, each after its length. Changed are
+things that CRIU could only restore as the host's root:
+
+- **ids.** The image says which ids of the host the replica had. A clone has others; it is restored in an
+  outer user namespace that numbers them from 0.
+- **the system call filter.** CRIU itself runs under the same filter, so all that it makes has it from the
+  first instruction on. A replica with further filters (a browser's sandbox) is not dumped.
+- **control groups.** CRIU is in the clone's already, and so is all that it makes.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_HEAD = struct.Struct("<III")
+"""Two magic numbers, and the length of the only message."""
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_LOWER_FIRST = 2
+"""`userns_entry`: fields 1 and 2 are maps of extents (first, lower_first, count)."""
+_TASK, _THREAD = 3, 5
+_DROPPED = {_TASK: frozenset({9, 11, 12}), _THREAD: frozenset({11, 12, 16})}
+"""Mode and filter of seccomp, and the set of control groups, in both parts of `core_entry`."""
+
+Field = tuple[int, int, int | bytes]
+"""Number, wire type, value."""
+
+
+class ImageMalformed(ValueError):
+    """A file of the image is not what CRIU 4 writes."""
+
+
+def renumber_ids(folder: Path, first: int) -> None:
+    """Have the replica's ids begin at `first` of the user namespace that it is restored in.
+
+    Raises:
+        ImageMalformed: It is of no user namespace, or of several ranges.
+        OSError: A file cannot be read or written.
+    """
+    paths = sorted(folder.glob("userns-*.img"))
+    if len(paths) != 1:
+        raise ImageMalformed(f"{len(paths)} user namespaces")
+    head, message = _read(paths[0])
+    maps = list(fields(message))
+    if len(maps) != 2:
+        raise ImageMalformed("more than one range of ids")
+    _write(paths[0], head, encode((number, kind, _renumbered(value, first)) for number, kind, value in maps))
+
+
+def _renumbered(extent: int | bytes, first: int) -> bytes:
+    if not isinstance(extent, bytes):
+        raise ImageMalformed("a map of ids that is none")
+    return encode(
+        (number, kind, first if number == _LOWER_FIRST else value) for number, kind, value in fields(extent)
+    )
+
+
+def drop_inherited(folder: Path) -> None:
+    """Take out of every thread what it has from CRIU: the system call filter and the control groups.
+
+    Raises:
+        ImageMalformed: A file is not what it should be.
+        OSError: A file cannot be read or written.
+    """
+    for path in folder.glob("core-*.img"):
+        head, message = _read(path)
+        _write(path, head, encode(_without_inherited(fields(message))))
+
+
+def _without_inherited(of_core: Iterable[Field]) -> Iterator[Field]:
+    for number, kind, value in of_core:
+        if number in _DROPPED and isinstance(value, bytes):
+            kept = [field for field in fields(value) if field[0] not in _DROPPED[number]]
+            yield number, kind, encode(kept)
+        else:
+            yield number, kind, value
+
+
+def _read(path: Path) -> tuple[tuple[int, int], bytes]:
+    data = path.read_bytes()
+    if len(data) < _HEAD.size:
+        raise ImageMalformed(f"{path.name} is cut short")
+    first, second, length = _HEAD.unpack_from(data)
+    if len(data) != _HEAD.size + length:
+        raise ImageMalformed(f"{path.name} has another length than it says")
+    return (first, second), data[_HEAD.size :]
+
+
+def _write(path: Path, head: tuple[int, int], message: bytes) -> None:
+    path.write_bytes(_HEAD.pack(*head, len(message)) + message)
+
+
+def fields(message: bytes) -> Iterator[Field]:
+    """Yield the fields of a message of protobuf, those inside it undecoded.
+
+    Raises:
+        ImageMalformed: It is cut short, or has a type that protobuf gave up.
+    """
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        number, kind = key >> 3, key & 7
+        if kind == _VARINT:
+            value, at = _varint(message, at)
+            yield number, kind, value
+            continue
+        if kind == _BYTES:
+            length, at = _varint(message, at)
+        elif kind in (_FIXED64, _FIXED32):
+            length = 8 if kind == _FIXED64 else 4
+        else:
+            raise ImageMalformed(f"a field of type {kind}")
+        if at + length > len(message):
+            raise ImageMalformed("a field is cut short")
+        yield number, kind, message[at : at + length]
+        at += length
+
+
+def encode(of_message: Iterable[Field]) -> bytes:
+    """Return a message of these fields."""
+    out = bytearray()
+    for number, kind, value in of_message:
+        out += _of_varint(number << 3 | kind)
+        if isinstance(value, int):
+            out += _of_varint(value)
+        else:
+            out += (_of_varint(len(value)) if kind == _BYTES else b"") + value
+    return bytes(out)
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(message) or shift > 63:
+            raise ImageMalformed("a number is cut short")
+        value |= (message[at] & 0x7F) << shift
+        if message[at] < 0x80:
+            return value, at + 1
+        at, shift = at + 1, shift + 7
+
+
+def _of_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

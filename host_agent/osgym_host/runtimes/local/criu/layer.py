@@ -1,0 +1,74 @@
+"""The layer that a dumped replica wrote, as a lower layer of its clones. Blocking."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from osgym_host.runtimes.local.protocol import ID_COUNT
+
+
+def give_to_image(root: Path, replica_base: int, image_uid_base: int, image_gid_base: int) -> None:
+    """Have the files' owners numbered as in the golden image, so that one map of ids fits both.
+
+    Raises:
+        OSError: A file could not be changed.
+    """
+    for path, found in _walk(root):
+        uid = _moved(found.st_uid, replica_base, image_uid_base)
+        gid = _moved(found.st_gid, replica_base, image_gid_base)
+        if (uid, gid) == (found.st_uid, found.st_gid):
+            continue
+        os.lchown(path, uid, gid)
+        if found.st_mode & (stat.S_ISUID | stat.S_ISGID) and not stat.S_ISLNK(found.st_mode):
+            path.chmod(stat.S_IMODE(found.st_mode))  # a change of owner clears these
+
+
+def _moved(number: int, before: int, after: int) -> int:
+    return number - before + after if before <= number < before + ID_COUNT else number
+
+
+def digest_of(*roots: Path) -> str:
+    """Return what changes when a file of these trees is replaced, written or removed (hexadecimal).
+
+    Sizes, times and inodes are looked at, not contents: the folders are closed to all but the host agent, and
+    this guards against mixing up, not against root.
+
+    Raises:
+        OSError: A tree cannot be read.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for root in roots:
+        for path, found in _walk(root):
+            marks = (
+                found.st_mode,
+                found.st_uid,
+                found.st_gid,
+                found.st_ino,
+                found.st_size,
+                found.st_mtime_ns,
+            )
+            digest.update(f"{path.relative_to(root)}\0{marks}\0".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def size_mib(root: Path) -> float:
+    """Return the disk space that a tree takes, in MiB."""
+    return sum(found.st_blocks for _, found in _walk(root)) * 512 / (1 << 20)
+
+
+def _walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield all of a tree, itself first, in a fixed order; follows no link."""
+    yield root, root.lstat()
+    with os.scandir(root) as entries:
+        names = sorted(entry.name for entry in entries)
+    for name in names:
+        path = root / name
+        found = path.lstat()
+        if stat.S_ISDIR(found.st_mode):
+            yield from _walk(path)
+        else:
+            yield path, found

@@ -1,0 +1,121 @@
+"""Task templates over namespaces: a known set-up is restored by CRIU, as isolated as any other replica."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import ImageChops
+from tests.support.host_process import HostProcess, running_host, start_host
+from tests.support.template_episodes import Api, between_panels
+
+from osgym_host.images.store import Image, default_data_dir
+from osgym_host.runtimes.local.criu.installed import find_criu
+from osgym_host.tasks.shipped import load_shipped
+from osgym_protocol.records import Record
+
+CRIU = find_criu()
+pytestmark = [
+    pytest.mark.desktop,
+    pytest.mark.skipif(not CRIU.usable, reason=CRIU.lacking),
+]
+
+SETTINGS = ("task_templates=on",)
+SHIPPED = next(entry for entry in load_shipped() if entry.task["id"] == "multiply")
+ISOLATION = (
+    "grep -c . /proc/net/unix > /dev/null; grep -h Seccomp /proc/self/status;"
+    " readlink /proc/self/ns/user /proc/self/ns/net | sort | wc -l; hostname; id -un; sudo id -u;"
+    " sudo ip link set lo mtu 1400 2>/dev/null || echo network closed;"
+    " sudo mknod /tmp/device b 7 0 2>/dev/null || echo devices closed; cat /proc/self/cgroup | grep -c osgym"
+)
+
+
+def made_or_skip(api: Api, name: str) -> Record:
+    """A first episode of the task, of which a template was taken."""
+    made = api.create(SHIPPED.task, name)
+    if "rlimit" in str(made.meta["template"]):
+        pytest.skip("root with CAP_SYS_RESOURCE, which criu dump needs")
+    assert made.meta["template"] == "made"
+    return made
+
+
+@pytest.fixture
+def host(small_image: Image, tmp_path: Path) -> Iterator[HostProcess]:
+    with running_host(f"ltpl-{os.getpid()}", log_dir=tmp_path, warm=1, settings=SETTINGS) as host:
+        yield host
+
+
+def test_a_clone_of_a_set_up_is_as_good_as_the_set_up(host: HostProcess) -> None:
+    """The same first frame and score as the one that was set up, and as shut in."""
+    with Api(host) as api:
+        made = made_or_skip(api, "made")
+        hits = [api.create({**SHIPPED.task, "id": f"twin-{n}"}, f"hit-{n}") for n in range(2)]
+        assert [hit.meta["template"] for hit in hits] == ["hit", "hit"]
+        print("timing_ms", made.meta["timing_ms"], *(hit.meta["timing_ms"] for hit in hits))
+        for hit in hits:
+            box = ImageChops.difference(between_panels(made), between_panels(hit)).getbbox()
+            assert box is None, f"the first frames differ in {box}"
+        isolations = [api.run(record.meta, ISOLATION) for record in (made, *hits)]
+        assert isolations[0] == isolations[1] == isolations[2]
+        assert {"network closed", "devices closed"} <= set(isolations[0])
+        for record in (made, hits[0]):
+            for seq, actions in enumerate(SHIPPED.oracle, 1):
+                assert api.step(record.meta, seq, list(actions))["step"] == seq
+            assert api.score(record.meta) == 1.0
+        for record in (made, *hits):
+            api.close(record.meta)
+
+
+def test_what_one_clone_writes_no_other_sees_and_the_agent_stays_watched(host: HostProcess) -> None:
+    """Each has its own upper layer over the template's; a replaced guest agent scores nothing."""
+    with Api(host) as api:
+        api.close(made_or_skip(api, "made").meta)
+        one, two = (api.create(SHIPPED.task, f"hit-{n}").meta for n in range(2))
+        api.run(one, "echo mine > ~/Desktop/own; rm /etc/hosts 2>/dev/null; true")
+        assert api.run(two, "cat ~/Desktop/own 2>/dev/null || echo absent") == ["absent"]
+        api.run(one, "sudo sh -c 'echo >> /usr/lib/osgym/session'")
+        answer = api.http.post(f"/v1/episodes/{one['episode_id']}/evaluate", json={"lease": one["lease"]})
+        assert answer.json().get("reward") is None, answer.text
+        for episode in (one, two):
+            api.close(episode)
+
+
+def test_a_clone_that_cannot_be_restored_is_set_up_instead(host: HostProcess) -> None:
+    """Something of the template's files was changed: the episode begins all the same, from a set-up."""
+    with Api(host) as api:
+        api.close(made_or_skip(api, "made").meta)
+        (point,) = (host.data_dir / "run" / host.instance / "points").iterdir()
+        (point / "upper/home").touch()
+        again = api.create(SHIPPED.task, "again").meta
+        assert again["template"] == "made"
+        (other,) = (host.data_dir / "run" / host.instance / "points").iterdir()
+        assert other.name != point.name
+        pages: Any = max(other.glob("images/pages-*.img"), key=lambda path: path.stat().st_size)
+        stat = pages.stat()
+        os.truncate(pages, stat.st_size // 2)
+        last = api.create(SHIPPED.task, "last").meta
+        assert last["template"].startswith("no (")
+        for episode in (again, last):
+            api.close(episode)
+
+
+def test_nothing_of_a_template_outlives_a_killed_host_agent(small_image: Image, tmp_path: Path) -> None:
+    """kill -9: the processes of clones end, and the next agent removes the template's files."""
+    instance = f"ltplk-{os.getpid()}"
+    points = default_data_dir() / "run" / instance / "points"
+    first = start_host(instance, log_dir=tmp_path, warm=1, settings=SETTINGS)
+    with Api(first) as api:
+        api.close(made_or_skip(api, "made").meta)
+        assert api.create(SHIPPED.task, "hit").meta["template"] == "hit"
+        assert list(points.iterdir())
+        first.process.kill()
+        first.process.wait(10)
+    with running_host(instance, log_dir=tmp_path, warm=1, settings=SETTINGS) as second, Api(second) as api:
+        assert not points.exists()
+        anew = api.create(SHIPPED.task, "anew").meta
+        assert anew["template"] == "made"
+        api.close(anew)
+    first.assert_nothing_left()
