@@ -25,6 +25,12 @@ pytestmark = [
 
 SETTINGS = ("task_templates=on",)
 SHIPPED = next(entry for entry in load_shipped() if entry.task["id"] == "multiply")
+MAKE_FOLDER = {"command": "mkdir ~/made && echo text > ~/made/file", "shell": True}
+WITH_FOLDER = {
+    **SHIPPED.task,
+    "config": [*SHIPPED.task["config"], {"type": "execute", "parameters": MAKE_FOLDER}],
+}
+RENAME = "cd ~ && python3 -c \"import os; os.rename('made', 'renamed')\" && cat renamed/file"
 ISOLATION = (
     "grep -c . /proc/net/unix > /dev/null; grep -h Seccomp /proc/self/status;"
     " readlink /proc/self/ns/user /proc/self/ns/net | sort | wc -l; hostname; id -un; sudo id -u;"
@@ -33,9 +39,9 @@ ISOLATION = (
 )
 
 
-def made_or_skip(api: Api, name: str) -> Record:
+def made_or_skip(api: Api, name: str, task: dict[str, Any] = SHIPPED.task) -> Record:
     """A first episode of the task, of which a template was taken."""
-    made = api.create(SHIPPED.task, name)
+    made = api.create(task, name)
     if "rlimit" in str(made.meta["template"]):
         pytest.skip("root with CAP_SYS_RESOURCE, which criu dump needs")
     assert made.meta["template"] == "made"
@@ -72,8 +78,10 @@ def test_a_clone_of_a_set_up_is_as_good_as_the_set_up(host: HostProcess) -> None
 def test_what_one_clone_writes_no_other_sees_and_the_agent_stays_watched(host: HostProcess) -> None:
     """Each has its own upper layer over the template's; a replaced guest agent scores nothing."""
     with Api(host) as api:
-        api.close(made_or_skip(api, "made").meta)
-        one, two = (api.create(SHIPPED.task, f"hit-{n}").meta for n in range(2))
+        api.close(made_or_skip(api, "made", WITH_FOLDER).meta)
+        one, two = (api.create(WITH_FOLDER, f"hit-{n}").meta for n in range(2))
+        assert (one["template"], two["template"]) == ("hit", "hit")
+        assert api.run(one, RENAME) == ["text"]  # which no folder of a lower layer can be
         api.run(one, "echo mine > ~/Desktop/own; rm /etc/hosts 2>/dev/null; true")
         assert api.run(two, "cat ~/Desktop/own 2>/dev/null || echo absent") == ["absent"]
         api.run(one, "sudo sh -c 'echo >> /usr/lib/osgym/session'")

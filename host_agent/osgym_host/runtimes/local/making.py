@@ -63,7 +63,7 @@ def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Star
     """
     uid_base, gid_base = message["uid_base"], message["gid_base"]
     image_uid_base, image_gid_base = message["image_uid_base"], message["image_gid_base"]
-    _prepare(message["folder"], uid_base, gid_base)
+    _prepare(message["folder"], uid_base, gid_base, restored=bool(message.get("restore")))
     go_r, go_w = os.pipe2(os.O_CLOEXEC)
     status_r, status_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     image_fd = dev_fd = network = -1
@@ -104,7 +104,7 @@ def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Star
         outer.write_file(f"{folder}/gid_map", f"{numbers[1]} {gid_base} {ID_COUNT}")
         with _named("id-mapped image"):
             if template is not None:
-                _map_layers(message, (image_fd, template.upper))
+                _map_by_helper(message, image_fd)
             elif image_fd >= 0:
                 _map_image(image_fd, f"{folder}/ns/user")
         if message["name_server"]:  # now, while nothing of the guest runs that could enter another
@@ -131,9 +131,9 @@ def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Star
     return starting
 
 
-def _prepare(folder: str, uid: int, gid: int) -> None:
-    """Make the folders of the overlay; its root folder belongs to the replica's root."""
-    for name in ("lower", "upper", "work", "merged"):
+def _prepare(folder: str, uid: int, gid: int, *, restored: bool) -> None:
+    """Make the folders of the overlay, but the upper one of a clone; they belong to the replica's root."""
+    for name in ("lower", *(() if restored else ("upper",)), "work", "merged"):
         path = f"{folder}/{name}"
         os.mkdir(path, 0o755)  # noqa: PTH102 (no pathlib in what is forked)
         os.chown(path, uid, gid, follow_symlinks=False)
@@ -207,8 +207,8 @@ def _map_image(image_fd: int, user_namespace: str) -> None:
         os.close(namespace)
 
 
-def _map_layers(message: dict[str, Any], layer_fds: tuple[int, ...]) -> None:
-    """Give the files of image and template the replica's ids as owners, by a namespace made for just that."""
+def _map_by_helper(message: dict[str, Any], image_fd: int) -> None:
+    """Give the image's files the replica's ids as owners, by a user namespace made for just that."""
     go_r, go_w = os.pipe2(os.O_CLOEXEC)
     with signals_blocked():
         pid = sc.clone(sc.CLONE_NEWUSER)
@@ -221,8 +221,7 @@ def _map_layers(message: dict[str, Any], layer_fds: tuple[int, ...]) -> None:
         for kind in ("uid", "gid"):
             line = f"{message[f'image_{kind}_base']} {message[f'{kind}_base']} {ID_COUNT}"
             outer.write_file(f"{folder}/{kind}_map", line)
-        for fd in layer_fds:
-            _map_image(fd, f"{folder}/ns/user")
+        _map_image(image_fd, f"{folder}/ns/user")
     finally:
         os.close(go_r)
         os.close(go_w)

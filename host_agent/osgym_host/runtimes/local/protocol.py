@@ -10,8 +10,8 @@ Requests: `{"id", "op"}` with
   network but loopback), `files` (path, text and mode of each that is written inside), `proxy_port` (0: no
   proxy); descriptors: console log, and with a proxy the end of a socket pair to which a socket is sent that
   listens at that port of the replica's loopback interface.
-  With `restore` a clone of a branch point: `criu` (the program), `images`, `upper` (folders), `console`,
-  `listening` (names in the image, see `criu.commands`).
+  With `restore` a clone of a branch point: `criu` (the program), `images` (folder), `console`, `listening`
+  (names in the image, see `criu.commands`); its folder has its `upper` already.
 - `kill`: `key`. Succeeds also when there is no such process.
 - `remove`: `names` below the directory given as descriptor.
 - `measure`: `name` below such a directory, `pids` of the replica, and `devices` that count as disk; the

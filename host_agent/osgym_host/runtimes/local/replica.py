@@ -31,7 +31,6 @@ class LocalReplica(ManagedReplica):
         disk_devices: Where its files lie, as its processes see it and as the host does; noted once, before
             the guest can change what is its root.
         listening: Inode of the guest agent's listening socket.
-        template_upper: What is between the image and what it writes, of a clone of a branch point.
         agent: What its guest agent is, as `agent_check` noted it; empty where that cannot be told.
     """
 
@@ -46,7 +45,6 @@ class LocalReplica(ManagedReplica):
         self.ids = ids
         self.disk_devices: set[int] = set()
         self.listening = 0
-        self.template_upper: Path | None = None
         self.agent: dict[str, Any] | None = None
         self._pid = 0
         self._pidfd = -1

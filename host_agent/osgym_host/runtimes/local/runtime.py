@@ -335,14 +335,11 @@ class LocalRuntime(Runtime):
         proxy = self._proxy if self._proxy is not None and self._proxy.serves(replica.spec.egress) else None
         web = None if proxy is None else proxy.given()
         fields = spawn.request(replica, "pids" in running.tree.enforces, name_server, web)
-        if replica.spec.origin is not None and self._points is not None:
-            if replica.ids is None or not replica.group.procs_files:
-                raise ReplicaCreateFailed("no ids of its own", step="template", replica_id=folder.name)
-            fields["restore"] = await asyncio.to_thread(self._points.restore_fields, replica.spec)
-            replica.template_upper = self._points.used_by(replica.spec)
         # Nobody but us can pass through `replicas`; the replica's root must pass through its folder.
         folder.mkdir()
         folder.chmod(0o711)
+        if replica.spec.origin is not None and self._points is not None:
+            fields["restore"] = await self._points.prepare(replica)
         with contextlib.ExitStack() as stack:
             given = [stack.enter_context(spawn.console(folder))]
             channel = None if proxy is None else stack.enter_context(contextlib.closing(ListenerChannel()))
@@ -417,8 +414,6 @@ class LocalRuntime(Runtime):
             await asyncio.to_thread(replica.group.remove)
             if self._proxy is not None:
                 await self._proxy.close(replica.folder.name)
-            if self._points is not None:
-                await self._points.unused_by(replica.spec)
             if self._links is not None:
                 await self._links.detach(replica.folder.name)
         except (OSError, RuntimeFault) as exc:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osgym_host.programs import end_program, start_program
-from osgym_host.runtimes.base import PointFailed, RootfsImage
+from osgym_host.runtimes.base import PointFailed
 from osgym_host.runtimes.local.criu import images, layer
 from osgym_host.runtimes.local.criu.commands import Outside, console_name, copy_script, dump_argv, error_in
 from osgym_host.runtimes.local.replica import LocalReplica
@@ -36,11 +36,13 @@ class Dumped:
 
     Attributes:
         folder: Holds `images` and `upper`.
+        base: The first host id of the replica, of the files in `upper`.
         digest: Of both, so that no clone is made from one without the other.
     """
 
     folder: Path
     outside: Outside
+    base: int
     digest: str
     pause_ms: float
     ram_mib: float
@@ -53,7 +55,7 @@ class Dumped:
 
     @property
     def upper(self) -> Path:
-        """What the replica had written, owners as in the golden image."""
+        """What the replica had written."""
         return self.folder / "upper"
 
 
@@ -173,10 +175,6 @@ def _log(folder: Path) -> str:
 def _prepare(replica: LocalReplica, outside: Outside, folder: Path, pause_ms: float) -> Dumped:
     """Make what was dumped fit for a replica with other ids, and note what it is."""
     assert replica.ids is not None  # `dump` has looked
-    image = replica.spec.image
-    assert isinstance(image, RootfsImage)  # `spawn.check_spec` has looked
-    uid_base, gid_base = image.manifest.uid_base, image.manifest.gid_base
-    layer.give_to_image(folder / "upper", replica.ids.base, uid_base, gid_base)
     images.renumber_ids(folder / "images", 0)
     images.drop_inherited(folder / "images")
     for path in (folder / "images").iterdir():
@@ -184,6 +182,7 @@ def _prepare(replica: LocalReplica, outside: Outside, folder: Path, pause_ms: fl
     return Dumped(
         folder,
         outside,
+        replica.ids.base,
         layer.digest_of(folder / "images", folder / "upper"),
         pause_ms,
         layer.size_mib(folder / "images"),

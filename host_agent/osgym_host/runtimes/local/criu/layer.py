@@ -1,4 +1,8 @@
-"""The layer that a dumped replica wrote, as a lower layer of its clones. Blocking."""
+"""The layer that a dumped replica wrote, and its copies for clones. Blocking.
+
+Each clone has a copy of its own as upper layer. As one more lower layer it would cost nothing, but a folder
+of a lower layer cannot be renamed, so folders that a set-up made would not be what they are after a set-up.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,14 @@ from pathlib import Path
 from osgym_host.runtimes.local.protocol import ID_COUNT
 
 
-def give_to_image(root: Path, replica_base: int, image_uid_base: int, image_gid_base: int) -> None:
-    """Have the files' owners numbered as in the golden image, so that one map of ids fits both.
+def renumber(root: Path, before: int, after: int) -> None:
+    """Give the files of one replica's layer to another, whose ids begin elsewhere.
 
     Raises:
         OSError: A file could not be changed.
     """
     for path, found in _walk(root):
-        uid = _moved(found.st_uid, replica_base, image_uid_base)
-        gid = _moved(found.st_gid, replica_base, image_gid_base)
+        uid, gid = _moved(found.st_uid, before, after), _moved(found.st_gid, before, after)
         if (uid, gid) == (found.st_uid, found.st_gid):
             continue
         os.lchown(path, uid, gid)

@@ -7,6 +7,7 @@ next start removes.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import secrets
 import shutil
@@ -15,11 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from osgym_host.runtimes.base import BranchPoint, PointFailed, PointNotFound, ReplicaSpec
+from osgym_host.programs import end_program, start_program
+from osgym_host.runtimes.base import BranchPoint, PointFailed, PointNotFound
 from osgym_host.runtimes.local.criu import layer
+from osgym_host.runtimes.local.criu.commands import copy_argv
 from osgym_host.runtimes.local.criu.dumping import Dumped, DumpStuck, dump
 from osgym_host.runtimes.local.replica import LocalReplica
 
+COPY_S = 20.0
 AT_ONCE = 1
 """Replicas that are dumped at the same time; others wait, and stand still no longer for it."""
 
@@ -37,7 +41,6 @@ class LocalPoints:
         self._folder = folder
         self._criu = criu
         self._points: dict[str, tuple[BranchPoint, Dumped]] = {}
-        self._users: dict[str, set[str]] = {}
         self._turn = asyncio.Semaphore(AT_ONCE)
 
     def clear(self) -> None:
@@ -83,12 +86,17 @@ class LocalPoints:
         self._points[point_id] = (point, dumped)
         return point
 
-    def restore_fields(self, spec: ReplicaSpec) -> dict[str, Any]:
-        """Return what a `spawn` request says of a clone of `spec.origin` (see `protocol`). Blocking.
+    async def prepare(self, replica: LocalReplica) -> dict[str, Any]:
+        """Copy the layer of a clone's origin into its folder.
+
+        Returns:
+            What a `spawn` request says of it (see `protocol`).
 
         Raises:
             PointNotFound: The point is gone, of another image, or not what it was.
+            OSError: It could not be copied.
         """
+        spec = replica.spec
         assert spec.origin is not None
         found = self._points.get(spec.origin.point_id)
         if found is None:
@@ -96,53 +104,44 @@ class LocalPoints:
         point, dumped = found
         if point.image_digest != spec.image.digest:
             raise PointNotFound("the point is of another image", replica_id=spec.replica_id)
-        try:
-            now = layer.digest_of(dumped.images, dumped.upper)
-        except OSError as exc:
-            raise PointNotFound(f"the point cannot be read: {exc}", replica_id=spec.replica_id) from exc
-        if now != dumped.digest:
+        if replica.ids is None or not replica.group.procs_files:
+            raise PointNotFound("it has no ids or no control group of its own", replica_id=spec.replica_id)
+        if await asyncio.to_thread(layer.digest_of, dumped.images, dumped.upper) != dumped.digest:
             raise PointNotFound("the point's files were changed", replica_id=spec.replica_id)
+        await _copy(dumped.upper, replica.folder / "upper")
+        await asyncio.to_thread(layer.renumber, replica.folder / "upper", dumped.base, replica.ids.base)
         return {
             "criu": self._criu,
             "images": os.fspath(dumped.images.absolute()),
-            "upper": os.fspath(dumped.upper.absolute()),
             "console": dumped.outside.console,
             "listening": dumped.outside.listening,
         }
 
-    def used_by(self, spec: ReplicaSpec) -> Path | None:
-        """Return the layer between the image and what a clone writes, and keep it until `unused_by`.
-
-        None where the replica is no clone of a point.
-        """
-        found = self._points.get(spec.origin.point_id) if spec.origin is not None else None
-        if found is None:
-            return None
-        self._users.setdefault(found[0].point_id, set()).add(spec.replica_id)
-        return found[1].upper
-
-    async def unused_by(self, spec: ReplicaSpec) -> None:
-        """Nothing of a clone is left. Idempotent."""
-        if spec.origin is None:
-            return
-        point_id = spec.origin.point_id
-        users = self._users.get(point_id, set())
-        users.discard(spec.replica_id)
-        if not users:
-            self._users.pop(point_id, None)
-            if point_id not in self._points:
-                await asyncio.to_thread(shutil.rmtree, self._folder / point_id, True)
-
     async def release(self, point: BranchPoint) -> None:
-        """Remove a point's files; what clones that live have of it goes with the last of them. Idempotent."""
+        """Remove a point's files; clones that live need none of them. Idempotent."""
         found = self._points.pop(point.point_id, None)
         if found is not None:
-            used = self._users.get(point.point_id)
-            gone = found[1].images if used else found[1].folder
-            await asyncio.to_thread(shutil.rmtree, gone, True)
+            await asyncio.to_thread(shutil.rmtree, found[1].folder, True)
 
     async def close(self) -> None:
         """Release all, when there is no clone any more. Idempotent."""
         self._points.clear()
-        self._users.clear()
         await asyncio.to_thread(shutil.rmtree, self._folder, True)
+
+
+async def _copy(source: Path, target: Path) -> None:
+    """Copy a tree with all its attributes.
+
+    Raises:
+        OSError: It could not be done in time.
+    """
+    process = await start_program(copy_argv(os.fspath(source), os.fspath(target)))
+    try:
+        async with asyncio.timeout(COPY_S):
+            said, _ = await process.communicate()
+    except TimeoutError as exc:
+        raise OSError(errno.ETIMEDOUT, f"the layer was not copied within {COPY_S:g} s") from exc
+    finally:
+        await asyncio.shield(end_program(process))
+    if process.returncode != 0:
+        raise OSError(errno.EIO, f"the layer was not copied: {said.decode('utf-8', 'replace')[:300]}")

@@ -30,7 +30,7 @@ _PLACES = Places(
     console_fd=62,
     listen_fd=63,
 )
-_FOLDERS = ("images", "work", "root", "dev", "sys", "image", "template", "runtime", "proc")
+_FOLDERS = ("images", "work", "root", "dev", "sys", "image", "runtime", "proc")
 _NOT_OURS = ("kernel/hostname", "kernel/domainname")
 """CRIU writes these, which only the host's root may. A new namespace takes over what is set around it."""
 _ABOVE = 64
@@ -44,15 +44,13 @@ class Template:
     Attributes:
         criu: The program.
         outside: Names in its image of what is the clone's own.
-        upper: Descriptor of a detached mount: what the dumped replica had written, owners as in the clone.
-        images: Of CRIU's image.
+        images: Descriptor of a detached mount of CRIU's image.
         proc: Of a /proc of the zygote's PID namespace.
         work: Of the folder `WORK` of the clone.
     """
 
     criu: str
     outside: Outside
-    upper: int
     images: int
     proc: int
     work: int
@@ -60,7 +58,7 @@ class Template:
     @property
     def descriptors(self) -> tuple[int, ...]:
         """All of them."""
-        return (self.upper, self.images, self.proc, self.work)
+        return (self.images, self.proc, self.work)
 
 
 def open_template(restore: dict[str, Any], folder: str, uid: int, gid: int) -> Template:
@@ -74,16 +72,16 @@ def open_template(restore: dict[str, Any], folder: str, uid: int, gid: int) -> T
     os.chown(work, uid, gid, follow_symlinks=False)
     opened: list[int] = []
     try:
-        for path in (restore["upper"], restore["images"], work):
+        for path in (restore["images"], work):
             opened.append(detached.clone_tree(path))
         opened.append(detached.proc())
     except OSError:
         for fd in opened:
             os.close(fd)
         raise
-    upper, images, work_fd, proc = opened
+    images, work_fd, proc = opened
     outside = Outside(restore["console"], restore["listening"])
-    return Template(restore["criu"], outside, upper, images, proc, work_fd)
+    return Template(restore["criu"], outside, images, proc, work_fd)
 
 
 def become_criu(around: outer.Outer, what: inside.Inside, template: Template) -> None:
@@ -113,7 +111,7 @@ def become_criu(around: outer.Outer, what: inside.Inside, template: Template) ->
 
 
 def _mount_all(what: inside.Inside, template: Template, sys_fd: int) -> None:
-    """Put all places of `_PLACES` together, and mount the clone's root over the template's upper layer."""
+    """Put all places of `_PLACES` together, and mount the clone's root."""
     folder_fd = os.open(what.folder, inside.FOLDER)
     sc.mount("none", "/", None, sc.MS_REC | sc.MS_PRIVATE)
     os.setgroups([])
@@ -127,7 +125,6 @@ def _mount_all(what: inside.Inside, template: Template, sys_fd: int) -> None:
     fds = what.fds
     for fd, name in (
         (fds.image, "image"),
-        (template.upper, "template"),
         (template.images, "images"),
         (template.work, "work"),
         (fds.dev, "dev"),
@@ -137,8 +134,7 @@ def _mount_all(what: inside.Inside, template: Template, sys_fd: int) -> None:
         detached.attach(fd, f"{_TOP}/{name}")
     inside.complete_dev(_PLACES.dev)
     base = f"/proc/self/fd/{folder_fd}"
-    lower = f"{_TOP}/template:{_TOP}/image"
-    options = f"lowerdir={lower},upperdir={base}/upper,workdir={base}/work,userxattr,volatile"
+    options = f"lowerdir={_TOP}/image,upperdir={base}/upper,workdir={base}/work,userxattr,volatile"
     sc.mount("osgym", _PLACES.root, "overlay", 0, options)
     _mount_proc(what.hostname)
 
