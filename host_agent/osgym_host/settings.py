@@ -414,12 +414,8 @@ class Settings(BaseModel):
 
     def _check_web(self) -> None:
         """Refuse a web that cannot be, where it is written."""
-        if self.runtime == "qemu" and self.egress_by == "proxy":
-            raise ValueError("egress_by proxy is for runtime local; machines of qemu have network: tap")
         if self.web == "off":
             return
-        if self.runtime == "qemu":
-            raise ValueError(f"web {self.web} is for runtime local; machines of qemu have no proxy")
         if self.web_archive is None:
             raise ValueError(f"web {self.web} needs web_archive, a HAR file")
         if self.egress_by == "link":

@@ -13,6 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osgym_host.cli.web import web
+from osgym_host.runtime_factory import make_runtime
+from osgym_host.runtimes.base import RuntimeUnsupported
+from osgym_host.runtimes.kind import ImageRef
+from osgym_host.runtimes.local.probe_image import ProbeImage, ProbeManifest
 from osgym_host.runtimes.web import har
 from osgym_host.runtimes.web.archive import Archive, Recording, open_archive
 from osgym_host.runtimes.web.har import Answer, ArchiveError
@@ -233,8 +237,6 @@ def test_an_archive_is_listed(tmp_path: Path) -> None:
         ({"web": "replay", "web_archive": "a", "egress": "open"}, "leave egress at none"),
         ({"web": "record", "web_archive": "a"}, "needs egress allowlist or open"),
         ({"web": "replay", "web_archive": "a", "egress_by": "link"}, "goes by the proxy"),
-        ({"web": "replay", "web_archive": "a", "runtime": "qemu"}, "runtime local"),
-        ({"egress_by": "proxy", "runtime": "qemu"}, "network: tap"),
         ({"web": "on"}, "web"),
     ],
 )
@@ -242,6 +244,16 @@ def test_a_web_that_cannot_be_is_refused(settings: dict[str, str], said: str) ->
     """Where it is written, by the name of the setting and what to do."""
     with pytest.raises(SettingsError, match=said):
         load(None, {}, settings)
+
+
+@pytest.mark.parametrize("settings", [{"web": "replay", "web_archive": "a"}, {"egress_by": "proxy"}])
+def test_virtual_machines_refuse_it_by_name(settings: dict[str, str], tmp_path: Path) -> None:
+    """When the host agent starts; what an earlier one left can be cleared all the same."""
+    loaded = load(None, {}, {**settings, "runtime": "qemu", "data_dir": str(tmp_path)})
+    image = ImageRef(ProbeImage("probe", tmp_path, ProbeManifest(0, 0)), "probe")
+    with pytest.raises(RuntimeUnsupported, match="qemu have no proxy"):
+        make_runtime(loaded, image)
+    assert make_runtime(loaded, None).name == "qemu"
 
 
 def test_yamls_off_is_off(tmp_path: Path) -> None:

@@ -50,7 +50,16 @@ class QemuKind(RuntimeKind):
         return ImageRef(found, found.reference, screen)
 
     def make(self, settings: Settings, image: ImageRef | None) -> Runtime:
-        """Make the runtime, with the launcher and the network of the settings."""
+        """Make the runtime, with the launcher and the network of the settings.
+
+        Raises:
+            RuntimeUnsupported: The settings want the proxy that machines do not have.
+        """
+        if image is not None and (settings.web != "off" or settings.egress_by == "proxy"):
+            raise RuntimeUnsupported(
+                f"machines of the runtime qemu have no proxy (web {settings.web}, egress_by {settings.egress_by}).",
+                remedy="Use the runtime local; qemu has egress with network: tap.",
+            )
         snapshot = image.image if image is not None and isinstance(image.image, Snapshot) else None
         kvm = snapshot is not None and snapshot.manifest.shape.get("accel") == Accel.KVM
         run_folder = settings.data_dir / "run" / settings.instance
