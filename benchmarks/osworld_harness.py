@@ -202,6 +202,11 @@ def arguments() -> argparse.Namespace:
     return args
 
 
+def digest_of(args: argparse.Namespace) -> str:
+    """Return which image it is; of a run in several sittings, the last one's."""
+    return str(ImageStore(default_data_dir()).resolve(args.image).digest)
+
+
 def settings_of(args: argparse.Namespace, files: Path) -> dict[str, str | int | float]:
     """Return the host agent's settings."""
     given: dict[str, str | int | float] = dict(pair.split("=", 1) for pair in args.set)
@@ -250,9 +255,18 @@ def main() -> None:
     rows = [{**asdict(state), "verdict": word} for state, word in zip(states, verdicts, strict=True)]
     save(
         "osworld_harness" if args.runtime == "local" else f"osworld_harness_{args.runtime}",
-        {"machine": described, "image": args.image, "at_once": args.at_once, "wall_s": round(wall_s, 1),
-         "not_begun": len(found) - len(played),
-         **result, "leaks": leaks, "rows": rows, "series": [asdict(one) for one in times]},
+        {
+            "machine": described,
+            "image": args.image,
+            "digest": digest_of(args),
+            "at_once": args.at_once,
+            "wall_s_of_last_sitting": round(wall_s, 1),
+            "not_begun": len(found) - len(played),
+            **result,
+            "leaks": leaks,
+            "rows": rows,
+            "series": [asdict(one) for one in times],
+        },
         args.out,
     )  # fmt: skip
 

@@ -133,7 +133,7 @@ windows = [
     window for app in pyatspi.Registry.getDesktop(0) if app is not None for window in app
     if window is not None and subject in (window.name or "")
 ]
-found = any(wanted in name for window in windows for name in names(window))
+found = any(wanted in name.replace(" ", "") for window in windows for name in names(window))
 print("Attachment added!" if found else f"{len(windows)} windows, no attachment")
 """
 
