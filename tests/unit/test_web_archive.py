@@ -251,7 +251,7 @@ def test_virtual_machines_refuse_it_by_name(settings: dict[str, str], tmp_path: 
     """When the host agent starts; what an earlier one left can be cleared all the same."""
     loaded = load(None, {}, {**settings, "runtime": "qemu", "data_dir": str(tmp_path)})
     image = ImageRef(ProbeImage("probe", tmp_path, ProbeManifest(0, 0)), "probe")
-    with pytest.raises(RuntimeUnsupported, match="qemu have no proxy"):
+    with pytest.raises(RuntimeUnsupported, match="of qemu have no proxy"):
         make_runtime(loaded, image)
     assert make_runtime(loaded, None).name == "qemu"
 

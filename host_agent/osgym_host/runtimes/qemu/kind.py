@@ -57,7 +57,7 @@ class QemuKind(RuntimeKind):
         """
         if image is not None and (settings.web != "off" or settings.egress_by == "proxy"):
             raise RuntimeUnsupported(
-                f"machines of the runtime qemu have no proxy (web {settings.web}, egress_by {settings.egress_by}).",
+                f"machines of qemu have no proxy (web {settings.web}, egress_by {settings.egress_by}).",
                 remedy="Use the runtime local; qemu has egress with network: tap.",
             )
         snapshot = image.image if image is not None and isinstance(image.image, Snapshot) else None
