@@ -104,12 +104,12 @@ def test_documents(tmp_path: Path, seed: int) -> None:
 def book() -> Any:
     """Two sheets: numbers and words, a formula's value, an empty row."""
     made = openpyxl.Workbook()
-    first = made.active
+    first = made.worksheets[0]
     for row in (["Name", "Sales", "Part"], ["Ada", 20.5, 0.1], ["Alan", 7, 0.123456], [], ["Grace", -3, 1e6]):
         first.append(row)
     second = made.create_sheet("Sheet2")
     second["A1"], second["B2"] = "Total", 24.5
-    made.active.title = "Sheet1"
+    first.title = "Sheet1"
     return made
 
 

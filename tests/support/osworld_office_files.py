@@ -22,7 +22,8 @@ Files = dict[str, bytes]
 Row = Sequence[object]
 TITLE_ONLY, TITLE_AND_TEXT, BLANK = 5, 1, 6
 """Layouts of python-pptx's own presentation."""
-YELLOW, RED, ORANGE = RGBColor(255, 255, 0), RGBColor(255, 0, 0), RGBColor(255, 128, 0)
+_rgb: Callable[[str], Any] = RGBColor.from_string
+YELLOW, RED, ORANGE, BLACK = map(_rgb, ("FFFF00", "FF0000", "FF8000", "000000"))
 
 
 def saved(document: Any) -> bytes:
@@ -70,13 +71,12 @@ def _book(**sheets: Iterable[Row]) -> bytes:
 
 
 def _income() -> Files:
-    rows = [
+    months = {"January": (1200, 830.5), "February": (1350, 910), "March": (990.25, 640.25)}
+    rows: list[Row] = [
         ["Month", "Revenue", "Total Expenses"],
-        ["January", 1200, 830.5],
-        ["February", 1350, 910],
-        ["March", 990.25, 640.25],
+        *([name, *both] for name, both in months.items()),
     ]
-    sums = [sum(row[column] for row in rows[1:]) for column in (1, 2)]  # type: ignore[misc]
+    sums = [sum(both[column] for both in months.values()) for column in (0, 1)]
     gold = _book(Sheet1=rows, Sheet2=[["Total Revenue", "Total Expenses"], sums])
     return {"NetIncome.xlsx": _book(Sheet1=rows), "2_NetIncome_gt1.xlsx": gold}
 
@@ -106,7 +106,7 @@ def _grades() -> Files:
 
 def _bookkeeping() -> Files:
     """The sums on the receipts are those that the task's check has in it."""
-    start = [
+    start: list[Row] = [
         ["Date", "Description", "Category", "Amount", "Balance"],
         ["day 1", "Start", "Income", 1000, 1000],
         *([f"day {day}", f"Purchase {day}", "Food", -35, 1000 - 35 * (day - 1)] for day in range(2, 8)),
@@ -114,8 +114,7 @@ def _bookkeeping() -> Files:
     paid = [-186.93, -3670, -5.7, -154.06, -8.1]
     bought = ["Groceries", "Rent", "Transport", "Clothes", "Food"]
     rows: list[Row] = []
-    balance = start[-1][4]
-    assert isinstance(balance, int | float) and balance == 790
+    balance: float = 1000 - 35 * 6
     for number, (amount, what) in enumerate(zip(paid, bought, strict=True)):
         balance = round(balance + amount, 2)
         rows.append([f"day {9 + number}", f"Receipt {number}", what, amount, balance])
@@ -165,7 +164,7 @@ def _content(gold: bool) -> bytes:
     slide = made.slides.add_slide(made.slide_layouts[BLANK])
     for paragraph in _text(slide, "The content", "of this slide").paragraphs:
         font = paragraph.runs[0].font
-        font.size, font.color.rgb = (Pt(12), ORANGE) if gold else (Pt(18), RGBColor(0, 0, 0))
+        font.size, font.color.rgb = (Pt(12), ORANGE) if gold else (Pt(18), BLACK)
     if gold:
         slide.background.fill.solid()
         slide.background.fill.fore_color.rgb = RED
