@@ -197,7 +197,7 @@ class HostAgent:
             self._brancher,
             bounds=bounds if settings.task_templates == "on" else None,
             image_digest=self.image.image.digest,
-            connects=settings.egress != "none",
+            connects=settings.egress != "none" or settings.web != "off",
             downloads=tasks.downloads,
             events=self.events,
         )
