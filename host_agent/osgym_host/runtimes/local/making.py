@@ -84,21 +84,9 @@ def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Star
             if maker == 0:
                 os.close(go_w)
                 os.close(status_r)
-                counts, limits = message["counts"], message["limits"]
-                around = outer.Outer(
-                    numbers[0],
-                    numbers[1],
-                    go_r,
-                    status_w,
-                    message["folder"],
-                    counts,
-                    limits,
-                    message["proxy_port"],
-                    fds[1] if message["proxy_port"] else -1,
-                )
                 given = inside.Descriptors(fds[0], status_w, image_fd, dev_fd)
                 what = inside.inside_from(message, given, program)
-                _make(around, what) if template is None else _restore(around, what, template)
+                _be_maker(_around(message, numbers, (go_r, status_w, *fds[1:])), what, template)
         folder = outer.proc_folder(maker)
         outer.write_file(f"{folder}/uid_map", f"{numbers[0]} {uid_base} {ID_COUNT}")
         outer.write_file(f"{folder}/gid_map", f"{numbers[1]} {gid_base} {ID_COUNT}")
@@ -129,6 +117,29 @@ def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Star
     starting.network = network
     starting.restored_in = message["folder"] if template is not None else ""
     return starting
+
+
+def _around(message: dict[str, Any], numbers: tuple[int, int], fds: tuple[int, ...]) -> outer.Outer:
+    """Return the settings of the outer namespace; `fds`: go, status, and with a proxy its channel."""
+    return outer.Outer(
+        image_uid_base=numbers[0],
+        image_gid_base=numbers[1],
+        go_fd=fds[0],
+        status_fd=fds[1],
+        folder=message["folder"],
+        counts=message["counts"],
+        limits=message["limits"],
+        proxy_port=message["proxy_port"],
+        proxy_fd=fds[2] if message["proxy_port"] else -1,
+    )
+
+
+def _be_maker(around: outer.Outer, what: inside.Inside, template: restoring.Template | None) -> None:
+    """The process in the outer namespace. Never returns."""
+    if template is None:
+        _make(around, what)
+    else:
+        _restore(around, what, template)
 
 
 def _prepare(folder: str, uid: int, gid: int, *, restored: bool) -> None:
