@@ -69,7 +69,7 @@ for input in "${inputs[@]}"; do [ -f "$input" ] && present+=("$input"); done
 wanted=$(cat "${present[@]}" | sha256sum)
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
   echo "setup: installing the Python packages into $venv"
-  targets=(-e protocol -e 'sdk[data]' -e guest_agent -e 'host_agent[osworld]' -e infra -e osworld -e tasks/families)
+  targets=(-e protocol -e 'sdk[data]' -e guest_agent -e 'host_agent[osworld,web]' -e infra -e osworld -e tasks/families)
   [ "$purpose" = test ] && targets+=(-e '.[dev]' -e 'infra[aws,gcp,plot,fleet]')
   "$venv/bin/python" -m pip install -q --disable-pip-version-check -c constraints.txt "${targets[@]}"
   # OSWorld's own clients, to test against: without their dependencies, which are gigabytes.

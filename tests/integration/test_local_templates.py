@@ -20,7 +20,7 @@ from osgym_protocol.records import Record
 CRIU = find_criu()
 pytestmark = [
     pytest.mark.desktop,
-    pytest.mark.skipif(not CRIU.usable, reason=CRIU.lacking),
+    pytest.mark.skipif(not CRIU.usable, reason=f"missing: {CRIU.lacking}"),
 ]
 
 SETTINGS = ("task_templates=on",)
@@ -43,7 +43,7 @@ def made_or_skip(api: Api, name: str, task: dict[str, Any] = SHIPPED.task) -> Re
     """A first episode of the task, of which a template was taken."""
     made = api.create(task, name)
     if "rlimit" in str(made.meta["template"]):
-        pytest.skip("root with CAP_SYS_RESOURCE, which criu dump needs")
+        pytest.skip("missing: root with CAP_SYS_RESOURCE, which criu dump needs")
     assert made.meta["template"] == "made"
     return made
 
