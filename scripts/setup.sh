@@ -8,6 +8,8 @@ cd "$(dirname "$0")/.."
 
 purpose=${1:-run}
 venv=${VENV:-.venv}
+# A package index that is away for a minute does not end the set-up; pip's own children read this too.
+export PIP_RETRIES=${PIP_RETRIES:-9}
 
 # What the guest agent's native core is built with, what the golden image is baked with, and what maps
 # subordinate ids for ordinary users.
@@ -52,8 +54,9 @@ if [ ${#missing[@]} -gt 0 ]; then
     command -v sudo >/dev/null || die "neither root nor sudo; as root: apt-get install ${missing[*]}"
     sudo=(sudo)
   fi
-  "${sudo[@]}" apt-get update -qq
-  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  "${sudo[@]}" apt-get update -qq -o Acquire::Retries=5
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Acquire::Retries=5 \
+    --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
 python=${PYTHON:-python3}
