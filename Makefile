@@ -5,7 +5,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help demo test test-long test-osworld test-trainers lint image image-small snapshot preview setup setup-vm setup-test constraints openapi site man dist fuzz fuzz-grammars chaos bench-report updates clean
+.PHONY: help demo test test-long test-images full-image test-osworld test-trainers lint image image-small snapshot preview setup setup-vm setup-test constraints openapi site man dist fuzz fuzz-grammars chaos bench-report updates clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -42,17 +42,20 @@ lint: setup-test ## ruff, mypy, import rules
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
 
-test: lint       ## everything on the real thing: lint, bake, unit, contract, integration, end to end
-	@$(VENV)/bin/osgym image build --flavor small
-	@$(VENV)/bin/osgym image build --flavor full
-	@$(VENV)/bin/osgym image build --flavor small --format qcow2
-	@$(VENV)/bin/osgym image snapshot small --accel tcg
+# Beside each other: bakes wait for the disk and the archive of packages, and each works on one core.
+test: setup-test ## everything on the real thing: lint, bake, unit, contract, integration, end to end
+	@$(MAKE) --no-print-directory -j3 lint test-images full-image
 	@VENV=$(VENV) scripts/test.sh $(ARGS)
 
-test-long: setup-test ## what takes minutes each: disks that start by themselves, an idle machine, packer, a real Prometheus
+full-image: setup-test
+	@$(VENV)/bin/osgym image build --flavor full
+
+test-images: setup-test
 	@$(VENV)/bin/osgym image build --flavor small
 	@$(VENV)/bin/osgym image build --flavor small --format qcow2
 	@$(VENV)/bin/osgym image snapshot small --accel tcg
+
+test-long: test-images ## what takes minutes each: disks that start by themselves, an idle machine, packer, a real Prometheus
 	@$(PY) -m pytest tests/long --durations=10 $(ARGS)
 
 test-osworld: setup-test ## OSWorld's published tasks on its image: nothing earns nothing, oracles earn all; metrics over documents made by chance (TASKS=OSWorld/evaluation_examples/examples)

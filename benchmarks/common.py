@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import platform
 import re
@@ -146,6 +147,20 @@ def quantile(values: Sequence[float], q: float) -> float:
     low = int(place)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def per_hour(at_s: list[float], values: list[float]) -> tuple[float, float]:
+    """Return the slope per hour and half of its 95 % interval, by least squares.
+
+    >>> per_hour([0, 900, 1800, 2700], [1, 2, 3, 4])
+    (4.0, 0.0)
+    """
+    slope, intercept = statistics.linear_regression(at_s, values)
+    rest = sum((y - intercept - slope * x) ** 2 for x, y in zip(at_s, values, strict=True))
+    mean = statistics.fmean(at_s)
+    spread = sum((x - mean) ** 2 for x in at_s)
+    error = math.sqrt(rest / (len(at_s) - 2) / spread) if len(at_s) > 2 else math.inf
+    return round(slope * 3600, 3), round(1.96 * error * 3600, 3)
 
 
 def summary(values: Sequence[float]) -> dict[str, float]:

@@ -16,11 +16,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import math
 import multiprocessing
 import os
 import resource
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -30,11 +28,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from tests.support.browser import Page, browser_page, chromium_on_path
+from tests.support.browser import Page, browser_page, browser_root
 from tests.support.fake_runtime import Served
 
-from benchmarks.common import local_service, quantile, save
-from osgym_host.images.store import ImageStore, default_data_dir
+from benchmarks.common import local_service, per_hour, quantile, save
 from osgym_sdk import AsyncClient, AsyncEpisode
 
 SETTLE_IN_S = 5.0
@@ -118,16 +115,11 @@ class Load:
             await asyncio.sleep(max(0.0, 1 - (time.perf_counter() - began)))
 
 
-def _browser_root() -> Path | None:
-    """The golden image whose Chromium is taken where PATH has none."""
-    return None if chromium_on_path() else ImageStore(default_data_dir()).resolve("full").rootfs
-
-
 async def _round(used: Used, load: Load, seconds: float, url: str | None) -> Round:
     if url is None:
         return await _measured(used, load, seconds, is_open=False)
     with tempfile.TemporaryDirectory() as folder:
-        async with browser_page(f"{url}/ui", Path(folder), _browser_root()) as page:
+        async with browser_page(f"{url}/ui", Path(folder), browser_root()) as page:
             await page.size(1920, 1080)
             await page.until("document.querySelectorAll('.tile').length > 0", 30)
             await page.run(_LONG_TASKS)
@@ -156,7 +148,7 @@ async def _open_long(used: Used, load: Load, seconds: float, url: str) -> list[S
     """Keep the page open, and look every minute."""
     found: list[Sample] = []
     with tempfile.TemporaryDirectory() as folder:
-        async with browser_page(f"{url}/ui", Path(folder), _browser_root()) as page:
+        async with browser_page(f"{url}/ui", Path(folder), browser_root()) as page:
             await page.size(1920, 1080)
             await page.until("document.querySelectorAll('.tile').length > 0", 30)
             await page.run(_LONG_TASKS)
@@ -198,20 +190,6 @@ def _of_process(pid: int) -> tuple[float, float]:
     ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), pages * resource.getpagesize() / MIB
-
-
-def per_hour(at_s: list[float], values: list[float]) -> tuple[float, float]:
-    """Return the slope per hour and half of its 95 % interval, by least squares.
-
-    >>> per_hour([0, 900, 1800, 2700], [1, 2, 3, 4])
-    (4.0, 0.0)
-    """
-    slope, intercept = statistics.linear_regression(at_s, values)
-    rest = sum((y - intercept - slope * x) ** 2 for x, y in zip(at_s, values, strict=True))
-    mean = statistics.fmean(at_s)
-    spread = sum((x - mean) ** 2 for x in at_s)
-    error = math.sqrt(rest / (len(at_s) - 2) / spread) if len(at_s) > 2 else math.inf
-    return round(slope * 3600, 3), round(1.96 * error * 3600, 3)
 
 
 async def _run(used: Used, url: str, options: argparse.Namespace) -> tuple[list[Round], list[Sample]]:

@@ -2,6 +2,7 @@
 
     make chaos SECONDS=600 SEED=7
     python -m benchmarks.chaos --seconds 60 --only agent --only display
+    python -m benchmarks.chaos --seconds 7200 --every 15 --without host_killed --watch-s 60 --page   # a soak
     python -m benchmarks.chaos --runtime qemu --replicas 3 --seconds 180 --runner container
 
 A host agent of its own runs on a data folder of its own, on a small disk of its own where this is root.
@@ -26,15 +27,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.chaos.checks import table
 from benchmarks.chaos.run import Outcome, kinds_for, run
 from benchmarks.chaos.schedule import Kind
+from benchmarks.chaos.watch import slopes
 from benchmarks.common import argument_parser, machine, save
 
 
-def _options() -> argparse.Namespace:
+def options_of(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse a command line of `python -m benchmarks.chaos`."""
     parser = argument_parser(__doc__)
     add = parser.add_argument
     add("--seconds", type=float, default=600, help="how long faults and new tasks come (600)")
@@ -51,11 +56,14 @@ def _options() -> argparse.Namespace:
     add("--every", type=float, default=5.0, help="seconds from one fault to the next (5)")
     names = ", ".join(kind.name.lower() for kind in Kind)
     add("--only", action="append", default=[], help=f"only faults with this in their name: {names}")
+    add("--without", action="append", default=[], help="no faults with this in their name")
     add("--task", action="append", default=[], help="only tasks with this in their name (all)")
     add("--clean-p95", type=float, default=5.0, help="seconds to a clean slot, p95 (5)")
     add("--noticed", type=float, default=5.0, help="seconds until a frozen agent is noticed (5)")
+    add("--watch-s", type=float, default=0.0, help="look so often at what the host agent holds (0: never)")
+    add("--page", action="store_true", help="with the dashboard open in a real Chromium")
     add("--log", type=Path, help="where the host agent's log is kept")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     if options.runner == "container" and options.runtime != "qemu":
         parser.error("--runner container is for --runtime qemu")
     if not kinds_for(options):
@@ -73,7 +81,7 @@ def _columns(outcome: Outcome) -> dict[str, list[object]]:
 
 def main() -> int:
     """Run it; 1 when something happened that may not."""
-    options = _options()
+    options = options_of()
     about = machine()
     print(f"seed {options.seed}, {options.runtime}, {options.replicas} replicas, {about}", flush=True)
     outcome = asyncio.run(run(options))
@@ -87,8 +95,13 @@ def main() -> int:
     for line in outcome.violations:
         print(f"  {line}")
     given = {"seed": options.seed, "seconds": options.seconds, "replicas": options.replicas}
+    given |= {"every_s": options.every, "without": options.without, "page": options.page}
     given |= {"runtime": options.runtime, "runner": options.runner, "tasks": options.task}
     told = {"machine": about, "options": given, "figures": outcome.figures, "faults": _columns(outcome)}
+    if outcome.samples:
+        told |= {"slopes": slopes(outcome.samples), "samples": [asdict(s) for s in outcome.samples]}
+        for name, slope in told["slopes"].items():
+            print("{:24} {median:g}, {per_hour:+g} ± {half_interval:g} an hour".format(name, **slope))
     if options.out:
         told["violations"] = outcome.violations
         print(f"raw series: {save(f'chaos_{options.runtime}', told, options.out)}")

@@ -108,6 +108,9 @@ class Flights:
             last = result.steps[-1]
             if last.data:
                 await self.look(attempt, last.data, f"step {len(result.steps)}")
+        for step in result.steps:
+            step.data = None  # looked at: two hours of frames are gigabytes
+        result.trajectory.first_data = None
 
     async def look(self, attempt: Attempt, data: bytes, where: str) -> None:
         """Check that a frame is of this attempt's desktop."""

@@ -110,7 +110,7 @@ async def at_rest(service: Service, warm: int) -> dict[str, float] | None:
     return {
         "descriptors": len(os.listdir(f"/proc/{service.pid}/fd")),
         "threads": len(os.listdir(f"/proc/{service.pid}/task")),
-        "rss_mib": round(_rss_mib(service.pid), 1),
+        "rss_mib": round(rss_mib(service.pid), 1),
     }
 
 
@@ -123,7 +123,8 @@ def grown(before: dict[str, float], after: dict[str, float]) -> list[str]:
     ]
 
 
-def _rss_mib(pid: int) -> float:
+def rss_mib(pid: int) -> float:
+    """Resident memory of a process; 0 when it has gone."""
     for line in _text(Path(f"/proc/{pid}/status")).splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024

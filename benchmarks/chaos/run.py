@@ -23,6 +23,7 @@ from benchmarks.chaos.replica_faults import harm_replica
 from benchmarks.chaos.schedule import CONTAINERS, QEMU_ONLY, Kind, Planned, Scope, plan, scope_of
 from benchmarks.chaos.service import Events, Service, Setting, data_folder
 from benchmarks.chaos.stage import Impact, Means, NoVictim, Stage
+from benchmarks.chaos.watch import Sample, watching
 from benchmarks.oracles import choose
 from osgym_sdk import AsyncClient, Timeouts
 
@@ -41,13 +42,18 @@ class Outcome:
     figures: dict[str, Any]
     impacts: list[Impact]
     skipped: list[str] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    attempts: list[int] = field(default_factory=list)
+    """How many each trajectory took, in the order they ended; 0: it was lost."""
 
 
 def kinds_for(options: argparse.Namespace) -> set[Kind]:
     """The faults that can be done with these options."""
     kinds = set(Kind) if options.runtime == "qemu" else set(Kind) - QEMU_ONLY
     kinds -= set() if options.runner == "container" else CONTAINERS
-    return {kind for kind in kinds if not options.only or any(o in kind.name.lower() for o in options.only)}
+    named = {kind: [o for o in options.only if o in kind.name.lower()] for kind in kinds}
+    without = {kind for kind in kinds if any(o in kind.name.lower() for o in options.without)}
+    return {kind for kind in kinds - without if not options.only or named[kind]}
 
 
 def settings_for(options: argparse.Namespace) -> dict[str, Setting]:
@@ -109,16 +115,16 @@ async def _run(options: argparse.Namespace, service: Service, kinds: set[Kind], 
         flights = Flights(choose(options.flavor, tuple(options.task)), options.seed, began + options.seconds)
         reach = (LocalReach if options.runtime == "local" else QemuReach)(service)
         stage = Stage(service, reach, events, flights, began, means)
-        timeouts = Timeouts(retry_s=30)
-        async with AsyncClient(service.url, timeouts=timeouts) as client:
+        client = AsyncClient(service.url, timeouts=Timeouts(retry_s=30))
+        async with client, watching(service, options.watch_s, page=options.page) as watch:
             work = asyncio.create_task(_work(client, flights, options))
             planned = plan(options.seed, options.seconds, options.every, kinds)
             impacts, skipped = await _faults(stage, planned, options)
             hung = ""
             try:
-                await asyncio.wait_for(work, END_S)
+                await asyncio.wait_for(work, max(0.0, flights.end - time.monotonic()) + END_S)
             except TimeoutError:
-                hung = f"the batch did not end within {END_S:g} s after the last fault"
+                hung = f"the batch did not end within {END_S:g} s after its last task began"
         after = await leaks.at_rest(service, warm)
         await asyncio.to_thread(census.look)
         code = await asyncio.to_thread(service.stop)
@@ -134,7 +140,9 @@ async def _run(options: argparse.Namespace, service: Service, kinds: set[Kind], 
     faults_of_ours = service.said(r"fault of ours|Traceback|something of it is left")
     violations += [f"the host agent's log: {line[:1000]}" for line in faults_of_ours[:10]]
     figures = checks.figures(flights, impacts)
-    return Outcome(violations, {**figures, "at_rest": [before, after]}, impacts, skipped)
+    attempts = [0 if result.failure else result.attempts for result in flights.results]
+    figures["at_rest"] = [before, after]
+    return Outcome(violations, figures, impacts, skipped, watch.samples, attempts)
 
 
 def _limits(options: argparse.Namespace) -> checks.Limits:

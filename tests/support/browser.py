@@ -22,6 +22,8 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from osgym_host.images.store import ImageStore, default_data_dir
+
 START_S = 30.0
 CALL_S = 20.0
 _FLAGS = (
@@ -241,6 +243,11 @@ async def _tab(port: int) -> Page:
 def chromium_on_path() -> str | None:
     """Where Chromium is installed, None where it is not."""
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def browser_root() -> Path | None:
+    """The golden image whose Chromium is taken where PATH has none."""
+    return None if chromium_on_path() else ImageStore(default_data_dir()).resolve("full").rootfs
 
 
 def _argv(folder: Path, rootfs: Path | None) -> list[str]:

@@ -24,6 +24,8 @@ from benchmarks.chaos.marks import (
 )
 from benchmarks.chaos.schedule import Kind, Scope, plan, scope_of
 from benchmarks.chaos.stage import Impact
+from benchmarks.chaos.watch import Sample, slopes
+from benchmarks.fault_rates import lost_groups
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -173,3 +175,21 @@ def test_slow_slots_and_unseen_frozen_agents_are_violations() -> None:
     assert [word in line for word, line in zip(("stolen", "noticed", "p95"), found, strict=True)] == [
         True
     ] * 3
+
+
+def test_slopes_are_of_one_host_agent_and_without_its_first_minutes() -> None:
+    """Samples before a restart, and the first tenth, do not count; what has no figures has no slope."""
+    before = [Sample(60.0 * n, 1, 500, 90, 30, 50, 900.0) for n in range(10)]
+    after = [Sample(600 + 60.0 * n, 2, 100 + n, 20, 8, 50, 10.0) for n in range(30)]
+    found = slopes([*before, *after])
+    assert found["rss_mib"]["per_hour"] == pytest.approx(60.0)
+    assert found["descriptors"] == {"per_hour": 0.0, "half_interval": 0.0, "median": 20}
+    assert "heap_mib" not in found
+    assert slopes(before[:2]) == {}
+
+
+def test_a_group_is_lost_with_any_of_its_members() -> None:
+    """Every run of so many in a row counts once; too few are no group."""
+    assert lost_groups([False] * 7 + [True], 8) == 1.0
+    assert lost_groups([True] + [False] * 8, 8) == 0.5
+    assert lost_groups([True] * 7, 8) is None
