@@ -15,15 +15,17 @@ from tests.support.keyboard_browser import BROWSER, KeyboardBrowser
 
 import osgym_tasks.webapps
 from osgym_tasks import FAMILIES, LEVELS
-from osgym_tasks.web import Served
+from osgym_tasks.web import APPS, Served
 from osgym_tasks.webapps.framework import Site, clean, difference
 
 KEY = {"X-Key": "secret"}
 IN_A_BROWSER = [name for name, family in FAMILIES.items() if "chromium" in family.apps]
 BY_KEYBOARD = [
-    name for name in IN_A_BROWSER if "X-Key" in json.dumps(FAMILIES[name].make(0, 1).task["evaluator"])
+    name
+    for name in IN_A_BROWSER
+    if FAMILIES[name].apps == APPS and "X-Key" in json.dumps(FAMILIES[name].make(0, 1).task["evaluator"])
 ]
-"""Those whose evaluator asks an application."""
+"""Those that need nothing but a browser, and whose evaluator asks an application."""
 
 
 def form_site() -> Site:
@@ -59,6 +61,56 @@ def test_a_form_is_taken_from_its_page_in_a_browser_alone() -> None:
     refused = site.handle("GET", "/state", {"X-Key": "guess"})
     assert (refused.status, refused.data) == (403, b"")
     assert site.handle("GET", "/nowhere", {}).status == site.handle("GET", "/pages/x", {}).status == 404
+
+
+def mail_site() -> Site:
+    """The web mail, anew, with thirteen messages that have copies to a third person."""
+    mail = importlib.reload(importlib.import_module("osgym_tasks.webapps.mail"))
+    people = [{"address": f"{name.lower()}@x", "name": name} for name in ("Me", "Ann", "Bob")]
+    messages = [
+        {"number": number, "folder": "Inbox", "date": f"2024-05-{number:02}", "sender": "ann@x",
+         "receivers": "me@x", "copies": "bob@x", "subject": f"No. {number}", "text": "Hello", "mark": "None"}
+        for number in range(1, 14)
+    ]  # fmt: skip
+    folders = [{"name": "Inbox"}, {"name": "Work"}]
+    tables = {"people": people, "folders": folders, "messages": messages, "sent": []}
+    mail.SITE.load({"title": "Mail", "key": "secret", "tables": tables})
+    site: Site = mail.SITE
+    return site
+
+
+def test_a_reply_goes_to_whom_its_page_says() -> None:
+    """To all others but the owner; nothing is sent to an address that nobody has."""
+    site = mail_site()
+    browser = KeyboardBrowser(site)
+    tab, enter = {"op": "key", "keys": ["tab"]}, {"op": "key", "keys": ["enter"]}
+    heading = {"op": "click", "at": {"role": "heading", "name": "Write"}}
+    browser.go("/new")
+    browser.act([heading, tab, {"op": "type", "text": "nobody@x"}, tab, tab, {"op": "type", "text": "Hi"}])
+    browser.act([tab, {"op": "type", "text": "Where are you?"}, tab, enter])
+    assert site.handle("GET", "/state", KEY).data == b""
+    browser.go("/messages/3/reply-all")
+    heading["at"] = {"role": "heading", "name": "Reply to all: No. 3"}
+    browser.act([heading, tab, tab, tab, tab, {"op": "type", "text": "Yes"}, tab, enter])
+    row = {"answers": 3, "copies": "bob@x", "receivers": "ann@x", "subject": "Re: No. 3", "text": "Yes"}
+    assert site.handle("GET", "/state", KEY).data.decode() == f"+ sent {json.dumps(row)}\n"
+    assert "Re: No. 3" in site.handle("GET", "/sent", {}).data.decode()
+
+
+def test_a_folder_has_pages_and_is_searched() -> None:
+    """Twelve messages a page, the newest first."""
+    site = mail_site()
+
+    def shown(target: str) -> list[str]:
+        return re.findall(
+            r">(No\. \d+|Newer messages|Older messages)<", site.handle("GET", target, {}).data.decode()
+        )
+
+    first = shown("/folders/Inbox")
+    assert first == [*(f"No. {number}" for number in range(13, 1, -1)), "Older messages"]
+    assert shown("/folders/Inbox?page=2") == shown("/folders/Inbox?page=9") == ["No. 1", "Newer messages"]
+    assert shown("/folders/Inbox?q=no.+13") == ["No. 13"]
+    assert shown("/folders/Work") == []
 
 
 def test_what_changed_is_said_by_row() -> None:

@@ -15,7 +15,7 @@ from json import dumps
 from typing import Any
 
 from osgym_tasks.family import Steps
-from osgym_tasks.pieces import execute, key, launch, outputs, upload
+from osgym_tasks.pieces import every, execute, key, launch, output_check, upload
 from osgym_tasks.targets import click
 from osgym_tasks.webapps.framework import PORT, Tables, difference
 
@@ -75,8 +75,12 @@ class Served:
 
     def evaluator(self, after: Tables) -> dict[str, Any]:
         """Check that the rows changed into these, given by table; tables that are left out are unchanged."""
+        return every(self.check(after))
+
+    def check(self, after: Tables) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        """For `every`: the same."""
         argv = ("/usr/bin/curl", "-q", "-s", "--noproxy", "*", "-H", f"X-Key: {self._key}", f"{URL}/state")
-        return outputs({argv: difference(self._tables, {**self._tables, **after})})
+        return output_check(argv, difference(self._tables, {**self._tables, **after}))
 
 
 def browser(url: str, window: str) -> list[dict[str, Any]]:
@@ -87,9 +91,12 @@ def browser(url: str, window: str) -> list[dict[str, Any]]:
 
 
 def go(path: str) -> list[dict[str, Any]]:
-    """A step that goes to a page by the address bar, and gives it a second to show."""
-    wait = {"op": "wait", "duration_ms": 1000}
-    return [key("ctrl", "l"), {"op": "type", "text": f"{URL}{path}", "press_enter": True}, wait]
+    """A step that goes to a page by the address bar, and gives it a second to show.
+
+    A page gets the shortcut before the browser does: text that follows at once may go to a busy page.
+    """
+    bar, shown = ({"op": "wait", "duration_ms": duration_ms} for duration_ms in (800, 1000))
+    return [key("ctrl", "l"), bar, {"op": "type", "text": f"{URL}{path}", "press_enter": True}, shown]
 
 
 def visit(path: str, heading: str) -> Steps:

@@ -1,0 +1,198 @@
+"""mail.reply: answer messages of a local web mail that are told apart by sender, subject, folder and age.
+
+A terminal may read the mail by curl; what does not come from a page in a browser is not sent.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.mail import FOLDERS, INBOX, SUBJECTS, TITLES, Row, dated, letter, number_in, people
+from osgym_tasks.pieces import DONE, key
+from osgym_tasks.web import APPS, Served, typed, visit
+from osgym_tasks.webapps.mail import joined, reply_heading, split
+
+_LETTERS = {1: 4, 2: 10, 3: 20, 4: 36, 5: 64}
+_REPLIES = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
+_PEOPLE = {1: 4, 2: 6, 3: 8, 4: 12, 5: 16}
+_TEXTS = (
+    "Thank you, I will be there.", "Sorry, I cannot come.", "Please send me the plan.", "That suits me well.",
+    "I have passed it on.", "We need one more week.", "Count me in.", "Please ask me again in March.",
+)  # fmt: skip
+_NUMBER = "The number is {}."
+_WORDINGS = (
+    "In the web mail that is open in the browser, {replies}. Use the reply of each message, keep its "
+    "subject, and send nothing else.",
+    "Please answer mail in the open web mail: {replies}. Reply to the messages themselves, leave the "
+    "subjects, and send no other message.",
+    "I would like you to {replies}. The web mail is open in the browser; reply from the message, with the "
+    "subject that it proposes, and send nothing more.",
+    "Use the web mail in the browser to {replies}. Each is a reply to that message with its subject "
+    "unchanged. No other message may be sent.",
+    "Some mail waits for an answer, so {replies}. Do it in the open web mail by replying, and leave "
+    "subjects as they are; nothing else is to be sent.",
+    "Open the right messages in the web mail that you see and {replies}. Send these replies only, subjects "
+    "as proposed.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """An answer.
+
+    Attributes:
+        at: the place of the message.
+        told: the place of the message that tells the number of the text, if there is one.
+        copy: to whom a copy goes that would have none, by name and address.
+    """
+
+    at: int
+    text: str
+    told: int = -1
+    to_all: bool = False
+    copy: tuple[str, str] = ("", "")
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    persons = people(dice, _PEOPLE[level])
+    rows, targets, twins = _rows(dice, level, persons)
+    texts = dice.sample(_TEXTS, len(targets))
+    replies = [_Reply(at, text) for at, text in zip(targets, texts, strict=True)]
+    if level >= 4:
+        replies[-1] = replace(replies[-1], to_all=True)
+    if level >= 5:
+        replies[0] = _with_number(dice, rows, replies[0], targets)
+        has = {rows[targets[1]]["sender"], persons[0]["address"]}
+        third = dice.choice([one for one in persons if one["address"] not in has])
+        replies[1] = replace(replies[1], copy=(third["name"], third["address"]))
+    names = {row["address"]: row["name"] for row in persons}
+    served = Served(
+        dice,
+        "mail",
+        dice.choice(TITLES),
+        {"people": persons, "folders": [{"name": name} for name in FOLDERS], "messages": rows, "sent": []},
+    )
+    first, *others = replies
+    near = {
+        "another message": [*_ways(rows, persons, [replace(first, at=twins[first.at]), *others]), DONE],
+    }
+    if len(replies) == 1:
+        near["not sent"] = [*_ways(rows, persons, replies)[:-1], DONE]
+    else:
+        near["one forgotten"] = [*_ways(rows, persons, replies[:-1]), DONE]
+    if level >= 4:
+        alone = [*replies[:-1], replace(replies[-1], to_all=False)]
+        near["to the sender alone"] = [*_ways(rows, persons, alone), DONE]
+    if level >= 5:
+        wrong = replace(first, text=_NUMBER.format(number_in(rows[first.at])))
+        near["another number"] = [*_ways(rows, persons, [wrong, *others]), DONE]
+    return Draft(
+        _WORDINGS,
+        {"replies": "; ".join(_said(rows, names, reply, level) for reply in replies)},
+        served.config(),
+        served.evaluator({"sent": [_sent(rows, persons, reply) for reply in replies]}),
+        Ways([*_ways(rows, persons, replies), DONE], near),
+    )
+
+
+def _rows(dice: random.Random, level: int, persons: list[Row]) -> tuple[list[Row], list[int], dict[int, int]]:
+    """The messages, the places of those that are meant, and beside each of these one that it is taken for.
+
+    Of what is meant there are the same subject from another sender and another subject of the sender; from
+    level 3 on an older one of both, from level 4 on a newer one in another folder.
+    """
+    owner, *senders = persons
+    subjects = dice.sample(SUBJECTS, len(SUBJECTS))
+    meant = list(zip(dice.sample(senders, _REPLIES[level]), subjects, strict=False))
+    free = subjects[len(meant) :]
+    drawn: list[tuple[float, int, Row]] = []
+
+    def put(sender: Row, subject: str, when: float, mark: int = -1, folder: str = INBOX) -> None:
+        kept = [one for one in senders if one is not sender]
+        others = dice.sample(kept, 2) if level >= 4 and (mark >= 0 or dice.random() < 0.4) else []
+        drawn.append((when, mark, letter(dice, owner, sender, subject, folder=folder, others=others)))
+
+    for number, (sender, subject) in enumerate(meant):
+        times = sorted(dice.random() for _ in range(3))
+        put(sender, subject, times[1], 2 * number)
+        someone = dice.choice([one for one in senders if one is not sender])
+        put(someone, subject, dice.random(), 2 * number + 1 if level < 3 else -1)
+        put(sender, dice.choice(free), dice.random())
+        if level >= 3:
+            put(sender, subject, times[0], 2 * number + 1)
+        if level >= 4:
+            put(sender, subject, times[2], folder=dice.choice(FOLDERS[1:]))
+    while len(drawn) < _LETTERS[level]:
+        folder = INBOX if level < 4 or dice.random() < 0.6 else dice.choice(FOLDERS[1:])
+        put(dice.choice(senders), dice.choice(free), dice.random(), folder=folder)
+    drawn.sort(key=lambda one: one[0])
+    places = {mark: at for at, (_, mark, _) in enumerate(drawn) if mark >= 0}
+    targets = [places[2 * number] for number in range(len(meant))]
+    twins = {at: places[2 * number + 1] for number, at in enumerate(targets)}
+    return dated(dice, [row for _, _, row in drawn]), targets, twins
+
+
+def _with_number(dice: random.Random, rows: list[Row], reply: _Reply, targets: list[int]) -> _Reply:
+    """The reply with a number for a text, that another message tells."""
+    pairs = [(row["sender"], row["subject"]) for row in rows]
+    wrong = number_in(rows[reply.at])
+    alone = [
+        at for at, pair in enumerate(pairs)
+        if pairs.count(pair) == 1 and at not in targets and number_in(rows[at]) != wrong
+    ]  # fmt: skip
+    told = dice.choice(alone)
+    return replace(reply, text=_NUMBER.format(number_in(rows[told])), told=told)
+
+
+def _said(rows: list[Row], names: dict[str, str], reply: _Reply, level: int) -> str:
+    which = _which(rows[reply.at], names)
+    if level >= 3:
+        which = which.replace("the message", "the newest message", 1)
+    if level >= 4:
+        which += f" in the folder {rows[reply.at]['folder']}"
+    text = f'exactly the text "{reply.text}"'
+    if reply.told >= 0:
+        told = _which(rows[reply.told], names)
+        text = f'exactly the text "{_NUMBER.format("N")}", where N is the number in the text of {told}'
+    copy = f", with a copy to {reply.copy[0]} (see the address book)" if reply.copy[0] else ""
+    how = 'use "Reply to all" for' if reply.to_all else "reply to"
+    return f"{how} {which} with {text}{copy}"
+
+
+def _which(row: Row, names: dict[str, str]) -> str:
+    return f'the message from {names[row["sender"]]} with the subject "{row["subject"]}"'
+
+
+def _sent(rows: list[Row], persons: list[Row], reply: _Reply) -> Row:
+    """What the server keeps of it."""
+    row = rows[reply.at]
+    others = [one for one in split(row["copies"]) if reply.to_all and one != persons[0]["address"]]
+    copies = [*others, reply.copy[1]] if reply.copy[1] else others
+    return {"answers": row["number"], "receivers": row["sender"], "copies": joined(copies),
+            "subject": f"Re: {row['subject']}", "text": reply.text}  # fmt: skip
+
+
+def _ways(rows: list[Row], persons: list[Row], replies: list[_Reply]) -> Steps:
+    """Each from its message to the page that answers it: past addresses and subject into the text."""
+    steps: Steps = []
+    for reply in replies:
+        row = rows[reply.at]
+        path = f"/messages/{row['number']}"
+        steps += visit(path, row["subject"])
+        if reply.copy[0]:
+            steps += visit("/people", "Address book")
+        steps += visit(
+            f"{path}/reply-all" if reply.to_all else f"{path}/reply",
+            reply_heading(row["subject"], to_all=reply.to_all),
+        )
+        copy = [typed(_sent(rows, persons, reply)["copies"])] if reply.copy[0] else []
+        steps += [
+            [key("tab"), key("tab"), *copy, key("tab"), key("tab"), typed(reply.text)],
+            [key("tab"), key("enter")],
+        ]
+    return steps
+
+
+FAMILY = Family("mail.reply", 1, _draft, APPS, "full")
