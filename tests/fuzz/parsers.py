@@ -1,4 +1,4 @@
-"""Targets that are functions: records, messages of the host API, action grammars, forms."""
+"""Targets that are functions: records, messages of the host API, action grammars, forms, the proxy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from osgym_guest.http import HttpError, Request
 from osgym_host.actions import BadAction, parse_actions
+from osgym_host.runtimes.web import har, heads
 from osgym_protocol import actions as internal
 from osgym_protocol import host_api
 from osgym_protocol.a11y import MAX_TEXT_CHARS, InvalidTree, parse_tree
@@ -138,6 +139,46 @@ def trees() -> Iterator[Run]:
     yield run
 
 
+@contextlib.contextmanager
+def proxy_heads() -> Iterator[Run]:
+    """The head of a request to the proxy: refused, or nothing in it can be read as another."""
+
+    def run(data: bytes) -> None:
+        try:
+            head = heads.parse(data)
+        except heads.Refused:
+            return
+        values = [head.method.encode(), head.path.encode(), *(part for pair in head.headers for part in pair)]
+        assert not any(end in value for value in values for end in (b"\r", b"\n", b"\0"))
+        if head.target is not None:
+            assert heads.parse_host(head.target.host) == head.target.host
+            assert 1 <= head.target.port <= 65535
+
+    yield run
+
+
+@contextlib.contextmanager
+def har_entries() -> Iterator[Run]:
+    """An entry of an archive: refused, left out, or an answer that is written and read as the same again."""
+
+    def run(data: bytes) -> None:
+        try:
+            entry = json.loads(data)
+        except (ValueError, RecursionError):
+            return
+        try:
+            found = har.read_entry(entry)
+        except har.ArchiveError:
+            return
+        if found is None:
+            return
+        url, answer = found
+        again = har.read_entry(json.loads(har.write_entry(url, (), answer, "2030-01-01T00:00:00Z", 1.0)))
+        assert again == (url, answer)
+
+    yield run
+
+
 PARSERS = [
     Target("trees", trees, ("osgym_protocol/a11y",), after(1, mutate)),
     Target("records", records, ("osgym_protocol/records", "osgym_protocol/codec"), after(1, mutate_record)),
@@ -145,4 +186,6 @@ PARSERS = [
     Target("actions", actions, ("osgym_host/actions/", "osgym_protocol/actions")),
     Target("guest_actions", guest_actions, ("osgym_protocol/actions",)),
     Target("forms", forms, ("osgym_guest/urlencoded", "osgym_guest/http.py")),
+    Target("proxy_heads", proxy_heads, ("runtimes/web/heads",)),
+    Target("har_entries", har_entries, ("runtimes/web/har",)),
 ]

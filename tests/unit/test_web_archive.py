@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ from osgym_host.runtimes.local.probe_image import ProbeImage, ProbeManifest
 from osgym_host.runtimes.web import har
 from osgym_host.runtimes.web.archive import Archive, Recording, open_archive
 from osgym_host.runtimes.web.har import Answer, ArchiveError
-from osgym_host.runtimes.web.heads import Target
+from osgym_host.runtimes.web.heads import Refused, Target
+from osgym_host.runtimes.web.sites import decoded
 from osgym_host.settings import SettingsError, load
 
 
@@ -205,12 +208,25 @@ def test_urls_have_one_form() -> None:
     assert har.read_url("http://a.org/x?a=%20&b") == "http://a.org/x?a=%20&b"
     for bad in (
         "http://a.org/\u00e9",
+        "http://a.org/\ud800",  # half a character, as JSON can hold it
         "http://user@a.org/",
         "ftp://a.org/",
         "http://localhost/",
         "http://a.org:x/",
     ):
         assert har.read_url(bad) is None
+
+
+def test_a_packed_body_is_whole_or_not_recorded() -> None:
+    """What was cut short, or goes on behind its end, would be replayed so for ever."""
+    packed = gzip.compress(b"packed" * 100)
+    assert (
+        decoded(packed, [b"gzip"]) == decoded(zlib.compress(b"packed" * 100), [b"deflate"]) == b"packed" * 100
+    )
+    assert decoded(b"", [b"gzip"]) == b""
+    for bad in (packed[:-9], packed + packed, b"packed"):
+        with pytest.raises(Refused, match="wrongly"):
+            decoded(bad, [b"gzip"])
 
 
 def test_an_archive_is_listed(tmp_path: Path) -> None:

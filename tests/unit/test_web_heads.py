@@ -10,6 +10,7 @@ from osgym_host.core.egress import parse_allowlist
 from osgym_host.runtimes.base import Egress
 from osgym_host.runtimes.egress.resolver import NameLookup
 from osgym_host.runtimes.web import heads
+from osgym_host.runtimes.web.certificates import Certificates, make_authority
 from osgym_host.runtimes.web.heads import Refused, Target
 from osgym_host.runtimes.web.judge import Judge
 from osgym_host.runtimes.web.pages import page
@@ -147,6 +148,7 @@ NAMES = {
     "rebound.example.org": ["127.0.0.1", "10.0.0.1", "169.254.169.254", "100.64.0.1", "192.0.2.1"],
     "mixed.example.org": ["10.0.0.1", "93.184.216.34"],
     "other.test": ["93.184.216.35"],
+    "host.v2": ["93.184.216.36"],
 }
 
 
@@ -169,7 +171,9 @@ async def test_open_is_the_public_internet() -> None:
     assert await verdict(who, "good.example.org") == ["93.184.216.34"]
     assert await verdict(who, "mixed.example.org") == ["93.184.216.34"]
     assert await verdict(who, "93.184.216.34") == ["93.184.216.34"]
+    assert await verdict(who, "host.v2") == ["93.184.216.36"]
     for host in (
+        "nowhere.k8s1",
         "rebound.example.org",
         "nowhere.example.org",
         "127.0.0.1",
@@ -207,6 +211,13 @@ async def test_the_allowlist_is_what_is_named() -> None:
     for host in ("other.test", "rebound.example.org", "93.184.216.34", "10.0.1.7", "127.0.0.1"):
         assert await verdict(who, host) == "egress_refused", host
     assert await verdict(judge(Egress.NONE), "good.example.org") == "egress_refused"
+
+
+@pytest.mark.parametrize("host", ["a.org", "host.v2", "93.184.216.34"])
+def test_a_certificate_is_for_names_and_addresses(host: str) -> None:
+    """A name that ends in a digit is a name."""
+    assert heads.is_address(host) == (host == "93.184.216.34")
+    assert Certificates(make_authority()).context(host)
 
 
 def test_a_page_shows_nothing_as_markup() -> None:

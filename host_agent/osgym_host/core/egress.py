@@ -31,7 +31,7 @@ PRIVATE = (
 )
 """Not reached with egress `open`, nor by a name; an allowlist may name networks in here as numbers."""
 
-_NAME = re.compile(r"(?=.{1,253}\Z)(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)+[a-z][a-z0-9-]{0,62}\Z")
+_NAME = re.compile(r"(?=.{1,253}\Z)([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)+[a-z][a-z0-9-]{0,62}\Z")
 
 _FORBIDDEN = tuple(ipaddress.IPv4Network(network) for network in NEVER)
 _PRIVATE = tuple(ipaddress.IPv4Network(network) for network in PRIVATE)
@@ -57,6 +57,14 @@ class Allowlist:
         return any("*." + ".".join(parts[start:]) in self.names for start in range(1, len(parts)))
 
 
+def is_host_name(text: str) -> bool:
+    """Return whether a lower-case text is a name of several parts, the last of which begins with a letter.
+
+    So no number in another form (decimal, octal, hexadecimal, shortened) is ever taken for a name.
+    """
+    return _NAME.match(text) is not None
+
+
 def parse_allowlist(entries: Iterable[str]) -> Allowlist:
     """Read what the settings say: IPv4 addresses, networks, host names, `*.names`.
 
@@ -67,7 +75,7 @@ def parse_allowlist(entries: Iterable[str]) -> Allowlist:
     names: set[str] = set()
     for raw in entries:
         entry = raw.strip().lower().removesuffix(".")
-        if _NAME.match(entry):
+        if is_host_name(entry.removeprefix("*.")):
             names.add(entry)
             continue
         try:

@@ -216,7 +216,9 @@ async def check_egress(context: DoctorContext) -> list[Finding]:
     proxy, link = await _try_proxy(), await _try_links()
     facts = {"way": "link" if not link else "proxy" if not proxy else "none", "proxy": not proxy}
     if proxy:
-        return [Finding("egress", Status.WARN, f"The proxy of replicas fails: {proxy}.", facts=facts)]
+        return [
+            Finding("egress", Status.WARN, f"The proxy of replicas fails: {proxy.rstrip('.')}.", facts=facts)
+        ]
     if not link:
         found = (
             "Replicas can have egress allowlist or open: a link for each, with rules of nftables on this "

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from osgym_host.runtimes.web.heads import is_address
 from osgym_host.runtimes.web.inside import AUTHORITY_NAME
 from osgym_host.runtimes.web.options import Authority
 
@@ -88,8 +89,7 @@ class Certificates:
         return context
 
     def _sign(self, host: str) -> x509.Certificate:
-        numbers = host[-1].isdigit()
-        name = x509.IPAddress(ipaddress.IPv4Address(host)) if numbers else x509.DNSName(host)
+        name = x509.IPAddress(ipaddress.IPv4Address(host)) if is_address(host) else x509.DNSName(host)
         usage = x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH])
         issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._signer.public_key())
         return (

@@ -22,6 +22,8 @@ MAX_CONNECTIONS = 128
 MAX_LOOKUPS = 4
 MAX_CONNECTING = 16
 """Names that are looked up, and sites that are connected to, at once for one replica; others wait."""
+TOTAL_S = 6 * 3600.0
+"""A connection ends after so long, whatever comes."""
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +84,8 @@ class Door:
             OSError: It does not listen.
         """
         self._server = await asyncio.start_server(self._accepted, sock=listener, limit=dial.PIECE_BYTES)
+        if self._closed:  # meanwhile
+            self._server.close()
 
     async def close(self) -> None:
         """Accept nothing more and end every connection, both ends of it. Idempotent."""
@@ -99,7 +103,8 @@ class Door:
             writer.transport.abort()
             return
         if len(self._tasks) >= MAX_CONNECTIONS or self._places.free <= 0:
-            refused = Refused(503, "too_many_connections", f"more than {MAX_CONNECTIONS} at once")
+            most = f"more than {MAX_CONNECTIONS} of this desktop, or than this host has room for"
+            refused = Refused(503, "too_many_connections", most)
             writer.write(page(refused))
             writer.close()
             return
@@ -115,18 +120,23 @@ class Door:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            try:
-                await self._handler.serve(reader, writer, self._turns)
-            except Refused as exc:
-                _log.info("refused: %s", exc)
-                writer.write(page(exc))
-                writer.write_eof()
-                await _let_read(reader)
-            await dial.close(writer)
+            async with asyncio.timeout(TOTAL_S):
+                await self._answer(reader, writer)
         except (OSError, EOFError, TimeoutError):
             return
         except Exception:  # noqa: BLE001 - the top of the task
             _log.exception("a connection failed")
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._handler.serve(reader, writer, self._turns)
+        except Refused as exc:
+            _log.info("refused: %s", exc)
+            writer.write(page(exc))
+            if writer.can_write_eof():  # TLS cannot
+                writer.write_eof()
+            await _let_read(reader)
+        await dial.close(writer)
 
 
 async def _let_read(reader: asyncio.StreamReader) -> None:

@@ -11,12 +11,8 @@ from osgym_host.runtimes.web import bodies, dial, heads
 from osgym_host.runtimes.web.door import Turns
 from osgym_host.runtimes.web.heads import Head, Refused, Target
 from osgym_host.runtimes.web.judge import Judge
+from osgym_host.runtimes.web.pages import CONNECTED
 from osgym_host.runtimes.web.upstream import Upstream
-
-_CONNECTED = b"HTTP/1.1 200 Connected\r\n\r\n"
-_OF_CONNECTION = frozenset(
-    (b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +44,7 @@ class Filtering:
             other = await self.dialler.connect(found, head.target.port)
         try:
             if head.method == "CONNECT":
-                writer.write(_CONNECTED)
+                writer.write(CONNECTED)
                 await dial.drain(writer)
                 await dial.tunnel((reader, writer), other)
             else:
@@ -83,6 +79,6 @@ def _answer_head(answer: h11.Response) -> bytes:
     lines += [
         name + b": " + value
         for name, value in answer.headers.raw_items()
-        if name.lower() not in _OF_CONNECTION
+        if name.lower() not in heads.HOP_BY_HOP
     ]
     return b"\r\n".join((*lines, b"connection: close", b"", b""))

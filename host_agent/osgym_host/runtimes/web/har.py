@@ -147,7 +147,7 @@ def read_url(url: str) -> str | None:
     path = (parts.path or "/") + (
         f"?{parts.query}" if parts.query or url.partition("#")[0].endswith("?") else ""
     )
-    if not path.startswith("/") or not heads.TARGET.match(path.encode()):
+    if not path.startswith("/") or not path.isascii() or not heads.TARGET.match(path.encode()):
         return None
     return url_of(scheme, target, path)
 

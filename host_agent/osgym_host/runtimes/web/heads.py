@@ -10,6 +10,8 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
+from osgym_host.core.egress import is_host_name
+
 MAX_HEAD_BYTES = 32 * 1024
 """Of a request's line and headers; browsers send at most some 16 KiB, most of it cookies."""
 MAX_HEADERS = 128
@@ -18,7 +20,6 @@ MAX_BODY_BYTES = 1 << 40
 TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}\Z")
 TARGET = re.compile(rb"[\x21-\x7e]+\Z")
 VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*\Z")
-_NAME = re.compile(r"(?=.{1,253}\Z)([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)+[a-z][a-z0-9-]{0,62}\Z")
 _DIGITS = re.compile(rb"[0-9]{1,13}\Z")
 HOP_BY_HOP = frozenset(
     (
@@ -64,7 +65,7 @@ class Target:
     @property
     def is_address(self) -> bool:
         """Whether the host is given in numbers."""
-        return self.host[-1].isdigit()
+        return is_address(self.host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,11 @@ def _target(method: str, text: str) -> tuple[Target | None, str]:
     return target, path if path.startswith("/") else f"/{path}"
 
 
+def is_address(host: str) -> bool:
+    """Whether a host of `parse_host` is an address: the last part of a name begins with a letter."""
+    return host.rpartition(".")[2].isdigit()
+
+
 def parse_port(text: str) -> int:
     """Read a port.
 
@@ -183,15 +189,13 @@ def parse_port(text: str) -> int:
 
 
 def parse_host(text: str) -> str:
-    """Read a host: an IPv4 address in its usual form, or a name of several parts, the last of letters.
-
-    So no number in another form (decimal, octal, hexadecimal, shortened) is ever taken for a name.
+    """Read a host: an IPv4 address in its usual form, or a name (`core.egress.is_host_name`).
 
     Raises:
         Refused: It is another, an IPv6 address too: those are never reached.
     """
     host = text.lower().removesuffix(".")
-    if _NAME.match(host):
+    if is_host_name(host):
         return host
     try:
         return str(ipaddress.IPv4Address(host))

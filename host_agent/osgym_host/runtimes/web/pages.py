@@ -7,6 +7,8 @@ from http import HTTPStatus
 
 from osgym_host.runtimes.web.heads import Refused
 
+CONNECTED = b"HTTP/1.1 200 Connected\r\n\r\n"
+"""The answer to CONNECT."""
 CODE_HEADER = "osgym-code"
 _MAX_SHOWN = 512
 
@@ -28,19 +30,17 @@ def page(refused: Refused, url: str = "", *, closes: bool = True, body: bool = T
         closes: The connection ends after it.
         body: False for HEAD.
     """
-    try:
-        reason = HTTPStatus(refused.status).phrase
-    except ValueError:
-        reason = "Refused"
+    reason = HTTPStatus(refused.status).phrase
     shown = html.escape(url[:_MAX_SHOWN])
     text = (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{refused.code}</title>"
         f"<h1>{refused.status} {reason}</h1><p><code>{refused.code}</code>: {html.escape(refused.message)}"
         f"<p>{shown}<p>{_REMEDIES.get(refused.code, '')}</html>\n"
     ).encode()
+    closing = "connection: close\r\n" if closes else ""
     head = (
         f"HTTP/1.1 {refused.status} {reason}\r\ncontent-type: text/html; charset=utf-8\r\n"
         f"content-length: {len(text)}\r\ncache-control: no-store\r\n{CODE_HEADER}: {refused.code}\r\n"
-        f"{'connection: close' + chr(13) + chr(10) if closes else ''}\r\n"
+        f"{closing}\r\n"
     ).encode()
     return head + (text if body else b"")

@@ -100,9 +100,13 @@ class Service:
 
     async def _open(self, key: str, listener: socket.socket) -> None:
         listener.setblocking(False)
-        door = Door(self._handler, self._places)
-        await door.open(listener)
-        self._doors[key] = door
+        # Known before it is open, so that a request to close it, which may come meanwhile, finds it.
+        door = self._doors[key] = Door(self._handler, self._places)
+        try:
+            await door.open(listener)
+        except OSError:
+            self._doors.pop(key, None)
+            raise
 
     def _tell(self, message: dict[str, Any]) -> None:
         # When the host agent is gone, the end of the connection says so.

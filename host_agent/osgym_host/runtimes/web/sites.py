@@ -19,7 +19,7 @@ from osgym_host.runtimes.web.door import Turns
 from osgym_host.runtimes.web.har import MAX_BODY_BYTES, Answer, ArchiveError
 from osgym_host.runtimes.web.heads import Head, Headers, Refused, Target
 from osgym_host.runtimes.web.judge import Judge
-from osgym_host.runtimes.web.pages import page
+from osgym_host.runtimes.web.pages import CONNECTED, page
 from osgym_host.runtimes.web.upstream import Upstream
 
 KEEP_S = 60.0
@@ -29,7 +29,6 @@ _FETCH_S = 120.0
 MOST_ASKED = 16
 """Requests to sites at once while recording, of all replicas together; answers are in memory meanwhile."""
 _MAX_DROPPED_BODY = 1 << 20
-_CONNECTED = b"HTTP/1.1 200 Connected\r\n\r\n"
 _NOT_ASKED = frozenset((b"accept-encoding", b"authorization", b"cookie", b"range"))
 """With `if-…`: answers are those that a stranger gets who has nothing yet."""
 
@@ -84,7 +83,7 @@ class Sites:
             await self._requests(head, None, "http", _Client(reader, writer, turns))
             return
         assert head.target is not None
-        writer.write(_CONNECTED)
+        writer.write(CONNECTED)
         await dial.drain(writer)
         scheme = "http" if head.target.port == 80 else "https"
         if scheme == "https":
@@ -254,12 +253,12 @@ async def _whole(status: int, headers: Headers, site: Upstream) -> Answer:
     if len(headers) > har.MAX_HEADERS:
         raise Refused(502, "web_not_recordable", f"the answer has more than {har.MAX_HEADERS} headers")
     codings = [value.lower() for name, value in headers if name.lower() == b"content-encoding"]
-    return Answer(status, har.kept_headers(headers), _decoded(bytes(body), codings))
+    return Answer(status, har.kept_headers(headers), decoded(bytes(body), codings))
 
 
-def _decoded(body: bytes, codings: list[bytes]) -> bytes:
+def decoded(body: bytes, codings: list[bytes]) -> bytes:
     """Undo what a site did that does not ask what its client can read."""
-    if codings in ([], [b"identity"]):
+    if not body or codings in ([], [b"identity"]):
         return body
     if codings not in ([b"gzip"], [b"x-gzip"], [b"deflate"]):
         raise Refused(
@@ -272,6 +271,8 @@ def _decoded(body: bytes, codings: list[bytes]) -> bytes:
         raise Refused(502, "unreachable", "the answer is encoded wrongly") from None
     if decoder.unconsumed_tail:
         raise Refused(502, "web_not_recordable", f"the answer is larger than {MAX_BODY_BYTES >> 20} MiB")
+    if not decoder.eof or decoder.unused_data:  # it would be cut short for ever
+        raise Refused(502, "unreachable", "the answer is encoded wrongly")
     return found
 
 
