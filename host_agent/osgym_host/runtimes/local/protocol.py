@@ -1,6 +1,4 @@
-"""What the host agent and its zygote say to each other. Standard library only.
-
-One JSON object per packet of a SOCK_SEQPACKET socket pair, with descriptors beside it.
+"""What the host agent and its zygote say to each other, in `packets`. Standard library only.
 
 Requests: `{"id", "op"}` with
 - `spawn`: `key`, `rootfs`, `folder` (absolute paths), `uid_base`, `gid_base` (the replica's ids, as the
@@ -32,38 +30,9 @@ succeeded.
 
 from __future__ import annotations
 
-import json
-import socket
-from collections.abc import Sequence
-from typing import Any
-
-MAX_PACKET_BYTES = 64 * 1024
-MAX_FDS = 8
 MAX_PIDS = 4000
 """Of one `measure`: what fits into a packet."""
 SESSION = "/usr/lib/osgym/session"
 LISTEN_FD = 3
 ID_COUNT = 65536
 """Ids of a replica, and of an image."""
-
-
-def send(sock: socket.socket, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-    """Send one message.
-
-    Raises:
-        OSError: The other side is gone, or (EMSGSIZE) the message is too large.
-    """
-    socket.send_fds(sock, [json.dumps(message).encode()], list(fds))
-
-
-def receive(sock: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """Receive one message; None when the other side closed.
-
-    Raises:
-        BlockingIOError: Nothing is there.
-        OSError: The connection broke.
-    """
-    data, fds, _flags, _address = socket.recv_fds(sock, MAX_PACKET_BYTES, MAX_FDS, socket.MSG_CMSG_CLOEXEC)
-    if not data:
-        return None
-    return json.loads(data), fds

@@ -8,16 +8,16 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from osgym_host.images.idmap import IdMap
 from osgym_host.runtimes.base import ReplicaCreateFailed, RuntimeFault, RuntimeNotRunning, RuntimeUnsupported
-from osgym_host.runtimes.local import protocol
+from osgym_host.runtimes.own_process import Channel, ChannelClosed, start_process
+from osgym_host.runtimes.packets import Packet
 
 _START_TIMEOUT_S = 15.0
-_SOCKET_BUFFER_BYTES = 1 << 20
+_MODULE = "osgym_host.runtimes.local.zygote"
 
 ExitCallback = Callable[[str, int], None]
 
@@ -40,20 +40,20 @@ class Supervisor:
         """Use `start`; `starter` makes the zygote as a child of this process and ends."""
         self._starter = starter
         self._pid = 0
-        self._control = control
         self._on_exit = on_exit
-        self._loop = asyncio.get_running_loop()
-        self._next_id = 0
-        self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], list[int]]]] = {}
         self._hello: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self.lost: asyncio.Future[None] = self._loop.create_future()
-        """Done when the zygote is gone, for whatever reason."""
-        self._loop.add_reader(control.fileno(), self._readable)
+        self._channel = Channel(control, self._heard)
+        self._channel.lost.add_done_callback(lambda _: self._hello.put_nowait({"event": "lost"}))
 
     @property
     def pid(self) -> int:
         """PID of the zygote."""
         return self._pid
+
+    @property
+    def lost(self) -> asyncio.Future[None]:
+        """Done when the zygote is gone, for whatever reason."""
+        return self._channel.lost
 
     @classmethod
     async def start(cls, idmap: IdMap, lock_fds: Sequence[int], on_exit: ExitCallback) -> Supervisor:
@@ -67,23 +67,9 @@ class Supervisor:
             RuntimeUnsupported: User namespaces do not work here.
             RuntimeFault: It did not start in time.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            for side in (ours, theirs):
-                side.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
-            ours.setblocking(False)
-            mode = "root" if os.geteuid() == 0 else "user"
-            module = "osgym_host.runtimes.local.zygote"
-            # A new session: Ctrl-C in a terminal is for the host agent, which then ends the zygote.
-            process = subprocess.Popen(  # noqa: ASYNC220 (milliseconds, once)
-                [sys.executable, "-I", "-m", module, str(theirs.fileno()), mode, *map(str, lock_fds)],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), *lock_fds),
-                start_new_session=True,
-                env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
-                cwd="/",
-            )
-        supervisor = cls(process, ours, on_exit)
+        mode = "root" if os.geteuid() == 0 else "user"
+        started = start_process(_MODULE, mode, *map(str, lock_fds), fds=lock_fds)
+        supervisor = cls(*started, on_exit)
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
                 await supervisor._handshake(idmap)
@@ -105,7 +91,7 @@ class Supervisor:
                     return
                 case "unshared":
                     await asyncio.to_thread(map_all_ids, message["pid"], idmap)
-                    protocol.send(self._control, {"op": "mapped"})
+                    await self._channel.send({"op": "mapped"})
                 case "failed":
                     raise RuntimeUnsupported(
                         f"user namespaces do not work here: {message['error']}.",
@@ -116,7 +102,7 @@ class Supervisor:
 
     async def request(
         self, op: str, fields: dict[str, Any], fds: Sequence[int] = (), *, timeout_s: float
-    ) -> tuple[dict[str, Any], list[int]]:
+    ) -> Packet:
         """Send a request and wait for its answer. The caller closes the descriptors of the answer.
 
         Raises:
@@ -124,81 +110,27 @@ class Supervisor:
             RuntimeNotRunning: The zygote is gone.
             RuntimeFault: No answer in time; when it comes, it is dropped.
         """
-        if self.lost.done():
-            raise RuntimeNotRunning("the supervisor of replicas is not running")
-        self._next_id += 1
-        number = self._next_id
-        future: asyncio.Future[tuple[dict[str, Any], list[int]]] = self._loop.create_future()
-        self._waiting[number] = future
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._send({"id": number, "op": op, **fields}, fds)
-                answer, received = await future
+            answer, received = await self._channel.request({"op": op, **fields}, fds, timeout_s=timeout_s)
+        except ChannelClosed as exc:
+            raise RuntimeNotRunning("the supervisor of replicas is gone") from exc
         except TimeoutError as exc:
             raise RuntimeFault(f"the supervisor of replicas did not answer {op} in {timeout_s:g} s") from exc
-        finally:
-            self._waiting.pop(number, None)
+        except OSError as exc:
+            raise ReplicaCreateFailed(f"request too large: {exc}", step="request") from exc
         if not answer["ok"]:
             raise RequestFailed(answer["step"], answer["error"])
         return answer, received
 
-    async def _send(self, message: dict[str, Any], fds: Sequence[int]) -> None:
-        while True:
-            try:
-                protocol.send(self._control, message, fds)
-                return
-            except BlockingIOError:
-                writable: asyncio.Future[None] = self._loop.create_future()
-                self._loop.add_writer(self._control.fileno(), _resolve, writable)
-                try:
-                    await writable
-                finally:
-                    self._loop.remove_writer(self._control.fileno())
-            except OSError as exc:
-                if isinstance(exc, ConnectionError):
-                    raise RuntimeNotRunning("the supervisor of replicas is gone") from exc
-                raise ReplicaCreateFailed(f"request too large: {exc}", step="request") from exc
-
-    def _readable(self) -> None:
-        while not self.lost.done():
-            try:
-                received = protocol.receive(self._control)
-            except BlockingIOError:
-                return
-            except OSError:
-                received = None
-            if received is None:
-                self._set_lost()
-                return
-            self._dispatch(*received)
-
-    def _dispatch(self, message: dict[str, Any], fds: list[int]) -> None:
-        future = self._waiting.get(message["id"]) if "id" in message else None
-        if future is not None and not future.done():
-            future.set_result((message, fds))
-            return
-        for fd in fds:
-            os.close(fd)
-        if message.get("event") == "exit":
+    def _heard(self, message: dict[str, Any]) -> None:
+        if message["event"] == "exit":
             self._on_exit(message["key"], message["status"])
-        elif "event" in message:
+        else:
             self._hello.put_nowait(message)
-
-    def _set_lost(self) -> None:
-        if self.lost.done():
-            return
-        self._loop.remove_reader(self._control.fileno())
-        self._control.close()
-        self.lost.set_result(None)
-        self._hello.put_nowait({"event": "lost"})
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(RuntimeNotRunning("the supervisor of replicas is gone"))
 
     async def close(self, timeout_s: float = 15.0) -> None:
         """Let the zygote kill what it still has and end; kill it when it does not. Idempotent."""
-        if not self.lost.done():
-            self._set_lost()  # closing our end is the request to end
+        self._channel.close()
         await asyncio.shield(asyncio.to_thread(self._bury, timeout_s))
 
     def _bury(self, timeout_s: float) -> None:
@@ -217,11 +149,6 @@ class Supervisor:
             os.waitpid(pid, 0)
         finally:
             os.close(pidfd)
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def map_all_ids(pid: int, idmap: IdMap) -> None:

@@ -23,8 +23,9 @@ import socket
 import sys
 from typing import Any
 
+from osgym_host.runtimes import packets
 from osgym_host.runtimes.held_files import held_files
-from osgym_host.runtimes.local import agent_check, inside, outer, protocol, seccomp, trees
+from osgym_host.runtimes.local import agent_check, inside, outer, seccomp, trees
 from osgym_host.runtimes.local import syscalls as sc
 from osgym_host.runtimes.local.criu import restoring
 from osgym_host.runtimes.local.making import Starting, signals_blocked, start_maker
@@ -64,7 +65,7 @@ class Zygote:
 
     def _serve(self) -> bool:
         try:
-            received = protocol.receive(self._control)
+            received = packets.receive(self._control)
         except ConnectionError:
             return False
         if received is None:
@@ -91,7 +92,7 @@ class Zygote:
     def _answer(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         # When the host agent is gone, the end of the connection says so in the loop.
         with contextlib.suppress(ConnectionError):
-            protocol.send(self._control, message, fds)
+            packets.send(self._control, message, fds)
 
     def _spawn(self, message: dict[str, Any], fds: list[int]) -> None:
         starting = start_maker(message, fds, self._program)
@@ -288,8 +289,8 @@ def enter_user_namespace(control: socket.socket) -> None:
         OSError: The kernel refused.
     """
     sc.unshare(sc.CLONE_NEWUSER)
-    protocol.send(control, {"event": "unshared", "pid": os.getpid()})
-    if protocol.receive(control) is None:
+    packets.send(control, {"event": "unshared", "pid": os.getpid()})
+    if packets.receive(control) is None:
         sys.exit(0)
     os.setgroups([])
     os.setresgid(0, 0, 0)
@@ -312,11 +313,11 @@ def main(argv: list[str]) -> int:
         # Its parent is then the host agent, which waits for it.
         pid = sc.clone(sc.CLONE_NEWPID | sc.CLONE_PARENT)
         if pid:
-            protocol.send(control, {"event": "serving", "pid": pid})
+            packets.send(control, {"event": "serving", "pid": pid})
             return 0
     except OSError as exc:
         with contextlib.suppress(OSError):
-            protocol.send(control, {"event": "failed", "error": str(exc)})
+            packets.send(control, {"event": "failed", "error": str(exc)})
         return 1
     Zygote(control).run()
     return 0

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import signal
 import socket
 import subprocess
-import sys
+from collections.abc import Sequence
 from typing import Any
 
 from osgym_host.runtimes.base import Egress, RuntimeFault, RuntimeUnsupported
-from osgym_host.runtimes.local import protocol
+from osgym_host.runtimes.own_process import Channel, start_process
 from osgym_host.runtimes.web.inside import Given, given
 from osgym_host.runtimes.web.options import ProxyOptions, WebMode
 
@@ -25,7 +24,6 @@ _ANSWER_S = 10.0
 _END_S = 5.0
 _RESTART_S = 1.0
 _MOST_RESTART_S = 30.0
-_BUFFER_BYTES = 1 << 20
 _MODULE = "osgym_host.runtimes.web.process"
 
 
@@ -40,11 +38,8 @@ class ReplicaProxy:
         """Nothing runs before `start`."""
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
+        self._channel: Channel | None = None
         self._doors: dict[str, socket.socket] = {}
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._hello: asyncio.Future[dict[str, Any]] | None = None
-        self._next_id = 0
         self._restarting: asyncio.Task[None] | None = None
         self._stopped = True
         self.note = ""
@@ -107,12 +102,13 @@ class ReplicaProxy:
             ProxyFailed: The proxy does not; the replica is as it was.
         """
         self._doors[key] = listener
-        if self._control is None and not self._stopped:
+        if self._channel is None and not self._stopped:
             return  # it starts anew, and gets all there are
         try:
             await self._request({"op": "open", "key": key}, [listener.fileno()])
         except ProxyFailed:
-            self._doors.pop(key).close()
+            self._doors.pop(key, None)
+            listener.close()
             raise
 
     async def close(self, key: str) -> None:
@@ -121,7 +117,7 @@ class ReplicaProxy:
         if listener is None:
             return
         listener.close()
-        if self._control is None:
+        if self._channel is None:
             return
         try:
             await self._request({"op": "close", "key": key})
@@ -141,90 +137,62 @@ class ReplicaProxy:
         return found
 
     async def _launch(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        loop = asyncio.get_running_loop()
-        with theirs:
-            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
-            ours.setblocking(False)
-            # A new session: Ctrl-C in a terminal is for the host agent, which then ends this.
-            self._process = await asyncio.to_thread(
-                subprocess.Popen,
-                [sys.executable, "-I", "-m", _MODULE, str(theirs.fileno())],
-                stdin=subprocess.PIPE,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-                env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
-                cwd="/",
-            )
-        self._control = ours
-        self._hello = loop.create_future()
-        loop.add_reader(ours.fileno(), self._readable)
         try:
-            async with asyncio.timeout(_START_S):
-                await asyncio.to_thread(_say, self._process, self._options.to_json().encode())
-                hello = await self._hello
-        except TimeoutError as exc:
-            await self._bury()
-            raise ProxyFailed(f"the proxy of replicas did not start within {_START_S:g} s") from exc
+            # Not by the event loop's thread: others are served, when this starts again.
+            process, ours = await asyncio.to_thread(start_process, _MODULE, stdin=subprocess.PIPE)
+        except OSError as exc:
+            raise ProxyFailed(f"the proxy of replicas cannot be started: {exc}") from exc
+        self._process = process
+        hello: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        channel = Channel(ours, lambda message: _told(hello, message))
+        channel.lost.add_done_callback(lambda _: _told(hello, {"event": "lost"}))
+        try:
+            await self._greet(process, hello)
         except BaseException:
+            channel.close()
             await self._bury()
             raise
-        if hello["event"] != "serving":
-            await self._bury()
-            raise RuntimeUnsupported(
-                f"the proxy of replicas cannot start: {hello.get('error', 'it ended')}.",
-                remedy="See the settings egress, web and web_archive.",
-            )
-        self.note = hello["note"]
+        self._channel = channel
+        channel.lost.add_done_callback(lambda _: self._lost(channel))
+        self.note = hello.result()["note"]
         if self.note:
             _log.info("%s", self.note)
 
-    async def _request(self, fields: dict[str, Any], fds: list[int] | None = None) -> dict[str, Any]:
-        control = self._control
-        if control is None:
-            raise ProxyFailed("the proxy of replicas is not running")
-        self._next_id += 1
-        number = self._next_id
-        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = future
+    async def _greet(self, process: subprocess.Popen[bytes], hello: asyncio.Future[dict[str, Any]]) -> None:
+        """Tell a fresh process what it is to do, and wait until it does.
+
+        Raises:
+            RuntimeUnsupported: It cannot.
+            ProxyFailed: It does not say in time.
+        """
         try:
-            async with asyncio.timeout(_ANSWER_S):
-                while True:
-                    try:
-                        protocol.send(control, {"id": number, **fields}, fds or [])
-                        break
-                    except BlockingIOError:
-                        await asyncio.sleep(0.01)  # the deadline is above
-                answer = await future
-        except (OSError, TimeoutError) as exc:
-            raise ProxyFailed(f"the proxy of replicas does not answer: {exc}") from exc
-        finally:
-            self._waiting.pop(number, None)
+            async with asyncio.timeout(_START_S):
+                await asyncio.to_thread(_say, process, self._options.to_json().encode())
+                said = await hello
+        except TimeoutError as exc:
+            raise ProxyFailed(f"the proxy of replicas did not start within {_START_S:g} s") from exc
+        if said["event"] != "serving":
+            raise RuntimeUnsupported(
+                f"the proxy of replicas cannot start: {said.get('error', 'it ended')}.",
+                remedy="See the settings egress, web and web_archive.",
+            )
+
+    async def _request(self, fields: dict[str, Any], fds: Sequence[int] = ()) -> dict[str, Any]:
+        if self._channel is None:
+            raise ProxyFailed("the proxy of replicas is not running")
+        try:
+            answer, _ = await self._channel.request(fields, fds, timeout_s=_ANSWER_S)
+        except OSError as exc:
+            raise ProxyFailed(f"the proxy of replicas does not answer {fields['op']}: {exc}") from exc
         if not answer["ok"]:
             raise ProxyFailed(f"the proxy of replicas: {answer['error']}")
         return answer
 
-    def _readable(self) -> None:
-        while self._control is not None:
-            try:
-                received = protocol.receive(self._control)
-            except BlockingIOError:
-                return
-            except OSError:
-                received = None
-            if received is None:
-                self._lost()
-                return
-            message = received[0]
-            future = self._waiting.get(message["id"]) if "id" in message else self._hello
-            if future is not None and not future.done():
-                future.set_result(message)
-
-    def _lost(self) -> None:
-        self._let_go()
-        if self._hello is not None and not self._hello.done():
-            self._hello.set_result({"event": "lost"})
-        elif not self._stopped and (self._restarting is None or self._restarting.done()):
+    def _lost(self, channel: Channel) -> None:
+        if self._channel is not channel:  # we have closed it
+            return
+        self._channel = None
+        if not self._stopped and (self._restarting is None or self._restarting.done()):
             _log.error("the proxy of replicas ended and is started again")
             self._restarting = asyncio.get_running_loop().create_task(self._restart())
 
@@ -236,27 +204,25 @@ class ReplicaProxy:
             try:
                 await self._launch()
                 for key, listener in tuple(self._doors.items()):
-                    await self._request({"op": "open", "key": key}, [listener.fileno()])
+                    if self._doors.get(key) is listener:  # its replica may have ended meanwhile
+                        await self._request({"op": "open", "key": key}, [listener.fileno()])
                 return
             except (RuntimeFault, OSError) as exc:
                 wait_s = min(2 * wait_s, _MOST_RESTART_S)
                 _log.error("the proxy of replicas does not start, again in %g s: %s", wait_s, exc)
 
-    def _let_go(self) -> None:
-        """Close our end, which is the request to end."""
-        if self._control is not None:
-            asyncio.get_running_loop().remove_reader(self._control.fileno())
-            self._control.close()
-            self._control = None
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(ProxyFailed("the proxy of replicas is gone"))
-
     async def _bury(self) -> None:
-        self._let_go()
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
         process, self._process = self._process, None
         if process is not None:
             await asyncio.shield(asyncio.to_thread(_wait, process))
+
+
+def _told(future: asyncio.Future[dict[str, Any]], message: dict[str, Any]) -> None:
+    if not future.done():
+        future.set_result(message)
 
 
 def _say(process: subprocess.Popen[bytes], text: bytes) -> None:

@@ -3,10 +3,10 @@
 Run as `python -I -m osgym_host.runtimes.web.process CONTROL_FD`, with the options as JSON on stdin. Started
 by root it is nobody by the time that it serves: what it reads was written by guests and by sites.
 
-One JSON object per packet of CONTROL_FD, a SOCK_SEQPACKET socket pair. Requests: `{"id", "op": "open",
-"key"}` with a listening socket as descriptor, `{"id", "op": "close", "key"}`, which is answered when every
-connection of that replica has ended, `{"id", "op": "stats"}`. Answers: `{"id", "ok", …}`. Unasked, once:
-`{"event": "serving", "note"}` or `{"event": "failed", "error"}`.
+CONTROL_FD takes and gives `packets`. Requests: `{"id", "op": "open", "key"}` with a listening socket as
+descriptor, `{"id", "op": "close", "key"}`, which is answered when every connection of that replica has ended,
+`{"id", "op": "stats"}`. Answers: `{"id", "ok", …}`. Unasked, once: `{"event": "serving", "note"}` or
+`{"event": "failed", "error"}`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ import ssl
 import sys
 from typing import Any
 
+from osgym_host.runtimes import packets
 from osgym_host.runtimes.egress.resolver import NameLookup
-from osgym_host.runtimes.local import protocol, syscalls
+from osgym_host.runtimes.local import syscalls
 from osgym_host.runtimes.web.dial import Dialler
 from osgym_host.runtimes.web.door import Door, Handler, Places
 from osgym_host.runtimes.web.filtering import Filtering
@@ -60,24 +61,18 @@ class Service:
 
     async def close(self) -> None:
         """End every connection."""
-        self._loop.remove_reader(self._control.fileno())
         for door in tuple(self._doors.values()):
             await door.close()
 
     def _readable(self) -> None:
-        while not self.ended.done():
-            try:
-                received = protocol.receive(self._control)
-            except BlockingIOError:
-                return
-            except OSError:
-                received = None
-            if received is None:
-                self.ended.set_result(None)
-                return
-            task = self._loop.create_task(self._do(*received))
+        found, open_still = packets.receive_all(self._control)
+        for message, fds in found:
+            task = self._loop.create_task(self._do(message, fds))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        if not open_still:
+            self._loop.remove_reader(self._control.fileno())
+            self.ended.set_result(None)
 
     async def _do(self, message: dict[str, Any], fds: list[int]) -> None:
         answer: dict[str, Any] = {"id": message["id"], "ok": True}
@@ -111,7 +106,7 @@ class Service:
     def _tell(self, message: dict[str, Any]) -> None:
         # When the host agent is gone, the end of the connection says so.
         with contextlib.suppress(ConnectionError, BlockingIOError):
-            protocol.send(self._control, message)
+            packets.send(self._control, message)
 
 
 def become_nobody() -> None:
@@ -198,7 +193,7 @@ async def _serve(control: socket.socket, text: str) -> None:
         handler, note = make_handler(options, world)
     except (OSError, ValueError) as exc:
         with contextlib.suppress(OSError):
-            protocol.send(control, {"event": "failed", "error": str(exc)})
+            packets.send(control, {"event": "failed", "error": str(exc)})
         return
     service = Service(control, handler, places)
     service.start(note)
