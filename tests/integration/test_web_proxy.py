@@ -20,9 +20,16 @@ from tests.support.runtime_probe import build_python_image, run_inside
 from tests.support.small_internet import ADDRESS, ECHO_PORT, SITE, SmallInternet, small_internet
 
 from osgym_host.core.egress import parse_allowlist
-from osgym_host.runtimes.base import Egress, ImageLike, Replica, ReplicaSpec, RuntimeUnsupported
+from osgym_host.runtimes.base import (
+    Egress,
+    ImageLike,
+    Replica,
+    ReplicaCreateFailed,
+    ReplicaSpec,
+    RuntimeUnsupported,
+)
 from osgym_host.runtimes.local.runtime import LocalRuntime
-from osgym_host.runtimes.web.client import ReplicaProxy
+from osgym_host.runtimes.web.client import ProxyFailed, ReplicaProxy
 from osgym_host.runtimes.web.door import MAX_CONNECTIONS
 from osgym_host.runtimes.web.options import TEST_WORLD, ProxyOptions
 
@@ -132,6 +139,24 @@ async def test_the_proxy_is_the_only_way_out(
     )
     assert seen[:3] == [["lo"], "http://127.0.0.1:3128", "localhost,127.0.0.1,::1"]
     assert 'Acquire::http::Proxy "http://127.0.0.1:3128";' in seen[3]
+
+
+async def test_a_replica_that_the_proxy_does_not_serve_is_not_made(
+    runtime: LocalRuntime, spec: ReplicaSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its creation fails as any other, and nothing of it is left."""
+
+    async def refuse(key: str, listener: socket.socket) -> None:
+        listener.close()
+        raise ProxyFailed(f"{key} is not served")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runtime._ways.proxy, "open", refuse)
+        with pytest.raises(ReplicaCreateFailed, match="not served"):
+            await runtime.create(spec)
+    assert runtime.replicas() == []
+    [answer] = await ask(await runtime.create(spec), get(f"http://{SITE}/count"))
+    assert code_of(answer) == "200 -"
 
 
 async def test_with_egress_none_nobody_listens(runtime: LocalRuntime, spec: ReplicaSpec) -> None:
@@ -292,7 +317,7 @@ async def test_a_greedy_replica_harms_itself_only(
     """A thousand connections, a head that never ends, one that is huge; meanwhile another one is served."""
     greedy, other = await runtime.create(spec), await runtime.create(replace(spec, replica_id="r2"))
     attack = asyncio.create_task(run_inside(greedy, MANY, timeout_s=60, most=MAX_CONNECTIONS))
-    proxy = runtime._proxy
+    proxy = runtime._ways.proxy
     assert proxy is not None
     async with asyncio.timeout(20):
         while (await proxy.connections()).get("r1", 0) < MAX_CONNECTIONS:
@@ -320,7 +345,7 @@ async def test_a_replicas_end_ends_its_connections(
     """
     assert await run_inside(replica, code) == "hello"
     assert internet.echoes == 1
-    proxy = runtime._proxy
+    proxy = runtime._ways.proxy
     assert proxy is not None and (await proxy.connections())["r1"] == 1
     await runtime.destroy(replica)
     await until(lambda: internet.echoes == 0, "the site's end of the tunnel is open")
@@ -330,7 +355,7 @@ async def test_a_replicas_end_ends_its_connections(
 async def test_a_killed_proxy_is_started_again(runtime: LocalRuntime, spec: ReplicaSpec) -> None:
     """Replicas that were there before have it again; as root's, its process has no rights of root."""
     replica = await runtime.create(spec)
-    proxy = runtime._proxy
+    proxy = runtime._ways.proxy
     assert proxy is not None
     first = proxy.pid
     status = Path(f"/proc/{first}/status").read_text()

@@ -12,7 +12,9 @@ from typing import Any
 
 from osgym_host.addresses import GuestAddress, UnixAddress, short_unix_path
 from osgym_host.runtimes.base import ExitInfo, ExitReason, ReplicaSpec
+from osgym_host.runtimes.held_files import devices_of
 from osgym_host.runtimes.local.ranges import ReplicaIds
+from osgym_host.runtimes.processes import processes_of
 from osgym_host.runtimes.replica_cgroup import CgroupGroup
 from osgym_host.runtimes.replica_table import ManagedReplica
 
@@ -72,6 +74,14 @@ class LocalReplica(ManagedReplica):
             except OSError:
                 return 0
         return int(_PEER.unpack(found)[0])
+
+    def processes(self) -> set[int] | None:
+        """Return its processes, None when it is dead. Blocking."""
+        if self.exit_info is not None:
+            return None
+        if not self.disk_devices:
+            self.disk_devices = devices_of(f"/proc/{self.pid}/root", str(self.folder))
+        return self.group.pids() or processes_of(self.pid)
 
     def console_tail(self, max_bytes: int = 8192) -> str:
         """Return the last bytes of the console log."""

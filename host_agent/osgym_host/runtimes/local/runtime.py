@@ -8,17 +8,15 @@ import itertools
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from osgym_host.images.errors import NamespaceUnavailable
-from osgym_host.images.idmap import IdMap, current_idmap
-from osgym_host.runtimes import cgroups, usage
+from osgym_host.images.idmap import current_idmap
+from osgym_host.runtimes import usage
 from osgym_host.runtimes.base import (
     BranchPoint,
     Capabilities,
-    Egress,
     GuestTampered,
     PointFailed,
     Replica,
@@ -35,40 +33,25 @@ from osgym_host.runtimes.base import (
     Usage,
 )
 from osgym_host.runtimes.egress.tools import NetworkFailed
-from osgym_host.runtimes.held_files import HeldFiles, devices_of
-from osgym_host.runtimes.local import attestation, network, protocol, spawn, syscalls
-from osgym_host.runtimes.local.criu.installed import InstalledCriu, find_criu
+from osgym_host.runtimes.local import attestation, measuring, network, spawn, syscalls
 from osgym_host.runtimes.local.criu.points import LocalPoints
 from osgym_host.runtimes.local.instance import InstanceDir, record_process
-from osgym_host.runtimes.local.isolation import Isolation, unbounded_because
+from osgym_host.runtimes.local.isolation import unbounded_because
 from osgym_host.runtimes.local.ranges import ReplicaIds
 from osgym_host.runtimes.local.replica import LocalReplica
-from osgym_host.runtimes.local.spawn import ListenerChannel
+from osgym_host.runtimes.local.running import REMOVE_TIMEOUT_S, Hearers, Running
 from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor
-from osgym_host.runtimes.processes import processes_of
+from osgym_host.runtimes.local.ways_out import Way, WaysOut
 from osgym_host.runtimes.replica_cgroup import Caps
 from osgym_host.runtimes.replica_table import ReplicaTable, check_name
-from osgym_host.runtimes.web.client import ReplicaProxy
+from osgym_host.runtimes.web.client import ProxyFailed, ReplicaProxy
 
 _log = logging.getLogger(__name__)
 
 _SPAWN_TIMEOUT_S = 30.0
 _DEATH_TIMEOUT_S = 30.0
-_REMOVE_TIMEOUT_S = 120.0
-_MEASURE_TIMEOUT_S = 30.0
 _STEPS_OF_MAPPED_IMAGE = frozenset({"id-mapped image", "overlay"})
 """Where kernels and file systems without id-mapped lower layers refuse."""
-
-
-@dataclass(slots=True)
-class _Running:
-    """What exists between `start` and `stop`."""
-
-    idmap: IdMap
-    tree: cgroups.CgroupTree
-    supervisor: Supervisor
-    replicas_fd: int
-    isolation: Isolation
 
 
 class LocalRuntime(Runtime):
@@ -96,17 +79,14 @@ class LocalRuntime(Runtime):
         """
         check_name("instance", instance)
         self._instance = InstanceDir(data_dir / "run" / instance)
-        self._links = links
-        self._proxy = proxy
-        self._running: _Running | None = None
+        self._ways = WaysOut(links, proxy)
+        self._running: Running | None = None
         self._state_lock = asyncio.Lock()
         self._replicas = ReplicaTable(self.name, LocalReplica, self._destroy)
         self._by_key: dict[str, LocalReplica] = {}
         self._early_exits: dict[str, int] = {}
         self._keys = itertools.count(1)
-        self._templates = templates
-        self._criu = InstalledCriu(lacking="task templates are off")
-        self._points: LocalPoints | None = None
+        self._points = LocalPoints(self._instance.path / "points", wanted=templates)
 
     @property
     def name(self) -> str:
@@ -116,21 +96,19 @@ class LocalRuntime(Runtime):
     def capabilities(self) -> Capabilities:
         """Say what is enforced here."""
         tree = self._require().tree
-        notes = () if self._links is None else self._links.notes
         return Capabilities(
             runtime=self.name,
             caps_memory="memory" in tree.enforces,
             caps_cpu="cpu" in tree.enforces,
             caps_pids="pids" in tree.enforces,
-            egress=self._egress,
+            egress=self._ways.egress,
             adoption=False,
-            notes=(*tree.notes, *filter(None, [self.ids_shared_because, unbounded_because()]), *notes),
+            notes=(
+                *tree.notes,
+                *filter(None, [self.ids_shared_because, unbounded_because()]),
+                *self._ways.notes,
+            ),
         )
-
-    @property
-    def _egress(self) -> frozenset[Egress]:
-        ways = [way.egress for way in (self._links, self._proxy) if way is not None]
-        return frozenset({Egress.NONE}).union(*ways)
 
     @property
     def ids_shared_because(self) -> str:
@@ -177,71 +155,13 @@ class LocalRuntime(Runtime):
                 raise RuntimeUnsupported(str(exc)) from exc
             self._instance.acquire()
             try:
-                await asyncio.to_thread(self._find_criu)
-                return await self._start(idmap)
+                await asyncio.to_thread(self._points.open)
+                hearers = Hearers(self._on_exit, self._on_supervisor_lost)
+                self._running, report = await Running.open(self._instance, idmap, self._ways, hearers)
             except BaseException:
                 self._instance.release()
                 raise
-
-    def _find_criu(self) -> None:
-        points = self._instance.path / "points"
-        LocalPoints(points, "").clear()
-        if self._templates:
-            self._criu = find_criu()
-        self._points = LocalPoints(points, self._criu.path) if self._criu.usable else None
-
-    async def _start(self, idmap: IdMap) -> StartReport:
-        isolation = Isolation.open(self._instance.path)
-        try:
-            return await self._start_with(idmap, isolation)
-        except BaseException:
-            isolation.close()
-            raise
-
-    async def _start_with(self, idmap: IdMap, isolation: Isolation) -> StartReport:
-        supervisor = await self._new_supervisor(idmap, isolation)
-        try:
-            tree = await asyncio.to_thread(
-                cgroups.open_tree, cgroups.instance_group_name(self._instance.path)
-            )
-            killed = await asyncio.to_thread(self._instance.kill_leftovers, tree)
-            names = self._instance.leftover_names()
-            replicas_fd = os.open(self._instance.replicas, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                if names:
-                    await supervisor.request(
-                        "remove", {"names": names}, [replicas_fd], timeout_s=_REMOVE_TIMEOUT_S
-                    )
-                # After the last process of a former replica.
-                await self._open_links()
-            except BaseException:
-                os.close(replicas_fd)
-                raise
-        except BaseException:
-            await supervisor.close()
-            raise
-        self._running = _Running(idmap, tree, supervisor, replicas_fd, isolation)
-        return StartReport(reaped_replicas=len(names), reaped_processes=killed)
-
-    async def _open_links(self) -> None:
-        if self._links is not None:
-            await self._links.start()
-        else:
-            mark = cgroups.instance_group_name(self._instance.path)
-            await asyncio.to_thread(network.clear, mark, self._instance.egress_record)
-        if self._proxy is not None:  # last, so that nothing else fails with it running
-            await self._proxy.start()
-
-    async def _new_supervisor(self, idmap: IdMap, isolation: Isolation) -> Supervisor:
-        lock_fd = await self._instance.zygote_lock()
-        lock_fds = [fd for fd in (lock_fd, isolation.lock_fd) if fd >= 0]
-        try:
-            supervisor = await Supervisor.start(idmap, lock_fds, self._on_exit)
-        finally:
-            os.close(lock_fd)
-        record_process(self._instance.path / "zygote.json", supervisor.pid)
-        supervisor.lost.add_done_callback(lambda _future: self._on_supervisor_lost(supervisor))
-        return supervisor
+            return report
 
     async def stop(self) -> None:
         """Destroy every replica and let go of the host."""
@@ -249,24 +169,8 @@ class LocalRuntime(Runtime):
         async with self._state_lock:
             running, self._running = self._running, None
             if running is not None:
-                await running.supervisor.close()
-                if self._points is not None:
-                    await self._points.close()
-                os.close(running.replicas_fd)
-                running.isolation.close()
-                if self._proxy is not None:
-                    await self._proxy.stop()
-                try:
-                    if self._links is not None:
-                        await self._links.stop()
-                except NetworkFailed as exc:
-                    errors.append(ReplicaDestroyFailed(f"the instance's links are left: {exc}"))
-                try:
-                    await asyncio.to_thread(running.tree.remove)
-                    self._instance.forget()
-                except OSError as exc:
-                    errors.append(ReplicaDestroyFailed(f"the instance's control group is busy: {exc}"))
-                self._instance.release()
+                await self._points.close()
+                errors += await running.close()
         if errors:
             raise errors[0]
 
@@ -275,7 +179,7 @@ class LocalRuntime(Runtime):
     async def create(self, spec: ReplicaSpec) -> Replica:
         """Start a fresh clone and return as soon as its session runs."""
         running = self._require()
-        spawn.check_spec(spec, running.idmap, self._egress, origins=self._points is not None)
+        spawn.check_spec(spec, running.idmap, self._ways.egress, origins=not self._points.lacking)
         return await self._replicas.create(spec.replica_id, lambda: self._create(spec))
 
     async def _create(self, spec: ReplicaSpec) -> LocalReplica:
@@ -319,7 +223,7 @@ class LocalRuntime(Runtime):
             raise ReplicaCreateFailed(
                 str(exc), step=exc.step, replica_id=spec.replica_id, log_tail=log_tail
             ) from exc
-        except NetworkFailed as exc:
+        except (NetworkFailed, ProxyFailed) as exc:
             raise ReplicaCreateFailed(str(exc), step="network", replica_id=spec.replica_id) from exc
         except OSError as exc:
             raise ReplicaCreateFailed(str(exc), step="prepare", replica_id=spec.replica_id) from exc
@@ -328,37 +232,25 @@ class LocalRuntime(Runtime):
                 running.isolation.release(ids)
         return replica
 
-    async def _spawn(self, running: _Running, supervisor: Supervisor, replica: LocalReplica) -> None:
+    async def _spawn(self, running: Running, supervisor: Supervisor, replica: LocalReplica) -> None:
         folder = replica.folder
-        links = self._links if replica.spec.egress is not Egress.NONE else None
-        name_server = (await links.reserve(folder.name)).host_ip if links is not None else ""
-        proxy = self._proxy if self._proxy is not None and self._proxy.serves(replica.spec.egress) else None
-        web = None if proxy is None else proxy.given()
-        fields = spawn.request(replica, "pids" in running.tree.enforces, name_server, web)
-        # Nobody but us can pass through `replicas`; the replica's root must pass through its folder.
-        folder.mkdir()
-        folder.chmod(0o711)
-        if replica.spec.origin is not None and self._points is not None:
-            fields["restore"] = await self._points.prepare(replica)
-        with contextlib.ExitStack() as stack:
-            given = [stack.enter_context(spawn.console(folder))]
-            channel = None if proxy is None else stack.enter_context(contextlib.closing(ListenerChannel()))
-            if channel is not None:
-                given.append(channel.fd)
-            answer, fds = await supervisor.request("spawn", fields, given, timeout_s=_SPAWN_TIMEOUT_S)
-            await self._spawned(running, replica, answer, fds, links)
-            if proxy is not None and channel is not None:
-                await proxy.open(folder.name, channel.take())
+        with contextlib.closing(await self._ways.reserve(folder.name, replica.spec.egress)) as way:
+            fields = spawn.request(replica, "pids" in running.tree.enforces, way.name_server, way.given)
+            # Nobody but us can pass through `replicas`; the replica's root must pass through its folder.
+            folder.mkdir()
+            folder.chmod(0o711)
+            if replica.spec.origin is not None:
+                fields["restore"] = await self._points.prepare(replica)
+            with spawn.console(folder) as console:
+                answer, fds = await supervisor.request(
+                    "spawn", fields, [console, *way.fds], timeout_s=_SPAWN_TIMEOUT_S
+                )
+            await self._spawned(running, replica, answer, fds, way)
 
     async def _spawned(
-        self,
-        running: _Running,
-        replica: LocalReplica,
-        answer: dict[str, Any],
-        fds: list[int],
-        links: network.ReplicaNetwork | None,
+        self, running: Running, replica: LocalReplica, answer: dict[str, Any], fds: list[int], way: Way
     ) -> None:
-        """Note what runs, and connect its link; closes the descriptors."""
+        """Note what runs, and let it out; closes the descriptors."""
         try:
             replica.listening = answer["listening"]
             replica.runs(answer["pid"], fds[0])
@@ -367,8 +259,7 @@ class LocalRuntime(Runtime):
             early = self._early_exits.pop(replica.key, None)
             if early is not None:
                 replica.ended(early)
-            if links is not None:
-                await links.connect(replica.folder.name, fds[1], replica.spec.egress)
+            await self._ways.connect(way, fds[1:])
         finally:
             for fd in fds[1:]:
                 os.close(fd)
@@ -403,19 +294,16 @@ class LocalRuntime(Runtime):
             supervisor = await self._ensure_supervisor()
             if replica.pid == 0:  # its start failed or was not answered in time
                 await supervisor.request("kill", {"key": replica.key}, timeout_s=_DEATH_TIMEOUT_S)
+            if replica.spec.origin is not None:
+                await asyncio.to_thread(replica.group.kill)  # whom a killed CRIU left; they may write still
             await supervisor.request(
                 "remove",
                 {"names": [replica.folder.name]},
                 [self._require().replicas_fd],
-                timeout_s=_REMOVE_TIMEOUT_S,
+                timeout_s=REMOVE_TIMEOUT_S,
             )
-            if replica.spec.origin is not None:
-                await asyncio.to_thread(replica.group.kill)  # whom a killed CRIU left
             await asyncio.to_thread(replica.group.remove)
-            if self._proxy is not None:
-                await self._proxy.close(replica.folder.name)
-            if self._links is not None:
-                await self._links.detach(replica.folder.name)
+            await self._ways.close(replica.folder.name)
         except (OSError, RuntimeFault) as exc:
             raise ReplicaDestroyFailed(
                 f"not everything of {replica.replica_id} could be removed: {exc}",
@@ -428,22 +316,12 @@ class LocalRuntime(Runtime):
         """Measure what the replica uses."""
         found = self._replicas.require(replica)
         running = self._require()
-        pids = await asyncio.to_thread(_processes, found)
-        overlay_mib: float | None = None
-        held: HeldFiles | None = None
-        if deep:
-            fields = {
-                "name": found.folder.name,
-                "pids": sorted(pids or ())[: protocol.MAX_PIDS],
-                "devices": list(found.disk_devices),
-            }
-            with contextlib.suppress(RuntimeFault):
-                answer, _ = await running.supervisor.request(
-                    "measure", fields, [running.replicas_fd], timeout_s=_MEASURE_TIMEOUT_S
-                )
-                used, deleted, in_flight, written = map(int, answer["result"].split())
-                overlay_mib = used / (1 << 20)
-                held = HeldFiles(deleted, in_flight, written if written >= 0 else None)
+        pids = await asyncio.to_thread(found.processes)
+        overlay_mib, held = (
+            await measuring.of_disk(running.supervisor, running.replicas_fd, found, pids)
+            if deep
+            else (None, None)
+        )
         return await asyncio.to_thread(
             usage.measure, found.group, pids, deep=deep, overlay_mib=overlay_mib, held=held
         )
@@ -459,37 +337,36 @@ class LocalRuntime(Runtime):
     async def witness(self, replica: Replica) -> None:
         """Note which process its guest agent is."""
         found = self._replicas.require(replica)
-        await attestation.witness(self._require().supervisor, found, lambda: _processes(found))
+        await attestation.witness(self._require().supervisor, found, found.processes)
 
     async def attest(self, replica: Replica, sockets: Sequence[int]) -> None:
         """Check that its guest agent is that process still, and runs the image's code."""
         found = self._replicas.require(replica)
-        await attestation.attest(self._require().supervisor, found, lambda: _processes(found), sockets)
+        await attestation.attest(self._require().supervisor, found, found.processes, sockets)
 
     # Branch points, of replicas that only a set-up has used ------------------------------------
 
     def why_no_templates(self) -> str | None:
         """Say what CRIU lacks."""
-        return self._criu.lacking or None
+        return self._points.lacking or None
 
     async def branch(self, replica: Replica, *, keep: bool = False) -> BranchPoint:
         """Dump it by CRIU, while it stands still; its agent must be what it was, and nobody connected."""
         found = self._replicas.require(replica)
         running = self._require()
-        if self._points is None or keep:
+        if self._points.lacking or keep:
             return await super().branch(replica, keep=keep)
         if found.exit_info is not None:
             raise ReplicaNotFound(f"{found.replica_id} is dead", replica_id=found.replica_id)
         try:
-            await attestation.attest(running.supervisor, found, lambda: _processes(found), [])
+            await attestation.attest(running.supervisor, found, found.processes, [])
         except GuestTampered as exc:
             raise PointFailed(f"its guest agent was changed: {exc}", replica_id=found.replica_id) from exc
-        return await self._points.take(found, lambda: _processes(found))
+        return await self._points.take(found, found.processes)
 
     async def release_point(self, point: BranchPoint) -> None:
         """Let go of a point; what clones that live need of it goes with the last of them. Idempotent."""
-        if self._points is not None:
-            await self._points.release(point)
+        await self._points.release(point)
 
     def replicas(self) -> Sequence[Replica]:
         """Return the replicas not yet destroyed."""
@@ -527,21 +404,9 @@ class LocalRuntime(Runtime):
             return running.supervisor
         async with self._state_lock:
             running = self._require()
-            if running.supervisor.lost.done():
-                await running.supervisor.close()
-                running.supervisor = await self._new_supervisor(running.idmap, running.isolation)
-            return running.supervisor
+            return await running.renew_supervisor()
 
-    def _require(self) -> _Running:
+    def _require(self) -> Running:
         if self._running is None:
             raise RuntimeNotRunning("the local runtime is not started")
         return self._running
-
-
-def _processes(replica: LocalReplica) -> set[int] | None:
-    """Return the processes of a replica, None when it is dead."""
-    if replica.exit_info is not None:
-        return None
-    if not replica.disk_devices:
-        replica.disk_devices = devices_of(f"/proc/{replica.pid}/root", str(replica.folder))
-    return replica.group.pids() or processes_of(replica.pid)

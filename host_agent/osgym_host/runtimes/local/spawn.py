@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -148,33 +146,3 @@ def console(folder: Path) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
-
-
-class ListenerChannel:
-    """A way on which the socket comes that a replica's maker made in its network. Close it."""
-
-    def __init__(self) -> None:
-        """Make both ends."""
-        self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._ours.setblocking(False)
-
-    @property
-    def fd(self) -> int:
-        """The end to give away."""
-        return self._theirs.fileno()
-
-    def take(self) -> socket.socket:
-        """Return the socket; it has come by the time that the replica's session runs.
-
-        Raises:
-            OSError: There is none.
-        """
-        _, fds, _, _ = socket.recv_fds(self._ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
-        if not fds:
-            raise OSError(errno.EBADF, "the replica's maker sent no socket")
-        return socket.socket(fileno=fds[0])
-
-    def close(self) -> None:
-        """Close both ends. Idempotent."""
-        self._ours.close()
-        self._theirs.close()

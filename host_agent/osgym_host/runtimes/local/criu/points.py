@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import secrets
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +18,14 @@ from typing import Any
 
 from osgym_host.programs import end_program, start_program
 from osgym_host.runtimes.base import BranchPoint, PointFailed, PointNotFound
+from osgym_host.runtimes.local import trees
 from osgym_host.runtimes.local.criu import layer
 from osgym_host.runtimes.local.criu.commands import copy_argv
 from osgym_host.runtimes.local.criu.dumping import Dumped, DumpStuck, dump
+from osgym_host.runtimes.local.criu.installed import InstalledCriu, find_criu
 from osgym_host.runtimes.local.replica import LocalReplica
+
+_log = logging.getLogger(__name__)
 
 COPY_S = 20.0
 AT_ONCE = 1
@@ -31,26 +35,33 @@ AT_ONCE = 1
 class LocalPoints:
     """For one event loop."""
 
-    def __init__(self, folder: Path, criu: str) -> None:
-        """Nothing is touched before `clear`.
+    def __init__(self, folder: Path, *, wanted: bool) -> None:
+        """Nothing is touched before `open`.
 
         Args:
             folder: Ours alone; its parent is closed to others.
-            criu: The program.
+            wanted: Look for CRIU.
         """
         self._folder = folder
-        self._criu = criu
+        self._wanted = wanted
+        self._criu = InstalledCriu(lacking="task templates are off")
         self._points: dict[str, tuple[BranchPoint, Dumped]] = {}
         self._turn = asyncio.Semaphore(AT_ONCE)
 
-    def clear(self) -> None:
-        """Remove what a predecessor left. Blocking.
+    @property
+    def lacking(self) -> str:
+        """Why there can be none; empty when there can."""
+        return self._criu.lacking
+
+    def open(self) -> None:
+        """Remove what a predecessor left, and look for CRIU where it is wanted. Blocking.
 
         Raises:
-            OSError: It could not be removed.
+            OSError: Something could not be removed.
         """
-        if self._folder.exists():
-            shutil.rmtree(self._folder)
+        _remove(self._folder)
+        if self._wanted:
+            self._criu = find_criu()
 
     async def take(self, replica: LocalReplica, processes: Callable[[], set[int] | None]) -> BranchPoint:
         """Dump a replica, which goes on.
@@ -64,11 +75,11 @@ class LocalPoints:
             try:
                 await asyncio.to_thread(self._folder.mkdir, mode=0o711, exist_ok=True)
                 pids = await asyncio.to_thread(processes) or set()
-                dumped = await dump(self._criu, replica, pids, folder)
+                dumped = await dump(self._criu.path, replica, pids, folder)
             except BaseException as exc:
                 if isinstance(exc, DumpStuck | asyncio.CancelledError):
                     replica.kill()
-                await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, True))
+                await asyncio.shield(asyncio.to_thread(_remove_quietly, folder))
                 if isinstance(exc, OSError):
                     raise PointFailed(str(exc), replica_id=replica.replica_id) from exc
                 raise
@@ -111,7 +122,7 @@ class LocalPoints:
         await _copy(dumped.upper, replica.folder / "upper")
         await asyncio.to_thread(layer.renumber, replica.folder / "upper", dumped.base, replica.ids.base)
         return {
-            "criu": self._criu,
+            "criu": self._criu.path,
             "images": os.fspath(dumped.images.absolute()),
             "console": dumped.outside.console,
             "listening": dumped.outside.listening,
@@ -121,12 +132,36 @@ class LocalPoints:
         """Remove a point's files; clones that live need none of them. Idempotent."""
         found = self._points.pop(point.point_id, None)
         if found is not None:
-            await asyncio.to_thread(shutil.rmtree, found[1].folder, True)
+            await asyncio.to_thread(_remove_quietly, found[1].folder)
 
     async def close(self) -> None:
         """Release all, when there is no clone any more. Idempotent."""
         self._points.clear()
-        await asyncio.to_thread(shutil.rmtree, self._folder, True)
+        await asyncio.to_thread(_remove_quietly, self._folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of which a guest filled a part, however deep.
+
+    Raises:
+        OSError: Something could not be removed.
+    """
+    try:
+        parent = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        trees.remove_tree(parent, folder.name)
+    finally:
+        os.close(parent)
+
+
+def _remove_quietly(folder: Path) -> None:
+    """Do the same; what is left takes room until the next start removes it."""
+    try:
+        _remove(folder)
+    except OSError as exc:
+        _log.warning("%s: not removed: %s", folder, exc)
 
 
 async def _copy(source: Path, target: Path) -> None:
