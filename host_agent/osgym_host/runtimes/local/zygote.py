@@ -129,19 +129,34 @@ class Zygote:
         dead_status: int | None = None
         if not starting.told and status == 0:
             try:
-                starting.pid = restoring.first_process(starting.restored_in)
+                starting.pid, dead_status = self._restored(starting.restored_in)
             except (OSError, ValueError) as exc:
                 starting.told = f"criu\nit does not name the first process: {exc}".encode()
-            else:
-                dead_status = self._unknown.pop(starting.pid, None)
-                if dead_status is None:
-                    self._replicas[starting.pid] = starting.key
+            if starting.pid and dead_status is None:
+                self._replicas[starting.pid] = starting.key
         elif not starting.told:
             why = restoring.error_of(starting.restored_in) or f"wait status {status}"
             starting.told = f"criu\n{why}".encode("utf-8", "replace")
         self._started(status_r, dead_status)
         if not any(other.restored_in for other in self._starting.values()):
             self._unknown.clear()
+
+    def _restored(self, folder: str) -> tuple[int, int | None]:
+        """Return the first process that CRIU names, and with which status it ended already; None: it lives.
+
+        Raises:
+            OSError, ValueError: It names none, or one that is not the clone's.
+        """
+        pid = restoring.first_process(folder)
+        if pid in self._unknown:
+            return pid, self._unknown.pop(pid)
+        for status_r in self._starting:
+            self._hear(status_r)
+        others = (*self._replicas, *self._helpers, *(starting.maker for starting in self._starting.values()))
+        if pid in others:
+            raise ValueError(f"{pid} is somebody else")
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises for who is no child
+        return pid, None
 
     def _started(self, status_r: int, dead_status: int | None = None) -> None:
         """Answer a spawn request: a session runs, or an error came."""

@@ -34,6 +34,9 @@ _WATCHED = (
 )
 """Where the path of a watched inode is looked for, since an overlay opens no file by its handle. All of
 /usr/share would take a second while the replica stands still."""
+LOG = "restore.log"
+PID_FILE = "pid"
+"""What CRIU writes into a clone's work folder."""
 GHOST_LIMIT = "64M"
 """The largest file that is deleted and still open; a browser's or an office's temporary files."""
 MAX_ERROR_CHARS = 400
@@ -52,6 +55,24 @@ class Outside:
 
     console: str
     listening: int
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where CRIU finds and puts things, in the mount namespace that it runs in.
+
+    Attributes:
+        root: The clone's root, mounted, with nothing mounted in it.
+        console_fd, listen_fd: Descriptors that it inherits.
+    """
+
+    images: str
+    work: str
+    root: str
+    dev: str
+    sys: str
+    console_fd: int
+    listen_fd: int
 
 
 def parse_version(text: str) -> tuple[int, int] | None:
@@ -149,29 +170,6 @@ def restore_argv(criu: str, outside: Outside, places: Places) -> list[str]:
         "--ext-unix-sk",
         *_COMMON,
     ]
-
-
-LOG = "restore.log"
-PID_FILE = "pid"
-"""In the work folder."""
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where CRIU finds and puts things, in the mount namespace that it runs in.
-
-    Attributes:
-        root: The clone's root, mounted, with nothing mounted in it.
-        console_fd, listen_fd: Descriptors that it inherits.
-    """
-
-    images: str
-    work: str
-    root: str
-    dev: str
-    sys: str
-    console_fd: int
-    listen_fd: int
 
 
 def error_in(log: str) -> str:

@@ -1,4 +1,4 @@
-"""What is changed in CRIU's image of a replica, so that it can be restored without the host's rights. Pure.
+"""What is changed in CRIU's image of a replica, so that it is restored without the host's rights. Blocking.
 
 An image is a folder of files: two magic numbers and messages of protobuf, each after its length. Changed are
 things that CRIU could only restore as the host's root:

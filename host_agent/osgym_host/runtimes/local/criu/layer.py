@@ -64,14 +64,17 @@ def size_mib(root: Path) -> float:
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield all of a tree, itself first, in a fixed order; follows no link."""
-    yield root, root.lstat()
-    with os.scandir(root) as entries:
-        names = sorted(entry.name for entry in entries)
-    for name in names:
-        path = root / name
+    """Yield all of a tree, itself first, in a fixed order, however deep a guest nested; follows no link.
+
+    Raises:
+        OSError: It cannot be read, or is too deep to be named.
+    """
+    left = [root]
+    while left:
+        path = left.pop()
         found = path.lstat()
+        yield path, found
         if stat.S_ISDIR(found.st_mode):
-            yield from _walk(path)
-        else:
-            yield path, found
+            with os.scandir(path) as entries:
+                names = sorted((entry.name for entry in entries), reverse=True)
+            left += [path / name for name in names]

@@ -7,9 +7,11 @@ Standard library only.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
+import stat
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +36,7 @@ _FOLDERS = ("images", "work", "root", "dev", "sys", "image", "runtime", "proc")
 _NOT_OURS = ("kernel/hostname", "kernel/domainname")
 """CRIU writes these, which only the host's root may. A new namespace takes over what is set around it."""
 _ABOVE = 64
-_MAX_LOG_CHARS = 1 << 20
+_MAX_LOG_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -167,18 +169,37 @@ def _arrange_descriptors(what: inside.Inside, listening: int) -> None:
 def first_process(folder: str) -> int:
     """Return the number of the process that CRIU made, as the zygote knows it.
 
+    It is what CRIU says; whether there is such a child, and it is no other's, its reader has to see.
+
     Raises:
         OSError: There is no such file.
         ValueError: It is not a number.
     """
-    with open(f"{folder}/{WORK}/{PID_FILE}") as file:  # noqa: PTH123 (no pathlib in what is forked)
-        return int(file.read(32))
+    said = _said(folder, PID_FILE, 32).strip()
+    if not said.isdecimal():
+        raise ValueError("that is no number")
+    return int(said)
 
 
 def error_of(folder: str) -> str:
     """Return the first error that CRIU noted; an empty string where there is none."""
     try:
-        with open(f"{folder}/{WORK}/{LOG}", errors="replace") as file:  # noqa: PTH123 (the same)
-            return error_in(file.read(_MAX_LOG_CHARS))
+        return error_in(_said(folder, LOG, _MAX_LOG_BYTES))
     except OSError:
         return ""
+
+
+def _said(folder: str, name: str, most_bytes: int) -> str:
+    """Read a file of CRIU's, which is trusted as little as what it reads: no link, no pipe that holds us up.
+
+    Raises:
+        OSError: It is not there, or no file.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    fd = os.open(f"{folder}/{WORK}/{name}", flags)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, f"{name} is no file")
+        return os.read(fd, most_bytes).decode("utf-8", "replace")
+    finally:
+        os.close(fd)
