@@ -51,6 +51,23 @@ class Starting:
     restored_in: str = ""
 
 
+@dataclass(frozen=True)
+class _Parts:
+    """What a maker takes along, opened with the zygote's rights.
+
+    Attributes:
+        numbers: Which user and group the replica's first ids are in the outer namespace.
+        image: See `inside.Descriptors`.
+        dev: The same.
+        template: Of a clone.
+    """
+
+    numbers: tuple[int, int]
+    image: int
+    dev: int
+    template: restoring.Template | None
+
+
 def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Starting:
     """Carry out a `spawn` request (see `protocol`) as far as this process has to.
 
@@ -61,62 +78,93 @@ def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Star
         StepFailed: The kernel refused; neither of the two is left.
         OSError: The same.
     """
-    uid_base, gid_base = message["uid_base"], message["gid_base"]
-    image_uid_base, image_gid_base = message["image_uid_base"], message["image_gid_base"]
-    _prepare(message["folder"], uid_base, gid_base, restored=bool(message.get("restore")))
-    go_r, go_w = os.pipe2(os.O_CLOEXEC)
-    status_r, status_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    image_fd = dev_fd = network = -1
-    maker = 0
-    template: restoring.Template | None = None
-    # CRIU can restore the ids of processes only as id 0 of the namespace that it is in.
-    numbers = (0, 0) if message.get("restore") else (image_uid_base, image_gid_base)
-    try:
-        if (uid_base, gid_base) != (image_uid_base, image_gid_base):
-            with _named("id-mapped image"):
-                image_fd = detached.clone_tree(message["rootfs"])
-        dev_fd = _devices(uid_base, gid_base)
-        if message.get("restore"):
-            with _named("template"):
-                template = restoring.open_template(message["restore"], message["folder"], uid_base, gid_base)
-        with signals_blocked(), _owner(uid_base, gid_base):
+    ids = message["uid_base"], message["gid_base"]
+    _prepare(message["folder"], *ids, restored=bool(message.get("restore")))
+    with contextlib.ExitStack() as passed_on, contextlib.ExitStack() as undo:
+        go_r, go_w = _pipe(passed_on, os.O_CLOEXEC)
+        status_r, status_w = _pipe(undo, os.O_CLOEXEC | os.O_NONBLOCK)
+        parts = _open_parts(message, passed_on)
+        with signals_blocked(), _owner(*ids):
             maker = sc.clone(outer.NAMESPACES)
             if maker == 0:
                 os.close(go_w)
                 os.close(status_r)
-                given = inside.Descriptors(fds[0], status_w, image_fd, dev_fd)
+                given = inside.Descriptors(fds[0], status_w, parts.image, parts.dev)
                 what = inside.inside_from(message, given, program)
-                _be_maker(_around(message, numbers, (go_r, status_w, *fds[1:])), what, template)
-        folder = outer.proc_folder(maker)
-        outer.write_file(f"{folder}/uid_map", f"{numbers[0]} {uid_base} {ID_COUNT}")
-        outer.write_file(f"{folder}/gid_map", f"{numbers[1]} {gid_base} {ID_COUNT}")
-        with _named("id-mapped image"):
-            if template is not None:
-                _map_by_helper(message, image_fd)
-            elif image_fd >= 0:
-                _map_image(image_fd, f"{folder}/ns/user")
-        if message["name_server"]:  # now, while nothing of the guest runs that could enter another
-            network = os.open(f"{folder}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        outer.write_file(f"{folder}/oom_score_adj", str(_OOM_SCORE_ADJ))
-        for path in message["cgroup_procs"]:
-            outer.write_file(path, str(maker))
-        os.write(go_w, b"g")
-    except (OSError, inside.StepFailed):
-        os.close(status_r)
+                _be_maker(_around(message, parts.numbers, (go_r, status_w, *fds[1:])), what, parts.template)
+        undo.callback(_end, maker)
+        network = _admit(message, maker, parts)
         if network >= 0:
-            os.close(network)
-        if maker:  # it has made nothing yet
-            os.kill(maker, signal.SIGKILL)
-            os.waitpid(maker, 0)
-        raise
-    finally:
-        for fd in (go_r, go_w, status_w, image_fd, dev_fd, *(template.descriptors if template else ())):
-            if fd >= 0:
-                os.close(fd)
-    starting = Starting(message["id"], message["key"], status_r, maker, own_devices=dev_fd >= 0)
-    starting.network = network
-    starting.restored_in = message["folder"] if template is not None else ""
-    return starting
+            undo.callback(os.close, network)
+        os.write(go_w, b"g")
+        undo.pop_all()
+        os.close(status_w)
+    return Starting(
+        message["id"],
+        message["key"],
+        status_r,
+        maker,
+        own_devices=parts.dev >= 0,
+        network=network,
+        restored_in="" if parts.template is None else message["folder"],
+    )
+
+
+def _pipe(closing: contextlib.ExitStack, flags: int) -> tuple[int, int]:
+    read_end, write_end = os.pipe2(flags)
+    closing.callback(os.close, read_end)
+    closing.callback(os.close, write_end)
+    return read_end, write_end
+
+
+def _end(maker: int) -> None:
+    """End a maker that has made nothing yet."""
+    os.kill(maker, signal.SIGKILL)
+    os.waitpid(maker, 0)
+
+
+def _open_parts(message: dict[str, Any], closing: contextlib.ExitStack) -> _Parts:
+    uid, gid = message["uid_base"], message["gid_base"]
+    numbers = message["image_uid_base"], message["image_gid_base"]
+    image = -1
+    template: restoring.Template | None = None
+    if (uid, gid) != numbers:
+        with _named("id-mapped image"):
+            image = detached.clone_tree(message["rootfs"])
+        closing.callback(os.close, image)
+    dev = _devices(uid, gid)
+    if dev >= 0:
+        closing.callback(os.close, dev)
+    if message.get("restore"):
+        with _named("template"):
+            template = restoring.open_template(message["restore"], message["folder"], uid, gid)
+        for fd in template.descriptors:
+            closing.callback(os.close, fd)
+        numbers = 0, 0  # CRIU can restore the ids of processes only as id 0 of the namespace that it is in
+    return _Parts(numbers, image, dev, template)
+
+
+def _admit(message: dict[str, Any], maker: int, parts: _Parts) -> int:
+    """Give the process in the outer namespace its ids, its image and its control group, before it goes on.
+
+    Returns:
+        Descriptor of its network namespace, if the host agent puts a link there; -1: it does not.
+    """
+    folder = outer.proc_folder(maker)
+    outer.write_file(f"{folder}/uid_map", f"{parts.numbers[0]} {message['uid_base']} {ID_COUNT}")
+    outer.write_file(f"{folder}/gid_map", f"{parts.numbers[1]} {message['gid_base']} {ID_COUNT}")
+    with _named("id-mapped image"):
+        if parts.template is not None:
+            _map_by_helper(message, parts.image)
+        elif parts.image >= 0:
+            _map_image(parts.image, f"{folder}/ns/user")
+    outer.write_file(f"{folder}/oom_score_adj", str(_OOM_SCORE_ADJ))
+    for path in message["cgroup_procs"]:
+        outer.write_file(path, str(maker))
+    if not message["name_server"]:
+        return -1
+    # Now, while nothing of the guest runs that could enter another.
+    return os.open(f"{folder}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _around(message: dict[str, Any], numbers: tuple[int, int], fds: tuple[int, ...]) -> outer.Outer:
