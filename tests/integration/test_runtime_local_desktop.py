@@ -14,10 +14,9 @@ import pytest
 
 from osgym_host.guest_client import GuestClient, GuestError, GuestUnreachable
 from osgym_host.images.errors import ImageError
-from osgym_host.images.store import Image, ImageStore
+from osgym_host.images.store import Image, ImageStore, default_data_dir
 from osgym_host.runtimes.base import ExitReason, ReplicaSpec, Screen
 from osgym_host.runtimes.local.runtime import LocalRuntime
-from osgym_host.settings import default_data_dir
 
 pytestmark = pytest.mark.desktop
 DEADLINE_S = 30.0

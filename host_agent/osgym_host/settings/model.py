@@ -1,98 +1,26 @@
-"""Every setting of the host agent: read once, checked, documented.
-
-Sources, the later one wins: defaults, the file (`config.yaml`), the environment (`OSGYM_*`), the
-command line. An unknown key is an error that names it and what was probably meant; of the environment,
-which other tools share, only a name that looks like a misspelt setting is one.
-"""
+"""The settings of the host agent: what each is for, what is allowed, what it is by default."""
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
-import logging
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import yaml
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
-from osgym_host.core.egress import parse_allowlist
-from osgym_host.errors import OsgymHostError
 from osgym_host.images.store import default_data_dir
 from osgym_host.runtime_registry import RuntimeSetting
-from osgym_protocol.limits import MAX_LEASE_TTL_S, MAX_WAIT_S
-
-log = logging.getLogger(__name__)
-
-PREFIX = "OSGYM_"
-MISSPELT = 0.75
-"""Likeness to a setting (`difflib`'s ratio) from which an unknown variable is taken for a misspelt one."""
-FOREIGN_PREFIXES = ("OSGYM_TEST_", "OSGYM_BENCH_", "OSGYM_DEMO_", "OSGYM_SETTLE", "OSGYM_SERVICE_")
-"""Variables of other parts of the project, and of orchestrators; they are not settings of the service."""
-FOREIGN = frozenset(
-    (
-        "OSGYM_HOSTS",
-        "OSGYM_CA",
-        "OSGYM_IMAGES_DIR",
-        "OSGYM_GUEST_DIR",
-        "OSGYM_STATE_DIR",
-        "OSGYM_OSWORLD_TASKS",
-        "OSGYM_SCREEN",
-        "OSGYM_REPLICA_ID",
-        "OSGYM_GENERATION",
-        "OSGYM_FBDIR",
-    )
+from osgym_host.settings.values import (
+    IpNetwork,
+    Port,
+    Seconds,
+    as_allowlist,
+    as_list,
+    as_notices,
+    as_screen,
+    as_switch,
 )
-
-IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-class SettingsError(OsgymHostError):
-    """A setting is unknown or wrong; the message names it, where it stands and what is allowed."""
-
-
-def _list(value: object) -> object:
-    """Take `a,b` (the environment) for a list."""
-    if isinstance(value, str):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    return [value] if isinstance(value, int) else value
-
-
-def _allowed(value: object) -> object:
-    """Refuse an entry that no rule can be made of, where it is written and not where it is used."""
-    entries = _list(value)
-    if isinstance(entries, list):
-        parse_allowlist(str(entry) for entry in entries)
-    return entries
-
-
-def _notices(value: object) -> object:
-    """Take the `off` of YAML, which is false there, for the text."""
-    return "off" if value is False else value
-
-
-def _switch(value: object) -> object:
-    """Take the `on` and `off` of YAML, which are booleans there, for the texts."""
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
-
-
-def _screen(value: object) -> object:
-    if isinstance(value, str):
-        return value.lower().split("x")
-    return value
-
-
-Port = Annotated[int, Field(ge=0, le=65535)]
-Seconds = Annotated[float, Field(gt=0, le=86400)]
+from osgym_protocol.limits import MAX_LEASE_TTL_S, MAX_WAIT_S
 
 
 class Settings(BaseModel):
@@ -104,7 +32,7 @@ class Settings(BaseModel):
         default="127.0.0.1",
         description="Address to listen on. Off loopback needs a token, a tokens_file or allowed_ips.",
     )
-    ports: Annotated[list[Port], BeforeValidator(_list)] = Field(
+    ports: Annotated[list[Port], BeforeValidator(as_list)] = Field(
         default=[20000],
         min_length=1,
         description="Ports to listen on; the same service answers on all. 0 picks a free one.",
@@ -141,7 +69,7 @@ class Settings(BaseModel):
         description="Wrong tokens that one address (of IPv6 a /64) may show; beyond that 429, and only "
         "tokens that it has called with before are looked at. 0: no bound.",
     )
-    allowed_ips: Annotated[list[IpNetwork], BeforeValidator(_list)] = Field(
+    allowed_ips: Annotated[list[IpNetwork], BeforeValidator(as_list)] = Field(
         default=[], description="Addresses and networks (CIDR) that may use the OSGym API without a token."
     )
     max_connections: int = Field(
@@ -217,7 +145,7 @@ class Settings(BaseModel):
         description="qemu: how machines are connected. user: to the host agent only; tap: by a device of "
         "the host, for egress (root).",
     )
-    screen: Annotated[tuple[int, int], BeforeValidator(_screen)] = Field(
+    screen: Annotated[tuple[int, int], BeforeValidator(as_screen)] = Field(
         default=(1920, 1080),
         description="Size of the desktops in pixels. qemu: the snapshot's, whatever the default.",
     )
@@ -231,7 +159,7 @@ class Settings(BaseModel):
         description="Where replicas may connect to. open: the internet, but not this host, private networks "
         "or a cloud's metadata; allowlist: what egress_allow names.",
     )
-    egress_allow: Annotated[list[str], BeforeValidator(_allowed)] = Field(
+    egress_allow: Annotated[list[str], BeforeValidator(as_allowlist)] = Field(
         default=[],
         description="With egress allowlist: IPv4 networks and host names; `*.example.org` stands for all "
         "names below.",
@@ -242,7 +170,7 @@ class Settings(BaseModel):
         "rules (root), for every program; proxy: no network, and an HTTP proxy of this host for programs "
         "that use one. auto: link for root, proxy for others.",
     )
-    web: Annotated[Literal["off", "record", "replay"], BeforeValidator(_switch)] = Field(
+    web: Annotated[Literal["off", "record", "replay"], BeforeValidator(as_switch)] = Field(
         default="off",
         description="local: record: sites that replicas open (as far as egress lets them) are kept in "
         "web_archive, each answer once; replay: replicas have no network, and sites answer from there. Needs "
@@ -334,7 +262,7 @@ class Settings(BaseModel):
     checkpoints_max_mib: int = Field(
         default=16384, ge=0, description="Bound on all checkpoints, kept or not, in RAM and on disk."
     )
-    task_templates: Annotated[Literal["off", "on"], BeforeValidator(_switch)] = Field(
+    task_templates: Annotated[Literal["off", "on"], BeforeValidator(as_switch)] = Field(
         default="off",
         description="on: keep the desktop as it was right after a task's set-up, where that is the same each "
         "time, and clone it for later episodes of the same set-up. On local with criu 4.2 or newer, as root.",
@@ -354,7 +282,7 @@ class Settings(BaseModel):
     allow_private_addresses: bool = Field(
         default=False, description="Tasks may download from addresses that are not public."
     )
-    notices: Annotated[str, BeforeValidator(_notices)] = Field(
+    notices: Annotated[str, BeforeValidator(as_notices)] = Field(
         default="off",
         pattern=r"^(off|aws|gcp|file:/.+)$",
         description="Where it is told that this host will be taken away. aws, gcp: the cloud's metadata "
@@ -434,106 +362,3 @@ class Settings(BaseModel):
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
-
-
-def load(
-    file: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    flags: Mapping[str, Any] | None = None,
-) -> Settings:
-    """Read the settings from all sources.
-
-    Args:
-        file: A YAML file; None: no file.
-        environment: Variables; those that start with `OSGYM_` count.
-        flags: What the command line set; None values do not count.
-
-    Raises:
-        SettingsError: A key is unknown (a variable: misspelt), a value is wrong, or the file cannot be
-            read.
-    """
-    values: dict[str, Any] = {}
-    origin: dict[str, str] = {}
-    for source, found in (
-        (str(file), _from_file(file) if file is not None else {}),
-        ("environment", _from_environment(environment or {})),
-        ("command line", {k: v for k, v in (flags or {}).items() if v is not None}),
-    ):
-        for key, value in found.items():
-            if key not in Settings.model_fields:
-                if source == "environment" and not _similar(key, MISSPELT):
-                    log.warning("%s is not a setting of the host agent: ignored", PREFIX + key.upper())
-                    continue
-                raise SettingsError(f"unknown setting {_shown(source, key)}{_near(key)} ({source})")
-            values[key] = value
-            origin[key] = source
-    try:
-        return Settings(**values)
-    except ValidationError as error:
-        raise SettingsError(_explain(error, origin)) from error
-
-
-def _from_file(file: Path) -> dict[str, Any]:
-    try:
-        loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"cannot read {file}: {error}") from error
-    if loaded is None:
-        return {}
-    if not isinstance(loaded, dict):
-        raise SettingsError(f"{file}: must be `key: value` lines")
-    return {str(key): value for key, value in loaded.items()}
-
-
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in environment.items():
-        if not name.startswith(PREFIX) or name in FOREIGN or name.startswith(FOREIGN_PREFIXES):
-            continue
-        if value != "":
-            found[name[len(PREFIX) :].lower()] = value
-    return found
-
-
-def _shown(source: str, key: str) -> str:
-    return PREFIX + key.upper() if source == "environment" else key
-
-
-def _similar(key: str, cutoff: float) -> list[str]:
-    return difflib.get_close_matches(key, list(Settings.model_fields), n=3, cutoff=cutoff)
-
-
-def _near(key: str) -> str:
-    near = _similar(key, 0.6)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
-
-
-def _explain(error: ValidationError, origin: Mapping[str, str]) -> str:
-    parts = []
-    for problem in error.errors(include_url=False, include_input=False):
-        key = str(problem["loc"][0]) if problem["loc"] else ""
-        where = f" ({origin[key]})" if key in origin else ""
-        text = problem["msg"].removeprefix("Value error, ")
-        parts.append(f"{key}: {text}{where}" if key else text)
-    return "; ".join(parts)
-
-
-def table() -> str:
-    """Return the documentation of all settings as a Markdown table (`host_agent/SETTINGS.md`)."""
-    rows = ["| setting | variable | default | what |", "|---|---|---|---|"]
-    for name, field in Settings.model_fields.items():
-        default = "" if field.default_factory is not None else _plain(field.default)
-        rows.append(f"| `{name}` | `{PREFIX}{name.upper()}` | {default} | {field.description} |")
-    return "\n".join(rows) + "\n"
-
-
-def _plain(value: object) -> str:
-    if value is None or value == []:
-        return "none"
-    if isinstance(value, list):
-        return "`" + ",".join(map(str, value)) + "`"
-    if isinstance(value, tuple):
-        return "`" + "x".join(map(str, value)) + "`"
-    if isinstance(value, bool):
-        return f"`{str(value).lower()}`"
-    return f"`{value}`"

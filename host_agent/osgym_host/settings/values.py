@@ -1,0 +1,46 @@
+"""How a setting's value is read from what a file, a variable or the command line can say. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated
+
+from pydantic import Field
+
+from osgym_host.core.egress import parse_allowlist
+
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+Port = Annotated[int, Field(ge=0, le=65535)]
+Seconds = Annotated[float, Field(gt=0, le=86400)]
+
+
+def as_list(value: object) -> object:
+    """Take `a,b` (the environment) for a list."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return [value] if isinstance(value, int) else value
+
+
+def as_allowlist(value: object) -> object:
+    """Refuse an entry that no rule can be made of, where it is written and not where it is used."""
+    entries = as_list(value)
+    if isinstance(entries, list):
+        parse_allowlist(str(entry) for entry in entries)
+    return entries
+
+
+def as_notices(value: object) -> object:
+    """Take the `off` of YAML, which is false there, for the text."""
+    return "off" if value is False else value
+
+
+def as_switch(value: object) -> object:
+    """Take the `on` and `off` of YAML, which are booleans there, for the texts."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
+def as_screen(value: object) -> object:
+    """Take `1920x1080` for width and height."""
+    if isinstance(value, str):
+        return value.lower().split("x")
+    return value
