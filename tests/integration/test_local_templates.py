@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import ImageChops
 from tests.support.host_process import HostProcess, running_host, start_host
-from tests.support.template_episodes import Api, between_panels
+from tests.support.template_episodes import SHIPPED, Api, assert_clones_begin_alike, assert_oracle_earns_all
 
 from osgym_host.images.store import Image, default_data_dir
 from osgym_host.runtimes.local.criu.installed import find_criu
-from osgym_host.tasks.shipped import load_shipped
 from osgym_protocol.records import Record
 
 CRIU = find_criu()
@@ -24,7 +22,6 @@ pytestmark = [
 ]
 
 SETTINGS = ("task_templates=on",)
-SHIPPED = next(entry for entry in load_shipped() if entry.task["id"] == "multiply")
 MAKE_FOLDER = {"command": "mkdir ~/made && echo text > ~/made/file", "shell": True}
 WITH_FOLDER = {
     **SHIPPED.task,
@@ -58,19 +55,12 @@ def test_a_clone_of_a_set_up_is_as_good_as_the_set_up(host: HostProcess) -> None
     """The same first frame and score as the one that was set up, and as shut in."""
     with Api(host) as api:
         made = made_or_skip(api, "made")
-        hits = [api.create({**SHIPPED.task, "id": f"twin-{n}"}, f"hit-{n}") for n in range(2)]
-        assert [hit.meta["template"] for hit in hits] == ["hit", "hit"]
-        print("timing_ms", made.meta["timing_ms"], *(hit.meta["timing_ms"] for hit in hits))
-        for hit in hits:
-            box = ImageChops.difference(between_panels(made), between_panels(hit)).getbbox()
-            assert box is None, f"the first frames differ in {box}"
+        hits = assert_clones_begin_alike(api, made, SHIPPED.task)
         isolations = [api.run(record.meta, ISOLATION) for record in (made, *hits)]
         assert isolations[0] == isolations[1] == isolations[2]
         assert {"network closed", "devices closed"} <= set(isolations[0])
         for record in (made, hits[0]):
-            for seq, actions in enumerate(SHIPPED.oracle, 1):
-                assert api.step(record.meta, seq, list(actions))["step"] == seq
-            assert api.score(record.meta) == 1.0
+            assert_oracle_earns_all(api, record.meta, SHIPPED)
         for record in (made, *hits):
             api.close(record.meta)
 

@@ -7,18 +7,15 @@ import time
 from pathlib import Path
 
 import pytest
-from PIL import ImageChops
 from tests.support.host_process import running_host, start_host
-from tests.support.template_episodes import Api, between_panels
+from tests.support.template_episodes import SHIPPED, Api, assert_clones_begin_alike, assert_oracle_earns_all
 
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.images.store import default_data_dir
-from osgym_host.tasks.shipped import load_shipped
 
 pytestmark = pytest.mark.desktop
 
 MACHINES = ("runtime=qemu", "parked=1", "ram_reserve_mib=256", "task_templates=on")
-SHIPPED = next(entry for entry in load_shipped() if entry.task["id"] == "multiply")
 SELF = "cat /etc/machine-id /proc/sys/kernel/random/boot_id; head -c 16 /dev/urandom | od -An -tx1; date +%s"
 
 
@@ -30,21 +27,14 @@ def test_a_clone_of_a_set_up_is_as_good_as_the_set_up(small_snapshot: Snapshot, 
     ):
         made = api.create(SHIPPED.task, "made")
         assert made.meta["template"] == "made"
-        hits = [api.create({**SHIPPED.task, "id": f"twin-{n}"}, f"hit-{n}") for n in range(2)]
-        assert [hit.meta["template"] for hit in hits] == ["hit", "hit"]
-        print("timing_ms", made.meta["timing_ms"], *(hit.meta["timing_ms"] for hit in hits))
-        for hit in hits:
-            box = ImageChops.difference(between_panels(made), between_panels(hit)).getbbox()
-            assert box is None, f"the first frames differ in {box}"
+        hits = assert_clones_begin_alike(api, made, SHIPPED.task)
         selves = [api.run(record.meta, SELF) for record in (made, *hits)]
         for index in range(3):
             assert len({lines[index] for lines in selves}) == 3, (index, selves)
         now = time.time()
         assert all(abs(int(lines[3]) - now) < 60 for lines in selves), (now, selves)
         for record in (made, hits[0]):
-            for seq, actions in enumerate(SHIPPED.oracle, 1):
-                assert api.step(record.meta, seq, list(actions))["step"] == seq
-            assert api.score(record.meta) == 1.0
+            assert_oracle_earns_all(api, record.meta, SHIPPED)
         for record in (made, *hits):
             api.close(record.meta)
 

@@ -7,13 +7,18 @@ import secrets
 from typing import Any
 
 import httpx
-from PIL import Image
+from PIL import Image, ImageChops
 
+from osgym_host.tasks.shipped import ShippedTask, load_shipped
 from osgym_protocol.records import Record, decode_record
 from tests.support.host_process import HostProcess
 
 PANEL_PX = 60
 """The height at the top and at the bottom of the screen within which a clock may be."""
+
+
+SHIPPED = next(entry for entry in load_shipped() if entry.task["id"] == "multiply")
+"""The task that most of these episodes play."""
 
 
 class Api:
@@ -67,6 +72,24 @@ class Api:
         """End an episode."""
         headers = {"OSGym-Lease": episode["lease"]}
         self.http.delete(f"/v1/episodes/{episode['episode_id']}", headers=headers)
+
+
+def assert_clones_begin_alike(api: Api, made: Record, task: dict[str, Any]) -> list[Record]:
+    """Two clones of the set-up that `made` had, which begin with the same frame."""
+    hits = [api.create({**task, "id": f"twin-{n}"}, f"hit-{n}") for n in range(2)]
+    assert [hit.meta["template"] for hit in hits] == ["hit", "hit"]
+    print("timing_ms", made.meta["timing_ms"], *(hit.meta["timing_ms"] for hit in hits))
+    for hit in hits:
+        box = ImageChops.difference(between_panels(made), between_panels(hit)).getbbox()
+        assert box is None, f"the first frames differ in {box}"
+    return hits
+
+
+def assert_oracle_earns_all(api: Api, episode: dict[str, Any], entry: ShippedTask) -> None:
+    """Its actions are carried out, and the reward is 1."""
+    for seq, actions in enumerate(entry.oracle, 1):
+        assert api.step(episode, seq, list(actions))["step"] == seq
+    assert api.score(episode) == 1.0
 
 
 def between_panels(record: Record) -> Image.Image:
