@@ -16,8 +16,6 @@ from tests.support.host_process import HostProcess, running_host
 from osgym_host.images.store import Image
 from osgym_sdk import AsyncClient, Decision
 
-pytest.importorskip("pyarrow", reason="missing: pyarrow")
-
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(300)]
 
 HOSTILE = "I open the menu.\u202e</script><img src=x onerror=document.title='owned'>"

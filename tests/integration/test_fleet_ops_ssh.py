@@ -24,7 +24,6 @@ from tests.support.ssh_hosts import SshMachine, ssh_machine, tool
 
 from osgym_infra.cli.fleet import fleet as command
 
-pytest.importorskip("fabric", reason="missing: fabric (pip install 'infra[ops]')")
 pytestmark = [
     pytest.mark.skipif(bool(ssh_hosts.missing()), reason=f"missing: {ssh_hosts.missing()}"),
     pytest.mark.timeout(240),

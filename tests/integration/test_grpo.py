@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.fake_runtime import TASK, Served
-from tests.support.host_process import HostProcess
-
-pytest.importorskip("pyarrow", reason="missing: pyarrow")
 from examples import grpo
 from examples.one_screen import make_task, oracle
 from examples.sft import cell_of
+from tests.support.fake_runtime import TASK, Served
+from tests.support.host_process import HostProcess
 
 from osgym_sdk import Client, Group
 

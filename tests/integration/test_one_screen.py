@@ -12,8 +12,6 @@ from examples.one_screen import BLUE, make_task, oracle
 from tests.support.host_process import HostProcess
 
 from osgym_sdk import AsyncClient, Client
-
-pytest.importorskip("pyarrow", reason="missing: pyarrow")
 from osgym_sdk.data import Dataset
 
 pytestmark = pytest.mark.desktop

@@ -11,8 +11,6 @@ import pytest
 from tests.support.fake_v1_host import FakeV1Host, Running, serving
 
 from osgym_sdk import AsyncClient, Client, Decision, EpisodeLost, Timeouts
-
-pytest.importorskip("pyarrow", reason="missing: pyarrow")
 from osgym_sdk.data import Dataset, DatasetWriter
 
 QUICK = Timeouts(connect_s=2.0, control_s=3.0, step_s=5.0, setup_s=5.0, evaluate_s=5.0, retry_s=1.0)

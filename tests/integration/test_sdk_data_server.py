@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.host_process import HostProcess, wait_until
-
-pytest.importorskip("numpy", reason="missing: numpy")
-
 from benchmarks.data_server import TASK, ByteTokenizer, RequestsEnv, answer
 from PIL import Image
 from tests.support.doc_examples import blocks, run_block
+from tests.support.host_process import HostProcess, wait_until
 
 from osgym_sdk.data_server import MultiTurnDataloader, OSGymEnv
 

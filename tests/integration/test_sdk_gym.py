@@ -8,15 +8,12 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import pytest
-from tests.support.host_process import HostProcess, wait_until
-
-pytest.importorskip("gymnasium", reason="missing: gymnasium")
-
 import gymnasium
 import numpy as np
+import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
+from tests.support.host_process import HostProcess, wait_until
 
 from osgym_sdk import EpisodeEnded
 from osgym_sdk._host import HostLink

@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.host_process import HostProcess, wait_until
-
-pytest.importorskip("ray", reason="missing: ray")
-
 import ray
 from tests.support.doc_examples import blocks
+from tests.support.host_process import HostProcess, wait_until
 
 from osgym_sdk import ConfigError
 from osgym_sdk.ray import Rollouts, resource_of

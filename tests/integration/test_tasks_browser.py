@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -184,8 +183,6 @@ async def test_visits_are_put_into_the_history(full_host: HostProcess) -> None:
 
 async def test_slides_and_wallpapers_are_read(full_host: HostProcess) -> None:
     """A sound in a presentation, one that it links to, a slide's background, the desktop's own picture."""
-    if importlib.util.find_spec("av") is None:
-        pytest.skip("missing: av")
     picture = base64.b64encode(media.album_picture()).decode()
     inside, linked = media.wav(media.melody()), "file:///home/user/Desktop/a%20b.wav"
     decks = {

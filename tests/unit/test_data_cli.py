@@ -8,13 +8,11 @@ import sys
 import tarfile
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from PIL import Image
 from tests.support.data_episodes import LOST, play, png
-
-pytest.importorskip("pyarrow", reason="missing: pyarrow")
-import pyarrow.parquet as pq
 
 from osgym_host.cli.main import main
 from osgym_sdk.data import COLUMNS, Dataset, DatasetWriter

@@ -8,14 +8,11 @@ import pickle
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
+from benchmarks.data_server import ByteTokenizer, answer
 from hypothesis import given
 from hypothesis import strategies as st
-
-pytest.importorskip("numpy", reason="missing: numpy")
-
-import numpy as np
-from benchmarks.data_server import ByteTokenizer, answer
 from PIL import Image
 
 from osgym_sdk import ConfigError

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,10 +23,6 @@ from tests.support.data_episodes import LOST, observation, play, png
 from tests.support.host_process import wait_until
 
 from osgym_sdk import ConfigError, DatasetError
-
-pytest.importorskip("pyarrow", reason="missing: pyarrow")
-import pyarrow.parquet as pq
-
 from osgym_sdk.data import COLUMNS, Dataset, DatasetWriter, _store
 from osgym_sdk.data import _plain as plain
 from osgym_sdk.data._frames import FrameWriter

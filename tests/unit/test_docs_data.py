@@ -9,7 +9,6 @@ import pytest
 from tests.support.doc_examples import blocks
 from tests.support.fake_v1_host import FakeV1Host, serving
 
-pytest.importorskip("pyarrow", reason="missing: pyarrow")
 from osgym_sdk.data import COLUMNS, Dataset
 
 PAGE = "docs/data.md"

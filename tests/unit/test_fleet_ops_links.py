@@ -20,8 +20,6 @@ from osgym_infra.cli.fleet_ops.text import MOST_LINE_CHARS, Lines, escaped
 from osgym_infra.errors import BadInput
 from osgym_infra.fleet.fleet_file import IapAccess, SsmAccess, parse_fleet
 
-pytest.importorskip("fabric", reason="missing: fabric (pip install 'infra[ops]')")
-
 INSTANCE = "i-0123456789abcdef0"
 GCLOUD = """#!/bin/sh
 # gcloud compute ssh (Google Cloud SDK reference): one positional, the instance; `--command` is run there.

@@ -26,8 +26,6 @@ from tests.support.fleet_files import TOKEN, Authority, authority, write_fleet
 from osgym_infra.cli.fleet import fleet as command
 from osgym_protocol.host_api import HostCapacity, HostState, Notice
 
-pytest.importorskip("httpx", reason="missing: httpx (pip install 'infra[ops]')")
-
 ENTERED = '{"schema_version": 1, "hosts": [{"id": "a", "url": "http://x", "ssh": %s}]}'
 
 

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pyarrow", reason="missing: pyarrow")
 from examples import grpo, sft
 from examples.one_screen import BOARD, SQUARE
 

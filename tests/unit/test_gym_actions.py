@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("gymnasium", reason="missing: gymnasium")
-
 from osgym_protocol.actions import parse_actions
 from osgym_sdk import ConfigError
 from osgym_sdk._actions import as_actions

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import boto3
+import moto
 import pytest
+from tests.support import aws_api
 from tests.support.fleet_configs import AWS
 from tests.unit.test_infra_components import Recorder, deploy
-
-pytest.importorskip("botocore", reason="missing: botocore")
-from tests.support import aws_api
 
 # The generated SDKs warn about names of their own when they are imported.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has been deprecated:DeprecationWarning")
@@ -59,8 +59,6 @@ def test_groups_hooks_policies_and_ends_are_what_auto_scaling_takes(recorder: Re
 
 def test_a_lost_host_is_back_by_itself(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """moto takes the very requests, starts the hosts, and its group replaces one that is gone."""
-    moto = pytest.importorskip("moto", reason="missing: moto")
-    boto3 = pytest.importorskip("boto3", reason="missing: boto3")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     with moto.mock_aws():

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image, ImageDraw
-
-pytest.importorskip("pyarrow", reason="missing: pyarrow")
 from examples import sft
 from examples.one_screen import BOARD, SQUARE, Layout, make_task, oracle
+from PIL import Image, ImageDraw
 from tests.support.data_episodes import play
 
 from osgym_host.tasks.parse import parse_task

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import itertools
 import warnings
@@ -18,11 +17,6 @@ from tests.support import osworld_metrics
 from osgym_host.tasks.evaluator.inputs import InputFile, Unreadable
 from osgym_host.tasks.evaluator.metrics import METRICS
 from osgym_host.tasks.evaluator.registry import Score
-
-pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in ("pptx", "docx")),
-    reason="missing: python-pptx and python-docx",
-)
 
 Change = Callable[[Any], None]
 

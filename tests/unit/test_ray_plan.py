@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("ray", reason="missing: ray")
-
 from osgym_sdk import ConfigError, Ticket
 from osgym_sdk.ray import resource_of, spread
 from osgym_sdk.ray.buffer import RolloutBuffer

@@ -12,12 +12,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import av
 import pytest
 from click.testing import CliRunner, Result
 from PIL import Image
 from tests.support.data_episodes import LOST, play
-
-pytest.importorskip("pyarrow", reason="missing: pyarrow")
 
 from osgym_host.cli.main import main
 from osgym_host.cli.replay import _located
@@ -149,7 +148,6 @@ def test_a_moving_picture_shows_each_step_and_the_end(folder: Path, tmp_path: Pa
 
 def test_a_video_shows_each_step_and_the_end(folder: Path, tmp_path: Path) -> None:
     """even sizes, each step its time, the mark in its colour, no half a file."""
-    av = pytest.importorskip("av", reason="missing: av")
     target = tmp_path / "loop.mp4"
     done = run(folder, named(folder, "alert"), "--out", target, "--width", "321")
     assert done.exit_code == 0, done.output

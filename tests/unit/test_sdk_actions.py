@@ -12,6 +12,7 @@ from collections import OrderedDict, UserDict, deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -172,7 +173,6 @@ def test_objects_that_fight_back() -> None:
 
 def test_numbers_and_arrays_of_numpy() -> None:
     """The real ones: scalars, arrays, texts, booleans."""
-    numpy = pytest.importorskip("numpy", reason="missing: numpy")
     action = {
         "op": numpy.str_("drag"),
         "path": numpy.array([[1, 2], [3.0, 4]]),

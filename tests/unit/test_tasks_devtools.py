@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from websockets.asyncio import server as serving
 
 from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.guest_client.tunnel import GuestTunnel
@@ -22,8 +23,6 @@ from osgym_host.tasks.context import TaskContext, TaskRun
 from osgym_host.tasks.errors import DeadlineExceeded, ResultUnusable
 from osgym_host.tasks.registry import GETTERS, STEPS, StepProblem
 from osgym_protocol.codes import GuestErrorCode
-
-serving = pytest.importorskip("websockets.asyncio.server", reason="missing: websockets")
 
 Answer = Callable[[dict[str, Any]], list[Any]]
 

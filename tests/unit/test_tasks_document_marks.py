@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import zipfile
 
+import docx
 import openpyxl
 import pytest
+from docx.shared import RGBColor
 
 from osgym_host.tasks.evaluator.inputs import InputFile, Unreadable
 from osgym_host.tasks.evaluator.metrics import METRICS
 from osgym_host.tasks.evaluator.metrics.documents_marks import _ciede2000, colour_difference
 from osgym_host.tasks.evaluator.registry import Score
-
-if importlib.util.find_spec("docx") is None:
-    pytest.skip("missing: python-docx", allow_module_level=True)
-
-import docx
-from docx.shared import RGBColor
 
 
 def given(data: bytes, role: str = "result") -> InputFile:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import io
 import sqlite3
 import tarfile
@@ -11,6 +10,7 @@ import zipfile
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 from tests.support.media_files import deck, dying_tone, melody, wav
@@ -19,11 +19,6 @@ from osgym_host.tasks.evaluator.inputs import InputFile, Unreadable
 from osgym_host.tasks.evaluator.metrics import METRICS, TRANSFORMS
 from osgym_host.tasks.evaluator.perceptual_hash import perceptual_hash
 from osgym_host.tasks.evaluator.registry import Score
-
-for _module in ("av", "cssselect", "lxml", "mutagen", "pypdf", "yaml"):
-    if importlib.util.find_spec(_module) is None:
-        pytest.skip(f"missing: {_module}", allow_module_level=True)
-np = pytest.importorskip("numpy", reason="missing: numpy")
 
 
 def given(data: bytes | str, role: str = "result", name: str = "f") -> InputFile:

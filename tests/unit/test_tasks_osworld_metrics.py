@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import zipfile
 from typing import Any
@@ -16,10 +15,6 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageFilter
 from osgym_host.tasks.evaluator.inputs import InputFile, Unreadable
 from osgym_host.tasks.evaluator.metrics import METRICS
 from osgym_host.tasks.evaluator.registry import Score
-
-for _module, _distribution in (("numpy", "numpy"), ("pptx", "python-pptx"), ("pypdf", "pypdf")):
-    if importlib.util.find_spec(_module) is None:
-        pytest.skip(f"missing: {_distribution}", allow_module_level=True)
 
 
 def given(data: bytes | str, role: str = "result", name: str = "f.xlsx") -> InputFile:
