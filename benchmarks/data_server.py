@@ -28,13 +28,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import requests
 from PIL import Image
 
 from benchmarks.common import argument_parser, local_service, machine, save
+from osgym_host.runtimes.processes import processes_of, pss_mib
 from osgym_sdk.data_server import MultiTurnDataloader, OSGymEnv, ReplayBuffer
 from osgym_sdk.data_server.batches import RowMaker, collate
 from osgym_sdk.data_server.environment import cleaned
@@ -225,16 +225,6 @@ def answers(seed: int = 1) -> Iterator[str]:
         yield f"<|think_start|>Look.<|think_end|><|action_start|>click({x},{y})<|action_end|>"
 
 
-def pss_mib() -> float:
-    """Of this process and its children."""
-    found = 0.0
-    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-    for pid in (str(os.getpid()), *children):
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        found += next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
-    return round(found, 1)
-
-
 def run(way: str, url: str, envs: int, steps: int, max_step: int) -> dict[str, Any]:
     """Plays `steps` steps in all, and measures."""
     config = {"server_url": url, "max_step": max_step, "timeout": 120, "tasks": [TASK]}
@@ -248,7 +238,7 @@ def run(way: str, url: str, envs: int, steps: int, max_step: int) -> dict[str, A
         while done < steps:
             done += made.turn(lambda: next(say))
         took_s = time.perf_counter() - begun
-        memory_mib, kept = pss_mib(), len(made.replay)
+        memory_mib, kept = round(pss_mib(processes_of(os.getpid())), 1), len(made.replay)
     finally:
         made.close()
     # What children used before the first step (imports are shared by fork) is in it: a little too much.

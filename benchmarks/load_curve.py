@@ -31,6 +31,7 @@ import httpx
 
 from benchmarks.common import argument_parser, local_service, machine, meminfo_mib, save, summary
 from benchmarks.oracles import OraclePolicy, choose, rounds
+from osgym_host.runtimes.processes import pss_mib
 from osgym_sdk import AsyncClient, AsyncEpisode
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -89,15 +90,6 @@ def of_replica(pid: int, outside: Collection[str]) -> bool:
         return False
 
 
-def pss_of(pid: int) -> float:
-    """PSS of one process, MiB; 0 when it is gone."""
-    try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except OSError:
-        return 0.0
-    return next((int(line.split()[1]) / 1024 for line in text.splitlines() if line.startswith("Pss:")), 0.0)
-
-
 class Accounts:
     """CPU time of a host agent and its replicas, dead ones included.
 
@@ -150,7 +142,7 @@ class Window:
     def sample(self) -> None:
         """Takes the memory as it is now."""
         self._accounts.look()
-        self._pss.append(sum(pss_of(pid) for pid in self._accounts.replicas))
+        self._pss.append(pss_mib(self._accounts.replicas))
         self._host.append(meminfo_mib()["MemAvailable"])
 
     async def watch(self, seconds: float, memory: bool) -> None:

@@ -39,11 +39,12 @@ import httpx
 
 from benchmarks.common import argument_parser, local_service, machine, save, summary
 from benchmarks.data_server import TASK, RequestsEnv
-from benchmarks.load_curve import TICK_S, Accounts, pss_of
+from benchmarks.load_curve import TICK_S, Accounts
 from benchmarks.settle.live import task_for, wait_steady
 from benchmarks.settle.scenarios import Action, application
 from benchmarks.step_path import KEYS, PAUSE_S, osworld
 from osgym_host.images.store import default_data_dir
+from osgym_host.runtimes.processes import pss_mib
 from osgym_sdk import Client, Episode
 
 WAYS = ("exact", "osgym-api", "osworld", "osworld-no-pause", "cua")
@@ -256,7 +257,7 @@ def _peers(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         def cpu_s() -> float:
             return accounts.look() + time.process_time() + (cua.cpu_s() if cua else 0.0)
 
-        memory = {"osgym_guest": _agent_pss(accounts)} | ({"cua": pss_of(cua.process.pid)} if cua else {})
+        memory = {"osgym_guest": _agent_pss(accounts)} | ({"cua": pss_mib([cua.process.pid])} if cua else {})
         yield {
             "ways": ways_of(episode, guest, api, cua), "actions": actions, "cpu_s": cpu_s, "memory": memory,
             "osgym_api_reset_s": reset_s,
@@ -268,7 +269,7 @@ def _agent_pss(accounts: Accounts) -> float:
     for pid in accounts.replicas:
         with contextlib.suppress(OSError):
             if b"osgym_guest" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pss_of(pid))
+                found.append(pss_mib([pid]))
     return statistics.fmean(found) if found else float("nan")
 
 

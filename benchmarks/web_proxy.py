@@ -28,6 +28,7 @@ from benchmarks.common import argument_parser, local_service, machine, save, sum
 from osgym_host.runtimes.base import Egress, ReplicaSpec
 from osgym_host.runtimes.local.probe_image import build_probe_image
 from osgym_host.runtimes.local.runtime import LocalRuntime
+from osgym_host.runtimes.processes import cpu_s, pss_mib
 from osgym_host.runtimes.web import har
 from osgym_host.runtimes.web.archive import Archive, Recording, open_archive
 from osgym_host.runtimes.web.certificates import make_authority
@@ -38,19 +39,6 @@ from osgym_sdk import Client
 POLICIES = (Egress.NONE, Egress.OPEN)
 SITES, PAGES, PAGE_BYTES = 20, 10, 20_000
 _SESSION = "#!/bin/sh\nexec /bin/sleep 3600\n"
-_TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def memory_mib(pid: int) -> float:
-    """Memory of a process that it shares with nobody, and its part of the rest (PSS)."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:"))
-
-
-def cpu_s(pid: int) -> float:
-    """CPU time of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 async def cost_of_proxy(folder: Path, pairs: int) -> dict[str, Any]:
@@ -62,7 +50,7 @@ async def cost_of_proxy(folder: Path, pairs: int) -> dict[str, Any]:
     await proxy.start()
     found: dict[str, Any] = {"proxy_start_ms": (time.monotonic() - began) * 1000}
     await runtime.start()
-    found["proxy_idle_mib"] = memory_mib(proxy.pid)
+    found["proxy_idle_mib"] = pss_mib([proxy.pid])
     found |= {f"{what}_{egress}": [] for what in ("create_ms", "destroy_ms") for egress in POLICIES}
     try:
         for number, egress in itertools.product(range(pairs + 1), POLICIES):
@@ -113,26 +101,26 @@ async def cost_of_replay(folder: Path, replicas: int, clients: int, seconds: flo
     authority = make_authority()
     proxy = ReplicaProxy(ProxyOptions(Egress.NONE, mode=WebMode.REPLAY, archive=archive, authority=authority))
     await proxy.start()
-    found: dict[str, Any] = {"replay_idle_mib": memory_mib(proxy.pid)}
+    found: dict[str, Any] = {"replay_idle_mib": pss_mib([proxy.pid])}
     try:
         ports = []
         for number in range(replicas):
             listener = socket.create_server(("127.0.0.1", 0), backlog=64)
             ports.append(listener.getsockname()[1])
             await proxy.open(f"r{number}", listener)
-        found["replay_mib_with_replicas"] = memory_mib(proxy.pid)
+        found["replay_mib_with_replicas"] = pss_mib([proxy.pid])
         told = json.dumps([ports, authority.certificate, clients, seconds])
         argv = [sys.executable, "-m", "benchmarks.web_proxy", "--as-clients"]
-        before, began = cpu_s(proxy.pid), time.monotonic()
+        before, began = cpu_s([proxy.pid]), time.monotonic()
         process = await asyncio.create_subprocess_exec(*argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         out, _ = await process.communicate(told.encode())
-        used = cpu_s(proxy.pid) - before
+        used = cpu_s([proxy.pid]) - before
         counted = json.loads(out)
         found |= {f"replay_{name}": value for name, value in counted.items()}
         found["replay_requests_per_s"] = counted["requests"] / seconds
         found["replay_cpu_ms_per_request"] = 1000 * used / counted["requests"]
         found["replay_cpu_share"] = used / (time.monotonic() - began)
-        found["replay_mib_after_load"] = memory_mib(proxy.pid)
+        found["replay_mib_after_load"] = pss_mib([proxy.pid])
     finally:
         await proxy.stop()
     return found
