@@ -5,8 +5,8 @@
 Of files of `load_curve` only the rows of up to so many replicas are fitted, as `osgym calibrate` does it.
 From that profile, and for the cores of the machine that the files are of, the model then says for every
 number of replicas: CPU time a second, steps a second, memory, and the 95th percentile of a step. The model
-knows the CPU work of a step only; what a step waits for its screen is taken from the smallest number of
-replicas, as its measured percentile less the model's. `K within LIMIT` is the largest number of replicas
+knows the CPU work of a step only, so its percentile is that measured of the smallest number of replicas, times
+how much slower the model says that more of them are. `K within LIMIT` is the largest number of replicas
 whose p95 is within so many times that of one alone, by the model and by the measurement.
 """
 
@@ -70,14 +70,13 @@ def compared(files: Sequence[Mapping[str, Any]], fit_up_to: int) -> dict[str, An
     profile = fit_profile(seen, "fitted")
     busy = [row for data in files for row in data["series"] if row.get("steps")]
     cores = float(files[0]["machine"]["cores"])
-    rows = []
-    waits_ms = 0.0
+    rows: list[dict[str, Any]] = []
     for row in sorted(busy, key=lambda r: int(r["replicas"])):
         model, measured = model_row(profile, cores, row["replicas"]), measured_row(row)
-        if not rows:
-            waits_ms = measured["p95_ms"] - model["cpu_p95_ms"]
         if model:
-            model["p95_ms"] = round(waits_ms + model["cpu_p95_ms"], 1)
+            first = rows[0] if rows else {"measured": measured, "model": model}
+            slower = model["cpu_p95_ms"] / first["model"]["cpu_p95_ms"]
+            model["p95_ms"] = round(first["measured"]["p95_ms"] * slower, 1)
         fitted = row["replicas"] <= fit_up_to
         rows.append({"replicas": row["replicas"], "fitted": fitted, "model": model, "measured": measured})
     alone = rows[0]["measured"]["p95_ms"]

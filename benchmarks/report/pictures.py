@@ -90,6 +90,36 @@ def density() -> Any:
     }
 
 
+def predicted() -> Any:
+    """The p95 of a step over the replicas at work, by the cost model and as measured."""
+    rows = load("predicted")["rows"]
+    return {
+        "fitted_up_to": load("predicted")["fit_up_to"],
+        "counts": [row["replicas"] for row in rows],
+        "model": [row["model"].get("p95_ms") for row in rows],
+        "measured": [row["measured"]["p95_ms"] for row in rows],
+    }
+
+
+def fault_rates() -> Any:
+    """Trajectories a minute and lost groups over the rate of faults, all rounds of a rate together."""
+    rows = load("fault_rates")["rows"]
+    found = []
+    for every_s in sorted({row["every_s"] for row in rows}, key=lambda every: (every > 0, -every)):
+        mine = where(rows, every_s=every_s)
+        shares = [
+            round(100 * statistics.fmean(row[name] for row in mine), 2)
+            for name in (
+                "groups_of_8_lost_without_retry",
+                "groups_of_16_lost_without_retry",
+                "groups_of_16_lost",
+            )
+        ]
+        rate = statistics.fmean(row["faults_per_replica_hour"] for row in mine)
+        found.append([round(rate, 1), round(statistics.fmean(row["per_minute"] for row in mine), 2), *shares])
+    return found
+
+
 def _draw_step_split(axes: Axes, data: Any) -> None:
     ways = list(data)
     left = [0.0] * len(ways)
@@ -164,12 +194,45 @@ def _draw_density(axes: Axes, data: Any) -> None:
     axes.legend(frameon=False)
 
 
+def _draw_predicted(axes: Axes, data: Any) -> None:
+    counts = data["counts"]
+    axes.plot(counts, data["measured"], "o-", color=COLOURS[0], label="measured")
+    axes.plot(counts, data["model"], "s--", color=COLOURS[1], label="the model")
+    axes.axvspan(counts[0], data["fitted_up_to"], color="#000000", alpha=0.07, label="fitted to these")
+    axes.set_xlabel("replicas at work")
+    axes.set_ylabel("p95 of a step, ms")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(counts, [str(count) for count in counts])
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, fontsize=9)
+
+
+def _draw_fault_rates(axes: Axes, data: Any) -> None:
+    rates = [row[0] for row in data]
+    axes.plot(rates, [row[1] for row in data], "o-", color=COLOURS[0], label="trajectories a minute")
+    axes.set_xlabel("faults of a replica an hour")
+    axes.set_ylabel("trajectories a minute")
+    axes.set_ylim(bottom=0)
+    beside = axes.twinx()
+    names = ("groups of 8, no retry", "groups of 16, no retry", "groups of 16, one retry")
+    for place, name in enumerate(names, start=1):
+        beside.plot(rates, [row[place + 1] for row in data], "s--", color=COLOURS[place], label=name)
+    beside.set_ylabel("lost, %")
+    beside.set_ylim(0, 100)
+    lines = [*axes.get_lines(), *beside.get_lines()]
+    labels = [str(line.get_label()) for line in lines]
+    axes.legend(
+        lines, labels, ncols=2, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.22), frameon=False
+    )
+
+
 ALL: dict[str, tuple[Callable[[], Any], Callable[[Axes, Any], None]]] = {
     "step_split": (step_split, _draw_step_split),
     "settle": (settle, _draw_settle),
     "load_curve": (load_curve, _draw_load_curve),
     "throughput": (throughput, _draw_throughput),
     "density": (density, _draw_density),
+    "predicted": (predicted, _draw_predicted),
 }
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*has been deprecated:Deprecatio
 
 TYPE = {**AWS, "host_type": "r8i.24xlarge", "replicas": "512", "max_replicas_per_host": "256"}
 """Two hosts, well below what one carries."""
-SPOT = {**AWS, "market": "spot"}
+SPOT = {**AWS, "market": "spot", "replicas": "230"}
 EXISTING = {"network_id": "net-1", "subnet_id": "subnet-1, subnet-2"}
 
 

@@ -19,7 +19,7 @@ from osgym_infra.fleet.bounds import DEARER, MOST_STAND_INS, check_zones
 from osgym_infra.fleet.outputs import summary
 from osgym_infra.workloads import profile as profiles
 
-SPOT = {**AWS, "market": "spot"}
+SPOT = {**AWS, "market": "spot", "replicas": "230"}
 
 
 def plan(values: dict[str, object]) -> Blueprint:

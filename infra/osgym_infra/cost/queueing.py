@@ -93,7 +93,10 @@ class Station:
 
 
 def station(capacity_cores: float, replicas: int, idle_cores: float, work: Work) -> Station | None:
-    """The servers left for work: c = floor(vCPU·τ·ν − K·b); `None` when idling alone takes everything.
+    """The servers left for work: vCPU·τ·ν − K·b in whole cores; `None` when idling alone takes everything.
+
+    Half a core or more counts as one, and all are slower by what it lacks; less is not counted. So that
+    what idles on two cores, a few hundredths of one, does not leave a single one.
 
     Args:
         capacity_cores: vCPU·τ·ν of the host.
@@ -104,7 +107,8 @@ def station(capacity_cores: float, replicas: int, idle_cores: float, work: Work)
     left = capacity_cores - replicas * idle_cores
     if left <= 0:
         return None
-    return Station(int(left), work) if left >= 1 else Station(1, work.times(1 / left))
+    servers = max(1, int(left + 0.5))
+    return Station(servers, work.times(max(1.0, servers / left)))
 
 
 def distribution(servers: int, customers: int, ratio: float) -> list[float]:
