@@ -5,8 +5,8 @@
 Of files of `load_curve` only the rows of up to so many replicas are fitted, as `osgym calibrate` does it.
 From that profile, and for the cores of the machine that the files are of, the model then says for every
 number of replicas: CPU time a second, steps a second, memory, and the 95th percentile of a step. The model
-knows the CPU work of a step only, so its percentile is that measured of the smallest number of replicas, times
-how much slower the model says that more of them are. `K within LIMIT` is the largest number of replicas
+knows the CPU work of a step only, so its percentile is that measured of the smallest number of replicas,
+times how much slower the model says that more of them are. `replicas_within_times_p95` has the largest number
 whose p95 is within so many times that of one alone, by the model and by the measurement.
 """
 
