@@ -14,7 +14,9 @@ from tests.support.pools import nobody, pool_of
 
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
+from osgym_host.replicas.brancher import ReplicaBrancher
 from osgym_host.replicas.guest_pulse import PulseOptions, Silence
+from osgym_host.runtimes.base import PointFailed, Replica
 from osgym_host.runtimes.processes import cpu_waits_s
 
 OPTIONS = PulseOptions()
@@ -153,6 +155,29 @@ async def test_a_slow_guest_is_kept(tmp_path: Path) -> None:
             await asyncio.sleep(0.1)
         assert manager.state is ReplicaState.LEASED
         assert pool.retired[Reason.GUEST_HUNG] == 0
+
+
+async def test_a_guest_that_stands_still_for_a_branch_point_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when it was asked just before; one that does not answer afterwards is frozen."""
+    async with pool_of(tmp_path, pulse_options=QUICK) as (pool, runtime):
+        manager = await pool.acquire("a", nobody, 1)
+        agent, taken = runtime.by_generation(manager.generation).agent, asyncio.Event()
+
+        async def branch(replica: Replica, *, keep: bool = False) -> None:
+            agent.ready.clear()
+            await taken.wait()
+            raise PointFailed("no point")
+
+        monkeypatch.setattr(runtime, "branch", branch)
+        taking = asyncio.create_task(ReplicaBrancher(pool).take(manager))
+        await asyncio.sleep(0.8)
+        assert manager.state is ReplicaState.LEASED
+        taken.set()
+        with pytest.raises(PointFailed):
+            await taking
+        await until(lambda: pool.retired[Reason.GUEST_HUNG] == 1)
 
 
 async def test_a_guest_that_cannot_be_reached_is_not_frozen(tmp_path: Path) -> None:

@@ -92,12 +92,15 @@ class ReplicaBrancher:
         if manager.clone is None:
             raise base.ReplicaNotFound("it is gone", replica_id=manager.replica_id)
         limit_s = KEEP_S if keep else BRANCH_S
+        manager.points_under_way += 1
         try:
             async with asyncio.timeout(limit_s):
                 return await self._runtime.branch(manager.clone, keep=keep)
         except TimeoutError as error:
             text = f"no branch point was taken within {limit_s:g} s"
             raise base.PointFailed(text, replica_id=manager.replica_id) from error
+        finally:
+            manager.points_under_way -= 1
 
     async def make(
         self, reservation: Reservation, point: base.BranchPoint, holders: Sequence[LeaseHolder]

@@ -8,7 +8,8 @@ an agent answers from its event loop whatever else it does.
 
 Frozen is not slow. On a host that has too much to do, an answer takes long because the agent does not get
 a processor, and that time is not counted (`Silence`): how long its threads were ready to run and were not
-let, the kernel knows. Nor is time in which it waits for a disk or is started again, within bounds.
+let, the kernel knows. Nor is time in which it waits for a disk or is started again, within bounds, or stands
+still while a branch point is taken of it.
 """
 
 from __future__ import annotations
@@ -148,7 +149,9 @@ class GuestPulse:
                 client = GuestClient(manager.clone.guest, token=manager.clone.guest_token)
                 asked = self._asked[manager] = _Asked(client)
             since_s, call_s = now_s - asked.answered_s, manager.guest.waiting_s()
-            if asked.asking is None and self._options.is_due(since_s, call_s, len(live)):
+            if manager.points_under_way:  # it stands still and cannot answer; how long, its taker bounds
+                asked.answered_s = now_s
+            elif asked.asking is None and self._options.is_due(since_s, call_s, len(live)):
                 asked.asking = group.create_task(self._ask(manager, asked))
 
     def _forget(self, live: set[ReplicaManager]) -> None:
@@ -189,7 +192,8 @@ class GuestPulse:
         silence = Silence(self._options, time.monotonic(), cpu_waits_s(pid))
         while True:
             await asyncio.wait((answer,), timeout=self._options.look_s)
-            if answer.done() or clone.exit_info is not None or manager.state not in _ASKED:
+            ended = clone.exit_info is not None or manager.state not in _ASKED
+            if answer.done() or ended or manager.points_under_way:
                 return False
             if silence.look(time.monotonic(), cpu_waits_s(pid), process_state(pid)):
                 return True

@@ -69,6 +69,7 @@ class ReplicaManager:
         clone: The runtime's replica, None before it was made.
         holder: For whose episode it is used, or was at its end; None before.
         creation_over: Set once the runtime was asked to make it and has answered, or was stopped.
+        points_under_way: Branch points that are being taken of it; it stands still for them.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class ReplicaManager:
         self.holder: log_subject.LogSubject | None = None
         self.detail = ""
         self.creation_over = asyncio.Event()
+        self.points_under_way = 0
         self.created_at = time.monotonic()
         self.ready_at: float | None = None
         self.measured_at: float | None = None
