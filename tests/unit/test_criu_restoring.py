@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from osgym_host.runtimes.local.criu import layer, restoring
 from osgym_host.runtimes.local.criu.commands import LOG, PID_FILE
+from osgym_host.runtimes.local.criu.installed import find_criu
 from osgym_host.runtimes.local.criu.points import LocalPoints
 from osgym_host.runtimes.local.zygote import Zygote
 
@@ -71,6 +73,19 @@ def test_only_a_child_that_is_no_others_is_a_clones_first_process(tmp_path: Path
             child.kill()
             os.close(zygote._wake_r)
             os.close(zygote._wake_w)
+
+
+def test_a_criu_that_clones_cannot_see_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they have file systems of their own; there it would be found when dumping, and never again."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        program = Path(folder) / "criu"
+        program.write_text("#!/bin/sh\necho Version: 4.2\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", folder, prepend=":")
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        found = find_criu()
+    assert (found.version, found.usable) == ((4, 2), False)
+    assert str(program) in found.lacking
 
 
 def test_a_layer_may_be_deep(tmp_path: Path) -> None:

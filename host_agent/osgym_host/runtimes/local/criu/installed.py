@@ -11,6 +11,8 @@ from pathlib import Path
 from osgym_host.runtimes.local.criu.commands import OLDEST, older_than_needed, parse_version
 
 NEEDED = f"criu {OLDEST[0]}.{OLDEST[1]} or newer"
+COVERED = ("/run/", "/tmp/")  # noqa: S108 (looked for, not used)
+"""What `restoring` mounts over before it becomes CRIU."""
 _TIMEOUT_S = 10.0
 _CHECK_TIMEOUT_S = 20.0
 _MAX_LINE = 300
@@ -51,6 +53,8 @@ def find_criu() -> InstalledCriu:
         return InstalledCriu(path, lacking=f"{path} does not say its version")
     if older_than_needed(version):
         return InstalledCriu(path, version, f"criu {version[0]}.{version[1]} is too old: {NEEDED} is needed")
+    if path.startswith(COVERED):
+        return InstalledCriu(path, version, f"{path} lies where a clone sees nothing of the host")
     if shutil.which("nsenter") is None:
         return InstalledCriu(path, version, "nsenter (util-linux) is not installed")
     return InstalledCriu(path, version)
