@@ -233,6 +233,7 @@ ALL: dict[str, tuple[Callable[[], Any], Callable[[Axes, Any], None]]] = {
     "throughput": (throughput, _draw_throughput),
     "density": (density, _draw_density),
     "predicted": (predicted, _draw_predicted),
+    "fault_rates": (fault_rates, _draw_fault_rates),
 }
 
 
