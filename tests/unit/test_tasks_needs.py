@@ -111,10 +111,18 @@ def test_files_that_are_here_are_not_fetched(tmp_path: Path) -> None:
         step("download", files=[{"url": url, "path": "/home/user/x.png"}]),
         expected={"type": "cloud_file", "path": gold, "dest": "gold.png"},
     )
-    assert needs_of(made, nothing, tmp_path).fetches == 2
+    found = needs_of(made, nothing, tmp_path)
+    assert found.fetches == 2
+    assert found.to_fetch == (
+        (gold, cache_name(gold, "gold.png")),
+        (url, cache_name(url, "/home/user/x.png")),
+    )
     (tmp_path / cache_name(url, "/home/user/x.png")).touch()
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "gold.png").touch()
+    assert needs_of(made, nothing, tmp_path).verdict is Verdict.RUNS
+    (tmp_path / "t" / "gold.png").unlink()
+    (tmp_path / "t" / cache_name(gold, "gold.png")).touch()
     assert needs_of(made, nothing, tmp_path).verdict is Verdict.RUNS
 
 

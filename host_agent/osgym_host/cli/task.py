@@ -130,6 +130,7 @@ def _as_json(
                 "programs": needs.programs,
                 "internet": needs.internet,
                 "files_to_fetch": needs.fetches,
+                "to_fetch": [{"url": url, "name_in_cache": name} for url, name in needs.to_fetch],
             }
             for path, needs in rows
         ],

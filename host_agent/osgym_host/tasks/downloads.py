@@ -43,6 +43,12 @@ def cache_name(url: str, path: str) -> str:
     return f"{uuid.uuid5(uuid.NAMESPACE_URL, url)}_{safe_name(path)}"
 
 
+def cached_at(folder: Path, url: str, path: str, task_id: str) -> tuple[Path, ...]:
+    """Where a file may be that was fetched before: under our own layout, or OSWorld's."""
+    name = cache_name(url, path)
+    return folder / name, folder / task_id / name, folder / task_id / safe_name(path)
+
+
 def refusal(address: str, *, allow_private: bool) -> str | None:
     """Why the host must not fetch from this address, or None."""
     match kind_of(address):
@@ -125,15 +131,7 @@ class DownloadCache:
 
     def cached(self, url: str, path: str, task_id: str) -> Path | None:
         """The file if it is already here, under our own or OSWorld's layout."""
-        name = cache_name(url, path)
-        for candidate in (
-            self.folder / name,
-            self.folder / task_id / name,
-            self.folder / task_id / safe_name(path),
-        ):
-            if candidate.is_file():
-                return candidate
-        return None
+        return next((place for place in cached_at(self.folder, url, path, task_id) if place.is_file()), None)
 
     def local_file(self, name: str) -> Path:
         """A file below the task-files folder.

@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from osgym_host.tasks.downloads import cache_name
+from osgym_host.tasks.downloads import cache_name, cached_at
 from osgym_host.tasks.errors import InvalidTask
 from osgym_host.tasks.parse import ACCOUNTS, unsupported_features, validate_task, with_account
 from osgym_host.tasks.schema import Task
@@ -75,7 +75,8 @@ class Needs:
         accounts, missing: In the words of `task_unsupported`.
         programs: Names that are not in the image.
         internet: What is done there while the task is set up, run and checked.
-        fetches: Files that the host fetches once and keeps, and does not have yet.
+        to_fetch: Files that the host fetches once and keeps, and does not have yet: each by its address, and
+            its name in the host's cache, where it may be put instead.
     """
 
     invalid: str = ""
@@ -83,7 +84,12 @@ class Needs:
     missing: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     internet: tuple[str, ...] = ()
-    fetches: int = 0
+    to_fetch: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def fetches(self) -> int:
+        """How many files that is."""
+        return len(self.to_fetch)
 
     @property
     def verdict(self) -> Verdict:
@@ -138,7 +144,7 @@ def needs_of(obj: object, has_program: HasProgram | None, cache: Path | None = N
         missing=tuple(name for name in features if name not in _ACCOUNTS),
         programs=programs,
         internet=tuple(dict.fromkeys(_online(task, obj))),
-        fetches=_to_fetch(task, cache),
+        to_fetch=_to_fetch(task, cache),
     )
 
 
@@ -217,7 +223,7 @@ def _is_local(host: str) -> bool:
         return False
 
 
-def _to_fetch(task: Task, cache: Path | None) -> int:
+def _to_fetch(task: Task, cache: Path | None) -> tuple[tuple[str, str], ...]:
     wanted: set[tuple[str, str]] = set()
     for step in (*task.config, *task.evaluator.postconfig):
         if step.type == "download" and (files := getattr(step.parameters, "files", None)):
@@ -226,7 +232,8 @@ def _to_fetch(task: Task, cache: Path | None) -> int:
         for getter in (check.result, check.expected):
             if getter is not None and getter.type == "cloud_file":
                 wanted |= set(_cloud_files(getter.fields))
-    return sum(not _is_cached(cache, task.safe_id, url, path) for url, path in wanted)
+    missing = ((url, path) for url, path in wanted if not _is_cached(cache, task.safe_id, url, path))
+    return tuple(sorted((url, cache_name(url, path)) for url, path in missing))
 
 
 def _cloud_files(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -241,9 +248,7 @@ def _cloud_files(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _is_cached(cache: Path | None, task_id: str, url: str, path: str) -> bool:
     if not url.startswith(("http://", "https://")):
         return True
-    if cache is None:
-        return False
-    return (cache / cache_name(url, path)).is_file() or (cache / task_id / PurePosixPath(path).name).is_file()
+    return cache is not None and any(place.is_file() for place in cached_at(cache, url, path, task_id))
 
 
 def programs_of(rootfs: Path) -> HasProgram:
