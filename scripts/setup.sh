@@ -29,8 +29,8 @@ if [ "$purpose" = test ]; then
   packages+=(xfsprogs docker.io nftables iproute2 openssh-client openssh-server curl zstd xz-utils procps packer prometheus sudo)
   # A bare X server and small clients, for tests of the guest agent outside a replica.
   packages+=(shellcheck xvfb tint2 xterm x11-utils x11-xserver-utils openbox mousepad featherpad fonts-dejavu-core dbus dbus-x11)
-  # What instructions of hot paths are counted with.
-  packages+=(valgrind)
+  # What instructions of hot paths are counted with; what a metric reads the text of pictures with.
+  packages+=(valgrind tesseract-ocr)
 fi
 
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }

@@ -367,6 +367,7 @@ BROWSER_RULES: dict[str, dict[str, Any]] = {
 }
 
 DOCUMENT_RULES: dict[str, dict[str, Any]] = {
+    "compare_image_text": {"type": "text", "text": "a"},
     "check_csv": {},
     "check_gnome_favorite_apps": {"expected": ["a"]},
     "check_image_file_size": {"max_size": 1},
@@ -411,11 +412,12 @@ def _expected(func: str, file: Value) -> Value:
     return Value(data=rules)
 
 
-OF_RULES = {"compare_config", "compare_answer", "check_html_background_image"}
+OF_RULES = {"compare_config", "compare_answer", "check_html_background_image", "compare_image_text"}
 
 
 NEED_OTHERS = frozenset(
     {
+        "check_python_file_by_test_suite",
         "compare_epub",
         "compare_unique_train_records",
         "compare_videos",

@@ -120,7 +120,13 @@ def may_be_the_results(failure: MetricFailed, job: MetricJob) -> bool:
             return False
         case MetricEnd.EXPECTED:  # a result that takes all memory makes the expected file unreadable
             return job.expected is not None and bool(job.expected.files)
-        case MetricEnd.RAISED | MetricEnd.OUT_OF_MEMORY | MetricEnd.CPU_TIME | MetricEnd.CRASHED:
+        case (
+            MetricEnd.RAISED
+            | MetricEnd.OUT_OF_MEMORY
+            | MetricEnd.CPU_TIME
+            | MetricEnd.PROGRAM_TIME
+            | MetricEnd.CRASHED
+        ):
             return True
 
 

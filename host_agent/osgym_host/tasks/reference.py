@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from osgym_host.tasks.evaluator.metrics import METRICS
+from osgym_host.tasks.evaluator.ocr import needs_tesseract
 from osgym_host.tasks.evaluator.packages import DISTRIBUTIONS, Needed
 from osgym_host.tasks.evaluator.registry import Metric
 from osgym_host.tasks.parse import ACCOUNTS
@@ -38,7 +39,7 @@ _METRICS = """## Metrics
 
 `func` of the evaluator; `options` are given to it by name. *Result only*: there is no `expected`. A package
 stands where a metric needs one that a plain install has not: `pip install 'osgym-host[osworld]'` brings
-them all."""
+them all; Tesseract comes with `apt install tesseract-ocr`."""
 _REFUSED = "## Refused by name"
 _ROLES = re.compile(r"``([^`]+)``")
 
@@ -148,6 +149,8 @@ def _options(metric: Metric) -> str:
         said.append("*result only*")
     if isinstance(metric.unsupported, Needed):
         said += [f"package {DISTRIBUTIONS[module]}" for module in metric.unsupported.modules]
+    if metric.unsupported is needs_tesseract:
+        said.append("program Tesseract")
     return _cell(", ".join(said)) or "–"
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 
 from osgym_host.tasks.errors import EvaluatorError
+from osgym_host.tasks.evaluator.metrics import METRICS
 from osgym_host.tasks.evaluator.registry import MetricEnd
 from osgym_host.tasks.values import DiskFile, NamedFile, Value
 
@@ -33,8 +34,11 @@ MAX_JOB_BYTES = 64 * 1024 * 1024
 MAX_JOB_FILES = 64
 LONG_TEXT_CHARS = 64 * 1024
 """Longer texts travel in files of their own, written in pieces of this length."""
+MAX_NOTE_CHARS = 2000
 START_TIMEOUT_S = 60.0
 KILL_GRACE_S = 3.0
+PROGRAM_S = 60.0
+"""How long a metric may take that runs what a result brings; its CPU time is bounded as of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +221,7 @@ class Sandbox:
                         "timeout_s": job.timeout_s,
                         "cpu_s": job.cpu_s,
                         "memory_bytes": job.memory_bytes,
+                        "program_s": _program_s(job),
                     }
                     await _send(zygote.control, json.dumps(header).encode(), [write_fd, *fds])
             except OSError as error:
@@ -251,6 +256,12 @@ class Sandbox:
         raise MetricFailed(f"the metric {job.func} gave no verdict: {how}", job.func, end)
 
 
+def _program_s(job: MetricJob) -> float:
+    """How long it may run what a result brings; less than its time in all, so that it is told apart."""
+    metric = METRICS.get(job.func)
+    return min(PROGRAM_S, job.timeout_s / 2) if metric is not None and metric.runs_program else 0.0
+
+
 def _parse_verdict(raw: bytes, func: str) -> MetricVerdict | None:
     """The verdict, None if there is none; what a confined process says is not trusted to be sane."""
     try:
@@ -262,13 +273,18 @@ def _parse_verdict(raw: bytes, func: str) -> MetricVerdict | None:
     if isinstance(problem := message.get("error"), str):
         known = message.get("end") in set(MetricEnd)
         end = MetricEnd(str(message["end"])) if known else MetricEnd.CRASHED
-        raise MetricFailed(f"the metric {func} failed: {problem[:2000]}", func, end)
+        raise MetricFailed(f"the metric {func} failed: {_encodable(problem)}", func, end)
     score, note = message.get("score"), message.get("note", "")
     if isinstance(score, bool) or not isinstance(score, int | float) or not isinstance(note, str):
         return None
     if not math.isfinite(score) or not 0 <= score <= 1:
         raise MetricFailed(f"the metric {func} gave the score {score}", func, MetricEnd.CRASHED)
-    return MetricVerdict(float(score), note[:2000], message.get("unreadable") is True)
+    return MetricVerdict(float(score), _encodable(note), message.get("unreadable") is True)
+
+
+def _encodable(text: str) -> str:
+    """Return what may stand in an answer: half a surrogate pair of a result's text may not."""
+    return text[:MAX_NOTE_CHARS].encode("utf-8", "replace").decode()
 
 
 async def _argument(value: Value | None, fds: list[int]) -> dict[str, object] | None:
@@ -379,8 +395,12 @@ async def _read_all(fd: int, limit: int) -> bytes:
     return b""
 
 
-_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1"}
-"""numpy's threads count against a child's memory, and it can start none: it would wait for them for ever."""
+_ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1",
+    "SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1",
+}  # fmt: skip
+"""Threads (numpy's, Tesseract's) count against a child's memory, and it can start none: it would wait for
+them for ever. Games that are tested have neither screen nor sound."""
 
 
 async def _start() -> _EvaluatorProcess:

@@ -1,7 +1,8 @@
 """The zygote: imports the parsers once, then forks a confined child for each job.
 
 It has one socket (its standard input, SOCK_SEQPACKET). A job arrives as one message: a JSON header
-``{"id", "timeout_s", "cpu_s", "memory_bytes"}`` (memory: beyond what the parsers take themselves) with
+``{"id", "timeout_s", "cpu_s", "memory_bytes", "program_s"}`` (memory: beyond what the parsers take
+themselves; program_s: how long a metric may run what a result brings, 0 for one that does not) with
 descriptors [verdict pipe, job, files…]. The child writes its verdict to the pipe; the zygote reports
 ``{"id", "exit", "end"}`` when the child is gone, killed after ``timeout_s`` at the latest. When the socket
 ends, everything ends.
@@ -126,7 +127,8 @@ def _spawn(header: dict[str, float], fds: list[int], layers: frozenset[str]) -> 
     if pid == 0:
         status = _NOT_CONFINED
         try:
-            status = _helper(zygote, memory_bytes, float(header["cpu_s"]), fds, layers)
+            bounds = _Bounds(memory_bytes, float(header["cpu_s"]), float(header["program_s"]))
+            status = _helper(zygote, bounds, fds, layers)
         finally:
             os._exit(status)
     for fd in fds:
@@ -134,11 +136,19 @@ def _spawn(header: dict[str, float], fds: list[int], layers: frozenset[str]) -> 
     return os.pidfd_open(pid), _MetricProcess(int(header["id"]), pid, time.monotonic() + timeout_s)
 
 
-_NOT_CONFINED, _CPU_USED_UP, _BY_SIGNAL = 70, 71, 100
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    memory_bytes: int
+    cpu_s: float
+    program_s: float
+
+
+_NOT_CONFINED, _CPU_USED_UP, _TOO_LONG, _BY_SIGNAL = 70, 71, 72, 100
 _EXITS = {
     0: ("it wrote no verdict", MetricEnd.CRASHED),
     _NOT_CONFINED: ("it could not be confined", MetricEnd.OUTSIDE),
     _CPU_USED_UP: ("it used too much CPU time", MetricEnd.CPU_TIME),
+    _TOO_LONG: ("the result's program did not end", MetricEnd.PROGRAM_TIME),
     _BY_SIGNAL + signal.SIGXCPU: ("it used too much CPU time", MetricEnd.CPU_TIME),
     _BY_SIGNAL + signal.SIGKILL: ("it was killed from outside", MetricEnd.OUTSIDE),
     _BY_SIGNAL + signal.SIGSEGV: ("it crashed (SIGSEGV)", MetricEnd.CRASHED),
@@ -148,7 +158,7 @@ _EXITS = {
 of memory; the two are told apart by the signal that came before (`_note_cpu_limit`)."""
 
 
-def _helper(zygote: int, memory_bytes: int, cpu_s: float, fds: list[int], layers: frozenset[str]) -> int:
+def _helper(zygote: int, bounds: _Bounds, fds: list[int], layers: frozenset[str]) -> int:
     """Between zygote and worker: makes the namespaces, waits for the worker, dies with the zygote."""
     confine.die_with_parent(zygote)
     _close_all_but(fds)
@@ -162,18 +172,27 @@ def _helper(zygote: int, memory_bytes: int, cpu_s: float, fds: list[int], layers
         try:
             confine.die_with_parent(helper)
             _note_cpu_limit(note)
-            confine.confine_self(memory_bytes, cpu_s, layers)
+            confine.confine_self(bounds.memory_bytes, bounds.cpu_s, layers)
             run_job(fds[1], fds[2:], fds[0])
             status = 0
         finally:
             os._exit(status)
     for fd in fds:
         os.close(fd)
+    if bounds.program_s > 0:  # here, where what runs in there cannot call it off
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(_kill(pid)))
+        signal.setitimer(signal.ITIMER_REAL, bounds.program_s)
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status):
         by_limit = os.WTERMSIG(status) == signal.SIGKILL and select.select([noted], [], [], 0)[0]
         return _CPU_USED_UP if by_limit else _BY_SIGNAL + os.WTERMSIG(status)
     return os.WEXITSTATUS(status)
+
+
+def _kill(pid: int) -> int:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return _TOO_LONG
 
 
 def _note_cpu_limit(note: int) -> None:

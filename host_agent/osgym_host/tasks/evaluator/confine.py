@@ -36,6 +36,11 @@ _NOBODY = 65534
 
 
 CPU_GRACE_S = 2
+PROGRAM_LAYERS = frozenset({"namespaces", "seccomp"})
+"""Without both nothing of a result's is run: other processes of this user could be reached."""
+
+_held: frozenset[str] = frozenset()
+"""The layers that hold in this process."""
 
 
 class ConfineError(Exception):
@@ -217,6 +222,13 @@ def confine_self(memory_bytes: int, cpu_s: float, layers: frozenset[str]) -> Non
         landlock()
     if "seccomp" in layers:
         seccomp()
+    global _held
+    _held = layers
+
+
+def holds_programs() -> bool:
+    """Whether this process is shut in so that it may run what a result brings."""
+    return _held >= PROGRAM_LAYERS
 
 
 def available_layers() -> tuple[str, ...]:

@@ -22,6 +22,8 @@ class MetricEnd(StrEnum):
     """An exception, after what was to be read could be read."""
     OUT_OF_MEMORY = "out_of_memory"
     CPU_TIME = "cpu_time"
+    PROGRAM_TIME = "program_time"
+    """What a result's program did took too long: by the clock, since a program may wait for ever."""
     CRASHED = "crashed"
     EXPECTED = "expected"
     """The expected value, or a rule of the task, is wrong."""
@@ -52,6 +54,7 @@ class Metric:
     Attributes:
         options: Names of the options it knows.
         unsupported: Names what in the options it cannot do.
+        runs_program: It runs what is in the result, and does so in a confined process only.
     """
 
     function: MetricFunction
@@ -59,6 +62,7 @@ class Metric:
     needs_expected: bool
     options: frozenset[str]
     unsupported: Callable[[Mapping[str, Any]], list[str]]
+    runs_program: bool = False
 
 
 METRICS: dict[str, Metric] = {}
@@ -70,6 +74,7 @@ def metric(
     takes_result: bool = True,
     needs_expected: bool = True,
     unsupported: Callable[[Mapping[str, Any]], list[str]] = _everything,
+    runs_program: bool = False,
 ) -> Callable[[_F], _F]:
     """Declare a metric under its own name; its parameters are (result, expected, **options)."""
 
@@ -77,7 +82,7 @@ def metric(
         result, expected, *options = inspect.signature(function).parameters
         assert (result, expected) == ("result", "expected"), function
         METRICS[function.__name__] = Metric(
-            function, takes_result, needs_expected, frozenset(options), unsupported
+            function, takes_result, needs_expected, frozenset(options), unsupported, runs_program
         )
         return function
 

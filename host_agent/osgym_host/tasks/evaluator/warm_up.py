@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import html.parser
+import importlib
 import io
 import sqlite3
 import tarfile
+import unittest
 import wave
 import zipfile
 from datetime import UTC, datetime
@@ -14,13 +17,24 @@ from datetime import UTC, datetime
 import openpyxl
 from PIL import Image, ImageChops, ImageStat
 
+from osgym_host.tasks.evaluator import ocr
 from osgym_host.tasks.evaluator.inputs import InputFile
+from osgym_host.tasks.evaluator.metrics.programs import OF_THE_HOST
 from osgym_host.tasks.evaluator.metrics.slides_compare import differences
 from osgym_host.tasks.evaluator.packages import is_there
 from osgym_host.tasks.evaluator.structure import structural_similarity
 
 LOADED = (ImageChops, ImageStat)
 """What metrics import only when they run."""
+FOR_PROGRAMS = (
+    "argparse", "array", "bisect", "cmath", "collections.abc", "colorsys", "contextlib", "copy",
+    "dataclasses", "datetime", "decimal", "difflib", "enum", "fractions", "functools", "hashlib",
+    "heapq", "inspect", "io", "itertools", "json", "logging", "math", "numbers", "operator", "os",
+    "pathlib", "pprint", "queue", "random", "re", "secrets", "shutil", "statistics", "string",
+    "subprocess", "sys", "tempfile", "textwrap", "threading", "time", "traceback", "types", "typing",
+    "unittest.mock", "uuid", "warnings", "weakref",
+)  # fmt: skip
+"""What a result's programs and their tests may import of Python's own library."""
 
 
 def warm_up() -> None:
@@ -42,6 +56,10 @@ def warm_up() -> None:
         _warm_up_tags()
     if is_there("yaml"):
         _warm_up_yaml()
+    with contextlib.suppress(OSError):  # a model that does not fit its library: that metric says so
+        if ocr.is_there():
+            ocr.reader().read(_two_pictures()[0])
+    _warm_up_programs()
 
 
 def _warm_up_parsers() -> None:
@@ -155,3 +173,9 @@ def _warm_up_yaml() -> None:
     import yaml
 
     assert yaml.safe_load("a: [1, b, 2001-01-01]")
+
+
+def _warm_up_programs() -> None:
+    for name in (*FOR_PROGRAMS, *filter(is_there, OF_THE_HOST)):
+        importlib.import_module(name)
+    unittest.TextTestRunner(stream=io.StringIO()).run(unittest.TestSuite())
