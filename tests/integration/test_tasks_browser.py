@@ -166,6 +166,44 @@ async def test_sites_are_asked_behind_clicks(full_host: HostProcess) -> None:
     assert found.reward == 1.0, found.details
 
 
+SEARCH = """<title>S</title><input id=hero-search-input>
+<button class=nav-search-button>go</button><div id=found></div>
+<script>
+let typed = "";
+document.querySelector("input").addEventListener("input", (event) => { typed = event.target.value; });
+const show = (text) => { document.querySelector("#found").innerHTML = text; };
+document.querySelector("button").onclick = () => setTimeout(() => { show(
+  `<a class=search-result-highlight--success target=_blank href="camp.html?${typed}">found</a>`); }, 300);
+</script>"""
+CAMP = """<title>C</title><button class=next-available>next</button><table><tr></tr></table>
+<script>
+document.querySelector("button").onclick = () => setTimeout(() => { document.querySelector("tr").innerHTML =
+  `<th class=day>Fri 1</th><th class=day> Sat <b>2</b> of ${location.search} </th>`; }, 300);
+</script>"""
+
+
+async def test_a_site_is_searched_and_read(full_host: HostProcess) -> None:
+    """By OSWorld's way through one site: what is typed, found behind two clicks, and shown after a third."""
+    files = [{"path": "/home/user/site/search.html", "text": SEARCH},
+             {"path": "/home/user/site/camp.html", "text": CAMP}]  # fmt: skip
+    wanted = {
+        "type": "gotoRecreationPage_and_get_html_content", "selector": "class", "class": "day", "order": "1",
+        "url": f"{SITE}/search.html",
+    }  # fmt: skip
+    shown = "<title>T</title><p class=day>Sat 2 of ?Diamond</p>"
+    files += [{"path": "/home/user/site/mine.html", "text": shown}]
+    texts = {"category": "class", "class_singleObject": {"day": "day"}}
+    made = task(
+        [step("upload_file", files=files), step("chrome_open_tabs", urls_to_open=[f"{SITE}/mine.html"])],
+        ("check_direct_json_object", {"type": "active_tab_html_parse", **texts}, wanted),
+    )
+    found = await score(full_host, made, [])
+    assert found.reward == 1.0, found.details
+    made["evaluator"]["expected"] = [{**wanted, "order": "2"}]
+    found = await score(full_host, made, [])
+    assert found.reward == 0.0 and "waiting for '.day'" in str(found.details), found.details
+
+
 async def test_visits_are_put_into_the_history(full_host: HostProcess) -> None:
     """The browser of the image makes the history, the step fills it, and the browser keeps it."""
     visits = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -18,6 +19,8 @@ from osgym_host.tasks.values import Value
 
 MAX_ASKED = 64
 MAX_CLICKS = 16
+SLOW_SITE_S = 30.0
+"""How long a site is waited for that builds its pages in the browser; OSWorld waits a minute."""
 Selectors = Annotated[list[Key], Field(min_length=1, max_length=MAX_CLICKS)]
 
 
@@ -63,6 +66,30 @@ async def info_from_website(run: TaskRun, parameters: SiteParameters) -> Value:
             async with of_result(run):
                 raise
         return Value(data=parameters.backups, note=f"not from the site: {error}")
+
+
+class RecreationParameters(Parameters):
+    """Which text of the page counts."""
+
+    selector: Literal["class"]
+    class_name: Annotated[Key, Field(alias="class", pattern=r"^[\w-]+$")]
+    order: Annotated[int, Field(ge=0, lt=500)] = 0
+    url: PageUrl = "https://www.recreation.gov/"
+
+
+@getter("gotoRecreationPage_and_get_html_content", RecreationParameters)
+async def goto_recreation_page(run: TaskRun, parameters: RecreationParameters) -> Value:
+    """A text of what a search for Diamond finds first at recreation.gov, at its next free date."""
+    async with of_result(run):
+        port = await tabs.find_port(run, wait_s=START_S, start=True)
+        async with sites.visiting(run, port, parameters.url) as site:
+            await site.do("fill", "input#hero-search-input", "Diamond", wait_s=SLOW_SITE_S)
+            await site.do("click", "button.nav-search-button")
+            await site.do("click", ".search-result-highlight--success", wait_s=SLOW_SITE_S)
+            with contextlib.suppress(BrowserProblem):  # a page that shows no dates has no such button
+                await site.do("click", "button.next-available")
+            text = await site.do("all", f".{parameters.class_name}", nth=parameters.order)
+    return Value(data={"expected": {parameters.class_name: text}})
 
 
 class PdfParameters(Parameters):

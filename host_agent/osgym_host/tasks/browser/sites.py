@@ -27,12 +27,19 @@ _LETTER_IN = {"paperWidth": 8.5, "paperHeight": 11.0}
 _NO_MARGINS = dict.fromkeys(("marginTop", "marginBottom", "marginLeft", "marginRight"), 0)
 
 DO_WITH_ELEMENT = """
-function ({selector, what, name}) {
+function ({selector, what, name, nth}) {
   if (what === "ready") return document.readyState === "complete" ? document.location.href : null;
   const found = document.querySelectorAll(selector);
-  const element = found[0];
+  const element = found[nth];
   if (!element) return null;
+  if (what === "fill") {
+    const proto = Object.getPrototypeOf(element);  // a framework watches the property of the element itself
+    Object.getOwnPropertyDescriptor(proto, "value").set.call(element, name);
+    element.dispatchEvent(new Event("input", {bubbles: true}));
+    return "";
+  }
   if (what === "click") { element.removeAttribute("target"); element.click(); return ""; }
+  if (what === "all") return element.textContent.trim().slice(0, 20000);
   const value = what === "attribute" ? element.getAttribute(name) : element.innerText;
   return value === null ? "" : String(value).slice(0, 20000);
 }
@@ -61,14 +68,21 @@ class Site:
         """The tab has been opened."""
         self._run, self._browser, self._session = run, browser, session
 
-    async def _do(self, what: str, selector: str, name: str = "") -> str:
+    async def do(
+        self, what: str, selector: str, name: str = "", nth: int = 0, wait_s: float = ELEMENT_S
+    ) -> str:
         """Do something with an element as soon as it is there.
 
+        Args:
+            what: ``click``; ``fill``; read its ``text``, as it is shown, ``all`` of it, or an ``attribute``.
+            name: Of the attribute; what is filled in.
+            nth: Which of those that the selector finds.
+
         Raises:
-            BrowserProblem: It does not come within `ELEMENT_S`.
+            BrowserProblem: It does not come in this time.
         """
-        order = {"what": what, "selector": selector, "name": name}
-        async with tabs.within(self._run, f"waiting for {selector[:100]!r}", ELEMENT_S):
+        order = {"what": what, "selector": selector, "name": name, "nth": nth}
+        async with tabs.within(self._run, f"waiting for {selector[:100]!r}", wait_s):
             while True:
                 with contextlib.suppress(BrowserProblem):  # a page that is just being left
                     found = await tabs.run_in_page(self._browser, self._session, DO_WITH_ELEMENT, order)
@@ -78,21 +92,21 @@ class Site:
 
     async def answer(self, url: str, ask: Ask) -> str:
         """Go to a page unless it is there, click, and read."""
-        if await self._do("ready", "the page") != url:
+        if await self.do("ready", "the page") != url:
             await self.go(url)
         for selector in ask.clicks:
-            await self._do("click", selector)
+            await self.do("click", selector)
             await asyncio.sleep(tabs.POLL_S)
-            await self._do("ready", "the page behind a click")
+            await self.do("ready", "the page behind a click")
         if ask.attribute is not None:
-            return await self._do("attribute", ask.selector, ask.attribute)
-        return await self._do("text", ask.selector)
+            return await self.do("attribute", ask.selector, ask.attribute)
+        return await self.do("text", ask.selector)
 
     async def go(self, url: str) -> None:
         """Load another page in the tab."""
         async with tabs.within(self._run, f"loading {url}", tabs.LOAD_S):
             await self._browser.call("Page.navigate", {"url": url}, session=self._session)
-        await self._do("ready", "the page")
+        await self.do("ready", "the page")
 
     async def pdf(self) -> bytes:
         """The page as a PDF file, on paper of letter size without margins.
