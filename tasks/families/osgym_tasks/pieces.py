@@ -58,6 +58,15 @@ def key(*keys: str) -> dict[str, Any]:
     return {"op": "key", "keys": list(keys)}
 
 
+def switch() -> list[dict[str, Any]]:
+    """A step that goes to the window used before this one, and gives it time to take keys.
+
+    Alt is held until the window manager has the keyboard: its list stays, and takes the next key, else.
+    """
+    held, shown = ({"op": "wait", "duration_ms": duration_ms} for duration_ms in (500, 700))
+    return [{"op": "key_down", "key": "alt"}, key("tab"), held, {"op": "key_up", "key": "alt"}, shown]
+
+
 def line(text: str) -> list[dict[str, Any]]:
     """A step that types a line and ends it with Enter."""
     return [{"op": "type", "text": text, "press_enter": True}]

@@ -1,0 +1,108 @@
+"""x.web_into_sheet: look figures up on the pages of a local shop and put them into empty cells of a workbook.
+
+What is checked is the workbook that Calc saved, so the shop may be read by curl in a terminal as well.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from osgym_tasks.calc import SAVE, cells, filled, go, letter, listed, opened, typed, workbook, xml_parts
+from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.goods import goods
+from osgym_tasks.pieces import DONE, HOME, every, switch
+from osgym_tasks.web import Served, visit
+
+_GOODS = {1: 4, 2: 10, 3: 20, 4: 34, 5: 60}
+_ROWS = {1: 3, 2: 6, 3: 10, 4: 16, 5: 24}
+_EMPTY = {1: 1, 2: 2, 3: 3, 4: 3, 5: 5}
+_COLUMNS = {1: 1, 2: 1, 3: 1, 4: 2, 5: 2}
+_FACTS = ("Price", "Stock")
+_SHELVES = ("A", "B", "C", "D")
+_SHOPS = ("Market Hall", "Corner Store", "Trading Post", "Old Depot")
+_FILES = ("counting", "shelves", "goods", "inventory")
+_PAGE = "For the keeper"
+_WORDINGS = (
+    "The workbook {path} is open in Calc, and a shop in the browser behind it. Fill the empty cells of "
+    '{columns} with what the shop\'s page "{page}" says of each item. Change no other cell, and save the '
+    "workbook in its own format.",
+    'Please complete {path}: the page "{page}" of the shop in the browser has the figures for the empty '
+    "cells of {columns}. Other cells stay as they are, also where they differ from the shop. Save the file "
+    "as xlsx.",
+    '{path} lacks figures in {columns}. Look them up by item on the page "{page}" of the shop that is open '
+    "in the browser, write them into the empty cells, and save in the same format. Leave all other cells.",
+    "I need the empty cells of {columns} filled in the open workbook {path}. Take the figures for the items"
+    ' from the page "{page}" of the shop in the browser. Keep all else and save under the same name and '
+    "format.",
+    "Copy figures from the open shop into the open spreadsheet: for each empty cell of {columns} in {path},"
+    ' what the page "{page}" says of that row\'s item. Nothing else changes. Save it, keeping the xlsx '
+    "format.",
+    'Using the page "{page}" of the shop in the browser, fill what is empty in {columns} of {path}, which '
+    "is open in Calc. Figures that are there already stay. Save the workbook as the xlsx file that it is.",
+)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    rows = goods(dice, _GOODS[level])
+    path = f"{HOME}/Documents/{dice.choice(_FILES)}.xlsx"
+    facts = sorted(dice.sample(_FACTS, _COLUMNS[level]))
+    on_it = dice.sample(rows, _ROWS[level])
+    empty = sorted(dice.sample(range(len(on_it)), _EMPTY[level]))
+    header = ["Item", "Shelf", *facts]
+    grid: list[list[Any]] = [header]
+    for row in on_it:
+        old = [round(_figure(row, fact) + dice.choice((0, 1, 3)), 2) for fact in facts]
+        grid.append([row["name"], f"{dice.choice(_SHELVES)}{dice.randrange(1, 40)}", *old])
+    before = [row[:2] + [None] * len(facts) if at - 1 in empty else row for at, row in enumerate(grid)]
+    wanted = [(at, [_figure(on_it[at], fact) for fact in facts]) for at in empty]
+    after = [list(row) for row in before]
+    for at, figures in wanted:
+        after[at + 1][2:] = figures
+    served = Served(dice, "shop", dice.choice(_SHOPS), {"products": rows})
+    *most, last = wanted
+    other = [_figure(on_it[last[0]], next(one for one in _FACTS if one != facts[0])), *last[1][1:]]
+    elsewhere = ([_figure(row, fact) for fact in facts] for row in rows)
+    twin = next(some for some in elsewhere if some != other and not set(some) & set(last[1]))
+    near = {
+        "another item's": [
+            *_ways(on_it, [*most, (last[0], twin)]),
+            *SAVE,
+            DONE,
+        ],
+        "not saved": [*_ways(on_it, wanted), DONE],
+        "another figure of the item": [*_ways(on_it, [*most, (last[0], other)]), *SAVE, DONE],
+    }
+    if most:
+        del near["not saved"]
+        near["one forgotten"] = [*_ways(on_it, most), *SAVE, DONE]
+    columns = f"the column{'s' if len(facts) > 1 else ''} {listed(facts)}"
+    return Draft(
+        _WORDINGS,
+        {"path": path, "columns": columns, "page": _PAGE},
+        [*served.config(), *opened(path, workbook({"Goods": before}))],
+        every(
+            cells(path, {"Goods": after}),
+            xml_parts(path, filled(1, len(after) * len(header))),
+            served.check({}),
+        ),
+        Ways([*_ways(on_it, wanted), *SAVE, DONE], near),
+    )
+
+
+def _figure(row: dict[str, Any], fact: str) -> float:
+    return float(row["cents"] / 100) if fact == "Price" else float(row["stock"])
+
+
+def _ways(rows: list[dict[str, Any]], wanted: list[tuple[int, list[float]]]) -> Steps:
+    """For each row its item's page in the browser, then its cells in Calc."""
+    steps: Steps = []
+    for at, figures in wanted:
+        number = rows[at]["id"]
+        steps += [switch(), *visit(f"/keeper/{number}", f"Edit {number}"), switch()]
+        for place, figure in enumerate(figures):
+            steps += [go(f"{letter(2 + place)}{at + 2}"), [typed(f"{figure:g}")]]
+    return steps
+
+
+FAMILY = Family("x.web_into_sheet", 1, _draft, ("chromium", "libreoffice_calc"), "full")
