@@ -51,6 +51,7 @@ TASK: dict[str, Any] = {
 }
 WAYS = ("theirs", "ours")
 MAX_PROMPT = 4096
+MAX_RESETS = 50
 
 
 class ByteTokenizer:
@@ -72,13 +73,17 @@ class RequestsEnv:
         self._url = env_config["server_url"]
         self._max_step = env_config["max_step"]
         self._timeout = env_config["timeout"]
-        self._tasks = env_config["tasks"]
+        self._tasks = env_config.get("tasks")
+        self._files = [] if self._tasks else list(Path(env_config["json_dir"]).rglob("*.json"))
         self._vm_id: int | None = None
 
     def reset(self) -> tuple[dict[str, Any], dict[str, Any]]:
         self.close()
-        body = {"task_config": random.choice(self._tasks), "timeout": self._timeout}
-        answer = requests.post(f"{self._url}/reset", json=body, timeout=1020)
+        for _ in range(MAX_RESETS):  # theirs goes on for ever
+            body = {"task_config": self._any_task(), "timeout": self._timeout}
+            answer = requests.post(f"{self._url}/reset", json=body, timeout=1020)
+            if answer.ok:
+                break
         answer.raise_for_status()
         data = answer.json()
         self._vm_id = data["vm_id"]
@@ -108,6 +113,12 @@ class RequestsEnv:
         if self._vm_id is not None:
             requests.post(f"{self._url}/shutdown", json={"vm_id": self._vm_id}, timeout=60)
             self._vm_id = None
+
+    def _any_task(self) -> Any:
+        """Any file below the folder: what is no task the server refuses, and the next is tried."""
+        return (
+            random.choice(self._tasks) if self._tasks else json.loads(random.choice(self._files).read_text())
+        )
 
     def _image(self, coded: str) -> str:
         image = Image.open(io.BytesIO(base64.b64decode(coded))).convert("RGB")

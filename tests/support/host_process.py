@@ -65,6 +65,8 @@ class HostProcess:
     data_dir: Path
     seen: dict[int, str] = field(default_factory=dict)
     """Processes of it by number, with their start time: numbers are used again."""
+    urls: list[str] = field(default_factory=list)
+    """One for each port."""
 
     @property
     def port(self) -> int:
@@ -155,6 +157,7 @@ def start_host(
     warm: int = 2,
     max_replicas: int = 6,
     port: int = 0,
+    ports: int = 1,
     log_dir: Path | None = None,
     settings: Sequence[str] = (),
     wait: bool = True,
@@ -168,6 +171,7 @@ def start_host(
     log = where / f"{instance}-{time.monotonic_ns()}.log"
     argv = [*command, "serve", "--image", image]
     argv += ["--port", str(port), "--warm", str(warm), "--max-replicas", str(max_replicas)]
+    argv += ["--port", "0"] * (ports - 1)
     for pair in (f"instance={instance}", *settings):
         argv += ["--set", pair]
     if data_dir is not None:
@@ -183,14 +187,15 @@ def start_host(
         )
     host = HostProcess(instance, process, "", log, data_dir or default_data_dir())
 
-    def listening() -> str | None:
+    def listening() -> list[str]:
         if process.poll() is not None:
             raise AssertionError(f"osgym serve ended with {process.returncode}:\n{host.tail()}")
-        found = re.search(r"listens on (\S+)", host.tail())
-        return found.group(1) if found else None
+        found = re.search(r"listens on (.+)\n", host.tail())
+        return found.group(1).split() if found else []
 
     try:
-        host.url = wait_until(listening, START_S, f"listening\n{host.tail()}")
+        host.urls = wait_until(listening, START_S, f"listening\n{host.tail()}")
+        host.url = host.urls[0]
         if wait:
             host.wait_ready(warm)
     except BaseException:
