@@ -135,10 +135,12 @@ async def test_the_proxy_is_the_only_way_out(
         replica,
         "import os, socket\n"
         "result = [[name for _, name in socket.if_nameindex()], os.environ['https_proxy'], "
-        "os.environ['no_proxy'], open('/etc/apt/apt.conf.d/80osgym-proxy').read()]",
+        "os.environ['no_proxy'], open('/etc/apt/apt.conf.d/80osgym-proxy').read(), "
+        "open('/etc/glib-2.0/settings/defaults').read()]",
     )
     assert seen[:3] == [["lo"], "http://127.0.0.1:3128", "localhost,127.0.0.1,::1"]
     assert 'Acquire::http::Proxy "http://127.0.0.1:3128";' in seen[3]
+    assert "[system/proxy/https]\nhost='127.0.0.1'\nport=3128\n" in seen[4]
 
 
 async def test_a_replica_that_the_proxy_does_not_serve_is_not_made(

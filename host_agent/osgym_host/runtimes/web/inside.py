@@ -14,6 +14,22 @@ _PROXY = f"http://127.0.0.1:{PORT}"
 _DIRECT = "localhost,127.0.0.1,::1"
 _BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 _POLICY = "/etc/chromium/policies/managed/osgym-web.json"
+_SETTINGS = "/etc/glib-2.0/settings/defaults"
+"""What GLib's settings are where nobody has set them (the keyfile backend, which the image's desktop has).
+The path of the schema org.gnome.system.proxy is /system/proxy/."""
+_DESKTOP = f"""
+[system/proxy]
+mode='manual'
+ignore-hosts=['localhost', '127.0.0.1', '::1']
+
+[system/proxy/http]
+host='127.0.0.1'
+port={PORT}
+
+[system/proxy/https]
+host='127.0.0.1'
+port={PORT}
+"""
 AUTHORITY_NAME = "OSGym replay"
 """The subject of the authority's certificate: always the same, so that the name of its file is."""
 _HASHED = "/etc/ssl/certs/3cab321c.0"
@@ -44,7 +60,7 @@ def given(authority: str | None) -> Given:
     environment |= {"no_proxy": _DIRECT, "NO_PROXY": _DIRECT}
     # `sudo` drops the variables; apt is what is run by it.
     apt = f'Acquire::http::Proxy "{_PROXY}";\nAcquire::https::Proxy "{_PROXY}";\n'
-    files = [("/etc/apt/apt.conf.d/80osgym-proxy", apt, "w")]
+    files = [("/etc/apt/apt.conf.d/80osgym-proxy", apt, "w"), (_SETTINGS, _DESKTOP, "a")]
     if authority is not None:
         der = base64.b64encode(ssl.PEM_cert_to_DER_cert(authority)).decode()
         files += [
