@@ -29,6 +29,28 @@ async def test_what_is_between_host_and_guest_is_not_the_clients_fault(service: 
     assert answer.json()["details"]["cause"] == "guest_protocol"
 
 
+@pytest.mark.parametrize("code", ["internal", "body_too_large", "transaction_failed"])
+async def test_a_guest_that_fails_while_it_looks_is_no_fault_of_the_host(service: Service, code: str) -> None:
+    """The episode is lost with its cause, as with a step: never a 500 by what a guest says."""
+    episode = await service.create()
+    agent = service.guest_of(episode).agent
+    agent.refuses, agent.refused_paths = code, frozenset({"/v1/observe"})
+    path = f"/v1/episodes/{episode['episode_id']}/observe"
+    answer = await service.http.post(path, json={"lease": episode["lease"]})
+    assert error(answer) == (410, "episode_lost")
+    assert answer.json()["details"]["cause"] == "guest_protocol"
+
+
+async def test_a_guest_that_refuses_to_say_how_far_it_is_is_lost(service: Service) -> None:
+    """It takes no step and does not say why: a loss with a cause, not a fault of the host."""
+    episode = await service.create()
+    agent = service.guest_of(episode).agent
+    agent.refuses, agent.refused_paths = "bad_sequence", frozenset({"/v1/step", "/v1/health"})
+    answer = await service.step(episode, 1, "click(1,2)")
+    assert error(answer) == (410, "episode_lost")
+    assert answer.json()["details"]["cause"] == "guest_protocol"
+
+
 @pytest.mark.parametrize(
     ("how", "cause"),
     [(base.ExitReason.KILLED, "guest_dead"), (base.ExitReason.OUT_OF_MEMORY, "out_of_memory")],

@@ -66,7 +66,8 @@ class Guest:
     execute_gate: asyncio.Event = field(default_factory=asyncio.Event)
     nonsense: bool = False
     refuses: str = ""
-    """The code with which it refuses every step."""
+    """The code with which it refuses every call of `refused_paths`."""
+    refused_paths: frozenset[str] = frozenset({"/v1/step"})
     refuse_steps_with: str = ""
     drop_next_answer: bool = False
     reach: dict[str, Any] = field(default_factory=dict)
@@ -108,6 +109,8 @@ class Guest:
 
     async def answer(self, path: str, body: bytes) -> tuple[str, bytes]:
         """Returns content type and body."""
+        if path.partition("?")[0] in self.refused_paths and self.refuses:
+            raise GuestAnswer(409, self.refuses, "as the test wants it")
         if path == "/test/state":
             return "application/json", json.dumps(self.state()).encode()
         if path == "/test/close-gate":
@@ -148,8 +151,6 @@ class Guest:
         if self.nonsense:
             return "application/json", b"what?"
         request = json.loads(body)
-        if path == "/v1/step" and self.refuses:
-            raise GuestAnswer(409, self.refuses, "as the test wants it")
         if path == "/v1/step":
             meta, blob = await self.step(request)
         elif path == "/v1/observe":

@@ -28,6 +28,7 @@ from osgym_host.episodes.errors import (
 from osgym_host.episodes.reach_use import ReachUse
 from osgym_host.episodes.replica_lease import ReplicaLease
 from osgym_host.guest_client import GuestError, GuestRefused, GuestUnreachable
+from osgym_host.guest_client.answers import GuestHealth
 from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.tasks.interface import Task, TaskContext
 from osgym_protocol.codes import Done, ErrorCode, GuestErrorCode
@@ -239,7 +240,7 @@ class HostEpisode:
         """
         if not self.steps.answered:
             last = self.steps.progress
-            health = await self.replica.call(self.replica.guest.health(timeout_s=RESTART_PROBE_S))
+            health = await self._health()
             self.steps.answered = health.last_seq == last.seq - last.guest_base
 
     async def _send(
@@ -320,12 +321,28 @@ class HostEpisode:
         """Count from 1 again with a new step when the guest agent does, having been started anew."""
         if error.code != GuestErrorCode.BAD_SEQUENCE or not is_new:
             return False
-        health = await self.replica.call(self.replica.guest.health(timeout_s=RESTART_PROBE_S))
+        health = await self._health()
         if health.last_seq != 0:
             return False
         last = self.steps.progress
         self.steps.change(replace(last, guest_base=last.seq - 1))
         return True
+
+    async def _health(self) -> GuestHealth:
+        """Ask the guest how far it is.
+
+        Raises:
+            EpisodeOver: The replica is lost: it does not even say that.
+        """
+        try:
+            return await self.replica.call(self.replica.guest.health(timeout_s=RESTART_PROBE_S))
+        except GuestRefused as error:
+            raise await self.replica.give_up(error) from error
+
+    async def _refusal(self, error: GuestRefused) -> ServiceError:
+        """Return what a refused look ends with: a guest that fails inside is of no use any more."""
+        refused = refused_by_guest(error)
+        return await self.replica.give_up(error) if refused.code is ErrorCode.INTERNAL else refused
 
     # Looking -----------------------------------------------------------------------------------
 
@@ -341,7 +358,7 @@ class HostEpisode:
         try:
             return self._resized(await self.replica.call(self.replica.guest.observe(wanted)))
         except GuestRefused as error:
-            raise refused_by_guest(error) from error
+            raise await self._refusal(error) from error
 
     async def final(self, seq: int, timeout_ms: float, observe: ObserveOptions | None) -> ObservedFrame:
         """Return the frame after step `seq` once it is final, or the time is up.
@@ -357,7 +374,7 @@ class HostEpisode:
             call = self.replica.guest.final(guest_seq, wait_s=timeout_ms / 1000, observe=wanted)
             return self._resized(await self.replica.call(call))
         except GuestRefused as error:
-            raise refused_by_guest(error) from error
+            raise await self._refusal(error) from error
 
 
 def _step_timeout_s(actions: Sequence[Mapping[str, Any]], settle: SettleOptions | None) -> float:
