@@ -100,7 +100,7 @@ def test_a_long_name_is_refused() -> None:
 
 
 def test_no_group_is_possessive() -> None:
-    """Some Pythons, Debian 12's 3.11.2 among them, match such groups wrongly: texts would be cut anywhere."""
+    """Some Pythons (Debian 12: 3.11.2) match such groups wrongly: texts would be cut anywhere."""
     for pattern in (json_pieces._SHORT, json_pieces._INSIDE):
         assert not re.search(rb"\)(?:[*+?]|\{[0-9,]+\})\+", pattern.pattern)
 
