@@ -25,7 +25,7 @@ MAX_SKELETON_BYTES = 32 * 1024
 MAX_TEXT_CHARS = 5 * 1024 * 1024
 """Of one text: joining its pieces takes 5 ms when each character takes four bytes."""
 _HEX = rb"[0-9a-fA-F]"
-# No group is possessive: some Pythons (Debian 12: 3.11.2) end such a match in the middle of a try that failed.
+# No group is possessive: some Pythons (Debian 12: 3.11.2) end such a match inside of a try that failed.
 # None need be, since what comes next is never another way to read what was read.
 # Anything but a long string: what lies between strings, and strings of at most 576 bytes.
 _SHORT = re.compile(rb'(?:[^"]++|"[^"\\]{0,32}+(?:\\.[^"\\]{0,32}+){0,16}")*', re.DOTALL)
