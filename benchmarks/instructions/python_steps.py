@@ -91,7 +91,7 @@ async def _measure(folder: Path) -> dict[str, list[int]]:
     )  # fmt: skip
     agent = HostAgent(settings, ImageRef(FakeImage(), "small"), FakeRuntime(folder / "r"))
     sockets = bind(settings)
-    server = HostServer(agent.app(), settings, agent.begin_stop)
+    server = HostServer(agent.app(), settings, agent.begin_stop, agent.end_episodes)
     await agent.start()
     serving = asyncio.create_task(server.serve(sockets=sockets))
     found: dict[str, list[int]] = {}

@@ -22,6 +22,7 @@ from osgym_host.core.admission import Budget
 from osgym_host.core.cpu_credit import CreditTerms
 from osgym_host.core.plan import PoolSpec
 from osgym_host.core.rate_limit import RateLimit
+from osgym_host.core.reasons import Reason
 from osgym_host.core.template_cache import TemplateBounds
 from osgym_host.core.wrong_tokens import WrongTokens
 from osgym_host.episodes.checkpoint_store import CheckpointStore
@@ -271,6 +272,11 @@ class HostAgent:
         self.events.add("stopping")
         self.events.close()
         self.pool.stop_leasing()
+
+    def end_episodes(self) -> None:
+        """End what is still open while the server waits: calls in flight get an answer that says why."""
+        self.episodes.end_all(Reason.SHUTDOWN)
+        self.pool.replicas.retire_all(Reason.SHUTDOWN)
 
     async def stop(self) -> None:
         """End every episode and replica; afterwards no process, mount or file of them is left.

@@ -26,6 +26,8 @@ BACKLOG = 2048
 KEEP_ALIVE_S = 75
 GRACE_S = 5
 """How long calls in flight may still take when the service stops."""
+TELL_S = 2
+"""What of that is left for saying to the others why they end; cut off, they would be failures of the host."""
 
 
 def bind(settings: Settings) -> list[socket.socket]:
@@ -67,13 +69,15 @@ def urls(settings: Settings, sockets: Sequence[socket.socket]) -> list[str]:
 
 
 class HostServer(uvicorn.Server):
-    """Tells the agent when it begins to stop, before it waits for its connections.
+    """Tells the agent when it begins to stop, before it waits for calls in flight, and when it waits no more.
 
     Attributes:
         stopped_by: The first signal that stopped it, None when none did.
     """
 
-    def __init__(self, app: FastAPI, settings: Settings, on_stop: Callable[[], None]) -> None:
+    def __init__(
+        self, app: FastAPI, settings: Settings, on_stop: Callable[[], None], on_late: Callable[[], None]
+    ) -> None:
         """Configure uvicorn: no access log, no `Server` header, a bounded shutdown."""
         config = uvicorn.Config(
             app,
@@ -92,7 +96,7 @@ class HostServer(uvicorn.Server):
         )
         super().__init__(config)
         self.stopped_by: int | None = None
-        self._on_stop = on_stop
+        self._on_stop, self._on_late = on_stop, on_late
         self._bounds = ConnectionBounds.of(settings.max_connections, settings.max_connections_per_address)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -102,6 +106,14 @@ class HostServer(uvicorn.Server):
         listeners = listen(sockets, table, self.config, self.server_state, self.lifespan.state)
         self.servers = cast(list[asyncio.Server], listeners)
         self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Wait for calls in flight, and shortly before their time is over have them ended."""
+        late = asyncio.get_running_loop().call_later(GRACE_S - TELL_S, self._on_late)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            late.cancel()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

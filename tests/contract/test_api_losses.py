@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.support.fake_runtime import TASK, Served, Service, record, running_se
 
 from osgym_host.core.reasons import Reason
 from osgym_host.runtimes import base
+from osgym_host.server import GRACE_S, TELL_S
 from osgym_sdk import wire
 
 
@@ -173,3 +175,27 @@ def test_a_client_that_goes_away_while_it_waits_frees_what_it_got(tmp_path: Path
         assert record(answer).meta["generation"] > first.generation
         state = httpx.get(f"{served.urls[0]}/v1/host", timeout=10).json()
         assert state["capacity"]["leased"] == 1
+
+
+def test_a_call_that_outlasts_a_stop_is_told_why(tmp_path: Path) -> None:
+    """It is lost by the shutdown, within the grace of the server; not a failure of the host."""
+    with Served(tmp_path, warm=1, max_replicas=1) as served, ThreadPoolExecutor(1) as pool:
+        answer = httpx.post(f"{served.urls[0]}/v1/episodes", json={"request_id": "q"}, timeout=10)
+        episode = record(answer).meta
+        (replica,) = served.runtime.alive.values()
+        served.loop.call_soon_threadsafe(replica.agent.step_gate.clear)
+        step = pool.submit(
+            httpx.post,
+            f"{served.urls[0]}/v1/episodes/{episode['episode_id']}/step",
+            json={"lease": episode["lease"], "seq": 1, "actions": ["wait()"]},
+            timeout=30,
+        )
+        until_s = time.monotonic() + 10
+        while not replica.agent.steps_begun:
+            assert time.monotonic() < until_s
+            time.sleep(0.01)
+        began = time.monotonic()
+        served.server.should_exit = True
+        lost = step.result(30)
+        assert time.monotonic() - began >= GRACE_S - TELL_S
+    assert (error(lost), lost.json()["details"]["cause"]) == ((410, "episode_lost"), Reason.SHUTDOWN.value)

@@ -395,7 +395,8 @@ class Served:
         self.agent = HostAgent(self._settings, ImageRef(FakeImage(), "small"), self.runtime)
         sockets = bind(self._settings)
         self.urls = urls(self._settings, sockets)
-        self.server = HostServer(self.agent.app(), self._settings, self.agent.begin_stop)
+        agent = self.agent
+        self.server = HostServer(agent.app(), self._settings, agent.begin_stop, agent.end_episodes)
         await self.agent.start()
         self._up.set()
         try:

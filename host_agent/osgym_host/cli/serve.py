@@ -114,7 +114,7 @@ async def _serve(settings: Settings, tracer: StepTracer | None) -> int:
         return _say(settings, str(error), EXIT_BUSY)
     try:
         agent = HostAgent(settings, image, tracer=tracer)
-        server = HostServer(agent.app(), settings, agent.begin_stop)
+        server = HostServer(agent.app(), settings, agent.begin_stop, agent.end_episodes)
         with held(pid_path(settings.data_dir, settings.instance)), server.listen_to_signals():
             return await _run(agent, server, settings, sockets)
     except (AlreadyRunning, DataDirBusy) as error:
