@@ -11,9 +11,9 @@ python=${VENV:-.venv}/bin/python
 
 # What needs no replica: hosts of a fleet, what the client knows of them, the evaluator alone; and bakes.
 apart=(tests/integration/test_{docs_walk,fleet_*,golden_image,hosts_drained,image_bake,infra_*,notices}.py)
-apart+=(tests/integration/test_{sdk_discovery,sdk_members,ssh_*,tasks_downloads,tasks_sandbox,wheels}.py)
-# Emulated machines: here so that both processes take about as long.
-apart+=(tests/integration/test_qemu_*.py)
+apart+=(tests/integration/test_{sdk_discovery,sdk_members,ssh_*,tasks_blame,tasks_downloads,tasks_sandbox,wheels}.py)
+# Emulated machines, and what calibrates desktops: here so that both processes take about as long.
+apart+=(tests/integration/test_{qemu_*,calibration}.py)
 
 work=$(mktemp -d)
 trap 'kill "$beside" 2>/dev/null; rm -rf "$work"' EXIT
