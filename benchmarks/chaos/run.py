@@ -130,6 +130,7 @@ async def _run(options: argparse.Namespace, service: Service, kinds: set[Kind], 
         code = await asyncio.to_thread(service.stop)
     violations = checks.judge(flights, impacts, _limits(options))
     violations += [hung] if hung else []
+    violations += watch.problems
     if code != 0:
         violations.append(f"the host agent ended with {code}")
     violations += [f"left behind: {item}" for item in await census.after_stop()]

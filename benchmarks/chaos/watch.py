@@ -49,12 +49,17 @@ class Sample:
 
 @dataclass
 class Watch:
-    """Looks every so many seconds."""
+    """Looks every so many seconds.
+
+    Attributes:
+        problems: what ended the looking before its time, and what the page logged as wrong.
+    """
 
     service: Service
     every_s: float
     page: Page | None = None
     samples: list[Sample] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     async def follow(self) -> None:
         """Look until cancelled."""
@@ -97,13 +102,17 @@ async def watching(service: Service, every_s: float, *, page: bool) -> AsyncIter
             )
         if every_s:
             following = asyncio.create_task(watch.follow())
-            stack.push_async_callback(_ended, following)
+            stack.push_async_callback(_ended, following, watch)
         yield watch
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+async def _ended(following: asyncio.Task[None], watch: Watch) -> None:
+    following.cancel()
+    (outcome,) = await asyncio.gather(following, return_exceptions=True)
+    if not isinstance(outcome, asyncio.CancelledError):
+        watch.problems.append(f"the watch ended after {len(watch.samples)} looks: {outcome!r}")
+    if watch.page is not None:
+        watch.problems += [f"the dashboard's page: {line}" for line in watch.page.problems]
 
 
 def slopes(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from benchmarks.chaos.checks import Limits, figures, judge, table
@@ -24,7 +25,7 @@ from benchmarks.chaos.marks import (
 )
 from benchmarks.chaos.schedule import Kind, Scope, plan, scope_of
 from benchmarks.chaos.stage import Impact
-from benchmarks.chaos.watch import Sample, slopes
+from benchmarks.chaos.watch import Sample, Watch, _ended, slopes
 from benchmarks.fault_rates import lost_groups
 from hypothesis import given
 from hypothesis import strategies as st
@@ -193,3 +194,21 @@ def test_a_group_is_lost_with_any_of_its_members() -> None:
     assert lost_groups([False] * 7 + [True], 8) == 1.0
     assert lost_groups([True] + [False] * 8, 8) == 0.5
     assert lost_groups([True] * 7, 8) is None
+
+
+async def test_a_watch_that_fails_is_a_violation() -> None:
+    """A page that answers no more ends the looking; that is said, and what was seen is kept."""
+
+    class Page:
+        def __init__(self) -> None:
+            self.problems = ["a script failed"]
+
+        async def call(self, method: str) -> None:
+            raise TimeoutError(method)
+
+    watch = Watch(cast(Any, None), 0.0, cast(Any, Page()))
+    following = asyncio.create_task(watch.follow())
+    await asyncio.wait([following], timeout=5)
+    await _ended(following, watch)
+    assert watch.problems[0].startswith("the watch ended after 0 looks: TimeoutError")
+    assert watch.problems[1:] == ["the dashboard's page: a script failed"]

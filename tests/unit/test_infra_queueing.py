@@ -243,3 +243,11 @@ def test_impossible_stations_are_refused(servers: int, customers: int, work: Wor
     """No server, no customer, no service, negative thinking, a negative reset."""
     with pytest.raises(BadInput):
         queueing.load(servers, customers, work)
+
+
+def test_what_idles_takes_no_whole_core_of_a_small_host() -> None:
+    """Of 1.94 cores both are left, a little slower; of 2.4 two; of 0.6 one that is slower by the rest."""
+    work = Work(0.1, 2.0)
+    assert queueing.station(2, 16, 0.00375, work) == queueing.Station(2, work.times(2 / 1.94))
+    assert queueing.station(2.4, 1, 0.0, work) == queueing.Station(2, work)
+    assert queueing.station(1, 1, 0.4, work) == queueing.Station(1, work.times(1 / 0.6))
