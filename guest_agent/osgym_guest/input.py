@@ -57,12 +57,12 @@ class Input:
                 self.keyboard.type_text(action.text)
             case act.Key():
                 for _ in range(action.repeat):
-                    self._release_chord(self._press_chord(action.keysyms))
+                    self._release_keys(self._press_chord(action.keysyms))
             case act.Hold():
                 pressed = self._press_chord(action.keysyms)
                 self._display.sync()
                 self.stopping.wait(action.duration_ms / 1000)
-                self._release_chord(pressed)
+                self._release_keys(pressed)
             case act.KeyState():
                 self._key_state(action)
             case act.ButtonState():
@@ -145,6 +145,14 @@ class Input:
     def _release_chord(self, pressed: list[int]) -> None:
         for code in reversed(pressed):
             self.keyboard.press(code, False)
+
+    def _release_keys(self, pressed: list[int]) -> None:
+        """Release the modifiers before the last key.
+
+        A window manager's passive grab of Alt+Tab lasts while Tab is down. So it is told of Alt's release however
+        late it takes the key, and not the window below: its list of windows does not stay open.
+        """
+        self._release_chord([*pressed[-1:], *pressed[:-1]])
 
     def _key_state(self, action: act.KeyState) -> None:
         if action.down:

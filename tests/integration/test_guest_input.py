@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.support.guest_rig import Desktop, GuestFault, desktop, until
@@ -116,16 +118,16 @@ def test_scrolling_in_both_axes(screen: Desktop, witness: Witness) -> None:
 
 
 def test_keys_and_chords(screen: Desktop, witness: Witness) -> None:
-    """Chords are pressed in order and released in reverse; Shift comes where a symbol needs it."""
+    """Chords are pressed in order, and their last key is released last; Shift comes where a symbol needs it."""
     step = screen.guest.step
     step({"op": "key", "keys": ["ctrl", "alt", "T"]})
     assert [e for e in witness.new(6) if e.startswith("key")] == [
         "keypress Control_L",
         "keypress Alt_L",
         "keypress t",
-        "keyrelease t",
         "keyrelease Alt_L",
         "keyrelease Control_L",
+        "keyrelease t",
     ]
     step({"op": "key", "keys": ["?"]})
     assert witness.new(4)[:2] == ["keypress Shift_L", "keypress question"]
@@ -133,6 +135,23 @@ def test_keys_and_chords(screen: Desktop, witness: Witness) -> None:
     assert witness.new(6) == ["keypress F5", "keyrelease F5"] * 3
     step({"op": "key", "keys": ["ж"]})
     assert witness.new(2)[0] in ("keypress Cyrillic_zhe", "keypress U0436")
+
+
+def test_a_window_manager_that_is_late_still_sees_alt_released(tmp_path: Path) -> None:
+    """Alt+Tab as one action switches windows, also while the window manager gets no processor."""
+    with desktop(tmp_path, wm=False, agent=False) as made:
+        manager = made.start_wm()
+        made.start_agent().json("POST", "/v1/ready", {"timeout_s": 20})
+        for title in ("one", "two"):
+            made.open("xterm", "-T", title)
+        before = made.property("_NET_ACTIVE_WINDOW")
+        manager.send_signal(signal.SIGSTOP)
+        try:
+            made.guest.step({"op": "key", "keys": ["alt", "tab"]})
+            assert made.property("_NET_ACTIVE_WINDOW") == before, "it was stopped"
+        finally:
+            manager.send_signal(signal.SIGCONT)
+        until(lambda: made.property("_NET_ACTIVE_WINDOW") != before)
 
 
 def test_hold_and_wait_take_their_time(screen: Desktop, witness: Witness) -> None:
