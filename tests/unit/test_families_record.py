@@ -15,7 +15,9 @@ from click.testing import CliRunner
 from PIL import Image
 from tests.support.fake_v1_host import FakeV1Host, Running, serving
 
+from osgym_host.tasks.templating import template_key
 from osgym_protocol.actions import parse_actions
+from osgym_sdk import AsyncClient
 from osgym_sdk.data import Dataset
 from osgym_sdk.grammars import GRAMMARS, Context, render
 from osgym_tasks import FAMILIES, LEVELS, ImageUnknown, Instance, Split, load_tasks, split_of
@@ -29,7 +31,7 @@ from osgym_tasks.pieces import DONE, key
 from osgym_tasks.record import Outcome, line_of, read_outcomes, summary
 from osgym_tasks.report import report_page
 from osgym_tasks.targets import placed
-from osgym_tasks.verify import Trial, trials_of
+from osgym_tasks.verify import Trial, in_turns, play, trials_of
 
 SCREEN = (1920, 1080)
 IMAGE = "0" * 8
@@ -208,6 +210,45 @@ def test_the_image_in_use_is_asked_for(
     monkeypatch.setenv("OSGYM_HOSTS", running.url)
     path = write(tmp_path / "record.jsonl", [*proof(EDIT.make(0, 1)), *proof(EDIT.make(1, 1), image="other")])
     assert [one.seed for one in load_tasks(path)] == [0]
+
+
+async def test_trials_of_an_instance_share_a_task_template(running: Running) -> None:
+    """Whatever is done after it, the set-up of an instance is one to a host, and the first trial makes it."""
+    instances = [FAMILIES["calc.fill"].make(seed, level) for seed in (0, 1) for level in (1, 3, 5)]
+    turns = in_turns(instances, 4)
+    assert sorted(trial.key for trial in turns) == sorted(
+        trial.key for one in instances for trial in trials_of(one)
+    )
+    assert [trial.way for trial in turns[:4]] == ["oracle 1"] * 4
+    assert {trial.instance.name for trial in turns[:8]} == {one.name for one in instances[:4]}
+    async with AsyncClient(running.url) as client:
+        played = [(trial, result) async for trial, result in play(client, turns, concurrency=4)]
+    keys: dict[str, set[str]] = {one.name: set() for one in instances}
+    for trial, result in played:
+        key_of = template_key(result.task, image_digest=IMAGE, screen=SCREEN, files=())
+        keys[trial.instance.name].add(key_of)
+    assert [len(found) for found in keys.values()] == [1] * len(instances)
+    assert len(set.union(*keys.values())) == len(instances)
+
+
+def test_the_oracle_alone_is_no_proof(running: Running, tmp_path: Path) -> None:
+    """It is played once, and what it earned loads nothing."""
+    record = tmp_path / "record.jsonl"
+    said = [
+        "verify",
+        "edit.lines",
+        "--levels",
+        "1,2",
+        "--oracle-only",
+        "--host",
+        running.url,
+        "--out",
+        str(record),
+    ]
+    done = CliRunner().invoke(tasks, said)
+    assert (done.exit_code, "RIGHT" in done.output, "PROVED" in done.output) == (0, True, False), done.output
+    assert [(one.way, one.reward) for one in read_outcomes(record)] == [("oracle 1", 1.0)] * 2
+    assert load_tasks(record, image=read_outcomes(record)[0].image) == []
 
 
 def test_baselines_are_kept_and_flagged(running: Running, tmp_path: Path) -> None:

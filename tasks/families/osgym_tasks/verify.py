@@ -59,6 +59,19 @@ def trials_of(instance: Instance) -> list[Trial]:
     ]
 
 
+def in_turns(instances: Sequence[Instance], together: int) -> list[Trial]:
+    """All that is tried of instances, so many of them at a time: the first trial of each, then the others.
+
+    So the first one sets the task up, and a host with `task_templates: on` clones that for the others, while
+    no more templates are in use than instances are taken together, twice at most.
+    """
+    turns: list[Trial] = []
+    for start in range(0, len(instances), together):
+        every = [trials_of(one) for one in instances[start : start + together]]
+        turns += [trials[0] for trials in every] + [trial for trials in every for trial in trials[1:]]
+    return turns
+
+
 class _Actor:
     def __init__(self, trial: Trial) -> None:
         self._steps = trial.steps
@@ -88,7 +101,7 @@ class _Policy:
 
     def reset(self, task: Mapping[str, Any]) -> _Actor:
         """Called before each episode; what it returns acts in it."""
-        return _Actor(self._trials[int(task["osgym"][_MARK])])
+        return _Actor(self._trials[int(task[_MARK])])
 
     def act(self, obs: Any, task: Any, step: int) -> list[dict[str, Any]]:
         """Never called: `reset` gives an actor of its own to each episode."""
@@ -128,9 +141,11 @@ async def play(
 
 
 def _task_of(trial: Trial, number: int) -> dict[str, Any]:
-    task = trial.instance.task
-    marked = {**task, "osgym": {**task["osgym"], _MARK: number, "seed": trial.instance.seed}}
-    return reaching(marked) if has_targets(trial.steps) else marked
+    """The task of a trial: all of an instance begin alike, so that one task template does for them."""
+    instance = trial.instance
+    task = {**instance.task, _MARK: number, "osgym": {**instance.task["osgym"], "seed": instance.seed}}
+    ways = (trial.steps, instance.ways.oracle, *instance.ways.near.values())
+    return reaching(task) if any(map(has_targets, ways)) else task
 
 
 async def verify(
