@@ -120,6 +120,15 @@ def fault_rates() -> Any:
     return found
 
 
+def agent_memory() -> Any:
+    """Resident memory of a host agent over the episodes it has had, and how many of them it remembers."""
+    found = load("agent_memory")
+    return {
+        "remembers": found["remembers"],
+        "samples": [[row["episodes"], row["rss_mib"]] for row in found["samples"]],
+    }
+
+
 def _draw_step_split(axes: Axes, data: Any) -> None:
     ways = list(data)
     left = [0.0] * len(ways)
@@ -226,6 +235,15 @@ def _draw_fault_rates(axes: Axes, data: Any) -> None:
     )
 
 
+def _draw_agent_memory(axes: Axes, data: Any) -> None:
+    axes.plot(*zip(*data["samples"], strict=True), ".-", color=COLOURS[0])
+    axes.axvline(data["remembers"], color=COLOURS[1], linestyle="--", label="creates that it remembers")
+    axes.set_xlabel("episodes so far")
+    axes.set_ylabel("resident memory, MiB")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
+
+
 ALL: dict[str, tuple[Callable[[], Any], Callable[[Axes, Any], None]]] = {
     "step_split": (step_split, _draw_step_split),
     "settle": (settle, _draw_settle),
@@ -234,6 +252,7 @@ ALL: dict[str, tuple[Callable[[], Any], Callable[[Axes, Any], None]]] = {
     "density": (density, _draw_density),
     "predicted": (predicted, _draw_predicted),
     "fault_rates": (fault_rates, _draw_fault_rates),
+    "agent_memory": (agent_memory, _draw_agent_memory),
 }
 
 
