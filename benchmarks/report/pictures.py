@@ -241,7 +241,7 @@ def _draw_agent_memory(axes: Axes, data: Any) -> None:
     axes.set_xlabel("episodes so far")
     axes.set_ylabel("resident memory, MiB")
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="lower right")
 
 
 ALL: dict[str, tuple[Callable[[], Any], Callable[[Axes, Any], None]]] = {
