@@ -149,8 +149,8 @@ class Input:
     def _release_keys(self, pressed: list[int]) -> None:
         """Release the modifiers before the last key.
 
-        A window manager's passive grab of Alt+Tab lasts while Tab is down. So it is told of Alt's release however
-        late it takes the key, and not the window below: its list of windows does not stay open.
+        A window manager's passive grab of Alt+Tab lasts while Tab is down. So it is told of Alt's release
+        however late it takes the key, and not the window below: its list of windows does not stay open.
         """
         self._release_chord([*pressed[-1:], *pressed[:-1]])
 

@@ -118,7 +118,7 @@ def test_scrolling_in_both_axes(screen: Desktop, witness: Witness) -> None:
 
 
 def test_keys_and_chords(screen: Desktop, witness: Witness) -> None:
-    """Chords are pressed in order, and their last key is released last; Shift comes where a symbol needs it."""
+    """Chords are pressed in order, their last key is released last; Shift comes where a symbol needs it."""
     step = screen.guest.step
     step({"op": "key", "keys": ["ctrl", "alt", "T"]})
     assert [e for e in witness.new(6) if e.startswith("key")] == [
