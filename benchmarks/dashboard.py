@@ -92,7 +92,7 @@ def _serve(pipe: Connection, folder: str, replicas: int) -> None:
     with Served(Path(folder), **settings) as served:
         pipe.send(served.urls[0])
         while pipe.recv() == "used":
-            for replica in served.agent.runtime.alive.values():  # type: ignore[union-attr]
+            for replica in served.agent.runtime.alive.values():  # type: ignore[union-attr]  # the stand-in runtime's
                 replica.agent.acted.clear()  # a fake guest remembers what was done: that is not the agent's
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             pipe.send((time.process_time(), pages * resource.getpagesize() / MIB))

@@ -20,7 +20,7 @@ from osgym_protocol.codes import GuestErrorCode
 Body = bytes | mmap.mmap
 
 # What json.loads and json.dumps do besides costs each clone the translation of code that it runs once.
-_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # the stub has no scan_once
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _SPACE = " \t\n\r"
 

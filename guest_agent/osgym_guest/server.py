@@ -93,7 +93,7 @@ class Server:
     def _accept(self, listener: socket.socket) -> None:
         try:
             # `accept` without the socket object around it.
-            fd, _ = listener._accept()  # type: ignore[attr-defined]
+            fd, _ = listener._accept()  # type: ignore[attr-defined]  # the stub has no _accept
         except OSError as exc:
             if exc.errno in _NO_ROOM:  # it stays readable
                 loop = asyncio.get_running_loop()

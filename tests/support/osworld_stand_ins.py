@@ -253,14 +253,14 @@ def _film() -> Files:
         stream.width, stream.height, stream.pix_fmt, stream.gop_size = 320, 240, "yuv420p", 1
         for second in range(124):
             shade = Image.open(io.BytesIO(picture(second * 7)))
-            frame = av.VideoFrame.from_image(shade)  # type: ignore[no-untyped-call]
+            frame = av.VideoFrame.from_image(shade)  # type: ignore[no-untyped-call]  # has no types
             frame.pts, frame.time_base = second, Fraction(1, 1)
             film.mux(stream.encode(frame))
         film.mux(stream.encode(None))
     frozen = io.BytesIO()
     with av.open(io.BytesIO(target.getvalue()), "r") as made:
         shown = [frame for frame in made.decode(video=0) if (frame.time or 0) <= 120.5][-1]
-        shown.to_image().save(frozen, "PNG")  # type: ignore[no-untyped-call]
+        shown.to_image().save(frozen, "PNG")  # type: ignore[no-untyped-call]  # has no types
     return {
         "Interstellar Movie - Official Trailer.mp4": target.getvalue(),
         "interstellar.png": frozen.getvalue(),

@@ -302,7 +302,7 @@ def test_a_curriculum_is_the_same_for_the_same_rewards() -> None:
     later = Curriculum(seed=3, families=FEW)
     later.load(json.loads(json.dumps(one.state())))
     assert [later.next().name for _ in range(12)] == [one.next().name for _ in range(12)]
-    counts = [seen for _, seen in one.state()["standing"].values()]  # type: ignore[attr-defined]
+    counts = [seen for _, seen in one.state()["standing"].values()]  # type: ignore[attr-defined]  # JSON
     assert max(counts) - min(counts) <= 1
     before = other.levels()
     other.report(other.next(), None)

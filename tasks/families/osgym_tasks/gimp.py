@@ -76,7 +76,7 @@ def pixels(image: Image.Image, *, tolerance: int = 2, margin: int = 5) -> list[d
             around = rgb.crop((x - margin, y - margin, x + margin + 1, y + margin + 1))
             colours = around.getcolors(1)
             if colours:
-                found.append({"at": [x, y], "rgb": list(colours[0][1]), "tolerance": tolerance})  # type: ignore[arg-type]
+                found.append({"at": [x, y], "rgb": list(colours[0][1]), "tolerance": tolerance})  # type: ignore[arg-type]  # RGB has three numbers
     return found
 
 

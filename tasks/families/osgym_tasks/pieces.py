@@ -59,12 +59,8 @@ def key(*keys: str) -> dict[str, Any]:
 
 
 def switch() -> list[dict[str, Any]]:
-    """A step that goes to the window used before this one, and gives it time to take keys.
-
-    Alt is held until the window manager has the keyboard: its list stays, and takes the next key, else.
-    """
-    held, shown = ({"op": "wait", "duration_ms": duration_ms} for duration_ms in (500, 700))
-    return [{"op": "key_down", "key": "alt"}, key("tab"), held, {"op": "key_up", "key": "alt"}, shown]
+    """A step that goes to the window used before this one, and gives it time to take keys."""
+    return [key("alt", "tab"), {"op": "wait", "duration_ms": 700}]
 
 
 def line(text: str) -> list[dict[str, Any]]:
