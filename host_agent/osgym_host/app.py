@@ -24,6 +24,7 @@ from osgym_host.core.plan import PoolSpec
 from osgym_host.core.rate_limit import RateLimit
 from osgym_host.core.reasons import Reason
 from osgym_host.core.template_cache import TemplateBounds
+from osgym_host.core.warm_apps import parse_warm_apps
 from osgym_host.core.wrong_tokens import WrongTokens
 from osgym_host.episodes.checkpoint_store import CheckpointStore
 from osgym_host.episodes.checkpoints import Checkpoints
@@ -55,6 +56,7 @@ from osgym_host.replicas.manager import Deadlines
 from osgym_host.replicas.pool import Pool
 from osgym_host.replicas.replica_set import ReplicaSet
 from osgym_host.replicas.usage_monitor import UsageOptions
+from osgym_host.replicas.warming import Warming
 from osgym_host.runtime_factory import clear_other_leftovers, make_runtime, runtime_kind
 from osgym_host.runtimes import base
 from osgym_host.runtimes.kind import ImageRef
@@ -158,8 +160,14 @@ class HostAgent:
     def _make_pool(self) -> Pool:
         settings = self.settings
         deadlines = Deadlines(boot_s=settings.boot_timeout_s)
+        warming = Warming(
+            self.runtime,
+            parse_warm_apps(self.image.warm_apps),
+            parse_warm_apps(settings.warm_apps),
+            clones=settings.warm_clones == "on" and self.runtime.name == "local",
+        )
         return Pool(
-            replicas=ReplicaSet(self.runtime, self._journal, deadlines, self._make_spec),
+            replicas=ReplicaSet(self.runtime, self._journal, deadlines, self._make_spec, warming),
             events=self.events,
             spec=PoolSpec(settings.warm, settings.max_starting or _cores()),
             budget=_budget(settings, self._ram_mib),

@@ -96,6 +96,8 @@ class CreateAnswer(Message):
     """What went wrong in the task's setup; ``strict_setup`` makes each of them a refusal."""
     template: str | None = field(default=None, metadata=OMIT)
     """Whether a task template was used: ``hit``, ``made``, ``no (reason)``; absent where they are off."""
+    warm_apps: tuple[str, ...] | None = field(default=None, metadata=OMIT)
+    """Programs that ran already and that the set-up used; absent where none was kept open."""
     notes: bool | None = field(default=None, metadata=OMIT)
     """Whether the ``note`` of a step is kept; absent where nothing is recorded."""
 

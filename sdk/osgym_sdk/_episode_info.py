@@ -48,6 +48,14 @@ class EpisodeInfo:
         return self._session.placement.answer.template
 
     @property
+    def warm_apps(self) -> tuple[str, ...] | None:
+        """Programs that ran before the set-up and that it used instead of starting them.
+
+        None where the host kept none open for this episode.
+        """
+        return self._session.placement.answer.warm_apps
+
+    @property
     def lease(self) -> str:
         return self._session.lease
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from osgym_host.replicas.manager import Deadlines
 from osgym_host.replicas.pool import Pool
 from osgym_host.replicas.replica_set import ReplicaSet
 from osgym_host.replicas.usage_monitor import UsageOptions
+from osgym_host.replicas.warming import Warming
 from osgym_host.runtimes import base
 from tests.support.fake_runtime import FakeImage, FakeRuntime
 
@@ -31,6 +32,7 @@ def nobody(reason: Reason, detail: str) -> None:
 async def pool_of(tmp_path: Path, **more: Any) -> AsyncIterator[tuple[Pool, FakeRuntime]]:
     """A started pool; asserts that nothing is left of it."""
     runtime = FakeRuntime(tmp_path / "r")
+    make_warming: Callable[[FakeRuntime], Warming | None] = more.pop("warming", lambda _: None)
     journal = ReplicaJournal(tmp_path / "journal.jsonl")
     journal.open()
     pool = Pool(
@@ -39,6 +41,7 @@ async def pool_of(tmp_path: Path, **more: Any) -> AsyncIterator[tuple[Pool, Fake
             journal,
             Deadlines(create_s=more.pop("create_s", 2), boot_s=more.pop("boot_s", 2), destroy_s=2),
             lambda replica_id, generation: base.ReplicaSpec(replica_id, generation, FakeImage()),
+            make_warming(runtime),
         ),
         events=EventLog(),
         spec=PoolSpec(more.pop("warm", 1), more.pop("max_starting", 4), QUICK),

@@ -131,6 +131,7 @@ def _lease_routes(backend: Backend) -> APIRouter:
             parent=episode.parent,
             setup_warnings=episode.setup_warnings,
             template=episode.template,
+            warm_apps=episode.warm_apps,
             notes=True if backend.episodes.recorder.mode is not RecordMode.OFF else None,
         )
         return RecordResponse(Record(answer.to_dict(), opened.frame.image))

@@ -15,6 +15,7 @@ from types import FrameType
 
 import click
 
+from osgym_host.core.warm_apps import parse_warm_apps
 from osgym_host.errors import OsgymHostError
 from osgym_host.images.additions import Addition
 from osgym_host.images.bake import Baker, BakeRequest
@@ -31,7 +32,8 @@ from osgym_host.images.progress import BakeProgress, ProgressDisplay
 from osgym_host.images.snapshots import DEFAULT_NAME, Snapshot, SnapshotStore
 from osgym_host.images.store import Image, ImageStore, default_data_dir
 from osgym_host.logs import escape_lines
-from osgym_host.snapshotting.build import SnapshotBuilder, SnapshotFailed, SnapshotRequest
+from osgym_host.snapshotting.build import SnapshotBuilder
+from osgym_host.snapshotting.request import SnapshotFailed, SnapshotRequest
 from osgym_host.snapshotting.warmup import Warmup, find_warmup, load_warmup
 
 MIB = 1 << 20
@@ -68,6 +70,21 @@ def parse_screen(ctx: click.Context, param: click.Parameter, text: str | None) -
     if found is None:
         raise click.BadParameter("such as 1920x1080")
     return int(found.group(1)), int(found.group(2))
+
+
+def parse_apps(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str, ...]:
+    """Read names of programs, divided by commas, each perhaps with options.
+
+    Raises:
+        click.BadParameter: One cannot be kept open.
+    """
+    del ctx, param
+    entries = tuple(entry.strip() for entry in text.split(",") if entry.strip())
+    try:
+        parse_warm_apps(entries)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return entries
 
 
 def _progress(as_json: bool) -> BakeProgress:
@@ -207,7 +224,8 @@ def _stop_on_signals() -> None:
     epilog="\b\nExamples:\n"
     "  osgym image snapshot full\n"
     "  osgym image snapshot full --accel tcg --ram 2048 --cpus 2\n"
-    "  osgym image snapshot full --name office --warmup my-warmup.json\n"
+    "  osgym image snapshot full --name office --warm-apps calc\n"
+    "  osgym image snapshot full --name mine --warmup my-warmup.toml\n"
     "\n\b\nExit codes: 0 there is one - 1 it cannot be made - 2 wrong usage - 130 Ctrl-C.\n",
 )
 @click.argument("disk")
@@ -217,6 +235,12 @@ def _stop_on_signals() -> None:
     type=click.Path(path_type=Path),
     help="What is done before it is frozen: a file, or the name of one in images/warmups. "
     "Without it, the one that is called like the snapshot, if there is one.",
+)
+@click.option(
+    "--warm-apps",
+    callback=parse_apps,
+    default="",
+    help="Programs that run in each clone without a window, for set-ups that open them: calc,chromium.",
 )
 @click.option("--ram", "ram_mib", type=click.IntRange(256, 65536), help="RAM of the guest in MiB.")
 @click.option("--cpus", "vcpus", type=click.IntRange(1, 16), help="Processors; else the disk's, or 1.")
@@ -238,6 +262,7 @@ def snapshot(
     disk: str,
     name: str,
     warmup: Path | None,
+    warm_apps: tuple[str, ...],
     ram_mib: int | None,
     vcpus: int | None,
     accel: str,
@@ -261,6 +286,7 @@ def snapshot(
             image,
             name,
             _warmup(image, name, warmup),
+            warm_apps=warm_apps,
             ram_mib=ram_mib or usual_ram_mib,
             vcpus=vcpus or (1 if hardware is None else hardware.vcpus),
             accel=accel,
@@ -377,6 +403,7 @@ def snapshot_row(snapshot: Snapshot, store: SnapshotStore) -> dict[str, object]:
         "tagged": store.is_tagged(snapshot),
         "accel": manifest.shape.get("accel"),
         "ram_mib": manifest.ram_mib,
+        "warm_apps": list(manifest.warm_apps),
         "ram_data_mib": manifest.ram_data_bytes // MIB,
         "disk_mib": manifest.disk_bytes // MIB,
         "state_kib": manifest.state_bytes // 1024,

@@ -34,8 +34,9 @@ from osgym_host.replicas.brancher import LeaseHolder
 from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.replicas.pool import Pool
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping
+from osgym_host.replicas.warming import hand_over
 from osgym_host.runtimes import base
-from osgym_host.tasks.interface import Task, TaskContext, TaskError, run_setup
+from osgym_host.tasks.interface import Task, TaskContext, TaskError, run_setup, used_apps
 from osgym_protocol.clock import ClockOptions
 from osgym_protocol.codes import ErrorClass, ErrorCode
 
@@ -250,6 +251,7 @@ class EpisodeCreator:
             raise
 
     async def _set_up(self, episode: HostEpisode, spec: EpisodeSpec) -> None:
+        await _hand_over(episode, spec)
         await _set_clock(episode, spec.clock)
         if episode.task is None or episode.context is None:
             return
@@ -269,6 +271,24 @@ class EpisodeCreator:
         except TimeoutError as error:
             text = f"The setup did not finish within {self.limits.setup_s:g} s."
             raise ServiceError(ErrorCode.SETUP_FAILED, text) from error
+
+
+async def _hand_over(episode: HostEpisode, spec: EpisodeSpec) -> None:
+    """Leave the programs that run already to a set-up that uses them; the others end.
+
+    Raises:
+        EpisodeOver: The replica is lost; it is when it could not be made clean.
+    """
+    apps = () if episode.replica.manager is None else episode.replica.manager.warm_apps
+    if not apps:
+        return
+    used = used_apps(episode.task, apps, has_clock=spec.clock is not None)
+    unused = [app for app in apps if app not in used]
+    try:
+        await episode.replica.call(hand_over(episode.replica.guest, used, unused))
+    except GuestRefused as error:
+        raise await episode.replica.give_up(error) from error
+    episode.warm_apps = tuple(app.program.name for app in used)
 
 
 async def _set_clock(episode: HostEpisode, asked: ClockOptions | None) -> None:

@@ -65,6 +65,7 @@ class HostEpisode:
         over: Why it ended, None while it lives.
         setup_warnings: Commands of its setup that failed.
         template: What became of its task template: `hit`, `made`, `no (reason)`; None where they are off.
+        warm_apps: Programs that ran before its set-up and were used by it; None where none was kept open.
         scored: Its check has begun: no step may follow, since the check changes the desktop, and the score
             is that of the end.
         evaluation: What the check gave, for whoever asks again.
@@ -86,6 +87,7 @@ class HostEpisode:
     over: EpisodeOver | None = None
     setup_warnings: tuple[SetupWarning, ...] = ()
     template: str | None = None
+    warm_apps: tuple[str, ...] | None = None
     scored: bool = False
     evaluation: EvaluationAnswer | None = None
     check: asyncio.Task[EvaluationAnswer] | None = None

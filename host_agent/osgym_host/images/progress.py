@@ -32,6 +32,7 @@ STAGES = {
     "disk": "Make the disk",
     "boot": "Boot the machine",
     "warmup": "Warm it up",
+    "open": "Start what clones have running",
     "rest": "Let it come to rest",
     "freeze": "Freeze it",
     "try": "Try a clone",

@@ -49,6 +49,7 @@ class SnapshotManifest(Manifest):
         argv: How the machine was started, for people.
         kernel_digest: SHA-256 of the kernel that runs; None where firmware started the disk's own.
         warmup: Name of the warm-up, empty for none.
+        warm_apps: Programs that run in it without a window, as in the setting `warm_apps`.
         ram_mib: What the guest has; `ram_data_bytes` is what of it is not zero.
         boot_s: From the start of the process until the desktop was drawn and quiet.
         build_s: All of it.
@@ -68,6 +69,7 @@ class SnapshotManifest(Manifest):
     argv: list[str]
     kernel_digest: str | None
     warmup: str = ""
+    warm_apps: tuple[str, ...] = ()
     ram_mib: int
     ram_data_bytes: int
     state_bytes: int

@@ -17,8 +17,10 @@ from osgym_host import log_subject
 from osgym_host.core import states
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
+from osgym_host.core.warm_apps import WarmApp
 from osgym_host.guest_client import GuestClient, GuestError, GuestRefused, GuestTimeout, GuestUnreachable
 from osgym_host.logs import escape_controls, quote_lines
+from osgym_host.replicas.warming import Warming
 from osgym_host.runtimes import base
 from osgym_host.runtimes.frozen_disk import FrozenDisk
 from osgym_protocol.codes import GuestErrorCode
@@ -70,6 +72,7 @@ class ReplicaManager:
         holder: For whose episode it is used, or was at its end; None before.
         creation_over: Set once the runtime was asked to make it and has answered, or was stopped.
         points_under_way: Branch points that are being taken of it; it stands still for them.
+        warm_apps: Programs that run in it, without a window, until it is handed to somebody.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class ReplicaManager:
         listener: ManagerListener,
         deadlines: Deadlines,
         record: base.ReplicaRecord | None = None,
+        warming: Warming | None = None,
     ) -> None:
         """Nothing happens before `run`. With a `record` the replica is adopted instead of created."""
         self._replica = states.ReplicaStatus()
@@ -87,6 +91,7 @@ class ReplicaManager:
         self._listener = listener
         self._deadlines = deadlines
         self._record = record
+        self._warming = warming
         self._mailbox: asyncio.Queue[states.Event] = asyncio.Queue()
         self._work: dict[str, asyncio.Task[None]] = {}
         self._asked: dict[str, tuple[OnLeaseAnswer, OnRevoked]] = {}
@@ -97,6 +102,7 @@ class ReplicaManager:
         self.detail = ""
         self.creation_over = asyncio.Event()
         self.points_under_way = 0
+        self.warm_apps: tuple[WarmApp, ...] = ()
         self.created_at = time.monotonic()
         self.ready_at: float | None = None
         self.measured_at: float | None = None
@@ -124,8 +130,10 @@ class ReplicaManager:
 
     @property
     def clean(self) -> bool:
-        """Whether it is a fresh clone of the image: neither a child of a running replica nor adopted."""
-        return self._spec.origin is None and self._record is None
+        """Whether nobody has used it: neither a child of a replica that somebody had, nor adopted."""
+        origin = self._spec.origin
+        unused = origin is None or (self._warming is not None and self._warming.made(origin))
+        return unused and self._record is None
 
     @property
     def state(self) -> ReplicaState:
@@ -313,12 +321,13 @@ class ReplicaManager:
     async def _wait_usable(self, guest: GuestClient) -> None:
         """Return when the desktop can be used. One in use may be drawing: that it answers is enough."""
         assert self.clone is not None
-        if self.clone.reported_ready:
-            return
-        if self.clean:
-            await guest.ready(timeout_s=self._deadlines.boot_s)
-        else:
-            await guest.health(timeout_s=self._deadlines.boot_s)
+        if not self.clone.reported_ready:
+            if self.clean:
+                await guest.ready(timeout_s=self._deadlines.boot_s)
+            else:
+                await guest.health(timeout_s=self._deadlines.boot_s)
+        if self.clean and self._warming is not None:
+            self.warm_apps = await self._warming.prepare(self.clone, guest)
 
     async def _watch(self) -> None:
         assert self.clone is not None

@@ -230,6 +230,9 @@ class Pool:
         recovery = consequence(reason).recovery
         if recovery is Recovery.BACK_OFF and not manager.clean:
             log.warning("replica %s could not be branched or adopted: %s", manager.replica_id, manager.detail)
+        elif recovery is Recovery.BACK_OFF and manager.spec.origin is not None:
+            self.replicas.clone_failed(manager.spec.origin)
+            log.warning("replica %s: no clone of a warm one: %s", manager.replica_id, manager.detail)
         elif recovery is Recovery.BACK_OFF:
             self._backoff = self._backoff.failed(self.spec.backoff, time.monotonic())
             self.last_failure = manager.detail[:500]
@@ -275,7 +278,7 @@ class Pool:
         todo = plan(spec, view, admission, self._backoff, now)
         self.blocked = todo.blocked
         for _ in range(todo.start):
-            self.replicas.start(self.replicas.next_spec(), self)
+            self.replicas.start(self.replicas.next_clean_spec(), self)
         if self.reservations.waiting:
             if self.blocked is Blocked.NOTHING:
                 self.blocked = blocked_by(admission.limit)

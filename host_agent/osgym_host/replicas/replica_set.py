@@ -10,6 +10,7 @@ from dataclasses import replace
 from osgym_host.core.reasons import Reason
 from osgym_host.replicas.journal import ReplicaJournal
 from osgym_host.replicas.manager import Deadlines, ManagerListener, ReplicaManager
+from osgym_host.replicas.warming import Warming
 from osgym_host.runtimes import base
 
 log = logging.getLogger(__name__)
@@ -24,12 +25,14 @@ class ReplicaSet:
         journal: ReplicaJournal,
         deadlines: Deadlines,
         make_spec: Callable[[str, int], base.ReplicaSpec],
+        warming: Warming | None = None,
     ) -> None:
         """Start empty; `make_spec` gives what a replica of that id and generation is made from."""
         self.runtime = runtime
         self._journal = journal
         self._deadlines = deadlines
         self._make_spec = make_spec
+        self._warming = warming
         self._managers: dict[str, ReplicaManager] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -44,6 +47,15 @@ class ReplicaSet:
     def find(self, replica_id: str) -> ReplicaManager | None:
         """Return the manager of a replica that is not gone."""
         return self._managers.get(replica_id)
+
+    def next_clean_spec(self) -> base.ReplicaSpec:
+        """Return what the next replica that waits for its lease is made from."""
+        return self.next_spec(None if self._warming is None else self._warming.origin)
+
+    def clone_failed(self, origin: base.BranchPoint) -> None:
+        """A clean replica could not be made from `origin`: the next ones are not."""
+        if self._warming is not None:
+            self._warming.failed(origin)
 
     def next_spec(self, origin: base.BranchPoint | None = None) -> base.ReplicaSpec:
         """Return what the next replica is made from: the image, or a branch point."""
@@ -62,7 +74,7 @@ class ReplicaSet:
     ) -> ReplicaManager:
         """Make a replica, or adopt the one of `record`; its manager reports to `listener`."""
         self._journal.created(spec.replica_id, spec.generation)
-        manager = ReplicaManager(spec, self.runtime, listener, self._deadlines, record)
+        manager = ReplicaManager(spec, self.runtime, listener, self._deadlines, record, self._warming)
         self._managers[spec.replica_id] = manager
         task = asyncio.create_task(manager.run(), name=f"{spec.replica_id}:manager")
         self._tasks.add(task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +18,13 @@ class ImageRef:
     Attributes:
         flavor: Its name for people: a flavor, or `<disk>@<snapshot>`.
         screen: Size of its desktops, where that is fixed.
+        warm_apps: What runs in each clone of it already, as in the setting of that name.
     """
 
     image: ImageLike
     flavor: str
     screen: Screen | None = None
+    warm_apps: Sequence[str] = ()
 
 
 class RuntimeKind(ABC):

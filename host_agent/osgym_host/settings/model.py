@@ -19,6 +19,7 @@ from osgym_host.settings.values import (
     as_notices,
     as_screen,
     as_switch,
+    as_warm_apps,
 )
 from osgym_protocol.limits import MAX_LEASE_TTL_S, MAX_WAIT_S
 
@@ -180,6 +181,19 @@ class Settings(BaseModel):
         default=None,
         description="With web: HAR file that is recorded into or replayed; also one of a browser's.",
     )
+    warm_apps: Annotated[list[str], BeforeValidator(as_warm_apps)] = Field(
+        default=[],
+        description="Programs that run in warm replicas, without a window, so that set-ups open them sooner: "
+        "calc, writer, impress, chromium, the last also with options as tasks give them (`chromium "
+        "--remote-debugging-port=1337`). One that a task does not use ends before its set-up. qemu: best in "
+        "the snapshot (`osgym image snapshot --warm-apps`).",
+    )
+    warm_clones: Annotated[Literal["off", "on"], BeforeValidator(as_switch)] = Field(
+        default="off",
+        description="local, as root with criu 4.2 or newer: on: warm replicas are clones of the first, in "
+        "which the office suite of warm_apps runs; chromium cannot be cloned and is started in each. Needs "
+        "egress none and web off.",
+    )
     warm: int = Field(default=2, ge=0, le=4096, description="Clean replicas kept ready, ahead of demand.")
     max_replicas: int = Field(
         default=64, ge=1, le=4096, description="Replicas at once, whatever RAM would allow."
@@ -338,6 +352,8 @@ class Settings(BaseModel):
                 "addresses of its clients (OSGYM_ALLOWED_IPS=10.0.0.5,10.1.0.0/16), or listen on 127.0.0.1"
             )
         self._check_web()
+        if self.warm_clones == "on" and (self.egress != "none" or self.web != "off"):
+            raise ValueError("warm_clones on needs egress none and web off: connections cannot be cloned")
         return self
 
     def _check_web(self) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from osgym_host.core.egress import parse_allowlist
+from osgym_host.core.warm_apps import parse_warm_apps
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -26,6 +27,14 @@ def as_allowlist(value: object) -> object:
     entries = as_list(value)
     if isinstance(entries, list):
         parse_allowlist(str(entry) for entry in entries)
+    return entries
+
+
+def as_warm_apps(value: object) -> object:
+    """Refuse what cannot be kept open, where it is written."""
+    entries = as_list(value)
+    if isinstance(entries, list):
+        parse_warm_apps([str(entry) for entry in entries])
     return entries
 
 

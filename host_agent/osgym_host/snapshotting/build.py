@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osgym_host.addresses import GuestAddress
-from osgym_host.errors import OsgymHostError
+from osgym_host.core.warm_apps import parse_warm_apps
 from osgym_host.guest_client import GuestClient, GuestError
 from osgym_host.images.content_store import NAME
 from osgym_host.images.disks.manifest import GuestKind
-from osgym_host.images.disks.store import DiskImage
 from osgym_host.images.progress import BakeProgress
 from osgym_host.images.snapshots import (
     SECRET,
@@ -26,6 +25,7 @@ from osgym_host.images.snapshots import (
     SnapshotManifest,
     SnapshotStore,
 )
+from osgym_host.replicas.warming import open_app
 from osgym_host.runtimes.base import RuntimeFault
 from osgym_host.runtimes.qemu.cloning import IdentityRefused
 from osgym_host.runtimes.qemu.golden import (
@@ -36,7 +36,6 @@ from osgym_host.runtimes.qemu.golden import (
     trial_clone,
 )
 from osgym_host.runtimes.qemu.machine import (
-    QEMU,
     Accel,
     Launcher,
     MachineFailed,
@@ -64,6 +63,7 @@ from osgym_host.snapshotting.guest_preparation import (
     warm_code_paths,
 )
 from osgym_host.snapshotting.machine import QUIET_S, agentless_client, copy_firmware, shape_of_disk
+from osgym_host.snapshotting.request import SnapshotFailed, SnapshotRequest, definition_key
 from osgym_host.snapshotting.warmup import Warmup
 from osgym_host.tasks.context import TaskContext
 from osgym_host.tasks.downloads import DownloadCache
@@ -77,53 +77,8 @@ READY_TIMEOUT_S = 600.0
 WARMUP_TIMEOUT_S = 900.0
 TRIAL_QUIET_S = 0.3
 _TOKEN_BYTES = 32
-_FORMAT = 3
-"""To be counted up when a template is booted or warmed up differently, so that snapshots are made anew."""
 _TRIM = "sync; fstrim -v /; sync"
 _FORGET = "sync; echo 3 >/proc/sys/vm/drop_caches"
-
-
-class SnapshotFailed(OsgymHostError):
-    """A snapshot could not be made; nothing of it is left.
-
-    Attributes:
-        stage: Where it failed.
-        log_tail: The end of the guest's console: show it, never interpret it.
-    """
-
-    def __init__(self, stage: str, message: str, log_tail: str = "") -> None:
-        """Keep the fields beside the message."""
-        super().__init__(f"{stage}: {message}")
-        self.stage = stage
-        self.log_tail = log_tail
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotRequest:
-    """What to make.
-
-    Attributes:
-        name: Of the snapshot; its reference is `<disk's name>@<name>`.
-        warmup: None: the bare desktop.
-        accel: `auto`, `kvm` or `tcg`.
-        screen: None: as the disk image says.
-        refresh: Make it anew although one of the same definition is there.
-    """
-
-    disk: DiskImage
-    name: str = "desktop"
-    warmup: Warmup | None = None
-    ram_mib: int = 2048
-    vcpus: int = 1
-    accel: str = "auto"
-    screen: tuple[int, int] | None = None
-    refresh: bool = False
-    qemu: str = QEMU
-
-    @property
-    def reference(self) -> str:
-        """`<disk's name>@<name>`."""
-        return f"{self.disk.name}@{self.name}"
 
 
 @dataclass(slots=True)
@@ -183,13 +138,15 @@ class SnapshotBuilder:
         """
         if not NAME.fullmatch(request.name):
             raise SnapshotFailed("request", f"not a name for a snapshot: {request.name!r}")
-        if request.disk.manifest.guest is GuestKind.NONE and request.warmup is not None:
+        if request.disk.manifest.guest is GuestKind.NONE and (
+            request.warmup is not None or request.warm_apps
+        ):
             raise SnapshotFailed("request", f"{request.disk.name} has no agent inside to warm it up")
         began = time.monotonic()
         facts = await ask_qemu(request.qemu)
         screen = request.screen or request.disk.manifest.screen
         shape = await self._shape(request, screen)
-        key = _key(request, shape, screen)
+        key = definition_key(request, shape, screen)
         found = None if request.refresh else self._store.made_from(key)
         if found is not None and not await check_host(found.manifest, self._store.data_dir, request.qemu):
             self._store.tag(request.reference, found.digest)
@@ -274,6 +231,9 @@ class SnapshotBuilder:
         if warmup is not None:
             self._enter(job, "warmup", warmup.name)
             await self._warm_up(job, warmup, guest)
+        for app in parse_warm_apps(job.request.warm_apps):
+            self._enter(job, "open", app.program.name)
+            await open_app(guest, app, READY_TIMEOUT_S)
         await guest.observe()
         if job.has_our_agent:
             await guest.accessibility(timeout_s=60.0)
@@ -365,13 +325,6 @@ async def _deadline(timeout_s: float, what: Callable[[], str]) -> AsyncIterator[
         raise TemplateFailed(f"{what()} within {timeout_s:.0f} s") from exc
 
 
-def _key(request: SnapshotRequest, shape: Shape, screen: tuple[int, int]) -> str:
-    """Return the hash of what a snapshot is made from; the program is not part of it, its machine type is."""
-    warmup = request.warmup.key if request.warmup is not None else ""
-    parts = [_FORMAT, request.reference, request.disk.digest, warmup, shape_fields(shape), screen]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
 def _manifest(job: _SnapshotBuild, frozen: FrozenTemplate, build_s: float) -> SnapshotManifest:
     disk, request = job.request.disk, job.request
     shape = shape_fields(job.shape)
@@ -394,6 +347,7 @@ def _manifest(job: _SnapshotBuild, frozen: FrozenTemplate, build_s: float) -> Sn
         definition_key=job.key,
         kernel_digest=None if kernel is None else hashlib.sha256(kernel.read_bytes()).hexdigest(),
         warmup=request.warmup.name if request.warmup is not None else "",
+        warm_apps=request.warm_apps,
         ram_mib=request.ram_mib,
         ram_data_bytes=frozen.ram_data_bytes,
         state_bytes=frozen.state_bytes,
@@ -406,4 +360,4 @@ def _manifest(job: _SnapshotBuild, frozen: FrozenTemplate, build_s: float) -> Sn
     )
 
 
-__all__ = ["SnapshotBuilder", "SnapshotFailed", "SnapshotRequest"]
+__all__ = ["SnapshotBuilder"]

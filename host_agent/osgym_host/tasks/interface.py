@@ -15,6 +15,7 @@ from osgym_host.tasks.sandbox import Sandbox
 from osgym_host.tasks.schema import Task
 from osgym_host.tasks.setup import run_setup
 from osgym_host.tasks.templating import host_files, template_key, why_no_template
+from osgym_host.tasks.warm_use import used_apps
 
 __all__ = [
     "DownloadCache",
@@ -32,6 +33,7 @@ __all__ = [
     "parse_task",
     "run_setup",
     "template_key",
+    "used_apps",
     "validate_task",
     "why_no_template",
 ]

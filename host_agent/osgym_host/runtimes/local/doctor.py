@@ -261,22 +261,27 @@ _NO_LINKS = (
 
 
 async def check_criu(context: DoctorContext) -> list[Finding]:
-    """CRIU, which task templates need."""
+    """CRIU, which task templates and clones of warm replicas need."""
     criu = await asyncio.to_thread(find_criu)
     version = None if criu.version is None else ".".join(map(str, criu.version))
     facts = {"version": version, "path": criu.path}
     if not criu.usable:
-        found = f"No task templates on this runtime: {criu.lacking}."
+        found = f"No task_templates and no warm_clones on this runtime: {criu.lacking}."
         return [Finding("criu", Status.WARN, found, _NO_CRIU, facts=facts)]
     lacking = await asyncio.to_thread(what_is_lacking, criu)
     if lacking:
         found = f"criu {version} is there, but {lacking}."
         return [Finding("criu", Status.WARN, found, _NO_CRIU, facts=facts)]
-    found = f"criu {version} can keep desktops after a task's set-up (task_templates)."
+    found = (
+        f"criu {version} can keep desktops after a task's set-up (task_templates) and before (warm_clones)."
+    )
     return [Finding("criu", Status.OK, found, facts=facts)]
 
 
-_NO_CRIU = f"Not needed while task_templates is off. Else install {NEEDED}, and run the host agent as root."
+_NO_CRIU = (
+    "Not needed while task_templates and warm_clones are off. "
+    f"Else install {NEEDED}, and run the host agent as root."
+)
 
 CHECKS = (("subordinate ids", check_ids), ("local runtime", check_replica))
 EXTRA_CHECKS = (("egress", check_egress), ("criu", check_criu))

@@ -41,7 +41,7 @@ class LocalKind(RuntimeKind):
                 needed=egress,
                 record=egress_record(run_folder),
             )
-        templates = settings.task_templates == "on"
+        templates = "on" in (settings.task_templates, settings.warm_clones)
         return LocalRuntime(settings.data_dir, settings.instance, links, proxy, templates=templates)
 
     def has_leftovers(self, run_folder: Path) -> bool:

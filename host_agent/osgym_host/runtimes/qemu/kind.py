@@ -47,7 +47,7 @@ class QemuKind(RuntimeKind):
                 f"the desktop of {found.reference} was frozen at {screen}, not {wanted}",
                 f"leave `screen` out, or {how_to_make(found.reference)} --screen {wanted}",
             )
-        return ImageRef(found, found.reference, screen)
+        return ImageRef(found, found.reference, screen, found.manifest.warm_apps)
 
     def make(self, settings: Settings, image: ImageRef | None) -> Runtime:
         """Make the runtime, with the launcher and the network of the settings.

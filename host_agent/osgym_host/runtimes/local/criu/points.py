@@ -44,7 +44,7 @@ class LocalPoints:
         """
         self._folder = folder
         self._wanted = wanted
-        self._criu = InstalledCriu(lacking="task templates are off")
+        self._criu = InstalledCriu(lacking="neither task_templates nor warm_clones is on")
         self._points: dict[str, tuple[BranchPoint, Dumped]] = {}
         self._turn = asyncio.Semaphore(AT_ONCE)
 
