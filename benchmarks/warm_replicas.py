@@ -40,8 +40,8 @@ TASKS = (
     "chrome/order-shirt",
 )
 LOOK_S = 0.05
-REST_S = 1.5
-"""How long after a replica became ready it still counts to its turn: what programs do after their start."""
+REST_S = 3.0
+"""From the start of a replica on, what it does still counts to the turn that made it."""
 TURN_S = 90.0
 
 
@@ -80,18 +80,18 @@ class Way:
         listed = [path.read_text() for path in Path(f"/proc/{self._pid}/task").glob("*/children")]
         return [int(pid) for text in listed for pid in text.split()]
 
-    def rest(self) -> None:
-        """Wait until the warm replica waits, and a little more.
+    def rest(self) -> float:
+        """Wait until the warm replica waits, and was looked at; return its memory in MiB.
 
         Raises:
             TimeoutError: There is none.
         """
         end = time.monotonic() + TURN_S
         while time.monotonic() < end:
-            capacity = httpx.get(f"{self.url}/v1/host").json()["capacity"]
-            if capacity["ready"] and not capacity["starting"]:
-                time.sleep(REST_S)
-                return
+            rows = httpx.get(f"{self.url}/v1/replicas").json()
+            seen = [row["pss_mib"] for row in rows if row["state"] == "ready" and row["age_s"] > REST_S]
+            if len(rows) == 1 and seen and seen[0] is not None:
+                return float(seen[0])
             time.sleep(LOOK_S)
         raise TimeoutError(f"{self.name}: no replica was ready within {TURN_S:g} s")
 
@@ -115,11 +115,12 @@ def turn(way: Way, client: Client, task: dict[str, Any] | None) -> tuple[dict[st
         image = episode.observation.image.convert("RGB")
         timing = episode.trajectory.reset_ms
         used = list(episode.warm_apps or ())
-    way.rest()
+    pss_mib = way.rest()
     row = {
         "setup_ms": timing["setup"],
         "create_ms": timing["total"],
         "cpu_s": way.cpu_s() - began,
+        "pss_mib": pss_mib,
         "used": used,
     }
     return row, image.crop((0, 0, image.width, image.height - PANEL_HEIGHT_PX))
@@ -164,12 +165,13 @@ def show(rows: list[dict[str, Any]]) -> None:
             mine = [row for row in rows if (row["way"], row["task"]) == (way, task)]
             told = {
                 name: summary([row[name] for row in mine])["median"]
-                for name in ("setup_ms", "cpu_s", "ready_ms")
+                for name in ("setup_ms", "cpu_s", "ready_ms", "pss_mib")
             }
             alike = sum(row["begins_alike"] for row in mine)
             print(
                 f"  {way:18} set-up {told['setup_ms']:7.0f} ms  turn {told['cpu_s']:6.3f} CPU-s  "
-                f"ready after {told['ready_ms']:6.0f} ms  alike {alike} of {len(mine)}"
+                f"ready after {told['ready_ms']:6.0f} ms  PSS {told['pss_mib']:4.0f} MiB  "
+                f"alike {alike} of {len(mine)}"
             )
 
 

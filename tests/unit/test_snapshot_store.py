@@ -323,3 +323,13 @@ def test_snapshots_that_others_could_read_are_closed_once(store: SnapshotStore) 
     assert store.close_to_others() == []
     assert made.folder.stat().st_mode & 0o777 == 0o700
     assert (store.data_dir / "other").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_snapshot_says_which_programs_run_in_it(store: SnapshotStore) -> None:
+    """One that was made before there were any has none."""
+    made = publish(store, "a1" * 32)
+    assert made.manifest.warm_apps == ()
+    with store.workspace() as folder:
+        (folder / "secret").write_text("hush\n")
+        warm = store.publish(folder, manifest("b2" * 32, warm_apps=("calc", "chromium --incognito")))
+    assert store.resolve(warm.digest).manifest.warm_apps == ("calc", "chromium --incognito")
