@@ -88,6 +88,7 @@ def main() -> None:
     parser.add_argument(
         "--wait-s", type=float, default=30.0, help="how long to wait before it counts as refused"
     )
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a host setting")
     args = parser.parse_args()
     before = meminfo_mib()["MemAvailable"]
     reserve = int(before - args.budget_gib * 1024)
@@ -96,7 +97,7 @@ def main() -> None:
     settings = {
         "ram_reserve_mib": reserve, "max_replicas": 4096, "cpu_per_replica": 0, "warm": 2,
         "trajectory": "off", "replica_ram_mib": 512,
-    }  # fmt: skip
+    } | dict(pair.split("=", 1) for pair in args.set)  # fmt: skip
     print(f"{machine()}\nbudget {args.budget_gib} GiB of {before:.0f} MiB available, image {args.image}")
     with local_service(args.image, settings) as (url, _):
         result = asyncio.run(_measure(url, args.every, before, args.wait_s))

@@ -62,6 +62,7 @@ def options_of(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--noticed", type=float, default=5.0, help="seconds until a frozen agent is noticed (5)")
     add("--watch-s", type=float, default=0.0, help="look so often at what the host agent holds (0: never)")
     add("--page", action="store_true", help="with the dashboard open in a real Chromium")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the host agent")
     add("--log", type=Path, help="where the host agent's log is kept")
     options = parser.parse_args(argv)
     if options.runner == "container" and options.runtime != "qemu":
@@ -97,6 +98,7 @@ def main() -> int:
     given = {"seed": options.seed, "seconds": options.seconds, "replicas": options.replicas}
     given |= {"every_s": options.every, "without": options.without, "page": options.page}
     given |= {"runtime": options.runtime, "runner": options.runner, "tasks": options.task}
+    given |= {"settings": options.set}
     told = {"machine": about, "options": given, "figures": outcome.figures, "faults": _columns(outcome)}
     if outcome.samples:
         told |= {"slopes": slopes(outcome.samples), "samples": [asdict(s) for s in outcome.samples]}

@@ -71,7 +71,7 @@ def settings_for(options: argparse.Namespace) -> dict[str, Setting]:
         settings["runner"] = options.runner
     else:
         settings |= {"replica_ram_mib": 900, "replica_pids": 500}
-    return settings
+    return settings | dict(pair.split("=", 1) for pair in options.set)
 
 
 async def run(options: argparse.Namespace) -> Outcome:

@@ -105,10 +105,12 @@ def test_nothing_of_a_template_outlives_a_killed_host_agent(small_image: Image, 
     instance = f"ltplk-{os.getpid()}"
     points = default_data_dir() / "run" / instance / "points"
     first = start_host(instance, log_dir=tmp_path, warm=1, settings=SETTINGS)
-    with Api(first) as api:
-        api.close(made_or_skip(api, "made").meta)
-        assert api.create(SHIPPED.task, "hit").meta["template"] == "hit"
-        assert list(points.iterdir())
+    try:
+        with Api(first) as api:
+            api.close(made_or_skip(api, "made").meta)
+            assert api.create(SHIPPED.task, "hit").meta["template"] == "hit"
+            assert list(points.iterdir())
+    finally:
         first.process.kill()
         first.process.wait(10)
     with running_host(instance, log_dir=tmp_path, warm=1, settings=SETTINGS) as second, Api(second) as api:
