@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,6 +74,19 @@ def test_what_one_clone_does_no_later_one_sees(host: HostProcess) -> None:
         two = api.create(SHIPPED.task, "two").meta
         assert api.run(two, "cat ~/Desktop/own 2>/dev/null || echo absent; pgrep -c sleep") == ["absent", "0"]
         api.close(two)
+
+
+def test_a_clone_whose_agent_froze_is_noticed(host: HostProcess) -> None:
+    """As soon as one that was made from the image: within 5 s, in which it could have answered."""
+    with Api(host) as api:
+        api.close(api.create(SHIPPED.task, "first").meta)
+        episode = api.create(SHIPPED.task, "frozen").meta
+        api.run(episode, "(sleep 1; sudo pkill -STOP -f osgym_guest) >/dev/null 2>&1 & true")
+        began = time.monotonic()
+        mine = lambda: [r for r in host.replicas("leased") if r["replica_id"] == episode["replica_id"]]  # noqa: E731
+        wait_until(lambda: not mine(), 30, f"the end of a frozen replica\n{host.tail()}")
+        assert time.monotonic() - began < 1 + 7, "it is noticed late"
+        assert "guest_hung" in host.tail()
 
 
 def test_a_dump_that_was_changed_is_not_used(host: HostProcess) -> None:

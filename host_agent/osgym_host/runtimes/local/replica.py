@@ -13,6 +13,7 @@ from typing import Any
 from osgym_host.addresses import GuestAddress, UnixAddress, short_unix_path
 from osgym_host.runtimes.base import ExitInfo, ExitReason, ReplicaSpec
 from osgym_host.runtimes.held_files import devices_of
+from osgym_host.runtimes.local.agent_check import NoAgent, Tampered, identify
 from osgym_host.runtimes.local.ranges import ReplicaIds
 from osgym_host.runtimes.processes import processes_of
 from osgym_host.runtimes.replica_cgroup import CgroupGroup
@@ -64,7 +65,15 @@ class LocalReplica(ManagedReplica):
         return self._pid
 
     def agent_pid(self) -> int:
-        """Return the PID of the process that listens at the guest agent's socket, as the kernel names it."""
+        """Return the PID of the process that listens at the guest agent's socket, as the kernel names it.
+
+        Of a clone it names who restored it, so its processes are looked at instead.
+        """
+        if self.spec.origin is not None:
+            try:
+                return int(identify(self.processes() or (), self.listening)["pid"])
+            except (NoAgent, Tampered, OSError):
+                return 0
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
             sock.setblocking(False)  # where nobody accepts any more, the queue may be full
             try:
