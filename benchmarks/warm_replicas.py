@@ -3,11 +3,11 @@
     chrt -r 1 python -m benchmarks.warm_replicas --rounds 8
 
 Host agents side by side, one for each way, take turns: lease the one warm replica (with a task or none), look
-at the first frame, close, wait until the next one waits and nothing happens any more. `cpu_s` is all that the
+at the first frame, close, wait until the next one has waited for 3 s. `cpu_s` is all that the
 host agent, its zygote, CRIU and the replicas used meanwhile: making the next replica and what runs in it,
 handing over, set-up, first frame, end. `setup_ms` is what the answer of `create` says; `ready_ms` is from the
-start of a replica until it waits, with its programs. `begins_alike` compares first frames with those of the
-first way, panel apart.
+lease of one until the next waits, with its programs: its making begins with the lease, beside the set-up.
+`begins_alike` compares first frames with those of the first way, panel apart.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TASKS = (
 )
 LOOK_S = 0.05
 REST_S = 3.0
-"""From the start of a replica on, what it does still counts to the turn that made it."""
+"""What a replica does in its first seconds of waiting still counts to the turn that made it."""
 TURN_S = 90.0
 
 
@@ -81,31 +81,36 @@ class Way:
         return [int(pid) for text in listed for pid in text.split()]
 
     def rest(self) -> float:
-        """Wait until the warm replica waits, and was looked at; return its memory in MiB.
+        """Wait until the warm replica has waited for `REST_S`, and was looked at; return its memory in MiB.
 
         Raises:
             TimeoutError: There is none.
         """
-        end = time.monotonic() + TURN_S
+        end, alone = time.monotonic() + TURN_S, 0.0
         while time.monotonic() < end:
             rows = httpx.get(f"{self.url}/v1/replicas").json()
-            seen = [row["pss_mib"] for row in rows if row["state"] == "ready" and row["age_s"] > REST_S]
-            if len(rows) == 1 and seen and seen[0] is not None:
-                return float(seen[0])
+            if len(rows) != 1 or rows[0]["state"] != "ready":
+                alone = 0.0
+            elif not alone:
+                alone = time.monotonic()
+            elif time.monotonic() - alone >= REST_S and rows[0]["pss_mib"] is not None:
+                return float(rows[0]["pss_mib"])
             time.sleep(LOOK_S)
         raise TimeoutError(f"{self.name}: no replica was ready within {TURN_S:g} s")
 
-    def ready_ms(self) -> list[float]:
-        """How long the replicas since the last call took until they waited."""
+    def ready_ms(self) -> float:
+        """How long after the last lease the next replica waited."""
         events = httpx.get(f"{self.url}/v1/events", params={"after": self._last_event}).json()["events"]
         self._last_event = events[-1]["id"] if events else self._last_event
-        rows = [event for event in events if event["kind"] == "replica"]
-        began = {row["replica_id"]: row["time"] for row in rows if row["state"] == "booting"}
-        return [
-            (row["time"] - began[row["replica_id"]]) * 1000
-            for row in rows
-            if row["state"] == "ready" and row["replica_id"] in began
-        ]
+        at = {row["state"]: row["time"] for row in events if row["kind"] == "replica"}
+        return float((at["ready"] - at["leased"]) * 1000)
+
+    def forget_events(self) -> None:
+        """Count from now on."""
+        while events := httpx.get(f"{self.url}/v1/events", params={"after": self._last_event}).json()[
+            "events"
+        ]:
+            self._last_event = events[-1]["id"]
 
 
 def turn(way: Way, client: Client, task: dict[str, Any] | None) -> tuple[dict[str, Any], Image.Image]:
@@ -145,9 +150,9 @@ def measure(names: list[str], rounds: int) -> list[dict[str, Any]]:
                 found = {}
                 for way in order:
                     way.rest()
-                    way.ready_ms()
+                    way.forget_events()
                     row, image = turn(way, clients[way.name], tasks[task] if task else None)
-                    found[way.name] = (row | {"ready_ms": way.ready_ms()[-1]}, image)
+                    found[way.name] = (row | {"ready_ms": way.ready_ms()}, image)
                 first = found[ways[0].name][1]
                 for name, (row, image) in found.items():
                     alike = ImageChops.difference(first, image).getbbox() is None

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.common import quantile
 from benchmarks.report.expressions import load, where
 from benchmarks.settle.stats import wilson
 
@@ -127,6 +128,17 @@ def agent_memory() -> Any:
         "remembers": found["remembers"],
         "samples": [[row["episodes"], row["rss_mib"]] for row in found["samples"]],
     }
+
+
+def warm_replicas() -> Any:
+    """CPU time of a whole turn of a replica, by task and way: median, and the quartiles around it."""
+    rows = load("warm_replicas")["rows"]
+    ways, tasks = (list(dict.fromkeys(row[name] for row in rows)) for name in ("way", "task"))
+    found = {}
+    for way in ways:
+        spread = [[row["cpu_s"] for row in where(rows, way=way, task=task)] for task in tasks]
+        found[way] = [[round(quantile(values, q), 3) for q in (0.25, 0.5, 0.75)] for values in spread]
+    return {"tasks": [task.partition("/")[2] or "no task" for task in tasks], "cpu_s": found}
 
 
 def _draw_step_split(axes: Axes, data: Any) -> None:
@@ -244,6 +256,18 @@ def _draw_agent_memory(axes: Axes, data: Any) -> None:
     axes.legend(frameon=False, loc="lower right")
 
 
+def _draw_warm_replicas(axes: Axes, data: Any) -> None:
+    width = 0.8 / len(data["cpu_s"])
+    for place, (way, spread) in enumerate(data["cpu_s"].items()):
+        at = [number + (place + 0.5) * width - 0.4 for number in range(len(spread))]
+        middle = [row[1] for row in spread]
+        around = [[row[1] - row[0] for row in spread], [row[2] - row[1] for row in spread]]
+        axes.bar(at, middle, width, yerr=around, color=COLOURS[place], ecolor="#444444", label=way)
+    axes.set_xticks(range(len(data["tasks"])), data["tasks"])
+    axes.set_ylabel("CPU time of a turn, s")
+    axes.legend(frameon=False, fontsize=9)
+
+
 ALL: dict[str, tuple[Callable[[], Any], Callable[[Axes, Any], None]]] = {
     "step_split": (step_split, _draw_step_split),
     "settle": (settle, _draw_settle),
@@ -253,6 +277,7 @@ ALL: dict[str, tuple[Callable[[], Any], Callable[[Axes, Any], None]]] = {
     "predicted": (predicted, _draw_predicted),
     "fault_rates": (fault_rates, _draw_fault_rates),
     "agent_memory": (agent_memory, _draw_agent_memory),
+    "warm_replicas": (warm_replicas, _draw_warm_replicas),
 }
 
 

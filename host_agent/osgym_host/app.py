@@ -164,7 +164,7 @@ class HostAgent:
             self.runtime,
             parse_warm_apps(self.image.warm_apps),
             parse_warm_apps(settings.warm_apps),
-            clones=settings.warm_clones == "on" and self.runtime.name == "local",
+            clones=settings.warm_clones == "on",
         )
         return Pool(
             replicas=ReplicaSet(self.runtime, self._journal, deadlines, self._make_spec, warming),

@@ -97,7 +97,7 @@ class CreateAnswer(Message):
     template: str | None = field(default=None, metadata=OMIT)
     """Whether a task template was used: ``hit``, ``made``, ``no (reason)``; absent where they are off."""
     warm_apps: tuple[str, ...] | None = field(default=None, metadata=OMIT)
-    """Programs that ran already and that the set-up used; absent where none was kept open."""
+    """Programs that ran before the set-up and that it used; absent where none ran in this replica."""
     notes: bool | None = field(default=None, metadata=OMIT)
     """Whether the ``note`` of a step is kept; absent where nothing is recorded."""
 

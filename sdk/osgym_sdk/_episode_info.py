@@ -51,7 +51,7 @@ class EpisodeInfo:
     def warm_apps(self) -> tuple[str, ...] | None:
         """Programs that ran before the set-up and that it used instead of starting them.
 
-        None where the host kept none open for this episode.
+        None where none ran in its replica.
         """
         return self._session.placement.answer.warm_apps
 

@@ -22,7 +22,8 @@ OVER_THEM = [entry for entry in load_shipped() if entry.name.partition("/")[0] i
 OTHER = next(entry for entry in load_shipped() if entry.name == "mousepad/write-note")
 FILES = (
     "cd /; find home tmp var/tmp run dev/shm -xdev -printf '%p %y %m\\n' 2>/dev/null"
-    " | grep -v -e osgym-guest.seq -e run/user/1000/at-spi -e run/user/1000/dconf | sort"
+    " | grep -v -e osgym-guest.seq -e run/user/1000/at-spi -e run/user/1000/dconf | sort;"
+    " stat -c '%n %Y %a' home/user home/user/.config"
 )
 PROCESSES = "ps -eo comm= | grep -v -e '^ps$' -e '^grep$' -e '^sh$' -e '^sort$' | sort"
 OF_THE_SESSION = {"at-spi-bus-laun", "at-spi2-registr", "dbus-daemon", "dconf-service"}

@@ -12,7 +12,13 @@ import pytest
 from PIL import ImageChops
 from tests.integration.test_local_templates import ISOLATION
 from tests.support.host_process import HostProcess, running_host, start_host, wait_until
-from tests.support.template_episodes import SHIPPED, Api, assert_oracle_earns_all, between_panels
+from tests.support.template_episodes import (
+    SHIPPED,
+    Api,
+    assert_clones_begin_alike,
+    assert_oracle_earns_all,
+    between_panels,
+)
 
 from osgym_host.images.store import Image, default_data_dir
 from osgym_host.runtimes.local.criu.installed import find_criu
@@ -115,3 +121,20 @@ def test_nothing_of_a_dump_outlives_a_killed_host_agent(small_image: Image, tmp_
     with running_host(name, log_dir=tmp_path, warm=1) as host:
         assert not points_of(host)
     assert not (default_data_dir() / "run" / name / "points").exists()
+
+
+def test_a_task_template_can_be_taken_of_a_clone(small_image: Image, tmp_path: Path) -> None:
+    """A dump of what was restored is restored once more."""
+    with running_host(
+        f"clone-tpl-{os.getpid()}", log_dir=tmp_path, warm=1, settings=(*SETTINGS, "task_templates=on")
+    ) as host:
+        dumped_or_skip(host)
+        with Api(host) as api:
+            api.close(api.create({**SHIPPED.task, "config": []}, "first").meta)
+            made = api.create(SHIPPED.task, "made")
+            assert made.meta["template"] == "made"
+            hits = assert_clones_begin_alike(api, made, SHIPPED.task)
+            for record in (made, hits[0]):
+                assert_oracle_earns_all(api, record.meta, SHIPPED)
+            for record in (made, *hits):
+                api.close(record.meta)

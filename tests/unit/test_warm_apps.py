@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from osgym_host.core.warm_apps import (
     NAMES,
     OFFICE,
     WarmApp,
+    end_script,
     hand_over_script,
     parse_warm_apps,
     start_command,
@@ -69,6 +71,8 @@ def test_options_are_those_of_tasks_in_any_order() -> None:
         ("gimp", "these can: calc, writer, impress, chromium"),
         ("calc --headless", "cannot be started with '--headless'"),
         ("chromium file:///x", "cannot be started with 'file:///x'"),
+        ("chromium --user-data-dir=/tmp/x", "cannot be started with"),
+        ("chromium --headless=new", "cannot be started with"),
         ("chromium,chromium --incognito", "one set of options"),
     ],
 )
@@ -76,6 +80,12 @@ def test_what_cannot_be_is_refused_where_it_is_written(entry: str, said: str) ->
     """With the names that can."""
     with pytest.raises(SettingsError, match="warm_apps: .*" + said):
         load(environment={"OSGYM_WARM_APPS": entry})
+
+
+def test_clones_are_for_the_local_runtime() -> None:
+    """Replicas of the other are clones."""
+    with pytest.raises(SettingsError, match="warm_clones is for the runtime local"):
+        load(environment={"OSGYM_WARM_CLONES": "on", "OSGYM_RUNTIME": "qemu"})
 
 
 def test_clones_need_desktops_without_connections() -> None:
@@ -90,7 +100,11 @@ def test_clones_need_desktops_without_connections() -> None:
         (["libreoffice", "--calc", "/home/user/a.xlsx"], True),
         (["soffice", "/home/user/a.odt"], True),
         (["localc", "--norestore", "/home/user/a.ods"], True),
+        (["libreoffice", "--writer"], True),
         (["libreoffice"], False),  # shows the start centre, which a second start does not
+        (["soffice", "--nologo", "--norestore"], False),
+        (["libreoffice", "--calc", "/home/user/a.csv"], False),  # asks how to read it
+        (["libreoffice", "/home/user/Documents"], False),
         (["libreoffice", "--headless", "--convert-to", "pdf", "/home/user/a.odt"], False),
         (["libreoffice", "-env:UserInstallation=file:///tmp/x", "--calc"], False),
         (["google-chrome", "file:///a"], False),
@@ -116,6 +130,8 @@ def test_what_the_office_suite_takes_when_it_runs(command: list[str], takes: boo
         ([upload("/etc/libreoffice/registry/x.xcd"), OPEN_CALC], []),
         ([upload("~/a.xlsx"), OPEN_CALC], []),
         ([step("execute", command="true", shell=True), OPEN_CALC], []),
+        ([step("launch", command=["gimp", "-i", "-b", "(anything)"]), OPEN_CALC], []),
+        ([step("launch", command=["vlc", "--sout", "file:/home/user/.config/x"]), OPEN_CALC], []),
         ([step("execute", command=["python3", "x.py"]), OPEN_CALC], []),
         ([step("execute", command=["sed", "-i", "s/a/b/", "x"]), OPEN_CALC], []),
         ([step("update_browse_history", history=[]), OPEN_PAGE], []),
@@ -174,13 +190,22 @@ def run(script: str, home: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def marks(home: Path) -> dict[str, tuple[int, int]]:
+    """Mode and time of all that is there."""
+    found = [home, *sorted(home.rglob("*"))]
+    return {str(p.relative_to(home)): (p.stat().st_mode, p.stat().st_mtime_ns) for p in found}
+
+
 def test_a_program_that_is_not_used_leaves_its_folders_as_they_were(tmp_path: Path) -> None:
-    """What it wrote is gone, what it changed is as before, with its time, and no copy is left."""
+    """What it wrote is gone, what it changed is as before, with modes and times, and no copy is left."""
     home = tmp_path / "home"
     profile = home / ".config/libreoffice/4"
     profile.mkdir(parents=True)
     (profile / "settings").write_text("first")
-    before = (profile / "settings").stat().st_mtime_ns
+    home.chmod(0o700)
+    for path in (profile / "settings", profile, profile.parent, home / ".config", home):
+        os.utime(path, ns=(10**18, 10**18))
+    before = marks(home)
     for app in BOTH:
         assert run(start_script(app), home).returncode == 0
     (profile / "settings").write_text("changed")
@@ -189,12 +214,37 @@ def test_a_program_that_is_not_used_leaves_its_folders_as_they_were(tmp_path: Pa
     done = run(hand_over_script([], BOTH), home)
     assert (done.returncode, done.stderr) == (0, "")
     assert (profile / "settings").read_text() == "first"
-    assert (profile / "settings").stat().st_mtime_ns == before
-    assert sorted(p.name for p in home.rglob("*")) == [".config", "4", "libreoffice", "settings"]
+    assert marks(home) == before
     assert not (tmp_path / "osgym-warm").exists()
     called = (tmp_path / "called").read_text()
     for app in BOTH:
         assert f"pkill -KILL -x {app.program.processes}" in called
+
+
+def test_a_program_that_did_not_come_up_ends_alone(tmp_path: Path) -> None:
+    """Others that run go on, and one that was never started leaves its folders alone."""
+    home = tmp_path / "home"
+    (home / ".config/libreoffice").mkdir(parents=True)
+    (home / ".config/google-chrome").mkdir()
+    office, browser = BOTH
+    assert run(start_script(office), home).returncode == 0
+    (home / ".config/libreoffice/new").touch()
+    assert run(end_script(browser), home).returncode == 0
+    assert (home / ".config/google-chrome").exists()
+    assert not (tmp_path / "called").exists()
+    assert run(end_script(office), home).returncode == 0
+    assert not (home / ".config/libreoffice/new").exists()
+
+
+def test_a_copy_that_was_not_finished_is_not_put_back(tmp_path: Path) -> None:
+    """It would take away what was there."""
+    home = tmp_path / "home"
+    (home / ".config/libreoffice").mkdir(parents=True)
+    (home / ".config/libreoffice/settings").touch()
+    broken = start_script(BOTH[0]).replace("cp -a", "false")
+    assert run(broken, home).returncode != 0
+    assert run(hand_over_script([], BOTH), home).returncode == 0
+    assert (home / ".config/libreoffice/settings").exists()
 
 
 def test_a_program_that_is_used_stays(tmp_path: Path) -> None:

@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.fake_runtime import FakeRuntime, running_service, until
+from tests.support.fake_runtime import TASK, FakeRuntime, running_service, until
 from tests.support.pools import nobody, pool_of
 
+from osgym_host.core.plan import Blocked, PoolSpec
 from osgym_host.core.reasons import Reason
-from osgym_host.core.warm_apps import parse_warm_apps
+from osgym_host.core.states import ReplicaState
+from osgym_host.core.warm_apps import end_script, parse_warm_apps
+from osgym_host.episodes import creator
 from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.replicas import warming
 from osgym_host.replicas.pool import Pool
 from osgym_host.replicas.warming import MAX_DUMPS, MAX_FAILURES, Warming
+from osgym_host.runtimes import base
 
 APPS = parse_warm_apps(["calc", "chromium"])
 
@@ -61,9 +65,8 @@ async def test_a_dump_that_fails_costs_no_replica(tmp_path: Path) -> None:
         runtime.fail_branches = 1
         return cloning(runtime)
 
-    async with pool_of(tmp_path, warm=1, warming=failing_once) as (pool, runtime):
+    async with pool_of(tmp_path, warm=1, warming=failing_once) as (pool, _):
         assert [await use_one(pool, number) for number in range(3)] == [False, False, True]
-        assert runtime.destroyed <= runtime.created
 
 
 async def test_a_runtime_that_cannot_makes_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -75,28 +78,27 @@ async def test_a_runtime_that_cannot_makes_none(tmp_path: Path, caplog: pytest.L
 
     async with pool_of(tmp_path, warm=1, warming=unable) as (pool, _):
         assert [await use_one(pool, number) for number in range(3)] == [False] * 3
-    assert caplog.text.count("warm_clones: this runtime does not branch") == 1
+    assert caplog.text.count("from the image: this runtime does not branch") == 1
 
 
 class Opened:
-    """In the place of a desktop that starts programs: which it was asked for; it can refuse."""
+    """In the place of a desktop that starts programs: which it was asked for; those in `broken` refuse."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.started: list[str] = []
-        self.ended: list[str] = []
-        self.refuses = False
+        self.scripts: list[str] = []
+        self.broken: set[str] = set()
         monkeypatch.setattr(warming, "open_app", self.open)
-        monkeypatch.setattr(warming, "hand_over", self.end)
+        monkeypatch.setattr(warming, "_run", self.run)
 
     async def open(self, guest: GuestClient, app: Any) -> None:
         self.started.append(app.program.name)
         await asyncio.sleep(0)
-        if self.refuses:
+        if app.program.name in self.broken:
             raise GuestRefused(500, "verification_failed", "it did not come up", {})
 
-    async def end(self, guest: GuestClient, used: Any, unused: Any) -> None:
-        assert not used
-        self.ended += [app.program.name for app in unused]
+    async def run(self, guest: GuestClient, script: str) -> None:
+        self.scripts.append(script)
 
 
 @pytest.fixture
@@ -133,28 +135,102 @@ async def test_what_the_image_runs_is_not_started(tmp_path: Path, opened: Opened
         pool,
         _,
     ):
+        await until(lambda: pool.view().ready == 1)
         manager = await pool.acquire("a", nobody, 5)
         assert manager.warm_apps == APPS
     assert "libreoffice" not in opened.started
 
 
-async def test_programs_that_do_not_come_up_are_given_up(tmp_path: Path, opened: Opened) -> None:
-    """Replicas are handed out without them, and after some it is not tried any more."""
-    opened.refuses = True
-    async with pool_of(tmp_path, warm=1, warming=lambda r: Warming(r, wanted=APPS)) as (pool, _):
+async def test_a_program_that_does_not_come_up_is_given_up(tmp_path: Path, opened: Opened) -> None:
+    """It is ended, replicas go without it and with the other, and after some it is not tried any more."""
+    opened.broken = {"chromium"}
+    async with pool_of(tmp_path, warm=1, warming=lambda r: Warming(r, wanted=APPS, clones=True)) as (
+        pool,
+        runtime,
+    ):
         for number in range(MAX_FAILURES + 2):
+            await until(lambda: pool.view().ready == 1)
             manager = await pool.acquire(str(number), nobody, 5)
-            assert manager.warm_apps == ()
+            assert [app.program.name for app in manager.warm_apps] == ["libreoffice"]
             manager.retire(Reason.CLOSED)
-    assert opened.started == ["libreoffice"] * MAX_FAILURES
-    assert opened.ended == ["libreoffice", "chromium"] * MAX_FAILURES
+        assert len(runtime.points.states) == 1
+    assert opened.started.count("chromium") == MAX_FAILURES
+    assert opened.started.count("libreoffice") == 1
+    assert opened.scripts == [end_script(APPS[1])] * MAX_FAILURES
 
 
-async def test_an_episode_says_which_it_used(tmp_path: Path, opened: Opened) -> None:
-    """None by a task that opens neither; the answer has nothing of it where none was kept open."""
-    async with running_service(tmp_path / "a", warm_apps=["calc"]) as service:
+async def test_one_that_is_given_up_does_not_end_clones(tmp_path: Path, opened: Opened) -> None:
+    """The dump is of a desktop without it."""
+    opened.broken = {"libreoffice"}
+    async with pool_of(tmp_path, warm=1, warming=lambda r: Warming(r, wanted=APPS, clones=True)) as (pool, _):
+        cloned = [await use_one(pool, number) for number in range(MAX_FAILURES + 2)]
+    assert cloned[:MAX_FAILURES] == [False] * MAX_FAILURES
+    assert cloned[-1]
+
+
+async def test_nobody_waits_for_programs(tmp_path: Path, opened: Opened) -> None:
+    """A replica for a client who waits already is handed out as it is."""
+    async with pool_of(tmp_path, warm=0, warming=lambda r: Warming(r, wanted=APPS)) as (pool, _):
+        manager = await pool.acquire("a", nobody, 5)
+        assert manager.warm_apps == ()
+    assert opened.started == []
+
+
+async def test_a_replica_that_dies_of_its_programs_slows_the_pool_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its caps are too small for them: the next ones would die, too."""
+
+    async with pool_of(tmp_path, warm=1, warming=lambda r: Warming(r, wanted=APPS)) as (pool, runtime):
+
+        async def die(guest: GuestClient, app: Any) -> None:
+            for replica in list(runtime.alive.values()):
+                replica.die(base.ExitReason.OUT_OF_MEMORY)
+            await asyncio.sleep(10)
+
+        monkeypatch.setattr(warming, "open_app", die)
+        await until(lambda: pool.retired[Reason.OUT_OF_MEMORY] >= 2)
+        await until(lambda: pool.blocked is Blocked.BACKOFF)
+        monkeypatch.undo()
+
+
+async def test_a_point_is_dropped_when_no_clone_is_being_made(tmp_path: Path) -> None:
+    """One that fails does not take it away from another."""
+    async with pool_of(tmp_path, warm=1, warming=cloning) as (pool, runtime):
+        await until(lambda: pool.view().ready == 1)
+        runtime.fail_children = {0}
+        runtime.create_gate.clear()
+        pool.spec = PoolSpec(3, 4)
+        manager = await pool.acquire("a", nobody, 5)
+        await until(lambda: pool.view().starting == 3)
+        runtime.create_gate.set()
+        await until(lambda: pool.view().ready == 3)
+        origins = [m.spec.origin for m in pool.replicas.managers() if m.state is ReplicaState.READY]
+        assert sum(origin is not None for origin in origins) >= 2, "the other clones came to be"
+        manager.retire(Reason.CLOSED)
+
+
+async def test_an_episode_says_which_it_used(
+    tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None without a task; the answer has nothing of it where none was kept open."""
+    handed: list[tuple[int, int]] = []
+
+    async def note(guest: GuestClient, used: Any, unused: Any) -> None:
+        handed.append((len(used), len(unused)))
+
+    monkeypatch.setattr(creator, "hand_over", note)
+    open_calc = {"type": "launch", "parameters": {"command": ["libreoffice", "--calc"]}}
+    async with running_service(tmp_path / "a", warm_apps=["calc"], warm=2) as service:
+        await until(lambda: service.agent.pool.view().ready == 2)
         body = await service.create()
         assert body["warm_apps"] == []
+        assert handed == [(0, 1)]
+        refused = await service.http.post(
+            "/v1/episodes", json={"request_id": "x", "task": {**TASK, "config": [open_calc]}}
+        )
+        assert refused.status_code == 424, "a fake desktop launches nothing"
+        assert handed == [(0, 1), (1, 0)]
     async with running_service(tmp_path / "b") as service:
         assert "warm_apps" not in await service.create()
 
@@ -163,8 +239,6 @@ async def test_a_desktop_that_cannot_be_made_clean_is_not_handed_out(
     tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It retires, and the episode begins on another one."""
-    from osgym_host.episodes import creator
-
     failures = [GuestRefused(500, "warm_apps", "a script of warm_apps ended with 2", {})]
 
     async def fail_once(guest: GuestClient, used: Any, unused: Any) -> None:
@@ -173,7 +247,6 @@ async def test_a_desktop_that_cannot_be_made_clean_is_not_handed_out(
 
     monkeypatch.setattr(creator, "hand_over", fail_once)
     async with running_service(tmp_path, warm_apps=["calc"], warm=1) as service:
-        body = await service.create()
-        assert body["warm_apps"] == []
-        assert service.runtime.created >= 2
+        await until(lambda: service.agent.pool.view().ready == 1)
+        await service.create()
         assert service.agent.pool.retired[Reason.GUEST_PROTOCOL] == 1

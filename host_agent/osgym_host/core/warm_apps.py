@@ -23,11 +23,12 @@ class WarmProgram:
         processes: Names of its processes, as `pkill` compares them: an extended regular expression.
         folders: Where it writes, below the user's home.
         leftovers: What its end leaves elsewhere, as patterns of the shell.
-        options: Options of a task's command that it takes when it runs already.
+        options: Options of a task's command that say what it opens, which it takes when it runs already.
         implied: Options that say nothing, since every start has them.
         has_no_sandbox: Whether a desktop in which it runs can be dumped by CRIU.
         takes_options: Whether an operator may name options that it is started with.
-        suffixes: Files that `open` gives to it.
+        fixed: Beginnings of options that he may not: it would not be found, or write elsewhere.
+        suffixes: Files that `open` gives to it, and that commands may name.
     """
 
     name: str
@@ -41,6 +42,7 @@ class WarmProgram:
     implied: frozenset[str] = frozenset()
     has_no_sandbox: bool = False
     takes_options: bool = False
+    fixed: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
 
 
@@ -67,6 +69,7 @@ CHROMIUM = WarmProgram(
     leftovers=("/tmp/org.chromium.Chromium.*", "/tmp/.org.chromium.Chromium.*"),  # noqa: S108
     implied=frozenset({"--no-first-run", "--no-default-browser-check"}),
     takes_options=True,
+    fixed=("--user-data-dir", "--disk-cache-dir", "--headless", "--no-startup-window"),
 )
 NAMES = {"calc": OFFICE, "writer": OFFICE, "impress": OFFICE, "chromium": CHROMIUM}
 """What the setting `warm_apps` may name."""
@@ -86,10 +89,13 @@ class WarmApp:
         """
         if not command or command[0] not in self.program.commands:
             return False
-        options = {word for word in command[1:] if word.startswith("-")} - self.program.implied
+        words = set(command[1:]) - self.program.implied
+        options = {word for word in words if word.startswith("-")}
         if self.program.takes_options:
             return options == self.options
-        return options <= self.program.options and len(command) > 1
+        files = words - options
+        named = all(file.lower().endswith(self.program.suffixes) for file in files)
+        return bool(words) and options <= self.program.options and named
 
 
 def parse_warm_apps(entries: Sequence[str]) -> tuple[WarmApp, ...]:
@@ -104,8 +110,9 @@ def parse_warm_apps(entries: Sequence[str]) -> tuple[WarmApp, ...]:
         program = NAMES.get(name)
         if program is None:
             raise ValueError(f"{name!r} cannot be kept open; these can: {', '.join(NAMES)}")
-        if wrong := [word for word in options if not program.takes_options or not word.startswith("--")]:
-            raise ValueError(f"{name} cannot be started with {wrong[0]!r} here")
+        for word in options:
+            if not program.takes_options or not word.startswith("--") or word.startswith(program.fixed):
+                raise ValueError(f"{name} cannot be started with {word!r} here")
         app = WarmApp(program, frozenset(options) - program.implied)
         if found.setdefault(program.name, app) != app:
             raise ValueError(f"{program.name} runs once in a desktop: give it one set of options")
@@ -115,14 +122,19 @@ def parse_warm_apps(entries: Sequence[str]) -> tuple[WarmApp, ...]:
 _END_S = 5
 """How long a program may take to end once it is killed."""
 _KEPT = '"${XDG_RUNTIME_DIR:-/tmp}"/osgym-warm'
-"""Copies of what programs had in their folders before they were started. It lies in the desktop's memory."""
+"""Copies of what programs had in their folders before they were started, and times of the folders above."""
+_ABOVE = (".", ".config", ".cache")
 
 
 def start_script(app: WarmApp) -> str:
     """Return what is run in the desktop before the program is started: its folders are copied."""
     kept = f"{_KEPT}/{app.program.name}"
-    lines = ["set -e", 'cd "$HOME"', f"mkdir -p {kept}"]
-    lines += [f"test ! -e {path} || cp -a --parents {path} {kept}/" for path in app.program.folders]
+    lines = ["set -e", 'cd "$HOME"', f"mkdir -p {_KEPT}/times {kept}.part"]
+    for number, path in enumerate(_ABOVE):
+        time = f"{_KEPT}/times/{number}"
+        lines.append(f"test -e {time} || test ! -e {path} || touch -r {path} {time}")
+    lines += [f"test ! -e {path} || cp -a --parents {path} {kept}.part/" for path in app.program.folders]
+    lines.append(f"mv {kept}.part {kept}")
     return "\n".join(lines)
 
 
@@ -133,16 +145,32 @@ def start_command(app: WarmApp) -> list[str]:
 
 def hand_over_script(used: Sequence[WarmApp], unused: Sequence[WarmApp]) -> str:
     """Return what is run in the desktop before it is somebody's: unused programs end without a trace."""
-    lines = ['cd "$HOME" || exit 1']
-    for app in unused:
-        program = app.program
-        lines += [
-            f"pkill -KILL -x '{program.processes}'",
-            f"timeout {_END_S} pidwait -x '{program.processes}'",
-            "test $? -lt 2 || exit 2",
-            f"rm -rf {' '.join((*program.folders, *program.leftovers))} || exit 3",
-            f"cp -a {_KEPT}/{program.name}/. ./ || exit 4",
-        ]
+    lines = ['cd "$HOME" || exit 1', *(line for app in unused for line in _end_lines(app.program))]
+    if not used:
+        for number, path in enumerate(_ABOVE):
+            lines.append(f"test ! -e {_KEPT}/times/{number} || touch -r {_KEPT}/times/{number} {path}")
     if used or unused:
         lines.append(f"rm -rf {_KEPT}")
     return "\n".join(lines)
+
+
+def end_script(app: WarmApp) -> str:
+    """Return what ends one program without a trace, whether or not it came to be started; others stay."""
+    return "\n".join(('cd "$HOME" || exit 1', *_end_lines(app.program), f"rm -rf {_KEPT}/{app.program.name}"))
+
+
+def _end_lines(program: WarmProgram) -> list[str]:
+    """Kill it, wait, and put back its folders, where their copies say that it was started."""
+    kept = f"{_KEPT}/{program.name}"
+    back = [f'test ! -e {path} || cp -a --parents {path} "$HOME"/ || exit 4' for path in program.folders]
+    return [
+        f"if test -d {kept}; then",
+        f"pkill -KILL -x '{program.processes}'",
+        f"timeout {_END_S} pidwait -x '{program.processes}'",
+        "test $? -lt 2 || exit 2",
+        f"rm -rf {' '.join((*program.folders, *program.leftovers))} || exit 3",
+        f"cd {kept} || exit 4",
+        *back,
+        'cd "$HOME" || exit 1',
+        "fi",
+    ]

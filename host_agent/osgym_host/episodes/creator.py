@@ -250,8 +250,27 @@ class EpisodeCreator:
                 raise shutting_down(error) from error
             raise
 
+    async def _hand_over(self, episode: HostEpisode, spec: EpisodeSpec) -> None:
+        """Leave the programs that run already to a set-up that uses them; the others end.
+
+        Raises:
+            EpisodeOver: The replica is lost; it is when it could not be made clean.
+        """
+        apps = () if episode.replica.manager is None else episode.replica.manager.warm_apps
+        if not apps:
+            return
+        used = used_apps(episode.task, apps, has_clock=spec.clock is not None)
+        unused = [app for app in apps if app not in used]
+        try:
+            await episode.replica.call(hand_over(episode.replica.guest, used, unused))
+        except GuestRefused as error:
+            if self.service.journal.disk_is_full():
+                raise EpisodeOver(Reason.DISK_FULL, str(error), episode.episode_id) from error
+            raise await episode.replica.give_up(error) from error
+        episode.warm_apps = tuple(app.program.name for app in used)
+
     async def _set_up(self, episode: HostEpisode, spec: EpisodeSpec) -> None:
-        await _hand_over(episode, spec)
+        await self._hand_over(episode, spec)
         await _set_clock(episode, spec.clock)
         if episode.task is None or episode.context is None:
             return
@@ -271,24 +290,6 @@ class EpisodeCreator:
         except TimeoutError as error:
             text = f"The setup did not finish within {self.limits.setup_s:g} s."
             raise ServiceError(ErrorCode.SETUP_FAILED, text) from error
-
-
-async def _hand_over(episode: HostEpisode, spec: EpisodeSpec) -> None:
-    """Leave the programs that run already to a set-up that uses them; the others end.
-
-    Raises:
-        EpisodeOver: The replica is lost; it is when it could not be made clean.
-    """
-    apps = () if episode.replica.manager is None else episode.replica.manager.warm_apps
-    if not apps:
-        return
-    used = used_apps(episode.task, apps, has_clock=spec.clock is not None)
-    unused = [app for app in apps if app not in used]
-    try:
-        await episode.replica.call(hand_over(episode.replica.guest, used, unused))
-    except GuestRefused as error:
-        raise await episode.replica.give_up(error) from error
-    episode.warm_apps = tuple(app.program.name for app in used)
 
 
 async def _set_clock(episode: HostEpisode, asked: ClockOptions | None) -> None:

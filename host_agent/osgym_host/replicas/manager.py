@@ -308,6 +308,8 @@ class ReplicaManager:
                 return
             ready.result()
             self.send(states.Booted())
+        except TimeoutError:
+            self.retire(Reason.BOOT_TIMEOUT, "its programs (warm_apps) took too long")
         except GuestTimeout as error:
             self.retire(Reason.BOOT_TIMEOUT, str(error))
         except GuestRefused as error:

@@ -32,6 +32,7 @@ from osgym_host.runtimes import base
 log = logging.getLogger(__name__)
 
 _NO_ROOM = (Blocked.MAX_REPLICAS, Blocked.RAM, Blocked.CPU, Blocked.DISK)
+_BEING_MADE = (ReplicaState.CREATING, ReplicaState.BOOTING)
 REPLAN_S = 2.0
 """How often the plan is looked at again while something other than the pool itself blocks it."""
 
@@ -66,6 +67,7 @@ class Pool:
         self.replicas = replicas
         self.spec = spec
         self.queue = LeaseQueue(self._replan, self._exhausted)
+        replicas.let_clients_come_first(lambda: self.queue.waiting > 0)
         self.reservations = Reservations(self._replan, self._exhausted)
         self.admission = MeasuredAdmission(budget, probe)
         self.retired: Counter[Reason] = Counter()
@@ -207,7 +209,7 @@ class Pool:
             self._backoff = self._backoff.succeeded()
             self.last_failure = ""
         if manager.state is ReplicaState.RETIRING and manager.reason is not None:
-            self._judge_retirement(manager, manager.reason)
+            self._judge_retirement(manager, manager.reason, made=before not in _BEING_MADE)
             self.queue.remove(manager)
         self._events.add(
             "replica",
@@ -225,9 +227,11 @@ class Pool:
         self.replicas.forget(manager)
         self._replan()
 
-    def _judge_retirement(self, manager: ReplicaManager, reason: Reason) -> None:
+    def _judge_retirement(self, manager: ReplicaManager, reason: Reason, *, made: bool) -> None:
         self.retired[reason] += 1
         recovery = consequence(reason).recovery
+        if recovery is Recovery.REPLACE_AND_COUNT and not made:  # its start was too much for its caps
+            recovery = Recovery.BACK_OFF
         if recovery is Recovery.BACK_OFF and not manager.clean:
             log.warning("replica %s could not be branched or adopted: %s", manager.replica_id, manager.detail)
         elif recovery is Recovery.BACK_OFF and manager.spec.origin is not None:

@@ -48,6 +48,11 @@ class ReplicaSet:
         """Return the manager of a replica that is not gone."""
         return self._managers.get(replica_id)
 
+    def let_clients_come_first(self, somebody_waits: Callable[[], bool]) -> None:
+        """Start no programs in a replica while somebody waits for one."""
+        if self._warming is not None:
+            self._warming.somebody_waits = somebody_waits
+
     def next_clean_spec(self) -> base.ReplicaSpec:
         """Return what the next replica that waits for its lease is made from."""
         return self.next_spec(None if self._warming is None else self._warming.origin)
@@ -55,7 +60,8 @@ class ReplicaSet:
     def clone_failed(self, origin: base.BranchPoint) -> None:
         """A clean replica could not be made from `origin`: the next ones are not."""
         if self._warming is not None:
-            self._warming.failed(origin)
+            managers = [m for m in self.managers() if m.spec.origin == origin]
+            self._warming.failed(origin, [manager.creation_over for manager in managers])
 
     def next_spec(self, origin: base.BranchPoint | None = None) -> base.ReplicaSpec:
         """Return what the next replica is made from: the image, or a branch point."""
@@ -93,9 +99,11 @@ class ReplicaSet:
 
     async def wait_gone(self, timeout_s: float) -> bool:
         """Wait until all managers have ended; return whether they did in time."""
-        if not self._tasks:
-            return True
-        _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
+        late: set[asyncio.Task[None]] = set()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
+        if self._warming is not None:
+            await self._warming.settle()
         return not late
 
     def _ended(self, task: asyncio.Task[None]) -> None:

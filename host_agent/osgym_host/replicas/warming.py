@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 
-from osgym_host.core.warm_apps import WarmApp, hand_over_script, start_command, start_script
+from osgym_host.core.warm_apps import WarmApp, end_script, hand_over_script, start_command, start_script
 from osgym_host.guest_client import GuestClient, GuestRefused
+from osgym_host.logs import escape_controls
 from osgym_host.runtimes import base
 
 log = logging.getLogger(__name__)
@@ -18,10 +20,13 @@ UP_S = 60.0
 _COMMAND_S = 30.0
 _LOOK_S = 0.1
 MAX_FAILURES = 3
-"""Replicas in a row in which the programs did not come up before it is not tried any more."""
+"""Times in a row that a program did not come up before it is not tried any more."""
 MAX_DUMPS = 3
-"""Replicas that may be dumped, or be tried to: clones of each of the earlier ones failed."""
+"""Dumps in a row without a clone that became ready before there are no more."""
 DUMP_S = 30.0
+RELEASE_S = 60.0
+PREPARE_S = 240.0
+"""For all of it: two programs that do not come up, rest and dump."""
 REST_S = 30.0
 REST_WINDOW_S = 1.0
 REST_CPU = 0.02
@@ -36,6 +41,7 @@ class Warming:
 
     Attributes:
         origin: What clean replicas are made from; None: the image.
+        somebody_waits: Whether clients wait for a replica: then no program is started in it first.
     """
 
     def __init__(
@@ -54,16 +60,21 @@ class Warming:
             clones: Dump the first replica, where the runtime can.
         """
         self.origin: base.BranchPoint | None = None
+        self.somebody_waits: Callable[[], bool] = lambda: False
         self._runtime = runtime
         self._in_image = tuple(in_image)
-        held = {app.program.name for app in in_image}
+        held = {app.program.name: app for app in in_image}
         to_start = [app for app in wanted if app.program.name not in held]
-        self._shared = tuple(app for app in to_start if clones and app.program.has_no_sandbox)
-        self._in_each = tuple(app for app in to_start if app not in self._shared)
+        for app in wanted:
+            if held.get(app.program.name, app) != app:
+                log.warning("warm_apps: the image runs %s with other options", app.program.name)
+        self._before_dump = [app for app in to_start if clones and app.program.has_no_sandbox]
+        self._in_each = [app for app in to_start if app not in self._before_dump]
         self._clones = clones
+        self._dumped_apps: tuple[WarmApp, ...] = ()
         self._dumps = 0
         self._dumping = False
-        self._failures = 0
+        self._failures: Counter[str] = Counter()
         self._points: set[str] = set()
         self._releases: set[asyncio.Task[None]] = set()
 
@@ -72,79 +83,100 @@ class Warming:
         return origin.point_id in self._points
 
     async def prepare(self, replica: base.Replica, guest: GuestClient) -> tuple[WarmApp, ...]:
-        """Bring a desktop that is ready, and that nobody has used, as far as is wanted.
+        """Start programs in a desktop that is ready and that nobody has used; dump it, if it is the first.
 
-        A program that does not come up is ended, and the desktop has none of those that come with it.
+        A program that does not come up is ended, and the desktop goes without it.
 
         Returns:
             The programs that run in it.
 
         Raises:
             GuestError: The replica is lost, or no clean one any more.
+            TimeoutError: It took longer than `PREPARE_S`.
         """
-        if replica.spec.origin is not None:
-            running = (*self._in_image, *self._shared)
-        else:
-            running = (*self._in_image, *await self._started(guest, self._shared))
-            complete = len(running) == len(self._in_image + self._shared)
-            if complete and self._clones and self.origin is None and not self._dumping:
-                self._dumping = True
-                try:
-                    await self._dump(replica, guest)
-                finally:
-                    self._dumping = False
-        return (*running, *await self._started(guest, self._in_each))
+        async with asyncio.timeout(PREPARE_S):
+            if replica.spec.origin is not None:
+                running = self._dumped_apps
+                self._dumps = 0
+            else:
+                running = (*self._in_image, *await self._started(guest, self._before_dump))
+                wanted = [app for app in self._before_dump if not self._is_given_up(app)]
+                complete = set(wanted) <= set(running)
+                if self._clones and complete and self.origin is None and not self._dumping:
+                    await self._dump(replica, guest, running)
+            in_each = [] if self.somebody_waits() else self._in_each
+            return (*running, *await self._started(guest, in_each))
 
-    def failed(self, origin: base.BranchPoint) -> None:
-        """A clone of `origin` could not be made: drop it. Idempotent."""
+    def failed(self, origin: base.BranchPoint, creations: Sequence[asyncio.Event]) -> None:
+        """Drop `origin`, of which a clone failed, once all `creations` from it are over. Idempotent."""
         if self.origin == origin:
             self.origin = None
-            task = asyncio.create_task(self._release(origin), name=f"release:{origin.point_id}")
+            task = asyncio.create_task(self._release(origin, creations), name=f"release:{origin.point_id}")
             self._releases.add(task)
             task.add_done_callback(self._releases.discard)
 
-    async def _release(self, point: base.BranchPoint) -> None:
-        try:
-            await self._runtime.release_point(point)
-        except (base.RuntimeFault, OSError) as error:
-            log.warning("warm_clones: a point was not released: %s", error)
+    async def settle(self) -> None:
+        """Wait until every point that was dropped is released (each within `RELEASE_S`)."""
+        await asyncio.gather(*self._releases, return_exceptions=True)
 
-    async def _started(self, guest: GuestClient, apps: Sequence[WarmApp]) -> Sequence[WarmApp]:
-        """Start all of them, or none; return what runs."""
-        if not apps or self._failures >= MAX_FAILURES:
-            return ()
+    async def _release(self, point: base.BranchPoint, creations: Sequence[asyncio.Event]) -> None:
         try:
-            for app in apps:
+            async with asyncio.timeout(RELEASE_S):
+                for over in creations:
+                    await over.wait()
+                await self._runtime.release_point(point)
+        except (base.RuntimeFault, OSError, TimeoutError) as error:
+            log.warning("warm_clones: a dump was not removed: %s", error)
+
+    def _is_given_up(self, app: WarmApp) -> bool:
+        return self._failures[app.program.name] >= MAX_FAILURES
+
+    async def _started(self, guest: GuestClient, apps: Sequence[WarmApp]) -> list[WarmApp]:
+        """Start programs; return those that came up."""
+        running = []
+        for app in apps:
+            name = app.program.name
+            if self._is_given_up(app):
+                continue
+            try:
                 await open_app(guest, app)
-        except GuestRefused as error:
-            self._failures += 1
-            ends = self._failures == MAX_FAILURES
-            log.warning("warm_apps: %s%s", error, "; not tried any more" if ends else "")
-            await hand_over(guest, (), apps)
-            return ()
-        self._failures = 0
-        return apps
+            except GuestRefused as error:
+                self._failures[name] += 1
+                ends = "; it is not tried any more" if self._is_given_up(app) else ""
+                log.warning("warm_apps: %s: %s%s", name, escape_controls(str(error)), ends)
+                await _run(guest, end_script(app))
+            else:
+                self._failures[name] = 0
+                running.append(app)
+        return running
 
-    async def _dump(self, replica: base.Replica, guest: GuestClient) -> None:
+    async def _dump(self, replica: base.Replica, guest: GuestClient, running: tuple[WarmApp, ...]) -> None:
         """Make a replica that nobody has used what later ones are cloned from; it goes on."""
-        if self._dumps >= MAX_DUMPS or (lacking := self._runtime.why_no_templates()) is not None:
+        lacking = self._runtime.why_no_templates()
+        if self._dumps >= MAX_DUMPS:
+            lacking = f"clones of {MAX_DUMPS} dumps failed"
+        if lacking is not None:
             self._clones = False
-            log.warning("warm_clones: %s", "they failed" if self._dumps >= MAX_DUMPS else lacking)
+            log.warning("warm_clones: replicas are made from the image: %s", lacking)
             return
         self._dumps += 1
+        self._dumping = True
         try:
             if not await self._rests(replica):
                 log.warning("warm_clones: the desktop did not come to rest within %g s", REST_S)
                 return
-            await self._runtime.witness(replica)
             guest.drop_idle()  # a clone has none of this host's connections
             async with asyncio.timeout(DUMP_S):
+                await self._runtime.witness(replica)
                 point = await self._runtime.branch(replica)
         except (base.RuntimeFault, OSError, TimeoutError) as error:
-            log.warning("warm_clones: not dumped: %s", error)
+            log.warning("warm_clones: not dumped: %s", escape_controls(str(error) or "too slow"))
             return
+        finally:
+            self._dumping = False
         self._points.add(point.point_id)
-        self.origin = point
+        self.origin, self._dumped_apps = point, running
+        log.info("warm_clones: replicas are clones of %s from now on", replica.replica_id)
 
     async def _rests(self, replica: base.Replica) -> bool:
         """Wait until a desktop computes next to nothing; False when it never does."""
@@ -172,7 +204,7 @@ async def open_app(guest: GuestClient, app: WarmApp, up_s: float = UP_S) -> None
         verification={"command_success": app.program.is_up},
         max_wait_s=up_s,
         check_interval_s=_LOOK_S,
-        timeout_s=up_s + _COMMAND_S,
+        timeout_s=_COMMAND_S,
     )
     await guest.ready(timeout_s=up_s)
 

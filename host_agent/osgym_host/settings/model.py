@@ -190,8 +190,8 @@ class Settings(BaseModel):
     )
     warm_clones: Annotated[Literal["off", "on"], BeforeValidator(as_switch)] = Field(
         default="off",
-        description="local, as root with criu 4.2 or newer: on: warm replicas are clones of the first, in "
-        "which the office suite of warm_apps runs; chromium cannot be cloned and is started in each. Needs "
+        description="on: warm replicas are clones of the first one, in which the office suite of warm_apps "
+        "runs; chromium cannot be cloned and is started in each. On local with criu 4.2 or newer, as root, "
         "egress none and web off.",
     )
     warm: int = Field(default=2, ge=0, le=4096, description="Clean replicas kept ready, ahead of demand.")
@@ -352,9 +352,16 @@ class Settings(BaseModel):
                 "addresses of its clients (OSGYM_ALLOWED_IPS=10.0.0.5,10.1.0.0/16), or listen on 127.0.0.1"
             )
         self._check_web()
-        if self.warm_clones == "on" and (self.egress != "none" or self.web != "off"):
-            raise ValueError("warm_clones on needs egress none and web off: connections cannot be cloned")
+        self._check_warm_clones()
         return self
+
+    def _check_warm_clones(self) -> None:
+        if self.warm_clones == "off":
+            return
+        if self.runtime != "local":
+            raise ValueError(f"warm_clones is for the runtime local: replicas of {self.runtime} are clones")
+        if self.egress != "none" or self.web != "off":
+            raise ValueError("warm_clones on needs egress none and web off: connections cannot be cloned")
 
     def _check_web(self) -> None:
         """Refuse a web that cannot be, where it is written."""

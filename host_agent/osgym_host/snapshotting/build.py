@@ -138,10 +138,13 @@ class SnapshotBuilder:
         """
         if not NAME.fullmatch(request.name):
             raise SnapshotFailed("request", f"not a name for a snapshot: {request.name!r}")
-        if request.disk.manifest.guest is GuestKind.NONE and (
-            request.warmup is not None or request.warm_apps
-        ):
+        kind = request.disk.manifest.guest
+        if kind is GuestKind.NONE and request.warmup is not None:
             raise SnapshotFailed("request", f"{request.disk.name} has no agent inside to warm it up")
+        if kind is not GuestKind.OSGYM and request.warm_apps:
+            raise SnapshotFailed(
+                "request", f"--warm-apps is for disks of ours, and {request.disk.name} is none"
+            )
         began = time.monotonic()
         facts = await ask_qemu(request.qemu)
         screen = request.screen or request.disk.manifest.screen

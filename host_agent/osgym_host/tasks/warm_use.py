@@ -23,7 +23,9 @@ _HARMLESS_STEPS = frozenset({"activate_window", "change_wallpaper", "close_windo
 _HARMLESS_COMMANDS = frozenset(
     {"featherpad", "galculator", "gimp", "mousepad", "pcmanfm", "ristretto", "sleep", "true", "vlc", "wmctrl"}
 )
-"""Programs that change no settings of the office suite or the browser when they start."""
+"""Programs that change no settings of the office suite or the browser when they are just started."""
+_OPTIONS_HARMLESS = frozenset({"sleep", "true", "wmctrl"})
+"""Those of them that cannot be told to do anything else by an option, as GIMP can by `--batch`."""
 
 
 def used_apps(task: Task | None, apps: Sequence[WarmApp], *, has_clock: bool) -> list[WarmApp]:
@@ -61,7 +63,9 @@ def _is_harmless(step: Step) -> bool:
         return False
     if isinstance(parameters, CommandParameters):
         command = parameters.command
-        return not parameters.shell and not isinstance(command, str) and command[0] in _HARMLESS_COMMANDS
+        if parameters.shell or isinstance(command, str) or command[0] not in _HARMLESS_COMMANDS:
+            return False
+        return command[0] in _OPTIONS_HARMLESS or not any(word.startswith("-") for word in command[1:])
     return step.type in _HARMLESS_STEPS
 
 
