@@ -26,6 +26,7 @@ _COMMON = (
 _WATCHED = (
     "/home",
     "/etc",
+    "/usr/local/share",
     "/usr/share/dbus-1",
     "/usr/share/applications",
     "/usr/share/mime",
