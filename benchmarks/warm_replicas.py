@@ -2,12 +2,13 @@
 
     chrt -r 1 python -m benchmarks.warm_replicas --rounds 8
 
-Host agents side by side, one for each way, take turns: lease the one warm replica (with a task or none), look
-at the first frame, close, wait until the next one has waited for 3 s. `cpu_s` is all that the
-host agent, its zygote, CRIU and the replicas used meanwhile: making the next replica and what runs in it,
-handing over, set-up, first frame, end. `setup_ms` is what the answer of `create` says; `ready_ms` is from the
-lease of one until the next waits, with its programs: its making begins with the lease, beside the set-up.
-`begins_alike` compares first frames with those of the first way, panel apart.
+Host agents side by side, one for each way, take turns: lease the one warm replica (with a task or none),
+look at the first frame, close, wait until the next one has waited for 3 s. `cpu_s` is all that the host
+agent, its zygote, CRIU and the replicas used meanwhile: making the next replica and what runs in it,
+handing over, set-up, first frame, end. `replica_cpu_s` is of the next replica alone, once it waits.
+`setup_ms` is what the answer of `create` says; `ready_ms` is from the lease of one until the next waits,
+with its programs: its making begins with the lease, beside the set-up. `begins_alike` compares first
+frames with those of the first way, panel apart.
 """
 
 from __future__ import annotations
@@ -45,15 +46,16 @@ REST_S = 3.0
 TURN_S = 90.0
 
 
-def group_cpu_s(instance: str) -> float:
-    """CPU time of all replicas of a host agent, gone ones included: their groups count into one above them.
+def group_cpu_s(instance: str, replica: str = "") -> float:
+    """CPU time of all replicas of a host agent, gone ones too: their groups count into one above; or of one.
 
     Raises:
         FileNotFoundError: Replicas have no control groups that count it.
     """
-    for path in Path("/sys/fs/cgroup").glob(f"**/osgym-{instance}-*/cpuacct.usage"):
+    below = f"{replica}/" if replica else ""
+    for path in Path("/sys/fs/cgroup").glob(f"**/osgym-{instance}-*/{below}cpuacct.usage"):
         return int(path.read_text()) / 1e9
-    for path in Path("/sys/fs/cgroup").glob(f"**/osgym-{instance}-*/cpu.stat"):
+    for path in Path("/sys/fs/cgroup").glob(f"**/osgym-{instance}-*/{below}cpu.stat"):
         return int(path.read_text().split()[1]) / 1e6
     raise FileNotFoundError(f"no control group of {instance} counts CPU time")
 
@@ -80,8 +82,8 @@ class Way:
         listed = [path.read_text() for path in Path(f"/proc/{self._pid}/task").glob("*/children")]
         return [int(pid) for text in listed for pid in text.split()]
 
-    def rest(self) -> float:
-        """Wait until the warm replica has waited for `REST_S`, and was looked at; return its memory in MiB.
+    def rest(self) -> dict[str, float]:
+        """Wait until the warm replica has waited for `REST_S`, and was looked at; return what it took so far.
 
         Raises:
             TimeoutError: There is none.
@@ -94,7 +96,8 @@ class Way:
             elif not alone:
                 alone = time.monotonic()
             elif time.monotonic() - alone >= REST_S and rows[0]["pss_mib"] is not None:
-                return float(rows[0]["pss_mib"])
+                cpu_s = group_cpu_s(self._instance, rows[0]["replica_id"])
+                return {"pss_mib": rows[0]["pss_mib"], "replica_cpu_s": cpu_s}
             time.sleep(LOOK_S)
         raise TimeoutError(f"{self.name}: no replica was ready within {TURN_S:g} s")
 
@@ -120,12 +123,12 @@ def turn(way: Way, client: Client, task: dict[str, Any] | None) -> tuple[dict[st
         image = episode.observation.image.convert("RGB")
         timing = episode.trajectory.reset_ms
         used = list(episode.warm_apps or ())
-    pss_mib = way.rest()
+    waiting = way.rest()
     row = {
         "setup_ms": timing["setup"],
         "create_ms": timing["total"],
         "cpu_s": way.cpu_s() - began,
-        "pss_mib": pss_mib,
+        **waiting,
         "used": used,
     }
     return row, image.crop((0, 0, image.width, image.height - PANEL_HEIGHT_PX))
@@ -141,6 +144,7 @@ def measure(names: list[str], rounds: int) -> list[dict[str, Any]]:
             instance = f"warm{len(ways)}x{os.getpid()}"
             given = {"warm": 1, "max_replicas": 3, "instance": instance, **settings}
             way = Way(name, *stack.enter_context(local_service("full", given)), instance)
+            way.rest()
             ways.append(way)
             clients[name] = stack.enter_context(Client(way.url))
         for number in range(rounds + 1):
@@ -149,7 +153,6 @@ def measure(names: list[str], rounds: int) -> list[dict[str, Any]]:
                 order = ways if number % 2 else ways[::-1]
                 found = {}
                 for way in order:
-                    way.rest()
                     way.forget_events()
                     row, image = turn(way, clients[way.name], tasks[task] if task else None)
                     found[way.name] = (row | {"ready_ms": way.ready_ms()}, image)
@@ -170,11 +173,12 @@ def show(rows: list[dict[str, Any]]) -> None:
             mine = [row for row in rows if (row["way"], row["task"]) == (way, task)]
             told = {
                 name: summary([row[name] for row in mine])["median"]
-                for name in ("setup_ms", "cpu_s", "ready_ms", "pss_mib")
+                for name in ("setup_ms", "cpu_s", "replica_cpu_s", "ready_ms", "pss_mib")
             }
             alike = sum(row["begins_alike"] for row in mine)
             print(
-                f"  {way:18} set-up {told['setup_ms']:7.0f} ms  turn {told['cpu_s']:6.3f} CPU-s  "
+                f"  {way:18} set-up {told['setup_ms']:7.0f} ms  turn {told['cpu_s']:6.3f} CPU-s, "
+                f"of it a replica until it waits {told['replica_cpu_s']:6.3f}  "
                 f"ready after {told['ready_ms']:6.0f} ms  PSS {told['pss_mib']:4.0f} MiB  "
                 f"alike {alike} of {len(mine)}"
             )
