@@ -1,6 +1,6 @@
 """What `warm_apps` and `warm_clones` change: a turn of a replica, from its lease to its successor at rest.
 
-    chrt -r 1 python -m benchmarks.warm_replicas --rounds 8
+    python -m benchmarks.warm_replicas --rounds 8
 
 Host agents side by side, one for each way, take turns: lease the one warm replica (with a task or none),
 look at the first frame, close, wait until the next one has waited for 3 s. `cpu_s` is all that the host
