@@ -217,6 +217,9 @@ class FakeRuntime(base.Runtime):
     async def reap(self, record: base.ReplicaRecord) -> None:
         return None
 
+    def why_no_warm_clones(self) -> str | None:
+        return self.why_no_templates()
+
     async def branch(self, replica: base.Replica, *, keep: bool = False) -> base.BranchPoint:
         if not self.branching:
             return await super().branch(replica, keep=keep)

@@ -82,12 +82,6 @@ def test_what_cannot_be_is_refused_where_it_is_written(entry: str, said: str) ->
         load(environment={"OSGYM_WARM_APPS": entry})
 
 
-def test_clones_are_for_the_local_runtime() -> None:
-    """Replicas of the other are clones."""
-    with pytest.raises(SettingsError, match="warm_clones is for the runtime local"):
-        load(environment={"OSGYM_WARM_CLONES": "on", "OSGYM_RUNTIME": "qemu"})
-
-
 def test_clones_need_desktops_without_connections() -> None:
     """A connection that is open cannot be cloned."""
     with pytest.raises(SettingsError, match="warm_clones on needs egress none"):

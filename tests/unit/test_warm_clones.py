@@ -19,7 +19,9 @@ from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.replicas import warming
 from osgym_host.replicas.pool import Pool
 from osgym_host.replicas.warming import MAX_DUMPS, MAX_FAILURES, Warming
+from osgym_host.runtime_factory import make_runtime
 from osgym_host.runtimes import base
+from osgym_host.settings.sources import load
 
 APPS = parse_warm_apps(["calc", "chromium"])
 
@@ -79,6 +81,12 @@ async def test_a_runtime_that_cannot_makes_none(tmp_path: Path, caplog: pytest.L
     async with pool_of(tmp_path, warm=1, warming=unable) as (pool, _):
         assert [await use_one(pool, number) for number in range(3)] == [False] * 3
     assert caplog.text.count("from the image: this runtime does not branch") == 1
+
+
+def test_replicas_of_virtual_machines_are_clones_already(tmp_path: Path) -> None:
+    """So the setting changes nothing there, and the log says why."""
+    runtime = make_runtime(load(environment={"OSGYM_RUNTIME": "qemu", "OSGYM_DATA_DIR": str(tmp_path)}))
+    assert runtime.why_no_warm_clones() == "those of qemu are clones of one that has booted"
 
 
 class Opened:

@@ -152,7 +152,7 @@ class Warming:
 
     async def _dump(self, replica: base.Replica, guest: GuestClient, running: tuple[WarmApp, ...]) -> None:
         """Make a replica that nobody has used what later ones are cloned from; it goes on."""
-        lacking = self._runtime.why_no_templates()
+        lacking = self._runtime.why_no_warm_clones()
         if self._dumps >= MAX_DUMPS:
             lacking = f"clones of {MAX_DUMPS} dumps failed"
         if lacking is not None:

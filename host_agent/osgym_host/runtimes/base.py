@@ -285,6 +285,10 @@ class Runtime(ABC):
         """Say why no branch point can be taken of a replica that only a set-up has used; None: it can."""
         return None if self.capabilities().branching else "this runtime does not branch"
 
+    def why_no_warm_clones(self) -> str | None:
+        """Say why replicas cannot be cloned of one that nobody has used; None: they can."""
+        return f"those of {self.name} are clones of one that has booted"
+
     async def branch(self, replica: Replica, *, keep: bool = False) -> BranchPoint:
         """Take the replica's disk and RAM as they are now; it goes on after a pause of milliseconds.
 

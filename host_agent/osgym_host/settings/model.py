@@ -356,11 +356,7 @@ class Settings(BaseModel):
         return self
 
     def _check_warm_clones(self) -> None:
-        if self.warm_clones == "off":
-            return
-        if self.runtime != "local":
-            raise ValueError(f"warm_clones is for the runtime local: replicas of {self.runtime} are clones")
-        if self.egress != "none" or self.web != "off":
+        if self.warm_clones == "on" and (self.egress != "none" or self.web != "off"):
             raise ValueError("warm_clones on needs egress none and web off: connections cannot be cloned")
 
     def _check_web(self) -> None:

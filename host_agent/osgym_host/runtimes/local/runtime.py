@@ -350,6 +350,10 @@ class LocalRuntime(Runtime):
         """Say what CRIU lacks."""
         return self._points.lacking or None
 
+    def why_no_warm_clones(self) -> str | None:
+        """Say the same."""
+        return self.why_no_templates()
+
     async def branch(self, replica: Replica, *, keep: bool = False) -> BranchPoint:
         """Dump it by CRIU, while it stands still; its agent must be what it was, and nobody connected."""
         found = self._replicas.require(replica)
