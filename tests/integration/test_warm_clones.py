@@ -89,7 +89,10 @@ def test_a_clone_whose_agent_froze_is_noticed(host: HostProcess) -> None:
         episode = api.create(SHIPPED.task, "frozen").meta
         api.run(episode, "(sleep 1; sudo pkill -STOP -f osgym_guest) >/dev/null 2>&1 & true")
         began = time.monotonic()
-        mine = lambda: [r for r in host.replicas("leased") if r["replica_id"] == episode["replica_id"]]  # noqa: E731
+
+        def mine() -> bool:
+            return any(r["replica_id"] == episode["replica_id"] for r in host.replicas("leased"))
+
         wait_until(lambda: not mine(), 30, f"the end of a frozen replica\n{host.tail()}")
         assert time.monotonic() - began < 1 + 7, "it is noticed late"
         assert "guest_hung" in host.tail()

@@ -228,6 +228,7 @@ def test_a_program_that_did_not_come_up_ends_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "called").exists()
     assert run(end_script(office), home).returncode == 0
     assert not (home / ".config/libreoffice/new").exists()
+    assert not (tmp_path / "osgym-warm").exists(), "no program is left, and no trace of one"
 
 
 def test_a_copy_that_was_not_finished_is_not_put_back(tmp_path: Path) -> None:

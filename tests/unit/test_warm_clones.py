@@ -202,6 +202,21 @@ async def test_a_replica_that_dies_of_its_programs_slows_the_pool_down(
         monkeypatch.undo()
 
 
+async def test_programs_have_a_deadline(
+    tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica whose programs take for ever is given up, and the log says why."""
+
+    async def never(guest: GuestClient, app: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(warming, "PREPARE_S", 0.05)
+    monkeypatch.setattr(warming, "open_app", never)
+    async with pool_of(tmp_path, warm=1, warming=lambda r: Warming(r, wanted=APPS)) as (pool, _):
+        await until(lambda: pool.retired[Reason.BOOT_TIMEOUT] >= 1)
+        assert "warm_apps" in pool.last_failure
+
+
 async def test_a_point_is_dropped_when_no_clone_is_being_made(tmp_path: Path) -> None:
     """One that fails does not take it away from another."""
     async with pool_of(tmp_path, warm=1, warming=cloning) as (pool, runtime):

@@ -147,8 +147,7 @@ def hand_over_script(used: Sequence[WarmApp], unused: Sequence[WarmApp]) -> str:
     """Return what is run in the desktop before it is somebody's: unused programs end without a trace."""
     lines = ['cd "$HOME" || exit 1', *(line for app in unused for line in _end_lines(app.program))]
     if not used:
-        for number, path in enumerate(_ABOVE):
-            lines.append(f"test ! -e {_KEPT}/times/{number} || touch -r {_KEPT}/times/{number} {path}")
+        lines += _times_back()
     if used or unused:
         lines.append(f"rm -rf {_KEPT}")
     return "\n".join(lines)
@@ -156,7 +155,16 @@ def hand_over_script(used: Sequence[WarmApp], unused: Sequence[WarmApp]) -> str:
 
 def end_script(app: WarmApp) -> str:
     """Return what ends one program without a trace, whether or not it came to be started; others stay."""
-    return "\n".join(('cd "$HOME" || exit 1', *_end_lines(app.program), f"rm -rf {_KEPT}/{app.program.name}"))
+    kept = f"{_KEPT}/{app.program.name}"
+    lines = ['cd "$HOME" || exit 1', *_end_lines(app.program), f"rm -rf {kept} {kept}.part"]
+    lines += [f'if test "$(ls {_KEPT})" = times; then', *_times_back(), f"rm -rf {_KEPT}", "fi"]
+    return "\n".join(lines)
+
+
+def _times_back() -> list[str]:
+    """Give the folders above those that programs wrote the times that they had."""
+    times = [(f"{_KEPT}/times/{number}", path) for number, path in enumerate(_ABOVE)]
+    return [f"test ! -e {time} || touch -r {time} {path}" for time, path in times]
 
 
 def _end_lines(program: WarmProgram) -> list[str]:
