@@ -1,0 +1,1 @@
+"""Does a desktop's program receive exactly what the actions said, in every GUI toolkit?"""
