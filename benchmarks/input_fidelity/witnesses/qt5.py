@@ -11,35 +11,72 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from witness_log import WitnessLog, chord_name, keysym_name
+from recorder import HEIGHT, LATE_MS, PLACES, ROWS, WIDTH, Recorder, key_name
 
 TOOLKIT = "qt6" if Path(sys.argv[0]).stem == "qt6" else "qt5"
 BINDING = "PyQt6" if TOOLKIT == "qt6" else "PyQt5"
 core, gui, widgets = (importlib.import_module(f"{BINDING}.Qt{part}") for part in ("Core", "Gui", "Widgets"))
 qt = core.Qt
-log = WitnessLog(sys.argv[1])
+log = Recorder(sys.argv[1])
 payload = f"payload-{TOOLKIT}"
 
-SIZE = (900, 600)
-OPENS_AFTER_MS = 300
 EIGHTHS_OF_A_DEGREE_PER_CLICK = 120
 """What Qt says for one click of a wheel: https://doc.qt.io/qt-5/qwheelevent.html#angleDelta"""
-WORDS = [f"{letter}-{number:02}" for letter in "abcdefghijklmnopqrstuvwxyz" for number in range(4)]
-DRAG_THRESHOLD_PX = 4
+NAMED_KEYSYMS = {
+    0x20: "space",
+    0xFF08: "BackSpace",
+    0xFF09: "Tab",
+    0xFF0D: "Return",
+    0xFF1B: "Escape",
+    0xFF50: "Home",
+    0xFF51: "Left",
+    0xFF52: "Up",
+    0xFF53: "Right",
+    0xFF54: "Down",
+    0xFF55: "Prior",
+    0xFF56: "Next",
+    0xFF57: "End",
+    0xFF63: "Insert",
+    0xFF8D: "KP_Enter",
+    0xFFE1: "Shift_L",
+    0xFFE2: "Shift_R",
+    0xFFE3: "Control_L",
+    0xFFE4: "Control_R",
+    0xFFE5: "Caps_Lock",
+    0xFFE9: "Alt_L",
+    0xFFEA: "Alt_R",
+    0xFFEB: "Super_L",
+    0xFFEC: "Super_R",
+    0xFFFF: "Delete",
+    **{0xFFBE + at: f"F{at + 1}" for at in range(12)},
+}
+"""Names in X.Org's keysymdef.h of the keys that type no character."""
 
 modifiers = {
     "ctrl": qt.KeyboardModifier.ControlModifier,
     "alt": qt.KeyboardModifier.AltModifier,
     "shift": qt.KeyboardModifier.ShiftModifier,
-    "super": qt.KeyboardModifier.MetaModifier,
 }
 buttons = {qt.MouseButton.LeftButton: 1, qt.MouseButton.MiddleButton: 2, qt.MouseButton.RightButton: 3}
 
 
 def position(event: Any) -> tuple[int, int]:
-    """Return where in its widget an event of the mouse happened, in either binding."""
-    point = event.position().toPoint() if hasattr(event, "position") else event.pos()
+    """Return where on the screen an event of the mouse happened, in either binding."""
+    point = event.globalPosition().toPoint() if hasattr(event, "globalPosition") else event.globalPos()
     return point.x(), point.y()
+
+
+def keysym_name(keysym: int) -> str:
+    """Return the character that a keysym types, or its name in X.Org's header.
+
+    >>> keysym_name(0x61), keysym_name(0x1002603), keysym_name(0xFF0D)
+    ('a', '☃', 'Return')
+    """
+    if keysym in NAMED_KEYSYMS:
+        return NAMED_KEYSYMS[keysym]
+    if keysym > 0x1000000:
+        return chr(keysym - 0x1000000)
+    return chr(keysym) if 0x20 < keysym < 0x100 else hex(keysym)
 
 
 def watch_entry(name: str, entry: Any) -> None:
@@ -52,11 +89,14 @@ class Keys(widgets.QLabel):
     """Records keys as they come; Tab too, which would move the focus on."""
 
     def event(self, event: Any) -> bool:
+        if event.type() == core.QEvent.Type.ShortcutOverride:
+            event.accept()  # no shortcut of the window takes a key away
+            return True
         if event.type() in (core.QEvent.Type.KeyPress, core.QEvent.Type.KeyRelease):
-            held = [name for name, flag in modifiers.items() if event.modifiers() & flag]
-            name = chord_name(keysym_name(event.nativeVirtualKey()), held)
+            held = {name: bool(event.modifiers() & flag) for name, flag in modifiers.items()}
+            name = key_name(keysym_name(event.nativeVirtualKey()), event.text(), **held)
             down = event.type() == core.QEvent.Type.KeyPress
-            log.write("key", name=name, down=down, repeat=event.isAutoRepeat())
+            log.write("key", name=name, down=down)
             return True
         return bool(super().event(event))
 
@@ -91,9 +131,9 @@ class Area(widgets.QLabel):
 
     def mouseReleaseEvent(self, event: Any) -> None:
         first, last = self.path[0], position(event)
-        if max(abs(first[0] - last[0]), abs(first[1] - last[1])) > DRAG_THRESHOLD_PX:
-            points = [list(point) for point in self.path]
-            log.write("drag", points=len(points), path=points, **{"from": list(first), "to": list(last)})
+        if first != last:
+            moves = len(self.path) - 1
+            log.write("drag", points=moves, path=self.path, **{"from": list(first), "to": list(last)})
 
 
 class Source(widgets.QLabel):
@@ -164,16 +204,16 @@ class Window(widgets.QWidget):
         self.setWindowTitle(f"witness-{TOOLKIT}")
         self._place_texts()
         self._place_fields()
-        for name, called, left in (("save", self._save, 20), ("open", self._open_soon, 160)):
-            self._place(name, widgets.QPushButton(name), left, 520, 120, 40).clicked.connect(called)
+        for name, called in (("save", self._save), ("open", self._open_soon)):
+            self._place(name, widgets.QPushButton(name)).clicked.connect(called)
         shortcut = getattr(gui, "QShortcut", None) or widgets.QShortcut
         shortcut(gui.QKeySequence("Ctrl+Shift+S"), self).activated.connect(self._save)
-        self.setFixedSize(*SIZE)
+        self.setFixedSize(WIDTH, HEIGHT)
         self.move(40, 40)
 
-    def _place(self, name: str, widget: Any, *box: int) -> Any:
+    def _place(self, name: str, widget: Any) -> Any:
         widget.setParent(self)
-        widget.setGeometry(*box)
+        widget.setGeometry(*PLACES[name])
         if isinstance(widget, widgets.QLabel):
             widget.setText(name)
             widget.setFrameShape(widgets.QFrame.Shape.Box)
@@ -181,47 +221,43 @@ class Window(widgets.QWidget):
         return widget
 
     def _place_texts(self) -> None:
-        entries = {"entry": (20, 20, 300, 30), "password": (340, 20, 200, 30), "mask": (700, 20, 180, 30)}
-        for name, box in entries.items():
-            watch_entry(name, self._place(name, widgets.QLineEdit(), *box))
+        for name in ("entry", "password", "mask"):
+            watch_entry(name, self._place(name, widgets.QLineEdit()))
         self.targets["password"].setEchoMode(widgets.QLineEdit.EchoMode.Password)
         self.targets["mask"].setInputMask("99-99-9999;_")
-        spin = self._place("spin", widgets.QSpinBox(), 560, 20, 120, 30)
+        spin = self._place("spin", widgets.QSpinBox())
         spin.setMaximum(10**6)
         spin.textChanged.connect(lambda value: log.write("text", target="spin", value=value))
-        multiline = self._place("multiline", widgets.QPlainTextEdit(), 20, 70, 420, 160)
+        multiline = self._place("multiline", widgets.QPlainTextEdit())
         multiline.textChanged.connect(
             lambda: log.write("text", target="multiline", value=multiline.toPlainText())
         )
 
     def _place_fields(self) -> None:
-        search = self._place("search", widgets.QListWidget(), 460, 70, 200, 160)
-        search.addItems(WORDS)
+        search = self._place("search", widgets.QListWidget())
+        search.addItems(ROWS)
         search.currentTextChanged.connect(lambda value: log.write("select", target="search", value=value))
         search.itemActivated.connect(lambda _: log.write("activate", target="search"))
-        self._place("keys", Keys(), 680, 70, 200, 160).setFocusPolicy(qt.FocusPolicy.ClickFocus)
-        self._place("area", Area(), 20, 250, 420, 250)
-        self._place("source", Source(), 460, 250, 190, 90)
-        self._place("drop", Drop(), 690, 250, 190, 90).setAcceptDrops(True)
-        self._place("scroll", Scroll(), 460, 360, 420, 140)
+        self._place("keys", Keys()).setFocusPolicy(qt.FocusPolicy.ClickFocus)
+        self._place("area", Area())
+        self._place("source", Source())
+        self._place("drop", Drop()).setAcceptDrops(True)
+        self._place("scroll", Scroll())
 
     def _save(self) -> None:
         path, _ = widgets.QFileDialog.getSaveFileName(self, "Save As", str(Path.home()))
         log.write("dialog", name="save", path=path)
 
     def _open_soon(self) -> None:
-        core.QTimer.singleShot(OPENS_AFTER_MS, self._open)
+        core.QTimer.singleShot(LATE_MS, self._open)
 
     def _open(self) -> None:
         self.late = Late()
         self.late.show()
 
     def _tell(self) -> None:
-        boxes = {}
-        for name, widget in self.targets.items():
-            corner = widget.mapToGlobal(core.QPoint(0, 0))
-            boxes[name] = (corner.x(), corner.y(), widget.width(), widget.height())
-        log.ready(boxes)
+        corner = self.mapToGlobal(core.QPoint(0, 0))
+        log.ready((corner.x(), corner.y()), tuple(self.targets))
 
     def paintEvent(self, event: Any) -> None:
         super().paintEvent(event)
