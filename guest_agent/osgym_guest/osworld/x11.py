@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from pathlib import Path
+from typing import NamedTuple
 
 SOCKET_DIR = "/tmp/.X11-unix"  # noqa: S108  (where every X server has its sockets)
 CONNECT_TIMEOUT_S = 3.0
@@ -20,14 +21,31 @@ MAX_REPLY_BYTES = 4 * 1024 * 1024
 MAX_PROPERTY_WORDS = 64 * 1024
 SUBSTRUCTURE_MASK = 0x180000  # SubstructureNotify and SubstructureRedirect
 
+_GET_ATTRIBUTES, _QUERY_TREE, _QUERY_EXTENSION = 3, 15, 98
 _GET_GEOMETRY, _MAP_WINDOW, _CONFIGURE_WINDOW, _INTERN_ATOM = 14, 8, 12, 16
 _GET_PROPERTY, _SEND_EVENT, _TRANSLATE_COORDINATES, _GET_INPUT_FOCUS = 20, 25, 40, 43
 _CLIENT_MESSAGE = 33
+_VIEWABLE, _INPUT_ONLY = 2, 2
+_QUERY_CLIENT_IDS, _LOCAL_PID_MASK = 4, 2  # of the extension X-Resource
 _COOKIE = b"MIT-MAGIC-COOKIE-1"
 
 
 class XError(Exception):
     """The X server cannot be reached, or refused a request."""
+
+
+class WindowAttributes(NamedTuple):
+    """How the X server treats a window.
+
+    Attributes:
+        viewable: it and all that it lies in are mapped.
+        override_redirect: the window manager leaves it alone, as it does menus.
+        input_only: it has no pixels.
+    """
+
+    viewable: bool
+    override_redirect: bool
+    input_only: bool
 
 
 class XConnection(asyncio.Protocol):
@@ -45,6 +63,7 @@ class XConnection(asyncio.Protocol):
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._setup: asyncio.Future[bytes] | None = asyncio.get_running_loop().create_future()
         self._atoms: dict[str, int] = {}
+        self._resource_opcode: int | None = None
         self.root = 0
         self.closed = False
 
@@ -155,6 +174,34 @@ class XConnection(asyncio.Protocol):
         reply = await self._ask(_TRANSLATE_COORDINATES, 0, struct.pack("<IIhh", window, self.root, 0, 0))
         left, top = struct.unpack_from("<hh", reply, 12)
         return left, top
+
+    async def children(self, window: int) -> list[int]:
+        """Return the windows directly inside a window, the lowest first."""
+        reply = await self._ask(_QUERY_TREE, 0, struct.pack("<I", window))
+        (count,) = struct.unpack_from("<H", reply, 16)
+        return list(struct.unpack_from(f"<{count}I", reply, 32))
+
+    async def attributes(self, window: int) -> WindowAttributes:
+        """Return how the server treats a window."""
+        reply = await self._ask(_GET_ATTRIBUTES, 0, struct.pack("<I", window))
+        return WindowAttributes(reply[26] == _VIEWABLE, bool(reply[27]), reply[12] == _INPUT_ONLY)
+
+    async def client_pid(self, window: int) -> int | None:
+        """Return the process whose connection made a window, as the server saw it connect.
+
+        None on a server without X-Resource 1.2, and for a connection that is not local.
+        """
+        if self._resource_opcode is None:
+            name = b"X-Resource"
+            found = await self._ask(_QUERY_EXTENSION, 0, struct.pack("<HH", len(name), 0) + name)
+            self._resource_opcode = found[9] if found[8] else 0
+        if not self._resource_opcode:
+            return None
+        body = struct.pack("<III", 1, window, _LOCAL_PID_MASK)
+        reply = await self._ask(self._resource_opcode, _QUERY_CLIENT_IDS, body)
+        if struct.unpack_from("<I", reply, 8)[0] == 0 or len(reply) < 48:
+            return None
+        return int(struct.unpack_from("<I", reply, 44)[0])
 
     async def message(self, window: int, kind: str, *data: int) -> None:
         """Send a client message about `window` to the window manager."""

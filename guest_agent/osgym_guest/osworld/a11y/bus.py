@@ -112,6 +112,15 @@ class Bus(asyncio.Protocol):
         )
         return future
 
+    async def process_id(self, bus_name: str) -> int | None:
+        """Return the process behind a name on this bus; None when it is gone or does not tell."""
+        call = self.call(*_BUS, "GetConnectionUnixProcessID", "s", bus_name)
+        try:
+            (pid,) = await asyncio.wait_for(call, CONNECT_TIMEOUT_S)
+        except (BusError, asyncio.TimeoutError, ValueError):
+            return None
+        return int(pid)
+
     def close(self) -> None:
         """Close the connection; may be called twice."""
         if self._transport is not None:

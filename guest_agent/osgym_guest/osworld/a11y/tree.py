@@ -3,7 +3,9 @@
 What shows is decided before anything else is asked of a node, so hidden menus and unseen sheets cost
 one call each. Tables that manage their own descendants (a Calc sheet claims 2^31 children) are read
 through the cells at the corners of their visible part. ``Collection.GetMatches`` and
-``Cache.GetItems`` are never called: on Calc they run for minutes and take gigabytes.
+``Cache.GetItems`` are never called: on Calc they run for minutes and take gigabytes. Nor is
+``Properties.GetAll``: Qt 5 reads a second argument that this call does not have, and ends; Chromium ends by
+it at a field for numbers that has no least value. Each property is asked for by a call of its own.
 """
 
 from __future__ import annotations
@@ -22,8 +24,6 @@ ROOT_PATH = "/org/a11y/atspi/accessible/root"
 NULL_PATH = "/org/a11y/atspi/null"
 ATSPI = "org.a11y.atspi."
 PROPERTIES = "org.freedesktop.DBus.Properties"
-ONE_BY_ONE = ("Value",)
-"""Never read by GetAll: Chromium ends by it at a field for numbers that has no least value."""
 
 IN_FLIGHT = 24
 MAX_DEPTH = 50
@@ -117,12 +117,22 @@ class Cells:
 
 
 async def read_desktop(bus: Bus, *, deadline_s: float, cells: Cells | None = None) -> Node:
-    """The whole tree; an application that is not read within `deadline_s` is marked as partial."""
+    """Return the whole tree, with the windows of programs that have none.
+
+    An application that is not read within `deadline_s` is marked as partial.
+    """
+    from osgym_guest.osworld.a11y.window_match import add_windows
+    from osgym_guest.osworld.a11y.x_windows import read_windows
+
     root = Node("desktop-frame")
     cells = cells or Cells()
-    walkers = [Application(bus, ref, cells) for ref in await applications(bus)]
+    refs = await applications(bus)
+    walkers = [Application(bus, ref, cells) for ref in refs]
     root.children = [walker.root for walker in walkers]
-    await asyncio.gather(*(walker.read(deadline_s) for walker in walkers))
+    pids = asyncio.gather(*(bus.process_id(ref.bus_name) for ref in refs))
+    windows = asyncio.ensure_future(read_windows())
+    await asyncio.gather(pids, windows, *(walker.read(deadline_s) for walker in walkers))
+    add_windows(root, pids.result(), windows.result())
     return root
 
 
@@ -141,7 +151,6 @@ class Application:
         self._ref = ref
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._nodes = 0
-        self._has_get_all = True
         self.root = Node("application", {"name": ""})
 
     async def read(self, deadline_s: float) -> None:
@@ -174,11 +183,6 @@ class Application:
 
     async def properties(self, ref: Ref, interface: str, wanted: Sequence[str]) -> dict[str, Any]:
         """Properties of one interface; those that cannot be read are left out."""
-        if self._has_get_all and interface not in ONE_BY_ONE:
-            found = await self.call(ref, PROPERTIES, "GetAll", "s", ATSPI + interface)
-            if isinstance(found, dict):
-                return found
-            self._has_get_all = False  # Qt answers Get only
         calls = [self.call(ref, PROPERTIES, "Get", "ss", ATSPI + interface, name) for name in wanted]
         values = await asyncio.gather(*calls)
         return {name: value for name, value in zip(wanted, values, strict=True) if value is not None}
@@ -219,7 +223,7 @@ class Application:
         node.tag = await self._tag(ref, role)
         visible = bool(states & names.VISIBLE and states & names.SHOWING)
         count = accessible.get("ChildCount", 0)
-        reads = [self._read_attributes(node, ref, accessible), self._read_interfaces(node, ref, offered)]
+        reads = [self._read_attributes(node, ref), self._read_interfaces(node, ref, offered)]
         if visible and "Component" in offered:
             box = await self.extents(ref)
             if box is not None:
@@ -242,10 +246,8 @@ class Application:
         name = await self.call(ref, ATSPI + "Accessible", "GetRoleName")
         return (str(name or "").strip() or "unknown").replace(" ", "-")
 
-    async def _read_attributes(self, node: Node, ref: Ref, accessible: dict[str, Any]) -> None:
-        found = accessible.get("Attributes")
-        if not isinstance(found, dict):
-            found = await self.call(ref, ATSPI + "Accessible", "GetAttributes")
+    async def _read_attributes(self, node: Node, ref: Ref) -> None:
+        found = await self.call(ref, ATSPI + "Accessible", "GetAttributes")
         if isinstance(found, dict):
             node.attributes.update((f"attr:{name}", str(value)) for name, value in found.items() if name)
 

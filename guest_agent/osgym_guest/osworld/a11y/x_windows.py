@@ -1,0 +1,154 @@
+"""The windows on the screen as the X server and the window manager know them, for programs without a tree."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from osgym_guest.osworld import x11
+from osgym_guest.osworld.a11y.tree import Box
+from osgym_guest.osworld.x11 import XConnection, XError
+
+MAX_WINDOWS = 256
+DEADLINE_S = 2.0
+
+
+class WindowKind(enum.Enum):
+    """What a top-level window is for; the value is its role in the tree."""
+
+    FRAME = "frame"
+    DIALOG = "dialog"
+    WINDOW = "window"
+    """A dock, the desktop's own window, or one that the window manager leaves alone, such as a menu."""
+
+
+@dataclass(frozen=True, slots=True)
+class XWindow:
+    """One top-level window.
+
+    Attributes:
+        id: X window id.
+        title: text of the title bar; may be empty.
+        program: first part of WM_CLASS, else the name of its process; may be empty.
+        pid: process that made the window, or None.
+        box: place and size of its content on the screen, in pixels.
+        kind: what it is for.
+        stacking: place in the stacking order; 0 is the lowest.
+        is_active: the window manager says that it has the keyboard.
+        is_shown: it is mapped, and not minimised.
+        is_modal: it says that it has to be answered first.
+        is_managed: the window manager lists it.
+    """
+
+    id: int
+    title: str
+    program: str
+    pid: int | None
+    box: Box
+    kind: WindowKind
+    stacking: int
+    is_active: bool = False
+    is_shown: bool = True
+    is_modal: bool = False
+    is_managed: bool = True
+
+
+async def read_windows() -> list[XWindow]:
+    """Return the top-level windows of the session's display, the lowest first.
+
+    The list is empty when the X server cannot be reached or does not answer within `DEADLINE_S`: what
+    programs tell of themselves is worth having without it.
+    """
+    try:
+        return await asyncio.wait_for(_read_windows(), DEADLINE_S)
+    except (XError, asyncio.TimeoutError):
+        return []
+
+
+async def _read_windows() -> list[XWindow]:
+    home = Path(os.environ.get("HOME", "/"))
+    xauthority = x11.default_xauthority(home, os.environ.get("XAUTHORITY"))
+    x = await x11.connect(os.environ.get("DISPLAY", ":0"), xauthority)
+    try:
+        managed = await x.numbers(x.root, "_NET_CLIENT_LIST_STACKING")
+        active = (await x.numbers(x.root, "_NET_ACTIVE_WINDOW"))[:1]
+        # The window manager's own windows are its frames and helpers, not a program's.
+        manager = (await x.numbers(x.root, "_NET_SUPPORTING_WM_CHECK"))[:1]
+        owner = await x.client_pid(manager[0]) if manager else None
+        # Menus and other windows that the manager leaves alone lie above those that it stacks.
+        others = [window for window in await x.children(x.root) if window not in set(managed)]
+        order = (managed + others)[:MAX_WINDOWS]
+        found = await asyncio.gather(
+            *(_describe(x, window, at, at < len(managed), active) for at, window in enumerate(order))
+        )
+        screen = Box(0, 0, *await x.size(x.root))
+    finally:
+        x.close()
+    return [
+        window
+        for window in found
+        if window is not None and (window.is_managed or (window.pid != owner and _shows(window.box, screen)))
+    ]
+
+
+def _shows(box: Box, screen: Box) -> bool:
+    """Return whether more than a point of a box is on the screen: helper windows lie outside or are tiny."""
+    seen = box.clip(screen)
+    return seen.width > 1 and seen.height > 1
+
+
+async def _describe(
+    x: XConnection, window: int, stacking: int, is_managed: bool, active: list[int]
+) -> XWindow | None:
+    """Return what is known of a window; None when it is gone, or is not one that a user sees."""
+    try:
+        attributes = await x.attributes(window)
+        if attributes.input_only or not (is_managed or attributes.viewable):
+            return None
+        width, height = await x.size(window)
+        left, top = await x.place(window)
+        title = (await x.property(window, "_NET_WM_NAME")).decode("utf-8", "replace")
+        title = title or (await x.property(window, "WM_NAME")).decode("latin-1")
+        instance = (await x.property(window, "WM_CLASS")).decode("latin-1").partition("\0")[0]
+        states = await x.numbers(window, "_NET_WM_STATE")
+        pid = await x.client_pid(window) or next(iter(await x.numbers(window, "_NET_WM_PID")), None)
+        kind = await _kind(x, window) if is_managed else WindowKind.WINDOW
+        return XWindow(
+            window,
+            title,
+            instance or _process_name(pid),
+            pid,
+            Box(left, top, width, height),
+            kind,
+            stacking,
+            is_active=[window] == active,
+            is_shown=attributes.viewable and await x.atom("_NET_WM_STATE_HIDDEN") not in states,
+            is_modal=await x.atom("_NET_WM_STATE_MODAL") in states,
+            is_managed=is_managed,
+        )
+    except XError:
+        if x.closed:
+            raise
+        return None
+
+
+async def _kind(x: XConnection, window: int) -> WindowKind:
+    types = await x.numbers(window, "_NET_WM_WINDOW_TYPE")
+    for name, kind in (
+        ("_NET_WM_WINDOW_TYPE_DIALOG", WindowKind.DIALOG),
+        ("_NET_WM_WINDOW_TYPE_DOCK", WindowKind.WINDOW),
+        ("_NET_WM_WINDOW_TYPE_DESKTOP", WindowKind.WINDOW),
+    ):
+        if await x.atom(name) in types:
+            return kind
+    return WindowKind.FRAME
+
+
+def _process_name(pid: int | None) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() if pid else ""
+    except OSError:
+        return ""
