@@ -49,7 +49,7 @@ KEYSYMS: dict[str, int] = {
     "braceright": 0x007d, "asciitilde": 0x007e, "nobreakspace": 0x00a0, "exclamdown": 0x00a1,
     "cent": 0x00a2, "sterling": 0x00a3, "currency": 0x00a4, "yen": 0x00a5, "brokenbar": 0x00a6,
     "section": 0x00a7, "diaeresis": 0x00a8, "copyright": 0x00a9, "ordfeminine": 0x00aa,
-    "guillemotleft": 0x00ab, "notsign": 0x00ac, "hyphen": 0x00ad, "registered": 0x00ae, "macron": 0x00af,
+    "guillemotleft": 0x00ab, "notsign": 0x00ac, "registered": 0x00ae, "macron": 0x00af,
     "degree": 0x00b0, "plusminus": 0x00b1, "twosuperior": 0x00b2, "threesuperior": 0x00b3, "acute": 0x00b4,
     "mu": 0x00b5, "paragraph": 0x00b6, "periodcentered": 0x00b7, "cedilla": 0x00b8, "onesuperior": 0x00b9,
     "masculine": 0x00ba, "guillemotright": 0x00bb, "onequarter": 0x00bc, "onehalf": 0x00bd,
@@ -58,7 +58,7 @@ KEYSYMS: dict[str, int] = {
     "Ccedilla": 0x00c7, "Egrave": 0x00c8, "Eacute": 0x00c9, "Ecircumflex": 0x00ca, "Ediaeresis": 0x00cb,
     "Igrave": 0x00cc, "Iacute": 0x00cd, "Icircumflex": 0x00ce, "Idiaeresis": 0x00cf, "ETH": 0x00d0,
     "Eth": 0x00d0, "Ntilde": 0x00d1, "Ograve": 0x00d2, "Oacute": 0x00d3, "Ocircumflex": 0x00d4,
-    "Otilde": 0x00d5, "Odiaeresis": 0x00d6, "multiply": 0x00d7, "Oslash": 0x00d8, "Ooblique": 0x00d8,
+    "Otilde": 0x00d5, "Odiaeresis": 0x00d6, "Oslash": 0x00d8, "Ooblique": 0x00d8,
     "Ugrave": 0x00d9, "Uacute": 0x00da, "Ucircumflex": 0x00db, "Udiaeresis": 0x00dc, "Yacute": 0x00dd,
     "THORN": 0x00de, "Thorn": 0x00de, "ssharp": 0x00df, "agrave": 0x00e0, "aacute": 0x00e1,
     "acircumflex": 0x00e2, "atilde": 0x00e3, "adiaeresis": 0x00e4, "aring": 0x00e5, "ae": 0x00e6,
@@ -111,7 +111,25 @@ ALIASES: dict[str, str] = {
     "browserrefresh": "XF86Refresh", "browserhome": "XF86HomePage", "browsersearch": "XF86Search",
     "browserstop": "XF86Stop", "browserfavorites": "XF86Favorites",
     "launchmail": "XF86Mail", "launchapp2": "XF86Calculator",
+    "lctrl": "Control_L", "leftctrl": "Control_L", "leftcontrol": "Control_L", "controlleft": "Control_L",
+    "rctrl": "Control_R", "rightctrl": "Control_R", "rightcontrol": "Control_R", "controlright": "Control_R",
+    "ctrl_l": "Control_L", "ctrl_r": "Control_R", "cmd_l": "Super_L", "cmd_r": "Super_R",
+    "lshift": "Shift_L", "leftshift": "Shift_L", "rshift": "Shift_R", "rightshift": "Shift_R",
+    "lalt": "Alt_L", "leftalt": "Alt_L", "ralt": "Alt_R", "rightalt": "Alt_R",
+    "lwin": "Super_L", "leftwin": "Super_L", "leftmeta": "Super_L", "metaleft": "Super_L",
+    "osleft": "Super_L", "rwin": "Super_R", "rightwin": "Super_R", "rightmeta": "Super_R",
+    "metaright": "Super_R", "osright": "Super_R", "equals": "equal", "hyphen": "minus", "dash": "minus", "dot": "period",
+    "backtick": "grave", "backquote": "grave", "tilde": "asciitilde", "pipe": "bar",
+    "numpad0": "KP_0", "numpad1": "KP_1", "numpad2": "KP_2", "numpad3": "KP_3", "numpad4": "KP_4",
+    "numpad5": "KP_5", "numpad6": "KP_6", "numpad7": "KP_7", "numpad8": "KP_8", "numpad9": "KP_9",
 }
+
+SYMBOLS: dict[str, str] = {
+    "⌘": "Super_L", "⊞": "Super_L", "⌃": "Control_L", "⌥": "Alt_L", "⇧": "Shift_L", "⇪": "Caps_Lock",
+    "⏎": "Return", "↵": "Return", "⌤": "KP_Enter", "⎋": "Escape", "⌫": "BackSpace", "⌦": "Delete",
+    "⇥": "Tab", "␣": "space", "⇞": "Prior", "⇟": "Next", "↑": "Up", "↓": "Down", "←": "Left", "→": "Right",
+}
+"""Signs that are printed on keys and stand for them. As text they are typed as they are."""
 
 MODIFIERS = frozenset(
     ["Control_L", "Control_R", "Shift_L", "Shift_R", "Alt_L", "Alt_R", "Super_L", "Super_R", "Meta_L",
@@ -123,7 +141,12 @@ _CONTROLS = {
 }
 # fmt: on
 _UNICODE = 0x01000000
+_PREFIXES = ("key_", "key.", "keys.", "xk_")
+"""Of the names in Linux's input events, pynput, Selenium and X11's headers."""
+_NOT_WITH_PREFIX = frozenset(("back",))
+"""KEY_BACK is a browser's button, not BackSpace."""
 _by_lower: dict[str, str] = {}
+_by_letters: dict[str, str] = {}
 
 
 def char_keysym(char: str) -> int:
@@ -147,24 +170,64 @@ def key_keysym(name: str) -> int:
     Raises:
         KeyError: there is no such key.
     """
-    if len(name) == 1:
-        return char_keysym(name)
+    found = find_key(name)
+    if found is None:
+        raise KeyError(_no_key(name))
+    return found
+
+
+def find_key(name: str) -> int | None:
+    """Return the keysym of a key, as :func:`key_keysym`; None where there is no such key."""
+    name = key_name(name)
+    if len(name) == 1 or name[:2].lower() == "u+":
+        try:
+            return char_keysym(name if len(name) == 1 else chr(int(name[2:], 16)))
+        except (KeyError, ValueError, OverflowError):
+            return None
+    known = _known(name)
+    return None if known is None else KEYSYMS[known]
+
+
+def key_name(name: str) -> str:
+    """Return the name of a key that is spelt in another way; any other name as it is.
+
+    ``Page Down``, ``page-down`` and ``KEY_PAGEDOWN`` are ``Next``, ``⌘`` is ``Super_L``. A name in `KEYSYMS`
+    or `ALIASES` is returned as it is, whatever its case.
+    """
+    if len(name) <= 1:
+        return SYMBOLS.get(name) or _CONTROLS.get(name) or name
+    name = name.strip() or name[:1]
+    if len(name) == 1 or _known(name) is not None:
+        return name
+    short = name[:40].lower()
+    for prefix in _PREFIXES:
+        rest = name[len(prefix) :].strip() if short.startswith(prefix) else ""
+        if rest and rest.lower() not in _NOT_WITH_PREFIX:
+            if len(rest) == 1 and rest.isascii() and rest.isalnum():
+                return rest if prefix == "xk_" else rest.lower()
+            return _known(rest) or _by_letters.get(_letters(rest)) or name
+    if len(name) > 40 or name[0] in "_-" or name[-1] in "_-":  # "ctrl-" is no other spelling of "ctrl"
+        return name
+    return _by_letters.get(_letters(short), name)
+
+
+def _known(name: str) -> str | None:
+    """Return the X name of a name or an alias in any case."""
     if name in KEYSYMS:
-        return KEYSYMS[name]
-    lower = name.lower()
-    if lower in ALIASES:
-        return KEYSYMS[ALIASES[lower]]
+        return name
     if not _by_lower:
         for known in KEYSYMS:
             _by_lower.setdefault(known.lower(), known)
-    if lower in _by_lower:
-        return KEYSYMS[_by_lower[lower]]
-    if lower.startswith("u+"):
-        try:
-            return char_keysym(chr(int(lower[2:], 16)))
-        except (ValueError, OverflowError):
-            pass
-    raise KeyError(_no_key(name))
+        for other, known in {**_by_lower, **ALIASES}.items():
+            if len(_letters(other)) > 3:
+                _by_letters.setdefault(_letters(other), known)
+    lower = name.lower()
+    return ALIASES.get(lower) or _by_lower.get(lower)
+
+
+def _letters(name: str) -> str:
+    """Return a name without what joins its words."""
+    return "".join(sign for sign in name.lower() if sign not in " _-")
 
 
 def _no_key(name: str) -> str:

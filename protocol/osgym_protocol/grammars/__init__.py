@@ -21,6 +21,7 @@ from osgym_protocol.grammars.base import (
     Ending,
     Parsed,
     UnreadableAction,
+    shown,
 )
 from osgym_protocol.grammars.space import Coordinates, Space, smart_resize
 
@@ -111,7 +112,22 @@ def render(
         CannotRender: the grammar has no words for it.
         ValueError: there is no such grammar, or it has no such version.
     """
-    return _module(grammar, context).render(actions, context, ending, text)
+    module = _module(grammar, context)
+    for action in actions:
+        _check_chord(action)
+    return module.render(actions, context, ending, text)
+
+
+def _check_chord(action: Mapping[str, Any]) -> None:
+    """Check that a chord would be read back: of a model, keys that make no chord are refused."""
+    from osgym_protocol.grammars.chords import ChordError, check_chord
+
+    keys = action.get("keys")
+    if isinstance(keys, list) and len(keys) > 1:
+        try:
+            check_chord(keys)
+        except ChordError as exc:
+            raise CannotRender(f"no model says {shown(keys)} as a chord: {exc}") from None
 
 
 def _check_version(context: Context) -> None:

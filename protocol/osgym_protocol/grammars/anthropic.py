@@ -22,9 +22,9 @@ from osgym_protocol.grammars.base import (
     Ending,
     Parsed,
     RawAction,
-    chord,
     shown,
 )
+from osgym_protocol.grammars.chords import ChordError, split_chords
 from osgym_protocol.grammars.objects import DIRECTIONS, Fields, from_json, objects_in, plain, xy
 from osgym_protocol.grammars.space import Space
 from osgym_protocol.limits import MAX_KEY_REPEAT, MAX_SCROLL_CLICKS, PIXELS_PER_SCROLL_CLICK
@@ -125,7 +125,7 @@ def _action(raw: Any, path: str, to: Builder, call_id: str, member: str | None) 
     elif member == "zoom":
         made, region = [], _region(fields, space)
     else:
-        made = _READERS[member](fields, space)
+        made = _drag(fields, space, to) if member == "left_click_drag" else _READERS[member](fields, space)
     fields.finish()
     to.add(path, *made)
     look = member if member in _LOOKS else ""
@@ -155,14 +155,14 @@ def _region(f: Fields, space: Space) -> tuple[int, int, int, int]:
     return region
 
 
-def _drag(f: Fields, space: Space) -> list[RawAction]:
-    start, end = f.pair("start_coordinate", space, needed=False), f.pair("coordinate", space)
-    held = f.modifiers("text")
-    if start is not None and end is not None:
-        return [{"op": "drag", "path": [list(start), list(end)], "modifiers": held}]
-    if held:
+def _drag(f: Fields, space: Space, to: Builder) -> list[RawAction]:
+    start, end = f.pair("start_coordinate", space, needed=False), f.point("coordinate", space)
+    held = {"modifiers": f.modifiers("text")}
+    if held["modifiers"] is None:
+        return to.drag_to(end, start)
+    if start is None and to.pointer() is None:
         raise f.refuse("text", "a drag with keys held needs start_coordinate")
-    return [{"op": "button_down"}, {"op": "move", **xy(end)}, {"op": "button_up"}]
+    return to.drag_to(end, start, **held)
 
 
 def _scroll(f: Fields, space: Space) -> list[RawAction]:
@@ -175,20 +175,20 @@ def _scroll(f: Fields, space: Space) -> list[RawAction]:
 def _key(f: Fields, space: Space) -> list[RawAction]:
     """Read xdotool's syntax: chords such as ``ctrl+s``, several of them with blanks between."""
     text = f.text("text")
-    chords = text.split() or ([text] if text == " " else [])
-    if not chords:
-        raise f.refuse("text", "it must name a key", text)
+    try:
+        chords = split_chords(text)
+    except ChordError as exc:
+        raise f.refuse("text", str(exc), text) from None
     repeat = f.whole("repeat", 1, MAX_KEY_REPEAT, 1)
     if len(chords) == 1:
-        return [{"op": "key", "keys": chord(chords[0]), "repeat": repeat}]
-    return [{"op": "key", "keys": chord(keys)} for _ in range(repeat) for keys in chords]
+        return [{"op": "key", "keys": chords[0], "repeat": repeat}]
+    return [{"op": "key", "keys": keys} for _ in range(repeat) for keys in chords]
 
 
 _READERS: dict[str, Callable[[Fields, Space], list[RawAction]]] = {
     "key": _key,
     "type": lambda f, space: [{"op": "type", "text": f.text("text")}],
     "mouse_move": lambda f, space: [{"op": "move", **xy(f.pair("coordinate", space))}],
-    "left_click_drag": _drag,
     "screenshot": lambda f, space: [{"op": "screenshot"}],
     "cursor_position": lambda f, space: [],
     "left_mouse_down": lambda f, space: [{"op": "button_down"}],

@@ -9,6 +9,7 @@ from typing import Any
 
 from osgym_protocol.actions import InvalidAction, check_encoded_size, parse_actions
 from osgym_protocol.grammars.space import Coordinates, Space
+from osgym_protocol.keysyms import key_name
 from osgym_protocol.limits import MAX_ACTIONS, MAX_SCREEN_SIDE_PX
 
 MAX_OUTPUT_CHARS = 250_000
@@ -19,6 +20,8 @@ MAX_NODES = 50_000
 """Of objects, lists and values in one output: the longest path of a drag and what stands around it."""
 MAX_CALLS = 256
 _SHOWN_CHARS = 120
+_THOUGHT_START, _THOUGHT_END = "<think>", "</think>"
+UNCLOSED_THOUGHTS = "the thoughts are not closed with </think>, so nothing says what is to be done"
 
 Point = tuple[int, int]
 RawAction = dict[str, Any]
@@ -186,11 +189,27 @@ def shown(value: object) -> str:
     return f"a value of type {type(value).__name__[:40]}"
 
 
-def chord(text: str) -> list[str]:
-    """Return the keys of ``ctrl+shift+s``; a plus is itself at the end of one (``ctrl++``)."""
-    if text.endswith("+") and len(text) > 1:
-        return [*[key for key in text[:-1].rstrip("+").split("+") if key], "plus"]
-    return [key.strip() for key in text.split("+")] if text != "+" else ["plus"]
+def after_thinking(text: str) -> int | None:
+    """Return where an answer begins behind the thoughts that it opens with (`<think>…</think>`).
+
+    What a model only thought of doing is no action. None: the thoughts are not closed.
+    """
+    end, opened = text.find(_THOUGHT_END), text.lstrip().startswith(_THOUGHT_START)
+    if opened:
+        return end + len(_THOUGHT_END) if end != -1 else None
+    return 0
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return a field of an action with keys by names that every guest knows, and line breaks as ``\\n``."""
+    match name, value:
+        case "text", str():
+            return value.replace("\r\n", "\n").replace("\r", "\n")
+        case (("keys" | "key"), str()):
+            return key_name(value)
+        case (("keys" | "modifiers"), list()):
+            return [key_name(key) if isinstance(key, str) else key for key in value]
+    return value
 
 
 class Builder:
@@ -238,8 +257,37 @@ class Builder:
                 raise self.refuse(f"nothing can follow {self._ending.value!r}", position)
             if len(self._actions) >= MAX_ACTIONS:
                 raise self.refuse(f"a step has at most {MAX_ACTIONS} actions", position)
-            self._actions.append({name: value for name, value in action.items() if value is not None})
+            self._actions.append({n: _plain(n, value) for n, value in action.items() if value is not None})
             self._positions.append(position)
+
+    def pointer(self) -> Point | None:
+        """Return where the actions so far leave the pointer; None where the output does not say."""
+        for action in reversed(self._actions):
+            if "path" in action:
+                x, y = action["path"][-1]
+                return x, y
+            if "x" in action:
+                return action["x"], action["y"]
+        return None
+
+    def drag_to(self, end: Point, start: Point | None = None, **more: Any) -> list[RawAction]:
+        """Return a drag from a point, or from where the actions so far leave the pointer.
+
+        Where nothing says where that is: the button is pressed there, moved and released.
+
+        Args:
+            end: where it goes.
+            start: where it comes from, where the model says so.
+            more: `button` and `modifiers`.
+        """
+        start = start or self.pointer()
+        if start is not None:
+            return [{"op": "drag", "path": [list(start), list(end)], **more}]
+        return [
+            {"op": "button_down", **more},
+            {"op": "move", "x": end[0], "y": end[1]},
+            {"op": "button_up", **more},
+        ]
 
     def answer(self, nothing: str) -> Parsed:
         """Return the result of an output of tool calls: text without any is the model's answer.

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from osgym_protocol.grammars.base import (
+    UNCLOSED_THOUGHTS,
     Builder,
     CannotRender,
     Context,
@@ -18,8 +19,10 @@ from osgym_protocol.grammars.base import (
     Parsed,
     RawAction,
     UnreadableAction,
+    after_thinking,
     shown,
 )
+from osgym_protocol.grammars.chords import ChordError, listed_chord, split_chord
 from osgym_protocol.grammars.objects import from_json, plain
 
 NAME = "computer13"
@@ -78,6 +81,8 @@ def parse(output: Any, context: Context) -> Parsed:
             made = parse_computer13(_scaled(item, to, at))
         except UnreadableAction as error:
             raise to.refuse(error.why, error.position or at, error.read, error.allowed) from None
+        if item["action_type"] == "DRAG_TO":
+            made = to.drag_to((made[1]["x"], made[1]["y"]))
         for action in made:
             if action["op"] in ("done", "fail"):
                 to.end(at, Ending(action["op"]))
@@ -90,6 +95,10 @@ def parse(output: Any, context: Context) -> Parsed:
 
 def _of_text(text: str, to: Builder) -> Any:
     """Return the objects of an answer: of its fences, or of all of it."""
+    answer = after_thinking(text)
+    if answer is None:
+        raise to.refuse(UNCLOSED_THOUGHTS)
+    text = text[answer:]
     fenced = [found.group(1).strip() for found in _FENCED.finditer(text)]
     made: list[Any] = []
     for body in fenced or [text.strip()]:
@@ -109,7 +118,7 @@ def _scaled(item: dict[str, Any], to: Builder, position: str) -> dict[str, Any]:
     pixel = space.pixel(x, y)
     if pixel is None:
         read = f"({shown(x)}, {shown(y)})"
-        raise to.refuse("the point must be in the image", position, read, space.allowed())
+        raise to.refuse(space.why(x, y), position, read, space.allowed())
     scaled = {**given, "x": pixel[0], "y": pixel[1]}
     return {**item, "parameters": scaled} if given is nested else scaled
 
@@ -177,9 +186,18 @@ def _translate(kind: str, given: dict[str, Any]) -> list[RawAction]:
         case "PRESS":
             return [{"op": "key", "keys": [given["key"]]}]
         case "HOTKEY":
-            return [{"op": "key", "keys": given["keys"]}]
+            return [{"op": "key", "keys": _chord(given["keys"])}]
         case _:
             return [{"op": kind.lower(), "key": given["key"]}]
+
+
+def _chord(keys: Any) -> list[str]:
+    if not isinstance(keys, (str, list)):
+        raise _refused(f"keys must be a list of names of keys, not {shown(keys)}")
+    try:
+        return split_chord(keys) if isinstance(keys, str) else listed_chord(keys)
+    except ChordError as exc:
+        raise _refused(f"keys: {exc}") from None
 
 
 def _scroll(given: dict[str, Any]) -> RawAction:

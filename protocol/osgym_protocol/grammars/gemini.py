@@ -21,7 +21,6 @@ from osgym_protocol.grammars.base import (
     Ending,
     Parsed,
     RawAction,
-    chord,
     shown,
 )
 from osgym_protocol.grammars.objects import DIRECTIONS, Fields, from_json, objects_in, plain, xy
@@ -179,8 +178,12 @@ def _type_text_at(f: Fields, space: Space) -> list[RawAction]:
     text = f.text("text")
     if f.flag("clear_before_typing", True):
         made += [{"op": "key", "keys": ["ctrl", "a"]}, {"op": "key", "keys": ["BackSpace"]}]
-    made.append({"op": "type", "text": text, "press_enter": f.flag("press_enter", True)})
-    return made
+    return [*made, _typed(text, f.flag("press_enter", True))]
+
+
+def _typed(text: str, press_enter: bool) -> RawAction:
+    """Return the typing of a text; one that ends in a line break ends in Enter already."""
+    return {"op": "type", "text": text, "press_enter": press_enter and not text.endswith(("\n", "\r"))}
 
 
 def _hotkey(f: Fields, space: Space) -> list[RawAction]:
@@ -196,11 +199,9 @@ _NEW: dict[str, _Reader] = {
     "mouse_down": lambda f, space: [{"op": "button_down", **xy(f.pixel(space, needed=False))}],
     "mouse_up": lambda f, space: [{"op": "button_up", **xy(f.pixel(space, needed=False))}],
     "move": lambda f, space: [{"op": "move", **xy(f.pixel(space))}],
-    "type": lambda f, space: [
-        {"op": "type", "text": f.text("text"), "press_enter": f.flag("press_enter", False)}
-    ],
+    "type": lambda f, space: [_typed(f.text("text"), f.flag("press_enter", False))],
     "wait": lambda f, space: [{"op": "wait", "duration_ms": f.seconds_ms("seconds", 1)}],
-    "press_key": lambda f, space: [{"op": "key", "keys": chord(f.text("key"))}],
+    "press_key": lambda f, space: [{"op": "key", "keys": f.keys("key")}],
     "key_down": lambda f, space: [{"op": "key_down", "key": f.text("key")}],
     "key_up": lambda f, space: [{"op": "key_up", "key": f.text("key")}],
     "hotkey": _hotkey,

@@ -12,9 +12,9 @@ from osgym_protocol.grammars.base import (
     MAX_OUTPUT_CHARS,
     Builder,
     UnreadableAction,
-    chord,
     shown,
 )
+from osgym_protocol.grammars.chords import ChordError, listed_chord, split_chord
 from osgym_protocol.grammars.space import Space
 from osgym_protocol.limits import MAX_DURATION_MS, MAX_KEYS
 
@@ -185,25 +185,20 @@ class Fields:
     def keys(self, name: str, default: Any = _MISSING) -> list[str]:
         """Return a field with a chord: a list of keys, or text such as ``ctrl+s``."""
         value = self.take(name, default)
-        if isinstance(value, str):
-            value = chord(value)
-        if not isinstance(value, list) or not 1 <= len(value) <= MAX_KEYS:
+        if not isinstance(value, (str, list)):
             raise self.refuse(name, f"it must be a list of 1 to {MAX_KEYS} keys", value)
-        for key in value:
-            if not isinstance(key, str) or not key:
-                raise self.refuse(name, "a key must be a name", key)
-        return value
+        try:
+            return split_chord(value) if isinstance(value, str) else listed_chord(value)
+        except ChordError as exc:
+            raise self.refuse(name, str(exc), value) from None
 
     def modifiers(self, name: str) -> list[str] | None:
         """Return a field with keys to hold meanwhile, or None."""
         value = self.take(name, None)
         if value is None or value == [] or value == "":
             return None
-        if isinstance(value, str):
-            value = chord(value)
-        if not isinstance(value, list) or len(value) > MAX_KEYS or not all(isinstance(k, str) for k in value):
-            raise self.refuse(name, f"it must be at most {MAX_KEYS} keys", value)
-        return value
+        self._raw[name] = value
+        return self.keys(name)
 
     def pixel(self, space: Space, x: str = "x", y: str = "y", needed: bool = True) -> tuple[int, int] | None:
         """Return the pixel that two fields name; None when both are absent and need not be there."""
@@ -221,6 +216,12 @@ class Fields:
         if not isinstance(value, list) or len(value) != 2:
             raise self.refuse(name, "a point must be [x, y]", value)
         return self._on(space, name, (value[0], value[1]))
+
+    def point(self, name: str, space: Space) -> tuple[int, int]:
+        """Return the pixel that a field ``[x, y]`` names, which must be there."""
+        at = self.pair(name, space)
+        assert at is not None
+        return at
 
     def points(self, name: str, space: Space, most: int) -> list[list[int]]:
         """Return the pixels of a path; its points are ``{"x", "y"}`` or ``[x, y]``."""
@@ -242,7 +243,7 @@ class Fields:
         pixel = space.pixel(*at)
         if pixel is None:
             read = f"({shown(at[0])}, {shown(at[1])})"
-            raise self._to.refuse("the point must be in the image", self.at(name), read, space.allowed())
+            raise self._to.refuse(space.why(*at), self.at(name), read, space.allowed())
         return pixel
 
     def finish(self) -> None:

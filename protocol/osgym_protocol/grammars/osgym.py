@@ -72,7 +72,7 @@ def _scaled(action: RawAction, to: Builder, position: str) -> RawAction:
     for x, y in points:
         pixel = space.pixel(x, y)
         if pixel is None:
-            raise to.refuse("the point must be in the image", position, f"({x}, {y})", space.allowed())
+            raise to.refuse(space.why(x, y), position, f"({x}, {y})", space.allowed())
         pixels.append(list(pixel))
     if "path" in action:
         return {**action, "path": pixels}

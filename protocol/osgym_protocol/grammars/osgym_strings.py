@@ -19,6 +19,7 @@ from collections.abc import Set
 from typing import Any
 
 from osgym_protocol.grammars.base import RawAction, UnreadableAction
+from osgym_protocol.grammars.chords import ChordError, check_chord
 from osgym_protocol.grammars.lookalikes import grammar_of, keyword_style, similar, stray_call
 from osgym_protocol.limits import MAX_ACTIONS, MAX_KEYS, MAX_TEXT_CHARS
 
@@ -240,4 +241,7 @@ def _keys(name: str, parts: list[str], most: int) -> list[str]:
     if not 1 <= len(parts) <= most or not all(parts):
         takes = "one key; hotkey(...) takes several" if most == 1 else f"1 to {most} keys joined by commas"
         raise _refused(f"{name}(...) takes {takes}")
-    return parts
+    try:
+        return check_chord(parts)
+    except ChordError as exc:
+        raise _refused(f"{name}(...): {exc}") from None

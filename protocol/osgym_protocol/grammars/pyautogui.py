@@ -22,11 +22,13 @@ from typing import Any
 
 from osgym_protocol.grammars.base import (
     MAX_OUTPUT_CHARS,
+    UNCLOSED_THOUGHTS,
     Builder,
     CannotRender,
     Context,
     Ending,
     Parsed,
+    after_thinking,
     shown,
 )
 from osgym_protocol.grammars.objects import plain
@@ -73,6 +75,10 @@ def read_source(output: Any, to: Builder, computer: bool) -> Parsed:
         raise to.refuse("it must be text", read=shown(text))
     if len(text) > MAX_OUTPUT_CHARS:
         raise to.refuse(f"it has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are taken")
+    answer = after_thinking(text)
+    if answer is None:
+        raise to.refuse(UNCLOSED_THOUGHTS)
+    text = "\n" * text.count("\n", 0, answer) + text[answer:]
     reader = _Reader(to, computer)
     reader.block(_tree(_code(text, to), to).body, 0)
     if not len(to) and not to.ended:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from osgym_protocol.grammars.base import Builder, Ending, Point, RawAction, UnreadableAction, shown
+from osgym_protocol.grammars.chords import ChordError, check_chord
 from osgym_protocol.grammars.objects import xy
 from osgym_protocol.grammars.pyautogui_values import Values
 from osgym_protocol.limits import (
@@ -67,6 +68,8 @@ _BUTTONS: dict[Any, str] = {
     1: "left", 2: "middle", 3: "right",
 }  # fmt: skip
 _WAIT_S = 5
+DOUBLE_CLICK_S = 0.5
+"""Clicks that are further apart are no double click: the default of Windows, and more than GTK's 0.4 s."""
 
 
 class Calls:
@@ -106,9 +109,9 @@ class Calls:
     def _actions(self, kind: str, call: ast.Call, given: Mapping[str, Any]) -> list[RawAction]:
         match kind:
             case "click" | "leftClick" | "rightClick" | "middleClick" | "doubleClick" | "tripleClick":
-                return [self._click(kind, call, given)]
+                return self._click(kind, call, given)
             case "triple_click":
-                return [self._click(kind, call, given)]
+                return self._click(kind, call, given)
             case "moveTo" | "move" | "moveRel":
                 return [{"op": "move", **xy(self._target(call, given))}]
             case "dragTo" | "drag" | "dragRel":
@@ -125,7 +128,7 @@ class Calls:
             case "press":
                 return self._press(call, given)
             case "hotkey" | "shortcut":
-                return [{"op": "key", "keys": self.keys_of(call, given)}]
+                return [{"op": "key", "keys": self._chord(call, given)}]
             case "write" | "typewrite":
                 return self._write(call, given)
             case "sleep" | "wait":
@@ -174,14 +177,24 @@ class Calls:
             raise self._refuse(call, f"keys must be names of keys, not {shown(keys)}")
         return listed
 
-    def _click(self, kind: str, call: ast.Call, given: Mapping[str, Any]) -> RawAction:
+    def _chord(self, call: ast.Call, given: Mapping[str, Any]) -> list[str]:
+        keys = self.keys_of(call, given)
+        try:
+            return check_chord(keys)
+        except ChordError as exc:
+            raise self._refuse(call, str(exc)) from None
+
+    def _click(self, kind: str, call: ast.Call, given: Mapping[str, Any]) -> list[RawAction]:
         at = self._point(call, given)
         button, count = _CLICKS.get(kind, ("left", 1))
         if kind == "click":
             count = self._whole(call, given, "clicks", 1, MAX_CLICK_COUNT, 1)
         if given.get("button") is not None:
             button = self._button(call, given)
-        return {"op": "click", **xy(at), "button": button, "count": count}
+        one: RawAction = {"op": "click", **xy(at), "button": button}
+        if (given.get("interval") or 0) > DOUBLE_CLICK_S:
+            return [{**one, "count": 1} for _ in range(count)]
+        return [{**one, "count": count}]
 
     def _drag(self, call: ast.Call, given: Mapping[str, Any]) -> list[RawAction]:
         """Read a drag from where the pointer is; a move just before it is its first point."""
@@ -189,11 +202,10 @@ class Calls:
         end = self._target(call, given)
         button = self._button(call, given)
         if start is None:
-            named = {"button": button}
-            return [{"op": "button_down", **named}, {"op": "move", **xy(end)}, {"op": "button_up", **named}]
+            return self._to.drag_to(end, button=button)
         if self._to.last() == {"op": "move", **xy(start)}:
             self._to.drop_last()
-        return [{"op": "drag", "path": [list(start), list(end)], "button": button}]
+        return self._to.drag_to(end, start, button=button)
 
     def _target(self, call: ast.Call, given: Mapping[str, Any]) -> Point:
         """Return where a move goes: to a point, or by an offset from where the pointer is known to be."""
@@ -227,9 +239,8 @@ class Calls:
         at = self._space.pixel(x, y)
         if at is None:
             read = f"({shown(x)}, {shown(y)})"
-            raise self._to.refuse(
-                "the point must be in the image", f"line {call.lineno}", read, self._space.allowed()
-            )
+            position = f"line {call.lineno}"
+            raise self._to.refuse(self._space.why(x, y), position, read, self._space.allowed())
         self._pointer = at
         return at
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from osgym_protocol.grammars.base import (
     MAX_OUTPUT_CHARS,
+    UNCLOSED_THOUGHTS,
     Builder,
     Call,
     CannotRender,
@@ -32,7 +33,7 @@ from osgym_protocol.limits import MAX_SCROLL_CLICKS, PIXELS_PER_SCROLL_CLICK
 
 NAME = "qwen"
 _SCROLL_PX = MAX_SCROLL_CLICKS * PIXELS_PER_SCROLL_CLICK
-_OPEN, _CLOSE, _THOUGHT = "<tool_call>", "</tool_call>", "</think>"
+_OPEN, _CLOSE, _THOUGHT, _THINK = "<tool_call>", "</tool_call>", "</think>", "<think>"
 _CLICKS = {
     "left_click": ("left", 1),
     "right_click": ("right", 1),
@@ -78,6 +79,8 @@ def _text(text: str, to: Builder) -> None:
     if len(text) > MAX_OUTPUT_CHARS:
         raise to.refuse(f"it has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are taken")
     around: list[str] = []
+    if text.lstrip().startswith(_THINK) and _THOUGHT not in text:
+        raise to.refuse(UNCLOSED_THOUGHTS)
     at = _after_thinking(text)
     while (start := text.find(_OPEN, at)) != -1:
         around.append(text[at:start])
@@ -136,7 +139,11 @@ def _call(call: Any, path: str, to: Builder) -> None:
         to.texts.clear()
         to.end(path, Ending.ANSWER, answer)
     else:
-        made = _READERS[member](fields, space)
+        if member == "left_click_drag":  # the tool has no start: a drag begins where the pointer is
+            end = fields.point("coordinate", space)
+            made = to.drag_to(end, fields.pair("start_coordinate", space, needed=False))
+        else:
+            made = _READERS[member](fields, space)
         fields.finish()
         to.add(path, *made)
     to.call(Call(str(call_id), member, first, len(to) - first))
@@ -155,15 +162,6 @@ def _click(member: str) -> Callable[[Fields, Space], list[RawAction]]:
     ]
 
 
-def _drag(f: Fields, space: Space) -> list[RawAction]:
-    """Read a drag from where the pointer is."""
-    to = f.pair("coordinate", space)
-    start = f.pair("start_coordinate", space, needed=False)
-    if start is not None and to is not None:
-        return [{"op": "drag", "path": [list(start), list(to)]}]
-    return [{"op": "button_down"}, {"op": "move", **xy(to)}, {"op": "button_up"}]
-
-
 def _scroll(f: Fields, space: Space) -> list[RawAction]:
     at = xy(f.pair("coordinate", space, needed=False))
     return [{"op": "scroll", **at, "dy": -f.number("pixels", -_SCROLL_PX, _SCROLL_PX), "unit": "px"}]
@@ -178,13 +176,12 @@ _READERS: dict[str, Callable[[Fields, Space], list[RawAction]]] = {
     "key": lambda f, space: [{"op": "key", "keys": f.keys("keys")}],
     "type": lambda f, space: [{"op": "type", "text": f.text("text")}],
     "mouse_move": lambda f, space: [{"op": "move", **xy(f.pair("coordinate", space))}],
-    "left_click_drag": _drag,
     "scroll": _scroll,
     "hscroll": _hscroll,
     "wait": lambda f, space: [{"op": "wait", "duration_ms": f.seconds_ms("time")}],
     **{member: _click(member) for member in _CLICKS},
 }
-ACTIONS = (*_READERS, "terminate", "answer")
+ACTIONS = (*_READERS, "left_click_drag", "terminate", "answer")
 
 
 def render(

@@ -56,8 +56,29 @@ class Space:
 
     def pixel(self, x: Any, y: Any) -> tuple[int, int] | None:
         """Return the pixel of the screen, or None where the point lies outside or is no point."""
+        if self._is_fraction(x, y):
+            return None
         px, py = self._pixel(x, 0), self._pixel(y, 1)
         return None if px is None or py is None else (px, py)
+
+    def why(self, x: Any, y: Any) -> str:
+        """Return why a point has no pixel, for messages."""
+        numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (x, y))
+        if not numbers:
+            return "the point must be in the image, as two numbers"
+        fraction = ", not as fractions of it" if self._is_fraction(x, y) else ""
+        return f"the point must be in the image{fraction}"
+
+    def _is_fraction(self, x: Any, y: Any) -> bool:
+        """Whether a point can only be meant as fractions of an image, in a space of whole numbers.
+
+        Read as pixels it would be the corner of the screen.
+        """
+        if self.closed and self.size == (1, 1):
+            return False
+        numbers = [value for value in (x, y) if isinstance(value, (int, float))]
+        inside = len(numbers) == 2 and all(0 <= value <= 1 for value in numbers)
+        return inside and any(isinstance(value, float) and not value.is_integer() for value in numbers)
 
     def _pixel(self, value: Any, axis: int) -> int | None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):

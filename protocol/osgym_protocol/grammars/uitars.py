@@ -19,18 +19,19 @@ from typing import Any
 
 from osgym_protocol.grammars.base import (
     MAX_OUTPUT_CHARS,
+    UNCLOSED_THOUGHTS,
     Builder,
     CannotRender,
     Context,
     Ending,
     Parsed,
     RawAction,
-    chord,
+    after_thinking,
     shown,
 )
+from osgym_protocol.grammars.chords import ChordError, split_spaced_chord
 from osgym_protocol.grammars.objects import DIRECTIONS, plain, xy
 from osgym_protocol.grammars.space import Space, smart_resize
-from osgym_protocol.limits import MAX_KEYS
 
 NAME = "uitars"
 SCROLL_CLICKS = 5
@@ -47,8 +48,8 @@ _BOX = re.compile(
     rf"(?:[,\s]{_NUMBER}[,\s]{_NUMBER})?[\])]?\s*(?:</point>|</bbox>)?\s*(?:<\|box_end\|>)?\s*",
     re.ASCII,
 )
-_ESCAPE = re.compile(r"\\([nt'\"\\])")
-_ESCAPED = {"n": "\n", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
+_ESCAPE = re.compile(r"\\(r\\n|[nt'\"\\])")
+_ESCAPED = {"r\\n": "\n", "n": "\n", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
 _SAME = {
     "point": "start_box",
     "start_point": "start_box",
@@ -78,8 +79,11 @@ def parse(output: Any, context: Context) -> Parsed:
         raise to.refuse(f"it has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are taken")
     for token in _END_TOKENS:
         text = text.removesuffix(token)
-    begins = _ACTION.search(text)
-    at = begins.end() if begins else 0
+    answer = after_thinking(text)
+    if answer is None:
+        raise to.refuse(UNCLOSED_THOUGHTS)
+    begins = _ACTION.search(text, answer)
+    at = begins.end() if begins else answer
     thought = text[: begins.start()].strip() if begins else ""
     while text[at:].strip():
         at = _one(text, at, to)
@@ -191,18 +195,17 @@ def _pixel(box: str, key: str, position: str, space: Space, to: Builder) -> tupl
     )  # fmt: skip
     pixel = space.pixel(*at)
     if pixel is None:
-        raise to.refuse(f"{key} must be in the image", position, shown(box), space.allowed())
+        why = space.why(*at).replace("the point", key)
+        raise to.refuse(why, position, shown(box), space.allowed())
     return pixel
 
 
 def _keys(text: str, position: str, to: Builder) -> list[str]:
     """Read `ctrl c`; some answers have `ctrl+c`, and more than the prompt's three keys."""
-    keys = text.split() if text.strip() else ["space"] if text else []
-    if len(keys) == 1 and len(keys[0]) > 1:
-        keys = chord(keys[0])
-    if not 1 <= len(keys) <= MAX_KEYS:
-        raise to.refuse(f"key must be 1 to {MAX_KEYS} keys with blanks between", position, shown(text))
-    return keys
+    try:
+        return split_spaced_chord(text)
+    except ChordError as exc:
+        raise to.refuse(f"key: {exc}", position, shown(text), "keys with blanks between: 'ctrl c'") from None
 
 
 def _unescaped(text: str) -> str:
