@@ -48,6 +48,20 @@ def test_it_is_a_flavor_beside_the_others(folder: Path) -> None:
     assert (folder / "debs", f"{BAKE_FOLDER}/debs/") in source.trees
 
 
+def test_it_leaves_out_paths_of_its_own(folder: Path) -> None:
+    """Besides what its base leaves out; the golden images leave out what they did."""
+    with (folder / "addition.toml").open("r+") as file:
+        text = file.read()
+        file.seek(0)
+        file.write(text.replace("binaries", 'exclude = ["/usr/lib/jvm/*/man/*"]\nbinaries', 1))
+    plain, found = ImageSource(IMAGES), ImageSource(IMAGES, Addition(folder))
+    assert found.definition.excludes("mine") == [
+        *plain.definition.excludes("small"),
+        "/usr/lib/jvm/*/man/*",
+    ]
+    assert found.base_key("full", None) == plain.base_key("full", None)
+
+
 def test_its_scripts_run_among_the_desktops_by_their_numbers(folder: Path) -> None:
     """What installs packages of its own is there only where it has some."""
     names = [script.name for script in ImageSource(IMAGES, Addition(folder)).scripts("desktop")]

@@ -42,6 +42,7 @@ class AdditionDefinition(StrictModel):
         name: What the image is called; it becomes a flavor of that name.
         base: The flavor it is laid over.
         packages: Debian's, by name; also what the packages of `debs/` depend on.
+        exclude: Paths that dpkg leaves out when it unpacks any package, besides those of the base.
         binaries: Programs that must be on PATH, else the bake fails.
     """
 
@@ -50,6 +51,7 @@ class AdditionDefinition(StrictModel):
     about: str
     base: str = "full"
     packages: list[PackageName] = Field(default_factory=list)
+    exclude: list[str] = Field(default_factory=list)
     apps: list[AddedApp] = Field(default_factory=list)
     binaries: list[str] = Field(default_factory=list)
 
@@ -106,7 +108,7 @@ class Addition:
                 f"{self.folder}: the name {added.name!r} is taken", "call it something else"
             )
         base = golden.flavor(added.base)
-        group = PackageGroup(about=added.about, packages=added.packages)
+        group = PackageGroup(about=added.about, packages=added.packages, exclude=added.exclude)
         apps = [
             app.model_copy(update={"flavors": [*app.flavors, added.name]})
             if added.base in app.flavors
