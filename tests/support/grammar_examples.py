@@ -73,6 +73,11 @@ def _qwen(*calls: str) -> str:
     )
 
 
+def _qwen_xml(**arguments: str) -> str:
+    given = "".join(f"<parameter={name}>\n{value}\n</parameter>\n" for name, value in arguments.items())
+    return f"<tool_call>\n<function=computer_use>\n{given}</function>\n</tool_call>"
+
+
 OPENAI = _examples(
     "openai", _OPENAI,
     (_call({"type": "click", "button": "left", "x": 405, "y": 157}), _click(405, 157)),
@@ -223,6 +228,13 @@ QWEN = [
     Example("qwen", _QWEN, _qwen('{"action": "terminate", "status": "success"}'), (), Ending.DONE),
     Example("qwen", _QWEN, _qwen('{"action": "terminate", "status": "failure"}'), (), Ending.FAIL),
     Example("qwen", _QWEN, _qwen('{"action": "answer", "text": "42"}'), (), Ending.ANSWER, "42"),
+    *_examples(
+        "qwen", "Qwen3.5 chat template, read on 2026-11-26",
+        (_qwen_xml(action="left_click", coordinate="[500, 500]"), _click(_X, _Y, count=1)),
+        (_qwen_xml(action="type", text="two\nlines\n"), {"op": "type", "text": "two\nlines\n"}),
+        (_qwen_xml(action="key", keys='["ctrl", "s"]'), {"op": "key", "keys": ["ctrl", "s"]}),
+        ("I look for it.\n</think>\n\nI wait.\n" + _qwen_xml(action="wait", time="2"), _WAIT2),
+    ),
     Example("qwen", "QwenLM Qwen2.5-VL cookbook",
             _qwen('{"action": "left_click", "coordinate": [966, 546]}'),
             (_click(960, 540, count=1),), context=Context(SCREEN, version="qwen2.5-vl")),

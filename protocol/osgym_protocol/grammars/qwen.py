@@ -1,8 +1,9 @@
 """Qwen's `computer_use` tool: `<tool_call>{"name": "computer_use", "arguments": {...}}</tool_call>` in text.
 
 Read in the Qwen3-VL cookbook of QwenLM (2026-01-30, `cookbooks/utils/agent_function_call.py`) and the same
-file for Qwen2.5-VL. Servers that take the calls out of the text (vLLM's hermes parser) send them as
-`tool_calls` of a chat message, which is read too.
+file for Qwen2.5-VL. Qwen3.5 and later write the call as `<function=computer_use>` (see `qwen_xml`). Servers
+that take the calls out of the text (vLLM's hermes parser) send them as `tool_calls` of a chat message, which
+is read too.
 
 Coordinates: Qwen3-VL's are 0 to 1000 from edge to edge; Qwen2.5-VL's are pixels of the image after the
 processor has resized it (`smart_resize`). `pixels` of a scroll are positive upwards; of `hscroll`, to the
@@ -15,6 +16,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from osgym_protocol.grammars import qwen_xml
 from osgym_protocol.grammars.base import (
     MAX_OUTPUT_CHARS,
     UNCLOSED_THOUGHTS,
@@ -34,6 +36,8 @@ from osgym_protocol.limits import MAX_SCROLL_CLICKS, PIXELS_PER_SCROLL_CLICK
 NAME = "qwen"
 _SCROLL_PX = MAX_SCROLL_CLICKS * PIXELS_PER_SCROLL_CLICK
 _OPEN, _CLOSE, _THOUGHT, _THINK = "<tool_call>", "</tool_call>", "</think>", "<think>"
+_TEXTS = frozenset(("action", "text", "status"))
+"""Arguments that are text; the others are JSON."""
 _CLICKS = {
     "left_click": ("left", 1),
     "right_click": ("right", 1),
@@ -94,7 +98,11 @@ def _text(text: str, to: Builder) -> None:
             raise to.refuse(f"{_OPEN} is not closed", position, shown(text[start : start + 60]))
         else:
             at = end + len(_CLOSE)
-        _call(from_json(text[body:end].strip(), NAME, position), position, to)
+        inside = text[body:end].strip()
+        if inside.startswith(qwen_xml.OPENING):
+            _call(qwen_xml.read_call(inside, _TEXTS, position, to), position, to)
+        else:
+            _call(from_json(inside, NAME, position), position, to)
     if _CLOSE in text[at:]:
         raise to.refuse(f"{_CLOSE} without {_OPEN}")
     said = "\n".join(part.strip() for part in [*around, text[at:]] if part.strip())
