@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from xml.parsers import expat
 
+from osgym_protocol.a11y_text import to_lines
 from osgym_protocol.limits import DEFAULT_A11Y_NODES
 
 MAX_DEPTH = 64
@@ -21,10 +22,8 @@ MAX_NAME_CHARS = 200
 MAX_VALUE_CHARS = 2000
 MAX_TEXT_CHARS = 20_000
 """Of one element's text."""
-MAX_LINE_FIELD_CHARS = 200
 _MAX_SIDE = 1 << 24
 _PAIR = re.compile(r"\((-?\d{1,8}), ?(-?\d{1,8})\)", re.ASCII)
-_SPACES = re.compile(r"\s+")
 HEADER = "role\tname\ttext\tposition (x, y)\tsize (w, h)"
 
 
@@ -92,24 +91,13 @@ class A11yTree:
     def to_text(self, *, max_lines: int = 1000) -> str:
         """Return one line for each element that shows, after a line with the names of the columns.
 
-        Columns are divided by tabs; white space within one is a single space, and long ones are cut.
+        Open dialogs, alerts and menus come first, then the active window, then the one with the focus, then
+        the others from the top of the screen to the bottom. Columns are divided by tabs; white space within
+        one is a single space, and long ones are cut. Of more than `max_lines` elements the least important
+        are left out, cells of tables behind a dialog first. A line that begins with ``…`` then says how many
+        are missing, of which roles and where; there are at most 16 such lines beyond `max_lines`.
         """
-        lines = [HEADER]
-        for node in self.root.walk():
-            if node.box is None or node.box[2] <= 0 or node.box[3] <= 0:
-                continue
-            if len(lines) > max_lines:
-                lines.append("…")
-                break
-            x, y, width, height = node.box
-            texts = (node.role, node.name, node.text)
-            lines.append("\t".join([*map(_cell, texts), f"({x}, {y})", f"({width}, {height})"]))
-        return "\n".join(lines)
-
-
-def _cell(text: str) -> str:
-    clean = _SPACES.sub(" ", text[: 4 * MAX_LINE_FIELD_CHARS]).strip()
-    return clean if len(clean) <= MAX_LINE_FIELD_CHARS else f"{clean[: MAX_LINE_FIELD_CHARS - 1]}…"
+        return "\n".join([HEADER, *to_lines(self.root, max_lines)])
 
 
 class _Enough(Exception):

@@ -134,7 +134,8 @@ def trees() -> Iterator[Run]:
         nodes = list(tree.nodes())
         assert 1 <= len(nodes) <= 50
         assert all(len(node.text) <= MAX_TEXT_CHARS for node in nodes)
-        assert all(line == "…" or line.count("\t") == 4 for line in tree.to_text().split("\n"))
+        assert all(line.count("\t") == 4 for line in tree.to_text().split("\n"))
+        assert all(line.count("\t") == 4 for line in tree.to_text(max_lines=2).split("\n"))
 
     yield run
 
