@@ -14,6 +14,7 @@ import datetime
 import hashlib
 import hmac
 import http.client
+import ipaddress
 import json
 import os
 import re
@@ -58,10 +59,23 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
         """Leave it to the caller, as an error."""
 
 
+def goes_direct(url):
+    """Whether no proxy is used: for loopback, and for metadata services, whose answers hold credentials."""
+    host = urllib.parse.urlsplit(url).hostname or ""
+    services = {urllib.parse.urlsplit(service).hostname for service in (AWS_METADATA, GCP_METADATA)}
+    try:
+        return host in services or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def call(url, headers=None, method="GET", body=None, timeout_s=TIMEOUT_S):
     """An open answer; the caller closes it."""
     request = urllib.request.Request(url, data=body, headers=headers or {}, method=method)  # noqa: S310 - its callers check
-    opener = urllib.request.build_opener(*([NoRedirect] if headers else []))
+    handlers = [NoRedirect] if headers else []
+    if goes_direct(url):
+        handlers.append(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(*handlers)
     try:
         return opener.open(request, timeout=timeout_s)
     except urllib.error.HTTPError as error:

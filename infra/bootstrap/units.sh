@@ -214,7 +214,7 @@ write_watchdog() {
 #!/bin/sh
 # One that was stopped, or just is being, does not answer either, and is to stay so.
 count=\$(cat /run/osgym-watchdog 2>/dev/null || echo 0)
-if ! systemctl is-active -q osgym.service || curl -fsS -m 10 -o /dev/null $([ ! -f "$tls/cert.pem" ] || echo "--cacert $tls/ca.pem") $(url)/v1/health; then count=0; else count=\$((count + 1)); fi
+if ! systemctl is-active -q osgym.service || curl -fsS -m 10 --noproxy '*' -o /dev/null $([ ! -f "$tls/cert.pem" ] || echo "--cacert $tls/ca.pem") $(url)/v1/health; then count=0; else count=\$((count + 1)); fi
 if [ "\$count" -ge 3 ]; then count=0; systemctl try-restart osgym.service; fi
 echo "\$count" > /run/osgym-watchdog
 WATCH

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from osgym_protocol.proxies import is_loopback_url
+
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
@@ -58,7 +60,7 @@ def provider_from(environ: Mapping[str, str], service: str) -> SpanProvider | No
 
         from osgym_protocol.span_provider import SpanProvider
 
-        exporter = _exporter(named, protocol)
+        exporter = _exporter(named, protocol, environ)
     except ImportError as error:
         package = "osgym-sdk" if service == "osgym-client" else "osgym-host"
         needs = "opentelemetry-exporter-otlp-proto-grpc" if protocol == "grpc" else f"'{package}[otel]'"
@@ -68,7 +70,7 @@ def provider_from(environ: Mapping[str, str], service: str) -> SpanProvider | No
     return SpanProvider(Resource.create(attributes), exporter)
 
 
-def _exporter(named: str, protocol: str) -> SpanExporter:
+def _exporter(named: str, protocol: str, environ: Mapping[str, str]) -> SpanExporter:
     if named == "console":
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
@@ -79,6 +81,14 @@ def _exporter(named: str, protocol: str) -> SpanExporter:
         return GrpcExporter()
     if protocol != "http/protobuf":
         raise TelemetryError(f"OTEL_EXPORTER_OTLP_PROTOCOL is http/protobuf or grpc, not {protocol[:40]!r}")
+    import requests
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    return OTLPSpanExporter()
+    session = requests.Session()
+    # By itself requests sends spans for a collector on this machine to the proxy of the environment.
+    session.trust_env = not is_loopback_url(_endpoint(environ))
+    return OTLPSpanExporter(session=session)
+
+
+def _endpoint(environ: Mapping[str, str]) -> str:
+    return next(filter(None, map(environ.get, _ENDPOINTS)), "http://localhost:4318")

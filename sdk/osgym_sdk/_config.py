@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from urllib.parse import urlsplit
 
+from osgym_protocol.proxies import HOST_PROXY_VARIABLE
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._grammars import Reading, as_reading
 from osgym_sdk._tracing import RequestTracer, request_tracer
@@ -169,7 +170,10 @@ def make_config(
     environ: Mapping[str, str] = os.environ,
     **settings: Unpack[ClientSettings],
 ) -> ClientConfig:
-    """Return the settings: arguments first, then ``OSGYM_HOSTS``, ``OSGYM_TOKEN`` and ``OSGYM_CA``.
+    """Return the settings: arguments first, then the variables.
+
+    They are ``OSGYM_HOSTS``, ``OSGYM_TOKEN``, ``OSGYM_CA`` and ``OSGYM_PROXY``. ``HTTP_PROXY`` and its kind
+    do not count: their proxy would read the token in requests to ``http://`` URLs.
 
     Raises:
         ConfigError: A setting is wrong.
@@ -178,6 +182,7 @@ def make_config(
     if given.get("verify", True) is True and environ.get("OSGYM_CA"):
         given["verify"] = environ["OSGYM_CA"]
     given["token"] = given.get("token") or environ.get("OSGYM_TOKEN") or None
+    given["proxy"] = given.get("proxy") or environ.get(HOST_PROXY_VARIABLE) or None
     given["reading"] = as_reading(given.pop("actions", None), given.pop("coordinates", None))
     given["tracer"] = request_tracer(environ)
     return ClientConfig(parse_hosts(hosts, environ), **given)

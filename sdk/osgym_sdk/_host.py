@@ -16,6 +16,7 @@ from typing import Any, assert_never
 
 import httpx
 
+from osgym_protocol.proxies import host_route
 from osgym_sdk._config import ClientConfig, ssl_context
 from osgym_sdk._connection_pool import ConnectionPool
 from osgym_sdk._exceptions import (
@@ -312,12 +313,13 @@ class HostLink:
             return config.transport()
         if self._context is None and self.url.startswith("https:"):
             self._context = ssl_context(config.verify, config.cert)
-        if config.proxy is None and kind is not ConnectionKind.UPLOAD:
+        proxy = host_route({}, config.proxy).proxy_for(self.url)
+        if proxy is None and kind is not ConnectionKind.UPLOAD:
             return Http1Connection(self._context)
         return httpx.AsyncHTTPTransport(
             verify=self._context if self._context is not None else False,
             trust_env=False,
-            proxy=config.proxy,
+            proxy=proxy,
             limits=httpx.Limits(
                 max_connections=1, max_keepalive_connections=1, keepalive_expiry=config.limits.keepalive_s
             ),

@@ -18,6 +18,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from tests.support.local_http import serving_http
+from tests.support.recording_proxy import recording_proxy
 
 FOLDER = Path(__file__).resolve().parents[2] / "infra" / "bootstrap"
 MAY_PASS, WILL_NOT_PASS = 1, 3
@@ -129,6 +130,22 @@ def test_files_come_by_the_hosts_own_role(fetch: Fetch, tmp_path: Path, uri: str
     done = fetch("file", uri, str(tmp_path / "image.tar"), SHA256)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "image.tar").read_bytes() == DATA
+
+
+def test_metadata_and_loopback_are_asked_past_the_proxy(
+    fetch: Fetch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a metadata service answers are credentials; buckets elsewhere follow the environment."""
+    with recording_proxy(tmp_path / "proxy") as proxy:
+        for name, value in proxy.environment().items():
+            monkeypatch.setenv(name, value)
+        done = fetch("file", "s3://bucket/some folder/image.tar", str(tmp_path / "image.tar"), SHA256)
+        assert done.returncode == 0, done.stderr
+        assert proxy.heads == []
+        assert (
+            fetch("file", "https://elsewhere.example/x", str(tmp_path / "x"), SHA256).returncode == MAY_PASS
+        )
+        assert proxy.heads[0].startswith("CONNECT elsewhere.example:443 HTTP/1.")
 
 
 def test_what_is_not_what_was_promised_is_not_kept(fetch: Fetch, tmp_path: Path) -> None:

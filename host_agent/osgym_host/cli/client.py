@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ import click
 import httpx
 from rich.console import Console
 from rich.table import Table
+
+from osgym_protocol.http_clients import make_client
+from osgym_protocol.proxies import host_route
 
 DEFAULT_URL = "http://127.0.0.1:20000"
 
@@ -93,11 +97,26 @@ def span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _client(url: str, timeout_s: float) -> httpx.Client:
-    token = os.environ.get("OSGYM_TOKEN")
+def credentials() -> tuple[dict[str, str], ssl.SSLContext | bool]:
+    """Return the headers with the token of `OSGYM_TOKEN`, and how certificates are checked (`OSGYM_CA`).
+
+    Raises:
+        click.ClickException: `OSGYM_CA` names no file with certificates.
+    """
+    token, ca = os.environ.get("OSGYM_TOKEN"), os.environ.get("OSGYM_CA")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    verify: str | bool = os.environ.get("OSGYM_CA") or True
-    return httpx.Client(base_url=url, headers=headers, verify=verify, timeout=timeout_s)
+    try:
+        return headers, ssl.create_default_context(cafile=ca) if ca else True
+    except (OSError, ssl.SSLError) as error:
+        raise click.ClickException(
+            f"OSGYM_CA: {ca} holds no certificates that can be read: {error}"
+        ) from error
+
+
+def _client(url: str, timeout_s: float) -> httpx.Client:
+    headers, verify = credentials()
+    route = host_route(os.environ)
+    return make_client(route, base_url=url, headers=headers, verify=verify, timeout=timeout_s)
 
 
 def _unreachable(url: str, error: httpx.HTTPError) -> click.ClickException:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,9 +17,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from osgym_host.cli.client import DEFAULT_URL, span
+from osgym_host.cli.client import DEFAULT_URL, credentials, span
 from osgym_host.cli.interrupts import EXIT_INTERRUPTED
 from osgym_host.logs import escape_controls
+from osgym_protocol.http_clients import make_async_client
+from osgym_protocol.proxies import host_route
 
 TIMEOUT_S = 5.0
 
@@ -98,10 +99,8 @@ async def _keep_looking(hosts: Sequence[str], every_s: float, rows: int | None, 
 
 
 def _client() -> httpx.AsyncClient:
-    token, ca = os.environ.get("OSGYM_TOKEN"), os.environ.get("OSGYM_CA")
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    verify: ssl.SSLContext | bool = ssl.create_default_context(cafile=ca) if ca else True
-    return httpx.AsyncClient(headers=headers, verify=verify, timeout=TIMEOUT_S)
+    headers, verify = credentials()
+    return make_async_client(host_route(os.environ), headers=headers, verify=verify, timeout=TIMEOUT_S)
 
 
 async def _looks(client: httpx.AsyncClient, hosts: Sequence[str]) -> list[HostLook]:

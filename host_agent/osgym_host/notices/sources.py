@@ -18,6 +18,8 @@ import httpx
 from osgym_host.notices import parse
 from osgym_host.notices.parse import MOST_BYTES, SourceFailed
 from osgym_protocol.host_api import Notice
+from osgym_protocol.http_clients import make_async_client
+from osgym_protocol.proxies import DIRECT
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +60,7 @@ class _Metadata:
     """A metadata service."""
 
     def __init__(self, url: str) -> None:
-        self._http = httpx.AsyncClient(base_url=url, trust_env=False, timeout=REQUEST_S)
+        self._http = make_async_client(DIRECT, base_url=url, timeout=REQUEST_S)
 
     async def aclose(self) -> None:
         await self._http.aclose()

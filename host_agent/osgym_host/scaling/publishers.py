@@ -18,6 +18,8 @@ import httpx
 
 from osgym_host.errors import OsgymHostError
 from osgym_host.whole_file import write_whole
+from osgym_protocol.http_clients import make_client
+from osgym_protocol.proxies import DIRECT
 
 NAMESPACE, METRIC, DIMENSION = "OSGym", "lease_pressure_percent", "fleet"
 GCP_METRIC = f"custom.googleapis.com/osgym/{METRIC}"
@@ -153,11 +155,11 @@ class CloudMonitoring(Publisher):
     def _begin(self) -> None:
         """Learn who we are."""
         credentials, project = self._google.default(scopes=[SCOPE])
-        with httpx.Client(
+        with make_client(
+            DIRECT,
             base_url=self._metadata_url,
             headers={"Metadata-Flavor": "Google"},
             timeout=CONNECT_S,
-            trust_env=False,
         ) as metadata:
             found = {}
             for name, path in (("instance_id", "instance/id"), ("zone", "instance/zone")):

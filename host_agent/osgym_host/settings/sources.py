@@ -25,6 +25,7 @@ FOREIGN = frozenset(
     (
         "OSGYM_HOSTS",
         "OSGYM_CA",
+        "OSGYM_PROXY",
         "OSGYM_IMAGES_DIR",
         "OSGYM_GUEST_DIR",
         "OSGYM_STATE_DIR",

@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from osgym_protocol.http_clients import make_async_client
+from osgym_protocol.proxies import environment_route
 from osgym_sdk._exceptions import ConfigError, ModelError
 from osgym_sdk._retry import RetryBackoff
 
@@ -177,7 +179,8 @@ class ModelServer:
         client = self._clients.get(loop)
         if client is None:
             options = self._options
-            client = httpx.AsyncClient(
+            client = make_async_client(
+                environment_route(os.environ),
                 timeout=httpx.Timeout(
                     None, connect=min(30.0, options.timeout_s)
                 ),  # asyncio.timeout has the rest

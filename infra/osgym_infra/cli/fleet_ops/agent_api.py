@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
@@ -17,6 +18,8 @@ from osgym_infra.errors import BadInput
 from osgym_infra.fleet.fleet_file import FIELD, FleetFile, FleetHost
 from osgym_protocol.codec import WireFormatError
 from osgym_protocol.host_api import HostState
+from osgym_protocol.http_clients import make_async_client
+from osgym_protocol.proxies import host_route
 
 MOST_ANSWER_BYTES = 256 * 1024
 
@@ -44,11 +47,11 @@ class Agents:
         self._gate = asyncio.Semaphore(parallel)
         self._deadline_s = deadline_s
         token = fleet.token()
-        self._client = httpx.AsyncClient(
+        self._client = make_async_client(
+            host_route(os.environ),
             headers={"Authorization": f"Bearer {token}"} if token else {},
             verify=_context(fleet),
             timeout=deadline_s,
-            trust_env=False,  # hosts are ours: no proxy is asked for them
             limits=httpx.Limits(max_connections=parallel, max_keepalive_connections=parallel),
         )
 

@@ -17,6 +17,8 @@ import httpx
 from osgym_infra.catalogue.rows import HostRow, Price, PriceSource
 from osgym_infra.cost.price import Market
 from osgym_infra.errors import RefreshFailed
+from osgym_protocol.http_clients import make_client
+from osgym_protocol.proxies import environment_route
 
 BILLING = "https://cloudbilling.googleapis.com"
 COMPUTE_ENGINE = "6F81-5844-456A"
@@ -74,7 +76,8 @@ def _client() -> httpx.Client:
     key, token = os.environ.get(KEY), os.environ.get(TOKEN)
     if not key and not token:
         raise RefreshFailed("gcp", f"set {KEY} (an API key) or {TOKEN} (gcloud auth print-access-token)")
-    return httpx.Client(
+    return make_client(
+        environment_route(os.environ),
         base_url=BILLING,
         timeout=TIMEOUT_S,
         headers={"Authorization": f"Bearer {token}"} if token else {"X-Goog-Api-Key": key or ""},
