@@ -344,6 +344,20 @@ static PyObject *Display_windows(PyObject *self, PyObject *unused) {
     return Py_BuildValue("(Iiii)", (unsigned)d->wm_window, d->window_count, docks, desktops);
 }
 
+static PyObject *Display_in_dialog(PyObject *self, PyObject *unused) {
+    (void)unused;
+    DISPLAY_OR_RETURN(self);
+    int status = OG_OK;
+    Py_BEGIN_ALLOW_THREADS
+    if (d->windows_stale) status = og_refresh_windows(d);
+    Py_END_ALLOW_THREADS
+    if (status) return fail(status);
+    bool found = false;
+    for (int i = 0; i < d->window_count; i++)
+        found |= d->windows[i].id == d->active_window && d->windows[i].type == OG_WINDOW_DIALOG;
+    return PyBool_FromLong(found);
+}
+
 static PyObject *Display_follow(PyObject *self, PyObject *args) {
     PyObject *list;
     double burner_s, share;
@@ -446,6 +460,7 @@ static PyMethodDef Display_methods[] = {
     {"watch", Display_watch, METH_NOARGS, NULL},
     {"watch_anew", Display_watch_anew, METH_NOARGS, NULL},
     {"windows", Display_windows, METH_NOARGS, NULL},
+    {"in_dialog", Display_in_dialog, METH_NOARGS, NULL},
     {"follow", Display_follow, METH_VARARGS, NULL},
     {"capture", Display_capture, METH_NOARGS, NULL},
     {"frame_hash", Display_frame_hash, METH_NOARGS, NULL},

@@ -167,11 +167,11 @@ const og_proc *og_procs_find(const og_procs *procs, int pid);
 
 enum og_atom {
     OG_NET_SUPPORTING_WM_CHECK, OG_NET_CLIENT_LIST, OG_NET_ACTIVE_WINDOW, OG_NET_WM_WINDOW_TYPE,
-    OG_TYPE_DOCK, OG_TYPE_DESKTOP, OG_ATOM_COUNT
+    OG_TYPE_DOCK, OG_TYPE_DESKTOP, OG_TYPE_DIALOG, OG_ATOM_COUNT
 };
 
 #define OG_MAX_WINDOWS 256
-enum og_window_type { OG_WINDOW_OTHER = 0, OG_WINDOW_DOCK = 1, OG_WINDOW_DESKTOP = 2 };
+enum og_window_type { OG_WINDOW_OTHER = 0, OG_WINDOW_DOCK = 1, OG_WINDOW_DESKTOP = 2, OG_WINDOW_DIALOG = 3 };
 typedef struct { xcb_window_t id; int type; og_box box; bool mapped; } og_window;
 
 enum og_events { OG_EVENT_DAMAGE = 1, OG_EVENT_WINDOWS = 2, OG_EVENT_KEYMAP = 4, OG_EVENT_CURSOR = 8 };

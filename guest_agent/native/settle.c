@@ -7,7 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { HISTORY = 512, SCAN_EVERY_NS = 8000000, BURNERS_EVERY_NS = 500000000, TRACE_CHANGES = 4096 };
+/* LEAST_LOOKS: quiet is what was seen so often, however far a busy machine puts the looks apart. */
+enum { LEAST_LOOKS = 3, HISTORY = 512, SCAN_EVERY_NS = 8000000, BURNERS_EVERY_NS = 500000000, TRACE_CHANGES = 4096 };
 
 typedef struct {
     uint64_t at_ns[HISTORY];
@@ -39,11 +40,13 @@ static void remember(history *h, const og_procs *p, uint64_t now) {
 /* Whether every group used less than its share during the last idle_ms. */
 static bool is_idle(const history *h, const og_procs *p, const og_settle_rule *r, uint64_t now, uint64_t since) {
     uint64_t window = (uint64_t)(r->idle_ms * 1e6);
-    if (now < since + window) return false;
+    if (now < since + window || h->count < LEAST_LOOKS) return false;
     int oldest = h->count > HISTORY ? h->count - HISTORY : 0;
     int at = h->count - 1;
     while (at > oldest && h->at_ns[at % HISTORY] + window > now) at--;
-    uint64_t limit = (uint64_t)(r->idle_ms * r->cpu_share * 1e6);
+    if (at > h->count - LEAST_LOOKS) at = h->count - LEAST_LOOKS;
+    uint64_t span = now - h->at_ns[at % HISTORY];
+    uint64_t limit = (uint64_t)((double)(span > window ? span : window) * r->cpu_share);
     for (int g = 0; g < p->group_count; g++) {
         if (!og_group_counts(p, g)) continue;
         uint64_t before = h->cpu_ns[at % HISTORY][g];

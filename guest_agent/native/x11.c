@@ -19,7 +19,7 @@ static int broken(og_display *d) {
 
 static const char *const atom_names[OG_ATOM_COUNT] = {
     "_NET_SUPPORTING_WM_CHECK", "_NET_CLIENT_LIST", "_NET_ACTIVE_WINDOW", "_NET_WM_WINDOW_TYPE",
-    "_NET_WM_WINDOW_TYPE_DOCK", "_NET_WM_WINDOW_TYPE_DESKTOP",
+    "_NET_WM_WINDOW_TYPE_DOCK", "_NET_WM_WINDOW_TYPE_DESKTOP", "_NET_WM_WINDOW_TYPE_DIALOG",
 };
 
 static int intern_atoms(og_display *d) {
@@ -303,15 +303,25 @@ static const og_window *known_window(const og_display *d, xcb_window_t id) {
     return NULL;
 }
 
-static int type_of(og_display *d, xcb_get_property_cookie_t cookie) {
-    int type = OG_WINDOW_OTHER;
-    xcb_get_property_reply_t *reply = xcb_get_property_reply(d->c, cookie, NULL);
+typedef struct {
+    xcb_get_property_cookie_t type, owner;
+} type_cookies;
+
+static type_cookies ask_type(og_display *d, xcb_window_t window) {
+    return (type_cookies){ask(d, window, OG_NET_WM_WINDOW_TYPE, 32),
+                          xcb_get_property(d->c, 0, window, XCB_ATOM_WM_TRANSIENT_FOR, XCB_ATOM_WINDOW, 0, 1)};
+}
+
+static int type_of(og_display *d, type_cookies cookies) {
+    int type = window_property(d, cookies.owner) ? OG_WINDOW_DIALOG : OG_WINDOW_OTHER;
+    xcb_get_property_reply_t *reply = xcb_get_property_reply(d->c, cookies.type, NULL);
     if (reply && reply->format == 32) {
         const xcb_atom_t *atoms = xcb_get_property_value(reply);
         int count = xcb_get_property_value_length(reply) / 4;
         for (int i = 0; i < count; i++) {
             if (atoms[i] == d->atoms[OG_TYPE_DOCK]) type = OG_WINDOW_DOCK;
             if (atoms[i] == d->atoms[OG_TYPE_DESKTOP]) type = OG_WINDOW_DESKTOP;
+            if (atoms[i] == d->atoms[OG_TYPE_DIALOG]) type = OG_WINDOW_DIALOG;
         }
     }
     free(reply);
@@ -358,10 +368,10 @@ int og_refresh_windows(og_display *d) {
     int count = reply->format == 32 ? xcb_get_property_value_length(reply) / 4 : 0;
     if (count > OG_MAX_WINDOWS) count = OG_MAX_WINDOWS;
     og_window *next = calloc((size_t)count + 1, sizeof *next);
-    xcb_get_property_cookie_t *types = calloc((size_t)count + 1, sizeof *types);
+    type_cookies *types = calloc((size_t)count + 1, sizeof *types);
     if (next && types) {
         for (int i = 0; i < count; i++)
-            if (!known_window(d, ids[i])) types[i] = ask(d, ids[i], OG_NET_WM_WINDOW_TYPE, 32);
+            if (!known_window(d, ids[i])) types[i] = ask_type(d, ids[i]);
         for (int i = 0; i < count; i++) {
             const og_window *known = known_window(d, ids[i]);
             if (known) next[i] = *known;

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from osgym_guest._native import Display
+from osgym_guest.dragging import drag_motions
 from osgym_guest.keyboard import SHIFT, Keyboard
 from osgym_protocol import actions as act
 from osgym_protocol.codes import assert_never
 
 WHEEL_UP, WHEEL_DOWN, WHEEL_LEFT, WHEEL_RIGHT = 4, 5, 6, 7
-DRAG_START_PX = 12
-"""Farther than the drag thresholds of the toolkits (GTK 8 px, Qt 10 px)."""
+DOUBLE_CLICK_S = 0.52
+"""A little more than the longest double-click time of a toolkit (Chromium, Tk, Swing 500 ms, others 400)."""
+DOUBLE_CLICK_PX = 10
+"""Farther apart than any toolkit lets the clicks of a double click be (GTK and Tk 5 px, Chromium 4 px)."""
 
 
 class Input:
@@ -21,16 +25,20 @@ class Input:
     Args:
         display: where the input goes.
         drained: waits, within a bound, until the applications have worked off the events so far.
+        read: waits, for so many seconds at most, until the applications have read the keys typed so far: less
+            sure than `drained`, and several times faster.
     """
 
-    def __init__(self, display: Display, drained: Callable[[], None]) -> None:
+    def __init__(self, display: Display, drained: Callable[[], None], read: Callable[[float], None]) -> None:
         self._display = display
         self._drained = drained
-        self.keyboard = Keyboard(display, drained)
+        self.keyboard = Keyboard(display, drained, read)
         self.stopping = threading.Event()
         """Ends waits at once when it is set."""
         self._held_keys: dict[int, int] = {}
         self._held_buttons: list[int] = []
+        self._last_click: tuple[int, int, int, float] | None = None
+        """Button, place and time (monotonic, in seconds) of the last press that a click or a drag made."""
 
     @property
     def held(self) -> dict[str, list[int]]:
@@ -48,7 +56,7 @@ class Input:
             case act.Click():
                 self._click(action)
             case act.Move():
-                self._display.motion(*action.at)
+                self._move(action.at)
             case act.Drag():
                 self._drag(action)
             case act.Scroll():
@@ -92,27 +100,65 @@ class Input:
         if action.at is not None:
             self._display.motion(*action.at)
         pressed = self._press_chord(action.modifiers)
+        self._separate_from_last_click(action.button)
         for _ in range(action.count):
             self._display.button(action.button, True)
             self._display.button(action.button, False)
+        self._remember_click(action.button)
         self._release_chord(pressed)
 
     def _drag(self, action: act.Drag) -> None:
-        """Drag along the path. Where a drag begins and before it ends the applications get time to
-        follow: drag and drop is a conversation between them."""
+        """Press at the first point of the path, go through the others, release at the last."""
         first = action.path[0]
         self._display.motion(*first)
         pressed = self._press_chord(action.modifiers)
+        self._separate_from_last_click(action.button)
         self._display.button(action.button, True)
+        self._remember_click(action.button)
         try:
-            self._display.motion(*_toward(first, action.path[1]))
             self._drained()
-            for point in action.path[1:]:
-                self._display.motion(*point)
-            self._drained()
+            self._pull(action.path)
         finally:
             self._display.button(action.button, False)
             self._release_chord(pressed)
+
+    def _move(self, at: act.Point) -> None:
+        """Move the pointer; while a button is held, as a drag does."""
+        if self._held_buttons:
+            x, y, _ = self._display.pointer()
+            self._pull(((x, y), at))
+        else:
+            self._display.motion(*at)
+
+    def _pull(self, path: tuple[act.Point, ...]) -> None:
+        """Move along a path with a button down, waiting for the applications where they have to follow.
+
+        Drag and drop is a conversation: the source begins it at a motion, and it answers, as the target does,
+        only to further motions. One motion onto the target is too few (seen in Chromium and GTK).
+        """
+        for point, is_awaited in drag_motions(path):
+            self._display.motion(*point)
+            if is_awaited:
+                self._drained()
+
+    def _separate_from_last_click(self, button: int) -> None:
+        """Wait until a press here is no longer taken for one more click of the click before.
+
+        Whoever means a double click says so by `count`.
+        """
+        last = self._last_click
+        if last is None or last[0] != button:
+            return
+        left_s = last[3] + DOUBLE_CLICK_S - time.monotonic()
+        if left_s <= 0:
+            return
+        x, y, _ = self._display.pointer()
+        if max(abs(x - last[1]), abs(y - last[2])) <= DOUBLE_CLICK_PX:
+            self.stopping.wait(left_s)
+
+    def _remember_click(self, button: int) -> None:
+        x, y, _ = self._display.pointer()  # a round trip, after which the press has its time
+        self._last_click = (button, x, y, time.monotonic())
 
     def _scroll(self, action: act.Scroll) -> None:
         if action.at is not None:
@@ -129,7 +175,10 @@ class Input:
 
     def _press_chord(self, keysyms: tuple[int, ...]) -> list[int]:
         """Press keys in order, with Shift where a symbol needs it; the codes that were pressed."""
+        if not keysyms:
+            return []
         pressed: list[int] = []
+        self.keyboard.load()
         shift_code, _ = self.keyboard.key(SHIFT)
         found = [self.keyboard.key(keysym) for keysym in keysyms]
         for keysym, (code, level) in zip(keysyms, found):  # noqa: B905 - same length by construction
@@ -155,6 +204,7 @@ class Input:
         self._release_chord([*pressed[-1:], *pressed[:-1]])
 
     def _key_state(self, action: act.KeyState) -> None:
+        self.keyboard.load()
         if action.down:
             code, _ = self.keyboard.key(action.keysym)
             self._held_keys[action.keysym] = code
@@ -167,18 +217,9 @@ class Input:
 
     def _button_state(self, action: act.ButtonState) -> None:
         if action.at is not None:
-            self._display.motion(*action.at)
+            self._move(action.at)
         self._display.button(action.button, action.down)
         if action.down and action.button not in self._held_buttons:
             self._held_buttons.append(action.button)
         if not action.down and action.button in self._held_buttons:
             self._held_buttons.remove(action.button)
-
-
-def _toward(start: tuple[int, int], goal: tuple[int, int]) -> tuple[int, int]:
-    """A point DRAG_START_PX from `start` on the way to `goal`, or `goal` when it is nearer."""
-    dx, dy = goal[0] - start[0], goal[1] - start[1]
-    distance = max(abs(dx), abs(dy))
-    if distance <= DRAG_START_PX:
-        return goal
-    return start[0] + dx * DRAG_START_PX // distance, start[1] + dy * DRAG_START_PX // distance

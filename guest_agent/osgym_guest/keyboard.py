@@ -1,26 +1,38 @@
 """The keyboard: which key types which symbol, and keys of our own for what the layout lacks.
 
 The pool is the longest run of neighbouring key codes that the layout leaves free or gives to
-multimedia keys only. A symbol that no key types is put on one of them, two symbols to a code (plain
-and with Shift), and stays there until the code is needed for another, so text in one script remaps
-once. A run, because each request makes every client and the window manager read the keyboard map
-anew: one request changes all codes in between.
+multimedia keys only. A symbol that no key of the layout types (of its group in use, where it has several)
+is put on one of them, two symbols to a code (plain and with Shift), and stays there until the code is
+needed for another, so text in one script remaps once. A run, because each request makes every client and
+the window manager read the keyboard map anew: one request changes all codes in between.
 
 Applications look at the keyboard map when they come to a key press, not when it happened. So a code is
 given to another symbol only after the applications have worked off what was typed, and used only after
 they have worked off the change; the caller's `drained` waits for that.
+
+A key that does something (Enter, Tab, Escape, Backspace, Delete in a text) is pressed only after the text
+before it was read, and the text behind it typed only after the key was acted on: a file dialog still
+completes the name when Enter comes, a shell still starts the program that shall read the next line.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
+from itertools import chain
 
 from osgym_guest._native import Display
 from osgym_protocol.keysyms import KEYSYMS, char_keysym
 
 SHIFT, CAPS_LOCK = KEYSYMS["Shift_L"], KEYSYMS["Caps_Lock"]
 LOCK_MASK = 2
+GROUP_SHIFT, GROUP_MASK = 13, 3
+"""Where the state of the keyboard has the number of the layout's group in use (X Keyboard Extension)."""
 LEVELS = 2
+READ_S, READ_LEAST_S, READ_TOTAL_S = 1.0, 0.01, 5.0
+"""Bounds of the waits within a text: of one, of one when their sum is used up, and of their sum."""
+ACTING = frozenset("\n\r\t\b\x1b\x7f")
+"""Characters whose keys do something, where others only add to a text."""
 MAX_POOL_CODES = 48
 FIRST_MULTIMEDIA, LAST_MULTIMEDIA = 0x10080000, 0x1008FFFF
 LOWEST_POOL_CODE = 9
@@ -61,17 +73,32 @@ def choose_pool(first: int, rows: list[list[int]], modifiers: Iterable[int]) -> 
     return best[-MAX_POOL_CODES:]
 
 
+def symbols_of_group(row: list[int], group: int) -> list[int]:
+    """Return the symbols that a key types in a group of the layout, plain and with Shift.
+
+    Args:
+        row: what the core protocol says of the key: two symbols of the first group, two of the second, more.
+        group: from 0. Of a third and fourth only keys are told that have the same symbols in all groups.
+    """
+    first, second = row[:LEVELS], row[LEVELS : 2 * LEVELS]
+    if group == 0 or not any(second) or second == first:
+        return first
+    return second if group == 1 else []
+
+
 class Keyboard:
     """Keys of one display.
 
     Args:
         display: where the keys are pressed.
         drained: waits until the applications have worked off the events sent so far.
+        read: waits, for so many seconds at most, until the applications have read the keys sent so far.
     """
 
-    def __init__(self, display: Display, drained: Callable[[], None]) -> None:
+    def __init__(self, display: Display, drained: Callable[[], None], read: Callable[[float], None]) -> None:
         self._display = display
         self._drained = drained
+        self._read = read
         self._layout: dict[int, tuple[int, int]] = {}
         self._pool = range(0)
         self._held: dict[int, list[int]] = {}
@@ -80,11 +107,18 @@ class Keyboard:
         self._where: dict[int, tuple[int, int]] = {}
         self._used_since_drain: set[int] = set()
         self._loaded = False
+        self._group = 0
+        self._is_locked = False
+        self._left_s = 0.0
 
     def load(self) -> None:
-        """Read the layout, unless we have it and nobody has changed it."""
-        if self._loaded and not self._display.keymap_stale():
+        """Read the state of the keyboard, and the layout unless we have it and nobody has changed it."""
+        state = self._display.pointer()[2]
+        self._is_locked = bool(state & LOCK_MASK)
+        group = state >> GROUP_SHIFT & GROUP_MASK
+        if self._loaded and group == self._group and not self._display.keymap_stale():
             return
+        self._group = group
         first, rows = self._display.keymap()
         intact = all(rows[code - first][:LEVELS] == held for code, held in self._held.items())
         if not intact or not self._loaded:
@@ -96,20 +130,22 @@ class Keyboard:
         for code, row in enumerate(rows, first):
             if code in self._pool:
                 continue
-            for level, symbol in enumerate(row[:LEVELS]):
+            symbols = symbols_of_group(row, group)
+            for level, symbol in enumerate(symbols):
                 if symbol:
                     self._layout.setdefault(symbol, (code, level))
-            if len(row) > 1 and row[1] == 0 and ord("a") <= row[0] <= ord("z"):
-                self._layout.setdefault(row[0] - 0x20, (code, 1))
+            if len(symbols) > 1 and symbols[1] == 0 and ord("a") <= symbols[0] <= ord("z"):
+                self._layout.setdefault(symbols[0] - 0x20, (code, 1))
         self._loaded = True
 
     def key(self, keysym: int) -> tuple[int, int]:
-        """Code and level (0 plain, 1 with Shift) that type a symbol; remaps a code if need be.
+        """Code and level (0 plain, 1 with Shift) that type a symbol, by the layout that was loaded last.
+
+        A code is remapped if need be.
 
         Raises:
             KeyboardError: there is no code for it.
         """
-        self.load()
         found = self._find(keysym)
         if found is None:
             self._assign([keysym], keep=set())
@@ -139,12 +175,15 @@ class Keyboard:
         self.load()
         shift_code, _ = self.key(SHIFT)
         # with Caps Lock on, clients turn letters around as they see fit: off for the time of the text
-        lock = self._layout.get(CAPS_LOCK) if self._display.pointer()[2] & LOCK_MASK else None
+        lock = self._layout.get(CAPS_LOCK) if self._is_locked else None
         if lock is not None:
             self._tap(lock[0])
         try:
-            for part in self._parts(text):
-                self._type_part(part, shift_code)
+            self._left_s = READ_TOTAL_S
+            last = ""
+            for part in self._parts(text.replace("\r\n", "\n")):
+                self._type_part(part, shift_code, last)
+                last = part[-1:]
         finally:
             if lock is not None:
                 self._tap(lock[0])
@@ -168,13 +207,14 @@ class Keyboard:
         parts.append(text[start:])
         return parts
 
-    def _type_part(self, text: str, shift_code: int) -> None:
+    def _type_part(self, text: str, shift_code: int, last: str) -> None:
+        """Type a part of a text whose symbols the pool can hold; `last` is the character before it."""
         keysyms = {char_keysym(char): None for char in text}
         needed = [keysym for keysym in keysyms if self._find(keysym) is None]
         if needed:
             self._assign(needed, keep=set(keysyms))
         shifted = False
-        for char in text:
+        for before, char in zip(chain([last], text), text):  # noqa: B905 - each with the one before it
             found = self._find(char_keysym(char))
             if found is None:
                 raise KeyboardError(f"no key types {char!r}")
@@ -183,9 +223,16 @@ class Keyboard:
             if want != shifted:
                 self._display.key(shift_code, want)
                 shifted = want
+            if before and (before in ACTING or char in ACTING):
+                self._await_reading()
             self._tap(code)
         if shifted:
             self._display.key(shift_code, False)
+
+    def _await_reading(self) -> None:
+        began_s = time.monotonic()
+        self._read(min(READ_S, max(self._left_s, READ_LEAST_S)))
+        self._left_s -= time.monotonic() - began_s
 
     def _assign(self, keysyms: list[int], keep: set[int]) -> None:
         """Put symbols on codes of the pool: free ones, then those that were not used for longest.

@@ -66,7 +66,7 @@ class ScreenController:
         self.display = display
         self._policies = policies
         self._trace = trace
-        self.input = Input(display, self._drained)
+        self.input = Input(display, self._drained, self._read)
         self._started_ns = now_ns()
         display.follow(policies.burner_s, policies.burner_share, list(policies.threads))
         display.begin()
@@ -162,12 +162,26 @@ class ScreenController:
 
     def _between(self) -> None:
         """Between two actions of a list: until the first has been worked off."""
-        settle(self.display, self._limited("between", BETWEEN_MS), now_ns())
+        self._follow("between", BETWEEN_MS)
 
     def _drained(self) -> None:
         """Within an action: the same, with a tighter bound."""
         self.display.sync()
-        settle(self.display, self._limited("between", DRAIN_MS), now_ns())
+        self._follow("between", DRAIN_MS)
+
+    def _read(self, max_s: float) -> None:
+        """Within a text: until the keys typed so far were read and acted on."""
+        self.display.sync()
+        self._follow("typed", max_s * 1000)
+
+    def _follow(self, rule: str, max_ms: float) -> None:
+        """Wait until the applications have followed the input so far.
+
+        Dialogs complete names and check them by timers after the last key, so there these are waited for too:
+        GTK's file dialog loses an Enter that comes within some 150 ms of the name.
+        """
+        rule = "dialog" if self.display.in_dialog() else rule
+        settle(self.display, self._limited(rule, max_ms), now_ns())
 
 
 def _encode(display: Display, options: ObserveOptions) -> tuple[bytes, int, int]:

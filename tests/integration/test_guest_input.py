@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +33,11 @@ class Witness:
         screen.guest.step({"op": "move", "x": 300, "y": 250})
         self._skip = 0
         self.new()
+
+    def press_times_ms(self) -> list[int]:
+        """When each button press so far happened, by the X server's clock."""
+        found = re.findall(r"ButtonPress event[^\n]*\n[^\n]* time (\d+)", self._log.read_text())
+        return [int(time_ms) for time_ms in found]
 
     def new(self, expect: int = 0) -> list[str]:
         """What came since the last call, such as ``press 1 @(300,250) state 0x0``."""
@@ -98,15 +105,63 @@ def test_clicks(screen: Desktop, witness: Witness) -> None:
 
 
 def test_a_drag_goes_through_every_point_with_the_button_down(screen: Desktop, witness: Witness) -> None:
-    """No easing beyond the start, the button is never lifted between."""
+    """Nothing beside the path, a few stops just before its end, the button is never lifted between."""
     path = [[200, 200], [300, 200], [300, 301], [217, 333]]
     screen.guest.step({"op": "drag", "path": path, "button": "left"})
     events = witness.new(6)
     press = events.index("press 1 @(200,200) 0x0")
     assert events[-1] == "release 1 @(217,333) 0x100"
     moves = [e for e in events[press:] if e.startswith("motion")]
-    assert moves[0] == "motion @(212,200)"
-    assert moves[1:] == ["motion @(300,200)", "motion @(300,301)", "motion @(217,333)"]
+    assert moves == [
+        *("motion @(212,200)", "motion @(300,200)", "motion @(300,301)"),
+        *("motion @(226,329)", "motion @(223,330)", "motion @(220,331)", "motion @(217,333)"),
+    ]
+
+
+@pytest.mark.parametrize("steps", [1, 3], ids=["one step", "three steps"])
+def test_a_move_with_a_button_held_is_a_drag(screen: Desktop, witness: Witness, steps: int) -> None:
+    """Button down, move, button up give the motions of a drag, in one step and in three."""
+    actions = [
+        {"op": "button_down", "x": 210, "y": 210},
+        {"op": "move", "x": 310, "y": 310},
+        {"op": "button_up"},
+    ]
+    for part in [actions] if steps == 1 else [[action] for action in actions]:
+        screen.guest.step(*part)
+    events = witness.new(8)
+    press = events.index("press 1 @(210,210) 0x0")
+    assert events[press + 1 :] == [
+        *("motion @(222,222)", "motion @(301,301)", "motion @(304,304)", "motion @(307,307)"),
+        *("motion @(310,310)", "release 1 @(310,310) 0x100"),
+    ]
+
+
+def test_clicks_on_one_place_are_apart_unless_a_count_says_so(screen: Desktop, witness: Witness) -> None:
+    """Clicks in one step or in two, and a drag after a click, come later than any toolkit's double click."""
+    step = screen.guest.step
+    click = {"op": "click", "x": 320, "y": 270}
+    step(click, {"op": "click"})
+    step({"op": "click", "x": 323, "y": 268, "count": 2})
+    step({"op": "drag", "path": [[320, 270], [340, 270]]})
+    witness.new(10)
+    times = witness.press_times_ms()
+    assert len(times) == 5
+    gaps = [after - before for before, after in itertools.pairwise(times)]
+    assert gaps[0] > 500 and gaps[1] > 500 and gaps[2] < 100 and gaps[3] > 500
+
+
+def test_clicks_elsewhere_or_with_another_button_do_not_wait(screen: Desktop, witness: Witness) -> None:
+    """They are no double click for anybody; nor is what is held by hand, press by press."""
+    began = time.monotonic()
+    for x in range(150, 450, 30):
+        screen.guest.step({"op": "click", "x": x, "y": 200, "button": "middle"}, settle={"policy": "fast"})
+        screen.guest.step({"op": "click", "button": "right"}, settle={"policy": "fast"})
+    press = ({"op": "button_down"}, {"op": "button_up"})
+    screen.guest.step(*press, *press, settle={"policy": "fast"})
+    witness.new(44)
+    times = witness.press_times_ms()
+    assert len(times) == 22 and times[-1] - times[-2] < 400
+    assert time.monotonic() - began < 20 * 0.5
 
 
 def test_scrolling_in_both_axes(screen: Desktop, witness: Witness) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -54,3 +57,101 @@ def test_an_editor_gets_exactly_the_text(screen: Desktop, argv: list[str], name:
     saved = file.read_text(encoding="utf-8")
     # editors end the last line of a file themselves
     assert saved.rstrip("\n") == TEXTS[name].rstrip("\n")
+
+
+ENTERS = {
+    "in the text": [{"op": "type", "text": "{path}\n"}],
+    "with a carriage return": [{"op": "type", "text": "{path}\r\n"}],
+    "as the next action": [{"op": "type", "text": "{path}"}, {"op": "key", "keys": ["Return"]}],
+}
+
+
+@pytest.mark.parametrize("load", [0, 20], ids=["idle", "load 20"])
+@pytest.mark.parametrize("form", ENTERS)
+def test_a_name_with_an_enter_behind_it_saves_the_file(screen: Desktop, form: str, load: int) -> None:
+    """GTK's file dialog completes the name by a timer, and loses an Enter that comes before."""
+    for at in range(40):
+        (screen.home / f"other{at}.txt").touch()
+    target = screen.home / f"saved-{list(ENTERS).index(form)}-{load}.txt"
+    editor = screen.open("mousepad")
+    screen.guest.step({"op": "type", "text": "words"})
+    screen.guest.step({"op": "key", "keys": ["ctrl", "shift", "s"]}, settle={"policy": "certain"})
+    actions = [
+        {**action, "text": action["text"].format(path=target)} if "text" in action else action
+        for action in ENTERS[form]
+    ]
+    with busy(load):
+        screen.guest.step(*actions, settle={"policy": "certain"})
+        until(target.exists, timeout_s=5 if not load else 30)
+    editor.kill()
+    screen.guest.step({"op": "screenshot"})
+    assert target.read_text().strip() == "words"
+
+
+@pytest.mark.parametrize("load", [0, 20], ids=["idle", "load 20"])
+def test_lines_typed_ahead_reach_the_program_that_a_line_before_started(screen: Desktop, load: int) -> None:
+    """A shell changes the terminal's mode between two lines: what was sent too early would be read by it."""
+    terminal = screen.open("xterm", "-u8", "-e", "bash", "--norc")
+    written, echoed = screen.home / f"written-{load}", screen.home / f"echoed-{load}"
+    with busy(load):
+        for _ in range(3):
+            text = f"cat > {written}\nline one\nline two\n"
+            screen.guest.step({"op": "type", "text": text}, {"op": "key", "keys": ["ctrl", "d"]})
+            text = f'read x\nhello there\nread y\nagain\necho "$x,$y" > {echoed}\n'
+            screen.guest.step({"op": "type", "text": text})
+            until(lambda: echoed.exists() and echoed.read_text(), timeout_s=30)
+            assert written.read_text() == "line one\nline two\n"
+            assert echoed.read_text() == "hello there,again\n"
+            written.unlink()
+            echoed.unlink()
+    terminal.kill()
+
+
+@pytest.mark.parametrize("group", [0, 1])
+def test_a_text_arrives_in_either_group_of_a_layout(screen: Desktop, group: int) -> None:
+    """With the layout `us,ru`, a path and a word of each script are typed right whichever is in use."""
+    out = screen.home / f"group-{group}.txt"
+    terminal = screen.open("xterm", "-u8", "-e", "sh", "-c", f"stty -echo -icanon; exec cat > {out}")
+    until(out.exists)
+    with layout(screen, "us,ru", group):
+        screen.guest.step({"op": "type", "text": "/home/мир & Hello, Привет?\n"})
+        screen.guest.step({"op": "key", "keys": ["a"]}, {"op": "key", "keys": ["ctrl", "j"]})
+    expected = "/home/мир & Hello, Привет?\na\n".encode()
+    until(lambda: len(out.read_bytes()) >= len(expected))
+    terminal.kill()
+    assert out.read_bytes() == expected
+
+
+@contextlib.contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """So many processes that burn the processor, of the session's own group and gone at the end."""
+    hogs = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+
+
+@contextlib.contextmanager
+def layout(screen: Desktop, names: str, group: int) -> Iterator[None]:
+    """A keyboard layout with several groups, one of them in use; the plain one at the end."""
+    subprocess.run(["setxkbmap", "-layout", names], env=screen.environment, check=True)
+    lock_group(screen, group)
+    try:
+        yield
+    finally:
+        lock_group(screen, 0)
+        subprocess.run(["setxkbmap", "-layout", "us"], env=screen.environment, check=True)
+
+
+def lock_group(screen: Desktop, group: int) -> None:
+    """Put a group of the layout into use, as its indicator in a panel does."""
+    x11 = ctypes.CDLL("libX11.so.6")
+    x11.XOpenDisplay.restype = ctypes.c_void_p
+    display = ctypes.c_void_p(x11.XOpenDisplay(screen.display.encode()))
+    use_core_keyboard = 0x100
+    assert display and x11.XkbLockGroup(display, use_core_keyboard, group)
+    x11.XSync(display, 0)
+    x11.XCloseDisplay(display)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osgym_guest.keyboard import LEVELS, MAX_POOL_CODES, Keyboard, choose_pool
+from osgym_guest.keyboard import (
+    LEVELS,
+    MAX_POOL_CODES,
+    READ_LEAST_S,
+    READ_S,
+    READ_TOTAL_S,
+    Keyboard,
+    choose_pool,
+    symbols_of_group,
+)
 from osgym_protocol.keysyms import KEYSYMS, char_keysym
 
 FIRST = 8
@@ -29,7 +39,9 @@ class Keys:
         self.locked = locked
         self.pending: list[tuple[int, bool, bool]] = []
         self._shifted = False
+        self.group = 0
         self.typed = ""
+        self.read_at: list[str] = []
         self.requests = 0
 
     def keymap(self) -> tuple[int, list[list[int]]]:
@@ -42,7 +54,7 @@ class Keys:
         return bytes([SHIFT_CODE, 0])
 
     def pointer(self) -> tuple[int, int, int]:
-        return 0, 0, 2 if self.locked else 0
+        return 0, 0, (2 if self.locked else 0) | self.group << 13
 
     def sync(self) -> None:
         pass
@@ -66,7 +78,15 @@ class Keys:
                 self.typed += self._char(self.rows[code - FIRST], self._shifted, locked)
         self.pending = []
 
+    def read(self, max_s: float) -> None:
+        """The client is waited for in the middle of a text."""
+        assert max_s > 0
+        self.work_off()
+        self.read_at.append(self.typed)
+
     def _char(self, row: list[int], shifted: bool, locked: bool) -> str:
+        if self.group and any(row[2:]):
+            row = row[2 * self.group :]
         symbol = row[1] if shifted and row[1] else row[0]
         if symbol == KEYSYMS["Return"]:
             return "\n"
@@ -75,7 +95,7 @@ class Keys:
 
 
 def keyboard(keys: Keys) -> Keyboard:
-    return Keyboard(keys, keys.work_off)  # type: ignore[arg-type] # the few methods it uses
+    return Keyboard(keys, keys.work_off, keys.read)  # type: ignore[arg-type] # the few methods it uses
 
 
 def test_the_pool_is_one_run_without_ordinary_keys() -> None:
@@ -136,9 +156,63 @@ def test_a_slow_client_still_gets_every_text(texts: list[str], pool: int, locked
     assert keys.locked == locked
 
 
+def test_keys_that_act_wait_for_the_text_before_and_hold_back_the_text_behind() -> None:
+    """Enter and Tab come when what stands before was read; a line break of two characters is one Enter."""
+    keys = Keys(range(240, 250))
+    keys.rows[12] = [KEYSYMS["Tab"], 0, 0, 0]
+    keyboard(keys).type_text("ab\r\ncd")
+    assert keys.read_at == ["ab", "ab\n"] and keys.pending
+    keys.work_off()
+    assert keys.typed == "ab\ncd"
+    keys.read_at = []
+    keyboard(keys).type_text("x\n\ny")
+    assert [text.removeprefix("ab\ncd") for text in keys.read_at] == ["x", "x\n", "x\n\n"]
+
+
+def test_a_text_waits_only_so_long_for_a_program_that_does_not_read() -> None:
+    """Each wait has a bound, and all of them together: a text of many lines is not typed for minutes."""
+    keys = Keys(range(240, 250))
+    waits: list[float] = []
+    board = Keyboard(keys, keys.work_off, waits.append)  # type: ignore[arg-type] # the few methods it uses
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("osgym_guest.keyboard.time.monotonic", lambda: sum(waits))
+        board.type_text("a\n" * 200)
+    assert len(waits) == 399 and max(waits) == READ_S
+    assert sum(waits) < READ_TOTAL_S + READ_S + 399 * READ_LEAST_S
+
+
+RUSSIAN = dict(zip("abcdefghij", "фисвуапршо", strict=True))
+
+
+@pytest.mark.parametrize("group", [0, 1])
+def test_a_text_is_typed_right_whichever_group_of_the_layout_is_in_use(group: int) -> None:
+    """Letters of the other group come from the pool; those of this one from their keys."""
+    keys = Keys(range(240, 255))
+    for at, char in enumerate(RUSSIAN.values()):
+        symbol = char_keysym(char)
+        keys.rows[20 + at][2:] = [symbol, char_keysym(char.upper())]
+    keys.group = group
+    board = keyboard(keys)
+    board.type_text("ab фиС AB\n")
+    keys.work_off()
+    assert keys.typed == "ab фиС AB\n"
+    keys.group = 1 - group
+    board.type_text("ab фиС\n")
+    keys.work_off()
+    assert keys.typed == "ab фиС AB\nab фиС\n"
+
+
+def test_of_a_third_group_only_keys_are_used_that_have_no_groups() -> None:
+    """The core protocol does not tell where its symbols are."""
+    assert symbols_of_group([97, 65, 0x6C6, 0x6E6], 2) == []
+    assert symbols_of_group([0xFF0D, 0, 0, 0], 2) == [0xFF0D, 0]
+    assert symbols_of_group([0xFF0D, 0, 0xFF0D, 0], 3) == [0xFF0D, 0]
+
+
 def test_two_symbols_fit_on_a_code() -> None:
     """Plain and with Shift."""
     keys = Keys(range(240, 242))
     board = keyboard(keys)
+    board.load()
     places = {board.key(char_keysym(char)) for char in "жщ漢字"}
     assert len(places) == 2 * LEVELS or keys.requests > 1

@@ -1,0 +1,50 @@
+"""Which motions a drag is made of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from osgym_protocol.actions import Point
+
+DRAG_START_PX = 12
+"""Farther than the drag thresholds of the toolkits (GTK 8 px, Qt 10 px)."""
+ARRIVAL_PX = (9, 6, 3, 0)
+"""How far before its end a drag stops and is followed by the applications. Found by trying: an HTML5 drop in
+Chromium needs several motions over its target, however long one waits after the first."""
+
+
+def drag_motions(path: Sequence[Point]) -> list[tuple[Point, bool]]:
+    """Return the motions along a path, from its second point on, and after which of them to wait.
+
+    All of them lie on the path, in its order, and the last is its end. The first passes the toolkits' drag
+    thresholds, the last few lie close before the end.
+
+    Args:
+        path: two points or more, in pixels; the button is pressed at the first.
+    """
+    motions: list[tuple[Point, bool]] = []
+    begin = _along(path[0], path[1], DRAG_START_PX)
+    motions.append((begin, True))
+    motions += [(point, False) for point in path[1:-1]]
+    last_from = begin if len(path) == 2 else path[-2]
+    end = path[-1]
+    length = _distance(last_from, end)
+    for before in ARRIVAL_PX:
+        if 0 < before < length:
+            motions.append((_along(last_from, end, length - before), True))
+    if end != motions[-1][0]:
+        motions.append((end, True))
+    return motions
+
+
+def _distance(start: Point, goal: Point) -> int:
+    return max(abs(goal[0] - start[0]), abs(goal[1] - start[1]))
+
+
+def _along(start: Point, goal: Point, distance: int) -> Point:
+    """Return the point `distance` from `start` on the way to `goal`, or `goal` when it is nearer."""
+    whole = _distance(start, goal)
+    if whole <= distance:
+        return goal
+    dx, dy = goal[0] - start[0], goal[1] - start[1]
+    return start[0] + dx * distance // whole, start[1] + dy * distance // whole
