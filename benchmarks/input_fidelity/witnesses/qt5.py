@@ -102,26 +102,17 @@ class Keys(widgets.QLabel):
 
 
 class Area(widgets.QLabel):
-    """Records clicks, by Qt's own notion of a double click, and plain drags."""
+    """Records clicks, by Qt's own notion of a double click, and plain drags. Qt knows no triple click."""
 
     path: list[tuple[int, int]]
-    doubled: int | None = None
 
     def mousePressEvent(self, event: Any) -> None:
         self._pressed(event, 1)
 
     def mouseDoubleClickEvent(self, event: Any) -> None:
-        self.doubled = event.timestamp()
         self._pressed(event, 2)
 
     def _pressed(self, event: Any, count: int) -> None:
-        # Qt has no triple click of its own: its text fields take a press that follows a double click
-        # within the double click interval for one, and so does this
-        interval = widgets.QApplication.doubleClickInterval()
-        if count == 1 and self.doubled is not None and event.timestamp() - self.doubled < interval:
-            count = 3
-        if count != 2:
-            self.doubled = None
         x, y = position(event)
         self.path = [(x, y)]
         log.write("click", target="area", button=buttons[event.button()], count=count, x=x, y=y)

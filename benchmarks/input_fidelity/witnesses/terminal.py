@@ -3,8 +3,7 @@
 In the mode raw a program in the terminal writes down each byte that the terminal sent it: Enter is "\\r",
 Backspace "\\x7f". In the mode bash the terminal runs a shell without start files in an empty folder, and
 the witness writes down the file `out` there each time it changes: what `cat > out` or
-`read x; echo "$x" > out` took. `xterm.py`, `xfce4-terminal.py` and `urxvt.py` are the same with
-the terminal of that name.
+`read x; echo "$x" > out` took.
 """
 
 from __future__ import annotations
@@ -76,9 +75,7 @@ def main() -> None:
     )
     parser.add_argument("log", help="file that the events are appended to")
     parser.add_argument("--mode", choices=["raw", "bash"], default="raw", help="program in it (raw)")
-    named = Path(sys.argv[0]).stem
-    terminal = named if named in TERMINALS else "xterm"
-    parser.add_argument("--terminal", choices=list(TERMINALS), default=terminal, help=f"which ({terminal})")
+    parser.add_argument("--terminal", choices=list(TERMINALS), default="xterm", help="which (xterm)")
     given = parser.parse_args()
     recorder = Recorder(given.log)
     with tempfile.TemporaryDirectory(prefix="witness-terminal-") as folder:
