@@ -209,6 +209,15 @@ class XConnection(asyncio.Protocol):
         event = struct.pack("<BBHII5I", _CLIENT_MESSAGE, 32, 0, window, await self.atom(kind), *words)
         self._send(_SEND_EVENT, 0, struct.pack("<II", self.root, SUBSTRUCTURE_MASK) + event)
 
+    async def tell_client(self, window: int, kind: str) -> None:
+        """Send a client message without data to the program that made a window, past the window manager.
+
+        Returns when the server has passed it on.
+        """
+        event = struct.pack("<BBHII20x", _CLIENT_MESSAGE, 8, 0, window, await self.atom(kind))
+        self._send(_SEND_EVENT, 0, struct.pack("<II", window, 0) + event)
+        await self._ask(_GET_INPUT_FOCUS, 0, b"")
+
     async def map_raised(self, window: int) -> None:
         """Show a window, above the others."""
         self._send(_CONFIGURE_WINDOW, 0, struct.pack("<IHHI", window, 0x40, 0, 0))

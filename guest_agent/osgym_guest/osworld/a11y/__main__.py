@@ -22,13 +22,13 @@ class HelperService:
 
     def __init__(self) -> None:
         self._bus: Bus | None = None
-        self._cells: Any = None
+        self._reader: Any = None
 
     async def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         """Header and payload of the answer to one request."""
         try:
             if self._bus is None or self._bus.closed:
-                self._bus = await accessibility_bus()
+                self._bus, self._reader = await accessibility_bus(), None
             payload, partial = await self._run(self._bus, request)
         except (BusError, BusClosed) as exc:
             return {"ok": False, "error": str(exc)}, b""
@@ -40,11 +40,11 @@ class HelperService:
             from osgym_guest.osworld.a11y.terminal import focused_terminal
 
             return json.dumps(await focused_terminal(bus, deadline_s=deadline_s)).encode(), False
+        from osgym_guest.osworld.a11y.desktop import DesktopReader
         from osgym_guest.osworld.a11y.render import render
-        from osgym_guest.osworld.a11y.tree import Cells, read_desktop
 
-        self._cells = self._cells or Cells()
-        root = await read_desktop(bus, deadline_s=deadline_s, cells=self._cells)
+        self._reader = self._reader or DesktopReader(bus)
+        root = await self._reader.read(deadline_s=deadline_s)
         return render(root).encode("utf-8", "replace"), root.any_partial()
 
 

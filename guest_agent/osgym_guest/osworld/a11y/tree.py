@@ -34,6 +34,9 @@ MAX_CELLS = 3000
 MAX_TEXT_CHARS = 200_000
 SCREEN_COORDS = 0
 
+# What pcmanfm draws on the desktop itself: icons directly in a window, which never say that they show.
+_ICON = names.VISIBLE | names.SELECTABLE | names.FOCUSABLE
+
 
 class Ref(NamedTuple):
     """Address of an accessible object: bus name and object path."""
@@ -114,26 +117,6 @@ class Cells:
         if len(self._known) >= 2 * MAX_CELLS:
             self._known.clear()
         self._known[table, row, column] = (self._clock(), ref)
-
-
-async def read_desktop(bus: Bus, *, deadline_s: float, cells: Cells | None = None) -> Node:
-    """Return the whole tree, with the windows of programs that have none.
-
-    An application that is not read within `deadline_s` is marked as partial.
-    """
-    from osgym_guest.osworld.a11y.window_match import add_windows
-    from osgym_guest.osworld.a11y.x_windows import read_windows
-
-    root = Node("desktop-frame")
-    cells = cells or Cells()
-    refs = await applications(bus)
-    walkers = [Application(bus, ref, cells) for ref in refs]
-    root.children = [walker.root for walker in walkers]
-    pids = asyncio.gather(*(bus.process_id(ref.bus_name) for ref in refs))
-    windows = asyncio.ensure_future(read_windows())
-    await asyncio.gather(pids, windows, *(walker.read(deadline_s) for walker in walkers))
-    add_windows(root, pids.result(), windows.result())
-    return root
 
 
 class Application:
@@ -325,6 +308,8 @@ class Application:
     async def _visit_shown(self, node: Node, known: list[tuple[Ref, int]], depth: int, clip: Box) -> None:
         visits = []
         for ref, states in known:
+            if depth == 2 and states & _ICON == _ICON:
+                states |= names.SHOWING
             if not (states & names.SHOWING or depth == 1):
                 continue
             child = Node()

@@ -68,10 +68,19 @@ async def read_windows() -> list[XWindow]:
         return []
 
 
-async def _read_windows() -> list[XWindow]:
+async def connect() -> XConnection:
+    """Connect to the session's display.
+
+    Raises:
+        XError: it cannot be reached.
+    """
     home = Path(os.environ.get("HOME", "/"))
     xauthority = x11.default_xauthority(home, os.environ.get("XAUTHORITY"))
-    x = await x11.connect(os.environ.get("DISPLAY", ":0"), xauthority)
+    return await x11.connect(os.environ.get("DISPLAY", ":0"), xauthority)
+
+
+async def _read_windows() -> list[XWindow]:
+    x = await connect()
     try:
         managed = await x.numbers(x.root, "_NET_CLIENT_LIST_STACKING")
         active = (await x.numbers(x.root, "_NET_ACTIVE_WINDOW"))[:1]

@@ -1,0 +1,92 @@
+"""Programs of GTK 2 that join the accessibility bus only when a tree is read.
+
+GTK 2 joins the bus at its start, by the module atk-bridge, which starts the bus for it. Every desktop runs
+one such program from its first moment, the one that draws the desktop, and most desktops are never asked for
+a tree. So that program starts without the module and with one more resource file in GTK2_RC_FILES, which does
+not exist. The first reading of a tree writes this file, which names the module, and tells the program to read
+its resource files again, as a program for settings would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from pathlib import Path
+
+from osgym_guest.osworld.a11y import x_windows
+from osgym_guest.osworld.a11y.x_windows import XWindow
+from osgym_guest.osworld.x11 import XError
+
+RC_NAME = "gtkrc-accessibility"
+"""Name of the file; /usr/lib/osgym/desktop of the image says where it lies."""
+CONTENT = 'gtk-modules = "gail:atk-bridge"\n'
+JOIN_TIMEOUT_S = 1.0
+POLL_S = 0.02
+MAX_ENVIRONMENT_BYTES = 1 << 20
+
+
+def rc_file(pid: int) -> Path | None:
+    """Return the file that a program waits for; None for any other program, and for one that is gone."""
+    try:
+        with Path(f"/proc/{pid}/environ").open("rb") as stream:
+            environment = stream.read(MAX_ENVIRONMENT_BYTES).split(b"\0")
+    except OSError:
+        return None
+    for entry in environment:
+        name, _, value = entry.partition(b"=")
+        if name == b"GTK2_RC_FILES":
+            paths = [Path(text) for text in value.decode("utf-8", "replace").split(":")]
+            return next((path for path in paths if path.name == RC_NAME), None)
+    return None
+
+
+class LateBridges:
+    """Lets programs join the bus, each once: one that does not is not waited for again."""
+
+    def __init__(self) -> None:
+        self._asked: set[int] = set()
+
+    async def load(
+        self,
+        windows: Sequence[XWindow],
+        joined: Collection[int],
+        members: Callable[[], Awaitable[Collection[int]]],
+    ) -> None:
+        """Let those programs join that wait for it, and wait until they have, for `JOIN_TIMEOUT_S` at most.
+
+        Args:
+            windows: top-level windows.
+            joined: processes that are on the bus already.
+            members: gives the processes that are on the bus now.
+        """
+        waiting: dict[int, int] = {}
+        for window in windows:
+            if window.pid is None or window.pid in joined or window.pid in self._asked:
+                continue
+            path = rc_file(window.pid)
+            if path is None:
+                continue
+            with contextlib.suppress(OSError):  # a folder that is gone: the program stays without a tree
+                path.write_text(CONTENT)
+                waiting.setdefault(window.pid, window.id)
+        if not waiting:
+            return
+        self._asked.update(waiting)
+        with contextlib.suppress(XError):
+            await self._tell_and_wait(waiting, members)
+
+    async def _tell_and_wait(
+        self, waiting: dict[int, int], members: Callable[[], Awaitable[Collection[int]]]
+    ) -> None:
+        x = await x_windows.connect()
+        try:
+            for window in waiting.values():
+                await x.tell_client(window, "_GTK_READ_RCFILES")
+        finally:
+            x.close()
+        end = asyncio.get_running_loop().time() + JOIN_TIMEOUT_S
+        while not set(waiting) <= set(await members()):
+            if asyncio.get_running_loop().time() >= end:
+                return
+            await asyncio.sleep(POLL_S)
