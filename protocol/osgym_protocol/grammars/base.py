@@ -299,7 +299,7 @@ class Builder:
             UnreadableAction: there is neither, or an action is wrong.
         """
         if not self.calls and not self._actions:
-            if not self.texts:
+            if not any(text.strip() for text in self.texts):
                 raise self.refuse(nothing)
             self.end("", Ending.ANSWER)
         return self.result()

@@ -140,7 +140,8 @@ class Fields:
         self._known.append(name)
         value = self._raw.pop(name, default)
         if value is _MISSING:
-            raise self.refuse(name, f"the field {name!r} is missing")
+            others = ", ".join(map(shown, list(self._raw)[:3]))
+            raise self.refuse(name, f"the field {name!r} is missing{others and f'; given: {others}'}")
         return value
 
     def text(self, name: str, default: Any = _MISSING) -> str:
@@ -190,7 +191,8 @@ class Fields:
         try:
             return split_chord(value) if isinstance(value, str) else listed_chord(value)
         except ChordError as exc:
-            raise self.refuse(name, str(exc), value) from None
+            read = ", ".join(map(str, value[: MAX_KEYS + 1])) if isinstance(value, list) else value
+            raise self.refuse(name, str(exc), read) from None
 
     def modifiers(self, name: str) -> list[str] | None:
         """Return a field with keys to hold meanwhile, or None."""

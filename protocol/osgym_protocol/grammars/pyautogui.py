@@ -82,7 +82,8 @@ def read_source(output: Any, to: Builder, computer: bool) -> Parsed:
     reader = _Reader(to, computer)
     reader.block(_tree(_code(text, to), to).body, 0)
     if not len(to) and not to.ended:
-        raise to.refuse("there is no action in it")
+        where = "between the fences (```)" if "```" in text else "in it"
+        raise to.refuse(f"there is no action {where}")
     return to.result()
 
 

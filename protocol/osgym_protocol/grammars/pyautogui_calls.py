@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -97,14 +98,28 @@ class Calls:
             return
         if name not in self._known or name == "pyautogui.hold":
             read = f"{name or ast.unparse(call.func)[:60]}(...)" if _short(call.func) else "a call"
-            allowed = ", ".join(known for known in self._known if known != "pyautogui.hold")
-            raise self._refuse(call, f"{read} is not read", allowed)
+            raise self._refuse(call, f"{read} is not read{self._similar(call)}", self._allowed())
         given = self.arguments(call, self._known[name])
         kind = name.partition(".")[2]
         if kind == "terminate":
             self._terminate(call, given)
             return
         self._to.add(f"line {call.lineno}", *self._actions(kind, call, given))
+
+    def _similar(self, call: ast.Call) -> str:
+        """Return a question for the function that was probably meant; empty where none is like it."""
+        wanted = ast.unparse(call.func) if _short(call.func) else ""
+        names = {_last(known): known for known in self._known}
+        near = difflib.get_close_matches(_last(wanted[:60]), names, n=1)
+        return f"; did you mean {names[near[0]]}" if near else ""
+
+    def _allowed(self) -> str:
+        """Return the names of the functions, of each module together."""
+        modules: dict[str, list[str]] = {}
+        for known in self._known:
+            if known != "pyautogui.hold":
+                modules.setdefault(known.partition(".")[0], []).append(_last(known))
+        return "; ".join(f"{module}: {', '.join(names)}" for module, names in modules.items())
 
     def _actions(self, kind: str, call: ast.Call, given: Mapping[str, Any]) -> list[RawAction]:
         match kind:
@@ -310,6 +325,11 @@ class Calls:
 
     def _refuse(self, call: ast.Call, why: str, allowed: str = "") -> UnreadableAction:
         return self._to.refuse(why, f"line {call.lineno}", allowed=allowed)
+
+
+def _last(name: str) -> str:
+    """Return a name without its module."""
+    return name.rpartition(".")[2]
 
 
 def _short(node: ast.expr) -> bool:

@@ -34,6 +34,7 @@ from osgym_protocol.grammars.space import Space, smart_resize
 from osgym_protocol.limits import MAX_SCROLL_CLICKS, PIXELS_PER_SCROLL_CLICK
 
 NAME = "qwen"
+TOOL = "computer_use"
 _SCROLL_PX = MAX_SCROLL_CLICKS * PIXELS_PER_SCROLL_CLICK
 _OPEN, _CLOSE, _THOUGHT, _THINK = "<tool_call>", "</tool_call>", "</think>", "<think>"
 _TEXTS = frozenset(("action", "text", "status"))
@@ -100,7 +101,7 @@ def _text(text: str, to: Builder) -> None:
             at = end + len(_CLOSE)
         inside = text[body:end].strip()
         if inside.startswith(qwen_xml.OPENING):
-            _call(qwen_xml.read_call(inside, _TEXTS, position, to), position, to)
+            _call(qwen_xml.read_call(inside, TOOL, _TEXTS, position, to), position, to)
         else:
             _call(from_json(inside, NAME, position), position, to)
     if _CLOSE in text[at:]:
@@ -128,8 +129,8 @@ def _call(call: Any, path: str, to: Builder) -> None:
     if "action" in call and "name" not in call:
         arguments = call
     else:
-        if call.get("name") != "computer_use":
-            raise to.refuse("this is another tool", f"{dot}name", shown(call.get("name")), "computer_use")
+        if call.get("name") != TOOL:
+            raise to.refuse("this is another tool", f"{dot}name", shown(call.get("name")), TOOL)
         arguments = call.get("arguments")
         if isinstance(arguments, str):
             arguments = from_json(arguments, NAME, f"{dot}arguments")
@@ -209,7 +210,7 @@ def render(
             calls.append({"action": "answer", "text": text})
         case Ending.ASK_USER:
             raise CannotRender("computer_use cannot ask a user")
-    lines = [json.dumps({"name": "computer_use", "arguments": given}, ensure_ascii=False) for given in calls]
+    lines = [json.dumps({"name": TOOL, "arguments": given}, ensure_ascii=False) for given in calls]
     return "\n".join(f"{_OPEN}\n{line}\n{_CLOSE}" for line in lines)
 
 

@@ -1,7 +1,7 @@
 """Tool calls of Qwen3.5 and later in text: `<function=NAME>` with a `<parameter=NAME>` for each argument.
 
-Read on 2026-11-26 in the chat template of Qwen3.5, which is that of Qwen3-Coder. A value stands between line breaks, of which
-one at each end belongs to the form. Values are text or JSON: which of them, the tool's schema says.
+Read on 2026-11-26 in the chat template of Qwen3.5, which is that of Qwen3-Coder. A value stands between line
+breaks, of which one at each end belongs to the form. Values are text or JSON, as the tool's schema has them.
 """
 
 from __future__ import annotations
@@ -20,21 +20,24 @@ _FUNCTION_END = re.compile(r"\s*</function>\s*")
 _FORM = "<function=NAME><parameter=NAME>VALUE</parameter></function>"
 
 
-def read_call(text: str, texts: frozenset[str], position: str, to: Builder) -> dict[str, Any]:
+def read_call(text: str, tool: str, texts: frozenset[str], position: str, to: Builder) -> dict[str, Any]:
     """Return a call as `{"name", "arguments"}`.
 
     Args:
         text: what stands in `<tool_call>`.
+        tool: name of the only tool.
         texts: names of the parameters that are text; the others are JSON.
         position: where the call stands, for the error.
         to: has the grammar, for the error.
 
     Raises:
-        UnreadableAction: it is not such a call, is cut off, or names a parameter twice.
+        UnreadableAction: it is no call of the tool, is cut off, or names a parameter twice.
     """
     opened = _FUNCTION.match(text)
     if opened is None:
         raise to.refuse("a call must begin with <function=NAME>", position, shown(text[:60]), _FORM)
+    if opened.group(1).strip() != tool:
+        raise to.refuse("this is another tool", position, shown(opened.group(1)), tool)
     arguments: dict[str, Any] = {}
     at = opened.end()
     while (named := _PARAMETER.match(text, at)) is not None:
@@ -55,4 +58,4 @@ def read_call(text: str, texts: frozenset[str], position: str, to: Builder) -> d
     if _FUNCTION_END.fullmatch(text, at) is None:
         rest = shown(text[at:].strip()[:60])
         raise to.refuse("behind the parameters must come </function>", position, rest, _FORM)
-    return {"name": opened.group(1).strip(), "arguments": arguments}
+    return {"name": tool, "arguments": arguments}

@@ -145,14 +145,36 @@ def _quoted(
     """
     at = start
     while (at := text.find(quote, at)) != -1:
-        unescaped = at
-        while unescaped > start and text[unescaped - 1] == "\\":
-            unescaped -= 1
-        after = _AFTER.match(text, at + 1) if (at - unescaped) % 2 == 0 else None
+        after = _AFTER.match(text, at + 1) if not _is_escaped(text, start, at) else None
         if after is not None and (after.group(1) is None or _following(text, after.end()) is not None):
+            if _holds_a_call(text[start:at], quote):
+                why = f"it is unclear where the text of {name} ends"
+                form = f"each action on a line of its own, quotes in a text written \\{quote}"
+                raise to.refuse(why, position, shown(text[start - 1 : at + 1]), form)
             return at, after
         at += 1
     raise to.refuse(f"the text of {name} is not closed", position, shown(text[start - 1 : start + 60]))
+
+
+def _is_escaped(text: str, start: int, at: int) -> bool:
+    """Whether an odd number of backslashes stands before a sign, in a text that begins at `start`."""
+    first = at
+    while first > start and text[first - 1] == "\\":
+        first -= 1
+    return (at - first) % 2 == 1
+
+
+def _holds_a_call(text: str, quote: str) -> bool:
+    """Whether a text may have ended before: behind a quote and `)` in it come a call or another label.
+
+    Such an answer has several actions, joined in a way that UI-TARS has not: the rest must not be typed.
+    """
+    at = -1
+    while (at := text.find(quote, at + 1)) != -1:
+        closed = _CLOSED.match(text, at + 1) if not _is_escaped(text, 0, at) else None
+        if closed is not None:
+            return _STRAY.search(text, closed.end()) is not None
+    return False
 
 
 def _act(name: str, given: dict[str, str], position: str, to: Builder) -> None:
@@ -265,6 +287,8 @@ _ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...], _Read]] = {
     "call_user": ((), ("content",), lambda given: []),
 }
 NAMES = tuple(_ACTIONS)
+_CLOSED = re.compile(r"\s*\)")
+_STRAY = re.compile(rf"\b(?:{'|'.join(NAMES)})\s*\(|^[ \t]*(?:Thought|Action|Observation)\w*[ \t]*:", re.M)
 
 
 def render(
