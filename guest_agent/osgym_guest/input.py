@@ -7,16 +7,12 @@ import time
 from collections.abc import Callable
 
 from osgym_guest._native import Display
-from osgym_guest.dragging import drag_motions
 from osgym_guest.keyboard import SHIFT, Keyboard
 from osgym_protocol import actions as act
 from osgym_protocol.codes import assert_never
+from osgym_protocol.pointer import DOUBLE_CLICK_S, drag_motions, separation_s
 
 WHEEL_UP, WHEEL_DOWN, WHEEL_LEFT, WHEEL_RIGHT = 4, 5, 6, 7
-DOUBLE_CLICK_S = 0.52
-"""A little more than the longest double-click time of a toolkit (Chromium, Tk, Swing 500 ms, others 400)."""
-DOUBLE_CLICK_PX = 10
-"""Farther apart than any toolkit lets the clicks of a double click be (GTK and Tk 5 px, Chromium 4 px)."""
 
 
 class Input:
@@ -142,19 +138,14 @@ class Input:
                 self._drained()
 
     def _separate_from_last_click(self, button: int) -> None:
-        """Wait until a press here is no longer taken for one more click of the click before.
-
-        Whoever means a double click says so by `count`.
-        """
+        """Wait until a press here is no longer taken for one more click of the click before."""
         last = self._last_click
         if last is None or last[0] != button:
             return
-        left_s = last[3] + DOUBLE_CLICK_S - time.monotonic()
-        if left_s <= 0:
-            return
-        x, y, _ = self._display.pointer()
-        if max(abs(x - last[1]), abs(y - last[2])) <= DOUBLE_CLICK_PX:
-            self.stopping.wait(left_s)
+        passed_s = time.monotonic() - last[3]
+        if passed_s < DOUBLE_CLICK_S:
+            x, y, _ = self._display.pointer()
+            self.stopping.wait(separation_s(passed_s, (last[1], last[2]), (x, y)))
 
     def _remember_click(self, button: int) -> None:
         x, y, _ = self._display.pointer()  # a round trip, after which the press has its time

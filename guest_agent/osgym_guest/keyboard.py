@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 
 from osgym_guest._native import Display
-from osgym_protocol.keysyms import KEYSYMS, char_keysym
+from osgym_protocol.keysyms import ACTING, KEYSYMS, char_keysym
 
 SHIFT, CAPS_LOCK = KEYSYMS["Shift_L"], KEYSYMS["Caps_Lock"]
 LOCK_MASK = 2
@@ -31,8 +31,6 @@ GROUP_SHIFT, GROUP_MASK = 13, 3
 LEVELS = 2
 READ_S, READ_LEAST_S, READ_TOTAL_S = 1.0, 0.01, 5.0
 """Bounds of the waits within a text: of one, of one when their sum is used up, and of their sum."""
-ACTING = frozenset("\n\r\t\b\x1b\x7f")
-"""Characters whose keys do something, where others only add to a text."""
 MAX_POOL_CODES = 48
 FIRST_MULTIMEDIA, LAST_MULTIMEDIA = 0x10080000, 0x1008FFFF
 LOWEST_POOL_CODE = 9

@@ -141,6 +141,8 @@ _CONTROLS = {
     "\n": "Return", "\r": "Return", "\t": "Tab", "\b": "BackSpace", "\x1b": "Escape", "\x7f": "Delete",
 }
 # fmt: on
+ACTING = frozenset(_CONTROLS)
+"""Characters of a text whose keys do something, where others only add to it."""
 _UNICODE = 0x01000000
 _PREFIXES = ("key_", "key.", "keys.", "xk_")
 """Of the names in Linux's input events, pynput, Selenium and X11's headers."""

@@ -25,6 +25,7 @@ from osgym_host.runtimes.qemu.agentless.plan import (
     Pause,
     Planner,
     PointerEvent,
+    SeparateClick,
     UnsupportedInput,
     plan_all,
 )
@@ -161,10 +162,43 @@ def test_a_drag_begins_with_a_small_move_and_goes_through_every_point() -> None:
     """Each point is waited for: positions that the guest has not fetched would be merged."""
     ops = planned({"op": "drag", "path": [[0, 0], [100, 0], [100, 50]]})
     assert ops == [
-        PointerEvent(0, 0), DrainInput(True), ButtonEvent("left", True), DrainInput(True),
-        PointerEvent(12, 0), DrainInput(True), PointerEvent(100, 0), DrainInput(True),
-        PointerEvent(100, 50), DrainInput(True), ButtonEvent("left", False), DrainInput(True),
+        PointerEvent(0, 0), DrainInput(True),
+        SeparateClick("left"), ButtonEvent("left", True), DrainInput(True),
+        *(op for point in ((12, 0), (100, 0), (100, 41), (100, 44), (100, 47), (100, 50))
+          for op in (PointerEvent(*point), DrainInput(True))),
+        ButtonEvent("left", False), DrainInput(True),
     ]  # fmt: skip
+
+
+def test_a_move_with_a_button_held_is_a_drag() -> None:
+    """From where the pointer was put, also by an action of an earlier step."""
+    planner = Planner(pointer=(10, 10))
+    actions = [{"op": "button_down"}, {"op": "move", "x": 10, "y": 40}, {"op": "button_up", "x": 10, "y": 60}]
+    ops = [op for ops in plan_all(planner, parse_actions(actions, SCREEN)) for op in ops]
+    points = [(op.x, op.y) for op in ops if isinstance(op, PointerEvent)]
+    assert points == [(10, y) for y in (22, 31, 34, 37, 40, 52, 54, 57, 60)]
+    assert planner.pointer == (10, 60) and not planner.held.buttons
+
+
+def rests(*actions: dict[str, object]) -> list[str | float]:
+    """The keys of a plan, and how long the guest rests between them where it has to."""
+    found: list[str | float] = []
+    for op in planned(*actions):
+        if isinstance(op, KeyEvent) and op.down:
+            found.append(op.qcode)
+        elif isinstance(op, DrainInput) and op.rest_ms:
+            found.append(op.rest_ms)
+    return found
+
+
+def test_keys_that_act_are_apart_from_the_text_around_them() -> None:
+    """Within a text for a moment; an Enter that ends it comes after a dialog's timers."""
+    acted, submit = plan.ACTED_REST_MS, plan.SUBMIT_REST_MS
+    assert rests({"op": "type", "text": "a\r\nb\n"}) == ["a", "ret", acted, "b", submit, "ret", acted]
+    assert rests({"op": "type", "text": "\t\n"}) == ["tab", acted, "ret", acted]
+    enter = {"op": "key", "keys": ["Return"]}
+    assert rests({"op": "type", "text": "ab"}, enter) == ["a", "b", submit, "ret"]
+    assert rests(enter, {"op": "wait", "duration_ms": 1}, enter) == ["ret", "ret"]
 
 
 def test_scrolling_turns_the_wheel_with_the_modifiers_held() -> None:

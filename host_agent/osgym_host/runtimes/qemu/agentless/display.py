@@ -15,10 +15,10 @@ from osgym_host.runtimes.qemu.agentless.plan import (
     ButtonEvent,
     DrainInput,
     Event,
-    InputOp,
     KeyEvent,
     Pause,
     PointerEvent,
+    TimedOp,
     batches,
 )
 from osgym_host.runtimes.qemu.machine import Qmp, QmpClosed, QmpError
@@ -60,7 +60,7 @@ class GuestDisplay(Protocol):
         """
         ...
 
-    async def carry_out(self, ops: Sequence[InputOp], screen: tuple[int, int], drained: Drained) -> None:
+    async def carry_out(self, ops: Sequence[TimedOp], screen: tuple[int, int], drained: Drained) -> None:
         """Carry out a plan of input on a screen of this size.
 
         Args:
@@ -147,7 +147,7 @@ class QmpDisplay:
             data = os.pread(self._memory, length, 0)
         return parse_ppm(data)
 
-    async def carry_out(self, ops: Sequence[InputOp], screen: tuple[int, int], drained: Drained) -> None:
+    async def carry_out(self, ops: Sequence[TimedOp], screen: tuple[int, int], drained: Drained) -> None:
         """Carry out a plan of input, part by part."""
         for events, then in batches(ops):
             await self._send(events, screen)

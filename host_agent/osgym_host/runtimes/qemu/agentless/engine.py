@@ -34,6 +34,7 @@ from osgym_protocol.observation import (
     SettleInfo,
 )
 from osgym_protocol.options import ObserveOptions, SettleOptions
+from osgym_protocol.pointer import separation_s
 
 MAX_WAITING = 16
 READY_TURN_S = 0.1
@@ -68,7 +69,8 @@ class AgentlessEngine:
         self._last: _LastFrame | None = None
         self._started_s = time.monotonic()
         self._screen: tuple[int, int] | None = None
-        self.pointer: tuple[int, int] | None = None
+        self._last_click: tuple[str, tuple[int, int], float] | None = None
+        """Button, place and time (monotonic, in seconds) of the last click or drag."""
         self.is_ready = False
         self.steps: StepLedger[asyncio.Task[ObservedFrame]] = StepLedger()
 
@@ -92,6 +94,11 @@ class AgentlessEngine:
         finally:
             self._display.release_buffers()
             self._lock.release()
+
+    @property
+    def pointer(self) -> tuple[int, int] | None:
+        """Where the pointer was put last, in pixels; None while nobody has moved it."""
+        return self._planner.pointer
 
     async def screen_size(self) -> tuple[int, int]:
         """Return the size of the screen as it was last seen, in pixels."""
@@ -233,13 +240,27 @@ class AgentlessEngine:
         return results, None
 
     async def _carry_out(self, ops: Sequence[plan.InputOp], screen: tuple[int, int]) -> None:
-        places = [op for op in ops if isinstance(op, PointerEvent)]
+        places = [(op.x, op.y) for op in ops if isinstance(op, PointerEvent)]
+        pressed_at = places[0] if places else self.pointer
+        timed = [self._timed(op, pressed_at) for op in ops]
         if places:
-            self.pointer = (places[-1].x, places[-1].y)
-        await self._display.carry_out(ops, screen, self._drained)
+            self._planner.pointer = places[-1]
+        await self._display.carry_out(timed, screen, self._drained)
+        clicked = [op.button for op in ops if isinstance(op, plan.SeparateClick)]
+        if clicked and pressed_at is not None:
+            self._last_click = (clicked[0], pressed_at, time.monotonic())
+
+    def _timed(self, op: plan.InputOp, at: tuple[int, int] | None) -> plan.TimedOp:
+        """Return an operation whose time is known: that of one depends on the last click."""
+        if not isinstance(op, plan.SeparateClick):
+            return op
+        last = self._last_click
+        if last is None or at is None or last[0] != op.button:
+            return plan.Pause(0.0)
+        return plan.Pause(separation_s(time.monotonic() - last[2], last[1], at) * 1000)
 
     async def _drained(self, drain: DrainInput) -> None:
-        await settle.drained(self._vcpus, pointer=drain.pointer)
+        await settle.drained(self._vcpus, pointer=drain.pointer, rest_ms=drain.rest_ms)
 
     async def observe(self, look: ObserveOptions) -> ObservedFrame:
         """Return the screen as it is now."""
@@ -290,7 +311,7 @@ class AgentlessEngine:
         Raises:
             RefusedRequest: 400 `invalid_action` with the index of the first that cannot be done.
         """
-        planner = Planner(self._planner.held.copy())
+        planner = Planner(self._planner.held.copy(), self.pointer)
         try:
             plans = plan.plan_all(planner, actions)
         except plan.UnsupportedInput as exc:

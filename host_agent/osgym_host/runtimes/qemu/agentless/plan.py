@@ -15,12 +15,17 @@ from typing import assert_never
 from osgym_host.runtimes.qemu.agentless import keys
 from osgym_host.runtimes.qemu.agentless.keys import SHIFT, Keystroke, Untypable
 from osgym_protocol import actions as act
+from osgym_protocol.keysyms import ACTING
+from osgym_protocol.pointer import drag_motions
 
 BUTTON_NAMES = {1: "left", 2: "middle", 3: "right", 8: "side", 9: "extra"}
 """X button numbers, as actions have them, to the names of QEMU's `InputButton`."""
 WHEEL_UP, WHEEL_DOWN = "wheel-up", "wheel-down"
-DRAG_START_PX = 12
-"""Farther than the drag thresholds of the toolkits (GTK 8 px, Qt 10 px, Windows 4 px)."""
+ACTED_REST_MS = 10.0
+"""How long a guest rests after a key that does something, before what follows is typed."""
+SUBMIT_REST_MS = 220.0
+"""How long it rests between a text and the key that ends it: dialogs complete names by timers of some 150 ms
+after the last key (GTK's loses an Enter that comes before), and timers cannot be seen from outside."""
 QUEUE_BYTES = 12
 """Of a keyboard's queue of 16, what is used before the guest gets time to read it."""
 WHEEL_BURST = 8
@@ -68,9 +73,15 @@ class PointerEvent:
 
 @dataclass(frozen=True, slots=True)
 class DrainInput:
-    """Wait until the guest has worked off what was sent. `pointer`: its reports are fetched by polling."""
+    """Wait until the guest has worked off what was sent.
+
+    Attributes:
+        pointer: The pointer's reports are fetched by polling.
+        rest_ms: How long the guest must have been at rest; 0 is as soon as it rests.
+    """
 
     pointer: bool = False
+    rest_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +91,16 @@ class Pause:
     duration_ms: float
 
 
+@dataclass(frozen=True, slots=True)
+class SeparateClick:
+    """Wait until a press of this button here is not taken for one more click of the last one."""
+
+    button: str
+
+
 Event = KeyEvent | ButtonEvent | PointerEvent
-InputOp = Event | DrainInput | Pause
+TimedOp = Event | DrainInput | Pause
+InputOp = TimedOp | SeparateClick
 
 
 @dataclass(slots=True)
@@ -98,9 +117,15 @@ class HeldInput:
 
 @dataclass(slots=True)
 class Planner:
-    """Plans one action after the other; `held` follows what the plans will leave pressed."""
+    """Plans one action after the other.
+
+    Attributes:
+        held: Follows what the plans will leave pressed.
+        pointer: Follows where they will leave the pointer, in pixels; None while nobody has moved it.
+    """
 
     held: HeldInput = field(default_factory=HeldInput)
+    pointer: act.Point | None = None
 
     def plan(self, action: act.Action) -> list[InputOp]:
         """Return what to send for an action.
@@ -108,18 +133,25 @@ class Planner:
         Raises:
             Unsupported: No device of the machine can do it; `held` is unchanged.
         """
+        ops = self._plan(action)
+        places = [op for op in ops if isinstance(op, PointerEvent)]
+        if places:
+            self.pointer = (places[-1].x, places[-1].y)
+        return ops
+
+    def _plan(self, action: act.Action) -> list[InputOp]:
         try:
             match action:
                 case act.Click():
                     return self._click(action)
                 case act.Move():
-                    return [PointerEvent(*action.at), DrainInput(pointer=True)]
+                    return self._move(action.at)
                 case act.Drag():
                     return self._drag(action)
                 case act.Scroll():
                     return self._scroll(action)
                 case act.Type():
-                    return type_text(action.text)
+                    return [*type_text(action.text)]
                 case act.Key():
                     return self._around(action.keysyms, []) * action.repeat
                 case act.Hold():
@@ -146,19 +178,23 @@ class Planner:
 
     def _click(self, action: act.Click) -> list[InputOp]:
         button = _button(action.button)
-        pressing: list[InputOp] = []
+        pressing: list[InputOp] = [SeparateClick(button)]
         for _ in range(action.count):
             pressing += [ButtonEvent(button, True), ButtonEvent(button, False), DrainInput(pointer=True)]
         return [*_to(action.at), *self._around(action.modifiers, pressing)]
 
     def _drag(self, action: act.Drag) -> list[InputOp]:
         button = _button(action.button)
-        first = action.path[0]
-        ops: list[InputOp] = [ButtonEvent(button, True), DrainInput(pointer=True)]
-        for point in (_toward(first, action.path[1]), *action.path[1:]):
-            ops += [PointerEvent(*point), DrainInput(pointer=True)]
+        ops: list[InputOp] = [SeparateClick(button), ButtonEvent(button, True), DrainInput(pointer=True)]
+        ops += _pull(action.path)
         ops += [ButtonEvent(button, False), DrainInput(pointer=True)]
-        return [*_to(first), *self._around(action.modifiers, ops)]
+        return [*_to(action.path[0]), *self._around(action.modifiers, ops)]
+
+    def _move(self, at: act.Point | None) -> list[InputOp]:
+        """Move the pointer; while a button is held, as a drag does."""
+        if at is not None and self.held.buttons and self.pointer is not None:
+            return _pull((self.pointer, at))
+        return _to(at)
 
     def _scroll(self, action: act.Scroll) -> list[InputOp]:
         if action.dx:
@@ -202,11 +238,12 @@ class Planner:
 
     def _button_state(self, action: act.ButtonState) -> list[InputOp]:
         button = _button(action.button)
+        moving = self._move(action.at)
         if action.down and action.button not in self.held.buttons:
             self.held.buttons.append(action.button)
         if not action.down and action.button in self.held.buttons:
             self.held.buttons.remove(action.button)
-        return [*_to(action.at), ButtonEvent(button, action.down), DrainInput(pointer=True)]
+        return [*moving, ButtonEvent(button, action.down), DrainInput(pointer=True)]
 
 
 def plan_all(planner: Planner, actions: Sequence[act.Action]) -> list[list[InputOp]]:
@@ -215,35 +252,47 @@ def plan_all(planner: Planner, actions: Sequence[act.Action]) -> list[list[Input
     Raises:
         Unsupported: With the index of the first action that cannot be done.
     """
-    before = planner.held.copy()
+    held, pointer = planner.held.copy(), planner.pointer
     plans: list[list[InputOp]] = []
     for index, action in enumerate(actions):
         try:
-            plans.append(planner.plan(action))
+            ops = planner.plan(action)
         except UnsupportedInput as exc:
-            planner.held = before
+            planner.held, planner.pointer = held, pointer
             raise UnsupportedInput(str(exc), index) from exc
+        follows_text = index > 0 and isinstance(action, act.Key) and isinstance(actions[index - 1], act.Type)
+        plans.append([DrainInput(rest_ms=SUBMIT_REST_MS), *ops] if follows_text else ops)
     return plans
 
 
-def type_text(text: str) -> list[InputOp]:
+def type_text(text: str) -> list[TimedOp]:
     """Return the key presses of a text, in parts that fit into the keyboard's queue.
+
+    Keys that do something are pressed when what stands before was read, and what follows when they were
+    acted on. A line break of two characters is one Enter.
 
     Raises:
         Untypable: It has a character that a US keyboard lacks.
     """
-    ops: list[InputOp] = []
+    text = text.replace("\r\n", "\n")
+    ops: list[TimedOp] = []
     part: list[Keystroke] = []
-    for stroke in keys.strokes_of(text):
-        if keys.queue_bytes([*part, stroke]) > QUEUE_BYTES:
+    for at, (char, stroke) in enumerate(zip(text, keys.strokes_of(text), strict=True)):
+        acts = char in ACTING
+        if acts or keys.queue_bytes([*part, stroke]) > QUEUE_BYTES:
             ops += _tap(part)
             part = []
-        part.append(stroke)
+        if not acts:
+            part.append(stroke)
+            continue
+        if at == len(text) - 1 and at > 0 and text[at - 1] not in ACTING:
+            ops.append(DrainInput(rest_ms=SUBMIT_REST_MS))
+        ops += [*_tap([stroke]), DrainInput(rest_ms=ACTED_REST_MS)]
     return ops + _tap(part)
 
 
-def _tap(strokes: Sequence[Keystroke]) -> list[InputOp]:
-    ops: list[InputOp] = []
+def _tap(strokes: Sequence[Keystroke]) -> list[TimedOp]:
+    ops: list[TimedOp] = []
     for stroke in strokes:
         press: list[InputOp] = [KeyEvent(stroke.qcode, True), KeyEvent(stroke.qcode, False)]
         if stroke.shift:
@@ -252,7 +301,7 @@ def _tap(strokes: Sequence[Keystroke]) -> list[InputOp]:
     return [*ops, DrainInput()] if ops else []
 
 
-def batches(ops: Sequence[InputOp]) -> list[tuple[tuple[Event, ...], DrainInput | Pause | None]]:
+def batches(ops: Sequence[TimedOp]) -> list[tuple[tuple[Event, ...], DrainInput | Pause | None]]:
     """Group a plan into what is sent at once and what is waited for afterwards."""
     out: list[tuple[tuple[Event, ...], DrainInput | Pause | None]] = []
     events: list[Event] = []
@@ -278,10 +327,9 @@ def _button(number: int) -> str:
     return name
 
 
-def _toward(start: act.Point, goal: act.Point) -> act.Point:
-    """A point DRAG_START_PX from `start` on the way to `goal`, or `goal` when it is nearer."""
-    dx, dy = goal[0] - start[0], goal[1] - start[1]
-    distance = max(abs(dx), abs(dy))
-    if distance <= DRAG_START_PX:
-        return goal
-    return start[0] + dx * DRAG_START_PX // distance, start[1] + dy * DRAG_START_PX // distance
+def _pull(path: Sequence[act.Point]) -> list[InputOp]:
+    """Move along a path with a button down; each position is fetched before the next is sent."""
+    ops: list[InputOp] = []
+    for point, _ in drag_motions(path):
+        ops += [PointerEvent(*point), DrainInput(pointer=True)]
+    return ops

@@ -20,10 +20,10 @@ from osgym_host.runtimes.qemu.agentless.plan import (
     WHEEL_UP,
     ButtonEvent,
     DrainInput,
-    InputOp,
     KeyEvent,
     Pause,
     PointerEvent,
+    TimedOp,
 )
 from osgym_host.runtimes.qemu.agentless.serve import RefusedRequest
 
@@ -105,7 +105,7 @@ def pyautogui_key(qcode: str) -> str:
     return name
 
 
-def calls(ops: Sequence[InputOp]) -> list[str]:
+def calls(ops: Sequence[TimedOp]) -> list[str]:
     """Say a plan in calls of pyautogui.
 
     Raises:
@@ -126,7 +126,8 @@ def calls(ops: Sequence[InputOp]) -> list[str]:
             case PointerEvent():
                 said.append(f"p.moveTo({op.x:d},{op.y:d})")
             case DrainInput():
-                said.append(f"t.sleep({POINTER_DRAIN_S if op.pointer else KEY_DRAIN_S})")
+                least_s = POINTER_DRAIN_S if op.pointer else KEY_DRAIN_S
+                said.append(f"t.sleep({max(least_s, op.rest_ms / 1000)})")
             case Pause():
                 said.append(f"t.sleep({op.duration_ms / 1000:.3f})")
             case _ as never:
@@ -134,7 +135,7 @@ def calls(ops: Sequence[InputOp]) -> list[str]:
     return said
 
 
-def programs(ops: Sequence[InputOp]) -> list[tuple[str, float]]:
+def programs(ops: Sequence[TimedOp]) -> list[tuple[str, float]]:
     """Say a plan in Python programs that fit into a command line, with the time that each takes at least.
 
     Raises:
@@ -149,11 +150,14 @@ def programs(ops: Sequence[InputOp]) -> list[tuple[str, float]]:
             lines, length, pause_s = [], 0, 0.0
         lines.append(line)
         length += len(line) + 1
-        pause_s += op.duration_ms / 1000 if isinstance(op, Pause) else 0.0
+        if isinstance(op, Pause):
+            pause_s += op.duration_ms / 1000
+        elif isinstance(op, DrainInput):
+            pause_s += op.rest_ms / 1000
     return [*parts, (_HEAD + "\n".join(lines), pause_s)] if lines else parts
 
 
-def _is_said(op: InputOp) -> bool:
+def _is_said(op: TimedOp) -> bool:
     """A click of the wheel is one call, said when it goes down."""
     return not (isinstance(op, ButtonEvent) and op.button in (WHEEL_UP, WHEEL_DOWN) and not op.down)
 
@@ -183,7 +187,7 @@ class RemoteDisplay:
         except BadFrame as exc:
             raise DisplayFailed(f"/screenshot: {exc}") from exc
 
-    async def carry_out(self, ops: Sequence[InputOp], screen: tuple[int, int], drained: Drained) -> None:
+    async def carry_out(self, ops: Sequence[TimedOp], screen: tuple[int, int], drained: Drained) -> None:
         """Carry out a plan of input, as few programs as it fits in."""
         del screen
         for source, pause_s in programs(ops):

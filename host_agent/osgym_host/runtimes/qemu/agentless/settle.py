@@ -208,19 +208,26 @@ async def pause(
     return SettledScreen(SettleReason.FIXED, wait_ms, wait_ms if changed else None, frame, now_s)
 
 
-async def drained(vcpus: Vcpus | None, *, pointer: bool, busy_share: float = 0.5) -> None:
+async def drained(
+    vcpus: Vcpus | None, *, pointer: bool, rest_ms: float = 0.0, busy_share: float = 0.5
+) -> None:
     """Wait until the guest has worked off the input it got: it halts then. Bounded by `DRAIN_MAX_MS`.
 
     A guest that never halts is given the time in which it takes its interrupts.
+
+    Args:
+        vcpus: What tells of its work; None where nobody can.
+        pointer: The input was the pointer's, whose reports are fetched by polling.
+        rest_ms: How long it must have halted.
     """
     least_ms = POINTER_LEAST_MS if pointer else KEY_LEAST_MS
     blind_ms = BLIND_POINTER_MS if pointer else BLIND_KEY_MS
     if vcpus is None:
-        await asyncio.sleep(blind_ms / 1000)
+        await asyncio.sleep(max(blind_ms, rest_ms) / 1000)
         return
     before = vcpus.read()
     await asyncio.sleep(least_ms / 1000)
-    waited_ms, at_rest, burning_ms = least_ms, 0, 0.0
+    waited_ms, at_rest, rested_ms, burning_ms = least_ms, 0, 0.0, 0.0
     while before is not None and waited_ms < DRAIN_MAX_MS:
         began_s = time.monotonic()
         await asyncio.sleep(_DRAIN_TURN_MS / 1000)
@@ -232,9 +239,9 @@ async def drained(vcpus: Vcpus | None, *, pointer: bool, busy_share: float = 0.5
         used_ms = (now.cpu_ns - before.cpu_ns) / 1e6
         before = now
         busy = now.running or used_ms > 0.2 * turn_ms
-        at_rest = 0 if busy else at_rest + 1
+        at_rest, rested_ms = (0, 0.0) if busy else (at_rest + 1, rested_ms + turn_ms)
         burning_ms += used_ms if used_ms > busy_share * turn_ms else 0.0
-        if at_rest >= 2 or burning_ms >= DRAIN_MAX_MS / 4:
+        if (at_rest >= 2 and rested_ms >= rest_ms) or burning_ms >= DRAIN_MAX_MS / 4:
             return
 
 

@@ -1,4 +1,4 @@
-"""Which motions a drag is made of."""
+"""The motions of a drag, and how far clicks are apart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osgym_guest.dragging import ARRIVAL_PX, DRAG_START_PX, drag_motions
+from osgym_protocol.pointer import ARRIVAL_PX, DRAG_START_PX, drag_motions, separation_s
 
 POINT = st.tuples(st.integers(0, 3840), st.integers(0, 2160))
 
@@ -53,3 +53,10 @@ def test_a_short_drag_has_the_motions_that_fit() -> None:
     assert drag_motions([(5, 5), (9, 5)]) == [((9, 5), True)]
     assert drag_motions([(5, 5), (5, 5)]) == [((5, 5), True)]
     assert drag_motions([(0, 0), (16, 0)]) == [((12, 0), True), ((13, 0), True), ((16, 0), True)]
+
+
+def test_only_presses_on_one_place_soon_after_each_other_are_separated() -> None:
+    """Nobody waits for a click that cannot be a double click."""
+    assert separation_s(0.1, (5, 5), (9, 5)) == 0.52 - 0.1
+    assert separation_s(0.0, (5, 5), (5, 16)) == 0.0
+    assert separation_s(0.6, (5, 5), (5, 5)) == 0.0

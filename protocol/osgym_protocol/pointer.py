@@ -1,4 +1,4 @@
-"""Which motions a drag is made of. Pure."""
+"""How the pointer is used so that applications understand it: the motions of a drag, clicks apart. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ DRAG_START_PX = 12
 ARRIVAL_PX = (9, 6, 3, 0)
 """How far before its end a drag stops and is followed by the applications. Found by trying: an HTML5 drop in
 Chromium needs several motions over its target, however long one waits after the first."""
+DOUBLE_CLICK_S = 0.52
+"""A little more than the longest double-click time of a toolkit (Chromium, Tk, Swing 500 ms, others 400)."""
+DOUBLE_CLICK_PX = 10
+"""Farther apart than any toolkit lets the clicks of a double click be (GTK and Tk 5 px, Chromium 4 px)."""
 
 
 def drag_motions(path: Sequence[Point]) -> list[tuple[Point, bool]]:
@@ -48,3 +52,17 @@ def _along(start: Point, goal: Point, distance: int) -> Point:
         return goal
     dx, dy = goal[0] - start[0], goal[1] - start[1]
     return start[0] + dx * distance // whole, start[1] + dy * distance // whole
+
+
+def separation_s(passed_s: float, first: Point, second: Point) -> float:
+    """Return how long to wait before a press, so that nobody takes it for one more click of the last one.
+
+    Whoever means a double click says so by a click's `count`.
+
+    Args:
+        passed_s: since the last press of the same button.
+        first, second: where that was and where the next will be, in pixels.
+    """
+    if _distance(first, second) > DOUBLE_CLICK_PX:
+        return 0.0
+    return max(0.0, DOUBLE_CLICK_S - passed_s)
