@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 
-from osgym_guest.http import Body, HttpError, Request, Response, Route
+from osgym_guest.caller_watch import CallerWatch
+from osgym_guest.http import Body, HttpError, Request, Response, Route, failure_response
 from osgym_guest.http1 import (
     CONTINUE,
     END_OF_HEAD,
     MAX_HEADER_BYTES,
     Incoming,
+    SentFile,
     answer_head,
     body_length,
     may_have_body,
@@ -75,13 +75,14 @@ class Connection:
         self._head_began = False
         self._peer_ended = False
         self._reading = self._writing = False
-        self._keep_alive = self._unread = False
+        self._keep_alive = self._unread = self._is_http10 = False
         self._incoming: Incoming | None = None
         self._complete: Callable[[Body], None] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._late = False
+        self._late = self._ends_with_caller = False
+        self._watch: CallerWatch | None = None
         self._out: list[bytes | memoryview] = []
-        self._file, self._file_left = -1, 0
+        self._file: SentFile | None = None
         self._take_over: Callable[[int, bytes], None] | None = None
         self._drained = 0
         self._due = 0.0
@@ -106,12 +107,13 @@ class Connection:
         self._read_on(False)
         self._write_on(False)
         os.close(self._fd)
-        if self._file >= 0:
-            os.close(self._file)
+        if self._file is not None:
+            self._file.close()
         if self._incoming is not None:
             self._incoming.close()
         if self._timer is not None and self._task is None:
             self._timer.cancel()
+        self._end_watch()
         self._out = []
         if self._task is None:
             self._on_ended(self)
@@ -133,11 +135,12 @@ class Connection:
             self._advance()
             return
         except OSError:
-            self.close()
+            self._on_gone()
             return
         if not data:
             self._peer_ended = True
             self._read_on(False)
+            self._watch_caller()
             if self._phase is BODY or self._phase is DRAIN:
                 self.close()
         elif self._phase is BODY:
@@ -201,6 +204,7 @@ class Connection:
         self._keep_alive, self._unread = False, True
         try:
             method, target, headers = parse_head(head)
+            self._is_http10 = head.partition(b"\r\n")[0].endswith(b" HTTP/1.0")
             last = headers.get("connection", "").lower() == "close"
             self._keep_alive = not last and not may_have_body(headers)
             path, query = split_query(target)
@@ -253,9 +257,13 @@ class Connection:
                 self._phase, self._late = RUN, False
                 self._expect(route.deadline_s)
                 self._task = self._loop.create_task(self._wait(answer, route.deadline_s))
+                self._ends_with_caller = route.ends_with_caller
+                if self._ends_with_caller and not self._peer_ended:
+                    self._read_on(True)
+                self._watch_caller()
                 return
         except Exception as exc:  # noqa: BLE001  # top of a request: logged, and the agent serves on
-            answer = _failure(exc)
+            answer = failure_response(exc)
         self._answer(answer)
 
     async def _wait(self, pending: Awaitable[Response], deadline_s: float) -> None:
@@ -267,9 +275,10 @@ class Connection:
                 raise
             answer = HttpError(504, GuestErrorCode.DEADLINE, f"no answer within {deadline_s:g} s").response()
         except Exception as exc:  # noqa: BLE001  # as in `_run`
-            answer = _failure(exc)
+            answer = failure_response(exc)
         finally:
-            self._task = None
+            self._task, self._ends_with_caller = None, False
+            self._end_watch()
             if self._phase is CLOSED:
                 if self._timer is not None:
                     self._timer.cancel()
@@ -283,13 +292,12 @@ class Connection:
         length = sum(map(len, parts))
         if response.file is not None:
             try:
-                self._file = os.open(response.file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                self._file = SentFile(response.file)
             except OSError as exc:
                 error = HttpError(404, GuestErrorCode.NO_SUCH_FILE, f"{response.file}: {exc.strerror}")
                 self._answer(error.response())
                 return
-            parts, length = [], os.fstat(self._file).st_size
-            self._file_left = length
+            parts, length = [], self._file.left
         self._phase, self._take_over = WRITE, response.take_over
         self._out += [answer_head(response, length, self._keep_alive), *parts]
         self._flush()
@@ -306,12 +314,14 @@ class Connection:
             except OSError:
                 self.close()
                 return
-        if not self._out and self._file >= 0:
+        if not self._out and self._file is not None:
             try:
-                self._next_chunk()
+                self._out = self._file.next_chunk(CHUNK_BYTES)
             except OSError:  # it cannot be read, or became shorter: no way to tell
                 self.close()
                 return
+            if not self._out:
+                self._file = None
         if self._out:
             self._expect(WRITE_TIMEOUT_S)
             self._write_on(True)
@@ -339,21 +349,24 @@ class Connection:
         self._on_ended(self)
         take_over(self._fd, self._received)
 
-    def _next_chunk(self) -> None:
-        """Read on in the file that is sent.
+    # ---- a caller that left ----
 
-        Raises:
-            OSError: it cannot be read, or became shorter.
-        """
-        if self._file_left > 0:
-            chunk = os.read(self._file, min(self._file_left, CHUNK_BYTES))
-            if not chunk:
-                raise ConnectionAbortedError("the file became shorter while it was sent")
-            self._file_left -= len(chunk)
-            self._out = [chunk]
+    def _watch_caller(self) -> None:
+        """Find out whether a caller that sends no more waits for a handler which would end with it."""
+        if self._peer_ended and self._ends_with_caller and self._phase is RUN and self._watch is None:
+            self._watch = CallerWatch(self._fd, not self._is_http10 and not self._out, self._on_gone)
+
+    def _end_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.end()
+            self._watch = None
+
+    def _on_gone(self) -> None:
+        """Close; cancel the handler if it shall end with its caller."""
+        if self._ends_with_caller:
+            self.abort()
         else:
-            os.close(self._file)
-            self._file = -1
+            self.close()
 
     # ---- descriptors and time ----
 
@@ -381,11 +394,3 @@ class Connection:
                 return
             self._timer.cancel()
         self._timer = self._loop.call_at(self._due, self._on_time)
-
-
-def _failure(exc: Exception) -> Response:
-    """The answer to a request whose handler raised."""
-    if isinstance(exc, HttpError):
-        return exc.response()
-    traceback.print_exception(exc, file=sys.stderr)
-    return HttpError(500, GuestErrorCode.INTERNAL, f"{type(exc).__name__}: {exc}").response()

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import mmap
+import sys
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +55,14 @@ class HttpError(Exception):
         """The error as the JSON answer that all clients of the agent know."""
         body = {"code": self.code, "message": self.message, "details": self.details}
         return Response.json(body, status=self.status)
+
+
+def failure_response(exc: Exception) -> Response:
+    """Return the answer to a request whose handler raised; what was not meant to be raised is logged."""
+    if isinstance(exc, HttpError):
+        return exc.response()
+    traceback.print_exception(exc, file=sys.stderr)
+    return HttpError(500, GuestErrorCode.INTERNAL, f"{type(exc).__name__}: {exc}").response()
 
 
 def bad(message: str) -> HttpError:
@@ -172,11 +182,12 @@ Handler = Callable[[Request], Response | Awaitable[Response]]
 
 @dataclass(frozen=True)
 class Route:
-    """One endpoint: its handler, the largest body it takes, and how long it may run."""
+    """One endpoint: its handler, the largest body it takes, its deadline, whether it ends with its caller."""
 
     handler: Handler
     max_body: int
     deadline_s: float
+    ends_with_caller: bool = False
 
 
 class Router:
@@ -193,6 +204,7 @@ class Router:
         *,
         max_body: int = 1 << 20,
         deadline_s: float = 30.0,
+        ends_with_caller: bool = False,
     ) -> None:
         """Add an endpoint.
 
@@ -202,11 +214,12 @@ class Router:
             handler: may raise `HttpError`.
             max_body: a larger body is refused with 413, unread.
             deadline_s: a handler that takes longer is cancelled and answered with 504 ``deadline``.
+            ends_with_caller: the handler is cancelled when its caller closes the connection.
         """
         methods = self._routes.setdefault(path, {})
         if method in methods:
             raise ValueError(f"{method} {path} is there already")
-        methods[method] = Route(handler, max_body, deadline_s)
+        methods[method] = Route(handler, max_body, deadline_s, ends_with_caller)
 
     def find(self, method: str, path: str) -> Route:
         """The endpoint of a request.

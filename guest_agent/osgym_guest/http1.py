@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import IO
 
 from osgym_guest.http import Body, HttpError, Response
@@ -139,6 +141,42 @@ class Incoming:
         """Let go of the file."""
         if self._spool is not None:
             self._spool.close()
+
+
+class SentFile:
+    """A file that is sent as a body, read chunk by chunk.
+
+    Attributes:
+        left: bytes still to be read.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.left = os.fstat(self._fd).st_size
+
+    def next_chunk(self, most: int) -> list[bytes | memoryview]:
+        """Return what to send next; nothing at the end, when the file is closed.
+
+        Raises:
+            OSError: it cannot be read, or became shorter.
+        """
+        if self.left == 0:
+            self.close()
+            return []
+        chunk = os.read(self._fd, min(self.left, most))
+        if not chunk:
+            raise ConnectionAbortedError("the file became shorter while it was sent")
+        self.left -= len(chunk)
+        return [chunk]
+
+    def close(self) -> None:
+        """Close it. Idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
 
 def unsent(parts: list[bytes | memoryview], sent: int) -> list[bytes | memoryview]:

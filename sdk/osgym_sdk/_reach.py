@@ -66,12 +66,13 @@ class AsyncReach(EpisodeInfo):
     ) -> CommandResult:
         """Run a command to its end, as the desktop's user. Any exit status is a result, not an error.
 
-        What it leaves in the background goes on. A lost answer runs nothing a second time.
+        What it leaves in the background goes on. A lost answer runs nothing a second time. When this is
+        cancelled, the command is killed some seconds later.
 
         Args:
             command: the program and its arguments; or one text, which ``/bin/sh -c`` runs.
             args: what a script gets as ``$0``, ``$1``, ….
-            timeout_s: up to 600; then it is killed with its process group, and ``timed_out`` is set.
+            timeout_s: up to 600; then it is killed with its session, and ``timed_out`` is set.
             cwd: where it runs; the user's home by default.
             env: laid over the desktop's own environment.
             stdin: up to 4 MiB.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import json
 import os
 import secrets
 import struct
@@ -363,6 +364,40 @@ async def test_a_scoring_ends_what_is_under_way(client: AsyncClient) -> None:
         assert (await episode.evaluate()).reward == 1.0
         with pytest.raises(osgym_sdk.EpisodeEnded):
             await running
+
+
+async def test_a_command_ends_when_nobody_waits_for_it(episode: AsyncEpisode) -> None:
+    """One whose `execute` was cancelled, after a time in which it could be asked for again."""
+    running = asyncio.create_task(
+        episode.execute("while :; do date; sleep 1; done; sleep 3218", timeout_s=90)
+    )
+    await until(lambda: _matches(episode, "sleep 3218"), "the command runs")
+    running.cancel()
+    await asyncio.wait((running,))
+    await until(lambda: _matches(episode, "sleep 3218", runs=False), "the command has ended", 40)
+    [cancelled] = [event for event in episode.trajectory.reaches if event.outcome == "cancelled"]
+    assert cancelled.arguments["command"].endswith("sleep 3218")
+
+
+async def test_a_command_of_osworlds_server_ends_with_its_caller(episode: AsyncEpisode) -> None:
+    """Through the whole way from a client's port into the desktop."""
+    body = json.dumps(
+        {"command": "while :; do date >> /tmp/typed; sleep 0.1; done; sleep 3219", "shell": True}
+    )
+    async with episode.expose(5000) as port:
+        _, writer = await asyncio.open_connection(*port)
+        head = f"POST /execute HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write((head + body).encode())
+        await until(lambda: _matches(episode, "sleep 3219"), "the command runs")
+        writer.close()
+        await until(lambda: _matches(episode, "sleep 3219", runs=False), "the command has ended")
+    size = (await episode.execute("stat -c %s /tmp/typed; sleep 0.5; stat -c %s /tmp/typed")).stdout.split()
+    assert size[0] == size[1]
+
+
+async def _matches(episode: AsyncEpisode, what: str, runs: bool = True) -> bool:
+    pattern = what[:-1] + f"[{what[-1]}]"  # which does not match itself
+    return ((await episode.execute(["pgrep", "-f", pattern])).returncode == 0) is runs
 
 
 async def _runs(episode: AsyncEpisode, what: str) -> bool:

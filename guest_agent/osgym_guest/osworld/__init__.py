@@ -28,6 +28,7 @@ class OsworldEndpoint:
     name: str
     deadline_s: float = 30.0
     max_body: int = 64 * 1024
+    ends_with_caller: bool = False
 
 
 ENDPOINTS = (
@@ -41,17 +42,23 @@ ENDPOINTS = (
     OsworldEndpoint("POST", "/setup/change_wallpaper", "wallpaper", "change_wallpaper"),
     OsworldEndpoint("GET", "/terminal", "accessibility", "terminal"),
     OsworldEndpoint("GET", "/accessibility", "accessibility", "accessibility", 45.0),
-    OsworldEndpoint("POST", "/execute", "commands", "execute", 630.0, MAX_JSON_BYTES),
-    OsworldEndpoint("POST", "/setup/execute", "commands", "execute", 630.0, MAX_JSON_BYTES),
+    OsworldEndpoint("POST", "/execute", "commands", "execute", 630.0, MAX_JSON_BYTES, True),
+    OsworldEndpoint("POST", "/setup/execute", "commands", "execute", 630.0, MAX_JSON_BYTES, True),
     OsworldEndpoint(
-        "POST", "/execute_with_verification", "commands", "execute_verified", 1260.0, MAX_JSON_BYTES
+        "POST", "/execute_with_verification", "commands", "execute_verified", 1260.0, MAX_JSON_BYTES, True
     ),
     OsworldEndpoint(
-        "POST", "/setup/execute_with_verification", "commands", "execute_verified", 1260.0, MAX_JSON_BYTES
+        "POST",
+        "/setup/execute_with_verification",
+        "commands",
+        "execute_verified",
+        1260.0,
+        MAX_JSON_BYTES,
+        True,
     ),
     OsworldEndpoint("POST", "/setup/launch", "commands", "launch", 30.0, MAX_JSON_BYTES),
-    OsworldEndpoint("POST", "/run_python", "scripts", "run_python", 60.0, MAX_JSON_BYTES),
-    OsworldEndpoint("POST", "/run_bash_script", "scripts", "run_bash_script", 630.0, MAX_JSON_BYTES),
+    OsworldEndpoint("POST", "/run_python", "scripts", "run_python", 60.0, MAX_JSON_BYTES, True),
+    OsworldEndpoint("POST", "/run_bash_script", "scripts", "run_bash_script", 630.0, MAX_JSON_BYTES, True),
     OsworldEndpoint("POST", "/file", "files", "get_file", 60.0),
     OsworldEndpoint("POST", "/list_directory", "files", "list_directory", 60.0),
     OsworldEndpoint("POST", "/setup/upload", "files", "upload", 600.0, MAX_UPLOAD_BYTES),
@@ -92,6 +99,7 @@ def add_endpoints(router: Router, context: OsworldContext) -> None:
             _handler(endpoint, context),
             max_body=endpoint.max_body,
             deadline_s=endpoint.deadline_s,
+            ends_with_caller=endpoint.ends_with_caller,
         )
 
 

@@ -110,7 +110,7 @@ class Helper:
             self._streams[1].close()
             self._streams = None
         if self._child is not None:
-            self._child.kill_group()
+            self._child.kill_session()
             self._child = None
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Running commands: bounded output, a deadline that ends the whole process group, nothing inherited."""
+"""Running commands: bounded output, a deadline that ends the whole session, nothing inherited."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,10 +104,30 @@ class ChildProcess:
         """Wait for the exit status; the caller bounds the time."""
         return int(await asyncio.shield(self._exited))
 
-    def kill_group(self) -> None:
-        """End the process and all of its group."""
+    def kill_session(self) -> None:
+        """End the process and all of its session: its group, and the groups of jobs that a shell made.
+
+        What made a session of its own (``setsid``) goes on.
+        """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
+        ended: set[int] = set()
+        # One that was listed but not yet ended may have forked: looked for until there is no other.
+        while left := set(_session_members(self.pid)) - ended:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            ended |= left
+
+
+def _session_members(session: int) -> Iterator[int]:
+    """Yield the processes of a session that have not ended."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError, ValueError):
+                state, _, _, found = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+                if int(found) == session and state not in "ZX":
+                    yield int(folder.name)
 
 
 def argv_of(command: Command, *, shell: bool) -> list[str]:
@@ -180,10 +200,11 @@ class CommandRunner:
     ) -> CommandResult:
         """Run a command and collect its output.
 
-        A process that the command leaves in the background goes on; what it writes later is lost.
+        A process that the command leaves in the background goes on; what it writes later is lost. When this
+        is cancelled, the command ends with all that runs in its session.
 
         Raises:
-            CommandTimeoutError: it took longer than `timeout_s`; its whole process group is dead.
+            CommandTimeoutError: it took longer than `timeout_s`; all of its session is dead.
             OSError: it cannot be started.
         """
         try:
@@ -209,7 +230,7 @@ class CommandRunner:
             try:
                 returncode = await child.wait()
             except asyncio.CancelledError:
-                child.kill_group()
+                child.kill_session()
                 out.take()
                 err.take()
                 raise

@@ -103,7 +103,7 @@ class ScreenRecorder:
         try:
             await asyncio.wait_for(child.wait(), STOP_TIMEOUT_S)
         except asyncio.TimeoutError:
-            child.kill_group()
+            child.kill_session()
             return f"ffmpeg did not end within {STOP_TIMEOUT_S:g} seconds"
         if not self.path.exists() or self.path.stat().st_size == 0:
             return said.take().strip() or "the recording is empty"

@@ -27,10 +27,11 @@ class ReachEndpoint:
     name: str
     deadline_s: float = 30.0
     max_body: int = 64 * 1024
+    ends_with_caller: bool = False
 
 
 ENDPOINTS = (
-    ReachEndpoint("/v1/reach/execute", "execute", "execute", MAX_COMMAND_S + 30.0, MAX_ORDER_BYTES),
+    ReachEndpoint("/v1/reach/execute", "execute", "execute", MAX_COMMAND_S + 30.0, MAX_ORDER_BYTES, True),
     ReachEndpoint("/v1/reach/read", "files", "read"),
     ReachEndpoint("/v1/reach/write", "files", "write", 60.0, MAX_WRITE_BYTES),
     ReachEndpoint("/v1/reach/windows", "windows", "windows"),
@@ -45,7 +46,14 @@ def register(router: Router, desktop: OsworldContext) -> None:
     context = ReachContext(desktop)
     for endpoint in ENDPOINTS:
         handler = _handler(endpoint, context)
-        router.add("POST", endpoint.path, handler, max_body=endpoint.max_body, deadline_s=endpoint.deadline_s)
+        router.add(
+            "POST",
+            endpoint.path,
+            handler,
+            max_body=endpoint.max_body,
+            deadline_s=endpoint.deadline_s,
+            ends_with_caller=endpoint.ends_with_caller,
+        )
 
 
 def _handler(endpoint: ReachEndpoint, context: ReachContext) -> Handler:

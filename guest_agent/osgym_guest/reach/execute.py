@@ -36,6 +36,9 @@ MAX_KNOWN = 256
 MAX_KEPT_CHARS = 8 * 1024 * 1024
 """Of the outputs of commands that ended; of older ones only that they ran."""
 KILL_WAIT_S = 5.0
+ABANDONED_S = 20.0
+"""How long a command goes on for which nobody waits: longer than the SDK asks again after a lost connection
+(`Timeouts.retry_s`), and than a host agent takes to be started again."""
 _FIELDS = ("request_id", "command", "shell", "timeout_s", "cwd", "env", "stdin_base64")
 
 
@@ -108,37 +111,77 @@ def _stdin(value: object) -> bytes:
     return data
 
 
-class Executions:
-    """Commands by their request id: those that run, and the answers of those that ended."""
+class Execution:
+    """A command that runs, and how many callers wait for its answer."""
 
-    def __init__(self, session: DesktopSession):
+    def __init__(self, order: Order, session: DesktopSession, abandoned_s: float):
+        self._abandoned_s = abandoned_s
+        self._waiting = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.work: asyncio.Future[dict[str, Any]] = asyncio.ensure_future(_run(order, session))
+        self.work.add_done_callback(lambda work: work.cancelled() or work.exception())  # maybe nobody asks
+
+    async def answer(self) -> dict[str, Any]:
+        """Wait for the answer; the command ends some time after its last caller left.
+
+        Raises:
+            HttpError: it could not be started, or was ended because nobody waited for it.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+        self._waiting += 1
+        try:
+            return await asyncio.shield(self.work)
+        finally:
+            self._waiting -= 1
+            if self._waiting == 0 and not self.work.done():
+                self._timer = asyncio.get_running_loop().call_later(self._abandoned_s, self._abandon)
+
+    def _abandon(self) -> None:
+        if self._waiting == 0:
+            self.work.cancel()
+
+
+class Executions:
+    """Commands by their request id: those that run, and the answers of those that ended.
+
+    Args:
+        session: where they run.
+        abandoned_s: how long a command goes on for which nobody waits.
+    """
+
+    def __init__(self, session: DesktopSession, abandoned_s: float = ABANDONED_S):
         self._session = session
-        self._known: OrderedDict[str, tuple[Order, asyncio.Future[dict[str, Any]] | None]] = OrderedDict()
+        self._abandoned_s = abandoned_s
+        self._known: OrderedDict[str, tuple[Order, Execution | None]] = OrderedDict()
 
     async def run(self, request_id: str, order: Order) -> dict[str, Any]:
         """Run a command, or wait for the one of the same id.
 
         Raises:
             HttpError: it cannot be started; the id is another command's; too many run; its answer was
-                dropped for newer ones.
+                dropped for newer ones; it was ended because its callers had left.
         """
         known = self._known.get(request_id)
         if known is not None:
-            before, task = known
+            before, execution = known
             if before != order:
                 raise bad("this request_id was used for another command")
-            if task is None:
+            if execution is None:
                 text = "the command ran; its answer was dropped for newer ones"
                 raise HttpError(409, GuestErrorCode.ANSWER_LOST, text)
-            return {**await asyncio.shield(task), "replayed": True}
-        if sum(task is not None and not task.done() for _, task in self._known.values()) >= MAX_RUNNING:
+            return {**await execution.answer(), "replayed": True}
+        if (
+            sum(known is not None and not known.work.done() for _, known in self._known.values())
+            >= MAX_RUNNING
+        ):
             raise HttpError(503, GuestErrorCode.BUSY, f"{MAX_RUNNING} commands run already")
-        work: asyncio.Future[dict[str, Any]] = asyncio.ensure_future(_run(order, self._session))
-        self._known[request_id] = order, work
+        execution = Execution(order, self._session, self._abandoned_s)
+        self._known[request_id] = order, execution
         try:
-            return await asyncio.shield(work)
+            return await execution.answer()
         except HttpError:
-            self._known.pop(request_id, None)  # it did not run
+            self._known.pop(request_id, None)  # it did not run: this caller waited until now
             raise
         finally:
             self._trim()
@@ -146,15 +189,15 @@ class Executions:
     def _trim(self) -> None:
         """Forget the oldest answers, then the oldest ids; never one that runs."""
         room = MAX_KEPT_CHARS
-        for request_id, (order, task) in reversed(list(self._known.items())):
-            if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+        for request_id, (order, execution) in reversed(list(self._known.items())):
+            if execution is None or not (work := execution.work).done() or work.exception() is not None:
                 continue
-            room -= len(task.result()["stdout"]) + len(task.result()["stderr"]) + len(order.stdin)
+            room -= len(work.result()["stdout"]) + len(work.result()["stderr"]) + len(order.stdin)
             if room < 0:
                 self._known[request_id] = order, None
         while len(self._known) > MAX_KNOWN:
-            request_id, (_, task) = next(iter(self._known.items()))
-            if task is not None and not task.done():
+            request_id, (_, execution) = next(iter(self._known.items()))
+            if execution is not None and not execution.work.done():
                 return
             del self._known[request_id]
 
@@ -189,13 +232,21 @@ async def _run(order: Order, session: DesktopSession) -> dict[str, Any]:
             os.close(end)
     timed_out = False
     try:
-        returncode = await asyncio.wait_for(child.wait(), order.timeout_s)
-    except asyncio.TimeoutError:
-        timed_out = True
-        child.kill_group()
-        returncode = await asyncio.wait_for(child.wait(), KILL_WAIT_S)
-    with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(asyncio.gather(out.ended.wait(), err.ended.wait()), LINGER_S)
+        try:
+            returncode = await asyncio.wait_for(child.wait(), order.timeout_s)
+        except asyncio.TimeoutError:
+            timed_out = True
+            child.kill_session()
+            returncode = await asyncio.wait_for(child.wait(), KILL_WAIT_S)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.gather(out.ended.wait(), err.ended.wait()), LINGER_S)
+    except asyncio.CancelledError:
+        if child.returncode is None:
+            child.kill_session()
+        out.take()
+        err.take()
+        text = "the command was ended: its callers had left, and none asked again in time"
+        raise HttpError(409, GuestErrorCode.ANSWER_LOST, text) from None
     truncated = out.truncated or err.truncated
     return {
         "returncode": returncode,

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from osgym_host.api.answers import ERRORS, json_answer, record_answer
 from osgym_host.api.bodies import TUNNEL_SUFFIX
 from osgym_host.api.models import Id, Lease
-from osgym_host.api.raw import RawRoute, RecordResponse
+from osgym_host.api.raw import RawRoute, RecordResponse, cancel_on_disconnect
 from osgym_host.episodes.reach import ReachService
 from osgym_host.episodes.tunnel import EpisodeTunnel
 from osgym_protocol import limits, reach
@@ -121,9 +121,13 @@ def make_router(reaches: ReachService) -> APIRouter:
     router = APIRouter(route_class=RawRoute, tags=["reach"])
 
     @router.post("/episodes/{episode_id}/execute", responses=json_answer(reach.CommandResult))
-    async def execute(episode_id: str, body: ExecuteBody) -> Response:
-        """Run a command in the desktop to its end. Repeating `request_id` runs nothing a second time."""
-        answer = await reaches.execute(episode_id, reach.ExecuteRequest(**dict(body)))
+    async def execute(episode_id: str, request: Request, body: ExecuteBody) -> Response:
+        """Run a command in the desktop to its end. Repeating `request_id` runs nothing a second time.
+
+        Its client disconnects: unless it asks again, the command ends some seconds later.
+        """
+        work = reaches.execute(episode_id, reach.ExecuteRequest(**dict(body)))
+        answer = await cancel_on_disconnect(request, work)
         return JSONResponse(answer.to_dict())
 
     @router.post("/episodes/{episode_id}/file", responses=record_answer(reach.FileAnswer))

@@ -227,13 +227,15 @@ class ReachService:
                 outcome = error.code
                 raise
             except asyncio.CancelledError:
-                outcome = ErrorCode.EPISODE_ENDED
                 if use.ended.is_set():
+                    outcome = ErrorCode.EPISODE_ENDED
                     raise already_scored() from None
+                outcome = ErrorCode.CANCELLED
                 raise
             finally:
                 use.calls.discard(call)
-                if request_id is None or use.first_of(request_id):
+                # A client that left may ask again: what comes of it then is an event of its own.
+                if request_id is None or outcome == ErrorCode.CANCELLED or use.first_of(request_id):
                     arguments = {name: shortened(value) for name, value in said.items() if value is not None}
                     ms = round((time.perf_counter() - began) * 1000, 3)
                     self._record(episode, ReachEvent(kind, step, began_s, ms, outcome, arguments))
