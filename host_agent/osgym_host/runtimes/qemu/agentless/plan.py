@@ -294,7 +294,7 @@ def type_text(text: str) -> list[TimedOp]:
 def _tap(strokes: Sequence[Keystroke]) -> list[TimedOp]:
     ops: list[TimedOp] = []
     for stroke in strokes:
-        press: list[InputOp] = [KeyEvent(stroke.qcode, True), KeyEvent(stroke.qcode, False)]
+        press: list[TimedOp] = [KeyEvent(stroke.qcode, True), KeyEvent(stroke.qcode, False)]
         if stroke.shift:
             press = [KeyEvent(SHIFT, True), *press, KeyEvent(SHIFT, False)]
         ops += press
