@@ -280,8 +280,10 @@ def _rendered(action: Mapping[str, Any], space: Space) -> tuple[str, dict[str, A
                 direction = ("right" if dx > 0 else "left") if dx else ("up" if dy < 0 else "down")
                 return "scroll", {**at, "direction": direction, unit: abs(dx or dy)}
         case "type":
-            enter = {"press_enter": True} if action.get("press_enter") else {}
-            return "type", {"text": action["text"], **enter}
+            text, enter = action["text"], bool(action.get("press_enter"))
+            if enter and text.endswith(("\n", "\r")):  # read as one Enter: the second one is written out
+                text, enter = text + "\n", False
+            return "type", {"text": text, **({"press_enter": True} if enter else {})}
         case "key" if action.get("repeat", 1) == 1:
             return "hotkey", {"keys": list(action["keys"])}
         case "key_down" | "key_up":
