@@ -344,18 +344,21 @@ static PyObject *Display_windows(PyObject *self, PyObject *unused) {
     return Py_BuildValue("(Iiii)", (unsigned)d->wm_window, d->window_count, docks, desktops);
 }
 
-static PyObject *Display_in_dialog(PyObject *self, PyObject *unused) {
+/* The active window, whether it is a dialog, and whether a terminal's program reads what is typed into it. */
+static PyObject *Display_receiver(PyObject *self, PyObject *unused) {
     (void)unused;
     DISPLAY_OR_RETURN(self);
     int status = OG_OK;
+    bool terminal = true, dialog = false;
     Py_BEGIN_ALLOW_THREADS
     if (d->windows_stale) status = og_refresh_windows(d);
+    int pid = og_pid_of(d, d->active_window);
+    if (pid) terminal = og_procs_has_terminal(&d->procs, pid);
     Py_END_ALLOW_THREADS
     if (status) return fail(status);
-    bool found = false;
     for (int i = 0; i < d->window_count; i++)
-        found |= d->windows[i].id == d->active_window && d->windows[i].type == OG_WINDOW_DIALOG;
-    return PyBool_FromLong(found);
+        dialog |= d->windows[i].id == d->active_window && d->windows[i].type == OG_WINDOW_DIALOG;
+    return Py_BuildValue("(INN)", (unsigned)d->active_window, PyBool_FromLong(dialog), PyBool_FromLong(terminal));
 }
 
 static PyObject *Display_follow(PyObject *self, PyObject *args) {
@@ -460,7 +463,7 @@ static PyMethodDef Display_methods[] = {
     {"watch", Display_watch, METH_NOARGS, NULL},
     {"watch_anew", Display_watch_anew, METH_NOARGS, NULL},
     {"windows", Display_windows, METH_NOARGS, NULL},
-    {"in_dialog", Display_in_dialog, METH_NOARGS, NULL},
+    {"receiver", Display_receiver, METH_NOARGS, NULL},
     {"follow", Display_follow, METH_VARARGS, NULL},
     {"capture", Display_capture, METH_NOARGS, NULL},
     {"frame_hash", Display_frame_hash, METH_NOARGS, NULL},

@@ -161,6 +161,8 @@ void og_procs_follow_threads(og_procs *procs, uint64_t now);
 bool og_procs_any_running(og_procs *procs);
 bool og_group_counts(const og_procs *procs, int group);
 bool og_procs_any_burner(const og_procs *procs);
+/* Whether a descendant of a process has a terminal of its own: then the process is its window. */
+bool og_procs_has_terminal(const og_procs *p, int pid);
 const og_proc *og_procs_find(const og_procs *procs, int pid);
 
 /* ---- x11.c ---- */

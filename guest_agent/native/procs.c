@@ -121,6 +121,28 @@ static bool read_identity(og_proc *proc) {
     return true;
 }
 
+static bool has_tty(int pid) {
+    char path[64], text[1024], state;
+    int parent, group, session, tty = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    if (read_path(path, text, sizeof text) <= 0) return false;
+    const char *close_paren = strrchr(text, ')');
+    if (!close_paren || sscanf(close_paren + 1, " %c %d %d %d %d", &state, &parent, &group, &session, &tty) != 5)
+        return false;
+    return tty != 0;
+}
+
+bool og_procs_has_terminal(const og_procs *p, int pid) {
+    for (int i = 0; i < p->count; i++) {
+        const og_proc *at = &p->list[i];
+        for (int depth = 0; at && depth < 32 && at->pid > 1; depth++) {
+            if (at->ppid == pid && has_tty(p->list[i].pid)) return true;
+            at = og_procs_find(p, at->ppid);
+        }
+    }
+    return false;
+}
+
 /* Whether a process has our DISPLAY in its environment. */
 static bool has_our_display(const og_procs *p, int pid) {
     char path[64], text[16384];

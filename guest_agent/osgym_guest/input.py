@@ -21,11 +21,11 @@ class Input:
     Args:
         display: where the input goes.
         drained: waits, within a bound, until the applications have worked off the events so far.
-        read: waits, for so many seconds at most, until the applications have read the keys typed so far: less
-            sure than `drained`, and several times faster.
+        read: waits, for so many seconds at most, until the applications have read the keys typed so far;
+            whether to wait at the next key that acts, too (`osgym_guest.typing_pace`).
     """
 
-    def __init__(self, display: Display, drained: Callable[[], None], read: Callable[[float], None]) -> None:
+    def __init__(self, display: Display, drained: Callable[[], None], read: Callable[[float], bool]) -> None:
         self._display = display
         self._drained = drained
         self.keyboard = Keyboard(display, drained, read)

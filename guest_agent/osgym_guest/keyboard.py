@@ -10,27 +10,22 @@ Applications look at the keyboard map when they come to a key press, not when it
 given to another symbol only after the applications have worked off what was typed, and used only after
 they have worked off the change; the caller's `drained` waits for that.
 
-A key that does something (Enter, Tab, Escape, Backspace, Delete in a text) is pressed only after the text
-before it was read, and the text behind it typed only after the key was acted on: a file dialog still
-completes the name when Enter comes, a shell still starts the program that shall read the next line.
+Where a text waits for its reader says `osgym_guest.typing_pace`.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
-from itertools import chain
 
 from osgym_guest._native import Display
-from osgym_protocol.keysyms import ACTING, KEYSYMS, char_keysym
+from osgym_guest.typing_pace import TypingPace
+from osgym_protocol.keysyms import KEYSYMS, char_keysym
 
 SHIFT, CAPS_LOCK = KEYSYMS["Shift_L"], KEYSYMS["Caps_Lock"]
 LOCK_MASK = 2
 GROUP_SHIFT, GROUP_MASK = 13, 3
 """Where the state of the keyboard has the number of the layout's group in use (X Keyboard Extension)."""
 LEVELS = 2
-READ_S, READ_LEAST_S, READ_TOTAL_S = 1.0, 0.01, 5.0
-"""Bounds of the waits within a text: of one, of one when their sum is used up, and of their sum."""
 MAX_POOL_CODES = 48
 FIRST_MULTIMEDIA, LAST_MULTIMEDIA = 0x10080000, 0x1008FFFF
 LOWEST_POOL_CODE = 9
@@ -90,10 +85,11 @@ class Keyboard:
     Args:
         display: where the keys are pressed.
         drained: waits until the applications have worked off the events sent so far.
-        read: waits, for so many seconds at most, until the applications have read the keys sent so far.
+        read: waits, for so many seconds at most, until the applications have read the keys sent so far;
+            whether to wait at the next key that acts, too.
     """
 
-    def __init__(self, display: Display, drained: Callable[[], None], read: Callable[[float], None]) -> None:
+    def __init__(self, display: Display, drained: Callable[[], None], read: Callable[[float], bool]) -> None:
         self._display = display
         self._drained = drained
         self._read = read
@@ -107,7 +103,6 @@ class Keyboard:
         self._loaded = False
         self._group = 0
         self._is_locked = False
-        self._left_s = 0.0
 
     def load(self) -> None:
         """Read the state of the keyboard, and the layout unless we have it and nobody has changed it."""
@@ -177,11 +172,10 @@ class Keyboard:
         if lock is not None:
             self._tap(lock[0])
         try:
-            self._left_s = READ_TOTAL_S
-            last = ""
-            for part in self._parts(text.replace("\r\n", "\n")):
-                self._type_part(part, shift_code, last)
-                last = part[-1:]
+            text = text.replace("\r\n", "\n")
+            pace = TypingPace(text, self._read)
+            for part in self._parts(text):
+                self._type_part(part, shift_code, pace)
         finally:
             if lock is not None:
                 self._tap(lock[0])
@@ -205,14 +199,14 @@ class Keyboard:
         parts.append(text[start:])
         return parts
 
-    def _type_part(self, text: str, shift_code: int, last: str) -> None:
-        """Type a part of a text whose symbols the pool can hold; `last` is the character before it."""
+    def _type_part(self, text: str, shift_code: int, pace: TypingPace) -> None:
+        """Type a part of a text whose symbols the pool can hold."""
         keysyms = {char_keysym(char): None for char in text}
         needed = [keysym for keysym in keysyms if self._find(keysym) is None]
         if needed:
             self._assign(needed, keep=set(keysyms))
         shifted = False
-        for before, char in zip(chain([last], text), text):  # noqa: B905 - each with the one before it
+        for char in text:
             found = self._find(char_keysym(char))
             if found is None:
                 raise KeyboardError(f"no key types {char!r}")
@@ -221,16 +215,10 @@ class Keyboard:
             if want != shifted:
                 self._display.key(shift_code, want)
                 shifted = want
-            if before and (before in ACTING or char in ACTING):
-                self._await_reading()
+            pace.before_next()
             self._tap(code)
         if shifted:
             self._display.key(shift_code, False)
-
-    def _await_reading(self) -> None:
-        began_s = time.monotonic()
-        self._read(min(READ_S, max(self._left_s, READ_LEAST_S)))
-        self._left_s -= time.monotonic() - began_s
 
     def _assign(self, keysyms: list[int], keep: set[int]) -> None:
         """Put symbols on codes of the pool: free ones, then those that were not used for longest.

@@ -67,6 +67,8 @@ class ScreenController:
         self._policies = policies
         self._trace = trace
         self.input = Input(display, self._drained, self._read)
+        self._receiver = 0
+        """The window that was active when a text last waited for its reader."""
         self._started_ns = now_ns()
         display.follow(policies.burner_s, policies.burner_share, list(policies.threads))
         display.begin()
@@ -169,10 +171,18 @@ class ScreenController:
         self.display.sync()
         self._follow("between", DRAIN_MS)
 
-    def _read(self, max_s: float) -> None:
-        """Within a text: until the keys typed so far were read and acted on."""
+    def _read(self, max_s: float) -> bool:
+        """Within a text: until the keys typed so far were read and acted on.
+
+        Returns:
+            Whether the keys behind may be meant for something else than those before: in a dialog, in a
+            terminal, and when another window became the active one since the last call.
+        """
         self.display.sync()
         self._follow("typed", max_s * 1000)
+        window, is_dialog, is_terminal = self.display.receiver()
+        before, self._receiver = self._receiver, window
+        return is_dialog or is_terminal or window != before
 
     def _follow(self, rule: str, max_ms: float) -> None:
         """Wait until the applications have followed the input so far.
@@ -180,8 +190,8 @@ class ScreenController:
         Dialogs complete names and check them by timers after the last key, so there these are waited for too:
         GTK's file dialog loses an Enter that comes within some 150 ms of the name.
         """
-        rule = "dialog" if self.display.in_dialog() else rule
-        settle(self.display, self._limited(rule, max_ms), now_ns())
+        _, is_dialog, _ = self.display.receiver()
+        settle(self.display, self._limited("dialog" if is_dialog else rule, max_ms), now_ns())
 
 
 def _encode(display: Display, options: ObserveOptions) -> tuple[bytes, int, int]:

@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 from osgym_guest.keyboard import (
     LEVELS,
     MAX_POOL_CODES,
-    READ_LEAST_S,
-    READ_S,
-    READ_TOTAL_S,
     Keyboard,
     choose_pool,
     symbols_of_group,
 )
+from osgym_guest.typing_pace import READ_LEAST_S, READ_S, READ_TOTAL_S
 from osgym_protocol.keysyms import KEYSYMS, char_keysym
 
 FIRST = 8
@@ -41,6 +39,7 @@ class Keys:
         self._shifted = False
         self.group = 0
         self.typed = ""
+        self.is_terminal = True
         self.read_at: list[str] = []
         self.requests = 0
 
@@ -78,11 +77,12 @@ class Keys:
                 self.typed += self._char(self.rows[code - FIRST], self._shifted, locked)
         self.pending = []
 
-    def read(self, max_s: float) -> None:
+    def read(self, max_s: float) -> bool:
         """The client is waited for in the middle of a text."""
         assert max_s > 0
         self.work_off()
         self.read_at.append(self.typed)
+        return self.is_terminal
 
     def _char(self, row: list[int], shifted: bool, locked: bool) -> str:
         if self.group and any(row[2:]):
@@ -169,13 +169,21 @@ def test_keys_that_act_wait_for_the_text_before_and_hold_back_the_text_behind() 
     assert [text.removeprefix("ab\ncd") for text in keys.read_at] == ["x", "x\n", "x\n\n"]
 
 
+def test_in_an_editor_only_the_first_key_that_acts_and_the_last_are_waited_for() -> None:
+    """The first changed nothing but a text; the last may be what submits it."""
+    keys = Keys(range(240, 250))
+    keys.is_terminal = False
+    keyboard(keys).type_text("a\nb\nc\nd\n")
+    assert keys.read_at == ["a", "a\n", "a\nb\nc\nd"]
+
+
 def test_a_text_waits_only_so_long_for_a_program_that_does_not_read() -> None:
     """Each wait has a bound, and all of them together: a text of many lines is not typed for minutes."""
     keys = Keys(range(240, 250))
     waits: list[float] = []
-    board = Keyboard(keys, keys.work_off, waits.append)  # type: ignore[arg-type] # the few methods it uses
+    board = Keyboard(keys, keys.work_off, lambda max_s: bool(waits.append(max_s)) or True)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("osgym_guest.keyboard.time.monotonic", lambda: sum(waits))
+        patch.setattr("osgym_guest.typing_pace.time.monotonic", lambda: sum(waits))
         board.type_text("a\n" * 200)
     assert len(waits) == 399 and max(waits) == READ_S
     assert sum(waits) < READ_TOTAL_S + READ_S + 399 * READ_LEAST_S
