@@ -135,9 +135,9 @@ class Window(Gtk.Window):
             self._press = None
         return False
 
-    def _moved(self, _: Gtk.Widget, __: Gdk.EventMotion) -> bool:
+    def _moved(self, _: Gtk.Widget, event: Gdk.EventMotion) -> bool:
         if self._stroke is not None:
-            self._stroke.move()
+            self._stroke.move(int(event.x_root), int(event.y_root))
         return True
 
     def _released(self, _: Gtk.Widget, event: Gdk.EventButton) -> bool:

@@ -75,17 +75,17 @@ class Stroke:
     """One press, move and release of the pointer."""
 
     def __init__(self, x: int, y: int) -> None:
-        self._start = (x, y)
-        self._moves = 0
+        self._path = [[x, y]]
 
-    def move(self) -> None:
-        """Count one motion while the button is down."""
-        self._moves += 1
+    def move(self, x: int, y: int) -> None:
+        """Take down one motion while the button is down."""
+        self._path.append([x, y])
 
     def end(self, recorder: Recorder, x: int, y: int) -> None:
         """Record a drag, if the pointer is no longer where it was pressed."""
-        if (x, y) != self._start:
-            recorder.write("drag", points=self._moves, **{"from": list(self._start), "to": [x, y]})
+        if [x, y] != self._path[0]:
+            ends = {"from": self._path[0], "to": [x, y]}
+            recorder.write("drag", points=len(self._path) - 1, path=self._path, **ends)
 
 
 def key_name(symbol: str, char: str, *, ctrl: bool, alt: bool, shift: bool) -> str:

@@ -99,7 +99,7 @@ class Window(tk.Tk):
         for count, press in ((1, "Button"), (2, "Double-Button"), (3, "Triple-Button")):
             for button in (1, 2, 3):  # without its number, presses of different buttons count together
                 area.bind(f"<{press}-{button}>", partial(self._pressed, count))
-        area.bind("<Motion>", lambda _: self._stroke and self._stroke.move())
+        area.bind("<Motion>", self._moved)
         area.bind("<ButtonRelease>", self._released)
         # Tk 8.6 takes buttons 6 and 7 away and sends them as wheel clicks with Shift
         for button, (dx, dy) in WHEEL.items():
@@ -119,6 +119,10 @@ class Window(tk.Tk):
         x, y, button = event.x_root, event.y_root, int(event.num)
         self._stroke = Stroke(x, y)
         self._recorder.write("click", target="area", button=button, count=count, x=x, y=y)
+
+    def _moved(self, event: tk.Event[Any]) -> None:
+        if self._stroke is not None:
+            self._stroke.move(event.x_root, event.y_root)
 
     def _released(self, event: tk.Event[Any]) -> None:
         if self._stroke is not None:

@@ -1,0 +1,173 @@
+"""What a cell of the matrix sees: a desktop with one program on it, actions, and what has to arrive."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.input_fidelity.witnessing import Event, Patience, Witness, until
+from osgym_sdk import Episode, InvalidAction, PathNotFound
+
+Point = tuple[int, int]
+Act = Mapping[str, Any]
+
+
+class Refused(Exception):
+    """The desktop did not do an action; the message says why."""
+
+
+class Wrong(Exception):
+    """A program received something else than the actions said.
+
+    Attributes:
+        what: which of the things that a program can tell.
+        expected: what the actions said.
+        received: what came.
+    """
+
+    def __init__(self, what: str, expected: Any, received: Any) -> None:
+        super().__init__(f"{what}: {received!r}, not {expected!r}")
+        self.what = what
+        self.expected = expected
+        self.received = received
+
+
+class Stage:
+    """One run of one cell.
+
+    Attributes:
+        witness: the program of the row.
+        partner: another program beside it, of cells between two programs.
+        counts: what the toolkit calls the three presses of a triple click.
+        payload: the text that the toolkit's target "source" gives away.
+    """
+
+    def __init__(
+        self, episode: Episode, witness: Witness, patience: Patience, *, partner: Witness | None = None
+    ) -> None:
+        self.episode = episode
+        self.witness = witness
+        self.partner = partner
+        self.counts = witness.toolkit.counts
+        self.payload = f"payload-{witness.toolkit.name}"
+        self._patience = patience
+
+    def step(self, *actions: Act | str, **options: Any) -> None:
+        """Do actions in one step, with the episode's way of waiting for the screen.
+
+        Raises:
+            Refused: one was not done.
+        """
+        try:
+            obs = self.episode.step(list(actions), observe="none", **options)
+        except InvalidAction as error:
+            raise Refused(str(error)) from error
+        if obs.failed_index is not None:
+            raise Refused(f"action {obs.failed_index}: {obs.results[obs.failed_index]}")
+
+    def say(self, output: Any, grammar: str) -> None:
+        """Do what a model said, as its grammar writes it."""
+        try:
+            self.episode.step(output, grammar=grammar, coordinates="pixel", observe="none")
+        except InvalidAction as error:
+            raise Refused(str(error)) from error
+
+    def at(self, target: str, x: float = 0.5, y: float = 0.5, *, of: Witness | None = None) -> Point:
+        """Return a point of a target on the screen; x and y go from 0 to 1 through it."""
+        left, top, width, height = (of or self.witness).targets[target]
+        return left + int(width * x), top + int(height * y)
+
+    def click(self, target: str, **fields: Any) -> Act:
+        """Return the action that clicks into the middle of a target."""
+        x, y = self.at(target)
+        return {"op": "click", "x": x, "y": y, **fields}
+
+    def run(self, script: str) -> None:
+        """Run a shell script in the desktop.
+
+        Raises:
+            RuntimeError: It failed.
+        """
+        done = self.episode.execute(script)
+        if done.returncode:
+            raise RuntimeError(f"{script!r} ended with {done.returncode}: {done.output}")
+
+    def expect(self, what: str, expected: Any, received: Callable[[list[Event]], Any]) -> None:
+        """Wait until the program has received what the actions said, and make sure that no more comes.
+
+        Args:
+            what: the name of it, for the report.
+            expected: what the actions said.
+            received: finds it in what the witness wrote.
+
+        Raises:
+            Wrong: Something else came, or nothing.
+        """
+        until(lambda: received(self.witness.events()) == expected, self._patience.arrival_s)
+        before, since = self.witness.events(), time.monotonic()
+
+        def quiet() -> bool:
+            nonlocal before, since
+            now = self.witness.events()
+            if now != before:
+                before, since = now, time.monotonic()
+            return time.monotonic() - since >= self._patience.quiet_s
+
+        until(quiet, self._patience.arrival_s)
+        found = received(self.witness.events())
+        if found != expected:
+            raise Wrong(what, expected, found)
+
+    def expect_text(self, target: str, value: str) -> None:
+        """Expect the whole content of a text target."""
+        self.expect(f"text of {target}", value, lambda events: text_of(events, target))
+
+    def expect_file(self, path: str, content: str) -> None:
+        """Expect the content of a file that a shell writes."""
+
+        def read(_: object) -> str | None:
+            try:
+                return self.episode.read_file(path).decode(errors="replace")
+            except PathNotFound:
+                return None
+
+        self.expect(path, content, read)
+
+
+def text_of(events: Iterable[Event], target: str) -> str | None:
+    """Return what a text target held last; None when nothing ever came."""
+    values = [event["value"] for event in events if event["event"] == "text" and event["target"] == target]
+    return values[-1] if values else None
+
+
+def named(events: Iterable[Event], event: str, *fields: str) -> list[Any]:
+    """Return all events of a name: their fields as lists, or a bare value where one field is asked for."""
+    found = [one for one in events if one["event"] == event]
+    if len(fields) == 1:
+        return [one.get(fields[0]) for one in found]
+    return [[one.get(field) for field in fields] for one in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One thing that is done, in one column of the matrix.
+
+    Attributes:
+        name: short, without blanks.
+        about: what is done, for a reader of the table.
+        needs: targets that a toolkit must have for it.
+        play: does it, and expects what must arrive.
+        partner: the toolkit of another program that is started beside it.
+        quick: it is part of the fast subset that tests run.
+        changes_desktop: it leaves something behind that outlives the program: a layout, files, windows.
+    """
+
+    name: str
+    about: str
+    needs: tuple[str, ...]
+    play: Callable[[Stage], None]
+    partner: str = ""
+    quick: bool = False
+    changes_desktop: bool = False

@@ -1,0 +1,80 @@
+"""The programs that the matrix looks at: one for each GUI toolkit, and terminals with a real shell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+WITNESSES = Path(__file__).resolve().parent / "witnesses"
+INSIDE = "/home/user/witness"
+"""Where the witnesses lie in a replica."""
+LOG = f"{INSIDE}/log.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """One row of the matrix.
+
+    Attributes:
+        name: such as `gtk3`.
+        command: what starts the program in the folder of the witnesses; `{log}` is the file that it writes.
+        counts: what the toolkit calls the three presses of a triple click.
+        shell: it is a terminal with a shell, not a witness.
+        everywhere: it runs on the images `small` and `full` without the addition.
+        start_s: how long its start may take on an idle machine.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    counts: tuple[int, ...] = (1, 2, 3)
+    shell: bool = False
+    everywhere: bool = False
+    start_s: float = 20.0
+
+
+def _python(name: str, **about: bool | tuple[int, ...]) -> Toolkit:
+    return Toolkit(name, ("/usr/bin/python3", f"{name}.py", "{log}"), **about)  # type: ignore[arg-type]
+
+
+def _terminal(name: str, *command: str) -> Toolkit:
+    return Toolkit(name, command, shell=True, everywhere=True)
+
+
+RCFILE = f"{INSIDE}/bashrc"
+TOOLKITS = {
+    toolkit.name: toolkit
+    for toolkit in (
+        _python("gtk2"),
+        _python("gtk3"),
+        _python("gtk4"),
+        _python("qt5", counts=(1, 2, 1)),
+        _python("qt6", counts=(1, 2, 1)),
+        _python("tk", everywhere=True),
+        _python("wx", counts=(1, 2, 1)),
+        _python("x11", everywhere=True),
+        _python("sdl"),
+        Toolkit("swing", ("java", "Witness.java", "{log}"), start_s=60.0),
+        _python("chromium"),
+        _terminal("xterm", "xterm", "-u8", "-e", "bash", "--rcfile", RCFILE),
+        _terminal("xfce4-terminal", "xfce4-terminal", "--disable-server", "-x", "bash", "--rcfile", RCFILE),
+    )
+}
+
+
+def chosen(names: str) -> list[Toolkit]:
+    """Return the toolkits of a list with commas; of an empty one all whose witness is there.
+
+    Raises:
+        ValueError: There is no such toolkit; the message names those that are.
+    """
+    if not names:
+        return [toolkit for toolkit in TOOLKITS.values() if _present(toolkit)]
+    wanted = names.split(",")
+    if unknown := [name for name in wanted if name not in TOOLKITS]:
+        raise ValueError(f"there is no toolkit {unknown[0]!r}; there are {', '.join(TOOLKITS)}")
+    return [TOOLKITS[name] for name in wanted]
+
+
+def _present(toolkit: Toolkit) -> bool:
+    files = [word for word in toolkit.command if word.endswith((".py", ".java"))]
+    return all((WITNESSES / name).is_file() for name in files)

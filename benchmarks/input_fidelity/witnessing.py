@@ -1,0 +1,143 @@
+"""Starts a witness in an episode's desktop and reads what it received."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.input_fidelity.toolkits import INSIDE, LOG, RCFILE, WITNESSES, Toolkit
+from osgym_sdk import Episode, PathNotFound
+
+Event = Mapping[str, Any]
+POLL_S = 0.05
+
+
+class WitnessFailed(RuntimeError):
+    """A witness did not come up; the message says what it printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long is waited for what must come, and for what must not.
+
+    Attributes:
+        arrival_s: for what the actions said.
+        quiet_s: that nothing may come after it.
+        factor: how much longer starting a program takes than on an idle machine.
+    """
+
+    arrival_s: float
+    quiet_s: float
+    factor: float
+
+
+def until(condition: Callable[[], Any], timeout_s: float) -> Any:
+    """Poll until the condition gives something true; return that, or what it gave last."""
+    end = time.monotonic() + timeout_s
+    while True:
+        found = condition()
+        if found or time.monotonic() > end:
+            return found
+        time.sleep(POLL_S)
+
+
+def send_witnesses(episode: Episode) -> None:
+    """Put all witnesses into the desktop."""
+    for path in sorted(WITNESSES.iterdir()):
+        if path.is_file():
+            episode.write_file(f"{INSIDE}/{path.name}", path.read_bytes())
+    episode.write_file(RCFILE, f"cd\nPS1='$ '\nHISTFILE=\necho '{{\"event\": \"ready\"}}' >>{LOG}\n")
+
+
+class Witness:
+    """One program with a window, from its start to its end.
+
+    Attributes:
+        toolkit: what it is a program of.
+        targets: place and size on the screen of each of its targets, in pixels.
+    """
+
+    def __init__(self, episode: Episode, toolkit: Toolkit, *, log: str = LOG) -> None:
+        self._episode = episode
+        self.toolkit = toolkit
+        self._log = log
+        self._pid = 0
+        self.targets: dict[str, list[int]] = {}
+
+    def start(self, factor: float = 1.0) -> None:
+        """Start it and wait until it shows.
+
+        Raises:
+            WitnessFailed: It ended, or is not ready in time.
+        """
+        before = {window.id for window in self._episode.windows()}
+        words = " ".join(shlex.quote(word.replace("{log}", self._log)) for word in self.toolkit.command)
+        script = f"rm -f {self._log}; setsid {words} >{self._log}.out 2>&1 </dev/null & echo $!"
+        self._pid = int(self._episode.execute(script, cwd=INSIDE).stdout)
+        timeout_s = self.toolkit.start_s * factor
+        if not until(lambda: self._event("ready") or not self.alive(), timeout_s) or not self._event("ready"):
+            printed = self._episode.execute(f"tail -c 2000 {self._log}.out").stdout
+            raise WitnessFailed(f"{self.toolkit.name}: not ready within {timeout_s:g} s: {printed}")
+        self.targets = dict(self._event("ready").get("targets", {}))
+        if self.toolkit.shell:
+            self._find_terminal(before, timeout_s)
+
+    def _find_terminal(self, before: set[int], timeout_s: float) -> None:
+        def fresh() -> list[Any]:
+            return [one for one in self._episode.windows() if one.id not in before and one.focused]
+
+        for window in until(fresh, timeout_s):
+            self.targets = {"shell": [window.x_px, window.y_px, window.width_px, window.height_px]}
+            return
+        raise WitnessFailed(f"{self.toolkit.name}: its window has no focus after {timeout_s:g} s")
+
+    def _event(self, name: str) -> Event:
+        return next((event for event in self.events() if event["event"] == name), {})
+
+    def events(self) -> list[Event]:
+        """All that it has written so far."""
+        try:
+            text = self._episode.read_file(self._log).decode()
+        except PathNotFound:
+            return []
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def alive(self) -> bool:
+        """Whether its process still runs."""
+        # the init of a replica does not collect what it inherits, so an ended process stays as a zombie
+        script = "grep -qs '^State:.[^ZX]' /proc/$0/status"
+        return self._episode.execute(script, str(self._pid)).returncode == 0
+
+    def stop(self) -> None:
+        """End it with all that it has started, and wait until its windows are gone."""
+        if self._pid:
+            self._episode.execute(f"kill -s KILL -- -{self._pid}")
+            until(lambda: not self.alive(), 10.0)
+            self._pid = 0
+
+
+class Load:
+    """Processes that keep every core busy while the actions are done.
+
+    Args:
+        episode: the desktop that they run in.
+        count: how many; 0 for an idle machine.
+    """
+
+    def __init__(self, episode: Episode, count: int) -> None:
+        self._episode = episode
+        self._count = count
+        self._pids = ""
+
+    def __enter__(self) -> None:
+        if self._count:
+            script = 'for i in $(seq "$0"); do sh -c "while :; do :; done" >/dev/null 2>&1 & echo $!; done'
+            self._pids = " ".join(self._episode.execute(script, str(self._count)).stdout.split())
+
+    def __exit__(self, *_: object) -> None:
+        if self._pids:
+            self._episode.execute(f"kill -KILL {self._pids}")
