@@ -44,7 +44,8 @@ class FrameCache:
                 frame, format=last.info.format, width=last.info.width, height=last.info.height
             )
             return same, last.data
-        if blob and self._reuse:
+        usual_region = None if self._default is None else self._default.region
+        if blob and self._reuse and options.region in (None, usual_region):  # a zoom replaces no frame
             self._last = _CachedFrame(dataclasses.replace(options, unless_hash=None), frame, blob)
         return frame, blob
 

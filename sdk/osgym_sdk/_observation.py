@@ -251,17 +251,20 @@ class Observation(AnsweredStep):
         *,
         error: object = None,
         cursor: tuple[int, int] | None = None,
+        zooms: Mapping[str, bytes] | None = None,
     ) -> list[dict[str, Any]]:
         """Return this as the content of a user's message for Anthropic: a ``tool_result`` for each call.
 
-        The image is in the last of them and where one was asked for; zooms are cut out of it. After the
-        first call that failed, the others are answered as not executed.
+        The image is in the last of them and where one was asked for. After the first call that failed, the
+        others are answered as not executed.
 
         Args:
             calls, error: as for :meth:`to_openai`.
             cursor: where the pointer is, in pixels of the screen, for ``cursor_position``.
+            zooms: PNG images by the id of the call that asked for them (see :meth:`AsyncEpisode.zoom`). A
+                zoom without one is cut out of the image.
         """
-        return _provider_forms.anthropic(self, self._calls(calls), error, cursor)
+        return _provider_forms.anthropic(self, self._calls(calls), error, cursor, zooms or {})
 
     def to_gemini(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from osgym_sdk._exceptions import ConfigError
@@ -81,7 +81,11 @@ def openai(
 
 
 def anthropic(
-    obs: Answered, calls: Iterable[Call], error: object, cursor: tuple[int, int] | None
+    obs: Answered,
+    calls: Iterable[Call],
+    error: object,
+    cursor: tuple[int, int] | None,
+    zooms: Mapping[str, bytes],
 ) -> list[Form]:
     """Return blocks of a user's message: a ``tool_result`` for each call."""
     listed, why = list(calls), fault(obs, error)
@@ -99,7 +103,8 @@ def anthropic(
             failed = True
             block |= {"is_error": True, "content": why}
         elif call.look == "zoom" and call.region is not None:
-            block["content"] = [_anthropic_image(_crop(obs, call.region), "image/png")]
+            cut = zooms.get(call.call_id) or _crop(obs, call.region)
+            block["content"] = [_anthropic_image(cut, "image/png")]
         elif call.look == "cursor_position":
             block |= _cursor(obs, cursor)
         elif call.look == "screenshot" or place == len(listed) - 1:

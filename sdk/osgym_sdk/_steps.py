@@ -138,7 +138,30 @@ class AsyncSteps(AsyncReach):
             self._open()
             options = self._frames.options(observe)
             body = ObserveRequest(self.lease, self._frames.unless_hash(options))
-            return await self._fetch_frame("/observe", body, options, self._config.timeouts.step_s)
+            timeout_s = self._config.timeouts.step_s
+            return await self._fetch_frame("/observe", body, options, timeout_s, newest=True)
+
+    async def zoom(
+        self, region: tuple[int, int, int, int], *, size: tuple[int, int] | None = None
+    ) -> AsyncObservation:
+        """Return a part of the screen as it is now, cut from the screen's own pixels, as PNG.
+
+        It counts as no step, and :attr:`observation` stays what it was.
+
+        Args:
+            region: x, y, width and height in pixels of the screen.
+            size: width and height of the image; by default the region's.
+
+        Raises:
+            EpisodeLost, EpisodeEnded, Timeout: as for :meth:`step`.
+        """
+        options = ObserveOptions(region=region, size=size)
+        async with self._lock:
+            self._open()
+            body = ObserveRequest(self.lease, options)
+            return await self._fetch_frame(
+                "/observe", body, options, self._config.timeouts.step_s, newest=False
+            )
 
     async def final(self, obs: AsyncObservation, *, timeout_s: float = 3.0) -> AsyncObservation:
         """Return the frame of the newest step once the screen rests; see :meth:`AsyncObservation.final`.
@@ -151,7 +174,8 @@ class AsyncSteps(AsyncReach):
             raise StaleObservation(f"step {obs.seq} was followed by another", episode_id=self.episode_id)
         options = self._frames.options(None)
         body = FinalRequest(self.lease, obs.seq, timeout_s * 1000, self._frames.unless_hash(options))
-        return await self._fetch_frame("/final", body, options, timeout_s + self._config.timeouts.control_s)
+        timeout_s += self._config.timeouts.control_s
+        return await self._fetch_frame("/final", body, options, timeout_s, newest=False)
 
     # The parts of a step, for steps of many episodes in one request; callers hold ``exclusive()``. ----
 
@@ -252,13 +276,12 @@ class AsyncSteps(AsyncReach):
         await self.send(replace(pending, options=options, started_s=self._config.clock()), None)
 
     async def _fetch_frame(
-        self, suffix: str, body: Message, options: ObserveOptions, timeout_s: float
+        self, suffix: str, body: Message, options: ObserveOptions, timeout_s: float, *, newest: bool
     ) -> AsyncObservation:
         started_s = self._config.clock()
         answer = await self._session.call("POST", suffix, body, timeout_s, record=True)
         total_ms = (self._config.clock() - started_s) * 1000
         shown = replace(answer.message(StepAnswer), step=self._base + len(self.trajectory.steps))
-        newest = suffix == "/observe"
         obs = self._observe(shown, answer.blob, options, total_ms, answer.transfer_s, newest)
         self.trajectory.judge_last(obs)
         return obs

@@ -74,7 +74,7 @@ def test_openais_safety_checks_are_acknowledged_by_the_caller_only() -> None:
 
 
 def test_anthropic() -> None:
-    """A result for each block, the image in the last; zooms are cut out of it."""
+    """A result for each block, the image in the last; zooms are those taken, else cut out of it."""
     obs = _observation()
     output = [_use("a", "left_click", coordinate=[1, 2]), _use("b", "cursor_position"),
               _use("c", "zoom", region=[10, 20, 12, 21]), _use("d", "type", text="x")]  # fmt: skip
@@ -88,6 +88,11 @@ def test_anthropic() -> None:
     assert blocks[3]["content"][0]["source"] == {
         "type": "base64", "media_type": "image/png", "data": obs.base64,
     }  # fmt: skip
+    taken = obs.to_anthropic(cursor=(7, 8), zooms={"c": b"taken", "d": b"of no zoom"})
+    assert taken[2]["content"][0]["source"] == {
+        "type": "base64", "media_type": "image/png", "data": base64.b64encode(b"taken").decode(),
+    }  # fmt: skip
+    assert [taken[0], taken[3]] == [blocks[0], blocks[3]]
     assert not any(block.get("is_error") for block in blocks)
     assert obs.to_anthropic()[1]["is_error"] is True  # nobody said where the cursor is
 

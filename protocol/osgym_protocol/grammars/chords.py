@@ -1,7 +1,7 @@
 """Keys that are pressed together, from the texts and lists in which models write them. Pure functions.
 
 A key has the names of :mod:`osgym_protocol.keysyms`. ``Cmd`` and ``⌘`` are the Super key: that is the key in
-the same place, and the one that the Linux key maps of OpenAI's, Anthropic's and Google's samples press.
+the same place, and the one that Google's sample and other public key maps press for these names on Linux.
 """
 
 from __future__ import annotations

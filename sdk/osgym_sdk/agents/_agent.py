@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from osgym_sdk._observation import Observation
 from osgym_sdk._options import as_task
 from osgym_sdk.agents._server import ModelServer, Reply
 from osgym_sdk.agents._turn import Turn, Usage
+from osgym_sdk.agents._zoom import MAX_LOOKS, only_looks, take_zooms
 from osgym_sdk.wire import ObserveOptions
 
 INFEASIBLE = "[INFEASIBLE]"
@@ -135,6 +137,8 @@ class Conversation(ABC):
         """The calls that the next request answers; None before the first answer."""
         self._unread: str | None = None
         """Why the last answer was no action."""
+        self._zooms: dict[str, bytes] = {}
+        """What the calls asked to see closer, by their ids."""
 
     async def act(self, obs: Observation, task: Any, step: int) -> Decision:
         """Ask the model what to do.
@@ -148,6 +152,25 @@ class Conversation(ABC):
                 decision would have had.
         """
         error = obs.refused or self._unread
+        looks: list[dict[str, Any]] = []
+        shown = obs
+        while True:
+            self._zooms = {} if error else await take_zooms(obs, self._calls or ())
+            decision = await self._decide(shown, error, looks)
+            if decision is not None:
+                return decision
+            error, shown = None, _told(obs)
+
+    async def _decide(
+        self, obs: Observation, error: str | None, looks: list[dict[str, Any]]
+    ) -> Decision | None:
+        """Ask the model once; None: it only looks, which is answered without a step.
+
+        Args:
+            obs: what it is told.
+            error: why nothing was done of the last answer.
+            looks: infos of the answers before in which it only looked; this one is added.
+        """
         path, body = self._request(obs, error)
         reply = await self._server.post(path, body)
         turn = self._turn(reply)
@@ -157,21 +180,24 @@ class Conversation(ABC):
         self._unread = None
         self._calls = _calls_in(turn.output)
         if turn.declined:
-            return Decision([{"op": "done"}], info, turn.words)
+            return Decision([{"op": "done"}], _with_looks(info, looks), turn.words)
         try:
             if turn.cut:
                 raise InvalidAction("the answer was cut off at its limit of tokens; say less")
             parsed = self._reading.parse(turn.output, obs)
         except InvalidAction as exc:
             self._unread = exc.message
-            exc.info = info
+            exc.info = _with_looks(info, looks)
             raise
         checks = _checks(parsed.calls)
         if checks and not self._acknowledges:
             raise ModelError(UNACKNOWLEDGED, code=ModelError.SAFETY, details={"checks": checks})
         self._calls = parsed.calls
+        if only_looks(parsed) and len(looks) < MAX_LOOKS:
+            looks.append(info)
+            return None
         info["ending"] = None if parsed.ending is None else parsed.ending.value
-        return Decision(_actions(parsed), info, turn.words)
+        return Decision(_actions(parsed), _with_looks(info, looks), turn.words)
 
     @abstractmethod
     def _request(self, obs: Observation, error: str | None) -> tuple[str, Mapping[str, Any]]:
@@ -196,6 +222,22 @@ class Conversation(ABC):
     def _not_the_apis(self, what: str) -> ModelError:
         """Return the error for an answer of the wrong form."""
         return ModelError(f"the answer {what}", code=ModelError.PROTOCOL, host=self._server.base_url)
+
+
+def _told(obs: Observation) -> Observation:
+    """Return an observation without what its step did, of which the model knows already."""
+    meta = replace(obs.meta, results=(), failed_index=None)
+    return Observation(replace(obs.answer, observation=meta), obs.data, obs.timing)
+
+
+def _with_looks(info: dict[str, Any], looks: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the info of a step: with the answers before that only looked, and what they cost."""
+    if not looks:
+        return info
+    usage = Usage()
+    for one in (*looks, info):
+        usage.add(Usage.from_dict(one["usage"]))
+    return {**info, "usage": usage.to_dict(), "looks": looks}
 
 
 def _actions(parsed: Parsed) -> list[dict[str, Any]]:

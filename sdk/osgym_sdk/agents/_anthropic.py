@@ -95,7 +95,7 @@ class AnthropicConversation(Conversation):
     def _request(self, obs: Observation, error: str | None) -> tuple[str, Mapping[str, Any]]:
         agent = self._agent
         self._cursor = _pointer(obs.actions) or self._cursor
-        told = obs.to_anthropic(self._calls or (), error=error, cursor=self._cursor)
+        told = obs.to_anthropic(self._calls or (), error=error, cursor=self._cursor, zooms=self._zooms)
         if not self._messages:
             told.insert(0, {"type": "text", "text": self.instruction})
         self._messages.append({"role": "user", "content": told})
