@@ -1,0 +1,104 @@
+"""The programs whose trees are read: applications of the images, and a window of each toolkit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+INSIDE = "/home/user/trees"
+"""Where this folder lies in a desktop."""
+GAPS = f"{INSIDE}/gaps.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One row of the matrix.
+
+    Attributes:
+        name: such as `featherpad`.
+        toolkit: what its window is made with.
+        argv: how it is started.
+        churn: how a second window is opened; empty: its menus are opened by keys instead.
+        image: the smallest image that has it.
+        tree: it tells of itself; the others are listed as their windows.
+        expect: names that are in its tree.
+        timer: it writes the gaps of its own timer.
+        start_s: how long its start may take.
+    """
+
+    name: str
+    toolkit: str
+    argv: tuple[str, ...]
+    churn: tuple[str, ...] = ()
+    image: str = "small"
+    tree: bool = True
+    expect: tuple[str, ...] = ()
+    timer: bool = False
+    start_s: float = 30.0
+
+
+def _toolkit(name: str, *, tree: bool = True, image: str = "toolkits") -> Program:
+    """A window of a toolkit that measures its own main loop."""
+    argv = ("python3", f"{INSIDE}/benchmarks/tree_fidelity/timers.py", name)
+    expect = ("Button 0", "Button 39") if tree else ()
+    return Program(name, name, (*argv, GAPS), (*argv, "/dev/null"), image, tree, expect, timer=True)
+
+
+PROGRAMS = (
+    Program("mousepad", "gtk3", ("mousepad",), ("mousepad",), expect=("File", "Help")),
+    Program("galculator", "gtk3", ("galculator",), ("galculator",), expect=("File", "7")),
+    Program("featherpad", "qt5", ("featherpad",), ("featherpad", "-w"), expect=("File", "Edit", "Help")),
+    Program(
+        "pcmanfm",
+        "gtk2",
+        ("pcmanfm", "-n", "/etc/xdg"),
+        ("pcmanfm", "-n", "/etc"),
+        expect=("File", "openbox"),
+    ),
+    Program(
+        "xfce4-terminal",
+        "gtk3",
+        ("xfce4-terminal", "--disable-server"),
+        ("xfce4-terminal",),
+        expect=("File",),
+    ),
+    Program("xterm", "Xt", ("xterm",), ("xterm",), tree=False),
+    _toolkit("tk", tree=False, image="small"),
+    Program("gimp", "gtk2", ("gimp",), image="full", expect=("File", "Filters"), start_s=90),
+    Program("vlc", "qt5", ("vlc",), image="full", expect=("Media", "Playback")),
+    Program("chromium", "Chromium", ("google-chrome", "about:blank"), image="full", start_s=60),
+    Program("calc", "LibreOffice", ("localc",), image="full", expect=("File", "A1"), start_s=90),
+    _toolkit("gtk3"),
+    _toolkit("gtk4"),
+    _toolkit("qt5"),
+    _toolkit("qt6"),
+    _toolkit("wx"),
+    _toolkit("sdl", tree=False),
+    Program(
+        "swing",
+        "Java Swing",
+        ("java", f"{INSIDE}/benchmarks/tree_fidelity/Timer.java", GAPS),
+        ("java", f"{INSIDE}/benchmarks/tree_fidelity/Timer.java", "/dev/null"),
+        "toolkits",
+        expect=("Button 0", "Button 39"),
+        timer=True,
+        start_s=60,
+    ),
+)
+_IMAGES = ("small", "full", "toolkits")
+
+
+def chosen(image: str, names: str) -> list[Program]:
+    """Return the programs of a list with commas; of an empty one all that an image has.
+
+    Raises:
+        ValueError: There is no such program; the message names those that are.
+    """
+    known = {program.name: program for program in PROGRAMS}
+    if unknown := [name for name in names.split(",") if name and name not in known]:
+        raise ValueError(f"there is no program {unknown[0]!r}; there are {', '.join(known)}")
+    if names:
+        return [known[name] for name in names.split(",")]
+    has = _IMAGES[: _IMAGES.index(image) + 1] if image in _IMAGES else _IMAGES
+    return [program for program in PROGRAMS if program.image in has]
