@@ -45,6 +45,7 @@ _TOOLSET = "anthropic SDK computer-toolset.md, 2026-11"
 _GEMINI = "ai.google.dev computer use, 2026-11"
 _QWEN = "QwenLM/Qwen3-VL 2026-01-30, cookbooks/utils/agent_function_call.py"
 _UITARS = "bytedance/UI-TARS 2025-09-05, codes/ui_tars/prompt.py and tests"
+_GLM = "zai-org/GLM-V 2025-08-27, examples/gui-agent/glm-45v"
 _OPENCUA = "xlang-ai/OpenCUA 2025-08-16, system prompts"
 _PYAUTOGUI = "pyautogui 2023-06-07 and OSWorld's prompts"
 _WAIT2 = {"op": "wait", "duration_ms": 2000}
@@ -276,6 +277,33 @@ UITARS = [
             (_click(960, 540, count=1),), context=Context(SCREEN, version="1.5")),
 ]  # fmt: skip
 
+GLM = [
+    *_examples(
+        "glm", _GLM,
+        ("I open it. <|begin_of_box|>left_click(start_box='[500,500]', element_info='Save')<|end_of_box|>\n"
+         "Memory:\n[]", _click(_X, _Y, count=1)),
+        ("<think>Where is it?</think>I open the menu.\nright_click(start_box='[500,500]')\nMemory:\n"
+         '[{"key": "a: b"}]', _click(_X, _Y, "right", count=1)),
+        ("middle_click(start_box='[500,500]', element_info='')", _click(_X, _Y, "middle", count=1)),
+        ("left_double_click(start_box='[500,500]', element_info='')", _click(_X, _Y, count=2)),
+        ("<|begin_of_box|>hover(start_box='[999,0]', element_info='')<|end_of_box|>",
+         {"op": "move", "x": 1918, "y": 0}),
+        ("left_drag(start_box='[0,0]', end_box='[500,500]', element_info='')",
+         {"op": "drag", "path": [[0, 0], [_X, _Y]]}),
+        ("key(keys='ctrl+c')", {"op": "key", "keys": ["ctrl", "c"]}),
+        ("<|begin_of_box|>type(content='it\\'s here\\n')<|end_of_box|>",
+         {"op": "type", "text": "it's here\n"}),
+        ("<|begin_of_box|>scroll(start_box='[500,500]', direction='up', step=3, element_info='')"
+         "<|end_of_box|>", {"op": "scroll", "x": _X, "y": _Y, "dy": -3}),
+        ("<|begin_of_box|>scroll(start_box='[500,500]', direction='down')<|end_of_box|>",
+         {"op": "scroll", "x": _X, "y": _Y, "dy": 5}),
+        ("I wait. WAIT()", {"op": "wait", "duration_ms": 5000}),
+    ),
+    Example("glm", _GLM, "It is done.\nDONE()\nMemory:\n[]", (), Ending.DONE, "It is done."),
+    Example("glm", _GLM, "<|begin_of_box|>FAIL()<|end_of_box|>", (), Ending.FAIL),
+    Example("glm", _GLM, "type(content='a')", ({"op": "type", "text": "a"},), auto=False),
+]  # fmt: skip
+
 _PRESS_ENTER = {"op": "key", "keys": ["enter"], "repeat": 1}
 PYAUTOGUI = [
     *_examples(
@@ -378,5 +406,5 @@ COMPUTER13 = [
 ]  # fmt: skip
 
 EXAMPLES = [
-    *OSGYM, *COMPUTER13, *OPENAI, *ANTHROPIC, *GEMINI, *QWEN, *UITARS, *OPENCUA, *PYAUTOGUI,
+    *OSGYM, *COMPUTER13, *OPENAI, *ANTHROPIC, *GEMINI, *QWEN, *UITARS, *GLM, *OPENCUA, *PYAUTOGUI,
 ]  # fmt: skip

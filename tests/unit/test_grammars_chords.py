@@ -115,10 +115,11 @@ def _said(grammar: str, text: str) -> Any:
         "qwen": {"action": "key", "keys": [text]},
         "uitars": f"Action: hotkey(key={text!r})",
         "computer13": {"action_type": "HOTKEY", "keys": text},
+        "glm": f"key(keys={text!r})",
     }[grammar]
 
 
-@pytest.mark.parametrize("grammar", ["anthropic", "openai", "gemini", "qwen", "uitars", "computer13"])
+@pytest.mark.parametrize("grammar", ["anthropic", "openai", "gemini", "qwen", "uitars", "computer13", "glm"])
 @pytest.mark.parametrize(
     "text", ["Ctrl + S", "ctrl+s", "Ctrl-S", "⌘C", "ctrl + +", "Page Down", "KEY_ENTER", "Up Arrow"]
 )

@@ -36,7 +36,7 @@ def _says(grammar: str, text: str) -> list[Any]:
     escaped = text.replace("\r", "\\r").replace("\n", "\\n")
     xml = f"<function=computer_use><parameter=action>type</parameter>\n<parameter=text>\n{text}\n</parameter>"
     source = f"pyautogui.write({text!r})"
-    return {
+    ways: dict[str, list[Any]] = {
         "osgym": [f"type({text})", {"op": "type", "text": text}],
         "computer13": [{"action_type": "TYPING", "parameters": {"text": text}}],
         "openai": [{"type": "type", "text": text}],
@@ -47,14 +47,19 @@ def _says(grammar: str, text: str) -> list[Any]:
         ],
         "qwen": [_qwen(action="type", text=text), f"<tool_call>{xml}</function></tool_call>"],
         "uitars": [f"Action: type(content='{escaped}')", f"Action: type(content='{text}')"],
+        "glm": [
+            f"<|begin_of_box|>type(content='{escaped}')<|end_of_box|>\nMemory:\n[]",
+            f"type(content='{text}')",
+        ],
         "opencua": [source, f"## Code:\n```python\n{source}\n```"],
         "pyautogui": [source, f"pyautogui.typewrite({text!r}, interval=0.05)"],
-    }[grammar]
+    }
+    return ways[grammar]
 
 
 @pytest.mark.parametrize(
     "grammar",
-    ["osgym", "computer13", "openai", "anthropic", "gemini", "qwen", "uitars", "opencua", "pyautogui"],
+    ["osgym", "computer13", "openai", "anthropic", "gemini", "qwen", "uitars", "glm", "opencua", "pyautogui"],
 )
 @pytest.mark.parametrize(
     ("text", "typed"),
@@ -154,6 +159,7 @@ FROM_A_KNOWN_POINT: list[tuple[str, Any]] = [
      _qwen(action="left_click_drag", coordinate=[30, 40])),
     ("qwen", _qwen(action="left_click_drag", start_coordinate=[10, 20], coordinate=[30, 40])),
     ("uitars", "Action: drag(start_box='(10,20)', end_box='(30,40)')"),
+    ("glm", "left_drag(start_box='[10,20]', end_box='[30,40]', element_info='')"),
     ("osgym", "drag(10,20,30,40)"),
     ("computer13", [{"action_type": "MOVE_TO", "x": 10, "y": 20},
                     {"action_type": "DRAG_TO", "x": 30, "y": 40}]),

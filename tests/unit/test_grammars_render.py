@@ -48,7 +48,7 @@ ACTION = st.one_of(
     _of("screenshot"),
 )
 LEAST = {"osgym": 8, "computer13": 10, "openai": 8, "anthropic": 12, "gemini": 11, "qwen": 8, "uitars": 9,
-         "opencua": 12, "pyautogui": 12}  # fmt: skip
+         "glm": 8, "opencua": 12, "pyautogui": 12}  # fmt: skip
 """How many of the 18 kinds above each grammar has words for, at least."""
 CONTEXTS = [
     Context(SCREEN),
@@ -86,6 +86,8 @@ def test_what_is_written_is_read_back(grammar: str, data: st.DataObject) -> None
         actions.append(action)
     if not actions:
         return
+    if grammar == "glm":  # its answers have one action
+        actions = actions[:1]
     output = render(actions, context, grammar)
     again = parse(output, context, grammar)
     assert checked(again.actions) == checked(actions)

@@ -63,6 +63,7 @@ GRAMMARS: dict[str, Grammar] = {
         Grammar("gemini", ("3.5", "2.5"), "norm1000"),
         Grammar("qwen", ("qwen3-vl", "qwen2.5-vl"), "norm1000"),
         Grammar("uitars", ("1.5", "1.0"), "norm1000"),
+        Grammar("glm", (), "norm1000"),
         Grammar("opencua", ("qwen2.5", "agentnet"), "image"),
         Grammar("pyautogui", (), "image"),
     )

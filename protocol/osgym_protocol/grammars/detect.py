@@ -19,6 +19,10 @@ _OPENAI_TYPES = frozenset(
 _GEMINI_STEPS = ("model_output", "function_call", "thought")
 _UITARS_ACTION = re.compile(r"^[ \t]*Action[ \t]*:\s*[a-z_]{1,20}\s*\(", re.MULTILINE)
 _UITARS_CALL = re.compile(r"\s*[a-z_]{1,20}\s*\(\s*(start_box|point|start_point|content|key)\s*=\s*['\"]")
+_GLM_CALL = re.compile(
+    r"(?<![\w.])(?:(?:left|right|middle)_click|left_double_click|left_drag)\s*\(\s*start_box\s*="
+    r"|(?<![\w.])key\s*\(\s*keys\s*=\s*['\"]|<\|begin_of_box\|>|(?<![\w.])(?:WAIT|DONE|FAIL)\(\)"
+)
 _OSGYM_CALL = re.compile(
     r"\s*(click|left_double|right_single|move|drag|scroll|type|press|hotkey|wait|call_user|finish)\s*\("
 )
@@ -150,6 +154,8 @@ def _of_text(text: str) -> str:
         found.append("opencua")
     elif _PYAUTOGUI.search(text):
         found.append("pyautogui")
+    if not found and _GLM_CALL.search(text):
+        found.append("glm")
     call = _OSGYM_CALL.match(text)
     if call is not None and not found:
         if call.group(1) == "type" and _UITARS_CALL.match(text):
