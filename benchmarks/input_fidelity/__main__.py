@@ -15,9 +15,9 @@ Save As dialog, and compares. A run is right, wrong (with what came), refused (n
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from benchmarks.common import ROOT, argument_parser, local_service, machine, save, summary
@@ -80,35 +80,49 @@ def _typing_line(toolkit: str, name: str, times: Sequence[TypingTime]) -> str:
     return f"{toolkit:15} {name:26} {told}, right {right} of {len(times)}"
 
 
+class Report:
+    """What a run found so far; saved after each toolkit, so that an interrupted run is not lost."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._machine = machine()
+        self.rows: list[Row] = []
+        self.typing: list[dict[str, Any]] = []
+
+    def save(self) -> Path:
+        """Write all of it and return where."""
+        result = {
+            "machine": self._machine,
+            "image": self._args.image,
+            "runtime": self._args.runtime,
+            "repeat": self._args.repeat,
+            "rows": [row.as_json() for row in self.rows if row.runs],
+            "typing": self.typing,
+        }
+        return save("input_fidelity", result, self._args.out)
+
+
 def main() -> None:
     """Parse the command line, play, print, save."""
     args = arguments()
     if args.list:
         print("toolkits:", ", ".join(TOOLKITS))
         print("\n".join(f"{cell.name:16} {cell.about}" for cell in CELLS.values()))
-        sys.exit()
-    about, rows = machine(), []
-    typing: list[dict[str, Any]] = []
+        return
+    report = Report(args)
     settings: dict[str, str | int | float] = {"runtime": args.runtime, "warm": 1, "trajectory": "off"}
     with local_service(args.image, settings) as (url, _), Client(url) as client:
         for load in args.load:
             player = Player(client, args.repeat, load, tell)
             for toolkit in args.toolkits:
-                rows += player.play(toolkit, args.cells)
+                report.rows += player.play(toolkit, args.cells)
+                report.save()
         if not args.no_speed:
-            typing = measure_typing(client, args.toolkits, args.repeat)
-    print(f"\n{tables.printed(rows)}\n\n{tables.differences(rows)}\n")
-    result = {
-        "machine": about,
-        "image": args.image,
-        "runtime": args.runtime,
-        "repeat": args.repeat,
-        "rows": [row.as_json() for row in rows if row.runs],
-        "typing": typing,
-    }
-    print(f"saved {save('input_fidelity', result, args.out)}")
+            report.typing = measure_typing(client, args.toolkits, args.repeat)
+    print(f"\n{tables.printed(report.rows)}\n\n{tables.differences(report.rows)}\n")
+    print(f"saved {report.save()}")
     if args.write_doc:
-        tables.write(DOC, tables.markdown(rows))
+        tables.write(DOC, tables.markdown(report.rows))
         print(f"written into {DOC.relative_to(ROOT)}")
 
 

@@ -40,6 +40,11 @@ def _terminal(name: str, *command: str) -> Toolkit:
     return Toolkit(name, command, shell=True, everywhere=True)
 
 
+def _office(mode: str) -> Toolkit:
+    command = ("/usr/bin/python3", "libreoffice.py", "{log}", "--mode", mode)
+    return Toolkit(mode, command, start_s=60.0)
+
+
 RCFILE = f"{INSIDE}/bashrc"
 TOOLKITS = {
     toolkit.name: toolkit
@@ -50,11 +55,14 @@ TOOLKITS = {
         _python("qt5", counts=(1, 2, 1)),
         _python("qt6", counts=(1, 2, 1)),
         _python("tk", everywhere=True),
-        _python("wx", counts=(1, 2, 1)),
+        # a module wx.py would hide the toolkit's own
+        Toolkit("wx", ("/usr/bin/python3", "wxwidgets.py", "{log}"), counts=(1, 2, 1)),
         _python("x11", everywhere=True),
         _python("sdl"),
         Toolkit("swing", ("java", "Witness.java", "{log}"), start_s=60.0),
         _python("chromium"),
+        _office("writer"),
+        _office("calc"),
         _terminal("xterm", "xterm", "-u8", "-e", "bash", "--rcfile", RCFILE),
         _terminal("xfce4-terminal", "xfce4-terminal", "--disable-server", "-x", "bash", "--rcfile", RCFILE),
     )

@@ -218,9 +218,8 @@ class Window(Gtk.Window):
     def _settle(self) -> bool:
         """Tell of the targets once the window manager has left the window where it is."""
         _, x, y = self.get_window().get_origin()
-        self._origins.append((x, y))
-        last = self._origins[-3:]
-        if len(last) < 3 or len(set(last)) > 1 or not self.is_active():
+        self._origins = [*self._origins[-2:], (x, y)] if self.is_active() else []
+        if len(self._origins) < 3 or len(set(self._origins)) > 1:
             return True
         self._recorder.ready((x, y), TARGETS)
         return False

@@ -162,12 +162,13 @@ class Window(tk.Tk):
 
     def _settle(self) -> None:
         """Tell of the targets once the window manager has left the window where it is."""
-        self._seen.append((self.winfo_rootx(), self.winfo_rooty()))
-        last = self._seen[-3:]
-        if len(last) < 3 or len(set(last)) > 1 or not self.winfo_viewable() or self.focus_get() is None:
+        where = (self.winfo_rootx(), self.winfo_rooty())
+        active = self.winfo_viewable() and self.focus_get() is not None
+        self._seen = [*self._seen[-2:], where] if active else []
+        if len(self._seen) < 3 or len(set(self._seen)) > 1:
             self.after(30, self._settle)
         else:
-            self._recorder.ready(last[0], TARGETS)
+            self._recorder.ready(where, TARGETS)
 
     def _closed(self) -> None:
         self._recorder.write("exit")
