@@ -235,7 +235,7 @@ class Run:
                 await asyncio.sleep(4 * POLL_S)
                 await _shell(f"xdotool key --window {window.id} Escape")
                 await asyncio.sleep(4 * POLL_S)
-            self.found.windows_opened += 1
+                self.found.windows_opened += 1
 
     async def _open_and_close(self, window: XWindow) -> None:
         process = await self._start(self.order.churn)
@@ -246,6 +246,7 @@ class Run:
         try:
             opened = await _until(second, self.order.start_s)
             for one in opened or ():
+                self.found.windows_opened += 1
                 await _shell(f"wmctrl -i -c {one.id:#x}")
             await _until(lambda windows: not second(windows), 5)
         finally:

@@ -46,7 +46,7 @@ def _toolkit(name: str, *, tree: bool = True, image: str = "toolkits") -> Progra
 
 
 PROGRAMS = (
-    Program("mousepad", "gtk3", ("mousepad",), ("mousepad",), expect=("File", "Help")),
+    Program("mousepad", "gtk3", ("mousepad",), ("mousepad", "-o", "window"), expect=("File", "Help")),
     Program("galculator", "gtk3", ("galculator",), ("galculator",), expect=("File", "7")),
     Program("featherpad", "qt5", ("featherpad",), ("featherpad", "-w"), expect=("File", "Edit", "Help")),
     Program(
