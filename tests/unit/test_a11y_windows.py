@@ -96,6 +96,19 @@ def test_an_application_that_did_not_answer_gets_its_name_and_its_windows() -> N
     ]
 
 
+def test_places_told_from_the_corner_of_a_window_become_places_on_the_screen() -> None:
+    """GTK 4 knows no other; a window that tells where X sees it, with or without its frame, stays."""
+    button = frame("Save", Box(5, 7, 60, 20), "push-button")
+    inside = frame("Untitled", Box(0, 0, 300, 200))
+    inside.children = [button]
+    framed = frame("Other", Box(0, 0, 302, 231))
+    root = Node("desktop-frame", children=[application("a", inside), application("b", framed)])
+    real = window(0, "Untitled", 7, Box(100, 50, 300, 200))
+    add_windows(root, [7, 8], [real, window(1, "Other", 8, Box(1, 30, 300, 200))])
+    places = [node.attributes["cp:screencoord"] for node in (inside, button, framed)]
+    assert places == ["(100, 50)", "(105, 57)", "(0, 0)"]
+
+
 def test_a_menu_is_a_window_of_its_own_only_where_its_program_has_no_tree() -> None:
     """The menus of a program that has a tree lie in its tree, wherever its toolkit puts them."""
     menu = Box(50, 50, 200, 300)

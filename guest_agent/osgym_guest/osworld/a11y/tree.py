@@ -37,6 +37,9 @@ SCREEN_COORDS = 0
 # What pcmanfm draws on the desktop itself: icons directly in a window, which never say that they show.
 _ICON = names.VISIBLE | names.SELECTABLE | names.FOCUSABLE
 
+_GTK4 = "GTK"
+"""What GTK 4 calls itself (GTK 2 and 3 say ``gtk``): of its objects only windows ever say that they show."""
+
 
 class Ref(NamedTuple):
     """Address of an accessible object: bus name and object path."""
@@ -134,6 +137,7 @@ class Application:
         self._ref = ref
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._nodes = 0
+        self._is_gtk4 = False
         self.root = Node("application", {"name": ""})
 
     async def read(self, deadline_s: float) -> None:
@@ -144,6 +148,8 @@ class Application:
             self.root.partial = True
 
     async def _read_root(self) -> None:
+        toolkit = await self.properties(self._ref, "Application", ("ToolkitName",))
+        self._is_gtk4 = toolkit.get("ToolkitName") == _GTK4
         states = await self.states(self._ref)
         await self._visit(self.root, self._ref, states or 0, 1, EVERYTHING)
 
@@ -308,7 +314,7 @@ class Application:
     async def _visit_shown(self, node: Node, known: list[tuple[Ref, int]], depth: int, clip: Box) -> None:
         visits = []
         for ref, states in known:
-            if depth == 2 and states & _ICON == _ICON:
+            if (depth == 2 and states & _ICON == _ICON) or (self._is_gtk4 and states & names.VISIBLE):
                 states |= names.SHOWING
             if not (states & names.SHOWING or depth == 1):
                 continue

@@ -115,12 +115,34 @@ def _overlap(one: Box, other: Box) -> float:
 
 
 def _mark(node: Node, window: XWindow) -> None:
+    box = node_box(node)
+    if box is not None and window.is_managed and _tells_places_inside(box, window.box):
+        _shift(node, window.box.x, window.box.y)
     node.attributes[WINDOW_ID] = f"{window.id:#x}"
     node.attributes[STACKING] = str(window.stacking)
     if window.is_active:
         node.attributes[ACTIVE] = "true"
     if window.is_modal:
         node.attributes[MODAL] = "true"
+
+
+def _tells_places_inside(told: Box, real: Box) -> bool:
+    """Return whether a program tells places counted from its window's corner, as GTK 4 does.
+
+    Its window then lies at the origin, and is as large as the content of the real one, which lies
+    elsewhere. Toolkits that tell places on the screen agree with the X server.
+    """
+    same_size = abs(told.width - real.width) <= 1 and abs(told.height - real.height) <= 1
+    return same_size and (told.x, told.y) == (0, 0) != (real.x, real.y)
+
+
+def _shift(node: Node, x: int, y: int) -> None:
+    """Move a node and all below it."""
+    box = node_box(node)
+    if box is not None:
+        node.attributes["cp:screencoord"] = f"({box.x + x}, {box.y + y})"
+    for child in node.children:
+        _shift(child, x, y)
 
 
 def _add(root: Node, program: _Program | None, programs: dict[int, _Program], window: XWindow) -> None:
