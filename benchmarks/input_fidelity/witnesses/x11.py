@@ -59,6 +59,7 @@ class Window:
         self._window.change_property(self._protocols, Xatom.ATOM, 32, [self._close])
         self._pen = self._window.create_gc(foreground=screen.black_pixel)
         self._focus = ""
+        self._replace = False
         self._texts = {"entry": "", "password": "", "multiline": ""}
         self._presses = PressCounter()
         self._stroke: Stroke | None = None
@@ -126,7 +127,10 @@ class Window:
             name = key_name(symbol, char, ctrl=ctrl, alt=alt, shift=shift)
             self._recorder.write("key", name=name, down=down)
         elif down and self._focus in self._texts:
-            self._edit(self._focus, symbol, "" if ctrl else char)
+            if ctrl and char == "a":
+                self._replace = True
+            else:
+                self._edit(self._focus, symbol, "" if ctrl else char)
 
     def _keysym(self, event: xevent.KeyPress) -> int:
         """Return what a key means in the group and with the Shift of its event."""
@@ -137,7 +141,8 @@ class Window:
         return int(keysym or of(event.detail, 0))
 
     def _edit(self, target: str, symbol: str, char: str) -> None:
-        text = self._texts[target]
+        text = "" if self._replace and char else self._texts[target]
+        self._replace = self._replace and not char
         if symbol == "Return" and target != "multiline":
             self._recorder.write("activate", target=target)
             return
