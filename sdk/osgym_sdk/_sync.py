@@ -211,6 +211,7 @@ class Episode(EpisodeInfo):
     start = _waits(AsyncEpisode.start, _same)
     step = _waits(AsyncEpisode.step, SyncObservation)
     observe = _waits(AsyncEpisode.observe, SyncObservation)
+    zoom = _waits(AsyncEpisode.zoom, SyncObservation)
     evaluate = _waits(AsyncEpisode.evaluate, _same)
     detach = _calls(AsyncEpisode.detach, _same)
     fork = _waits(AsyncEpisode.fork, lambda children, portal: [Episode(child, portal) for child in children])

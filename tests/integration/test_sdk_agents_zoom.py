@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from PIL import Image
 from tests.support.agent_runs import anthropic, anthropic_use, task
+from tests.support.host_process import HostProcess
 from tests.support.model_api import Asked, ModelApi, serving_models
 
-from osgym_sdk import AsyncClient, AsyncEpisode, EpisodeEnded
+from osgym_sdk import AsyncClient, AsyncEpisode, Client, EpisodeEnded
 from osgym_sdk.agents._zoom import MAX_LOOKS, zoom_size
 
 SHOWN = (1280, 720)
@@ -50,6 +51,14 @@ async def test_a_zoom_is_cut_from_the_screens_own_pixels(episode: AsyncEpisode) 
     await episode.close()
     with pytest.raises(EpisodeEnded):
         await episode.zoom(region)
+
+
+def test_a_zoom_of_the_blocking_client(host: HostProcess) -> None:
+    """It is the same."""
+    with Client(host.url) as client, client.episode() as episode:
+        whole = episode.observation.image
+        assert episode.zoom(ICON).image.tobytes() == _scaled(whole, ICON, ICON[2:])
+        assert episode.observation.size == whole.size
 
 
 async def test_an_agent_answers_a_zoom_without_a_step(client: AsyncClient) -> None:
