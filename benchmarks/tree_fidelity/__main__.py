@@ -9,12 +9,13 @@ answers to the window manager's ping. Other work of the machine counts in that, 
 long the loop was busy: the CPU time of its thread in one gap. Beside both stands the same without readers,
 while the windows open and close.
 
-python -m benchmarks.tree_fidelity --image full --reads 100
+The image `toolkits` has all programs: `osgym image build --add benchmarks/input_fidelity/addition`.
+
+python -m benchmarks.tree_fidelity --image toolkits --reads 100
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from collections.abc import Sequence
@@ -95,13 +96,14 @@ def line(name: str, toolkit: str, found: dict[str, Any]) -> str:
 
 def main() -> int:
     """Look at each program, print a table, save the raw series; 1 when a row is not good."""
-    parser = argument_parser(__doc__, image="full")
+    parser = argument_parser(__doc__, image="toolkits")
     parser.add_argument("--reads", type=int, default=100, help="of each of the two readers (100)")
     parser.add_argument("--programs", default="", help="names with commas; all that the image has")
     parser.add_argument("--most-ms", type=float, default=50.0, help="largest gap of a main loop (50)")
     options = parser.parse_args()
     programs = chosen(options.image, options.programs)
-    rows: dict[str, Any] = {}
+    rows: list[dict[str, Any]] = []
+    about = {"machine": machine(), "image": options.image, "reads": options.reads}
     print(f"{'':65}gap ms, busy ms while read; alone")
     print("program         toolkit       nodes reads  read ms windows    gap   busy    gap   busy  verdict")
     with local_service(options.image, {"warm": 1}) as (url, _), Client(url) as client:
@@ -112,11 +114,11 @@ def main() -> int:
                 busy_read, busy_alone = (worst(found[key])[1] for key in GAP_SERIES)
                 if busy_read > max(options.most_ms, busy_alone):
                     found["faults"].append("stalls")
-            rows[program.name] = {"program": dataclasses.asdict(program), **found}
             print(line(program.name, program.toolkit, found), flush=True)
-    result = {"machine": machine(), "image": options.image, "reads": options.reads, "rows": rows}
-    print("raw series:", save(f"tree_fidelity_{options.image}", result, options.out))
-    return int(any(row["faults"] for row in rows.values()))
+            rows.append({"name": program.name, "toolkit": program.toolkit, **found})
+            path = save("tree_fidelity", {**about, "rows": rows}, options.out)
+    print("raw series:", path)
+    return int(any(row["faults"] for row in rows))
 
 
 if __name__ == "__main__":

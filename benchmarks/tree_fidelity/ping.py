@@ -19,6 +19,7 @@ from osgym_guest.osworld.x11 import SOCKET_DIR, XConnection
 
 TIMEOUT_S = 5.0
 PAUSE_S = 0.002
+LINE_S = 0.05
 _CHANGE_ATTRIBUTES, _SEND_EVENT, _CLIENT_MESSAGE = 2, 25, 33
 _EVENT_MASK, _SUBSTRUCTURE_NOTIFY = 0x800, 0x80000
 
@@ -85,12 +86,20 @@ class Pinger(XConnection):
             return 0.0
 
     async def during(self, work: Coroutine[Any, Any, None]) -> list[Gap]:
-        """Ping while `work` goes on; returns all gaps, none for a program that does not answer pings."""
+        """Ping while `work` goes on; returns the largest gap of each `LINE_S`, in both respects.
+
+        There is none for a program that does not answer pings.
+        """
         answers = await self._knows_pings() and await self.ping() is not None
         task = asyncio.ensure_future(work)
         gaps: list[Gap] = []
+        begun = 0.0
         while answers and not task.done():
-            gaps.append(await self.ping() or Gap(TIMEOUT_S * 1000, 0.0))
+            gap = await self.ping() or Gap(TIMEOUT_S * 1000, 0.0)
+            if time.monotonic() - begun > LINE_S:
+                begun = time.monotonic()
+                gaps.append(gap)
+            gaps[-1] = Gap(max(gap.wall_ms, gaps[-1].wall_ms), max(gap.busy_ms, gaps[-1].busy_ms))
             await asyncio.sleep(PAUSE_S)
         await task
         return gaps

@@ -6,6 +6,7 @@ line of the file, beside the largest CPU time that the main thread took between 
 
 from __future__ import annotations
 
+import importlib
 import sys
 import time
 from collections.abc import Callable
@@ -41,11 +42,9 @@ class Gaps:
 
 def gtk(version: str, gaps: Gaps) -> None:
     """Show a window of GTK 3 or 4."""
-    import gi
-
-    gi.require_version("Gtk", version)
-    from gi.repository import GLib, Gtk
-
+    importlib.import_module("gi").require_version("Gtk", version)
+    repository = importlib.import_module("gi.repository")
+    GLib, Gtk = repository.GLib, repository.Gtk
     GLib.timeout_add(PERIOD_MS, gaps.tick)
     grid: Any = Gtk.Grid()
     for at, text in enumerate(BUTTONS):
@@ -70,8 +69,6 @@ def gtk(version: str, gaps: Gaps) -> None:
 
 def qt(module: str, gaps: Gaps) -> None:
     """Show a window of Qt 5 or 6."""
-    import importlib
-
     widgets = importlib.import_module(f"{module}.QtWidgets")
     core = importlib.import_module(f"{module}.QtCore")
     application = widgets.QApplication([])
@@ -106,8 +103,7 @@ def tk(gaps: Gaps) -> None:
 
 def wx(gaps: Gaps) -> None:
     """Show a window of wxWidgets."""
-    import wx as toolkit
-
+    toolkit = importlib.import_module("wx")
     application = toolkit.App()
     frame = toolkit.Frame(None, title="Timer")
     grid = toolkit.GridSizer(COLUMNS)
@@ -123,8 +119,7 @@ def wx(gaps: Gaps) -> None:
 
 def sdl(gaps: Gaps) -> None:
     """Show a window of SDL 2, which has no main loop but the program's own."""
-    import pygame
-
+    pygame = importlib.import_module("pygame")
     pygame.display.init()
     pygame.display.set_mode((400, 300))
     pygame.display.set_caption("Timer")

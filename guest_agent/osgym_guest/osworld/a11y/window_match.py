@@ -53,13 +53,13 @@ def add_windows(root: Node, pids: Sequence[int | None], windows: Sequence[XWindo
     left = _match_sure(programs, strangers, sorted(windows, key=lambda window: -window.stacking))
     # A program may name a window otherwise than its title bar does, and not say where it is.
     for window in left:
-        program = programs.get(window.pid or 0)
-        shown = [node for node in program.free if "st:showing" in node.attributes] if program else []
-        if program and shown and window.is_managed and window.is_shown:
-            program.free.remove(shown[0])
+        owner = programs.get(window.pid or 0)
+        shown = [node for node in owner.free if "st:showing" in node.attributes] if owner else []
+        if owner and shown and window.is_managed and window.is_shown:
+            owner.free.remove(shown[0])
             _mark(shown[0], window)
-        elif window.is_managed or program is None or not program.applications[0].children:
-            _add(root, program, programs, window)
+        elif window.is_managed or owner is None or not owner.applications[0].children:
+            _add(root, owner, programs, window)
 
 
 def _match_sure(
