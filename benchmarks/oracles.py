@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from osgym_host.tasks.shipped import ShippedTask, Step, load_shipped, next_actions
@@ -29,6 +29,36 @@ class OraclePolicy:
         return await next_actions(obs, self._by_id[task["id"]].oracle, step)
 
 
+def with_enters_in_texts(oracle: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return an oracle whose texts end in a line break where it pressed Enter after them, in the same step or
+    as the first action of the next. Many models submit that way."""
+    steps: list[Step] = []
+    for step in oracle:
+        made: list[dict[str, Any]] = []
+        for action in step:
+            before = made or (list(steps[-1]) if steps else [])
+            if not (_is_enter(action) and before and _is_line(before[-1])):
+                made.append(action)
+                continue
+            before[-1] = {**before[-1], "text": before[-1]["text"] + "\n"}
+            if not made:
+                steps[-1] = _step(before, steps[-1].certain)
+        if made:
+            steps.append(_step(made, step.certain))
+    return tuple(steps)
+
+
+def _is_line(action: dict[str, Any]) -> bool:
+    """Whether it types a text that nobody has submitted yet."""
+    return action.get("op") == "type" and not action["text"].endswith("\n")
+
+
+def _is_enter(action: dict[str, Any]) -> bool:
+    keys = action.get("keys", ())
+    is_key = action.get("op") == "key" and action.get("repeat", 1) == 1
+    return is_key and len(keys) == 1 and keys[0].lower() in ("return", "enter")
+
+
 def choose(flavor: str, only: tuple[str, ...]) -> list[ShippedTask]:
     """The tasks of a flavor whose name contains one of ``only`` (all if empty).
 
@@ -47,20 +77,27 @@ def choose_long(flavor: str, only: tuple[str, ...], certain: bool = False) -> li
     Raises:
         SystemExit: none has one of ``only`` in its name.
     """
-    made = [
-        family.make(seed=level, level=level)
-        for family in FAMILIES.values()
-        if flavor == "full" or family.flavor == flavor
-        for level in LEVELS
-    ]
+    long = [task for task in family_tasks(flavor, LEVELS, certain) if len(task.oracle) in LONG]
+    return _some(long, only)
+
+
+def family_tasks(flavor: str, levels: Iterable[int], certain: bool = False) -> list[ShippedTask]:
+    """Return one task of each level of each family that the image can run, with its oracle.
+
+    Args:
+        certain: wait for the final screen before each step, as the proofs of families do.
+    """
     found = []
-    for instance in made:
-        if len(instance.ways.oracle) in LONG:
+    for family in FAMILIES.values():
+        if flavor != "full" and family.flavor != flavor:
+            continue
+        for level in levels:
+            instance = family.make(seed=level, level=level)
             oracle = tuple(_step(actions, certain) for actions in instance.ways.oracle)
             task = reaching(instance.task) if has_targets(oracle) else instance.task
             apps = tuple(task["osgym"]["apps"])
             found.append(ShippedTask(instance.name, task, task["osgym"]["flavor"], apps, oracle, ()))
-    return _some(found, only)
+    return found
 
 
 def _step(actions: list[dict[str, Any]], certain: bool) -> Step:

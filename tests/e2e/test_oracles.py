@@ -1,5 +1,7 @@
 """Every task on real desktops: its oracle earns 1, doing nothing and doing something near earn 0.
 
+An oracle that presses Enter after a text earns the same where the text itself ends in a line break.
+
 And the screen on which an oracle ends, which `make demo` shows, is the final one.
 """
 
@@ -11,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from benchmarks.oracles import with_enters_in_texts
 from benchmarks.settle.live import PANEL_HEIGHT_PX
 from benchmarks.settle.truth import Box, difference
 from tests.support.host_process import HostProcess, running_host
@@ -23,7 +26,8 @@ from osgym_sdk import AsyncClient, AsyncObservation, Result
 TASKS = load_shipped()
 SMALL = [task for task in TASKS if task.flavor == "small"]
 FULL = [task for task in TASKS if task.flavor == "full"]
-WAYS = ("oracle", "near", "nothing")
+ENTERS = "oracle with Enters in its texts"
+WAYS = ("oracle", ENTERS, "near", "nothing")
 DONE = [{"op": "done"}]
 TRUTH_S = 3.0
 """When a screen counts as final, as in `benchmarks.settle`."""
@@ -38,13 +42,23 @@ class Scripted:
         """Of each task the last screen of its oracle: what changed on it later."""
 
     def jobs(self) -> list[dict[str, Any]]:
-        """Each task in each way."""
-        return [{**t.task, "way": way} for t in self.by_id.values() for way in WAYS]
+        """Each task in each way that it has."""
+        return [
+            {**task.task, "way": way}
+            for task in self.by_id.values()
+            for way in WAYS
+            if way != ENTERS or with_enters_in_texts(task.oracle) != task.oracle
+        ]
 
     async def act(self, obs: Any, task: dict[str, Any], step: int) -> list[dict[str, Any]]:
         """The next step of the way."""
         entry = self.by_id[task["id"]]
-        ways = {"oracle": entry.oracle, "near": entry.near, "nothing": (Step(DONE),)}
+        ways = {
+            "oracle": entry.oracle,
+            ENTERS: with_enters_in_texts(entry.oracle),
+            "near": entry.near,
+            "nothing": (Step(DONE),),
+        }
         steps = ways[task["way"]]
         actions = await next_actions(obs, steps, step)
         if task["way"] == "oracle" and 0 < step == len(steps) - 1:
@@ -77,7 +91,7 @@ def check(results: list[Result]) -> None:
     wrong = []
     for result in results:
         way = result.task["way"]
-        wanted = 1.0 if way == "oracle" else 0.0
+        wanted = 1.0 if way in ("oracle", ENTERS) else 0.0
         if result.reward != wanted:
             evaluation = result.trajectory.evaluation
             why = result.failure or (evaluation.details if evaluation else None)
