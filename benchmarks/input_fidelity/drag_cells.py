@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from benchmarks.input_fidelity.stage import Act, Cell, Point, Stage, named
-from benchmarks.input_fidelity.witnessing import Event, Witness, until
+from benchmarks.input_fidelity.witnessing import Event, Witness, move_window, until
+from osgym_sdk import Window
 
 Move = Callable[[Stage, Point, Point], None]
 DRAGGED = "/home/user/dragged"
 FILE = "take-me.txt"
+FILES_S = 20.0
+FIRST_ICON_PX = (226, 101)
+"""Where the file manager draws the only file of a folder, in its window."""
+LEFT, RIGHT = (0, 0), (1000, 0)
+"""Places of two windows beside each other on a screen of 1920 pixels."""
 
 
 def _moves(start: Point, end: Point) -> tuple[Act, Act, Act]:
@@ -60,25 +67,27 @@ def _expect_drop(stage: Stage, data: str) -> None:
 
 def _from_partner(stage: Stage) -> None:
     partner = _partner(stage)
+    partner.move_to(*LEFT)
+    stage.witness.move_to(*RIGHT)
     _by_drag(stage, stage.at("source", of=partner), stage.at("drop"))
     _expect_drop(stage, f"payload-{partner.toolkit.name}")
 
 
 def _from_files(stage: Stage) -> None:
+    stage.witness.move_to(*RIGHT)
     stage.run(f"mkdir -p {DRAGGED} && touch {DRAGGED}/{FILE} && (pcmanfm {DRAGGED} >/dev/null 2>&1 &)")
 
-    def icon() -> list[Point]:
-        return [
-            (node.box[0] + node.box[2] // 2, node.box[1] + node.box[3] // 2)
-            for node in stage.episode.a11y().find(name=FILE)
-            if node.box is not None
-        ]
+    def shown() -> list[Window]:
+        return [window for window in stage.episode.windows() if window.title == Path(DRAGGED).name]
 
-    found = until(icon, 20.0)
-    if not found:
-        raise RuntimeError("the file manager shows no file")
-    _by_drag(stage, found[0], stage.at("drop"))
-    _expect_drop(stage, f"file://{DRAGGED}/{FILE}")
+    for window in until(shown, FILES_S):
+        dx, dy = move_window(stage.episode, window, *LEFT)
+        stage.step({"op": "wait", "duration_ms": 0}, settle="certain")
+        icon = (window.x_px + dx + FIRST_ICON_PX[0], window.y_px + dy + FIRST_ICON_PX[1])
+        _by_drag(stage, icon, stage.at("drop"))
+        _expect_drop(stage, f"file://{DRAGGED}/{FILE}")
+        return
+    raise RuntimeError("the file manager shows no window")
 
 
 def _partner(stage: Stage) -> Witness:

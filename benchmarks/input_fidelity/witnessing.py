@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.input_fidelity.toolkits import INSIDE, LOG, RCFILE, WITNESSES, Toolkit
-from osgym_sdk import Episode, PathNotFound
+from osgym_sdk import Episode, PathNotFound, Window
 
 Event = Mapping[str, Any]
 POLL_S = 0.05
+MOVED_S = 20.0
+FRAME_PX = 60
+"""Upper bound of what a window manager's frame adds to a position."""
 
 
 class WitnessFailed(RuntimeError):
@@ -53,6 +56,26 @@ def send_witnesses(episode: Episode) -> None:
     episode.write_file(RCFILE, f"cd\nPS1='$ '\nHISTFILE=\necho '{{\"event\": \"ready\"}}' >>{LOG}\n")
 
 
+def move_window(episode: Episode, window: Window, x: int, y: int) -> tuple[int, int]:
+    """Put a window somewhere on the screen; return how far it was moved, in pixels.
+
+    Raises:
+        WitnessFailed: The window manager does not.
+    """
+    seen: list[tuple[int, int]] = []
+
+    def moved() -> bool:
+        found = [one for one in episode.windows() if one.id == window.id]
+        seen.extend((one.x_px, one.y_px) for one in found)
+        near = bool(seen) and max(abs(seen[-1][0] - x), abs(seen[-1][1] - y)) <= FRAME_PX
+        return near and len(seen) > 1 and seen[-1] == seen[-2]
+
+    episode.execute(["wmctrl", "-i", "-r", hex(window.id), "-e", f"0,{x},{y},-1,-1"])
+    if not until(moved, MOVED_S):
+        raise WitnessFailed(f"window {window.title!r} was not moved to {x},{y} within {MOVED_S:g} s")
+    return seen[-1][0] - window.x_px, seen[-1][1] - window.y_px
+
+
 class Witness:
     """One program with a window, from its start to its end.
 
@@ -66,6 +89,7 @@ class Witness:
         self.toolkit = toolkit
         self._log = log
         self._pid = 0
+        self._before: set[int] = set()
         self.targets: dict[str, list[int]] = {}
 
     def start(self, factor: float = 1.0) -> None:
@@ -74,7 +98,7 @@ class Witness:
         Raises:
             WitnessFailed: It ended, or is not ready in time.
         """
-        before = {window.id for window in self._episode.windows()}
+        self._before = {window.id for window in self._episode.windows()}
         words = " ".join(shlex.quote(word.replace("{log}", self._log)) for word in self.toolkit.command)
         script = f"rm -f {self._log}; setsid {words} >{self._log}.out 2>&1 </dev/null & echo $!"
         self._pid = int(self._episode.execute(script, cwd=INSIDE).stdout)
@@ -84,16 +108,31 @@ class Witness:
             raise WitnessFailed(f"{self.toolkit.name}: not ready within {timeout_s:g} s: {printed}")
         self.targets = dict(self._event("ready").get("targets", {}))
         if self.toolkit.shell:
-            self._find_terminal(before, timeout_s)
+            self._find_terminal(timeout_s)
 
-    def _find_terminal(self, before: set[int], timeout_s: float) -> None:
-        def fresh() -> list[Any]:
-            return [one for one in self._episode.windows() if one.id not in before and one.focused]
+    def _find_terminal(self, timeout_s: float) -> None:
+        def focused() -> list[Window]:
+            return [window for window in self._own_windows() if window.focused]
 
-        for window in until(fresh, timeout_s):
+        for window in until(focused, timeout_s):
             self.targets = {"shell": [window.x_px, window.y_px, window.width_px, window.height_px]}
             return
         raise WitnessFailed(f"{self.toolkit.name}: its window has no focus after {timeout_s:g} s")
+
+    def _own_windows(self) -> list[Window]:
+        return [window for window in self._episode.windows() if window.id not in self._before]
+
+    def move_to(self, x: int, y: int) -> None:
+        """Put its window somewhere, and its targets with it.
+
+        Raises:
+            WitnessFailed: The window manager does not.
+        """
+        window = self._own_windows()[0]
+        dx, dy = move_window(self._episode, window, x, y)
+        self.targets = {
+            name: [place[0] + dx, place[1] + dy, *place[2:]] for name, place in self.targets.items()
+        }
 
     def _event(self, name: str) -> Event:
         return next((event for event in self.events() if event["event"] == name), {})
