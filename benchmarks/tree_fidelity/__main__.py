@@ -19,9 +19,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from benchmarks.common import argument_parser, local_service, machine, quantile, save
+from benchmarks.common import RESULTS, argument_parser, local_service, machine, quantile, save
 from benchmarks.tree_fidelity.programs import FOLDER, GAPS, INSIDE, Program, chosen
 from osgym_sdk import Client, Episode
 
@@ -94,15 +95,23 @@ def line(name: str, toolkit: str, found: dict[str, Any]) -> str:
     )
 
 
+def kept_rows(file: Path, measured_anew: set[str]) -> list[dict[str, Any]]:
+    """Return the rows of a result file but for those that are measured anew."""
+    rows: list[dict[str, Any]] = json.loads(file.read_text())["rows"] if file.is_file() else []
+    return [row for row in rows if row["name"] not in measured_anew]
+
+
 def main() -> int:
     """Look at each program, print a table, save the raw series; 1 when a row is not good."""
     parser = argument_parser(__doc__, image="toolkits")
     parser.add_argument("--reads", type=int, default=100, help="of each of the two readers (100)")
     parser.add_argument("--programs", default="", help="names with commas; all that the image has")
     parser.add_argument("--most-ms", type=float, default=50.0, help="largest gap of a main loop (50)")
+    parser.add_argument("--keep", action="store_true", help="rows of other programs that the file has")
     options = parser.parse_args()
     programs = chosen(options.image, options.programs)
-    rows: list[dict[str, Any]] = []
+    file = options.out or RESULTS / "tree_fidelity.json"
+    rows = kept_rows(file, {program.name for program in programs}) if options.keep else []
     about = {"machine": machine(), "image": options.image, "reads": options.reads}
     print(f"{'':65}gap ms, busy ms while read; alone")
     print("program         toolkit       nodes reads  read ms windows    gap   busy    gap   busy  verdict")
@@ -115,9 +124,9 @@ def main() -> int:
                 if busy_read > max(options.most_ms, busy_alone):
                     found["faults"].append("stalls")
             print(line(program.name, program.toolkit, found), flush=True)
-            rows.append({"name": program.name, "toolkit": program.toolkit, **found})
-            path = save("tree_fidelity", {**about, "rows": rows}, options.out)
-    print("raw series:", path)
+            rows.append({"name": program.name, "toolkit": program.toolkit, **found, **about})
+            save("tree_fidelity", {"machine": about["machine"], "rows": rows}, file)
+    print("raw series:", file)
     return int(any(row["faults"] for row in rows))
 
 

@@ -43,8 +43,7 @@ class Gaps:
 def gtk(version: str, gaps: Gaps) -> None:
     """Show a window of GTK 3 or 4."""
     importlib.import_module("gi").require_version("Gtk", version)
-    repository = importlib.import_module("gi.repository")
-    GLib, Gtk = repository.GLib, repository.Gtk
+    GLib, Gtk = (importlib.import_module(f"gi.repository.{name}") for name in ("GLib", "Gtk"))
     GLib.timeout_add(PERIOD_MS, gaps.tick)
     grid: Any = Gtk.Grid()
     for at, text in enumerate(BUTTONS):
