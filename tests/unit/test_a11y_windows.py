@@ -109,6 +109,16 @@ def test_places_told_from_the_corner_of_a_window_become_places_on_the_screen() -
     assert places == ["(100, 50)", "(105, 57)", "(0, 0)"]
 
 
+def test_a_window_that_does_not_say_where_it_is_lies_where_the_x_server_sees_it() -> None:
+    """Java tells (-1, -1) for the place and the size of its frames; hidden windows stay without a place."""
+    java, hidden = frame("Java", Box(-1, -1, -1, -1)), frame("Hidden", None)
+    del hidden.attributes["st:showing"]
+    root = Node("desktop-frame", children=[application("a", java, hidden)])
+    add_windows(root, [7], [window(0, "Java", 7, Box(1, 30, 460, 216)), window(1, "Hidden", 7)])
+    assert (java.attributes["cp:screencoord"], java.attributes["cp:size"]) == ("(1, 30)", "(460, 216)")
+    assert WINDOW_ID in hidden.attributes and "cp:size" not in hidden.attributes
+
+
 def test_a_menu_is_a_window_of_its_own_only_where_its_program_has_no_tree() -> None:
     """The menus of a program that has a tree lie in its tree, wherever its toolkit puts them."""
     menu = Box(50, 50, 200, 300)

@@ -118,6 +118,12 @@ def _mark(node: Node, window: XWindow) -> None:
     box = node_box(node)
     if box is not None and window.is_managed and _tells_places_inside(box, window.box):
         _shift(node, window.box.x, window.box.y)
+    if (
+        window.is_shown
+        and "st:showing" in node.attributes
+        and (box is None or min(box.width, box.height) <= 0)
+    ):
+        _place(node, window.box)  # Java does not say where its windows are
     node.attributes[WINDOW_ID] = f"{window.id:#x}"
     node.attributes[STACKING] = str(window.stacking)
     if window.is_active:
@@ -136,11 +142,16 @@ def _tells_places_inside(told: Box, real: Box) -> bool:
     return same_size and (told.x, told.y) == (0, 0) != (real.x, real.y)
 
 
+def _place(node: Node, box: Box) -> None:
+    node.attributes["cp:screencoord"] = f"({box.x}, {box.y})"
+    node.attributes["cp:size"] = f"({box.width}, {box.height})"
+
+
 def _shift(node: Node, x: int, y: int) -> None:
     """Move a node and all below it."""
     box = node_box(node)
     if box is not None:
-        node.attributes["cp:screencoord"] = f"({box.x + x}, {box.y + y})"
+        _place(node, box._replace(x=box.x + x, y=box.y + y))
     for child in node.children:
         _shift(child, x, y)
 
@@ -173,8 +184,7 @@ def window_node(window: XWindow) -> Node:
     node = Node(window.kind.value, {"name": window.title})
     node.attributes.update((f"st:{state}", "true") for state in states)
     if window.is_shown:
-        node.attributes["cp:screencoord"] = f"({window.box.x}, {window.box.y})"
-        node.attributes["cp:size"] = f"({window.box.width}, {window.box.height})"
+        _place(node, window.box)
     node.attributes[ONLY] = "true"
     _mark(node, window)
     return node
