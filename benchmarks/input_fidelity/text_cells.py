@@ -154,6 +154,7 @@ def _late(*, one_step: bool) -> Cell:
 
 def _shell_file(text: str, path: str, content: str) -> Cell:
     def play(stage: Stage) -> None:
+        stage.step({"op": "screenshot"}, settle="certain")  # until the prompt shows
         stage.step(typed(text))
         stage.expect_file(path, content)
 
