@@ -101,6 +101,7 @@ typedef struct {
     char comm[16];
     int group;            /* -1: does not count */
     bool seen, fresh;     /* fresh: came after the base line */
+    uint64_t launched_ns; /* when it was first seen, if the agent had started it; else 0 */
     uint64_t cpu_ns;      /* as last sampled */
     uint64_t base_ns;     /* when the action began */
     uint64_t rate_ns, rate_at_ns, burning_since_ns; /* for burners */
@@ -116,6 +117,8 @@ typedef struct {
     double remaining_ms;  /* OG_REMAINING_*, or until its own timeout */
     bool is_client_main;  /* the main thread of an X client */
     double reply_wait_ms; /* for so long it has waited for one descriptor only; < 0: it does not */
+    bool is_starting;     /* the main thread of a program that the agent started a moment ago */
+    double call_wait_ms;  /* for so long that one has waited for an answer; < 0: it does not */
 } og_thread;
 
 #define OG_NEVER (-1.0)
@@ -148,6 +151,7 @@ typedef struct {
     char thread_names[OG_MAX_NAMES][16]; /* threads watched besides the main ones */
     int thread_name_count;
     double burner_s, burner_share;
+    bool follow_starting; /* programs just started, also those that did not run since the action began */
 } og_procs;
 
 void og_procs_init(og_procs *procs, const char *display);
@@ -205,6 +209,8 @@ typedef struct {
     uint64_t first_change_ns, last_change_ns; /* 0: none */
     uint64_t last_damage_ns;
     uint64_t last_window_ns; /* a window came or went, or another became the active one */
+    uint64_t last_panel_ns;  /* something was drawn where a panel is */
+    bool pointer_on_panel;   /* when the wait began */
     og_change *trace_changes;
     int trace_count, trace_capacity;
     volatile int cancel;
@@ -235,6 +241,8 @@ typedef struct { char name[16]; double horizon_ms, change_horizon_ms, window_hor
     X(change_horizon_ms) /* nor before this, counted from the last change; 0: off */             \
     X(window_horizon_ms) /* nor before this, counted from the last window that came, went or got active; 0: off */ \
     X(reply_ms)          /* a client's main thread that waits for one descriptor is at work for so long; 0: off */ \
+    X(call_ms)           /* a program just started that waits for an answer is at work for so long; 0: off */ \
+    X(panel_ms)          /* the panel counts for so long after the action and the last change of windows; 0: off */ \
     X(damage_quiet_ms)   /* no change for so long; 0: off */                                     \
     X(burner_quiet_ms)   /* the same, while somebody burns the processor all the time */         \
     X(turn_ms)                                                                                   \

@@ -2,7 +2,7 @@
  *
  * What counts: the X server, the window manager, every X client with its descendants, and every process
  * that came after the base line and has our DISPLAY (a launched application that has no window yet). What does
- * not: ourselves, the panel (its clock) unless the pointer is on it, and whoever burns the processor for
+ * not: ourselves, the panel (its clock) unless the pointer is on it or the rule counts it, and whoever burns the processor for
  * long without end.
  */
 #define _GNU_SOURCE
@@ -11,12 +11,16 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+
+#define STARTING_NS 20000000000u /* a program that was launched so long ago has started, or waits for ever */
 
 uint64_t og_now(void) {
     struct timespec t;
@@ -204,6 +208,14 @@ static int find_group(og_procs *p, const og_proc *proc) {
     return -1;
 }
 
+static bool was_launched(const og_procs *p, const og_proc *proc) {
+    for (int depth = 0; proc && depth < 32; depth++) {
+        if (proc->ppid == p->own_pid) return true;
+        proc = og_procs_find(p, proc->ppid);
+    }
+    return false;
+}
+
 static void classify(og_procs *p) {
     for (int i = 0; i < p->count; i++) {
         og_proc *proc = &p->list[i];
@@ -212,6 +224,7 @@ static void classify(og_procs *p) {
         if (proc->group >= 0 && !own_group) continue; /* stays where it was, also when its parent went */
         int group = find_group(p, proc);
         if (group < 0 && proc->fresh && has_our_display(p, proc->pid)) group = group_for(p, proc->pid);
+        if (proc->fresh && was_launched(p, proc)) proc->launched_ns = og_now();
         proc->fresh = false;
         if (group != proc->group && group >= 0) {
             uint64_t ns = 0;
@@ -407,10 +420,35 @@ static bool waits_for_one(long nr, const uint64_t a[6]) {
     }
 }
 
+static bool accepts_connections(int pid, int fd) {
+    bool listens = false;
+#if defined SYS_pidfd_open && defined SYS_pidfd_getfd
+    int process = (int)syscall(SYS_pidfd_open, pid, 0);
+    int copy = process < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, process, fd, 0);
+    int on = 0;
+    socklen_t size = sizeof on;
+    listens = copy >= 0 && !getsockopt(copy, SOL_SOCKET, SO_ACCEPTCONN, &on, &size) && on;
+    if (copy >= 0) close(copy);
+    if (process >= 0) close(process);
+#endif
+    return listens;
+}
+
+/* Whether a main thread waits for an answer: at one descriptor where nobody else could come, or for a thread of
+ * its own that does, which no main loop does without a timeout. */
+static bool waits_for_answer(const og_thread *t, const uint64_t a[6]) {
+    if (t->nr == SYS_futex) return t->remaining_ms == OG_NEVER;
+    if (!waits_for_one(t->nr, a)) return false;
+    struct pollfd one = {.fd = (int)a[0]};
+    bool polls = t->nr != SYS_recvmsg && t->nr != SYS_recvfrom;
+    if (polls && !read_memory(t->pid, a[0], &one, sizeof one)) return false;
+    return !accepts_connections(t->pid, one.fd);
+}
+
 static void read_thread(og_thread *t, uint64_t now) {
     char text[256];
     uint64_t run = t->run_ns;
-    t->reply_wait_ms = -1;
+    t->reply_wait_ms = t->call_wait_ms = -1;
     if (t->fd_sched >= 0 && read_again(t->fd_sched, text, sizeof text) > 0) run = strtoull(text, NULL, 10);
     if (t->fd_syscall < 0 || read_again(t->fd_syscall, text, sizeof text) <= 0) {
         t->run_ns = run;
@@ -436,6 +474,7 @@ static void read_thread(og_thread *t, uint64_t now) {
     double waited_ms = (double)(now - t->entered_ns) / 1e6;
     t->remaining_ms = remaining(t, arguments, waited_ms);
     if (t->is_client_main && waits_for_one(nr, arguments)) t->reply_wait_ms = waited_ms;
+    if (t->is_starting && waits_for_answer(t, arguments)) t->call_wait_ms = waited_ms;
 }
 
 static void follow(og_procs *p, int pid, int tid) {
@@ -444,7 +483,8 @@ static void follow(og_procs *p, int pid, int tid) {
     if (p->thread_count >= OG_MAX_THREADS) return;
     char path[80];
     og_thread *t = &p->threads[p->thread_count++];
-    *t = (og_thread){.pid = pid, .tid = tid, .nr = -2, .remaining_ms = OG_UNKNOWN, .reply_wait_ms = -1};
+    *t = (og_thread){.pid = pid, .tid = tid, .nr = -2, .remaining_ms = OG_UNKNOWN};
+    t->reply_wait_ms = t->call_wait_ms = -1;
     t->is_client_main = pid == tid && is_client(p, pid);
     snprintf(path, sizeof path, "/proc/%d/task/%d/schedstat", pid, tid);
     t->fd_sched = open(path, O_RDONLY | O_CLOEXEC);
@@ -474,11 +514,13 @@ void og_procs_follow_threads(og_procs *p, uint64_t now) {
     for (int i = 0; i < p->count; i++) {
         og_proc *proc = &p->list[i];
         if (proc->group < OG_GROUP_FIRST_APP || proc->dead || proc->burner) continue;
-        if (proc->cpu_ns == proc->base_ns) continue;
+        bool starting = p->follow_starting && proc->launched_ns && now - proc->launched_ns < STARTING_NS;
+        if (proc->cpu_ns == proc->base_ns && !starting) continue;
         bool known = false;
         for (int j = 0; j < p->thread_count && !known; j++) known = p->threads[j].tid == proc->pid;
         if (known) continue;
         follow(p, proc->pid, proc->pid);
+        if (starting && p->thread_count) p->threads[p->thread_count - 1].is_starting = true;
         if (p->thread_name_count) follow_named(p, proc->pid);
     }
     for (int j = 0; j < p->thread_count; j++) read_thread(&p->threads[j], now);

@@ -24,7 +24,7 @@ int og_settle_begin(og_display *d) {
     if (og_procs_stale(&d->procs)) og_procs_scan(&d->procs);
     og_procs_begin(&d->procs, og_now());
     d->first_change_ns = d->last_change_ns = 0;
-    d->last_damage_ns = d->last_window_ns = 0;
+    d->last_damage_ns = d->last_window_ns = d->last_panel_ns = 0;
     d->trace_count = 0;
     d->cancel = 0;
     return OG_OK;
@@ -79,6 +79,7 @@ static bool timer_pending(const og_display *d, const og_settle_rule *r, double s
     for (int i = 0; i < d->procs.thread_count; i++) {
         const og_thread *t = &d->procs.threads[i];
         if (t->reply_wait_ms >= 0 && t->reply_wait_ms < r->reply_ms) return true;
+        if (t->call_wait_ms >= 0 && t->call_wait_ms < r->call_ms) return true;
         if (t->remaining_ms == OG_NEVER || t->remaining_ms == OG_UNKNOWN) continue;
         if (t->remaining_ms == OG_RUNNING) return true;
         og_horizon h = horizon_of(r, &d->procs, t->pid);
@@ -159,7 +160,16 @@ static void sample(og_display *d, history *h) {
     remember(h, &d->procs, now);
 }
 
+/* Whether the panel is waited for: its clock, which has no end, may delay nobody for longer than panel_ms. */
+static bool panel_is_due(const og_display *d, const og_settle_rule *r, uint64_t now, uint64_t since) {
+    uint64_t from = d->last_window_ns > since ? d->last_window_ns : since;
+    return r->panel_ms > 0 && (double)(now - from) / 1e6 < r->panel_ms;
+}
+
 static bool is_quiet(og_display *d, const og_settle_rule *r, const history *h, uint64_t now, uint64_t since) {
+    bool panel_due = panel_is_due(d, r, now, since);
+    d->procs.panel_counts = panel_due || d->pointer_on_panel;
+    if (panel_due && d->last_panel_ns && (double)(now - d->last_panel_ns) / 1e6 < r->idle_ms) return false;
     if (!is_idle(h, &d->procs, r, now, since)) return false;
     double since_action = (double)(now - since) / 1e6;
     uint64_t changed = d->last_change_ns > since ? d->last_change_ns : since;
@@ -241,7 +251,9 @@ int og_settle(og_display *d, const og_settle_rule *r, uint64_t since, og_settled
         d->trace_changes = calloc(TRACE_CHANGES, sizeof *d->trace_changes);
         d->trace_capacity = d->trace_changes ? TRACE_CHANGES : 0;
     }
-    d->procs.panel_counts = og_pointer_is_masked(d);
+    d->procs.follow_starting = r->call_ms > 0;
+    d->pointer_on_panel = og_pointer_is_masked(d);
+    d->procs.panel_counts = d->pointer_on_panel || r->panel_ms > 0;
     if (r->trace) trace_begin(d, r->trace, r, since);
     int status = run(d, r, since, out, h);
     free(h);

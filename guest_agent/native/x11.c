@@ -187,10 +187,16 @@ static void trace_change(og_display *d, uint64_t now, og_box box, const og_diff 
 static int fetch_part(og_display *d, og_box box);
 static int draw_cursor(og_display *d, int y0, int y1);
 
+static bool meet(og_box a, og_box b) {
+    return a.x0 < b.x1 && b.x0 < a.x1 && a.y0 < b.y1 && b.y0 < a.y1;
+}
+
 static void compare(og_display *d, og_box box, enum og_mode mode) {
     og_diff diff;
     uint64_t now = og_now();
     d->last_damage_ns = now;
+    for (int i = 0; i < d->frame.mask_count; i++)
+        if (meet(box, d->frame.masks[i])) d->last_panel_ns = now;
     if (mode == OG_DROP) return;
     if (!d->frame.is_fbdir && (fetch_part(d, box) || draw_cursor(d, box.y0, box.y1))) return;
     og_frame_compare(&d->frame, box, mode == OG_UPDATE, &diff);

@@ -17,7 +17,6 @@ from osgym_protocol.settle_table import kind_of
 
 DRAIN_MS = 1000.0
 BETWEEN_MS = 1000.0
-QUIET_TURN_MS = 10.0
 
 RULE_OF = {
     SettlePolicy.EXACT: "exact",
@@ -142,10 +141,9 @@ class ScreenController:
         return settle(self.display, self._limited("final", max_ms), now_ns(), self._trace)
 
     def wait_quiet(self, max_ms: float) -> SettleOutcome:
-        """Settle by the exact rule, from now on, looking less often: nobody counts these milliseconds."""
+        """Settle by the rule for desktops at rest, from now on."""
         self.display.begin()
-        rule = self._limited("exact", max_ms)
-        return settle(self.display, replace(rule, turn_ms=max(rule.turn_ms, QUIET_TURN_MS)), now_ns())
+        return settle(self.display, self._limited("ready", max_ms), now_ns())
 
     def _rule(self, options: SettleOptions, actions: list[Action]) -> SettleRule:
         is_fixed = options.policy is SettlePolicy.FIXED

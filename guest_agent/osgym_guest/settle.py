@@ -14,10 +14,18 @@ Parameters of a policy:
         became the active one; 0 is off.
     reply_ms: an X client whose main thread waits for one descriptor only waits for an answer (of the X
         server, of D-Bus, of a helper); for so long that is work; 0 is off.
+    call_ms: a program that the agent started some seconds ago, and whose main thread waits for one
+        descriptor or for a thread of its own, waits for an answer (of D-Bus, of a server that starts) before
+        it shows its window. For so long that is work; 0 is off. Sockets that accept connections do not count.
+    panel_ms: the panel counts, as applications do, for so long after the wait began and after the last
+        window that came, went or became the active one; 0 is off. It shows a new window after the window.
     damage_quiet_ms: the screen has not changed for so long; 0 is off.
     burner_quiet_ms: the same, used while somebody burns the processor without end.
     turn_ms: how often all this is looked at.
     check_threads: whether to look for running threads.
+
+`ready` is no policy: laid over `exact`, it is the rule for desktops at rest, as they are before a first frame
+and before they are cloned. No step waits by it.
 
 The host may give a table besides (OSGYM_SETTLE_TABLE, made by `osgym settle calibrate`): `exact` then counts
 the timers of the programs in it by the kind of the action (`osgym_protocol.settle_table`).
@@ -56,6 +64,8 @@ class SettleRule:
     turn_ms: float
     check_threads: bool
     horizons: tuple[tuple[str, float, float, float], ...] = ()
+    call_ms: float = 0.0
+    panel_ms: float = 0.0
     max_ms: float = DEFAULT_SETTLE_MAX_MS
     pause_ms: float = -1.0
 
@@ -105,6 +115,7 @@ def load_policies(overlay: Path | None) -> Policies:
             name: SettleRule(**values, horizons=_horizons(data["horizons"].get(name, {}), values))
             for name, values in data["policies"].items()
         }
+        rules["ready"] = replace(rules["exact"], **data["ready"])
         return Policies(rules, tuple(data["threads"]), float(data["burner_s"]), float(data["burner_share"]))
     except (TypeError, KeyError, AttributeError) as exc:
         raise ValueError(f"the settle policies are malformed: {exc}") from exc

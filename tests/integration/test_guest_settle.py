@@ -20,9 +20,9 @@ AFTER_KEY = "stty -echo -icanon; while IFS= read -r -n1 k; do {}; done"
 
 @pytest.fixture
 def screen(tmp_path: Path) -> Iterator[Desktop]:
-    """A desktop with short times for burners."""
+    """A desktop with short times for burners, and a long one for panels, which a busy machine slows down."""
     settle = tmp_path / "settle.json"
-    settle.write_text(json.dumps({"burner_s": 1.5}))
+    settle.write_text(json.dumps({"burner_s": 1.5, "ready": {"panel_ms": 15_000}}))
     with desktop(tmp_path, agent=False) as made:
         made.start_agent(OSGYM_SETTLE=str(settle))
         made.guest.json("POST", "/v1/ready", {"timeout_s": 20})
@@ -267,3 +267,86 @@ def test_a_click_on_the_panel_waits_for_the_panel(screen: Desktop) -> None:
     assert meta["settle"]["reason"] == "quiet"
     assert meta["settle"]["last_change_ms"] is not None
     assert screen.property("_NET_CLIENT_LIST").count("0x") == 2
+
+
+SLOW_PANEL = Path(soft_caret.__file__).with_name("slow_panel.py")
+BUTTON_COLOUR = (0x40, 0x80, 0xC0)
+
+
+def start_panel(screen: Desktop, work_s: float, clock_hz: float) -> None:
+    """Start a panel that needs a time to show a new window."""
+    screen.run("/usr/bin/python3", str(SLOW_PANEL), str(work_s), str(clock_hz))
+    until(lambda: screen.property("_NET_CLIENT_LIST").count("0x") == 1)
+    screen.guest.json("POST", "/v1/ready", {"timeout_s": 20})
+
+
+def button_count(screen: Desktop) -> int:
+    """Return how many windows the panel shows."""
+    row = screen.guest.image().crop((0, screen.size[1] - 5, screen.size[0], screen.size[1] - 4))
+    colours = {colour: count for count, colour in row.getcolors(1 << 16) or ()}
+    return colours.get(BUTTON_COLOUR, 0) // 40
+
+
+def test_a_desktop_is_at_rest_when_its_panel_shows_the_new_window(screen: Desktop) -> None:
+    """As it is when a first frame is taken."""
+    start_panel(screen, 0.7, 0)
+    terminal = "(setsid xterm -geometry 20x5+500+100 >/dev/null 2>&1 < /dev/null &)"
+    react(screen, terminal)
+    screen.guest.json("POST", "/v1/ready", {"timeout_s": 20})
+    assert button_count(screen) == 2
+    meta, _ = screen.guest.step(KEY)
+    assert meta["settle"]["reason"] == "quiet"
+    assert screen.property("_NET_CLIENT_LIST").count("0x") == 3
+    screen.guest.json("POST", "/v1/ready", {"timeout_s": 20})
+    assert button_count(screen) == 3
+
+
+def test_a_panels_clock_delays_a_desktop_at_rest_for_a_bounded_time(tmp_path: Path) -> None:
+    """One that never rests: for as long as `ready` says, and steps not at all."""
+    settle = tmp_path / "settle.json"
+    settle.write_text(json.dumps({"ready": {"panel_ms": 600}}))
+    with desktop(tmp_path, agent=False) as screen:
+        screen.start_agent(OSGYM_SETTLE=str(settle))
+        screen.guest.json("POST", "/v1/ready", {"timeout_s": 20})
+        screen.run("/usr/bin/python3", str(SLOW_PANEL), "0", "50")
+        until(lambda: screen.property("_NET_CLIENT_LIST").count("0x") == 1)
+        began = time.monotonic()
+        screen.guest.json("POST", "/v1/ready", {"timeout_s": 20})
+        assert 0.6 <= time.monotonic() - began < 5
+        meta, _ = screen.guest.step({"op": "move", "x": 30, "y": 30})
+        assert meta["settle"]["wait_ms"] < 500
+
+
+def test_a_program_that_waits_for_an_answer_before_its_window_is_waited_for(screen: Desktop) -> None:
+    """One that the agent launched; its main thread sleeps at a socket until the server is there."""
+    code = (
+        "import os, socket, sys, time; a, b = socket.socketpair(); pid = os.fork()\n"
+        "if not pid: time.sleep(1); b.send(b'x'); os._exit(0)\n"
+        "a.recv(1); os.execvp('xterm', ['xterm', '-geometry', '20x5+500+100'])"
+    )
+    screen.guest.call("POST", "/setup/launch", {"command": [sys.executable, "-c", code]})
+    screen.guest.json("POST", "/v1/ready", {"timeout_s": 20})
+    assert screen.property("_NET_CLIENT_LIST").count("0x") == 1
+
+
+def test_a_server_that_was_launched_is_not_waited_for(tmp_path: Path) -> None:
+    """It waits for whoever comes."""
+    settle = tmp_path / "settle.json"
+    settle.write_text(json.dumps({"ready": {"call_ms": 15_000}}))
+    with desktop(tmp_path, agent=False) as screen:
+        screen.start_agent(OSGYM_SETTLE=str(settle))
+        screen.guest.json("POST", "/v1/ready", {"timeout_s": 20})
+        launch_server(screen)
+        began = time.monotonic()
+        screen.guest.json("POST", "/v1/ready", {"timeout_s": 20})
+        assert time.monotonic() - began < 10
+
+
+def launch_server(screen: Desktop) -> None:
+    """Launch a program whose main thread waits for connections, and wait until it does."""
+    code = (
+        "import select, socket; s = socket.create_server(('127.0.0.1', 0)); open('up', 'w').close(); "
+        "p = select.poll(); p.register(s, select.POLLIN); p.poll()"
+    )
+    screen.guest.call("POST", "/setup/launch", {"command": [sys.executable, "-c", code]})
+    until(lambda: (screen.home / "up").exists())

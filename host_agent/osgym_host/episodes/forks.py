@@ -7,6 +7,7 @@ numbers on, and is an episode of its own in all else: lease, manager, generation
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from osgym_host.episodes.errors import (
     shutting_down,
 )
 from osgym_host.episodes.journal import RequestMark
+from osgym_host.guest_client import GuestRefused
 from osgym_host.replicas.brancher import LeaseHolder, ReplicaBrancher
 from osgym_host.replicas.manager import DEATH_NOTICE_S
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping, ReplicaNotMade
@@ -32,6 +34,11 @@ from osgym_host.runtimes import base
 from osgym_protocol.codes import ErrorCode
 from osgym_protocol.host_api import ForkAnswer, ForkChild, ParentInfo
 from osgym_protocol.limits import DEFAULT_FORK_WAIT_S
+
+log = logging.getLogger(__name__)
+
+REST_S = 0.5
+"""Time for a desktop to come to rest; then it is branched at work, since a film that plays never rests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +200,7 @@ async def take_point(
         manager = episode.replica.manager
         if manager is None:
             raise episode.replica.loss()
+        await _wait_for_rest(episode)
         try:
             return episode.saved(), await brancher.take(manager, keep=keep)
         except base.ReplicaNotFound:
@@ -200,6 +208,18 @@ async def take_point(
             if episode.replica.lost.done():
                 raise episode.replica.loss() from None
             raise
+
+
+async def _wait_for_rest(episode: HostEpisode) -> None:
+    """Wait until the desktop and its panel, for which no step waits, are at rest: children start alike.
+
+    Raises:
+        EpisodeOver: The replica is lost.
+    """
+    try:
+        await episode.replica.call(episode.replica.guest.ready(timeout_s=REST_S))
+    except GuestRefused as error:
+        log.debug("%s is branched while it is at work: %s", episode.episode_id, error)
 
 
 @contextmanager
