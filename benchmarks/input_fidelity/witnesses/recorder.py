@@ -103,6 +103,8 @@ def key_name(symbol: str, char: str, *, ctrl: bool, alt: bool, shift: bool) -> s
         return symbol
     printable = len(char) == 1 and char.isprintable() and char != " "
     chord = ctrl or alt
-    key = (char.lower() if chord else char) if printable else symbol
+    key = char if printable else symbol
+    if chord and len(key) == 1:
+        key = key.lower()
     parts = ["ctrl"] * ctrl + ["alt"] * alt + ["shift"] * (shift and (chord or not printable))
     return "+".join([*parts, key])
