@@ -95,7 +95,9 @@ def about(kept: Any) -> str:
 def _module(kept: Mapping[str, Any]) -> str:
     script = str(kept["argv"][0])
     if script == "__main__.py":
-        name = str(kept.get("benchmark", "")).split("_")[0]
+        name = str(kept.get("benchmark", ""))
+        while "_" in name and not (ROOT / "benchmarks" / name).is_dir():  # `settle_run` is one of `settle`
+            name = name.rpartition("_")[0]
         return f"benchmarks.{name}"
     return f"benchmarks.{script.removesuffix('.py')}"
 
