@@ -210,6 +210,23 @@ async def test_drag_wheel_and_held_keys_do_what_they_do_on_a_real_machine(lab: L
     assert pixel(moved, (TERMINAL[0], TERMINAL[1] + 400)) == GREEN
 
 
+async def test_lines_typed_ahead_and_clicks_in_a_row_are_what_they_say(lab: Lab) -> None:
+    """Lines reach the program that a line before started; two clicks on a title are no double click."""
+    desktop = await lab.desktop("ahead")
+    await desktop.click(TERMINAL)
+    text = "cat > /tmp/ahead\none line\nand another\n"
+    await desktop.step({"op": "type", "text": text}, {"op": "key", "keys": ["ctrl", "d"]})
+    said = await desktop.command(
+        "[ \"$(cat /tmp/ahead)\" = \"$(printf 'one line\\nand another')\" ] && printf '\\033[42m'; clear"
+    )
+    assert pixel(said, TERMINAL) == GREEN
+    await desktop.click(TITLE, TITLE)
+    apart = await desktop.click(TITLE)
+    assert pixel(apart, (600, 600)) == WALL
+    twice = await desktop.step({"op": "click", "x": TITLE[0], "y": TITLE[1], "count": 2})
+    assert pixel(twice, (600, 600)) == GREEN, "a double click maximises the terminal"
+
+
 async def test_the_protocol_is_the_guest_agents(lab: Lab) -> None:
     """Numbers, replays, refusals that do nothing, frames that did not stay, and what cannot be had."""
     desktop = await lab.desktop("protocol")
