@@ -12,10 +12,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from osgym_protocol.a11y import A11yNode
+from osgym_protocol.a11y_node import A11yNode
 
 STACKING = "attr:x11-stacking"
 ACTIVE = "attr:x11-active"

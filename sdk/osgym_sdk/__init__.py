@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from osgym_protocol.a11y import A11yNode, A11yTree
+from osgym_protocol.a11y import A11yTree
+from osgym_protocol.a11y_node import A11yNode
 from osgym_protocol.reach import CommandResult, ReachEvent, ReachKind, Window
 from osgym_protocol.version import __version__ as __version__
 from osgym_sdk._batch import Batch

@@ -11,7 +11,8 @@ from benchmarks.tree_fidelity.__main__ import look_at
 from benchmarks.tree_fidelity.programs import chosen
 from tests.support.host_process import HostProcess, running_host
 
-from osgym_protocol.a11y import A11yNode, A11yTree
+from osgym_protocol.a11y import A11yTree
+from osgym_protocol.a11y_node import A11yNode
 from osgym_sdk import Client, Episode
 from osgym_sdk.targets import TargetMissing
 

@@ -19,7 +19,8 @@ from tests.support.doc_examples import blocks
 from osgym_host.evals.jobs import find_task_files, make_jobs
 from osgym_host.evals.scripted import reached, script_of
 from osgym_host.tasks.parse import parse_task
-from osgym_protocol.a11y import A11yNode, A11yTree
+from osgym_protocol.a11y import A11yTree
+from osgym_protocol.a11y_node import A11yNode
 from osgym_protocol.actions import parse_actions
 from osgym_tasks import (
     FAMILIES,

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osgym_protocol.a11y import HEADER, A11yNode, A11yTree
+from osgym_protocol.a11y import HEADER, A11yTree
+from osgym_protocol.a11y_node import A11yNode
 from osgym_protocol.a11y_text import ACTIVE, MAX_LEFT_OUT_LINES, MODAL, STACKING
 
 BOX = (0, 0, 10, 10)
