@@ -384,13 +384,13 @@ async def test_a_command_of_osworlds_server_ends_with_its_caller(episode: AsyncE
     body = json.dumps(
         {"command": "while :; do date >> /tmp/typed; sleep 0.1; done; sleep 3219", "shell": True}
     )
-    async with episode.expose(5000) as port:
-        _, writer = await asyncio.open_connection(*port)
-        head = f"POST /execute HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
-        writer.write((head + body).encode())
-        await until(lambda: _matches(episode, "sleep 3219"), "the command runs")
-        writer.close()
-        await until(lambda: _matches(episode, "sleep 3219", runs=False), "the command has ended")
+    where = await episode.expose(5000)
+    _, writer = await asyncio.open_connection(where.host, where.port)
+    head = f"POST /execute HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write((head + body).encode())
+    await until(lambda: _matches(episode, "sleep 3219"), "the command runs")
+    writer.close()
+    await until(lambda: _matches(episode, "sleep 3219", runs=False), "the command has ended")
     size = (await episode.execute("stat -c %s /tmp/typed; sleep 0.5; stat -c %s /tmp/typed")).stdout.split()
     assert size[0] == size[1]
 
