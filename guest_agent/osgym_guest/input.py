@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from osgym_guest._native import Display
 from osgym_guest.keyboard import SHIFT, Keyboard
+from osgym_guest.typing_pace import TextReader
 from osgym_protocol import actions as act
 from osgym_protocol.codes import assert_never
 from osgym_protocol.pointer import DOUBLE_CLICK_S, drag_motions, separation_s
@@ -21,14 +22,13 @@ class Input:
     Args:
         display: where the input goes.
         drained: waits, within a bound, until the applications have worked off the events so far.
-        read: waits, for so many seconds at most, until the applications have read the keys typed so far;
-            whether to wait at the next key that acts, too (`osgym_guest.typing_pace`).
+        reader: the program that texts are typed into.
     """
 
-    def __init__(self, display: Display, drained: Callable[[], None], read: Callable[[float], bool]) -> None:
+    def __init__(self, display: Display, drained: Callable[[], None], reader: TextReader) -> None:
         self._display = display
         self._drained = drained
-        self.keyboard = Keyboard(display, drained, read)
+        self.keyboard = Keyboard(display, drained, reader)
         self.stopping = threading.Event()
         """Ends waits at once when it is set."""
         self._held_keys: dict[int, int] = {}

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from osgym_guest._native import Display
-from osgym_guest.typing_pace import TypingPace
+from osgym_guest.typing_pace import TextReader, TypingPace
 from osgym_protocol.keysyms import KEYSYMS, char_keysym
 
 SHIFT, CAPS_LOCK = KEYSYMS["Shift_L"], KEYSYMS["Caps_Lock"]
@@ -85,14 +85,13 @@ class Keyboard:
     Args:
         display: where the keys are pressed.
         drained: waits until the applications have worked off the events sent so far.
-        read: waits, for so many seconds at most, until the applications have read the keys sent so far;
-            whether to wait at the next key that acts, too.
+        reader: the program that texts are typed into.
     """
 
-    def __init__(self, display: Display, drained: Callable[[], None], read: Callable[[float], bool]) -> None:
+    def __init__(self, display: Display, drained: Callable[[], None], reader: TextReader) -> None:
         self._display = display
         self._drained = drained
-        self._read = read
+        self._reader = reader
         self._layout: dict[int, tuple[int, int]] = {}
         self._pool = range(0)
         self._held: dict[int, list[int]] = {}
@@ -173,7 +172,7 @@ class Keyboard:
             self._tap(lock[0])
         try:
             text = text.replace("\r\n", "\n")
-            pace = TypingPace(text, self._read)
+            pace = TypingPace(text, self._reader)
             for part in self._parts(text):
                 self._type_part(part, shift_code, pace)
         finally:

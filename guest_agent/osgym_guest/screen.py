@@ -8,6 +8,7 @@ from osgym_guest._native import Display, now_ns
 from osgym_guest.input import Input
 from osgym_guest.keyboard import KeyboardError
 from osgym_guest.settle import Policies, SettleOutcome, SettleRule, settle, with_options
+from osgym_guest.typing_pace import TextReader
 from osgym_protocol.actions import Action, Screenshot, Wait, op_of
 from osgym_protocol.codes import GuestErrorCode, ImageFormat, SettlePolicy, assert_never
 from osgym_protocol.limits import DEFAULT_IMAGE_QUALITY, DEFAULT_SETTLE_MAX_MS
@@ -65,9 +66,7 @@ class ScreenController:
         self.display = display
         self._policies = policies
         self._trace = trace
-        self.input = Input(display, self._drained, self._read)
-        self._receiver = 0
-        """The window that was active when a text last waited for its reader."""
+        self.input = Input(display, self._drained, TextReader(self._look_at_reader, self._wait_read))
         self._started_ns = now_ns()
         display.follow(policies.burner_s, policies.burner_share, list(policies.threads))
         display.begin()
@@ -169,18 +168,15 @@ class ScreenController:
         self.display.sync()
         self._follow("between", DRAIN_MS)
 
-    def _read(self, max_s: float) -> bool:
-        """Within a text: until the keys typed so far were read and acted on.
-
-        Returns:
-            Whether the keys behind may be meant for something else than those before: in a dialog, in a
-            terminal, and when another window became the active one since the last call.
-        """
+    def _wait_read(self, max_s: float) -> None:
+        """Within a text: until the keys typed so far were read and acted on."""
         self.display.sync()
         self._follow("typed", max_s * 1000)
+
+    def _look_at_reader(self) -> tuple[int, bool]:
+        """Return the active window, and whether it is a dialog or a terminal."""
         window, is_dialog, is_terminal = self.display.receiver()
-        before, self._receiver = self._receiver, window
-        return is_dialog or is_terminal or window != before
+        return window, is_dialog or is_terminal
 
     def _follow(self, rule: str, max_ms: float) -> None:
         """Wait until the applications have followed the input so far.

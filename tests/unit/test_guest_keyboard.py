@@ -13,7 +13,7 @@ from osgym_guest.keyboard import (
     choose_pool,
     symbols_of_group,
 )
-from osgym_guest.typing_pace import READ_LEAST_S, READ_S, READ_TOTAL_S
+from osgym_guest.typing_pace import READ_LEAST_S, READ_S, READ_TOTAL_S, TextReader
 from osgym_protocol.keysyms import KEYSYMS, char_keysym
 
 FIRST = 8
@@ -40,6 +40,7 @@ class Keys:
         self.group = 0
         self.typed = ""
         self.is_terminal = True
+        self.window = 7
         self.read_at: list[str] = []
         self.requests = 0
 
@@ -77,12 +78,14 @@ class Keys:
                 self.typed += self._char(self.rows[code - FIRST], self._shifted, locked)
         self.pending = []
 
-    def read(self, max_s: float) -> bool:
+    def wait(self, max_s: float) -> None:
         """The client is waited for in the middle of a text."""
         assert max_s > 0
         self.work_off()
         self.read_at.append(self.typed)
-        return self.is_terminal
+
+    def look(self) -> tuple[int, bool]:
+        return self.window, self.is_terminal
 
     def _char(self, row: list[int], shifted: bool, locked: bool) -> str:
         if self.group and any(row[2:]):
@@ -95,7 +98,8 @@ class Keys:
 
 
 def keyboard(keys: Keys) -> Keyboard:
-    return Keyboard(keys, keys.work_off, keys.read)  # type: ignore[arg-type] # the few methods it uses
+    reader = TextReader(keys.look, keys.wait)
+    return Keyboard(keys, keys.work_off, reader)  # type: ignore[arg-type] # the few methods it uses
 
 
 def test_the_pool_is_one_run_without_ordinary_keys() -> None:
@@ -169,19 +173,33 @@ def test_keys_that_act_wait_for_the_text_before_and_hold_back_the_text_behind() 
     assert [text.removeprefix("ab\ncd") for text in keys.read_at] == ["x", "x\n", "x\n\n"]
 
 
-def test_in_an_editor_only_the_first_key_that_acts_and_the_last_are_waited_for() -> None:
-    """The first changed nothing but a text; the last may be what submits it."""
+def test_in_an_editor_only_the_first_key_that_acts_is_waited_for() -> None:
+    """It changed nothing but a text."""
     keys = Keys(range(240, 250))
     keys.is_terminal = False
     keyboard(keys).type_text("a\nb\nc\nd\n")
-    assert keys.read_at == ["a", "a\n", "a\nb\nc\nd"]
+    assert keys.read_at == ["a\n"]
+
+
+def test_another_window_that_an_enter_opened_is_waited_for_again() -> None:
+    """What is typed behind is meant for it; it may be a dialog, or open one more."""
+    keys = Keys(range(240, 250))
+    keys.is_terminal = False
+
+    def wait(max_s: float) -> None:
+        keys.wait(max_s)
+        keys.window = 8 if keys.typed.count("\n") == 1 else keys.window
+
+    board = Keyboard(keys, keys.work_off, TextReader(keys.look, wait))  # type: ignore[arg-type]
+    board.type_text("a\nb\nc\nd\n")
+    assert keys.read_at == ["a\n", "a\nb\n"]
 
 
 def test_a_text_waits_only_so_long_for_a_program_that_does_not_read() -> None:
     """Each wait has a bound, and all of them together: a text of many lines is not typed for minutes."""
     keys = Keys(range(240, 250))
     waits: list[float] = []
-    board = Keyboard(keys, keys.work_off, lambda max_s: bool(waits.append(max_s)) or True)  # type: ignore[arg-type]
+    board = Keyboard(keys, keys.work_off, TextReader(keys.look, waits.append))  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("osgym_guest.typing_pace.time.monotonic", lambda: sum(waits))
         board.type_text("a\n" * 200)
