@@ -129,6 +129,12 @@ class Window(Message):
     minimized: bool = False
     maximized: bool = False
     fullscreen: bool = False
+    modal: bool = False
+    """A dialog that must be answered before its program's other windows take input."""
+    above: bool = False
+    """The window manager keeps it above other windows."""
+    visible: bool = True
+    """On the workspace that is shown, not minimised, rolled up or beside the screen; others may cover it."""
     ordinary: bool = True
     """An application's window: no panel, no desktop."""
     pid: int | None = None

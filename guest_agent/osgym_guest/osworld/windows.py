@@ -19,7 +19,11 @@ _STATES = (
     "_NET_WM_STATE_MAXIMIZED_VERT",
     "_NET_WM_STATE_MAXIMIZED_HORZ",
     "_NET_WM_STATE_FULLSCREEN",
+    "_NET_WM_STATE_MODAL",
+    "_NET_WM_STATE_ABOVE",
+    "_NET_WM_STATE_SHADED",
 )
+_ALL_WORKSPACES = 0xFFFFFFFF
 _UNLISTED_TYPES = ("_NET_WM_WINDOW_TYPE_DESKTOP", "_NET_WM_WINDOW_TYPE_DOCK", "_NET_WM_WINDOW_TYPE_SPLASH")
 
 
@@ -59,11 +63,14 @@ class WindowFacts:
         box: x, y, width, height of its content on the screen, in pixels.
         states: names of its _NET_WM_STATE.
         pid: the process that it says it is of.
+        visible: some of its content is on the screen, unless other windows cover it: it is on the workspace
+            that is shown, neither minimised nor rolled up, and not beside the screen.
     """
 
     box: tuple[int, int, int, int]
     states: frozenset[str]
     pid: int | None
+    visible: bool
 
 
 class DesktopWindows:
@@ -105,17 +112,13 @@ class DesktopWindows:
     async def _describe(self, x: XConnection, window: int) -> DesktopWindow | None:
         """A window's names; None when it went away meanwhile."""
         try:
-            title = await x.property(window, "_NET_WM_NAME")
-            if not title:
-                title = (await x.property(window, "WM_NAME")).decode("latin-1").encode()
+            title = await x.title(window)
             classes = (await x.property(window, "WM_CLASS")).decode("latin-1").split("\0")
         except XError:
             if x.closed:
                 raise
             return None
-        return DesktopWindow(
-            window, title.decode("utf-8", "replace"), classes[0], classes[1] if len(classes) > 1 else ""
-        )
+        return DesktopWindow(window, title, classes[0], classes[1] if len(classes) > 1 else "")
 
     async def is_ordinary(self, window: DesktopWindow) -> bool:
         """Whether it is an application's window: no panel, desktop or splash screen."""
@@ -134,11 +137,13 @@ class DesktopWindows:
         return None
 
     async def activate(self, window: DesktopWindow, *, timeout_s: float = 1.0) -> bool:
-        """Bring a window to the front, with the keyboard; whether it got there within `timeout_s`."""
+        """Bring a window to the front, with the keyboard; whether it got there within `timeout_s`.
+
+        The workspace that it is on is shown.
+        """
         x = await self._x()
         desktop = await x.numbers(window.id, "_NET_WM_DESKTOP")
-        current = await x.numbers(x.root, "_NET_CURRENT_DESKTOP")
-        if desktop and current and desktop[0] != current[0] and desktop[0] != 0xFFFFFFFF:
+        if desktop and not await self._on_current_workspace(x, window.id):
             await x.message(x.root, "_NET_CURRENT_DESKTOP", desktop[0])
         await x.message(window.id, "_NET_ACTIVE_WINDOW", _SOURCE_PAGER)
         await x.map_raised(window.id)
@@ -167,11 +172,21 @@ class DesktopWindows:
             pids = await x.numbers(window.id, "_NET_WM_PID")
             width, height = await x.size(window.id)
             left, top = await x.place(window.id)
+            screen_width, screen_height = await x.size(x.root)
+            visible = await self._on_current_workspace(x, window.id)
         except XError:
             if x.closed:
                 raise
             return None
-        return WindowFacts((left, top, width, height), states, pids[0] if pids else None)
+        visible &= left < screen_width and top < screen_height and left + width > 0 and top + height > 0
+        visible &= not states & {"_NET_WM_STATE_HIDDEN", "_NET_WM_STATE_SHADED"}
+        return WindowFacts((left, top, width, height), states, pids[0] if pids else None, visible)
+
+    async def _on_current_workspace(self, x: XConnection, window: int) -> bool:
+        """Whether the workspace of a window is shown; a window that names none is on all of them."""
+        desktop = await x.numbers(window, "_NET_WM_DESKTOP")
+        current = await x.numbers(x.root, "_NET_CURRENT_DESKTOP")
+        return not desktop or not current or desktop[0] in (current[0], _ALL_WORKSPACES)
 
     async def _is_active(self, window: int) -> bool:
         """Whether a window, or a dialog in front of it, has the keyboard."""

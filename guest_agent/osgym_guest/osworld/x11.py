@@ -153,10 +153,32 @@ class XConnection(asyncio.Protocol):
         Raises:
             XError: there is no such window (any more).
         """
+        return (await self._typed_property(window, name))[1]
+
+    async def _typed_property(self, window: int, name: str) -> tuple[int, bytes]:
         body = struct.pack("<IIIII", window, await self.atom(name), 0, 0, MAX_PROPERTY_WORDS)
         reply = await self._ask(_GET_PROPERTY, 0, body)
-        (length,) = struct.unpack_from("<I", reply, 16)
-        return reply[32 : 32 + length * (reply[1] // 8)]
+        kind, _, length = struct.unpack_from("<III", reply, 8)
+        return kind, reply[32 : 32 + length * (reply[1] // 8)]
+
+    async def title(self, window: int) -> str:
+        """Title of a window: the newer of its properties, else the old one in the encoding that it names.
+
+        Raises:
+            XError: there is no such window (any more).
+        """
+        title = await self.property(window, "_NET_WM_NAME")
+        if title:
+            return title.decode("utf-8", "replace")
+        kind, old = await self._typed_property(window, "WM_NAME")
+        if kind == await self.atom("COMPOUND_TEXT"):
+            # the window manager has decoded it for its title bar
+            shown = await self.property(window, "_NET_WM_VISIBLE_NAME")
+            if shown:
+                return shown.decode("utf-8", "replace")
+        if kind == await self.atom("UTF8_STRING"):
+            return old.decode("utf-8", "replace")
+        return old.decode("latin-1")
 
     async def numbers(self, window: int, name: str) -> list[int]:
         """A property of 32-bit numbers."""

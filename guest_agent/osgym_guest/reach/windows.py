@@ -40,6 +40,9 @@ async def windows(context: ReachContext, request: Request) -> Response:
                 "minimized": "_NET_WM_STATE_HIDDEN" in facts.states,
                 "maximized": {"_NET_WM_STATE_MAXIMIZED_VERT", "_NET_WM_STATE_MAXIMIZED_HORZ"} <= facts.states,
                 "fullscreen": "_NET_WM_STATE_FULLSCREEN" in facts.states,
+                "modal": "_NET_WM_STATE_MODAL" in facts.states,
+                "above": "_NET_WM_STATE_ABOVE" in facts.states,
+                "visible": facts.visible,
                 "ordinary": await desktop.is_ordinary(window),
                 "pid": facts.pid,
             }
