@@ -15,7 +15,7 @@ from osgym_protocol.pointer import DOUBLE_CLICK_S, drag_motions, separation_s
 
 WHEEL_UP, WHEEL_DOWN, WHEEL_LEFT, WHEEL_RIGHT = 4, 5, 6, 7
 BETWEEN_PRESSES_S = 0.002
-"""Between the presses of a double click: Chromium takes two of one millisecond, X's unit, for the same one."""
+"""Between the presses of a double click: Chromium takes two of one millisecond (X's unit) for the same."""
 
 
 class Input:
