@@ -344,21 +344,22 @@ static PyObject *Display_windows(PyObject *self, PyObject *unused) {
     return Py_BuildValue("(Iiii)", (unsigned)d->wm_window, d->window_count, docks, desktops);
 }
 
-/* The active window, whether it is a dialog, and whether a terminal's program reads what is typed into it. */
+/* The active window, whether it is a dialog, and whether each key that acts on its text must be awaited: a terminal's
+   program reads it, or LibreOffice does. */
 static PyObject *Display_receiver(PyObject *self, PyObject *unused) {
     (void)unused;
     DISPLAY_OR_RETURN(self);
     int status = OG_OK;
-    bool terminal = true, dialog = false;
+    bool awaited = true, dialog = false;
     Py_BEGIN_ALLOW_THREADS
     if (d->windows_stale) status = og_refresh_windows(d);
     int pid = og_pid_of(d, d->active_window);
-    if (pid) terminal = og_procs_has_terminal(&d->procs, pid);
+    if (pid) awaited = og_procs_has_terminal(&d->procs, pid) || og_runs_enter_later(pid);
     Py_END_ALLOW_THREADS
     if (status) return fail(status);
     for (int i = 0; i < d->window_count; i++)
         dialog |= d->windows[i].id == d->active_window && d->windows[i].type == OG_WINDOW_DIALOG;
-    return Py_BuildValue("(INN)", (unsigned)d->active_window, PyBool_FromLong(dialog), PyBool_FromLong(terminal));
+    return Py_BuildValue("(INN)", (unsigned)d->active_window, PyBool_FromLong(dialog), PyBool_FromLong(awaited));
 }
 
 static PyObject *Display_follow(PyObject *self, PyObject *args) {

@@ -167,6 +167,8 @@ bool og_group_counts(const og_procs *procs, int group);
 bool og_procs_any_burner(const og_procs *procs);
 /* Whether a descendant of a process has a terminal of its own: then the process is its window. */
 bool og_procs_has_terminal(const og_procs *p, int pid);
+/* Whether a program carries out Enter after characters typed behind it: LibreOffice, whose Enter is a command. */
+bool og_runs_enter_later(int pid);
 const og_proc *og_procs_find(const og_procs *procs, int pid);
 
 /* ---- x11.c ---- */

@@ -147,6 +147,12 @@ bool og_procs_has_terminal(const og_procs *p, int pid) {
     return false;
 }
 
+bool og_runs_enter_later(int pid) {
+    char path[64], text[64];
+    snprintf(path, sizeof path, "/proc/%d/comm", pid);
+    return read_path(path, text, sizeof text) > 0 && !strncmp(text, "soffice.bin\n", 12);
+}
+
 /* Whether a process has our DISPLAY in its environment. */
 static bool has_our_display(const og_procs *p, int pid) {
     char path[64], text[16384];

@@ -174,9 +174,9 @@ class ScreenController:
         self._follow("typed", max_s * 1000)
 
     def _look_at_reader(self) -> tuple[int, bool]:
-        """Return the active window, and whether it is a dialog or a terminal."""
-        window, is_dialog, is_terminal = self.display.receiver()
-        return window, is_dialog or is_terminal
+        """Return the active window, and whether it is a dialog, a terminal or LibreOffice's."""
+        window, is_dialog, is_awaited = self.display.receiver()
+        return window, is_dialog or is_awaited
 
     def _follow(self, rule: str, max_ms: float) -> None:
         """Wait until the applications have followed the input so far.

@@ -2,10 +2,11 @@
 
 Characters that only add to a text are typed as fast as the X server takes them: programs read them in their
 order. Keys that act (Enter, Tab, Escape, Backspace, Delete) may change who reads, and may come too early: a
-file dialog still completes the name, a shell still starts the program that shall read the next line. So in
-dialogs and terminals such a key is pressed when what stands before it was read, and what stands behind it is
-typed when it was acted on. In other windows only the first such key is waited for: if it changed nothing but
-the text, as in an editor, the others are typed like any character.
+file dialog still completes the name, a shell still starts the program that shall read the next line,
+LibreOffice carries out an Enter after the characters behind it. So in dialogs, terminals and LibreOffice such
+a key is pressed when what stands before it was read, and what stands behind it is typed when it was acted on.
+In other windows only the first such key is waited for: if it changed nothing but the text, as in an editor,
+the others are typed like any character.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 
 from osgym_protocol.keysyms import ACTING
 
+LAST_OF_ONE_UNIT = "\uffff"
+"""The last character that UTF-16 writes in one unit."""
 READ_S, READ_LEAST_S, READ_TOTAL_S = 1.0, 0.01, 5.0
 """Bounds of the waits within a text: of one, of one when their sum is used up, and of their sum."""
 
@@ -25,7 +28,7 @@ class TextReader:
     """The program that a text is typed into.
 
     Attributes:
-        look: returns the active window, and whether it is a dialog or a terminal.
+        look: returns the active window, and whether it is a dialog, a terminal or LibreOffice's.
         wait: waits, for so many seconds at most, until the keys pressed so far were read and acted on.
     """
 
@@ -55,7 +58,8 @@ class TypingPace:
         """Wait, where it has to be, before the next character of the text is typed."""
         at, self._at = self._at, self._at + 1
         acted = at > 0 and self._text[at - 1] in ACTING
-        acts = self._text[at] in ACTING
+        # LibreOffice puts a character of two UTF-16 units before those that it still collects
+        acts = self._text[at] in ACTING or self._text[at] > LAST_OF_ONE_UNIT
         if self._is_plain or not (acted or acts):
             return
         window, is_sensitive = self._reader.look()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import shutil
 import subprocess
 from collections.abc import Iterator
 
 import pytest
 from tests.support.guest_rig import Desktop, desktop, until
+
+from osgym_guest._native import Display
 
 # no line begins with a space: an editor would carry the indentation on
 ASCII = "".join(chr(code) for code in range(0x21, 0x7F)) + " "
@@ -105,6 +108,20 @@ def test_lines_typed_ahead_reach_the_program_that_a_line_before_started(screen: 
             written.unlink()
             echoed.unlink()
     terminal.kill()
+
+
+@pytest.mark.parametrize(("name", "is_awaited"), [("soffice.bin", True), ("editor", False)])
+def test_each_enter_in_libreoffice_is_waited_for(screen: Desktop, name: str, is_awaited: bool) -> None:
+    """It carries an Enter out after characters typed behind it; its name tells it from other editors."""
+    program = screen.home / name
+    program.symlink_to(shutil.which("mousepad") or "")
+    editor = screen.open(str(program))
+    with contextlib.closing(Display(screen.display)) as display:
+        window, is_dialog, is_read_key_by_key = display.receiver()
+    editor.kill()
+    screen.guest.step({"op": "screenshot"})
+    assert window and not is_dialog
+    assert is_read_key_by_key is is_awaited
 
 
 @pytest.mark.parametrize("group", [0, 1])

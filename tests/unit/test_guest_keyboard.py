@@ -181,6 +181,17 @@ def test_in_an_editor_only_the_first_key_that_acts_is_waited_for() -> None:
     assert keys.read_at == ["a\n"]
 
 
+@pytest.mark.parametrize("is_awaited", [True, False])
+def test_a_character_of_two_units_waits_for_the_text_before(is_awaited: bool) -> None:
+    """LibreOffice would put it before characters that it still collects; other editors need no wait."""
+    keys = Keys(range(230, 250))
+    keys.is_terminal = is_awaited
+    keyboard(keys).type_text("ab 😀 c é")
+    assert keys.read_at == ["ab "] * is_awaited
+    keys.work_off()
+    assert keys.typed == "ab 😀 c é"
+
+
 def test_another_window_that_an_enter_opened_is_waited_for_again() -> None:
     """What is typed behind is meant for it; it may be a dialog, or open one more."""
     keys = Keys(range(240, 250))
