@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from benchmarks.input_fidelity.stage import Act, Cell, Point, Stage, named
 from benchmarks.input_fidelity.witnessing import Event, Witness, move_window, until
@@ -85,9 +85,14 @@ def _from_files(stage: Stage) -> None:
         stage.step({"op": "wait", "duration_ms": 0}, settle="certain")
         icon = (window.x_px + dx + FIRST_ICON_PX[0], window.y_px + dy + FIRST_ICON_PX[1])
         _by_drag(stage, icon, stage.at("drop"))
-        _expect_drop(stage, f"file://{DRAGGED}/{FILE}")
+        stage.expect("name of the dropped file", [FILE], _dropped_names)
         return
     raise RuntimeError("the file manager shows no window")
+
+
+def _dropped_names(events: list[Event]) -> list[str]:
+    # browsers do not tell pages more of a file than its name
+    return [PurePosixPath(str(one).strip("\0\r\n")).name for one in named(events, "drop", "data")]
 
 
 def _partner(stage: Stage) -> Witness:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchmarks.input_fidelity import drag_cells, pointer_cells, text_cells
+from benchmarks.input_fidelity import drag_cells, office_cells, pointer_cells, text_cells
 from benchmarks.input_fidelity.speed import TEXTS, TypingTime, typing_time
 from benchmarks.input_fidelity.stage import Cell, Refused, Stage, Wrong
 from benchmarks.input_fidelity.toolkits import INSIDE, TOOLKITS, Toolkit
@@ -20,7 +20,10 @@ from benchmarks.input_fidelity.witnessing import (
 )
 from osgym_sdk import Client, Episode, OSGymError
 
-CELLS = {cell.name: cell for cell in (*text_cells.CELLS, *pointer_cells.CELLS, *drag_cells.CELLS)}
+CELLS = {
+    cell.name: cell
+    for cell in (*text_cells.CELLS, *office_cells.CELLS, *pointer_cells.CELLS, *drag_cells.CELLS)
+}
 IDLE = Patience(arrival_s=4.0, quiet_s=0.25, factor=1.0)
 LOADED = Patience(arrival_s=40.0, quiet_s=2.0, factor=10.0)
 PARTNER_LOG = f"{INSIDE}/partner.jsonl"

@@ -15,6 +15,7 @@ from osgym_sdk import Episode, PathNotFound, Window
 Event = Mapping[str, Any]
 POLL_S = 0.05
 MOVED_S = 20.0
+STOP_S = 10.0
 FRAME_PX = 60
 """Upper bound of what a window manager's frame adds to a position."""
 
@@ -70,7 +71,8 @@ def move_window(episode: Episode, window: Window, x: int, y: int) -> tuple[int, 
         near = bool(seen) and max(abs(seen[-1][0] - x), abs(seen[-1][1] - y)) <= FRAME_PX
         return near and len(seen) > 1 and seen[-1] == seen[-2]
 
-    episode.execute(["wmctrl", "-i", "-r", hex(window.id), "-e", f"0,{x},{y},-1,-1"])
+    for change in (("-b", "remove,maximized_vert,maximized_horz"), ("-e", f"0,{x},{y},-1,-1")):
+        episode.execute(["wmctrl", "-i", "-r", hex(window.id), *change])
     if not until(moved, MOVED_S):
         raise WitnessFailed(f"window {window.title!r} was not moved to {x},{y} within {MOVED_S:g} s")
     return seen[-1][0] - window.x_px, seen[-1][1] - window.y_px
@@ -90,6 +92,7 @@ class Witness:
         self._log = log
         self._pid = 0
         self._before: set[int] = set()
+        self._shown: list[Window] = []
         self.targets: dict[str, list[int]] = {}
 
     def start(self, factor: float = 1.0) -> None:
@@ -107,6 +110,9 @@ class Witness:
             printed = self._episode.execute(f"tail -c 2000 {self._log}.out").stdout
             raise WitnessFailed(f"{self.toolkit.name}: not ready within {timeout_s:g} s: {printed}")
         self.targets = dict(self._event("ready").get("targets", {}))
+        self._shown = list(until(self._own_windows, timeout_s))
+        if not self._shown:
+            raise WitnessFailed(f"{self.toolkit.name}: ready, but no window is listed within {timeout_s:g} s")
         if self.toolkit.shell:
             self._find_terminal(timeout_s)
 
@@ -128,7 +134,7 @@ class Witness:
         Raises:
             WitnessFailed: The window manager does not.
         """
-        window = self._own_windows()[0]
+        window = min(self._shown, key=lambda one: one.id)
         dx, dy = move_window(self._episode, window, x, y)
         self.targets = {
             name: [place[0] + dx, place[1] + dy, *place[2:]] for name, place in self.targets.items()
@@ -155,8 +161,13 @@ class Witness:
         """End it with all that it has started, and wait until its windows are gone."""
         if self._pid:
             self._episode.execute(f"kill -s KILL -- -{self._pid}")
-            until(lambda: not self.alive(), 10.0)
+            # the next program may get the same ids for its windows
+            until(lambda: not self.alive() and not self._still_shown(), STOP_S)
             self._pid = 0
+
+    def _still_shown(self) -> bool:
+        ids = {window.id for window in self._shown}
+        return any(window.id in ids for window in self._episode.windows())
 
 
 class Load:

@@ -1,4 +1,5 @@
 import java.awt.Component;
+import java.awt.ContainerOrderFocusTraversalPolicy;
 import java.awt.Dimension;
 import java.awt.Font;
 import java.awt.Point;
@@ -7,6 +8,7 @@ import java.awt.datatransfer.StringSelection;
 import java.awt.datatransfer.Transferable;
 import java.awt.event.ActionEvent;
 import java.awt.event.InputEvent;
+import java.awt.event.KeyAdapter;
 import java.awt.event.KeyEvent;
 import java.awt.event.KeyListener;
 import java.awt.event.MouseAdapter;
@@ -72,6 +74,8 @@ public class Witness extends JFrame {
                 StandardOpenOption.CREATE, StandardOpenOption.APPEND), true);
         pane.setPreferredSize(new Dimension(900, 700));
         setContentPane(pane);
+        // by default Tab goes along the rows of the window: from "entry" to "multiline"
+        setFocusTraversalPolicy(new ContainerOrderFocusTraversalPolicy());
         placeTexts();
         placeSearch();
         place("keys", keys(), 10, 396, 280, 60);
@@ -195,6 +199,13 @@ public class Witness extends JFrame {
         list.addListSelectionListener(event -> {
             if (list.getSelectedValue() != null) {
                 write("select", "target", "search", "value", list.getSelectedValue());
+            }
+        });
+        list.addKeyListener(new KeyAdapter() {
+            @Override public void keyPressed(KeyEvent event) {
+                if (event.getKeyCode() == KeyEvent.VK_ENTER) {
+                    write("activate", "target", "search");
+                }
             }
         });
         place("search", new JScrollPane(list), 10, 186, 280, 200);

@@ -112,9 +112,10 @@ def document_targets(document: Any, mode: str) -> dict[str, tuple[int, int, int,
     if part is None:
         return {}
     if mode == "writer":
-        return {"multiline": screen_box(part, shift)}
+        return dict.fromkeys(("document", "multiline"), screen_box(part, shift))
     cells = {name: part.getAccessibleCellAt(*at).getAccessibleContext() for name, at in CELLS.items()}
-    return {name: screen_box(cell, shift) for name, cell in cells.items()}
+    boxes = {name: screen_box(cell, shift) for name, cell in cells.items()}
+    return {"document": boxes["A1"], **boxes}
 
 
 def contents(document: Any, mode: str) -> dict[str, str]:
