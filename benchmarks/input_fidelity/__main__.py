@@ -9,6 +9,7 @@ Save As dialog, and compares. A run is right, wrong (with what came), refused (n
     python -m benchmarks.input_fidelity                            # all toolkits, all cells, idle and busy
     python -m benchmarks.input_fidelity --toolkits gtk3,tk --cells save,double --repeat 20 --load 0
     python -m benchmarks.input_fidelity --image small --toolkits tk,x11,xterm,xfce4-terminal
+    python -m benchmarks.input_fidelity --no-run --write-doc       # the tables of docs/input.md
     python -m benchmarks.input_fidelity --list                     # what there is
 """
 
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import ROOT, argument_parser, local_service, machine, save, summary
-from benchmarks.input_fidelity import tables
+from benchmarks.input_fidelity import kept, tables
 from benchmarks.input_fidelity.matrix import CELLS, Player, Row, chosen_cells
 from benchmarks.input_fidelity.speed import TEXTS, TypingTime
 from benchmarks.input_fidelity.toolkits import TOOLKITS, Toolkit, chosen
@@ -42,7 +43,11 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--image", default="toolkits", help="golden image, or snapshot with qemu (toolkits)")
     parser.add_argument("--runtime", choices=["local", "qemu"], default="local", help="(local)")
     parser.add_argument("--no-speed", action="store_true", help="do not measure the time for each character")
-    parser.add_argument("--write-doc", action="store_true", help="write the table into docs/input.md")
+    parser.add_argument("--keep", action="store_true", help="keep rows of the file that are not run again")
+    parser.add_argument("--no-run", action="store_true", help="run nothing: for --write-doc")
+    parser.add_argument(
+        "--write-doc", action="store_true", help="write the tables of the kept files into docs/input.md"
+    )
     parser.add_argument("--list", action="store_true", help="name toolkits and cells, and end")
     args = parser.parse_args(given)
     try:
@@ -88,6 +93,7 @@ class Report:
         self._machine = machine()
         self.rows: list[Row] = []
         self.typing: list[dict[str, Any]] = []
+        self._kept = kept.read(args.out or kept.NOW) if args.keep else {}
 
     def save(self) -> Path:
         """Write all of it and return where."""
@@ -96,19 +102,28 @@ class Report:
             "image": self._args.image,
             "runtime": self._args.runtime,
             "repeat": self._args.repeat,
-            "rows": [row.as_json() for row in self.rows if row.runs],
-            "typing": self.typing,
+            "rows": kept.joined(self._kept.get("rows", ()), [row.as_json() for row in self.rows if row.runs]),
+            "typing": kept.joined(self._kept.get("typing", ()), self.typing),
         }
         return save("input_fidelity", result, self._args.out)
 
 
 def main() -> None:
-    """Parse the command line, play, print, save."""
+    """Parse the command line and do what it says."""
     args = arguments()
     if args.list:
         print("toolkits:", ", ".join(TOOLKITS))
         print("\n".join(f"{cell.name:16} {cell.about}" for cell in CELLS.values()))
         return
+    if not args.no_run:
+        run(args)
+    if args.write_doc:
+        tables.write(DOC, kept.document())
+        print(f"written into {DOC.relative_to(ROOT)}")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Play, print and save."""
     report = Report(args)
     settings: dict[str, str | int | float] = {"runtime": args.runtime, "warm": 1, "trajectory": "off"}
     with local_service(args.image, settings) as (url, _), Client(url) as client:
@@ -121,9 +136,6 @@ def main() -> None:
             report.typing = measure_typing(client, args.toolkits, args.repeat)
     print(f"\n{tables.printed(report.rows)}\n\n{tables.differences(report.rows)}\n")
     print(f"saved {report.save()}")
-    if args.write_doc:
-        tables.write(DOC, tables.markdown(report.rows))
-        print(f"written into {DOC.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

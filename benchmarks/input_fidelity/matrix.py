@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -66,6 +66,12 @@ class Row:
             if self.count(result) == len(self.runs):
                 return result
         return f"{self.count('right')}/{len(self.runs)}"
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> Row:
+        """Return a row of a file."""
+        runs = [Run("right")] * kept["right"] + [Run(**run) for run in kept["other"]]
+        return cls(kept["toolkit"], kept["cell"], kept["load"], runs)
 
     def as_json(self) -> dict[str, Any]:
         """It, for a file: with what came of each run that was not right."""

@@ -127,11 +127,13 @@ def _save(path: str, *, one_step: bool, shortcut: bool = False) -> Cell:
         opening = [key("ctrl", "shift", "s")] if shortcut else [stage.click("save")]
         if shortcut:
             stage.step(stage.click("entry"))
+        chord = stage.witness.toolkit.saves_by
+        naming = [typed(path), key(*chord)] if chord else [typed(f"{path}\n")]
         if one_step:
-            stage.step(*opening, typed(f"{path}\n"))
+            stage.step(*opening, *naming)
         else:
             stage.step(*opening, settle="certain")
-            stage.step(typed(f"{path}\n"))
+            stage.step(*naming)
         stage.expect(
             "path of the dialog, text beside it",
             [[path], None],

@@ -21,6 +21,7 @@ class Toolkit:
         counts: what the toolkit calls the three presses of a triple click.
         shell: it is a terminal with a shell, not a witness.
         everywhere: it runs on the images `small` and `full` without the addition.
+        saves_by: the chord that ends its Save As dialog, where Enter does nothing there.
         start_s: how long its start may take on an idle machine.
     """
 
@@ -29,10 +30,11 @@ class Toolkit:
     counts: tuple[int, ...] = (1, 2, 3)
     shell: bool = False
     everywhere: bool = False
+    saves_by: tuple[str, ...] = ()
     start_s: float = 20.0
 
 
-def _python(name: str, **about: bool | tuple[int, ...]) -> Toolkit:
+def _python(name: str, **about: bool | tuple[int, ...] | tuple[str, ...]) -> Toolkit:
     return Toolkit(name, ("/usr/bin/python3", f"{name}.py", "{log}"), **about)  # type: ignore[arg-type]
 
 
@@ -60,7 +62,7 @@ TOOLKITS = {
         _python("x11", everywhere=True),
         _python("sdl"),
         Toolkit("swing", ("java", "Witness.java", "{log}"), start_s=60.0),
-        _python("chromium"),
+        _python("chromium", saves_by=("alt", "s")),
         _office("writer"),
         _office("calc"),
         _terminal("xterm", "xterm", "-u8", "-e", "bash", "--rcfile", RCFILE),

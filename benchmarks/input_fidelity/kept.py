@@ -1,0 +1,40 @@
+"""Result files of the matrix: rows of earlier runs, and the tables that docs/input.md shows of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import RESULTS
+from benchmarks.input_fidelity import tables
+from benchmarks.input_fidelity.matrix import Row
+
+NOW = RESULTS / "input_fidelity.json"
+BEFORE = RESULTS / "input_fidelity_before.json"
+"""The same programs on an image whose guest typed and clicked without waiting for programs."""
+JsonRows = Sequence[Mapping[str, Any]]
+
+
+def read(path: Path) -> Mapping[str, Any]:
+    """Return a result file; of one that is not there, nothing."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def joined(kept: JsonRows, found: JsonRows) -> list[Mapping[str, Any]]:
+    """Return the rows that were found, behind those that were kept and not run again."""
+    again = {_key(row) for row in found}
+    return [row for row in kept if _key(row) not in again] + list(found)
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(field) for field in ("toolkit", "cell", "load", "text"))
+
+
+def document() -> str:
+    """Return what docs/input.md shows of the files."""
+    now, before = ([Row.from_json(row) for row in read(path).get("rows", ())] for path in (NOW, BEFORE))
+    differences = f"```text\n{tables.differences(now)}\n```"
+    parts = [tables.markdown(now), "What was not right:", differences]
+    return "\n\n".join([*parts, "### Before the guest waited for programs", tables.markdown(before)])
