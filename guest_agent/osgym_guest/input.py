@@ -15,7 +15,8 @@ from osgym_protocol.pointer import DOUBLE_CLICK_S, drag_motions, separation_s
 
 WHEEL_UP, WHEEL_DOWN, WHEEL_LEFT, WHEEL_RIGHT = 4, 5, 6, 7
 BETWEEN_PRESSES_S = 0.002
-"""Between the presses of a double click: Chromium takes two of one millisecond (X's unit) for the same."""
+"""Between presses of one button or key: Chromium takes two clicks of one millisecond (X's unit) for the same,
+and SDL takes a key pressed less than 2 ms after its release for autorepeat, which games ignore."""
 
 
 class Input:
@@ -62,7 +63,8 @@ class Input:
             case act.Type():
                 self.keyboard.type_text(action.text)
             case act.Key():
-                for _ in range(action.repeat):
+                for number in range(action.repeat):
+                    self._wait_between_presses(number)
                     self._release_keys(self._press_chord(action.keysyms))
             case act.Hold():
                 pressed = self._press_chord(action.keysyms)
@@ -100,13 +102,16 @@ class Input:
         pressed = self._press_chord(action.modifiers)
         self._separate_from_last_click(action.button)
         for number in range(action.count):
-            if number:
-                self._display.sync()
-                self.stopping.wait(BETWEEN_PRESSES_S)
+            self._wait_between_presses(number)
             self._display.button(action.button, True)
             self._display.button(action.button, False)
         self._remember_click(action.button)
         self._release_chord(pressed)
+
+    def _wait_between_presses(self, number: int) -> None:
+        if number:
+            self._display.sync()
+            self.stopping.wait(BETWEEN_PRESSES_S)
 
     def _drag(self, action: act.Drag) -> None:
         """Press at the first point of the path, go through the others, release at the last."""

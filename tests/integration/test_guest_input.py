@@ -34,9 +34,9 @@ class Witness:
         self._skip = 0
         self.new()
 
-    def press_times_ms(self) -> list[int]:
-        """When each button press so far happened, by the X server's clock."""
-        found = re.findall(r"ButtonPress event[^\n]*\n[^\n]* time (\d+)", self._log.read_text())
+    def press_times_ms(self, event: str = "ButtonPress") -> list[int]:
+        """When each button press, or another event, happened so far, by the X server's clock."""
+        found = re.findall(rf"{event} event[^\n]*\n[^\n]* time (\d+)", self._log.read_text())
         return [int(time_ms) for time_ms in found]
 
     def new(self, expect: int = 0) -> list[str]:
@@ -148,6 +148,15 @@ def test_clicks_on_one_place_are_apart_unless_a_count_says_so(screen: Desktop, w
     assert len(times) == 5
     gaps = [after - before for before, after in itertools.pairwise(times)]
     assert gaps[0] > 500 and gaps[1] > 500 and 0 < gaps[2] < 100 and gaps[3] > 500
+
+
+def test_a_key_that_is_repeated_is_no_autorepeat(screen: Desktop, witness: Witness) -> None:
+    """SDL takes a press less than 2 ms after the release for autorepeat, and games ignore it."""
+    screen.guest.step({"op": "key", "keys": ["F5"], "repeat": 10})
+    until(lambda: len(witness.press_times_ms("KeyRelease")) == 10)
+    presses, releases = witness.press_times_ms("KeyPress"), witness.press_times_ms("KeyRelease")
+    gaps = [press - release for release, press in zip(releases[:-1], presses[1:], strict=True)]
+    assert min(gaps) >= 2
 
 
 def test_clicks_elsewhere_or_with_another_button_do_not_wait(screen: Desktop, witness: Witness) -> None:
