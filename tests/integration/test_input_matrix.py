@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.common import ROOT
-from benchmarks.input_fidelity import tables
+from benchmarks.input_fidelity import kept, tables
 from benchmarks.input_fidelity.matrix import CELLS, Player, Row, Run
 from benchmarks.input_fidelity.stage import Cell, Stage
 from benchmarks.input_fidelity.text_cells import typed
@@ -106,3 +106,21 @@ def test_the_document_has_the_marks_and_every_cell_a_name_of_its_own() -> None:
     """`--write-doc` finds where to write, and no cell hides another."""
     assert tables.MARKED.search((ROOT / "docs" / "input.md").read_text())
     assert all(cell.name == name and cell.about and cell.needs for name, cell in CELLS.items())
+
+
+def test_the_tables_of_the_document_are_those_of_the_kept_files() -> None:
+    """`--no-run --write-doc` would change nothing."""
+    found = tables.MARKED.search((ROOT / "docs" / "input.md").read_text())
+    assert found and found[0].partition("-->\n")[2] == f"{kept.document()}\n<!-- end -->"
+
+
+def test_rows_of_a_file_stay_unless_they_are_run_again() -> None:
+    """`--keep` adds a toolkit, a cell or a load to what was found before."""
+    old = [Row("tk", "plain", load, [Run("wrong", {"why": "x"})]).as_json() for load in (0, 20)]
+    new = [Row("tk", "plain", 20, [Run("right")]).as_json(), Row("tk", "click", 20).as_json()]
+    rows = [Row.from_json(row) for row in kept.joined(old, new)]
+    assert [(row.cell, row.load, row.shown) for row in rows] == [
+        ("plain", 0, "0/1"),
+        ("plain", 20, "1/1"),
+        ("click", 20, "–"),
+    ]
