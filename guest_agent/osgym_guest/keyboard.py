@@ -1,8 +1,8 @@
 """The keyboard: which key types which symbol, and keys of our own for what the layout lacks.
 
 The pool is the longest run of neighbouring key codes that the layout leaves free or gives to
-multimedia keys only. A symbol that no key of the layout types (of its group in use, where it has several)
-is put on one of them, two symbols to a code (plain and with Shift), and stays there until the code is
+multimedia keys only. A symbol that no key of the layout types, whichever of its groups is in use, is put on
+one of them, two symbols to a code (plain and with Shift), and stays there until the code is
 needed for another, so text in one script remaps once. A run, because each request makes every client and
 the window manager read the keyboard map anew: one request changes all codes in between.
 
@@ -67,16 +67,17 @@ def choose_pool(first: int, rows: list[list[int]], modifiers: Iterable[int]) -> 
 
 
 def symbols_of_group(row: list[int], group: int) -> list[int]:
-    """Return the symbols that a key types in a group of the layout, plain and with Shift.
+    """Return the symbols that a key types for every client in a group of the layout, plain and with Shift.
+
+    Outside the first group these are only keys that have the same symbols in all groups: clients that know
+    nothing of groups (no X Keyboard Extension) take the others for those of the first one.
 
     Args:
         row: what the core protocol says of the key: two symbols of the first group, two of the second, more.
-        group: from 0. Of a third and fourth only keys are told that have the same symbols in all groups.
+        group: from 0.
     """
     first, second = row[:LEVELS], row[LEVELS : 2 * LEVELS]
-    if group == 0 or not any(second) or second == first:
-        return first
-    return second if group == 1 else []
+    return first if group == 0 or not any(second) or second == first else []
 
 
 class Keyboard:
