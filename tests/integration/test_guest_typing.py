@@ -76,27 +76,24 @@ def test_a_name_with_an_enter_behind_it_saves_the_file(screen: Desktop, form: st
     for at in range(40):
         (screen.home / f"other{at}.txt").touch()
     target = screen.home / f"saved-{list(ENTERS).index(form)}-{load}.txt"
-    editor = screen.open("mousepad")
-    screen.guest.step({"op": "type", "text": "words"})
-    screen.guest.step({"op": "key", "keys": ["ctrl", "shift", "s"]}, settle={"policy": "certain"})
     actions = [
         {**action, "text": action["text"].format(path=target)} if "text" in action else action
         for action in ENTERS[form]
     ]
-    with busy(load):
-        screen.guest.step(*actions, settle={"policy": "certain"})
-        until(target.exists, timeout_s=5 if not load else 30)
-    editor.kill()
-    screen.guest.step({"op": "screenshot"})
+    with closed(screen, "mousepad"):
+        screen.guest.step({"op": "type", "text": "words"})
+        screen.guest.step({"op": "key", "keys": ["ctrl", "shift", "s"]}, settle={"policy": "certain"})
+        with busy(load):
+            screen.guest.step(*actions, settle={"policy": "certain"})
+            until(target.exists, timeout_s=5 if not load else 30)
     assert target.read_text().strip() == "words"
 
 
 @pytest.mark.parametrize("load", [0, 20], ids=["idle", "load 20"])
 def test_lines_typed_ahead_reach_the_program_that_a_line_before_started(screen: Desktop, load: int) -> None:
     """A shell changes the terminal's mode between two lines: what was sent too early would be read by it."""
-    terminal = screen.open("xterm", "-u8", "-e", "bash", "--norc")
     written, echoed = screen.home / f"written-{load}", screen.home / f"echoed-{load}"
-    with busy(load):
+    with closed(screen, "xterm", "-u8", "-e", "bash", "--norc"), busy(load):
         for _ in range(3):
             text = f"cat > {written}\nline one\nline two\n"
             screen.guest.step({"op": "type", "text": text}, {"op": "key", "keys": ["ctrl", "d"]})
@@ -107,7 +104,6 @@ def test_lines_typed_ahead_reach_the_program_that_a_line_before_started(screen: 
             assert echoed.read_text() == "hello there,again\n"
             written.unlink()
             echoed.unlink()
-    terminal.kill()
 
 
 @pytest.mark.parametrize(("name", "is_awaited"), [("soffice.bin", True), ("editor", False)])
@@ -115,11 +111,8 @@ def test_each_enter_in_libreoffice_is_waited_for(screen: Desktop, name: str, is_
     """It carries an Enter out after characters typed behind it; its name tells it from other editors."""
     program = screen.home / name
     program.symlink_to(shutil.which("mousepad") or "")
-    editor = screen.open(str(program))
-    with contextlib.closing(Display(screen.display)) as display:
+    with closed(screen, str(program)), contextlib.closing(Display(screen.display)) as display:
         window, is_dialog, is_read_key_by_key = display.receiver()
-    editor.kill()
-    screen.guest.step({"op": "screenshot"})
     assert window and not is_dialog
     assert is_read_key_by_key is is_awaited
 
@@ -137,6 +130,19 @@ def test_a_text_arrives_in_either_group_of_a_layout(screen: Desktop, group: int)
     until(lambda: len(out.read_bytes()) >= len(expected))
     terminal.kill()
     assert out.read_bytes() == expected
+
+
+@contextlib.contextmanager
+def closed(screen: Desktop, *argv: str) -> Iterator[None]:
+    """A program that has its window, and is gone at the end whatever happens."""
+    program = screen.open(*argv)
+    try:
+        yield
+    finally:
+        windows = screen.property("_NET_CLIENT_LIST")
+        program.kill()
+        program.wait()
+        until(lambda: screen.property("_NET_CLIENT_LIST") != windows)
 
 
 @contextlib.contextmanager
