@@ -28,7 +28,7 @@ if [ "$purpose" = test ]; then
   # Reflinks, and what the runner's containers and the machines' networks are made with.
   packages+=(xfsprogs docker.io nftables iproute2 openssh-client openssh-server curl zstd xz-utils procps packer prometheus sudo)
   # A bare X server and small clients, for tests of the guest agent outside a replica.
-  packages+=(shellcheck xvfb tint2 xterm x11-utils x11-xserver-utils openbox mousepad featherpad fonts-dejavu-core dbus dbus-x11)
+  packages+=(shellcheck xvfb tint2 xterm x11-utils x11-xserver-utils x11-xkb-utils openbox mousepad featherpad fonts-dejavu-core dbus dbus-x11 python3-xlib)
   # What instructions of hot paths are counted with; what a metric reads the text of pictures with.
   packages+=(valgrind tesseract-ocr)
 fi
