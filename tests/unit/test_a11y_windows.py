@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from osgym_guest.osworld.a11y import late_bridge
 from osgym_guest.osworld.a11y.render import NAMESPACES, render
 from osgym_guest.osworld.a11y.tree import Box, Node
 from osgym_guest.osworld.a11y.window_match import ACTIVE, ONLY, STACKING, WINDOW_ID, add_windows
@@ -155,3 +159,18 @@ def test_every_window_is_there_once_and_no_node_is_lost(
     assert len(marked) == len(set(marked))
     assert {f"{one.id:#x}" for one in windows if one.is_managed} <= set(marked)
     assert all(any(node is other for other in before) or ONLY in node.attributes for node in after)
+
+
+def test_a_file_that_a_program_names_is_written_only_where_it_is_an_ordinary_one(tmp_path: Path) -> None:
+    """A link is not followed, and nobody waits at a pipe without a reader."""
+    kept, link, pipe, file = (tmp_path / name for name in ("kept", "link", "pipe", "file"))
+    kept.write_text("kept")
+    link.symlink_to(kept)
+    os.mkfifo(pipe)
+    for path in (link, pipe):
+        with pytest.raises(OSError):
+            late_bridge.write(path)
+    assert kept.read_text() == "kept"
+    file.write_text("something longer than what is written " * 3)
+    late_bridge.write(file)
+    assert file.read_text() == late_bridge.CONTENT

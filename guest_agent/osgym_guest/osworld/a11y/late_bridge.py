@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import stat
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 
@@ -41,6 +43,20 @@ def rc_file(pid: int) -> Path | None:
     return None
 
 
+def write(path: Path) -> None:
+    """Write the file. The program named it, so a link is not followed, nor is anybody waited for at a pipe.
+
+    Raises:
+        OSError: it cannot be written, or is no ordinary file.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o644), "wb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise FileExistsError(f"{path} is no ordinary file")
+        file.truncate()
+        file.write(CONTENT.encode())
+
+
 class LateBridges:
     """Lets programs join the bus, each once: one that does not is not waited for again."""
 
@@ -68,7 +84,7 @@ class LateBridges:
             if path is None:
                 continue
             with contextlib.suppress(OSError):  # a folder that is gone: the program stays without a tree
-                path.write_text(CONTENT)
+                write(path)
                 waiting.setdefault(window.pid, window.id)
         if not waiting:
             return
