@@ -10,7 +10,7 @@ from osgym_guest.input import Input
 from osgym_guest.keyboard import KeyboardError
 from osgym_guest.settle import Policies, SettleOutcome, SettleRule, settle, with_options
 from osgym_guest.typing_pace import TextReader
-from osgym_protocol.actions import Action, Screenshot, Wait, op_of
+from osgym_protocol.actions import Action, Key, KeyState, Screenshot, Type, Wait, op_of
 from osgym_protocol.codes import GuestErrorCode, ImageFormat, SettlePolicy, assert_never
 from osgym_protocol.limits import DEFAULT_IMAGE_QUALITY, DEFAULT_SETTLE_MAX_MS
 from osgym_protocol.observation import ActionResult, ErrorInfo, FrameInfo
@@ -22,6 +22,8 @@ BETWEEN_MS = 1000.0
 MAX_CROWDING = 10.0
 DIALOG_MS = 3000.0
 """A timer of 150 ms and what it does took over a second with twenty busy processes beside it."""
+DIALOG_TOTAL_MS = 6000.0
+"""Time that the waits for timers of dialogs may take together in a step: an animation in one never ends."""
 
 RULE_OF = {
     SettlePolicy.EXACT: "exact",
@@ -72,6 +74,7 @@ class ScreenController:
         self._trace = trace
         self.input = Input(display, self._drained, TextReader(self._look_at_reader, self._wait_read))
         self._started_ns = now_ns()
+        self._dialog_left_ms = DIALOG_TOTAL_MS
         display.follow(policies.burner_s, policies.burner_share, list(policies.threads))
         display.begin()
 
@@ -87,11 +90,12 @@ class ScreenController:
         results: list[ActionResult] = []
         failed: int | None = None
         unsettled = False
+        self._dialog_left_ms = DIALOG_TOTAL_MS
         for index, action in enumerate(actions):
             if self.input.stopping.is_set():
                 break
             if unsettled and not isinstance(action, (Wait, Screenshot)):
-                self._between()
+                self._between(actions[index - 1])
             try:
                 self.input.perform(action)
             except KeyboardError as exc:
@@ -163,9 +167,9 @@ class ScreenController:
     def _limited(self, name: str, max_ms: float) -> SettleRule:
         return with_options(self._policies.rules[name], quiet_ms=None, max_ms=max_ms, pause_ms=None)
 
-    def _between(self) -> None:
+    def _between(self, before: Action) -> None:
         """Between two actions of a list: until the first has been worked off."""
-        self._follow("between", BETWEEN_MS)
+        self._follow("between", BETWEEN_MS, after_keys=isinstance(before, (Type, Key, KeyState)))
 
     def _drained(self) -> None:
         """Within an action: the same, with a tighter bound."""
@@ -175,26 +179,34 @@ class ScreenController:
     def _wait_read(self, max_s: float) -> None:
         """Within a text: until the keys typed so far were read and acted on."""
         self.display.sync()
-        self._follow("typed", max_s * 1000)
+        self._follow("typed", max_s * 1000, after_keys=True)
 
     def _look_at_reader(self) -> tuple[int, bool]:
         """Return the active window, and whether it is a dialog, a terminal or LibreOffice's."""
         window, is_dialog, is_awaited = self.display.receiver()
         return window, is_dialog or is_awaited
 
-    def _follow(self, rule: str, max_ms: float) -> None:
+    def _follow(self, name: str, max_ms: float, *, after_keys: bool = False) -> None:
         """Wait until the applications have followed the input so far.
 
         Dialogs complete names and check them by timers after the last key, so there these are waited for too:
         GTK's file dialog loses an Enter that comes within some 150 ms of the name.
+
+        Args:
+            name: of the rule.
+            max_ms: when the wait ends at the latest, but for the timers of dialogs.
+            after_keys: whether the input was typed.
         """
-        _, is_dialog, _ = self.display.receiver()
-        if is_dialog:
-            rule, max_ms = "dialog", max(max_ms, DIALOG_MS)
-        chosen = self._limited(rule, max_ms)
-        if rule == "typed":
-            chosen = replace(chosen, idle_ms=chosen.idle_ms * crowding())
-        settle(self.display, chosen, now_ns())
+        rule = self._limited(name, max_ms)
+        in_dialog = after_keys and self._dialog_left_ms > 0 and self.display.receiver()[1]
+        if in_dialog:
+            rule = self._limited("dialog", min(DIALOG_MS, self._dialog_left_ms))
+        elif name == "typed":
+            rule = replace(rule, idle_ms=rule.idle_ms * crowding())
+        began_ns = now_ns()
+        settle(self.display, rule, began_ns)
+        if in_dialog:
+            self._dialog_left_ms -= (now_ns() - began_ns) / 1e6
 
 
 def crowding() -> float:

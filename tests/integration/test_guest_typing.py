@@ -6,6 +6,8 @@ import contextlib
 import ctypes
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -61,6 +63,27 @@ def test_an_editor_gets_exactly_the_text(screen: Desktop, argv: list[str], name:
     # editors end the last line of a file themselves
     assert saved.rstrip("\n") == TEXTS[name].rstrip("\n")
 
+
+ANIMATED_DIALOG = """
+import ctypes, itertools, select
+x11 = ctypes.CDLL("libX11.so.6")
+x11.XOpenDisplay.restype = ctypes.c_void_p
+display = ctypes.c_void_p(x11.XOpenDisplay(None))
+root = ctypes.c_ulong(x11.XDefaultRootWindow(display))
+window = ctypes.c_ulong(x11.XCreateSimpleWindow(display, root, 0, 0, 1000, 600, 0, 0, 0xFFFFFF))
+x11.XSetTransientForHint(display, window, root)
+keys_buttons_motions = 0x4F
+x11.XSelectInput(display, window, ctypes.c_long(keys_buttons_motions))
+x11.XMapWindow(display, window)
+event = ctypes.create_string_buffer(256)
+for frame in itertools.count():
+    x11.XSetWindowBackground(display, window, ctypes.c_ulong(0xFF0000 if frame % 2 else 0xFF))
+    x11.XClearWindow(display, window)
+    x11.XSync(display, 0)
+    while x11.XPending(display):
+        x11.XNextEvent(display, event)
+    select.select([x11.XConnectionNumber(display)], [], [], 0.04)
+"""
 
 ENTERS = {
     "in the text": [{"op": "type", "text": "{path}\n"}],
@@ -130,6 +153,21 @@ def test_a_text_arrives_in_either_group_of_a_layout(screen: Desktop, group: int)
     until(lambda: len(out.read_bytes()) >= len(expected))
     terminal.kill()
     assert out.read_bytes() == expected
+
+
+def test_an_animation_in_a_dialog_holds_no_step_up(screen: Desktop) -> None:
+    """The timers of dialogs are waited for after keys only, and for a bounded time in a step."""
+    drag = {"op": "drag", "path": [[400, 300], [600, 400]]}
+    with closed(screen, sys.executable, "-c", ANIMATED_DIALOG):
+        with contextlib.closing(Display(screen.display)) as display:
+            assert display.receiver()[1], "the window is no dialog"
+        began_s = time.monotonic()
+        screen.guest.step(drag, drag, settle={"policy": "fixed", "pause_ms": 0})
+        dragged_s = time.monotonic()
+        screen.guest.step({"op": "type", "text": "x\n" * 12}, settle={"policy": "fixed", "pause_ms": 0})
+        typed_s = time.monotonic()
+    assert dragged_s - began_s < 10
+    assert 5 < typed_s - dragged_s < 20
 
 
 @contextlib.contextmanager
