@@ -9,8 +9,9 @@ import os
 import shlex
 import signal
 import socket
+import subprocess
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from tests.integration.test_osworld_endpoints import StillDesktop
 
 from osgym_guest import osworld
 from osgym_guest.http import HttpError, Router
+from osgym_guest.osworld import process
+from osgym_guest.osworld.process import start
 from osgym_guest.osworld.session import DesktopSession
 from osgym_guest.reach.execute import Executions, Order
 from osgym_guest.server import Server
@@ -220,3 +223,25 @@ async def test_a_command_with_a_number_waits_for_callers_that_ask_again(
     await until(lambda: not running(home), "it has ended")
     with pytest.raises(HttpError, match="its callers had left"):
         await executions.run("r", order)
+
+
+async def test_a_session_that_forks_faster_than_it_is_found_holds_nobody_up(
+    session: DesktopSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever it is looked for, there is one more process: killing them is given up in time."""
+    child = start(["sleep", "60"], session)
+    until_s = time.monotonic() + 5
+    forked: list[subprocess.Popen[bytes]] = []
+
+    def one_more(_: int) -> Iterator[int]:
+        if time.monotonic() < until_s:
+            forked.append(subprocess.Popen(["sleep", "60"]))
+            yield forked[-1].pid
+
+    monkeypatch.setattr(process, "_session_members", one_more)
+    child.kill_session()
+    assert time.monotonic() < until_s - 2
+    assert len(forked) > 1
+    for one in forked:
+        one.kill()
+        one.wait()

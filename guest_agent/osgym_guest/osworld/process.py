@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 MAX_RUNNING = 8
 # How long output of a command that has ended may still be on its way through children of it.
 LINGER_S = 1.0
+KILL_SESSION_S = 0.25
+"""How long the processes of a session are looked for; the agent does nothing else meanwhile."""
 
 Command = str | Sequence[str]
 
@@ -107,13 +110,15 @@ class ChildProcess:
     def kill_session(self) -> None:
         """End the process and all of its session: its group, and the groups of jobs that a shell made.
 
-        What made a session of its own (``setsid``) goes on.
+        What made a session of its own (``setsid``) goes on, and so does what forks faster than it is found
+        during `KILL_SESSION_S`.
         """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         ended: set[int] = set()
+        until_s = time.monotonic() + KILL_SESSION_S
         # One that was listed but not yet ended may have forked: looked for until there is no other.
-        while left := set(_session_members(self.pid)) - ended:
+        while (left := set(_session_members(self.pid)) - ended) and (not ended or time.monotonic() < until_s):
             for pid in left:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
