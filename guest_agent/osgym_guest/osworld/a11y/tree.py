@@ -11,7 +11,9 @@ it at a field for numbers that has no least value. Each property is asked for by
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -33,6 +35,9 @@ MAX_NODES = 8000
 MAX_CELLS = 3000
 MAX_TEXT_CHARS = 200_000
 SCREEN_COORDS = 0
+
+OF_WINDOW_MANAGER = "x11-"
+"""How names of attributes begin that `window_match` gives: programs may not give them to themselves."""
 
 # What pcmanfm draws on the desktop itself: icons directly in a window, which never say that they show.
 _ICON = names.VISIBLE | names.SELECTABLE | names.FOCUSABLE
@@ -141,10 +146,17 @@ class Application:
         self.root = Node("application", {"name": ""})
 
     async def read(self, deadline_s: float) -> None:
-        """Read the tree; never raises: what is missing at the deadline is marked as partial."""
+        """Read the tree; never raises: what is missing at the deadline is marked as partial.
+
+        So is the rest of an application that answers with other types than AT-SPI has: it costs no other its
+        tree.
+        """
         try:
             await asyncio.wait_for(self._read_root(), deadline_s)
         except (asyncio.TimeoutError, BusClosed):
+            self.root.partial = True
+        except Exception as exc:  # noqa: BLE001  # top of a reading: logged, and the others are read
+            traceback.print_exception(exc, file=sys.stderr)
             self.root.partial = True
 
     async def _read_root(self) -> None:
@@ -212,17 +224,18 @@ class Application:
         node.tag = await self._tag(ref, role)
         visible = bool(states & names.VISIBLE and states & names.SHOWING)
         count = accessible.get("ChildCount", 0)
-        reads = [self._read_attributes(node, ref), self._read_interfaces(node, ref, offered)]
+        is_crowd = count > MAX_WIDTH or count < 0
         if visible and "Component" in offered:
             box = await self.extents(ref)
             if box is not None:
                 attributes["cp:screencoord"] = f"({box.x}, {box.y})"
                 attributes["cp:size"] = f"({box.width}, {box.height})"
                 clip = box.clip(clip) if box.width > 0 and box.height > 0 else clip
+        reads = [self._read_attributes(node, ref), self._read_interfaces(node, ref, offered)]
         if count and (visible or depth == 1):
             if depth >= MAX_DEPTH:
                 node.partial = True
-            elif count > MAX_WIDTH or count < 0:
+            elif is_crowd:
                 reads.append(self._read_crowd(node, ref, count, offered, depth, clip))
             else:
                 reads.append(self._read_children(node, ref, depth, clip))
@@ -238,7 +251,11 @@ class Application:
     async def _read_attributes(self, node: Node, ref: Ref) -> None:
         found = await self.call(ref, ATSPI + "Accessible", "GetAttributes")
         if isinstance(found, dict):
-            node.attributes.update((f"attr:{name}", str(value)) for name, value in found.items() if name)
+            node.attributes.update(
+                (f"attr:{name}", str(value))
+                for name, value in found.items()
+                if name and not str(name).startswith(OF_WINDOW_MANAGER)
+            )
 
     async def _read_interfaces(self, node: Node, ref: Ref, offered: set[str]) -> None:
         for interface in ("Image", "Selection"):
