@@ -212,10 +212,12 @@ class Keyboard:
                 raise KeyboardError(f"no key types {char!r}")
             code, level = found
             want = level == 1
-            if want != shifted:
-                self._display.key(shift_code, want)
-                shifted = want
-            pace.before_next()
+            if shifted and not want:
+                self._display.key(shift_code, False)
+            pace.before_next()  # the program may look which keys are held while it acts on an Enter
+            if want and not shifted:
+                self._display.key(shift_code, True)
+            shifted = want
             self._tap(code)
         if shifted:
             self._display.key(shift_code, False)

@@ -206,6 +206,22 @@ def test_another_window_that_an_enter_opened_is_waited_for_again() -> None:
     assert keys.read_at == ["a\n", "a\nb\n"]
 
 
+def test_shift_is_not_held_while_a_program_acts_on_an_enter() -> None:
+    """A program that asks which keys are held would take the Enter for Shift+Enter."""
+    keys = Keys(range(240, 250))
+    held: list[bool] = []
+
+    def wait(max_s: float) -> None:
+        keys.wait(max_s)
+        held.append(keys._shifted)
+
+    board = Keyboard(keys, keys.work_off, TextReader(keys.look, wait))  # type: ignore[arg-type]
+    board.type_text("A\nB\nc")
+    keys.work_off()
+    assert keys.typed == "A\nB\nc"
+    assert held == [False] * 4
+
+
 def test_a_text_waits_only_so_long_for_a_program_that_does_not_read() -> None:
     """Each wait has a bound, and all of them together: a text of many lines is not typed for minutes."""
     keys = Keys(range(240, 250))
