@@ -172,7 +172,7 @@ class Executions:
                 raise HttpError(409, GuestErrorCode.ANSWER_LOST, text)
             return {**await execution.answer(), "replayed": True}
         if (
-            sum(known is not None and not known.work.done() for _, known in self._known.values())
+            sum(other is not None and not other.work.done() for _, other in self._known.values())
             >= MAX_RUNNING
         ):
             raise HttpError(503, GuestErrorCode.BUSY, f"{MAX_RUNNING} commands run already")
@@ -190,7 +190,9 @@ class Executions:
         """Forget the oldest answers, then the oldest ids; never one that runs."""
         room = MAX_KEPT_CHARS
         for request_id, (order, execution) in reversed(list(self._known.items())):
-            if execution is None or not (work := execution.work).done() or work.exception() is not None:
+            if execution is None or not (work := execution.work).done():
+                continue
+            if work.cancelled() or work.exception() is not None:
                 continue
             room -= len(work.result()["stdout"]) + len(work.result()["stderr"]) + len(order.stdin)
             if room < 0:

@@ -89,8 +89,8 @@ class LateBridges:
         if not waiting:
             return
         self._asked.update(waiting)
-        with contextlib.suppress(XError):
-            await self._tell_and_wait(waiting, members)
+        with contextlib.suppress(XError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._tell_and_wait(waiting, members), JOIN_TIMEOUT_S)
 
     async def _tell_and_wait(
         self, waiting: dict[int, int], members: Callable[[], Awaitable[Collection[int]]]
@@ -101,8 +101,5 @@ class LateBridges:
                 await x.tell_client(window, "_GTK_READ_RCFILES")
         finally:
             x.close()
-        end = asyncio.get_running_loop().time() + JOIN_TIMEOUT_S
         while not set(waiting) <= set(await members()):
-            if asyncio.get_running_loop().time() >= end:
-                return
             await asyncio.sleep(POLL_S)

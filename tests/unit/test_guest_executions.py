@@ -1,0 +1,43 @@
+"""Commands of a desktop by their request id, whatever became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from osgym_guest.reach import execute
+
+
+async def test_a_command_that_was_cancelled_before_it_began_spoils_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its work has no exception to ask for; commands after it are answered."""
+    answer = {"stdout": "", "stderr": "", "returncode": 0}
+    begun = asyncio.Event()
+
+    async def run(order: Any, session: Any) -> dict[str, Any]:
+        begun.set()
+        if order.stdin:
+            await asyncio.Event().wait()
+        return dict(answer)
+
+    class Order:
+        def __init__(self, stdin: bytes) -> None:
+            self.stdin = stdin
+
+    monkeypatch.setattr(execute, "_run", run)
+    executions = execute.Executions(None, abandoned_s=0.0)  # type: ignore[arg-type] # nobody asks it
+    first = asyncio.ensure_future(executions.run("first", Order(b"x")))  # type: ignore[arg-type]
+    await begun.wait()
+    first.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await first
+    _, execution = executions._known["first"]
+    assert execution is not None
+    with contextlib.suppress(asyncio.CancelledError):
+        await execution.work
+    assert execution.work.cancelled()
+    assert await executions.run("second", Order(b"")) == answer  # type: ignore[arg-type]
