@@ -101,5 +101,5 @@ class LateBridges:
                 await x.tell_client(window, "_GTK_READ_RCFILES")
         finally:
             x.close()
-        while not set(waiting) <= set(await members()):
+        while not set(waiting) <= set(await members()):  # noqa: ASYNC110 - the bus tells of nobody who joins
             await asyncio.sleep(POLL_S)
