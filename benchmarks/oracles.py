@@ -49,7 +49,7 @@ def with_enters_in_texts(oracle: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _is_line(action: dict[str, Any]) -> bool:
-    """Whether it types a text that nobody has submitted yet."""
+    """Return whether an action types a text that does not end in Enter."""
     return action.get("op") == "type" and not action["text"].endswith("\n")
 
 

@@ -16,7 +16,7 @@ TYPED = "ok"
 ASIDE = {"op": "move", "x": 1800, "y": 900}
 """Where the pointer covers the middle of no window."""
 COLOR = 0x2060C0
-"""Of the special window, by which a screenshot shows that it is in front."""
+"""Colour of the special window: a screenshot that has it there shows the window in front."""
 Box = tuple[int, int, int, int]
 
 
@@ -199,7 +199,7 @@ def check_type(stage: Stage, shown: SpecialWindow, kind: Kind) -> None:
 
 
 def check_close(stage: Stage, shown: SpecialWindow, kind: Kind) -> None:
-    """It is asked to close, and the list has it no longer."""
+    """A window that is asked to close leaves the list of windows."""
     stage.osworld("/setup/close_window", window_name=shown.title)
     stage.wait("request to close", lambda: shown.events("exit"), 3)
     stage.wait("end of its row", lambda: all(one["id"] != shown.id for one in stage.windows()), 3)

@@ -84,7 +84,7 @@ def chosen_cells(names: str) -> list[Cell]:
     """Return the cells of a list with commas; of an empty one all.
 
     Raises:
-        ValueError: There is no such cell; the message names those that are.
+        ValueError: A cell of this name is unknown; the message lists the known ones.
     """
     if not names:
         return list(CELLS.values())

@@ -75,7 +75,7 @@ def chosen(names: str) -> list[Toolkit]:
     """Return the toolkits of a list with commas; of an empty one all whose witness is there.
 
     Raises:
-        ValueError: There is no such toolkit; the message names those that are.
+        ValueError: A toolkit of this name is unknown; the message lists the known ones.
     """
     if not names:
         return [toolkit for toolkit in TOOLKITS.values() if _present(toolkit)]

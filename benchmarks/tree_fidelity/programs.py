@@ -100,7 +100,7 @@ def chosen(image: str, names: str) -> list[Program]:
     """Return the programs of a list with commas; of an empty one all that an image has.
 
     Raises:
-        ValueError: There is no such program; the message names those that are.
+        ValueError: A program of this name is unknown; the message lists the known ones.
     """
     known = {program.name: program for program in PROGRAMS}
     if unknown := [name for name in names.split(",") if name and name not in known]:

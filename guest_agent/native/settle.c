@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-/* LEAST_LOOKS: quiet is what was seen so often, however far a busy machine puts the looks apart. */
+/* LEAST_LOOKS: samples that a quiet window spans at least; on a busy machine samples lie far apart. */
 enum { LEAST_LOOKS = 3, HISTORY = 512, SCAN_EVERY_NS = 8000000, BURNERS_EVERY_NS = 500000000, TRACE_CHANGES = 4096 };
 
 typedef struct {

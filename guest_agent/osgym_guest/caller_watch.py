@@ -1,4 +1,4 @@
-"""Whether a caller that sends no more still waits for its answer.
+"""Detects that a caller, which sends no more, has closed its connection instead of waiting for its answer.
 
 A peer that closed its connection and one that only ended its own direction (`shutdown(SHUT_WR)`) look the
 same to a reader: both are the end of what comes. A Unix socket says which it was. Over TCP, and through a

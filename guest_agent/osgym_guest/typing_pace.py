@@ -55,7 +55,7 @@ class TypingPace:
         self._left_s = READ_TOTAL_S
 
     def before_next(self) -> None:
-        """Wait, where it has to be, before the next character of the text is typed."""
+        """Wait before the next character of the text if its reader must first act on those before."""
         at, self._at = self._at, self._at + 1
         acted = at > 0 and self._text[at - 1] in ACTING
         # LibreOffice puts a character of two UTF-16 units before those that it still collects

@@ -35,9 +35,9 @@ _SPACES = re.compile(r"\s+")
 
 
 class Tier(enum.IntEnum):
-    """How early a surface comes."""
+    """Order of surfaces in the text: the lowest value comes first."""
 
-    ASKS = 0
+    DIALOG = 0
     """A dialog, an alert or an open menu."""
     ACTIVE = 1
     FOCUSED = 2
@@ -45,10 +45,10 @@ class Tier(enum.IntEnum):
 
 
 class _Rank(enum.IntEnum):
-    """How late an element is left out: the lowest stay longest."""
+    """Order in which elements are left out: the highest value goes first."""
 
     TITLE = 0
-    ASKS = 1
+    DIALOG = 1
     NEAR_FOCUS = 2
     FRONT = 3
     FRONT_BULK = 4
@@ -116,7 +116,7 @@ def ordered_surfaces(desktop: A11yNode) -> list[_Surface]:
 def _tier(surface: _Surface, knows_active: bool) -> Tier:
     root, window = surface.root, surface.window
     if root is not window or root.role in _DIALOGS or "modal" in root.states or MODAL in root.attributes:
-        return Tier.ASKS
+        return Tier.DIALOG
     # Programs may believe that they are active while the window manager knows better.
     if ACTIVE in window.attributes or (not knows_active and "active" in window.states):
         return Tier.ACTIVE
@@ -184,8 +184,8 @@ def _rank(tier: Tier, is_title: bool, is_bulk: bool, is_near_focus: bool) -> _Ra
         return _Rank.TITLE
     if tier is Tier.BEHIND:
         return _Rank.BEHIND_BULK if is_bulk else _Rank.BEHIND
-    if tier is Tier.ASKS and not is_bulk:
-        return _Rank.ASKS
+    if tier is Tier.DIALOG and not is_bulk:
+        return _Rank.DIALOG
     if is_near_focus:
         return _Rank.NEAR_FOCUS
     return _Rank.FRONT_BULK if is_bulk else _Rank.FRONT

@@ -108,7 +108,8 @@ class _Transports(Generic[Transport]):
                     f"the URL of the proxy for {request.url.host} is wrong ({error}): write http://host:port"
                 )
                 raise httpx.ProxyError(text, request=request) from error
-            self._made[scheme, proxy] = found
+            # Of two threads that made one at once, both use the first: only what is kept is closed.
+            found = self._made.setdefault((scheme, proxy), found)
         return found
 
     def drain(self) -> list[Transport]:
