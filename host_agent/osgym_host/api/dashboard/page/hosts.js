@@ -59,7 +59,7 @@ function hostRow(host) {
     host.error ? make("span", { class: "bad" }, ` ${shown(host.error)}`) : null);
   const values = state && !host.error ? figuresOf(host, state, last) : [...NUMBERS].map(() => "");
   const text = [host.key, name, host.phase, blocked, host.error].join(" ");
-  return { text, cells: [make("td", {}, badge(host.phase)), link, ...values.map((value) => make("td", { class: "number" }, value))] };
+  return { text, cells: () => [make("td", {}, badge(host.phase)), link, ...values.map((value) => make("td", { class: "number" }, value))] };
 }
 
 function figuresOf(host, { capacity, load }, last) {

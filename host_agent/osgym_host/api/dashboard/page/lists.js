@@ -4,6 +4,7 @@ import { badge, clock, make, say, seconds, shown } from "./dom.js";
 import { json } from "./api.js";
 
 const MAX_EVENTS = 500;
+const ROWS_AT_ONCE = 100; // laying out 500 rows keeps a page busy for 150 ms
 const NUMBERS = new Set(["Steps", "Reward", "Took"]);
 const TONES = { success: "good", zero: "", failed: "bad" };
 
@@ -12,17 +13,39 @@ export class Table {
   constructor(main, title, columns, numbers = NUMBERS) {
     this.body = make("tbody");
     this.summary = make("p", { class: "faint" });
+    this.wanted = [];
+    this.most = ROWS_AT_ONCE;
+    this.end = make("div", {});
+    this.seen = new IntersectionObserver((seen) => seen.at(-1).isIntersecting && this.addMore());
     const head = make("tr", {}, ...columns.map((name) => make("th", { scope: "col", class: numbers.has(name) && "number" }, name)));
     main.append(make("h1", {}, title), this.summary,
-      make("div", { class: "scroll" }, make("table", {}, make("thead", {}, head), this.body)));
+      make("div", { class: "scroll" }, make("table", {}, make("thead", {}, head), this.body)), this.end);
   }
 
+  /** Show the rows that have all words of the query; those far down are made only when one scrolls there. */
   fill(rows, query) {
     const words = (query ?? "").toLowerCase().split(/\s+/).filter(Boolean);
-    const wanted = rows.filter(({ text }) => words.every((word) => text.toLowerCase().includes(word)));
-    this.body.replaceChildren(...wanted.map(({ cells }) => make("tr", {}, ...cells)));
+    this.wanted = rows.filter(({ text }) => words.every((word) => text.toLowerCase().includes(word)));
+    this.body.replaceChildren(...this.wanted.slice(0, this.most).map(tableRow));
+    this.watchEnd();
+  }
+
+  addMore() {
+    const shown = this.body.children.length;
+    if (shown >= this.wanted.length) return;
+    this.most = shown + ROWS_AT_ONCE;
+    this.body.append(...this.wanted.slice(shown, this.most).map(tableRow));
+    this.watchEnd();
+  }
+
+  /** An observer that is asked anew answers also where the end has stayed in view. */
+  watchEnd() {
+    this.seen.unobserve(this.end);
+    this.seen.observe(this.end);
   }
 }
+
+const tableRow = ({ cells }) => make("tr", {}, ...cells());
 
 export class Episodes {
   constructor(main, path) {
@@ -73,7 +96,7 @@ function episodeRow(row) {
   const ended = [row.termination_reason, outcome && `${outcome.code}: ${outcome.message}`].filter(Boolean).join(" – ");
   const text = [row.host, row.episode_id, row.replica_id, row.task_id, row.state, ended].join(" ");
   const took = (row.ended_at ?? Date.now() / 1000) - row.began_at;
-  return { text, cells: [
+  return { text, cells: () => [
     make("td", {}, badge(row.state)),
     make("td", {}, make("a", { href: `${pageOf(row)}#/episode/${id}` }, row.episode_id), " ",
       make("a", { class: "faint", href: `${pageOf(row)}#/desktop/${encodeURIComponent(row.replica_id)}` }, ofHost(row), row.replica_id)),
@@ -130,13 +153,14 @@ function eventRow(event) {
   const { id, time, kind, replica_id: replica, episode_id: episode, state, at, host, ...rest } = event;
   const details = Object.entries(rest).filter(([, v]) => v != null).map(([k, v]) => `${k}: ${typeof v === "string" ? v : JSON.stringify(v)}`);
   const text = [host, kind, replica, episode, state, ...details].join(" ");
-  const of = make("td", {});
-  if (host) of.append(make("a", { class: "faint", href: pageOf(event) }, shown(host.slice(0, 21))), " ");
-  if (replica) of.append(make("a", { href: `${pageOf(event)}#/desktop/${encodeURIComponent(replica)}` }, replica), " ");
-  if (episode) of.append(make("a", { href: `${pageOf(event)}#/episode/${encodeURIComponent(episode)}` }, episode));
+  const whose = () => [
+    ...(host ? [make("a", { class: "faint", href: pageOf(event) }, shown(host.slice(0, 21))), " "] : []),
+    ...(replica ? [make("a", { href: `${pageOf(event)}#/desktop/${encodeURIComponent(replica)}` }, replica), " "] : []),
+    ...(episode ? [make("a", { href: `${pageOf(event)}#/episode/${encodeURIComponent(episode)}` }, episode)] : []),
+  ];
   void [id, at];
-  return { text, time, cells: [
-    make("td", {}, clock(time)), make("td", {}, kind), of,
+  return { text, time, cells: () => [
+    make("td", {}, clock(time)), make("td", {}, kind), make("td", {}, ...whose()),
     make("td", {}, state ? badge(state) : ""), make("td", { class: "long" }, shown(details.join(", "))),
   ] };
 }

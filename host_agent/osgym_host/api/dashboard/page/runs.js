@@ -58,7 +58,7 @@ export class Runs extends Asked {
 
 function runRow(row) {
   const numbers = [row.episodes, row.active, row.tasks, row.steps, row.scored, figure(row.mean_reward), row.solved, row.lost];
-  return { text: row.run, cells: [
+  return { text: row.run, cells: () => [
     make("td", { class: "long" }, make("a", { href: `#/run/${encodeURIComponent(row.run)}` }, shown(row.run))),
     ...numbers.map((value) => make("td", { class: "number" }, String(value))),
     make("td", {}, when(row.began_at)), make("td", {}, when(row.last_at)),
@@ -133,7 +133,7 @@ export class Run extends Asked {
 function taskRow(name, rows) {
   const rewards = rows.map((row) => row.reward).filter((reward) => reward != null);
   const left = rows.length - SHOWN_ATTEMPTS;
-  return { text: name, cells: [
+  return { text: name, cells: () => [
     make("td", { class: "long" }, shown(name)),
     make("td", { class: "number" }, String(rows.length)),
     make("td", { class: "number" }, figure(mean(rewards))),
