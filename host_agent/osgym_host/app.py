@@ -396,6 +396,7 @@ def _access(settings: Settings) -> AccessPolicy:
     return AccessPolicy(
         token or None,
         tuple(settings.allowed_ips),
+        frozenset(settings.allowed_hosts),
         tokens=None if settings.tokens_file is None else TokenFile(settings.tokens_file),
         rate=RateLimit(settings.token_calls_per_s, settings.token_calls_burst),
         token_rate=RateLimit(settings.main_token_calls_per_s, settings.token_calls_burst),

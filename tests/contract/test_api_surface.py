@@ -85,6 +85,10 @@ async def test_the_host_shows_itself(service: Service) -> None:
         ({"allowed_ips": ["10.0.0.0/8"]}, "10.0.0.9", {}, "/v1/host", 403),
         ({"allowed_ips": ["10.0.0.0/8"]}, "11.0.0.9", {}, "/screenshot?vmId=1", 403),
         ({"allowed_ips": ["10.0.0.0/8"]}, "127.0.0.1", {}, "/screenshot?vmId=1", 403),
+        ({}, "127.0.0.1", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"}, "/v1/host", 403),
+        ({}, "127.0.0.1", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"}, "/v1/host", 200),
+        ({}, "127.0.0.1", {"Sec-Fetch-Site": "same-origin"}, "/v1/host", 200),
+        ({}, "::1", {"Host": "[::1]"}, "/v1/host", 200),
     ],
 )
 async def test_who_may_call(
@@ -94,6 +98,47 @@ async def test_who_may_call(
     async with running_service(tmp_path, address=address, warm=0, **settings) as service:
         answer = await service.http.get(path, headers=headers)
         assert answer.status_code == status
+
+
+_OSGYM_CALLS = [("POST", "/reset"), ("POST", "/step"), ("POST", "/shutdown"), ("GET", "/screenshot?vmId=1")]
+
+
+@pytest.mark.parametrize(("method", "path"), _OSGYM_CALLS)
+@pytest.mark.parametrize("token", [None, "s"])
+async def test_an_allowed_address_lends_no_web_page_its_rights(
+    tmp_path: Path, method: str, path: str, token: str | None
+) -> None:
+    """Foreign origins, rebound names, pictures of other sites do nothing; programs are served."""
+    options: dict[str, Any] = {"allowed_ips": ["10.0.0.0/8"], "allowed_hosts": ["Desk.example.com"]}
+    async with running_service(tmp_path, address="10.0.0.9", warm=1, token=token, **options) as service:
+
+        async def asked(**headers: str) -> tuple[int, str]:
+            given = {"Content-Type": "text/plain", **{k.replace("_", "-"): v for k, v in headers.items()}}
+            body = '{"task_config": null, "timeout": 60, "vm_id": 1, "action": "wait()"}'
+            answer = await service.http.request(method, path, content=body, headers=given)
+            return answer.status_code, answer.json().get("message", "") if answer.is_error else ""
+
+        for headers in (
+            {"Origin": "https://evil.example"},
+            {"Origin": "null"},
+            {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Dest": "image"},
+            {"Host": "evil.example:20000"},
+            {"Host": "evil.example:20000", "Origin": "http://evil.example:20000"},
+            {"Host": "evil.local.example."},
+            {"Host": "127.0.0.1.evil.example"},
+        ):
+            assert (await asked(**headers))[0] == 403, headers
+        assert "OSGYM_ALLOWED_HOSTS=evil.example" in (await asked(Host="evil.example"))[1]
+        assert service.agent.pool.view().leased == 0
+        for headers in (
+            {},
+            {"Host": "10.1.2.3:20000"},
+            {"Host": "[fd00::1]:20000"},
+            {"Host": "desk.example.com:20000", "Origin": "http://desk.example.com:20000"},
+            {"Host": "osgym-host"},
+            {"Host": "ip-10-0-0-9.ec2.internal:20000"},
+        ):
+            assert (await asked(**headers))[0] != 403, headers
 
 
 async def test_the_committed_openapi_is_true(service: Service) -> None:

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from osgym_host.api.errors import error_answer, is_osgym
 from osgym_host.api.scopes import needed_scope
 from osgym_host.api.tokens import ScopedToken, TokenFile
+from osgym_host.api.web_pages import LOCAL_NAMES, host_name, is_of_foreign_page, may_be_rebound
 from osgym_host.core.fair_queue import ClientKey
 from osgym_host.core.rate_limit import RateLimit
 from osgym_host.core.wrong_tokens import WrongTokens
@@ -37,7 +38,9 @@ _CALLER = "osgym_caller"
 """Where a call says which token with a scope it came with."""
 _IPV6_CLIENT_BITS = 64
 """A machine has all addresses of such a network to choose from."""
-_LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "[::1]", "::1"))
+
+
+_FOREIGN_PAGE = "Web pages other than the dashboard may not call this API."
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class AccessPolicy:
     Attributes:
         token: The bearer token that may everything; None when none is configured.
         allowed: Networks that may use the OSGym API without a token.
+        host_names: Names that those call this host by, in lower case, beside its addresses and names that
+            nobody can register.
         tokens: Those with a scope; None when there is no file of them.
         rate: How often each token with a scope may call.
         token_rate: How often `token` may, whoever has it.
@@ -55,6 +60,7 @@ class AccessPolicy:
 
     token: str | None = None
     allowed: Sequence[Network] = ()
+    host_names: frozenset[str] = frozenset()
     tokens: TokenFile | None = None
     rate: RateLimit = field(default_factory=lambda: RateLimit(0, 1))
     token_rate: RateLimit = field(default_factory=lambda: RateLimit(0, 1))
@@ -67,7 +73,8 @@ class AccessControl:
     With a token, or a file of them: every call needs one, of the scope that the call is of, except from an
     allowed address to the OSGym API. Without:
     v1 is for this machine only; the OSGym API is for the allowed addresses, or for this machine when
-    there are none. Foreign web pages (by Origin, or a foreign Host name) are kept out where no token is.
+    there are none. Foreign web pages (by Origin, or a foreign Host name) are kept out of every call without a
+    token, also from an allowed address.
     """
 
     def __init__(self, app: ASGIApp, policy: AccessPolicy, is_open: Callable[[str], bool]) -> None:
@@ -142,9 +149,12 @@ class AccessControl:
         path: str = scope["path"]
         address = _address(scope)
         if is_osgym(path) and self._policy.allowed:
-            if address is not None and any(address in network for network in self._policy.allowed):
-                return None
-            return ErrorCode.FORBIDDEN, "Access denied: the address is not in OSGYM_ALLOWED_IPS."
+            if address is None or not any(address in network for network in self._policy.allowed):
+                return ErrorCode.FORBIDDEN, "Access denied: the address is not in OSGYM_ALLOWED_IPS."
+            name = host_name(headers.get("host", "localhost"))
+            if may_be_rebound(name, self._policy.host_names):
+                return ErrorCode.FORBIDDEN, _unknown_name(name)
+            return self._refusal_of_page(scope, headers)
         if self._has_tokens():
             if is_osgym(path):
                 message = "Access denied: a token or an address in OSGYM_ALLOWED_IPS is needed."
@@ -152,11 +162,14 @@ class AccessControl:
             return ErrorCode.UNAUTHORIZED, "The token is missing or wrong."
         if address is not None and not address.is_loopback:
             return ErrorCode.FORBIDDEN, "Without a token this API is for the machine it runs on only."
-        host = headers.get("host", "localhost")
-        foreign = headers.get("origin") not in (None, f"{scope.get('scheme', 'http')}://{host}")
-        if foreign or host.rsplit(":", 1)[0] not in _LOCAL_NAMES:
-            return ErrorCode.FORBIDDEN, "Web pages other than the dashboard may not call this API."
-        return None
+        if host_name(headers.get("host", "localhost")) not in LOCAL_NAMES:
+            return ErrorCode.FORBIDDEN, _FOREIGN_PAGE
+        return self._refusal_of_page(scope, headers)
+
+    @staticmethod
+    def _refusal_of_page(scope: Scope, headers: Headers) -> tuple[ErrorCode, str] | None:
+        foreign = is_of_foreign_page(headers, scope.get("scheme", "http"))
+        return (ErrorCode.FORBIDDEN, _FOREIGN_PAGE) if foreign else None
 
 
 def caller_of(scope: Scope) -> tuple[TokenScope, str | None]:
@@ -173,6 +186,14 @@ def client_of(scope: Scope, name: str | None = None) -> ClientKey:
     """
     given = Headers(scope=scope).get(CLIENT_HEADER, "") if name is None else name
     return ClientKey(_peer_of(scope), given[:MAX_ID_CHARS])
+
+
+def _unknown_name(name: str) -> str:
+    shown = ascii(name[:MAX_ID_CHARS])[1:-1]
+    return (
+        f"Without a token this host answers to its address, not to the name {shown}, which could be "
+        f"a web page's. If the name is this host's: OSGYM_ALLOWED_HOSTS={shown}"
+    )
 
 
 def _too_often(what: str, wait_s: float, **details: bool) -> ErrorInfo:

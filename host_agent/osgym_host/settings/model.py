@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, m
 from osgym_host.images.store import default_data_dir
 from osgym_host.runtime_registry import RuntimeSetting
 from osgym_host.settings.values import (
+    HostName,
     IpNetwork,
     Port,
     Seconds,
@@ -72,6 +73,12 @@ class Settings(BaseModel):
     )
     allowed_ips: Annotated[list[IpNetwork], BeforeValidator(as_list)] = Field(
         default=[], description="Addresses and networks (CIDR) that may use the OSGym API without a token."
+    )
+    allowed_hosts: Annotated[list[HostName], BeforeValidator(as_list)] = Field(
+        default=[],
+        description="Names that clients of allowed_ips call this host by. Its addresses, names without a "
+        "dot and those that end with .internal, .local or .localhost always work; any other could be a web "
+        "page's.",
     )
     max_connections: int = Field(
         default=0,

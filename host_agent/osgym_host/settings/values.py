@@ -5,12 +5,13 @@ from __future__ import annotations
 import ipaddress
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from osgym_host.core.egress import parse_allowlist
 from osgym_host.core.warm_apps import parse_warm_apps
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,253}$", to_lower=True)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, le=86400)]
 
