@@ -18,7 +18,7 @@ from osgym_sdk.targets import TargetMissing
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(600)]
 READS = 5
-"""Reads from each of two sides: Qt 5 died of the first or second. `benchmarks.tree_fidelity` reads 100 times."""
+"""Reads from each of two sides; Qt 5 died of the second. `benchmarks.tree_fidelity` reads 100 times."""
 WINDOW_ID = "attr:x11-window"
 STACKING = "attr:x11-stacking"
 ONLY = "attr:x11-only"
