@@ -28,6 +28,8 @@ GROUP_SHIFT, GROUP_MASK = 13, 3
 LEVELS = 2
 MAX_POOL_CODES = 48
 FIRST_MULTIMEDIA, LAST_MULTIMEDIA = 0x10080000, 0x1008FFFF
+FIRST_ACTION, LAST_ACTION = 0x1008FE00, 0x1008FEFF
+"""Symbols at which the X server acts itself, such as the change of the console at Ctrl+Alt+F1."""
 LOWEST_POOL_CODE = 9
 """Some clients take the lowest code, 8, for "no key"."""
 POSITION_CODES = frozenset([124, 141, 143, 145, 150, 151, 164, 166, 167, 180, 181, 225])
@@ -73,11 +75,20 @@ def symbols_of_group(row: list[int], group: int) -> list[int]:
     nothing of groups (no X Keyboard Extension) take the others for those of the first one.
 
     Args:
-        row: what the core protocol says of the key: two symbols of the first group, two of the second, more.
+        row: what the core protocol says of the key: two symbols of the first group, two of the second, then
+            two of each further group. A key with more than two symbols in a group has them in between, at no
+            fixed place.
         group: from 0.
     """
     first, second = row[:LEVELS], row[LEVELS : 2 * LEVELS]
-    return first if group == 0 or not any(second) or second == first else []
+    if group == 0:
+        return first
+    if group == 1:
+        return first if not any(second) or second == first else []
+    others = [symbol for symbol in row if symbol and not FIRST_ACTION <= symbol <= LAST_ACTION]
+    pairs = [row[at : at + LEVELS] for at in range(LEVELS, len(row), LEVELS)]
+    is_same = all(pair == first[: len(pair)] or not any(pair) for pair in pairs)
+    return first if is_same or set(others) == {first[0]} else []
 
 
 class Keyboard:

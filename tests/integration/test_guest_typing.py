@@ -140,13 +140,16 @@ def test_each_enter_in_libreoffice_is_waited_for(screen: Desktop, name: str, is_
     assert is_read_key_by_key is is_awaited
 
 
-@pytest.mark.parametrize("group", [0, 1])
-def test_a_text_arrives_in_either_group_of_a_layout(screen: Desktop, group: int) -> None:
-    """With the layout `us,ru`, a path and a word of each script are typed right whichever is in use."""
-    out = screen.home / f"group-{group}.txt"
-    terminal = screen.open("xterm", "-u8", "-e", "sh", "-c", f"stty -echo -icanon; exec cat > {out}")
+@pytest.mark.parametrize(
+    ("names", "group"),
+    [("us,ru", 0), ("us,ru", 1), ("us,us,ru", 2), ("us,de,gr,ru", 3), ("us(intl),de,ru", 2)],
+)
+def test_a_text_arrives_in_every_group_of_a_layout(screen: Desktop, names: str, group: int) -> None:
+    """A path and a word of each script are typed right whichever is in use."""
+    out = screen.home / f"group-{names}-{group}.txt"
+    terminal = screen.open("xterm", "-u8", "-e", "sh", "-c", f"stty -echo -icanon; exec cat > '{out}'")
     until(out.exists)
-    with layout(screen, "us,ru", group):
+    with layout(screen, names, group):
         screen.guest.step({"op": "type", "text": "/home/мир & Hello, Привет?\n"})
         screen.guest.step({"op": "key", "keys": ["a"]}, {"op": "key", "keys": ["ctrl", "j"]})
     expected = "/home/мир & Hello, Привет?\na\n".encode()

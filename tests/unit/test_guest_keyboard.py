@@ -264,6 +264,29 @@ def test_outside_the_first_group_only_keys_are_used_that_have_no_groups() -> Non
     assert symbols_of_group([97, 65, 0x6C6, 0x6E6], 0) == [97, 65]
 
 
+def test_a_key_that_differs_only_in_a_later_group_is_not_used_there() -> None:
+    """The first two groups of `us,us,ru` are the same, the third is not."""
+    letter = [97, 65, 97, 65, 0x6C6, 0x6E6]
+    digit = [49, 33, 49, 33, 49, 33]
+    swapped = [49, 33, 49, 33, 33, 49]
+    function = [
+        *[0xFFBE] * 6,
+        0x1008FE01,
+        0xFFBE,
+        0xFFBE,
+        0x1008FE01,
+        0xFFBE,
+        0xFFBE,
+        0xFFBE,
+        0xFFBE,
+        0x1008FE01,
+    ]
+    assert [symbols_of_group(letter, group) for group in range(4)] == [[97, 65], [97, 65], [], []]
+    assert symbols_of_group(digit, 2) == [49, 33] and symbols_of_group(swapped, 2) == []
+    assert symbols_of_group(function, 2) == [0xFFBE, 0xFFBE]
+    assert symbols_of_group([0xFF0D, 0, 0xFF0D, 0, 0xFF0D, 0], 2) == [0xFF0D, 0]
+
+
 def test_two_symbols_fit_on_a_code() -> None:
     """Plain and with Shift."""
     keys = Keys(range(240, 242))
