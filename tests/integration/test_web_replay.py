@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 import socket
 import ssl
@@ -86,6 +87,12 @@ def status_lines(pid: int) -> list[str]:
 def memory_mib(pid: int) -> float:
     """Resident memory of a process."""
     return next(int(line.split()[1]) / 1024 for line in status_lines(pid) if line.startswith("VmRSS:"))
+
+
+def address_bound(pid: int) -> int:
+    """Bytes of addresses that a process may take."""
+    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    return next(int(line.split()[3]) for line in lines if line.startswith("Max address space"))
 
 
 async def test_a_site_is_recorded_once_and_replayed_without_it(
@@ -197,6 +204,15 @@ async def test_who_does_not_read_costs_no_memory(tmp_path: Path) -> None:
         assert memory_mib(desk.proxy_pid) - before < 100
         for writer in writers:
             writer.transport.abort()
+
+
+async def test_the_proxys_memory_is_bounded(internet: SmallInternet, tmp_path: Path) -> None:
+    """By the kernel: 4 GiB, or a quarter of a larger machine's memory."""
+    async with proxy_in(WebMode.RECORD, tmp_path / "a.har") as desk:
+        bound = address_bound(desk.proxy_pid)
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        assert bound == max(4 << 30, total // 4)
+        assert await desk.curl(f"https://{SITE}/small") == "small"
 
 
 @pytest.mark.parametrize("text", [None, "", "[1]", '{"log": {"entries": [{}]}}'])

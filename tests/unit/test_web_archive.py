@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -176,6 +178,13 @@ def test_a_browsers_har_is_replayed(tmp_path: Path) -> None:
         json.dumps({"log": {"entries": [entry(content={"text": "?", "encoding": "base64"})]}}),
         json.dumps({"log": {"entries": [entry(headers="x")]}}),
         json.dumps({"log": {"entries": [entry(headers=[{"name": 1, "value": "x"}])]}}),
+        '{"log": {"entries": [' + json.dumps(entry()) + ",]}}",
+        '{"log": {"entries": [' + json.dumps(entry()) + "]}",
+        '{"log": {"entries": [' + json.dumps(entry()) + "]}} {",
+        '{"log": {"entries": [' + json.dumps(entry()) + '], "entries": []}, "log": 1}',
+        '{"log": {"entries": ["' + '\\"' * 100_000,
+        '{"entries": [], "log": "entries"}',
+        '[{"log": {"entries": []}}]',
     ],
 )
 def test_what_is_no_archive_is_refused(tmp_path: Path, text: str) -> None:
@@ -184,6 +193,49 @@ def test_what_is_no_archive_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(ArchiveError):
         loaded(path)
+
+
+@pytest.mark.parametrize("before", ['"log": 7, "x": {"entries": [1]}, ', '"x": [{"log": "entries"}], '])
+def test_entries_are_found_wherever_they_are(tmp_path: Path, before: str) -> None:
+    """Behind look-alikes, before pages, with brackets and quotes in texts, after a byte order mark."""
+    found = json.dumps([entry(content={"text": '[{"\\\\", ]}'}), entry("https://a.org/y")], indent=1)
+    path = tmp_path / "a.har"
+    text = "\ufeff{" + before + '"log" : {"pages": [{"a": []}], "entries"\n: ' + found + ', "z": {}}}'
+    path.write_text(text, "utf-8")
+    assert read(loaded(path), "https://a.org/x")[1] == b'[{"\\\\", ]}'
+    assert loaded(path).urls == ["https://a.org/x", "https://a.org/y"]
+
+
+OWN = b'{"log":{"version":"1.2","creator":{"name":"OSGym","version":"1"},"entries":[\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'{"log":{"entries":[', b"[]]}}"),
+        (b'{"log":{"entries":[{"request":[', b"[]]}]}}"),
+        (b'{"log":{"entries":[],"pages":[', b"[]]}}"),
+        (b'{"pages":[', b'[]],"log":{"entries":[]}}'),
+        (OWN + b'{"request":[', b"[]]},\n{}\n]}}\n"),
+    ],
+    ids=["entries", "one entry", "after", "before", "as of ours"],
+)
+def test_a_hostile_archive_takes_little_more_memory_than_its_text(
+    tmp_path: Path, before: bytes, after: bytes
+) -> None:
+    """39 MiB of empty lists, wherever they are: refused, by a process of less than 256 MiB."""
+    path = tmp_path / "a.har"
+    path.write_bytes(before + b"[]," * (13 << 20) + after)
+    code = (
+        "import re, sys; from osgym_host.cli.web import web\n"
+        "try: web(['ls', sys.argv[1]], standalone_mode=False)\n"
+        "except Exception as exc: print(exc)\n"
+        "print(int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) >> 10)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    *said, mib = done.stdout.splitlines()
+    assert "a.har" in said[0]
+    assert int(mib) < 256
 
 
 @given(name=st.text(max_size=20), value=st.text(max_size=40), status=st.integers(200, 599))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import tempfile
 import weakref
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from osgym_host.runtimes.web import har
 from osgym_host.runtimes.web.har import Answer, ArchiveError
+from osgym_host.runtimes.web.har_pieces import MAX_TEXT_BYTES, parse_value, split_entries
 
 MAX_ARCHIVE_BYTES = 8 << 30
 MAX_FOREIGN_BYTES = 512 << 20
@@ -26,7 +26,8 @@ MAX_FOREIGN_BYTES = 512 << 20
 MAX_ENTRIES = 200_000
 _HEADER = b'{"log":{"version":"1.2","creator":{"name":"OSGym","version":"1"},"entries":['
 _TAIL = b"\n]}}\n"
-_MAX_LINE = 2 * har.MAX_BODY_BYTES
+MAX_INDEX_BYTES = 256 << 20
+"""Of all URLs of an archive, which memory holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Archive:
         self._closing = weakref.finalize(self, os.close, self._spool)
         self._end = 0
         self._known: dict[str, Stored] = {}
+        self._index_bytes = 0
         self.skipped = 0
         """Entries that cannot be replayed."""
 
@@ -78,10 +80,16 @@ class Archive:
             yield os.pread(self._spool, min(piece_bytes, end - at), at)
 
     def add(self, url: str, answer: Answer) -> Stored:
-        """Keep an answer, unless there is one already; return the one that is kept."""
+        """Keep an answer, unless there is one already; return the one that is kept.
+
+        Raises:
+            ArchiveError: There is no room for its URL.
+            OSError: There is none for its body.
+        """
         known = self._known.get(url)
         if known is not None:
             return known
+        self.require_room(url)
         head = _head(answer)
         data = memoryview(head + answer.body)
         stored = Stored(self._end, len(head), len(answer.body))
@@ -90,7 +98,17 @@ class Archive:
             self._end += written
             data = data[written:]
         self._known[url] = stored
+        self._index_bytes += len(url)
         return stored
+
+    def require_room(self, url: str) -> None:
+        """Check that one more URL may be known.
+
+        Raises:
+            ArchiveError: All URLs together would take too much memory.
+        """
+        if self._index_bytes + len(url) > MAX_INDEX_BYTES:
+            raise ArchiveError(f"its URLs take more than {MAX_INDEX_BYTES >> 20} MiB")
 
     def close(self) -> None:
         """Let go of all. Idempotent."""
@@ -116,8 +134,8 @@ class Archive:
             if size > MAX_FOREIGN_BYTES:
                 raise ArchiveError(f"larger than {MAX_FOREIGN_BYTES >> 20} MiB and not recorded by OSGym")
             file.seek(0)
-            for number, entry in enumerate(_entries(file.read())):
-                self._take(entry, number)
+            for number, entry in enumerate(split_entries(file.read())):
+                self._take(parse_value(entry, f"entry {number}"), number)
         return -1
 
     def _load_lines(self, fd: int, start: int) -> int:
@@ -126,15 +144,15 @@ class Archive:
         with os.fdopen(os.dup(fd), "rb") as file:
             file.seek(start)
             for number in range(MAX_ENTRIES + 1):
-                line = file.readline(_MAX_LINE)
+                line = file.readline(MAX_TEXT_BYTES)
                 text = line.rstrip(b"\n").removesuffix(b",")
                 if not text or text == b"]}}":
                     return end
                 try:
-                    entry = json.loads(text)
-                except (ValueError, RecursionError):
+                    entry = parse_value(text, f"entry {number}")
+                except ArchiveError:
                     if file.read(1):
-                        raise ArchiveError(f"entry {number} is no JSON") from None
+                        raise
                     return end
                 self._take(entry, number)
                 end = file.tell() - (len(line) - len(text))
@@ -198,7 +216,11 @@ class Recording:
             ArchiveError: There is no room for it.
             OSError: It cannot be written; the archive is as it was.
         """
-        if self._end + len(line) > MAX_ARCHIVE_BYTES or len(line) > _MAX_LINE or self._count >= MAX_ENTRIES:
+        if (
+            self._end + len(line) > MAX_ARCHIVE_BYTES
+            or len(line) > MAX_TEXT_BYTES
+            or self._count >= MAX_ENTRIES
+        ):
             raise ArchiveError(f"no more than {MAX_ENTRIES} answers and {MAX_ARCHIVE_BYTES >> 30} GiB")
         comma = b"" if self._end == len(_HEADER) else b","
         data = comma + b"\n" + line.encode()
@@ -240,18 +262,6 @@ def _unnamed_file(folder: Path | None) -> int:
     fd, path = tempfile.mkstemp()
     os.unlink(path)  # noqa: PTH108 - what is gone leaves nothing behind, however we end
     return fd
-
-
-def _entries(text: bytes) -> Iterator[object]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as exc:
-        raise ArchiveError(f"no JSON: {exc}") from None
-    log = found.get("log") if isinstance(found, dict) else None
-    entries = log.get("entries") if isinstance(log, dict) else None
-    if not isinstance(entries, list):
-        raise ArchiveError("no HAR: it has no log.entries")
-    yield from entries
 
 
 def _head(answer: Answer) -> bytes:

@@ -39,6 +39,8 @@ _PR_SET_NO_NEW_PRIVS, _PR_SET_DUMPABLE = 38, 4
 _LOOKUPS = 32
 """Names that are looked up at once for all replicas, so that one alone cannot hold up the others."""
 _SPARE_FILES = 128
+_LEAST_MEMORY_BYTES = 4 << 30
+"""An archive of 512 MiB with an entry of 128 MiB takes some 1.5 GiB, threads 8 MiB of addresses each."""
 
 
 class Service:
@@ -140,6 +142,18 @@ def _many_files() -> Places:
     return Places(max(16, (hard - _SPARE_FILES) // 2))
 
 
+def bound_memory() -> None:
+    """Let this process take 4 GiB of addresses, on a large machine a quarter of its memory, and no more.
+
+    It reads what guests and sites wrote. Beyond the bound an archive is refused, and a connection ends.
+    """
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    bound = max(_LEAST_MEMORY_BYTES, total // 4)
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    bound = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+
+
 def make_handler(options: ProxyOptions, world: dict[str, Any]) -> tuple[Handler, str]:
     """Return what serves connections, and what is to be told of it; this process is nobody then.
 
@@ -161,6 +175,8 @@ def make_handler(options: ProxyOptions, world: dict[str, Any]) -> tuple[Handler,
         return _sites(options, judge, Dialler(places), world.get("ca"))
     except (OSError, ValueError) as exc:
         raise ValueError(f"the archive {options.archive}: {exc}") from exc
+    except MemoryError as exc:
+        raise ValueError(f"the archive {options.archive} takes more memory than the proxy may have") from exc
 
 
 def _sites(options: ProxyOptions, judge: Judge, dialler: Dialler, ca: str | None) -> tuple[Handler, str]:
@@ -188,6 +204,7 @@ def _sites(options: ProxyOptions, judge: Judge, dialler: Dialler, ca: str | None
 
 async def _serve(control: socket.socket, text: str) -> None:
     places = _many_files()
+    bound_memory()
     try:
         options, world = ProxyOptions.from_json(text)
         handler, note = make_handler(options, world)

@@ -217,6 +217,7 @@ class Record:
         line = har.write_entry(url, asked, answer, started, took_ms)
         async with self._writing:
             try:
+                self.archive.require_room(url)
                 await asyncio.to_thread(self._recording.add, line)
             except (OSError, ArchiveError) as exc:
                 _log.error("the archive cannot be written: %s", exc)
