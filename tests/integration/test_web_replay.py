@@ -212,7 +212,7 @@ async def test_the_proxys_memory_is_bounded(internet: SmallInternet, tmp_path: P
         bound = address_bound(desk.proxy_pid)
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         assert bound == max(4 << 30, total // 4)
-        assert await desk.curl(f"https://{SITE}/small") == "small"
+        assert await desk.curl(f"https://{SITE}/") == PAGE
 
 
 @pytest.mark.parametrize("text", [None, "", "[1]", '{"log": {"entries": [{}]}}'])
