@@ -13,6 +13,8 @@ from osgym_guest.osworld.a11y.tree import Box
 from osgym_guest.osworld.x11 import XConnection, XError
 
 MAX_WINDOWS = 256
+MAX_TOP_LEVEL = 4096
+"""Windows directly inside the root window that are looked at; programs keep many there that nobody sees."""
 DEADLINE_S = 2.0
 
 
@@ -80,27 +82,58 @@ async def connect() -> XConnection:
 
 
 async def _read_windows() -> list[XWindow]:
+    """Return the topmost `MAX_WINDOWS` windows, the lowest first.
+
+    Raises:
+        XError: the X server cannot be reached, or the connection to it is lost.
+    """
     x = await connect()
     try:
         managed = await x.numbers(x.root, "_NET_CLIENT_LIST_STACKING")
         active = (await x.numbers(x.root, "_NET_ACTIVE_WINDOW"))[:1]
-        # The window manager's own windows are its frames and helpers, not a program's.
-        manager = (await x.numbers(x.root, "_NET_SUPPORTING_WM_CHECK"))[:1]
-        owner = await x.client_pid(manager[0]) if manager else None
         # Menus and other windows that the manager leaves alone lie above those that it stacks.
-        others = [window for window in await x.children(x.root) if window not in set(managed)]
-        order = (managed + others)[:MAX_WINDOWS]
+        order = managed + await _unmanaged(x, frozenset(managed))
+        lowest = max(0, len(order) - MAX_WINDOWS)
         found = await asyncio.gather(
-            *(_describe(x, window, at, at < len(managed), active) for at, window in enumerate(order))
+            *(
+                _describe(x, window, at, at < len(managed), active)
+                for at, window in enumerate(order[lowest:], lowest)
+            )
         )
-        screen = Box(0, 0, *await x.size(x.root))
     finally:
         x.close()
-    return [
-        window
-        for window in found
-        if window is not None and (window.is_managed or (window.pid != owner and _shows(window.box, screen)))
-    ]
+    return [window for window in found if window is not None]
+
+
+async def _unmanaged(x: XConnection, managed: frozenset[int]) -> list[int]:
+    """Return the windows on the screen that the window manager leaves alone, the lowest first.
+
+    The window manager's own windows are its frames and helpers, not a program's.
+    """
+    manager = (await x.numbers(x.root, "_NET_SUPPORTING_WM_CHECK"))[:1]
+    owner = await x.client_pid(manager[0]) if manager else None
+    screen = Box(0, 0, *await x.size(x.root))
+    others = [window for window in await x.children(x.root) if window not in managed][-MAX_TOP_LEVEL:]
+    are_seen = await asyncio.gather(*(_is_seen(x, window, owner, screen) for window in others))
+    return [window for window, is_seen in zip(others, are_seen) if is_seen]  # noqa: B905 - same length
+
+
+async def _is_seen(x: XConnection, window: int, owner: int | None, screen: Box) -> bool:
+    """Return whether a window is on the screen, and not of the process `owner`."""
+    try:
+        attributes = await x.attributes(window)
+        if attributes.input_only or not attributes.viewable or await _pid(x, window) == owner:
+            return False
+        return _shows(Box(*await x.place(window), *await x.size(window)), screen)
+    except XError:
+        if x.closed:
+            raise
+        return False
+
+
+async def _pid(x: XConnection, window: int) -> int | None:
+    """Return the process that made a window, or None where neither the server nor the window tells it."""
+    return await x.client_pid(window) or next(iter(await x.numbers(window, "_NET_WM_PID")), None)
 
 
 def _shows(box: Box, screen: Box) -> bool:
@@ -123,7 +156,7 @@ async def _describe(
         title = title or (await x.property(window, "WM_NAME")).decode("latin-1")
         instance = (await x.property(window, "WM_CLASS")).decode("latin-1").partition("\0")[0]
         states = await x.numbers(window, "_NET_WM_STATE")
-        pid = await x.client_pid(window) or next(iter(await x.numbers(window, "_NET_WM_PID")), None)
+        pid = await _pid(x, window)
         kind = await _kind(x, window) if is_managed else WindowKind.WINDOW
         return XWindow(
             window,
