@@ -84,6 +84,7 @@ class Engine:
         self._final_waits = False
         self._pulse = DisplayPulse(self._display_silent)
         self._silent = False
+        self._closed = False
         self.steps = StepLedger[asyncio.Future[ObservedFrame]](
             self._kept.number(generation) if self._kept is not None else 0
         )
@@ -119,6 +120,7 @@ class Engine:
 
         Of a server that does not answer nothing is waited for: its thread ends with the process.
         """
+        self._closed = True
         self._pulse.end()
         if self._screen is not None and self._thread is not None and not self._silent:
             self._watch.pause()
@@ -179,7 +181,8 @@ class Engine:
             error = HttpError(501, GuestErrorCode.NOT_AVAILABLE, str(error))
         if not self._unfinished:
             self._pulse.end()
-            self._watch.resume()
+            if not self._closed:  # work that the end cut short finishes when its display is closed already
+                self._watch.resume()
         if future.cancelled():
             return
         if error is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import signal
@@ -20,7 +21,7 @@ from osgym_guest._native import Display
 from osgym_guest.screen import ScreenController
 from osgym_guest.settle import load_policies
 from osgym_protocol import limits
-from osgym_protocol.actions import check_encoded_size
+from osgym_protocol.actions import Wait, check_encoded_size
 from osgym_protocol.codes import ImageFormat, SettlePolicy
 from osgym_protocol.options import ObserveOptions, SettleOptions
 
@@ -245,3 +246,18 @@ async def test_a_step_may_begin_before_the_event_loop_goes_on(
                 assert state.steps.find(seq) is not None
         finally:
             state.close()
+
+
+async def test_a_step_that_the_end_cuts_short_says_nothing(tmp_path: Path) -> None:
+    """Its display is closed when the event loop comes to its end: nobody watches it any more."""
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    with desktop(tmp_path, size=(640, 480), wm=False, agent=False) as screen:
+        state = engine.Engine(on_gone=lambda: None)
+        state.attach(ScreenController(Display(screen.display), load_policies(None)))
+        settle = SettleOptions(SettlePolicy.FIXED, pause_ms=0)
+        request = engine.CheckedStep(1, [Wait(60_000)], settle, ObserveOptions(ImageFormat.NONE))
+        step = state.step(request)
+        state.close()
+        assert (await asyncio.wait_for(step, 20)).observation.seq == 1
+    assert complaints == []
