@@ -221,9 +221,31 @@ def test_databases() -> None:
     assert score("run_sqlite3", given(database()), some) == 1
     assert score("run_sqlite3", given(database()), {"sql": "SELECT 1 FROM mails WHERE starred = 7"}) == 0
     assert refused("run_sqlite3", given(database()), {"sql": "SELEKT 1"}) == "expected"
+    for wrong in ("SELECT 1 FROM gone WHERE", "SELECT nosuch(starred) FROM mails"):
+        assert refused("run_sqlite3", given(database()), {"sql": wrong}) == "expected"
     assert refused("run_sqlite3", given(database()), {"sql": "SELECT 1 FROM gone"}) == "result"
     assert refused("run_sqlite3", given(database()[:1500] + b"\xff" * 3000), some) == "result"
     assert refused("run_sqlite3", given(b"SQLite format 3\0"), some) == "result"
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "CREATE VIEW mails AS SELECT nosuch(1) AS starred",
+        "CREATE TABLE a (starred); PRAGMA writable_schema = ON;"
+        "UPDATE sqlite_master SET sql = 'CREATE TABLE mails (starred) syntax error', name = 'mails'",
+        "CREATE VIEW mails AS SELECT load_extension('x') AS starred",
+    ],
+)
+def test_a_hostile_database_is_the_results_fault(hostile: str) -> None:
+    """A view that calls what there is not, or a schema that is no SQL, never makes the query wrong."""
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(hostile)
+    data = bytes(connection.serialize())
+    connection.close()
+    assert (
+        refused("run_sqlite3", given(data), {"sql": "SELECT count(*) FROM mails WHERE starred"}) == "result"
+    )
 
 
 TREE = (

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 
 from osgym_host.tasks.errors import EvaluatorError
+from osgym_host.tasks.evaluator.confine import PROGRAM_LAYERS
 from osgym_host.tasks.evaluator.metrics import METRICS
 from osgym_host.tasks.evaluator.registry import MetricEnd
 from osgym_host.tasks.values import DiskFile, NamedFile, Value
@@ -92,12 +93,20 @@ class _EvaluatorProcess:
         self.process = process
         self.control = control
         self.confinement: tuple[str, ...] = ()
+        self.lacking: dict[str, str] = {}
         self.exits: dict[int, asyncio.Future[tuple[str, MetricEnd]]] = {}
         self.reader: asyncio.Task[None] | None = None
 
     @property
     def alive(self) -> bool:
         return self.process.returncode is None and self.reader is not None and not self.reader.done()
+
+    def cannot(self, func: str) -> str:
+        """Return why this machine cannot carry out a metric whatever its arguments, empty if it can."""
+        metric = METRICS.get(func)
+        if metric is not None and metric.runs_program and not set(self.confinement) >= PROGRAM_LAYERS:
+            return "programs run behind user namespaces and seccomp only, which this machine lacks"
+        return self.lacking.get(func, "")
 
     async def receive(self) -> dict[str, object] | None:
         data = await asyncio.get_running_loop().sock_recv(self.control, 65536)
@@ -184,6 +193,10 @@ class Sandbox:
         """
         async with self._slots:
             zygote = await self._running()
+            if why := zygote.cannot(job.func):
+                raise MetricFailed(
+                    f"the metric {job.func} cannot run here: {why}", job.func, MetricEnd.OUTSIDE
+                )
             return await self._run(zygote, job)
 
     async def _running(self) -> _EvaluatorProcess:
@@ -271,8 +284,7 @@ def _parse_verdict(raw: bytes, func: str) -> MetricVerdict | None:
     if not isinstance(message, dict):
         return None
     if isinstance(problem := message.get("error"), str):
-        known = message.get("end") in set(MetricEnd)
-        end = MetricEnd(str(message["end"])) if known else MetricEnd.CRASHED
+        end = _end_by_itself(message.get("end"))
         raise MetricFailed(f"the metric {func} failed: {_encodable(problem)}", func, end)
     score, note = message.get("score"), message.get("note", "")
     if isinstance(score, bool) or not isinstance(score, int | float) or not isinstance(note, str):
@@ -280,6 +292,12 @@ def _parse_verdict(raw: bytes, func: str) -> MetricVerdict | None:
     if not math.isfinite(score) or not 0 <= score <= 1:
         raise MetricFailed(f"the metric {func} gave the score {score}", func, MetricEnd.CRASHED)
     return MetricVerdict(float(score), _encodable(note), message.get("unreadable") is True)
+
+
+def _end_by_itself(end: object) -> MetricEnd:
+    """Return how a confined process says that it ended, which it may not put down to what is outside."""
+    known = end in set(MetricEnd) - {MetricEnd.OUTSIDE}
+    return MetricEnd(str(end)) if known else MetricEnd.CRASHED
 
 
 def _encodable(text: str) -> str:
@@ -439,5 +457,7 @@ async def _start() -> _EvaluatorProcess:
         raise EvaluatorError(f"the evaluator did not start: {problem}")
     layers = hello.get("confinement")
     zygote.confinement = tuple(str(x) for x in layers) if isinstance(layers, list) else ()
+    lacking = hello.get("lacking")
+    zygote.lacking = {str(k): str(v) for k, v in lacking.items()} if isinstance(lacking, dict) else {}
     zygote.reader = asyncio.create_task(zygote.read_exits(), name="evaluator-exits")
     return zygote

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from PIL import Image
 
 from osgym_host.tasks.evaluator import confine, metrics
+from osgym_host.tasks.evaluator.program import served, wire
 from osgym_host.tasks.evaluator.registry import MetricEnd
 from osgym_host.tasks.evaluator.run import run_job
 from osgym_host.tasks.evaluator.warm_up import warm_up
@@ -47,13 +48,13 @@ def main() -> int:
     """Serve jobs until the socket ends."""
     control = socket.socket(fileno=os.dup(0))
     Image.init()  # imports every image plugin now: a confined child can import nothing
-    warm_up()
+    lacking = warm_up()
     confine.drop_root()
     confine.die_with_parent(os.getppid())
     layers = confine.available_layers()
     held = "namespaces" in layers or "seccomp" in layers
     if held:
-        hello: dict[str, object] = {"ready": True, "confinement": list(layers)}
+        hello: dict[str, object] = {"ready": True, "confinement": list(layers), "lacking": lacking}
     else:
         hello = {"error": "neither user namespaces nor seccomp work here"}
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the host has gone meanwhile
@@ -143,7 +144,7 @@ class _Bounds:
     program_s: float
 
 
-_NOT_CONFINED, _CPU_USED_UP, _TOO_LONG, _BY_SIGNAL = 70, 71, 72, 100
+_CRASHED, _NOT_CONFINED, _CPU_USED_UP, _TOO_LONG, _BY_SIGNAL = 1, 70, 71, 72, 100
 _EXITS = {
     0: ("it wrote no verdict", MetricEnd.CRASHED),
     _NOT_CONFINED: ("it could not be confined", MetricEnd.OUTSIDE),
@@ -159,40 +160,83 @@ of memory; the two are told apart by the signal that came before (`_note_cpu_lim
 
 
 def _helper(zygote: int, bounds: _Bounds, fds: list[int], layers: frozenset[str]) -> int:
-    """Between zygote and worker: makes the namespaces, waits for the worker, dies with the zygote."""
+    """Between zygote and worker: makes the namespaces, waits for the worker, dies with the zygote.
+
+    Whether the worker was stopped from outside, or never began, is known here only: by what a worker itself
+    ends with it can tell no more than that it crashed.
+    """
     confine.die_with_parent(zygote)
     _close_all_but(fds)
     if "namespaces" in layers:
         confine.enter_namespaces()
     helper = os.getpid()
     noted, note = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    begun, begin = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    runs_program = bounds.program_s > 0 and layers >= confine.PROGRAM_LAYERS
+    ours, theirs = socket.socketpair() if runs_program else (None, None)
     pid = os.fork()
     if pid == 0:
-        status = _NOT_CONFINED
+        status = _CRASHED
         try:
             confine.die_with_parent(helper)
             _note_cpu_limit(note)
+            if ours is not None and theirs is not None:
+                theirs.close()
+                confine.may_ask_program(ours.fileno())
             confine.confine_self(bounds.memory_bytes, bounds.cpu_s, layers)
+            os.write(begin, b"1")
+            os.close(begin)
             run_job(fds[1], fds[2:], fds[0])
             status = 0
         finally:
             os._exit(status)
     for fd in fds:
         os.close(fd)
+    if ours is not None and theirs is not None:
+        ours.close()
+        _start_program(theirs, helper, bounds, layers)
     if bounds.program_s > 0:  # here, where what runs in there cannot call it off
         signal.signal(signal.SIGALRM, lambda *_: os._exit(_kill(pid)))
         signal.setitimer(signal.ITIMER_REAL, bounds.program_s)
-    _, status = os.waitpid(pid, 0)
+    status = _wait_for(pid)
+    if not select.select([begun], [], [], 0)[0] or not os.read(begun, 1):
+        return _NOT_CONFINED
     if os.WIFSIGNALED(status):
         by_limit = os.WTERMSIG(status) == signal.SIGKILL and select.select([noted], [], [], 0)[0]
         return _CPU_USED_UP if by_limit else _BY_SIGNAL + os.WTERMSIG(status)
-    return os.WEXITSTATUS(status)
+    code = os.WEXITSTATUS(status)
+    return code if code in {0, _CPU_USED_UP} else _CRASHED
+
+
+def _start_program(stream: socket.socket, helper: int, bounds: _Bounds, layers: frozenset[str]) -> None:
+    """Fork the process that runs a result's program: the stream to the test is all that it holds.
+
+    It is not the first of its PID namespace, the test's process is: when that ends, this is killed with it.
+    """
+    if os.fork() != 0:
+        stream.close()
+        return
+    try:
+        confine.die_with_parent(helper)
+        _close_others({0, 1, 2, stream.fileno()}, 256)
+        confine.confine_self(bounds.memory_bytes, bounds.cpu_s, layers)
+        served.serve(wire.Channel(stream.fileno()))
+    finally:
+        os._exit(0)
 
 
 def _kill(pid: int) -> int:
     os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    _wait_for(pid)
     return _TOO_LONG
+
+
+def _wait_for(worker: int) -> int:
+    """Return the worker's status; reap its program's process too, before which the worker does not end."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == worker:
+            return status
 
 
 def _note_cpu_limit(note: int) -> None:
@@ -209,8 +253,11 @@ def _close_all_but(fds: list[int]) -> None:
     null = os.open("/dev/null", os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
-    keep = {0, 1, 2, *fds}
-    for fd in range(3, max(*keep, null, 64) + 64):
+    _close_others({0, 1, 2, *fds}, null)
+
+
+def _close_others(keep: set[int], highest: int) -> None:
+    for fd in range(3, max(*keep, highest, 64) + 64):
         if fd not in keep:
             try:
                 os.close(fd)

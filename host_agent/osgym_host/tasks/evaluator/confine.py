@@ -41,6 +41,7 @@ PROGRAM_LAYERS = frozenset({"namespaces", "seccomp"})
 
 _held: frozenset[str] = frozenset()
 """The layers that hold in this process."""
+_program_fd: int | None = None
 
 
 class ConfineError(Exception):
@@ -226,9 +227,21 @@ def confine_self(memory_bytes: int, cpu_s: float, layers: frozenset[str]) -> Non
     _held = layers
 
 
-def holds_programs() -> bool:
-    """Whether this process is shut in so that it may run what a result brings."""
-    return _held >= PROGRAM_LAYERS
+def may_ask_program(fd: int) -> None:
+    """Note the descriptor by which this process asks the one that runs a result's program."""
+    global _program_fd
+    _program_fd = fd
+
+
+def program_fd() -> int:
+    """Return the descriptor by which the process of a result's program is asked.
+
+    Raises:
+        ConfineError: There is none: nothing of a result is run but beside the confined evaluator.
+    """
+    if _program_fd is None or not _held >= PROGRAM_LAYERS:
+        raise ConfineError("programs run behind user namespaces and seccomp only, in the confined evaluator")
+    return _program_fd
 
 
 def available_layers() -> tuple[str, ...]:

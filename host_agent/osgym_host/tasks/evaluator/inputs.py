@@ -36,10 +36,6 @@ class Unreadable(Exception):
         self.role = role
 
 
-class NotHere(Exception):
-    """This machine lacks what the metric needs, whatever its arguments are."""
-
-
 _T = TypeVar("_T")
 
 

@@ -19,10 +19,15 @@ DISTRIBUTIONS = {
     "mutagen": "mutagen",
     "numpy": "numpy",
     "pptx": "python-pptx",
+    "pygame": "pygame",
     "pypdf": "pypdf",
     "yaml": "PyYAML",
 }
 """Distributions by the name that is imported."""
+
+FOR_PROGRAMS = ("numpy", "pygame")
+"""What programs of tasks import that OSWorld's own installation has. A host must have them before the episode
+begins: that a program cannot import one says nothing, since the program may claim it."""
 
 
 @cache

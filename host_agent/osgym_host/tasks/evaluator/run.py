@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from osgym_host.tasks.evaluator.disk import LayerFormat
-from osgym_host.tasks.evaluator.inputs import InputFile, NotHere, TaskObject, Unreadable, file_of_disk
+from osgym_host.tasks.evaluator.inputs import InputFile, TaskObject, Unreadable, file_of_disk
 from osgym_host.tasks.evaluator.registry import METRICS, TRANSFORMS, MetricEnd, Score
 
 MAX_JOB_BYTES = 64 << 20
@@ -39,8 +39,6 @@ def _verdict(job_fd: int, file_fds: list[int]) -> dict[str, Any]:
         if error.role == "result":
             return {"score": 0.0, "note": str(error)[:MAX_NOTE], "unreadable": True}
         return _failure(MetricEnd.EXPECTED, f"the expected value is wrong: {error}")
-    except NotHere as error:
-        return _failure(MetricEnd.OUTSIDE, str(error))
     except re.error as error:  # patterns are the task's, never the result's
         return _failure(MetricEnd.EXPECTED, f"a pattern of the task is wrong: {error}")
     except MemoryError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import html.parser
 import importlib
@@ -19,14 +18,14 @@ from PIL import Image, ImageChops, ImageStat
 
 from osgym_host.tasks.evaluator import ocr
 from osgym_host.tasks.evaluator.inputs import InputFile
-from osgym_host.tasks.evaluator.metrics.programs import OF_THE_HOST
 from osgym_host.tasks.evaluator.metrics.slides_compare import differences
-from osgym_host.tasks.evaluator.packages import is_there
+from osgym_host.tasks.evaluator.packages import FOR_PROGRAMS, is_there
+from osgym_host.tasks.evaluator.program import served
 from osgym_host.tasks.evaluator.structure import structural_similarity
 
-LOADED = (ImageChops, ImageStat)
+LOADED = (ImageChops, ImageStat, served)
 """What metrics import only when they run."""
-FOR_PROGRAMS = (
+OF_THE_LIBRARY = (
     "argparse", "array", "bisect", "cmath", "collections.abc", "colorsys", "contextlib", "copy",
     "dataclasses", "datetime", "decimal", "difflib", "enum", "fractions", "functools", "hashlib",
     "heapq", "inspect", "io", "itertools", "json", "logging", "math", "numbers", "operator", "os",
@@ -37,8 +36,13 @@ FOR_PROGRAMS = (
 """What a result's programs and their tests may import of Python's own library."""
 
 
-def warm_up() -> None:
-    """Use each library once, so that what it imports late is there."""
+def warm_up() -> dict[str, str]:
+    """Use each library once, so that what it imports late is there.
+
+    Returns:
+        Metrics that this machine cannot carry out, and why not.
+    """
+    lacking: dict[str, str] = {}
     _warm_up_parsers()
     if is_there("numpy"):
         structural_similarity(*_two_pictures())
@@ -56,10 +60,13 @@ def warm_up() -> None:
         _warm_up_tags()
     if is_there("yaml"):
         _warm_up_yaml()
-    with contextlib.suppress(OSError):  # a model that does not fit its library: that metric says so
-        if ocr.is_there():
+    if ocr.is_there():
+        try:
             ocr.reader().read(_two_pictures()[0])
+        except OSError as error:  # a model that does not fit its library
+            lacking["compare_image_text"] = str(error)
     _warm_up_programs()
+    return lacking
 
 
 def _warm_up_parsers() -> None:
@@ -176,6 +183,6 @@ def _warm_up_yaml() -> None:
 
 
 def _warm_up_programs() -> None:
-    for name in (*FOR_PROGRAMS, *filter(is_there, OF_THE_HOST)):
+    for name in (*OF_THE_LIBRARY, *filter(is_there, FOR_PROGRAMS)):
         importlib.import_module(name)
     unittest.TextTestRunner(stream=io.StringIO()).run(unittest.TestSuite())

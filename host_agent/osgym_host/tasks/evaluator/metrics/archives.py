@@ -12,6 +12,7 @@ import gzip
 import io
 import lzma
 import posixpath
+import re
 import tarfile
 import zipfile
 from collections.abc import Mapping
@@ -195,6 +196,10 @@ def _page(text: str) -> list[str]:
     return str(lxml.html.tostring(tree, pretty_print=True, encoding="unicode")).splitlines()
 
 
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_CALL = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\(")
+
+
 @metric()
 def run_sqlite3(result: Argument, expected: Argument) -> Score:
     """The first value that the query ``sql`` gives on an SQLite file, 0 to 1; 0 when it gives none."""
@@ -207,20 +212,46 @@ def run_sqlite3(result: Argument, expected: Argument) -> Score:
 
 
 def _first_value(file: InputFile, query: str) -> Any:
+    """Return what the query gives first.
+
+    Raises:
+        Unreadable: The expected one for a query that is wrong on every database, the result's for any other
+            failure: a view or a schema of the result may call what there is not, or be no SQL.
+    """
     import sqlite3
 
     from osgym_host.tasks.evaluator.metrics.browser_readers import open_database
 
+    if why := _fault_of_query(query):
+        raise Unreadable("expected", f"the query is wrong: {why}")
     with open_database(file) as connection:
         steps = iter(range(MAX_SQL_STEPS // _STEPS_AT_ONCE))
         connection.set_progress_handler(lambda: next(steps, None) is None, _STEPS_AT_ONCE)
         try:
             row = connection.execute(query).fetchone()
         except sqlite3.Error as error:
-            faulty = any(
-                word in str(error) for word in ("syntax error", "incomplete input", "no such function")
-            )
-            if faulty:
+            if _calls(query, str(error)):
                 raise Unreadable("expected", f"the query is wrong: {error}") from error
             raise file.bad(f"the query fails: {error}") from error
     return None if row is None else row[0]
+
+
+def _fault_of_query(query: str) -> str:
+    """Return what is wrong with a query whatever the database holds, empty for nothing."""
+    import sqlite3
+
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.execute(f"EXPLAIN {query}")
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        ours = ("no such table", "no such column")
+        return "" if any(word in str(error) for word in ours) else str(error)
+    finally:
+        connection.close()
+    return ""
+
+
+def _calls(query: str, error: str) -> bool:
+    """Return whether it is the query itself that calls the function which an error says is not there."""
+    name = error.partition("no such function: ")[2].lower()
+    return bool(name) and name in {word.lower() for word in _CALL.findall(_QUOTED.sub("''", query))}
