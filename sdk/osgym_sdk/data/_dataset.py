@@ -81,7 +81,12 @@ class Step(Mapping[str, Any]):
         if column not in BY_NAME:
             raise KeyError(column)
         value = self._row.get(column)
-        return json.loads(value) if BY_NAME[column].json and value is not None else value
+        if value is None or not BY_NAME[column].json:
+            return value
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError) as exc:
+            raise DatasetError(f"column {column} of episode {self._row.get('episode')}: {exc}") from exc
 
     def __iter__(self) -> Iterator[str]:
         return iter(BY_NAME)

@@ -25,11 +25,13 @@ import pyarrow.parquet as pq
 from osgym_sdk._exceptions import DatasetError
 from osgym_sdk.data._events import Event, decode, rows_of
 from osgym_sdk.data._journal import DeadJournal, read_journal
-from osgym_sdk.data._schema import FORMAT, SCHEMA, SCHEMA_VERSION, VERSION_KEY
+from osgym_sdk.data._schema import BY_NAME, FORMAT, SCHEMA, SCHEMA_VERSION, VERSION_KEY
 
 _LOG = logging.getLogger("osgym.sdk")
 
 ROW_GROUP_ROWS = 256
+_NEEDED = ("episode", "step")
+"""Columns by which rows are told apart."""
 _ROWS_AT_ONCE = 32
 """Rows that are turned to columns in one call, which lets no other thread run."""
 
@@ -206,7 +208,9 @@ def _is_young(path: Path) -> bool:
 
 
 def check_part(schema: pa.Schema, path: Path) -> None:
-    """Check that a file is of a version that can be read.
+    """Check that a file is of a version that can be read, and has the columns of a data set.
+
+    Columns that an older version did not have may be missing.
 
     Raises:
         DatasetError: it is not.
@@ -214,3 +218,15 @@ def check_part(schema: pa.Schema, path: Path) -> None:
     said = (schema.metadata or {}).get(VERSION_KEY, b"")
     if not said.isdigit() or int(said) > SCHEMA_VERSION:
         raise DatasetError(f"{path} is of a version that this SDK does not read")
+    missing = [name for name in _NEEDED if name not in schema.names]
+    if missing:
+        raise DatasetError(f"{path} has no column {missing[0]}: it was not written by a DatasetWriter")
+    if len({*schema.names}) < len(schema.names):
+        raise DatasetError(f"{path} has two columns of one name: it was not written by a DatasetWriter")
+    for field in schema:
+        found = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        column = BY_NAME.get(field.name)
+        if column is None or found == column.type:
+            continue
+        if not (pa.types.is_large_string(found) and pa.types.is_string(column.type)):
+            raise DatasetError(f"{path}: column {field.name} has {found}, where a data set has {column.type}")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import bisect
+import stat
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from osgym_sdk._exceptions import DatasetError
@@ -18,8 +20,18 @@ from osgym_sdk.data._parts import Layout, check_part, merge_events, read_events,
 from osgym_sdk.data._schema import COLUMNS
 
 _CACHED_GROUPS = 16
+_LEAST_BYTES, _BYTES_PER_BYTE = 256 << 20, 16
+"""Memory that a data set may take in any case, and for each byte of its files; a writer's own takes 3."""
+_ROW_BYTES = 4096
+"""Memory of a row as a dict, and of an :class:`EpisodeEntry`, without texts, which rows share."""
+_PLAIN_BYTES = 32 << 20
+"""Texts of a row group that its rows need not share: copies are read faster."""
+_CELL_BYTES = 8
+"""Memory of a value in a table: a number, or the place of a text in the list of texts."""
+_FOOTER_STRING_BYTES, _FOOTER_ITEMS = 16 << 20, 1 << 22
 _LISTED = [column.name for column in COLUMNS if column.per_episode and not column.json]
 """What is read of every episode when a data set is opened."""
+_TEXTS = [column.name for column in COLUMNS if pa.types.is_string(column.type)]
 
 
 class Source(Protocol):
@@ -40,24 +52,45 @@ class EpisodeEntry:
 
 
 class PartSource:
-    """A Parquet file."""
+    """A Parquet file, of which no more is read than its sizes, as its footer has them, allow.
 
-    def __init__(self, path: Path) -> None:
+    Texts stay in lists of different ones, as the file has them: a row costs a number for each, however long.
+    """
+
+    def __init__(self, path: Path, most_bytes: int) -> None:
+        """Open the file.
+
+        Args:
+            most_bytes: Memory that its episodes, or a row group, may take.
+
+        Raises:
+            DatasetError: It is none of a data set.
+        """
         self._path = path
+        self._most_bytes = most_bytes
         self._open_file()
 
-    def __getstate__(self) -> Path:
-        return self._path
+    def __getstate__(self) -> tuple[Path, int]:
+        return self._path, self._most_bytes
 
-    def __setstate__(self, path: Path) -> None:
-        self.__init__(path)  # type: ignore[misc]  # opens the file anew, as making it does
+    def __setstate__(self, state: tuple[Path, int]) -> None:
+        self.__init__(*state)  # type: ignore[misc]  # opens the file anew, as making it does
 
     def _open_file(self) -> None:
         try:
-            self._file = pq.ParquetFile(self._path)
+            if not stat.S_ISREG(self._path.stat().st_mode):
+                raise DatasetError(f"{self._path} is no file")
+            seen = pq.ParquetFile(
+                self._path,
+                thrift_string_size_limit=_FOOTER_STRING_BYTES,
+                thrift_container_size_limit=_FOOTER_ITEMS,
+            )
+            check_part(seen.schema_arrow, self._path)
+            there = {*seen.schema_arrow.names}
+            texts = [name for name in _TEXTS if name in there]
+            self._file = pq.ParquetFile(self._path, metadata=seen.metadata, read_dictionary=texts)
         except (OSError, pa.ArrowException) as exc:
             raise DatasetError(f"{self._path} cannot be read: {exc}", code="dataset_io") from exc
-        check_part(self._file.schema_arrow, self._path)
         meta = self._file.metadata
         self._ends: list[int] = []
         for group in range(meta.num_row_groups):
@@ -65,27 +98,48 @@ class PartSource:
         self._groups: OrderedDict[int, pa.Table] = OrderedDict()
 
     def entries(self) -> Iterator[EpisodeEntry]:
-        """Yield the episodes of the file."""
+        """Yield the episodes of the file.
+
+        Raises:
+            DatasetError: The file cannot be read, or takes too much memory.
+        """
         there = set(self._file.schema_arrow.names)
-        try:
-            table = self._file.read([name for name in ("step", *_LISTED) if name in there])
-        except (OSError, pa.ArrowException) as exc:
-            raise DatasetError(f"{self._path} cannot be read: {exc}", code="dataset_io") from exc
-        starts = [at for at, step in enumerate(table["step"].to_pylist()) if step == 0]
-        first = table.take(starts).to_pylist() if starts else []
-        for start, stop, values in zip(starts, [*starts[1:], table.num_rows], first, strict=True):
-            del values["step"]
-            yield EpisodeEntry(self, start, stop - start, {**dict.fromkeys(_LISTED), **values})
+        listed = [name for name in _LISTED if name in there]
+        taken_bytes = at = 0
+        open_entry: tuple[int, dict[str, Any]] | None = None
+        for group in range(len(self._ends)):
+            table = self._read(group, ("step", *listed), taken_bytes)
+            starts = pc.indices_nonzero(pc.equal(table["step"], 0)).to_pylist()
+            taken_bytes += len(starts) * _ROW_BYTES + (table.nbytes if starts else 0)
+            self._require(taken_bytes)
+            for start, values in zip(
+                starts, _dicts(table.select(listed).take(pa.array(starts, pa.int64()))), strict=True
+            ):
+                if open_entry is not None:
+                    yield self._entry(*open_entry, stop=at + start)
+                open_entry = at + start, values
+            at = self._ends[group]
+        if open_entry is not None:
+            yield self._entry(*open_entry, stop=at)
+
+    def _entry(self, start: int, values: dict[str, Any], *, stop: int) -> EpisodeEntry:
+        return EpisodeEntry(self, start, stop - start, {**dict.fromkeys(_LISTED), **values})
 
     def rows(self, start: int, stop: int) -> list[dict[str, Any]]:
-        """See :class:`Source`."""
+        """See :class:`Source`.
+
+        Raises:
+            DatasetError: They cannot be read, or take too much memory.
+        """
+        self._require((stop - start) * _ROW_BYTES)
         found: list[dict[str, Any]] = []
         at = start
         while at < stop:
             group = bisect.bisect_right(self._ends, at)
             before = self._ends[group - 1] if group else 0
             length = min(stop, self._ends[group]) - at
-            found += self._group(group).slice(at - before, length).to_pylist()
+            table = self._group(group).slice(at - before, length)
+            found += _dicts(table) if _has_shared_texts(table) else table.to_pylist()
             at += length
         return found
 
@@ -93,14 +147,65 @@ class PartSource:
         if number in self._groups:
             self._groups.move_to_end(number)
             return self._groups[number]
+        table = self._read(number, None)
+        if _texts_bytes(table) <= _PLAIN_BYTES:
+            plain = [pa.field(one.name, pa.string()) if _is_shared(one.type) else one for one in table.schema]
+            table = table.cast(pa.schema(plain))
+        self._groups[number] = table
+        held_bytes = sum(one.nbytes for one in self._groups.values())
+        while len(self._groups) > 1 and (len(self._groups) > _CACHED_GROUPS or held_bytes > self._most_bytes):
+            held_bytes -= self._groups.popitem(last=False)[1].nbytes
+        return table
+
+    def _read(self, number: int, names: Sequence[str] | None, taken_bytes: int = 0) -> pa.Table:
+        """Return a row group, all columns or some, unless that takes too much memory beside what is taken."""
+        group = self._file.metadata.row_group(number)
+        chunks = [group.column(at) for at in range(group.num_columns)]
+        read = [one for one in chunks if names is None or one.path_in_schema.partition(".")[0] in names]
+        need_bytes = sum(one.total_uncompressed_size + one.num_values * _CELL_BYTES for one in read)
+        self._require(taken_bytes + need_bytes)
         try:
-            table = self._file.read_row_group(number)
+            return self._file.read_row_group(number, names)
         except (OSError, pa.ArrowException) as exc:
             raise DatasetError(f"{self._path} cannot be read: {exc}", code="dataset_io") from exc
-        self._groups[number] = table
-        if len(self._groups) > _CACHED_GROUPS:
-            self._groups.popitem(last=False)
-        return table
+
+    def _require(self, need_bytes: int) -> None:
+        if need_bytes > self._most_bytes:
+            raise DatasetError(
+                f"{self._path} would take more than {need_bytes >> 20} MiB of memory, and a data set of this "
+                f"size {self._most_bytes >> 20} at most: it was not written by a DatasetWriter"
+            )
+
+
+def _is_shared(kind: pa.DataType) -> bool:
+    return pa.types.is_dictionary(kind)  # type: ignore[no-any-return]
+
+
+def _has_shared_texts(table: pa.Table) -> bool:
+    return any(_is_shared(one.type) for one in table.schema)
+
+
+def _texts_bytes(table: pa.Table) -> int:
+    """Return the size of all texts of a table, were each row to have its own."""
+    total = 0
+    for column in table.columns:
+        for chunk in column.chunks if _is_shared(column.type) else ():
+            total += pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
+    return total
+
+
+def _dicts(table: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows of a table; those with the same text share it."""
+    columns = [[value for chunk in column.chunks for value in _values(chunk)] for column in table.columns]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _values(chunk: pa.Array) -> list[Any]:
+    if not isinstance(chunk, pa.DictionaryArray):
+        return chunk.to_pylist()  # type: ignore[no-any-return]
+    places, texts = chunk.indices.to_pylist(), chunk.dictionary
+    known: dict[int | None, Any] = {one: texts[one].as_py() for one in {*places} if one is not None}
+    return [known.get(one) for one in places]
 
 
 class MemorySource:
@@ -133,8 +238,10 @@ def read_entries(layout: Layout) -> list[EpisodeEntry]:
         except OSError as exc:
             raise DatasetError(f"{path}: {exc.strerror}", code="dataset_io") from exc
     found: dict[str, EpisodeEntry] = {}
-    for path in sorted(layout.data.glob("[!.]*.parquet")):
-        for entry in PartSource(path).entries():
+    parts = sorted(layout.data.glob("[!.]*.parquet"))
+    most_bytes = _LEAST_BYTES + _BYTES_PER_BYTE * sum(path.stat().st_size for path in parts)
+    for path in parts:
+        for entry in PartSource(path, most_bytes).entries():
             found.setdefault(str(entry.values["episode"]), entry)
     for episode, events in told.items():
         rows = [] if episode in found else rows_of(events)
