@@ -5,7 +5,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help demo test test-long test-images full-image test-osworld test-trainers lint image image-small snapshot preview setup setup-vm setup-test constraints openapi site man dist fuzz fuzz-grammars chaos bench-report updates clean
+.PHONY: help demo test test-all test-rest unit images test-long test-images test-osworld test-trainers lint image image-small snapshot preview setup setup-vm setup-test constraints openapi site man dist fuzz fuzz-grammars chaos bench-report updates clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -43,11 +43,21 @@ lint: setup-test ## ruff, mypy, import rules
 	@$(VENV)/bin/lint-imports
 
 # Beside each other: bakes wait for the disk and the archive of packages, and each works on one core.
-test: setup-test ## everything on the real thing: lint, bake, unit, contract, integration, end to end
-	@$(MAKE) --no-print-directory -j3 lint test-images full-image
-	@VENV=$(VENV) scripts/test.sh $(ARGS)
+test: setup-test ## that everything works, on the real thing: lint, unit tests, bakes, desktops, the API, tasks (ARGS=… runs pytest with these alone)
+	@if [ -n "$(ARGS)" ]; then VENV=$(VENV) scripts/test.sh $(ARGS); else \
+	   $(MAKE) --no-print-directory -j3 lint unit images && VENV=$(VENV) scripts/test.sh core; fi
 
-full-image: setup-test
+test-all: test   ## the same, and all that it leaves out: virtual machines, fleets, bakes, applications, attacks
+	@$(MAKE) --no-print-directory test-rest
+
+test-rest: setup-test ## what `make test` leaves out of `make test-all`
+	@VENV=$(VENV) scripts/test.sh rest
+
+unit: setup-test ## unit tests and short fuzzing; no desktop
+	@VENV=$(VENV) scripts/test.sh unit
+
+images: setup-test
+	@$(VENV)/bin/osgym image build --flavor small
 	@$(VENV)/bin/osgym image build --flavor full
 
 test-images: setup-test

@@ -1,33 +1,73 @@
 #!/usr/bin/env bash
-# Runs the tests. Without arguments: everything, in two processes beside each other, since either waits for
-# desktops and machines most of the time; what failed beside the other is run once more alone, and named.
-# With arguments: pytest with these. Machines that start by themselves and a real Prometheus take minutes:
-# tests/long, which `make test-long` runs.
+# Runs groups of tests, each in a process beside the others, since all wait for desktops and machines much of
+# the time; what failed beside the others is run once more alone, and named.
+#
+#   scripts/test.sh unit       unit tests and short fuzzing
+#   scripts/test.sh core       what `make test` runs besides: the images are there
+#   scripts/test.sh rest       what only `make test-all` runs
+#   scripts/test.sh ARGS       pytest with these arguments
+#
+# Machines that start by themselves and a real Prometheus take minutes: tests/long, `make test-long`.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 python=${VENV:-.venv}/bin/python
+set_of_groups=${1:-}
+case $set_of_groups in
+  unit | core | rest) [ $# -eq 1 ] || { echo "scripts/test.sh: $1 takes no arguments" >&2; exit 2; } ;;
+  *) exec "$python" -m pytest "$@" ;;
+esac
 
-[ $# -eq 0 ] || exec "$python" -m pytest "$@"
+declare -A groups=([unit]="tests/unit tests/fuzz")
+# The first steps of everybody: the API, the SDK, desktops, tasks and their scores, the dashboard.
+core_api=(tests/contract/test_*.py tests/e2e/test_task_run.py)
+core_api+=(tests/integration/test_{runtime_local,sdk_episode,tasks_replica,service_process}.py)
+core_desktops=(tests/e2e/test_{desktop,host_life,oracles}.py)
+core_desktops+=(tests/integration/test_{dashboard,guest_input,guest_typing,windows,sdk_first_contact}.py)
+groups[api]=${core_api[*]}
+groups[desktops]=${core_desktops[*]}
+# Hosts of a fleet and what the client knows of them, the evaluator alone, and tests with hosts of their own.
+hosts=(tests/integration/test_{docs_walk,fleet_*,hosts_drained,infra_*,notices}.py)
+hosts+=(tests/integration/test_{sdk_discovery,sdk_members,ssh_*,tasks_blame,tasks_downloads,tasks_sandbox,wheels}.py)
+hosts+=(tests/e2e/test_{chaos,warm_apps,ordinary_user}.py)
+hosts+=(tests/integration/test_{remedies_*,tasks_browser,newcomer}.py)
+# Emulated machines, bakes, and what calibrates desktops.
+machines=(tests/contract/runtimes tests/integration/test_{qemu_*,guest_frozen,sdk_rollouts_desktops}.py)
+machines+=(tests/integration/test_{calibration,golden_image,image_bake}.py)
+groups[hosts]=${hosts[*]}
+groups[machines]=${machines[*]}
+elsewhere=("${core_api[@]}" "${core_desktops[@]}" "${hosts[@]}" "${machines[@]}")
+groups[others]="tests/e2e tests/integration ${elsewhere[*]/#/--ignore=}"
 
-# What needs no replica: hosts of a fleet, what the client knows of them, the evaluator alone; and bakes.
-apart=(tests/integration/test_{docs_walk,fleet_*,golden_image,hosts_drained,image_bake,infra_*,notices}.py)
-apart+=(tests/integration/test_{sdk_discovery,sdk_members,ssh_*,tasks_blame,tasks_downloads,tasks_sandbox,wheels}.py)
-# Emulated machines, and what calibrates desktops: here so that both processes take about as long.
-apart+=(tests/integration/test_{qemu_*,calibration}.py)
+case $set_of_groups in
+  unit) names=(unit) ;;
+  core) names=(api desktops) ;;
+  rest) names=(hosts machines others) ;;
+esac
 
 work=$(mktemp -d)
-trap 'kill "$beside" 2>/dev/null; rm -rf "$work"' EXIT
-run() { # name, arguments of pytest
-  "$python" -m pytest -o cache_dir="$work/$1" "${@:2}"
+declare -A pids
+trap 'kill "${pids[@]}" 2>/dev/null; rm -rf "$work"' EXIT
+run() { # name of the group, further arguments of pytest
+  local arguments
+  read -ra arguments <<<"${groups[$1]}"
+  [ "$1" != machines ] || make --no-print-directory test-images || return 2
+  "$python" -m pytest -o cache_dir="$work/$1" "${arguments[@]}" "${@:2}"
 }
 
-run beside tests/unit tests/contract tests/fuzz "${apart[@]}" --durations=25 >"$work/log" 2>&1 &
-beside=$!
-run front tests/e2e tests/integration "${apart[@]/#/--ignore=}" --durations=25
-front_status=$?
-wait "$beside"
-beside_status=$?
-cat "$work/log"
+last=${names[-1]}
+for name in "${names[@]:0:${#names[@]}-1}"; do
+  run "$name" --durations=25 >"$work/$name.log" 2>&1 &
+  pids[$name]=$!
+  printf 'The tests "%s" run beside "%s"; their output follows.\n' "$name" "$last"
+done
+run "$last" --durations=25
+declare -A statuses=([$last]=$?)
+for name in "${!pids[@]}"; do
+  wait "${pids[$name]}"
+  statuses[$name]=$?
+  printf '\n%s:\n' "$name"
+  cat "$work/$name.log"
+done
 
 # pytest ends with 1 when tests failed, with more when it was broken off: that is not tried again.
 status=0
@@ -44,6 +84,7 @@ if len(failed) > 12:
 PY
   run "$1" --last-failed || status=1
 }
-again front "$front_status"
-again beside "$beside_status"
+for name in "${names[@]}"; do
+  again "$name" "${statuses[$name]}"
+done
 exit "$status"
