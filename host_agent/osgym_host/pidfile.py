@@ -29,7 +29,10 @@ def held(path: Path) -> Iterator[None]:
         OSError: It cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
+    # Whoever can open the file, if only to read it, can lock it, and no agent would start.
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "a+") as file:
+        os.fchmod(fd, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

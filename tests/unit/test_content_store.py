@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tempfile
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from osgym_host.images.content_store import ContentStore, Manifest, StoredContent
 from osgym_host.images.errors import ImageError, ImageNotFound
+from osgym_host.images.file_lock import exclusive
+from osgym_host.pidfile import held, pid_path
 
 
 class NoteManifest(Manifest):
@@ -120,6 +128,82 @@ def test_two_that_make_the_same_wait_for_each_other(store: NoteStore) -> None:
     thread.join(10)
     assert order == ["first", "second"]
     assert store.tagged() == {}
+
+
+HOLD = """
+import os, sys
+from pathlib import Path
+from osgym_host.images.file_lock import exclusive
+with exclusive(Path(sys.argv[1]), "it"):
+    print(os.getpid(), flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_who_waits_too_long_hears_which_process_makes_it(store: NoteStore) -> None:
+    """With its number and what to do; when that process was killed, the next one has the lock."""
+    with store.making("first"):
+        pass
+    path = store.folder / ".locks" / "first"
+    argv = [sys.executable, "-c", HOLD, str(path)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        pid = int(holder.stdout.readline())
+        began = time.monotonic()
+        said = f"process {pid} has been making it"
+        with pytest.raises(ImageError, match=said) as raised, exclusive(path, "it", wait_s=0.3):
+            raise AssertionError("two have it")
+        assert 0.3 <= time.monotonic() - began < 5
+        assert raised.value.hint == f"look what it does: ps -fp {pid}"
+        holder.kill()
+    with store.making("first"):
+        assert path.read_text() == f"{os.getpid()}\n"
+
+
+def locked_by_another_user(path: Path) -> bool:
+    """Whether a process of nobody could lock the file."""
+    lock = (
+        "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    )
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    argv = [*nobody, "/usr/bin/python3", "-c", lock, str(path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 or "PermissionError" in done.stderr, done.stderr
+    return done.returncode == 0
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that all users reach, as the data folder of a host is."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, to be another user")
+def test_another_user_holds_no_lock_of_the_store(shared: Path) -> None:
+    """Neither of a tag nor of a workspace: who can open a file, if only to read it, can lock it."""
+    store = NoteStore(shared)
+    with store.making("first"):
+        assert {path.name for path in store.folder.rglob("*") if path.is_file()} == {"first"}
+    with store.workspace() as workspace:
+        (workspace / "readable").write_text("by all")
+        assert locked_by_another_user(workspace / "readable")
+        assert not locked_by_another_user(workspace / "lock")
+        assert not locked_by_another_user(store.folder / ".locks" / "first")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, to be another user")
+def test_another_user_holds_no_pid_file(shared: Path) -> None:
+    """Also not one that an older version made for all to read."""
+    path = pid_path(shared, "default")
+    path.parent.mkdir(parents=True)
+    path.touch(0o644)
+    assert locked_by_another_user(path)
+    with held(path):
+        pass
+    assert not locked_by_another_user(path)
 
 
 def test_a_manifest_that_cannot_be_read_is_named(store: NoteStore) -> None:

@@ -2,6 +2,7 @@
 
 <kind>/<digest>/manifest.json   complete: the folder is renamed into place with its manifest in it
 <kind>/tags/<name>              the digest that the name stands for
+<kind>/.locks/<name>           held by who makes that; for the store's owner only
 <kind>/.baking-*, .removing-*   unfinished; `ContentStore.reap` removes what no process works on
 """
 
@@ -23,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from osgym_host.images import tree
 from osgym_host.images.errors import ImageError, ImageNotFound
+from osgym_host.images.file_lock import exclusive
 from osgym_host.images.idmap import IdMap, current_idmap
 from osgym_host.images.namespaces import NamespaceSpec, operate
 
@@ -207,9 +209,18 @@ class ContentStore(ABC, Generic[Entry, M]):
 
     @contextlib.contextmanager
     def making(self, name: str) -> Iterator[None]:
-        """Hold the lock of a tag, so that two processes do not make the same; remove leftovers first."""
+        """Hold the lock of a tag, so that two processes do not make the same; remove leftovers first.
+
+        Raises:
+            ImageError: Another process has held it for `LOCK_WAIT_S`.
+            ValueError: The name is malformed.
+        """
         self.prepare()
-        with exclusive(self.tags / f".{self.tag_name(name)}.lock"):
+        tag = self.tag_name(name)
+        locks = self.folder / ".locks"
+        locks.mkdir(mode=0o700, exist_ok=True)
+        locks.chmod(0o700)
+        with exclusive(locks / tag, f"the {self.NOUN} {tag}"):
             self.reap()
             yield
 
@@ -251,17 +262,6 @@ class ContentStore(ABC, Generic[Entry, M]):
 
 
 @contextlib.contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Hold a file lock while the block runs."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
-
-
-@contextlib.contextmanager
 def workspace_in(folder: Path) -> Iterator[Path]:
     """Make a scratch folder below a store's `folder`, gone afterwards unless it was renamed into place.
 
@@ -269,12 +269,14 @@ def workspace_in(folder: Path) -> Iterator[Path]:
     """
     made = Path(tempfile.mkdtemp(prefix=BAKING, dir=folder))
     made.chmod(0o755)
-    with (made / _LOCK_NAME).open("w") as lock:
+    # Nobody else may open it: who can open a file can lock it, also for reading only.
+    lock = os.open(made / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            yield made
-        finally:
-            remove_tree(made)
+        yield made
+    finally:
+        remove_tree(made)
+        os.close(lock)
 
 
 def reap_folders(*folders: Path) -> list[str]:

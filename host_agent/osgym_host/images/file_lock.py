@@ -1,0 +1,59 @@
+"""A lock for what one process at a time makes; whoever waits hears which process holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from osgym_host.images.errors import ImageError
+
+log = logging.getLogger(__name__)
+
+LOCK_WAIT_S = 3600.0
+"""Longer than any bake or snapshot takes."""
+_LOCK_POLL_S = 0.1
+
+
+@contextlib.contextmanager
+def exclusive(path: Path, what: str, wait_s: float | None = None) -> Iterator[None]:
+    """Hold a file lock while the block runs; the file says which process that is.
+
+    Args:
+        what: What is locked, for messages.
+        wait_s: Longest wait for another holder; None: `LOCK_WAIT_S`.
+
+    Raises:
+        ImageError: Another process still holds it then.
+        OSError: The file is not this user's to write.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        _lock(fd, what, LOCK_WAIT_S if wait_s is None else wait_s)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int, what: str, wait_s: float) -> None:
+    end_s = time.monotonic() + wait_s
+    waits = False
+    while True:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            said = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+            holder = f"process {said}" if said.isdigit() else "another process"
+            if time.monotonic() > end_s:
+                hint = f"look what it does: ps -fp {said}" if said.isdigit() else "try again later"
+                raise ImageError(f"{holder} has been making {what} for {wait_s:.0f} s", hint) from None
+        if not waits:
+            waits = True
+            log.info("waiting for %s, which makes %s", holder, what)
+        time.sleep(_LOCK_POLL_S)
