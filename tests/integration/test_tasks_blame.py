@@ -393,7 +393,7 @@ BY_OTHERS = frozenset({"check_accessibility_tree", "compare_time_in_speedtest_re
 """What is expected of these is a list, or a number."""
 
 
-def _expected(func: str, file: Value) -> Value:
+def expected_of(func: str, file: Value) -> Value:
     """What a metric is given beside a control: rules, where it reads rules, else the control itself."""
     if func in BY_OTHERS:
         return Value(data=[{"xpath": "//a"}] if func == "check_accessibility_tree" else "60")
@@ -443,7 +443,7 @@ async def test_every_metric_survives_the_controls(tmp_path: Path) -> None:
             read = 0
             for file in files:
                 try:
-                    verdict = await sandbox.run(MetricJob(func, file, _expected(func, file), {}))
+                    verdict = await sandbox.run(MetricJob(func, file, expected_of(func, file), {}))
                 except MetricFailed as error:
                     if error.end is MetricEnd.EXPECTED:  # the control is no expected value of this metric
                         continue

@@ -55,6 +55,7 @@ class Metric:
         options: Names of the options it knows.
         unsupported: Names what in the options it cannot do.
         runs_program: It runs what is in the result, and does so in a confined process only.
+        takes_nothing: A result that holds nothing may be right, e.g. where its whole text is compared.
     """
 
     function: MetricFunction
@@ -63,6 +64,7 @@ class Metric:
     options: frozenset[str]
     unsupported: Callable[[Mapping[str, Any]], list[str]]
     runs_program: bool = False
+    takes_nothing: bool = False
 
 
 METRICS: dict[str, Metric] = {}
@@ -75,6 +77,7 @@ def metric(
     needs_expected: bool = True,
     unsupported: Callable[[Mapping[str, Any]], list[str]] = _everything,
     runs_program: bool = False,
+    takes_nothing: bool = False,
 ) -> Callable[[_F], _F]:
     """Declare a metric under its own name; its parameters are (result, expected, **options)."""
 
@@ -82,7 +85,13 @@ def metric(
         result, expected, *options = inspect.signature(function).parameters
         assert (result, expected) == ("result", "expected"), function
         METRICS[function.__name__] = Metric(
-            function, takes_result, needs_expected, frozenset(options), unsupported, runs_program
+            function,
+            takes_result,
+            needs_expected,
+            frozenset(options),
+            unsupported,
+            runs_program,
+            takes_nothing,
         )
         return function
 

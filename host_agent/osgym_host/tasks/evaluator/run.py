@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from osgym_host.tasks.evaluator.disk import LayerFormat
-from osgym_host.tasks.evaluator.inputs import InputFile, TaskObject, Unreadable, file_of_disk
-from osgym_host.tasks.evaluator.registry import METRICS, TRANSFORMS, MetricEnd, Score
+from osgym_host.tasks.evaluator.emptiness import why_nothing
+from osgym_host.tasks.evaluator.inputs import Argument, InputFile, TaskObject, Unreadable, file_of_disk
+from osgym_host.tasks.evaluator.registry import METRICS, TRANSFORMS, Metric, MetricEnd, Score
 
 MAX_JOB_BYTES = 64 << 20
 MAX_NOTE = 1000
@@ -34,7 +35,7 @@ def _verdict(job_fd: int, file_fds: list[int]) -> dict[str, Any]:
         arguments = [_argument(job[role], role, fds) for role in ("result", "expected")]
         arguments[1] = TaskObject.of(arguments[1])
         options = {name: TaskObject.of(value) for name, value in job["options"].items()}
-        score = METRICS[job["func"]].function(*arguments, **options)
+        score = scored(METRICS[job["func"]], arguments[0], arguments[1], options)
     except Unreadable as error:
         if error.role == "result":
             return {"score": 0.0, "note": str(error)[:MAX_NOTE], "unreadable": True}
@@ -50,13 +51,21 @@ def _verdict(job_fd: int, file_fds: list[int]) -> dict[str, Any]:
     return _as_verdict(score)
 
 
+def scored(metric: Metric, result: Argument, expected: Argument, options: Mapping[str, Any]) -> Score:
+    """Return what a metric says, and 0 for a result that holds nothing where something is to be found."""
+    said = metric.function(result, expected, **options)
+    score = said if isinstance(said, Score) else Score(float(said))
+    looks = score.score > 0 and metric.takes_result and not metric.takes_nothing
+    if looks and (why := why_nothing(result, expected)):
+        return Score(0.0, why)
+    return score
+
+
 def _failure(end: MetricEnd, text: str) -> dict[str, Any]:
     return {"error": text[:MAX_NOTE], "end": end.value}
 
 
-def _as_verdict(score: Score | float | bool) -> dict[str, Any]:
-    if not isinstance(score, Score):
-        score = Score(float(score))
+def _as_verdict(score: Score) -> dict[str, Any]:
     if not math.isfinite(score.score):
         return _failure(MetricEnd.RAISED, f"the score is {score.score}")
     return {"score": min(1.0, max(0.0, float(score.score))), "note": score.note[:MAX_NOTE]}

@@ -89,8 +89,10 @@ def evaluate_strike_through_last_paragraph(result: Argument, expected: Argument)
 
 @metric(unsupported=_docx)
 def compare_init_lines(result: Argument, expected: Argument) -> Score:
-    """The paragraphs are equal as far as the shorter document goes."""
+    """The paragraphs are equal as far as the shorter document goes; all that have text are there."""
     a, b = (_texts(document) for document in _two(result, expected))
+    if any(text.strip() for text in b[len(a) :]):
+        return differ("the number of paragraphs", len(a), len(b))
     for place, (got, wanted) in enumerate(zip(a, b, strict=False), 1):
         if got != wanted:
             return differ(f"paragraph {place}", got, wanted)
@@ -169,6 +171,8 @@ def compare_insert_equation(result: Argument, expected: Argument) -> Score:
 def compare_font_names(result: Argument, expected: Argument) -> Score:
     """All text has the font ``font_name``."""
     wanted = rules_of(expected)["font_name"]
+    if not any(run.text.strip() for run in _runs(open_document(as_file(result, "result")))):
+        return Score(0.0, "the document has no text")
     for run in _runs(open_document(as_file(result, "result"))):
         if run.font.name != wanted:
             return differ("a font", run.font.name, wanted)
@@ -269,6 +273,8 @@ def _trains(texts: list[str]) -> list[str]:
 def check_no_duplicates(result: Argument, expected: Argument) -> Score:
     """The expected document has no train twice, and the same trains as the result: OSWorld's order."""
     before, after = (_trains(_texts(document)) for document in _two(result, expected))
+    if not after:
+        return Score(0.0, "there are no trains")
     if len(after) != len(set(after)):
         return Score(0.0, "there are duplicates")
     return Score(1.0) if set(after) == set(before) else differ("the trains", after, before)

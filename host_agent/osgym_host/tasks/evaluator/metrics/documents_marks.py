@@ -82,7 +82,8 @@ def evaluate_colored_words_in_tables(result: Argument, expected: Argument, thres
 
 @metric(unsupported=_docx, needs_expected=False)
 def evaluate_alignment(result: Argument, expected: Argument) -> Score:
-    """The first three words of each sentence stand as one, before the others as one."""
+    """There is a sentence, and the first three words of each stand as one, before the others as one."""
+    parted = 0
     for paragraph in open_document(as_file(result, "result")).paragraphs:
         for sentence in paragraph.text.split("."):
             words = sentence.split()
@@ -92,7 +93,8 @@ def evaluate_alignment(result: Argument, expected: Argument) -> Score:
             at, then = sentence.find(first), sentence.find(rest)
             if at < 0 or then < 0 or at >= then:
                 return Score(0.0, f"not parted after three words: {sentence.strip()[:80]!r}")
-    return Score(1.0)
+            parted += 1
+    return Score(1.0) if parted else Score(0.0, "no sentence has more than three words")
 
 
 @cache
