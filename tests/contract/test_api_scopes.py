@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from starlette.routing import BaseRoute, Route
 from tests.support.api_answers import error
-from tests.support.fake_runtime import Served, Service, running_service
+from tests.support.fake_runtime import Served, Service, record, running_service
 
 from osgym_host.api import dashboard, scopes
 from osgym_host.api.scopes import OPEN, ROUTES, needed_scope
 from osgym_host.api.security import OPEN_PATHS
 from osgym_host.api.tokens import add_token, remove_token
 from osgym_host.core.rate_limit import RateLimit
+from osgym_host.episodes.requests import KEEP
 from osgym_protocol.codes import TokenScope
 from osgym_sdk import AuthError, Client, RateLimited, Timeouts
 
@@ -211,3 +212,42 @@ def test_a_training_script_waits_for_its_turn_and_reads_why_it_may_not(tmp_path:
         with Client(served.urls[0], token=tokens[TokenScope.OBSERVE], timeouts=quick) as client:
             states = [client.host_states() for _ in range(2)][-1]
             assert any(isinstance(one, RateLimited) for one in states.values())
+
+
+async def test_a_request_id_is_bound_to_the_token_that_it_came_with(tmp_path: Path) -> None:
+    """Repeated by another token it is another request: no lease of the first, and nothing of it undone."""
+    path = tmp_path / "tokens"
+    mine, theirs = bearer(add_token(path, TokenScope.RUN, "a")), bearer(add_token(path, TokenScope.RUN, "b"))
+    async with running_service(tmp_path, warm=2, max_replicas=3, token="s", tokens_file=path) as service:
+
+        async def create(headers: dict[str, str]) -> Any:
+            body = {"request_id": "same", "task": None}
+            return record(await service.http.post("/v1/episodes", json=body, headers=headers)).meta
+
+        async def step(episode: Any) -> int:
+            body = {"lease": episode["lease"], "seq": 1, "actions": ["wait()"]}
+            where = f"/v1/episodes/{episode['episode_id']}/step"
+            return (await service.http.post(where, json=body, headers=mine)).status_code
+
+        first = await create(mine)
+        for other in (await create(theirs), await create(bearer("s"))):
+            assert other["episode_id"] != first["episode_id"] and other["lease"] != first["lease"]
+        again = await create(mine)
+        assert (again["episode_id"], again["lease"]) == (first["episode_id"], first["lease"])
+        assert (await service.http.delete("/v1/requests/same", headers=theirs)).status_code == 204
+        assert await step(first) == 200
+        assert (await service.http.delete("/v1/requests/same", headers=mine)).status_code == 204
+        assert await step(first) == 409
+
+
+async def test_nobody_makes_the_host_forget_what_others_undid(tmp_path: Path) -> None:
+    """However many requests one token undoes: another's is refused when it arrives late."""
+    path = tmp_path / "tokens"
+    mine, flood = bearer(add_token(path, TokenScope.RUN, "a")), bearer(add_token(path, TokenScope.RUN, "b"))
+    limits: dict[str, Any] = {"token_calls_per_s": 0}
+    async with running_service(tmp_path, warm=1, token="s", tokens_file=path, **limits) as service:
+        assert (await service.http.delete("/v1/requests/late", headers=mine)).status_code == 204
+        for number in range(KEEP + 50):
+            await service.http.delete(f"/v1/requests/{number}", headers=flood)
+        answer = await service.http.post("/v1/episodes", json={"request_id": "late"}, headers=mine)
+        assert error(answer) == (409, "cancelled")

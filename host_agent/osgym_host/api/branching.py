@@ -12,7 +12,7 @@ from osgym_host.api import models
 from osgym_host.api.answers import ERRORS, json_answer
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import RawRoute, cancel_on_disconnect
-from osgym_host.api.security import client_of
+from osgym_host.api.security import client_of, sender_of
 from osgym_host.episodes.checkpoints import CheckpointSpec
 from osgym_host.episodes.forks import ForkSpec
 from osgym_protocol import host_api
@@ -42,7 +42,7 @@ def _episode_routes(backend: Backend) -> APIRouter:
         spec = ForkSpec(
             body.count, body.lease_ttl_s, body.max_steps, body.wait_s, client=client_of(request.scope)
         )
-        work = backend.requests.fork(body.request_id, episode_id, body.lease, spec)
+        work = backend.requests.fork(body.request_id, episode_id, body.lease, spec, sender_of(request.scope))
         return JSONResponse((await cancel_on_disconnect(request, work)).to_dict())
 
     @router.post("/episodes/{episode_id}/checkpoint", responses=json_answer(host_api.CheckpointInfo))
@@ -52,7 +52,9 @@ def _episode_routes(backend: Backend) -> APIRouter:
         Waits for a running step. Repeating `request_id` gives the same checkpoint.
         """
         spec = CheckpointSpec(body.keep, body.ttl_s)
-        work = backend.requests.checkpoint(body.request_id, episode_id, body.lease, spec)
+        work = backend.requests.checkpoint(
+            body.request_id, episode_id, body.lease, spec, sender_of(request.scope)
+        )
         return JSONResponse((await cancel_on_disconnect(request, work)).to_dict())
 
     return router

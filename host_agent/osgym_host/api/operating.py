@@ -10,7 +10,7 @@ from osgym_host.api import models
 from osgym_host.api.answers import json_answer, record_answer
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import RawRoute, RecordResponse, cancel_on_disconnect
-from osgym_host.api.security import caller_of, client_of
+from osgym_host.api.security import caller_of, client_of, sender_of
 from osgym_host.episodes.checkpoints import CheckpointSpec
 from osgym_host.episodes.forks import ForkSpec
 from osgym_protocol import host_api
@@ -50,7 +50,9 @@ def make_router(backend: Backend) -> APIRouter:
         spec = ForkSpec(
             1, body.lease_ttl_s, wait_s=body.wait_s, client=client_of(request.scope), for_person=True
         )
-        work = requests.fork(body.request_id, parent.episode_id, parent.lease.token, spec)
+        work = requests.fork(
+            body.request_id, parent.episode_id, parent.lease.token, spec, sender_of(request.scope)
+        )
         return JSONResponse((await cancel_on_disconnect(request, work)).to_dict())
 
     @router.post("/replicas/{replica_id}/checkpoint", responses=json_answer(host_api.CheckpointInfo))
@@ -61,7 +63,9 @@ def make_router(backend: Backend) -> APIRouter:
         """
         episode = interventions.episode_on(replica_id)
         spec = CheckpointSpec(keep=True, ttl_s=body.ttl_s)
-        work = requests.checkpoint(body.request_id, episode.episode_id, episode.lease.token, spec)
+        work = requests.checkpoint(
+            body.request_id, episode.episode_id, episode.lease.token, spec, sender_of(request.scope)
+        )
         return JSONResponse((await cancel_on_disconnect(request, work)).to_dict())
 
     return router

@@ -23,6 +23,7 @@ from osgym_host.api.web_pages import LOCAL_NAMES, host_name, is_of_foreign_page,
 from osgym_host.core.fair_queue import ClientKey
 from osgym_host.core.rate_limit import RateLimit
 from osgym_host.core.wrong_tokens import WrongTokens
+from osgym_host.episodes.requests import RequestSender
 from osgym_protocol.codes import MEANINGS, ErrorCode, TokenScope
 from osgym_protocol.host_api import CLIENT_HEADER
 from osgym_protocol.limits import MAX_ID_CHARS
@@ -194,6 +195,12 @@ def _unknown_name(name: str) -> str:
         f"Without a token this host answers to its address, not to the name {shown}, which could be "
         f"a web page's. If the name is this host's: OSGYM_ALLOWED_HOSTS={shown}"
     )
+
+
+def sender_of(scope: Scope) -> RequestSender:
+    """Return who sends a request, so that its id is bound to the token that it came with."""
+    token: ScopedToken | None = scope.get(_CALLER)
+    return RequestSender("" if token is None else token.digest.hex()[:32], _peer_of(scope))
 
 
 def _too_often(what: str, wait_s: float, **details: bool) -> ErrorInfo:

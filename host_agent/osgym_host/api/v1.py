@@ -19,7 +19,7 @@ from osgym_host.api.raw import (
     RecordStreamResponse,
     cancel_on_disconnect,
 )
-from osgym_host.api.security import client_of
+from osgym_host.api.security import client_of, sender_of
 from osgym_host.episodes.create_request import EpisodeSpec
 from osgym_host.episodes.errors import ServiceError
 from osgym_host.episodes.recorder import RecordMode
@@ -116,7 +116,8 @@ def _lease_routes(backend: Backend) -> APIRouter:
             clock=models.clock_options(body.clock),
             run=body.run,
         )
-        opened = await cancel_on_disconnect(request, backend.requests.create(body.request_id, spec))
+        work = backend.requests.create(body.request_id, spec, sender_of(request.scope))
+        opened = await cancel_on_disconnect(request, work)
         episode = opened.episode
         answer = host_api.CreateAnswer(
             episode_id=episode.episode_id,
@@ -205,9 +206,9 @@ def _episode_routes(backend: Backend) -> APIRouter:
         return Response(status_code=204)
 
     @router.delete("/requests/{request_id}", status_code=204, responses=ERRORS)
-    async def undo(request_id: str) -> Response:
+    async def undo(request_id: str, request: Request) -> Response:
         """Undo a create whose answer the client never saw. Idempotent."""
-        backend.requests.undo(request_id[:128])
+        backend.requests.undo(request_id[:128], sender_of(request.scope))
         return Response(status_code=204)
 
     return router

@@ -1,5 +1,7 @@
 """Creates, forks and checkpoints by request id: repeated ones share the work, cancelled ones are undone.
 
+An id means a request of the token that it came with: another token's request of the same id is another one.
+
 A request belongs to those who wait for it. When the last of them goes away before it is answered, it
 is cancelled, and whatever it got is freed.
 """
@@ -11,11 +13,11 @@ import contextlib
 import hashlib
 import json
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from osgym_host.core.fair_dict import FairDict
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.checkpoints import Checkpoints, CheckpointSpec
 from osgym_host.episodes.create_request import CreatedEpisode, EpisodeSpec
@@ -34,6 +36,22 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class RequestSender:
+    """Who sends a request.
+
+    Attributes:
+        token: Short digest of the token with a scope; empty for the host's own token, and without one.
+        peer: Address that it comes from.
+    """
+
+    token: str = ""
+    peer: str = ""
+
+
+ANYBODY = RequestSender()
+
+
+@dataclass(frozen=True, slots=True)
 class _CreateReplay:
     """What a repetition of a create needs: not the first frame, which is large."""
 
@@ -42,6 +60,8 @@ class _CreateReplay:
     timing_ms: dict[str, float]
 
 
+_RequestKey = tuple[str, str]
+"""Digest of the token, and the id."""
 StoredAnswer = _CreateReplay | ForkAnswer | CheckpointInfo
 
 
@@ -63,10 +83,12 @@ class RequestRegistry:
         self._creator = creator
         self._forks = forks
         self._checkpoints = checkpoints
-        self._known: OrderedDict[str, _KnownRequest] = OrderedDict()
-        self._cancelled: OrderedDict[str, float] = OrderedDict()
+        self._known = FairDict[_RequestKey, _KnownRequest](KEEP, lambda request: request.task is None)
+        self._cancelled = FairDict[_RequestKey, float](KEEP)
 
-    async def create(self, request_id: str, spec: EpisodeSpec) -> CreatedEpisode:
+    async def create(
+        self, request_id: str, spec: EpisodeSpec, sender: RequestSender = ANYBODY
+    ) -> CreatedEpisode:
         """Create an episode, or join or repeat the create of the same id.
 
         A repeated create takes a fresh first frame.
@@ -81,59 +103,65 @@ class RequestRegistry:
         asked += ["strict_setup"] if spec.strict_setup else []
         asked += [{"clock": spec.clock.to_dict()}] if spec.clock is not None else []
         asked += [{"run": spec.run}] if spec.run is not None else []
-        meaning = _meaning(*asked)
+        meaning = _meaning(sender, *asked)
         spec = replace(spec, mark=RequestMark(request_id, meaning))
         make = self._creator.create if spec.checkpoint is None else self._checkpoints.restore
         done: CreatedEpisode | _CreateReplay = await self._share(
-            request_id, meaning, lambda: make(spec), _created
+            request_id, sender, meaning, lambda: make(spec), _created
         )
         if isinstance(done, _CreateReplay):
             episode = self._service.claim(done.episode_id, done.lease)
             return CreatedEpisode(episode, await episode.observe(None), done.timing_ms)
         return done
 
-    async def fork(self, request_id: str, episode_id: str, lease: str, spec: ForkSpec) -> ForkAnswer:
+    async def fork(
+        self, request_id: str, episode_id: str, lease: str, spec: ForkSpec, sender: RequestSender = ANYBODY
+    ) -> ForkAnswer:
         """Fork an episode, or join or repeat the fork of the same id.
 
         Raises:
             ServiceError: As `EpisodeForks.fork` and `create`.
         """
-        meaning = _meaning("fork", episode_id, lease, spec.count, spec.lease_ttl_s, spec.max_steps)
+        meaning = _meaning(sender, "fork", episode_id, lease, spec.count, spec.lease_ttl_s, spec.max_steps)
         spec = replace(spec, mark=RequestMark(request_id, meaning))
         answer: ForkAnswer = await self._share(
-            request_id, meaning, lambda: self._forks.fork(episode_id, lease, spec), _unchanged
+            request_id, sender, meaning, lambda: self._forks.fork(episode_id, lease, spec), _unchanged
         )
         return answer
 
     async def checkpoint(
-        self, request_id: str, episode_id: str, lease: str, spec: CheckpointSpec
+        self,
+        request_id: str,
+        episode_id: str,
+        lease: str,
+        spec: CheckpointSpec,
+        sender: RequestSender = ANYBODY,
     ) -> CheckpointInfo:
         """Take a checkpoint, or join or repeat the call of the same id.
 
         Raises:
             ServiceError: As `Checkpoints.take` and `create`.
         """
-        meaning = _meaning("checkpoint", episode_id, lease, spec.keep, spec.ttl_s)
+        meaning = _meaning(sender, "checkpoint", episode_id, lease, spec.keep, spec.ttl_s)
         info: CheckpointInfo = await self._share(
-            request_id, meaning, lambda: self._checkpoints.take(episode_id, lease, spec), _unchanged
+            request_id, sender, meaning, lambda: self._checkpoints.take(episode_id, lease, spec), _unchanged
         )
         return info
 
-    def undo(self, request_id: str) -> None:
-        """Undo a request, also one that is still to arrive. Idempotent."""
-        self._cancelled[request_id] = time.monotonic() + REFUSE_CANCELLED_S
-        self._cancelled.move_to_end(request_id)
-        request = self._known.get(request_id)
+    def undo(self, request_id: str, sender: RequestSender = ANYBODY) -> None:
+        """Undo a request of the sender's token, also one that is still to arrive. Idempotent."""
+        key = (sender.token, request_id)
+        self._cancelled.put(key, time.monotonic() + REFUSE_CANCELLED_S, sender)
+        request = self._known.get(key)
         if request is not None:
-            self._drop(request_id, request, request.task)
-        self._trim()
+            self._drop(key, request, request.task)
 
     def remember(self, survivors: Iterable[tuple[RequestMark, HostEpisode]]) -> None:
         """Know the requests of episodes that outlived a host agent; a fork only with all its children."""
-        groups: dict[str, list[tuple[RequestMark, HostEpisode]]] = {}
+        groups: dict[_RequestKey, list[tuple[RequestMark, HostEpisode]]] = {}
         for mark, episode in survivors:
-            groups.setdefault(mark.request_id, []).append((mark, episode))
-        for request_id, group in groups.items():
+            groups.setdefault((_token_of(mark.meaning), mark.request_id), []).append((mark, episode))
+        for key, group in groups.items():
             group.sort(key=lambda item: item[0].index)
             mark, first = group[0]
             if len(group) != mark.count:
@@ -141,18 +169,21 @@ class RequestRegistry:
             kept: StoredAnswer = _CreateReplay(first.episode_id, first.lease.token, {})
             if first.parent is not None and first.parent.checkpoint_id is None:
                 kept = fork_answer([episode for _, episode in group], mark.pause_ms)
-            self._known[request_id] = _KnownRequest(None, mark.meaning, _unchanged, kept=kept)
+            sender = RequestSender(key[0])
+            self._known.put(key, _KnownRequest(None, mark.meaning, _unchanged, kept=kept), sender)
 
     async def _share(
         self,
         request_id: str,
+        sender: RequestSender,
         meaning: str,
         start: Callable[[], Coroutine[Any, Any, T]],
         keep: Callable[[T], Any],
     ) -> Any:
         """Do the work once; return what it gave, or later what was kept of that."""
-        self._refuse_cancelled(request_id)
-        request = self._known.get(request_id)
+        key = (sender.token, request_id)
+        self._refuse_cancelled(key)
+        request = self._known.get(key)
         if request is not None and request.meaning != meaning:
             text = "This request_id was used for another request."
             raise ServiceError(ErrorCode.BAD_REQUEST, text, {"request_id": request_id}, status=409)
@@ -160,9 +191,9 @@ class RequestRegistry:
             return request.kept
         if request is None or request.task is None:
             task = asyncio.create_task(start(), name=f"request:{request_id}")
-            request = self._known[request_id] = _KnownRequest(task, meaning, keep)
-            task.add_done_callback(lambda _: self._settle(request_id, request))
-            self._trim()
+            request = _KnownRequest(task, meaning, keep)
+            self._known.put(key, request, sender)
+            task.add_done_callback(lambda _: self._settle(key, request))
         assert request.task is not None
         work = request.task
         request.waiters += 1
@@ -170,7 +201,7 @@ class RequestRegistry:
             await asyncio.wait((work,))
         except asyncio.CancelledError:
             if request.waiters == 1:
-                self._drop(request_id, request, work)
+                self._drop(key, request, work)
             raise
         finally:
             request.waiters -= 1
@@ -178,19 +209,19 @@ class RequestRegistry:
             raise ServiceError(ErrorCode.CANCELLED, "This request was cancelled.", {"request_id": request_id})
         return work.result()
 
-    def _settle(self, request_id: str, request: _KnownRequest) -> None:
+    def _settle(self, key: _RequestKey, request: _KnownRequest) -> None:
         """Keep of finished work what a repetition needs; of failed work nothing."""
         task, request.task = request.task, None
         assert task is not None
         if not task.cancelled() and task.exception() is None:
             request.kept = request.keep(task.result())
-        elif self._known.get(request_id) is request:
-            del self._known[request_id]
+        elif self._known.get(key) is request:
+            self._known.remove(key)
 
-    def _drop(self, request_id: str, request: _KnownRequest, task: asyncio.Task[Any] | None) -> None:
+    def _drop(self, key: _RequestKey, request: _KnownRequest, task: asyncio.Task[Any] | None) -> None:
         """Free whatever the request got or is about to get; a later one of this id starts anew."""
-        if self._known.get(request_id) is request:
-            del self._known[request_id]
+        if self._known.get(key) is request:
+            self._known.remove(key)
         if task is not None and not task.done():
             task.cancel()
         elif task is not None and not task.cancelled() and task.exception() is None:
@@ -212,19 +243,10 @@ class RequestRegistry:
         with contextlib.suppress(ServiceError):  # ended and forgotten long ago
             self._service.end(self._service.find(episode_id), Reason.CLIENT_GONE)
 
-    def _refuse_cancelled(self, request_id: str) -> None:
-        until = self._cancelled.get(request_id)
+    def _refuse_cancelled(self, key: _RequestKey) -> None:
+        until = self._cancelled.get(key)
         if until is not None and until > time.monotonic():
-            raise ServiceError(ErrorCode.CANCELLED, "This request was cancelled.", {"request_id": request_id})
-
-    def _trim(self) -> None:
-        while len(self._known) > KEEP:
-            oldest = next(iter(self._known))
-            if self._known[oldest].task is not None:
-                break
-            del self._known[oldest]
-        while len(self._cancelled) > KEEP:
-            self._cancelled.popitem(last=False)
+            raise ServiceError(ErrorCode.CANCELLED, "This request was cancelled.", {"request_id": key[1]})
 
 
 def _created(opened: CreatedEpisode) -> _CreateReplay:
@@ -235,6 +257,15 @@ def _unchanged(kept: StoredAnswer) -> StoredAnswer:
     return kept
 
 
-def _meaning(*asked: Any) -> str:
-    """Digest of what a repetition must not change: all but how long to wait and how to look."""
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+def _meaning(sender: RequestSender, *asked: Any) -> str:
+    """Return the token's digest, if there is one, and one of what a repetition must not change.
+
+    That is all but how long to wait and how to look.
+    """
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    return f"{sender.token}:{digest}" if sender.token else digest
+
+
+def _token_of(meaning: str) -> str:
+    """Return the token's digest of a meaning."""
+    return meaning.rpartition(":")[0]
