@@ -44,8 +44,12 @@ class Input:
         """Keysyms and button numbers that actions have left pressed."""
         return {"keys": list(self._held_keys), "buttons": list(self._held_buttons)}
 
-    def perform(self, action: act.Action) -> None:
+    def perform(self, action: act.Action, following: act.Action | None = None) -> None:
         """Do one checked action; when it returns the X server has taken all of it.
+
+        Args:
+            action: what to do.
+            following: action that comes next in the same list.
 
         Raises:
             KeyboardError: a symbol cannot be typed on this keyboard.
@@ -55,7 +59,7 @@ class Input:
             case act.Click():
                 self._click(action)
             case act.Move():
-                self._move(action.at)
+                self._move(action.at, goes_on=isinstance(following, act.Move))
             case act.Drag():
                 self._drag(action)
             case act.Scroll():
@@ -128,9 +132,9 @@ class Input:
             self._display.button(action.button, False)
             self._release_chord(pressed)
 
-    def _move(self, at: act.Point) -> None:
-        """Move the pointer; while a button is held, as a drag does."""
-        if self._held_buttons:
+    def _move(self, at: act.Point, *, goes_on: bool = False) -> None:
+        """Move the pointer; while a button is held, as a drag does, and with its stops unless it goes on."""
+        if self._held_buttons and not goes_on:
             x, y, _ = self._display.pointer()
             self._pull(((x, y), at))
         else:

@@ -97,7 +97,7 @@ class ScreenController:
             if unsettled and not isinstance(action, (Wait, Screenshot)):
                 self._between(actions[index - 1])
             try:
-                self.input.perform(action)
+                self.input.perform(action, actions[index + 1] if index + 1 < len(actions) else None)
             except KeyboardError as exc:
                 error = ErrorInfo(GuestErrorCode.INVALID_ACTION, str(exc))
                 results.append(ActionResult(False, op_of(action), error))

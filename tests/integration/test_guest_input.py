@@ -136,6 +136,20 @@ def test_a_move_with_a_button_held_is_a_drag(screen: Desktop, witness: Witness, 
     ]
 
 
+def test_moves_of_a_stroke_stop_only_before_its_end(screen: Desktop, witness: Witness) -> None:
+    """A move that another one follows is one motion; the last of them arrives as a drag does."""
+    points = [(230, 230), (260, 210), (290, 250), (310, 310)]
+    moves = [{"op": "move", "x": x, "y": y} for x, y in points]
+    down, up = {"op": "button_down", "x": 210, "y": 210}, {"op": "button_up"}
+    screen.guest.step(down, *moves, up)
+    events = witness.new(11)
+    assert events[events.index("press 1 @(210,210) 0x0") + 1 :] == [
+        *(f"motion @({x},{y})" for x, y in points[:3]),
+        *("motion @(294,262)", "motion @(307,301)", "motion @(308,304)", "motion @(309,307)"),
+        *("motion @(310,310)", "release 1 @(310,310) 0x100"),
+    ]
+
+
 def test_clicks_on_one_place_are_apart_unless_a_count_says_so(screen: Desktop, witness: Witness) -> None:
     """Clicks in one step or in two, and a drag after a click, come later than any toolkit's double click."""
     step = screen.guest.step

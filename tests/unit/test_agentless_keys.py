@@ -180,6 +180,17 @@ def test_a_move_with_a_button_held_is_a_drag() -> None:
     assert planner.pointer == (10, 60) and not planner.held.buttons
 
 
+def test_a_move_that_another_one_follows_is_one_motion() -> None:
+    """Of the moves of a stroke only the last arrives as a drag does."""
+    planner = Planner(pointer=(10, 10))
+    moves = [{"op": "move", "x": 10, "y": y} for y in (40, 90, 140)]
+    actions = [{"op": "button_down"}, *moves, {"op": "button_up"}]
+    ops = [op for ops in plan_all(planner, parse_actions(actions, SCREEN)) for op in ops]
+    points = [op.y for op in ops if isinstance(op, PointerEvent)]
+    assert points == [40, 90, 102, 131, 134, 137, 140]
+    assert planner.pointer == (10, 140)
+
+
 def rests(*actions: dict[str, object]) -> list[str | float]:
     """The keys of a plan, and how long the guest rests between them where it has to."""
     found: list[str | float] = []

@@ -127,25 +127,29 @@ class Planner:
     held: HeldInput = field(default_factory=HeldInput)
     pointer: act.Point | None = None
 
-    def plan(self, action: act.Action) -> list[InputOp]:
+    def plan(self, action: act.Action, following: act.Action | None = None) -> list[InputOp]:
         """Return what to send for an action.
 
+        Args:
+            action: What to do.
+            following: Action that comes next in the same list.
+
         Raises:
-            Unsupported: No device of the machine can do it; `held` is unchanged.
+            UnsupportedInput: No device of the machine can do it; `held` is unchanged.
         """
-        ops = self._plan(action)
+        ops = self._plan(action, following)
         places = [op for op in ops if isinstance(op, PointerEvent)]
         if places:
             self.pointer = (places[-1].x, places[-1].y)
         return ops
 
-    def _plan(self, action: act.Action) -> list[InputOp]:
+    def _plan(self, action: act.Action, following: act.Action | None) -> list[InputOp]:
         try:
             match action:
                 case act.Click():
                     return self._click(action)
                 case act.Move():
-                    return self._move(action.at)
+                    return self._move(action.at, goes_on=isinstance(following, act.Move))
                 case act.Drag():
                     return self._drag(action)
                 case act.Scroll():
@@ -190,9 +194,9 @@ class Planner:
         ops += [ButtonEvent(button, False), DrainInput(pointer=True)]
         return [*_to(action.path[0]), *self._around(action.modifiers, ops)]
 
-    def _move(self, at: act.Point | None) -> list[InputOp]:
-        """Move the pointer; while a button is held, as a drag does."""
-        if at is not None and self.held.buttons and self.pointer is not None:
+    def _move(self, at: act.Point | None, *, goes_on: bool = False) -> list[InputOp]:
+        """Move the pointer; while a button is held, as a drag does, and with its stops unless it goes on."""
+        if at is not None and self.held.buttons and self.pointer is not None and not goes_on:
             return _pull((self.pointer, at))
         return _to(at)
 
@@ -256,7 +260,7 @@ def plan_all(planner: Planner, actions: Sequence[act.Action]) -> list[list[Input
     plans: list[list[InputOp]] = []
     for index, action in enumerate(actions):
         try:
-            ops = planner.plan(action)
+            ops = planner.plan(action, actions[index + 1] if index + 1 < len(actions) else None)
         except UnsupportedInput as exc:
             planner.held, planner.pointer = held, pointer
             raise UnsupportedInput(str(exc), index) from exc
