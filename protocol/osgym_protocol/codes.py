@@ -34,7 +34,7 @@ class ErrorCode(TextEnum):
     BAD_SEQUENCE = "bad_sequence"  # 409: seq is neither the last nor the next
     UNKNOWN_EPISODE = "unknown_episode"  # 404: never existed here, or forgotten
     EPISODE_ENDED = "episode_ended"  # 409: closed, done, evaluated or out of steps
-    EPISODE_LOST = "episode_lost"  # 410: details.cause says which failure took the replica
+    EPISODE_LOST = "episode_lost"  # 410: details.cause says why, details.error_class whose fault it is
     LEASE_EXPIRED = "lease_expired"  # 410: nobody called within lease_ttl_s
     LEASE_MISMATCH = "lease_mismatch"  # 403: not the lease of this episode
     CANCELLED = "cancelled"  # 409: this request_id was cancelled
@@ -74,11 +74,12 @@ class TokenScope(TextEnum):
 
 
 class ErrorClass(TextEnum):
-    """Whose fault a failure is: the policy's, the task file's, or ours."""
+    """Whose fault a failure is."""
 
-    MODEL = "model"
-    TASK = "task"
-    INFRA = "infra"
+    MODEL = "model"  # the policy gave no action, or failed itself: no reward
+    POLICY = "policy"  # what the policy did in its desktop ended the episode: a valid 0, not retried
+    TASK = "task"  # the task file is wrong: no reward
+    INFRA = "infra"  # the host, its network or its evaluator failed: no reward, tried again
 
 
 @dataclass(frozen=True, slots=True)

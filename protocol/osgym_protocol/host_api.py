@@ -180,7 +180,10 @@ class FinalRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class EvaluationAnswer(Message):
-    """``reward`` is None whenever the check could not be made; then ``error`` says why."""
+    """``reward`` is None whenever the check could not be made; then ``error`` says why.
+
+    With ``error_class`` ``policy`` the policy's own doing ended the episode: the reward is 0 and valid.
+    """
 
     reward: float | None
     termination_reason: str
@@ -188,6 +191,8 @@ class EvaluationAnswer(Message):
     details: tuple[Any, ...] = ()
     error: ErrorInfo | None = None
     error_class: ErrorClass | None = None
+    loss: ErrorInfo | None = field(default=None, metadata=OMIT)
+    """What the policy did to its desktop so that there was nothing to check; with ``policy`` only."""
 
 
 @dataclass(frozen=True, slots=True)

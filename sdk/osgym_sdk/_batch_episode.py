@@ -7,13 +7,14 @@ import enum
 import logging
 import traceback
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from osgym_sdk._decision import Decision
 from osgym_sdk._episode import AsyncEpisode
 from osgym_sdk._exceptions import (
     ConfigError,
+    EpisodeLost,
     HostUnreachable,
     InvalidAction,
     ModelError,
@@ -84,6 +85,8 @@ class _Ending:
     reason: str
     failure: Failure | None = None
     note: str | None = None
+    loss: EpisodeLost | None = None
+    """Set where the policy's own doing ended the episode, which is scored with 0."""
 
 
 @dataclass(slots=True)
@@ -91,6 +94,7 @@ class _Attempt:
     """One episode, as far as it came."""
 
     trajectory: Trajectory
+    acted: bool = False
     invalid_actions: int = 0
     recording: EpisodeRecording | None = None
 
@@ -118,7 +122,7 @@ class TaskRun:
     async def run(self, index: int, task: Any, member: int = 0) -> Result:
         """Return the result of one task. Raises nothing but cancellation."""
         started = self._clock()
-        count = 0
+        count = losses = 0
         while True:
             count += 1
             attempt = _Attempt(Trajectory(None))
@@ -131,6 +135,7 @@ class TaskRun:
                 _record(attempt, end, index, count, self._clock() - began)
                 raise
             _record(attempt, end, index, count, self._clock() - began)
+            losses += attempt.acted and _repeated(end.failure)
             if count > self._options.retries or not _repeated(end.failure):
                 break
             _LOG.info(
@@ -151,6 +156,7 @@ class TaskRun:
             note=end.note,
             member=member,
             invalid_actions=attempt.invalid_actions,
+            losses=losses,
         )
 
     async def opened(self, task: Any, start: Callable[[AsyncEpisode], Awaitable[None]]) -> Failure | None:
@@ -184,11 +190,7 @@ class TaskRun:
                 async with episode:
                     end = await self._play(attempt, episode, task)
                     evaluation = None if end.failure is not None else await self._score(episode, task, end)
-                    if evaluation is None:
-                        return end
-                    if evaluation.failure is not None:
-                        return _Ending(evaluation.termination_reason, evaluation.failure)
-                    return end
+                    return _scored_ending(end, evaluation)
         except Exception as exc:  # noqa: BLE001 - top of an episode: it must not be that of the batch
             if end is not None and attempt.reward is not None:
                 _LOG.warning("after the score of task %s: %s", attempt.trajectory.task_id, exc)
@@ -198,6 +200,9 @@ class TaskRun:
     async def _score(self, episode: AsyncEpisode, task: Any, end: _Ending) -> Evaluation | None:
         """Score an episode whose acting has ended; None where nothing is to be scored."""
         options = self._options
+        if options.reward is not None and end.loss is not None:
+            episode.trajectory.evaluation = Evaluation.lost_by_policy(end.loss)
+            return episode.trajectory.evaluation
         if options.reward is not None:
             found = await verified(options.reward, episode, task, end.reason, options.reward_timeout_s)
             episode.trajectory.evaluation = found
@@ -238,6 +243,7 @@ class TaskRun:
                         raise decided.refusal
                     if decided.actions is None:
                         return _Ending(TerminationReason.POLICY_STOPPED)
+                    attempt.acted = True
                     obs = await episode.step(Decision(decided.actions, decided.info, decided.note))
                 except InvalidAction as exc:
                     attempt.invalid_actions += 1
@@ -252,6 +258,10 @@ class TaskRun:
         except PolicyError as exc:
             _LOG.warning("the policy failed: %s", exc.failure.message, exc_info=exc.__cause__)
             return _Ending(TerminationReason.POLICY_ERROR, exc.failure)
+        except EpisodeLost as exc:
+            if not exc.by_policy:
+                raise
+            return _Ending(termination_of(exc), loss=exc)
         return _Ending(TerminationReason.MAX_STEPS)
 
     def _after_refusal(self, attempt: _Attempt, error: InvalidAction) -> _Ending | None:
@@ -276,6 +286,17 @@ class _Ended(Exception):
     def __init__(self, end: _Ending) -> None:
         super().__init__(end.reason)
         self.end = end
+
+
+def _scored_ending(end: _Ending, evaluation: Evaluation | None) -> _Ending:
+    """Return how an episode ended, now that its score is known, or that it has none."""
+    if evaluation is None:
+        if end.loss is None:
+            return end
+        return replace(end, failure=Failure.of(end.loss))  # nothing is scored: a failure of the class policy
+    if evaluation.failure is not None:
+        return _Ending(evaluation.termination_reason, evaluation.failure)
+    return end if evaluation.loss is None else replace(end, reason=evaluation.termination_reason)
 
 
 def _is_valid(attempt: _Attempt, end: _Ending) -> bool:

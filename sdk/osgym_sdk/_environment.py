@@ -15,7 +15,14 @@ from osgym_sdk._actions import Actions
 from osgym_sdk._batch_episode import OnInvalid
 from osgym_sdk._client import AsyncClient
 from osgym_sdk._episode import AsyncEpisode
-from osgym_sdk._exceptions import EpisodeEnded, HostUnreachable, InvalidAction, NoCapacity, OSGymError
+from osgym_sdk._exceptions import (
+    EpisodeEnded,
+    EpisodeLost,
+    HostUnreachable,
+    InvalidAction,
+    NoCapacity,
+    OSGymError,
+)
 from osgym_sdk._options import Observe, Settle, Task
 from osgym_sdk._results import Evaluation, Failure
 from osgym_sdk._steps import AsyncObservation
@@ -62,6 +69,8 @@ class Transition:
     """Why an ended episode has no reward."""
     refused: str | None = None
     """Why the action was refused; nothing was done."""
+    loss: Failure | None = None
+    """What the agent did to its desktop that ended the episode; ``reward`` is the 0 of that."""
 
     @property
     def ended(self) -> bool:
@@ -152,7 +161,7 @@ class Environment:
         except InvalidAction:
             raise
         except OSGymError as exc:
-            return await self._failed(episode, Failure.of(exc))
+            return await self._lost(episode, exc, refused)
 
     async def _acted(self, episode: AsyncEpisode, actions: Actions) -> AsyncObservation:
         if self.ticks is None:
@@ -176,7 +185,7 @@ class Environment:
                 await episode.step({"op": "fail"}, grammar="osgym")
             return await self._end(episode, True, None)
         except OSGymError as exc:
-            return await self._failed(episode, Failure.of(exc))
+            return await self._lost(episode, exc, None)
 
     async def close(self) -> None:
         """Give the replica back. Idempotent."""
@@ -189,8 +198,15 @@ class Environment:
         if evaluation is not None and evaluation.failure is not None:
             return await self._failed(episode, evaluation.failure)
         reward = None if evaluation is None else evaluation.reward
+        loss = None if evaluation is None else evaluation.loss
         await self._release(episode)
-        return Transition(episode.observation, terminated, not terminated, reward, refused=refused)
+        return Transition(episode.observation, terminated, not terminated, reward, refused=refused, loss=loss)
+
+    async def _lost(self, episode: AsyncEpisode, error: OSGymError, refused: str | None) -> Transition:
+        """End after an error: with a score of 0 where the policy broke its desktop, else without one."""
+        if self._scored and isinstance(error, EpisodeLost) and error.by_policy:
+            return await self._end(episode, True, refused)
+        return await self._failed(episode, Failure.of(error))
 
     async def _failed(self, episode: AsyncEpisode, failure: Failure) -> Transition:
         _LOG.info("episode %s has no reward: %s", episode.trajectory.episode_id, failure.message)

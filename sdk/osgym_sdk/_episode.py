@@ -9,7 +9,7 @@ from typing import Self
 
 from osgym_protocol.limits import DEFAULT_FORK_WAIT_S, MAX_CHILDREN
 from osgym_sdk._checkpoints import AsyncCheckpoint, CheckpointHandle
-from osgym_sdk._exceptions import ConfigError, EpisodeEnded, OSGymError
+from osgym_sdk._exceptions import ConfigError, EpisodeEnded, EpisodeLost, OSGymError
 from osgym_sdk._recorder import EpisodeOutcome, EpisodeRecording
 from osgym_sdk._results import Evaluation, Failure, termination_of
 from osgym_sdk._scheduler import Placement, Scheduler
@@ -89,6 +89,9 @@ class AsyncEpisode(AsyncSteps):
     async def evaluate(self, *, timeout_s: float | None = None) -> Evaluation:
         """Score the episode. A failure is part of what is returned, with a reward of None, and not raised.
 
+        An episode that the policy's own doing ended (``EpisodeLost`` of class ``policy``) has the reward 0;
+        ``loss`` of what is returned says what it did.
+
         Raises:
             EpisodeEnded: the episode was closed before.
         """
@@ -96,14 +99,36 @@ class AsyncEpisode(AsyncSteps):
             raise EpisodeEnded("the episode is closed", episode_id=self.trajectory.episode_id)
         async with self._lock:
             try:
-                await self._clear_pending()
-                deadline_s = timeout_s or self._config.timeouts.evaluate_s
-                answer = await self._session.call("POST", "/evaluate", EpisodeCall(self.lease), deadline_s)
-                evaluation = Evaluation.from_wire(answer.message(EvaluationAnswer))
+                evaluation = await self._score(timeout_s or self._config.timeouts.evaluate_s)
             except OSGymError as exc:
                 evaluation = Evaluation.failed(exc)
         self.trajectory.evaluation = evaluation
         return evaluation
+
+    async def _score(self, deadline_s: float) -> Evaluation:
+        try:
+            await self._clear_pending()
+            answer = await self._session.call("POST", "/evaluate", EpisodeCall(self.lease), deadline_s)
+        except EpisodeLost as lost:
+            if not lost.by_policy:
+                raise
+            return await self._score_of_loss(lost, deadline_s)
+        return Evaluation.from_wire(answer.message(EvaluationAnswer))
+
+    async def _score_of_loss(self, lost: EpisodeLost, deadline_s: float) -> Evaluation:
+        """Return the host's score of an episode that the policy's own doing ended.
+
+        Raises:
+            EpisodeLost: There is none: the episode has no task.
+        """
+        body = EpisodeCall(self.lease)
+        try:
+            answer = await self._session.call("POST", "/evaluate", body, deadline_s, after_loss=True)
+        except OSGymError as exc:
+            if (isinstance(exc, EpisodeLost) and exc.by_policy) or self._options.task is None:
+                raise lost from exc
+            return Evaluation.lost_by_policy(lost)  # the host is gone, but has said whose loss it is
+        return Evaluation.from_wire(answer.message(EvaluationAnswer))
 
     async def fork(
         self,
@@ -221,10 +246,13 @@ class AsyncEpisode(AsyncSteps):
         if self._recording is None or not self._ends_recording:
             return
         self._ends_recording = False
-        lost = self.lost
-        failure = None if lost is None else Failure.of(lost)
+        lost, trajectory = self.lost, self.trajectory
+        if lost is not None and lost.by_policy and self._options.task is not None:
+            trajectory.evaluation = trajectory.evaluation or Evaluation.lost_by_policy(lost)
+        scored = trajectory.evaluation is not None and trajectory.evaluation.loss is not None
+        failure = None if lost is None or scored else Failure.of(lost)
         reason = str(self.done or TerminationReason.CLOSED) if lost is None else termination_of(lost)
-        outcome = EpisodeOutcome.by_hand(self.trajectory.evaluation, failure, reason)
+        outcome = EpisodeOutcome.by_hand(trajectory.evaluation, failure, reason)
         self._recording.end(self.trajectory, outcome)
 
     # ------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ OSGymError                     error_class   what happened
 ├─ Timeout (TimeoutError)      infra         a deadline of ours or of the host ran out
 ├─ EpisodeError
 │  ├─ EpisodeLost              infra         the replica or its host failed; ``cause`` says how
+│  │                           policy        what the policy did broke its desktop: ``evaluate`` gives a 0
 │  ├─ EpisodeEnded             -             closed, done, or out of steps
 │  ├─ StaleObservation         -             ``final()`` of a frame that a later step replaced
 │  └─ ReachError               -             a reach into the desktop was refused, or could not be done there
@@ -157,9 +158,23 @@ class EpisodeError(OSGymError):
 
 
 class EpisodeLost(EpisodeError):
-    """The episode is gone through no fault of the policy; run its task again on a fresh replica."""
+    """The episode is gone.
+
+    With the class ``infra`` it is so through no fault of the policy: run its task again on a fresh replica.
+    With ``policy`` the policy's own doing broke its desktop: its reward is 0, and the task is not run again.
+    """
 
     default_code = ErrorCode.EPISODE_LOST
+
+    def __init__(self, message: str = "", **about: Any) -> None:
+        super().__init__(message, **about)
+        if self.details.get("error_class") == ErrorClass.POLICY.value:
+            self.error_class = ErrorClass.POLICY
+
+    @property
+    def by_policy(self) -> bool:
+        """Whether the policy's own doing ended the episode."""
+        return self.error_class is ErrorClass.POLICY
 
     @property
     def cause(self) -> str:

@@ -14,6 +14,7 @@ class Group:
     """Several episodes of one task from the same start, as GRPO and its kin compare them.
 
     Advantages are the trainer's to compute; members without a reward have None in ``rewards``, never 0.
+    A member that broke its own desktop has the reward 0.
     """
 
     index: int
@@ -56,4 +57,8 @@ class Group:
 def is_lost(result: Result) -> bool:
     """Tell a member that is missing from one whose policy or task ended it."""
     failure = result.failure
-    return failure is not None and failure.error_class not in (ErrorClass.MODEL, ErrorClass.TASK)
+    return failure is not None and failure.error_class not in (
+        ErrorClass.MODEL,
+        ErrorClass.POLICY,
+        ErrorClass.TASK,
+    )

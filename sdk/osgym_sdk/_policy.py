@@ -188,7 +188,8 @@ class PolicyRunner:
         if outcome.error is None:
             return outcome.value
         if isinstance(outcome.error, InvalidAction) or (
-            isinstance(outcome.error, OSGymError) and outcome.error.error_class is ErrorClass.INFRA
+            isinstance(outcome.error, OSGymError)
+            and outcome.error.error_class in (ErrorClass.INFRA, ErrorClass.POLICY)
         ):
             raise outcome.error
         raise PolicyError(outcome.error) from outcome.error

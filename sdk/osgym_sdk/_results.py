@@ -86,6 +86,8 @@ class Evaluation:
     valid_for_training: bool
     details: tuple[Any, ...] = ()
     failure: Failure | None = None
+    loss: Failure | None = None
+    """With the class ``policy``: what the policy did so that there was nothing to check. ``reward`` is 0."""
 
     @classmethod
     def from_wire(cls, answer: wire.EvaluationAnswer) -> Evaluation:
@@ -98,7 +100,13 @@ class Evaluation:
             answer.valid_for_training and reward is not None,
             answer.details,
             failure,
+            Failure.from_wire(answer.loss, answer.error_class) if answer.loss else None,
         )
+
+    @classmethod
+    def lost_by_policy(cls, error: EpisodeLost) -> Evaluation:
+        """Return the score of an episode that the policy's own doing ended: a 0 to learn from."""
+        return cls(0.0, termination_of(error), ErrorClass.POLICY, True, loss=Failure.of(error))
 
     @classmethod
     def failed(cls, error: OSGymError) -> Evaluation:
@@ -254,6 +262,9 @@ class Result:
     """In a group of rollouts: which one, counted from 0."""
     invalid_actions: int = 0
     """How often the policy gave what is no action, or one that was refused; nothing was done then."""
+    losses: int = 0
+    """How many attempts were lost for infrastructure after the policy had begun to act; those that were tried
+    again count too. Two or more are worth a look: the policy may do something that loses its desktop."""
 
     @property
     def steps(self) -> list[StepRecord]:
@@ -268,6 +279,12 @@ class Result:
     def interventions(self) -> int:
         """How often a person acted beside the policy; see :class:`Trajectory`."""
         return self.trajectory.interventions
+
+    @property
+    def loss(self) -> Failure | None:
+        """What the policy did to its desktop that ended the episode; the reward is the 0 of that."""
+        evaluation = self.trajectory.evaluation
+        return None if evaluation is None or self.failure is not None else evaluation.loss
 
     @property
     def ok(self) -> bool:
@@ -388,28 +405,36 @@ def _restored_step(step: StoredStep) -> StepRecord:
 
 
 def _stored_evaluation(found: Evaluation) -> StoredEvaluation:
-    failure = found.failure
     return StoredEvaluation(
         found.reward,
         found.termination_reason,
         found.error_class,
         found.valid_for_training,
         found.details,
-        None
-        if failure is None
-        else StoredFailure(failure.code, failure.message, failure.error_class, failure.details),
+        _stored_failure(found.failure),
+        _stored_failure(found.loss),
     )
 
 
+def _stored_failure(failure: Failure | None) -> StoredFailure | None:
+    if failure is None:
+        return None
+    return StoredFailure(failure.code, failure.message, failure.error_class, failure.details)
+
+
+def _restored_failure(failure: StoredFailure | None) -> Failure | None:
+    if failure is None:
+        return None
+    return Failure(failure.code, failure.message, failure.error_class, failure.details)
+
+
 def _restored_evaluation(found: StoredEvaluation) -> Evaluation:
-    failure = found.failure
     return Evaluation(
         found.reward,
         found.termination_reason,
         found.error_class,
         found.valid_for_training,
         found.details,
-        None
-        if failure is None
-        else Failure(failure.code, failure.message, failure.error_class, failure.details),
+        _restored_failure(found.failure),
+        _restored_failure(found.loss),
     )

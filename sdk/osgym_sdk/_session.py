@@ -71,14 +71,18 @@ class EpisodeSession:
         *,
         record: bool = False,
         content: bytes | None = None,
+        after_loss: bool = False,
     ) -> HostAnswer:
         """Make one call about this episode.
+
+        Args:
+            after_loss: Ask the host though the episode is lost.
 
         Raises:
             EpisodeLost: The host said so, cannot be reached, or the lease was lost while we waited.
             OSGymError: As for any call.
         """
-        if self.lost is not None:
+        if self.lost is not None and not after_loss:
             raise self.lost
         call = HostCall(
             method=method,

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from osgym_protocol.codec import OMIT
 from osgym_protocol.limits import MAX_JSON_DEPTH
 from osgym_protocol.reach import ReachEvent
 from osgym_sdk._exceptions import ConfigError
@@ -57,6 +58,7 @@ class StoredEvaluation(Message):
     valid_for_training: bool
     details: tuple[Any, ...]
     failure: StoredFailure | None
+    loss: StoredFailure | None = field(default=None, metadata=OMIT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from osgym_sdk._exceptions import ConfigError, OSGymError
+from osgym_sdk._exceptions import ConfigError, EpisodeLost, OSGymError
 from osgym_sdk._policy import MAX_TRACEBACK_CHARS
 from osgym_sdk._results import Evaluation, Failure, termination_of
 from osgym_sdk.wire import ErrorClass, TerminationReason
@@ -59,6 +59,8 @@ async def verified(
         text = f"the verifier took longer than {timeout_s:g} s"
         return _failed(Failure(REWARD_TIMEOUT, text, ErrorClass.TASK))
     found = work.result()
+    if isinstance(found, EpisodeLost) and found.by_policy:
+        return Evaluation.lost_by_policy(found)
     if isinstance(found, OSGymError) and found.error_class is ErrorClass.INFRA:
         return Evaluation(None, termination_of(found), ErrorClass.INFRA, False, (), Failure.of(found))
     if isinstance(found, BaseException):

@@ -55,7 +55,7 @@ async def test_a_guest_that_refuses_to_say_how_far_it_is_is_lost(service: Servic
 
 @pytest.mark.parametrize(
     ("how", "cause"),
-    [(base.ExitReason.KILLED, "guest_dead"), (base.ExitReason.OUT_OF_MEMORY, "out_of_memory")],
+    [(base.ExitReason.KILLED, "killed"), (base.ExitReason.HOST_OUT_OF_MEMORY, "host_out_of_memory")],
 )
 async def test_a_replica_that_dies_in_mid_step_is_a_typed_loss(
     service: Service, how: base.ExitReason, cause: str

@@ -199,7 +199,7 @@ async def test_a_lost_replica_is_a_typed_failure_and_is_replaced(
             async with asyncio.timeout(20):
                 while True:
                     await doomed.step("move(5,5)")
-        assert caught.value.cause == "guest_dead", caught.value.details
+        assert caught.value.cause == "killed", caught.value.details
         evaluation = await doomed.evaluate()
         assert evaluation.reward is None and not evaluation.valid_for_training
         assert evaluation.error_class is not None and evaluation.error_class.value == "infra"

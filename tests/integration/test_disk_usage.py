@@ -238,5 +238,5 @@ async def test_who_hides_a_file_in_flight_ends_when_the_disk_is_scarce(host: Hos
     )
     host.taken_mib = 80.0 + max(0.0, host.pool.admission.disk_free_mib() - 1000.0)
     await until(lambda: "hides" in host.lost, 8)
-    assert host.lost["hides"][0] is Reason.DISK_FULL
+    assert host.lost["hides"][0] is Reason.DISK
     assert "honest" not in host.lost

@@ -151,3 +151,14 @@ def test_a_slow_agent_is_kept(host: HostProcess) -> None:
         assert steps > 0
         assert waiting is None or not gone(host, waiting["replica_id"])
         assert episode.step("move(9,9)").image.size == (1920, 1080)
+
+
+def test_a_replica_that_somebody_on_the_host_stopped(host: HostProcess) -> None:
+    """Its first process is stopped, which nothing inside can do: the host's loss, whatever the policy did."""
+    with Client(host.url) as client, client.episode(wait_s=60) as episode:
+        episode.step("move(5,5)")
+        for pid in sorted(processes_of(row_of(host, episode)["pid"])):
+            os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(EpisodeLost) as lost:
+            episode.step("move(6,6)")
+    assert (lost.value.cause, lost.value.error_class) == ("stopped", "infra")

@@ -40,7 +40,7 @@ def task(*config: dict[str, Any], wanted: str = "yes\n") -> dict[str, Any]:
 
 
 async def finding(episode: AsyncEpisode) -> str:
-    """What the evaluation says; it has no reward, and the class and cause that were promised."""
+    """What the evaluation says of a desktop that no policy has touched: no reward, and whose fault."""
     evaluation = await episode.evaluate()
     assert evaluation.reward is None
     assert not evaluation.valid_for_training
@@ -52,6 +52,16 @@ async def finding(episode: AsyncEpisode) -> str:
         "guest_tampered",
     )
     return str(evaluation.failure.details["finding"])
+
+
+async def finding_of_policy(episode: AsyncEpisode) -> str:
+    """What the evaluation says once the policy has acted: its 0, and the same cause."""
+    evaluation = await episode.evaluate()
+    assert (evaluation.reward, evaluation.valid_for_training, evaluation.failure) == (0.0, True, None)
+    assert evaluation.error_class is ErrorClass.POLICY
+    assert evaluation.loss is not None
+    assert evaluation.loss.details["cause"] == "guest_tampered"
+    return str(evaluation.loss.details["finding"])
 
 
 async def test_an_honest_desktop_is_scored(client: AsyncClient) -> None:
@@ -180,7 +190,7 @@ async def test_tampering_is_found_before_scoring(client: AsyncClient, attack: st
     """Each way that can be seen from outside; without it the same desktop would have been scored."""
     async with client.episode(task(shell("echo yes > ~/answer"), shell(attack))) as episode:
         await episode.step(WAIT)
-        found = await finding(episode)
+        found = await finding_of_policy(episode)
         assert re.search(says, found), found
 
 

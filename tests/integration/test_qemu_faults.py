@@ -120,7 +120,7 @@ def _signal(pair: Pair, number: signal.Signals) -> Callable[[], Awaitable[object
         (signal.SIGKILL, ExitReason.KILLED),
         (signal.SIGTERM, ExitReason.KILLED),
         (signal.SIGSEGV, ExitReason.EMULATOR_FAILED),
-        (signal.SIGSTOP, ExitReason.HUNG),
+        (signal.SIGSTOP, ExitReason.STOPPED),
     ],
 )
 async def test_signals_to_qemu(pair: Pair, number: signal.Signals, reason: ExitReason) -> None:
@@ -148,7 +148,7 @@ async def test_what_a_guest_does_to_itself(pair: Pair, command: str, reason: Exi
 async def test_paused_by_somebody(pair: Pair) -> None:
     """Nobody but the runtime may stop its processors."""
     info = await _dies(pair, pair.victim.vm.machine.stop)
-    assert (info.reason, "paused" in info.detail) == (ExitReason.HUNG, True)
+    assert (info.reason, "paused" in info.detail) == (ExitReason.STOPPED, True)
 
 
 async def test_more_than_its_disk(pair: Pair) -> None:
@@ -203,7 +203,7 @@ async def test_the_hosts_disk_is_full(kit: QemuKit, tmp_path: Path) -> None:
         async with running(kit, tmp_path) as runtime:
             pair = await _pair(runtime, kit)
             fill = "dd if=/dev/urandom of=/big bs=1M count=200 conv=fsync"
-            assert (await _dies(pair, lambda: pair.inside(fill), 40)).reason is ExitReason.DISK_FULL
+            assert (await _dies(pair, lambda: pair.inside(fill), 40)).reason is ExitReason.HOST_DISK_FULL
     finally:
         await _mount("umount", str(run))
 

@@ -50,7 +50,7 @@ def test_a_real_task(small_snapshot: Snapshot, instance: str, tmp_path: Path) ->
             with pytest.raises(EpisodeLost) as caught:
                 victim.step("wait()")
             assert time.monotonic() - began < 5
-            assert caught.value.cause in ("guest_dead", "replica_lost")
+            assert caught.value.cause in ("killed", "replica_lost")
 
 
 def _reach_into(episode: Episode) -> None:

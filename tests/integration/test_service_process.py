@@ -102,11 +102,11 @@ def test_a_replica_that_is_killed_ends_its_episode_and_is_replaced(
             with pytest.raises(EpisodeLost) as caught:
                 victim.step("wait()")
             assert time.monotonic() - began < 3
-            assert caught.value.cause in ("guest_dead", "replica_lost")
+            assert caught.value.cause in ("killed", "replica_lost")
             assert neighbour.step("move(6,6)").step == 1
             host.wait_ready(1)
         text = httpx.get(f"{host.url}/metrics", timeout=20).text
-        assert 'osgym_replicas_retired_total{reason="guest_dead"} 1.0' in text
+        assert 'osgym_replicas_retired_total{reason="killed"} 1.0' in text
 
 
 def test_clean_stops_this_agent_and_no_other(small_image: Image, instance: str, tmp_path: Path) -> None:

@@ -6,6 +6,10 @@ import ast
 import re
 from pathlib import Path
 
+from osgym_host.core.loss import LossEvidence, whose_loss
+from osgym_host.core.reasons import Reason
+from osgym_protocol.codes import ErrorClass
+
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "security.md").read_text("utf-8")
 SECTIONS = (
@@ -66,3 +70,15 @@ def test_every_named_test_exists() -> None:
     missing = [f"{path}::{name}" for path, name in named if name not in names_of(path)]
     assert missing == []
     assert len(named) > 10
+
+
+def test_who_ends_an_episode_names_every_reason_and_a_test() -> None:
+    """Each reason stands in the table beside the one whose loss `core.loss` says it is."""
+    lines = [line for line in sections()["Who ends an episode"].splitlines() if line.startswith("|")]
+    assert lines[:2] == ["| evidence | whose | test |", "|---|---|---|"]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+    assert [row for row in cells if len(row) != 3 or not TEST.search(row[2])] == []
+    words = {ErrorClass.POLICY: "policy", ErrorClass.INFRA: "host", ErrorClass.TASK: "task", None: "nobody"}
+    for reason in Reason:
+        whose = {row[1] for row in cells if f"`{reason.value}`" in row[0]}
+        assert whose == {words[whose_loss(LossEvidence(reason, policy_acted=True))]}, reason

@@ -146,6 +146,16 @@ async def test_with_little_disk_left_the_biggest_writer_ends(tmp_path: Path) -> 
         assert "999 MiB of the host's disk were free" in bigger.detail
 
 
+async def test_a_disk_that_one_replica_made_scarce_is_that_ones_doing(tmp_path: Path) -> None:
+    """It wrote more than half of what it may, so it is not the host's small disk."""
+    async with pool_of(tmp_path, warm=0, disk_reserve_mib=1000, disk_cap_mib=500) as (pool, runtime):
+        told: list[Reason] = []
+        big = await pool.acquire("a", lambda reason, detail: told.append(reason), 1)
+        runtime.overlay_mib |= {big.replica_id: 300.0}
+        runtime.disk_free_mib = 999.0
+        await until(lambda: told == [Reason.DISK])
+
+
 async def test_with_room_on_the_disk_nobody_ends(tmp_path: Path) -> None:
     """What was freed in time ends nobody."""
     async with pool_of(tmp_path, disk_reserve_mib=1000) as (pool, runtime):
@@ -203,7 +213,7 @@ async def test_a_ready_replica_that_dies_is_never_handed_out(tmp_path: Path) -> 
         runtime.by_generation(1).die()
         manager = await pool.acquire("a", nobody, 2)
         assert manager.generation > 1
-        assert pool.retired[Reason.GUEST_DEAD] == 1
+        assert pool.retired[Reason.KILLED] == 1
 
 
 async def test_failing_creates_back_off_and_recover(tmp_path: Path) -> None:

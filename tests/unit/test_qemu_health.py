@@ -27,7 +27,11 @@ OPTIONS = HealthOptions()
         ("SHUTDOWN", {"guest": True, "reason": "guest-shutdown"}, ExitReason.GUEST_SHUTDOWN),
         ("SHUTDOWN", {"guest": False, "reason": "host-signal"}, ExitReason.KILLED),
         ("SHUTDOWN", {"guest": False, "reason": "host-qmp-quit"}, None),
-        ("BLOCK_IO_ERROR", {"action": "stop", "operation": "write", "nospace": True}, ExitReason.DISK_FULL),
+        (
+            "BLOCK_IO_ERROR",
+            {"action": "stop", "operation": "write", "nospace": True},
+            ExitReason.HOST_DISK_FULL,
+        ),
         (
             "BLOCK_IO_ERROR",
             {"action": "stop", "operation": "write", "nospace": False, "reason": "File too large"},

@@ -27,7 +27,7 @@ from osgym_host.api.security import client_of
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.create_request import CreatedEpisode, EpisodeSpec
 from osgym_host.episodes.episode import HostEpisode
-from osgym_host.episodes.errors import ServiceError
+from osgym_host.episodes.errors import EpisodeOver, ServiceError
 from osgym_protocol.codes import ErrorCode, ImageFormat
 from osgym_protocol.options import ObserveOptions
 from osgym_protocol.records import Record
@@ -38,6 +38,8 @@ PNG = ObserveOptions(ImageFormat.PNG)
 MAKE_WAY_LOOK_S = 0.1
 MAKE_WAY_AGAIN_S = 5.0
 """After one made way: its replica has to end, another to start."""
+KEEP_SCREENSHOTS = 50
+"""Newest frames that are kept of desktops that ended by themselves."""
 BASE64_BYTES = 3 * 256 * 1024
 """Of an image, encoded in one go: a multiple of three, so that the pieces join."""
 MAX_TIMEOUT_S = 86_400
@@ -46,10 +48,16 @@ MAX_TIMEOUT_S = 86_400
 
 @dataclass(slots=True, eq=False)
 class _Vm:
-    """One desktop of this API; `port` is the worker that gave it out."""
+    """One desktop of this API.
+
+    Attributes:
+        port: Worker that gave it out.
+        screenshot: Its newest frame, which the last answer has where the policy broke its desktop.
+    """
 
     episode: HostEpisode
     port: int
+    screenshot: bytes
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -107,7 +115,7 @@ class Vms:
         opened = await cancel_on_disconnect(request, self._open(spec, port))
         self._forget_ended()
         vm_id = opened.episode.replica.generation
-        self._vms[vm_id] = _Vm(opened.episode, port)
+        self._vms[vm_id] = _Vm(opened.episode, port, bytes(opened.frame.image))
         task = opened.episode.task
         answer: dict[str, Any] = {"problem": task.instruction if task is not None else "", "vm_id": vm_id}
         if warnings := opened.episode.setup_warnings:
@@ -157,17 +165,22 @@ class Vms:
 
     async def step(self, body: models.OsgymStepBody) -> Response:
         """Carry out an action; a finishing one is scored and ends the desktop."""
-        vm = self._find(body.vm_id)
+        vm = self._find(body.vm_id, lost_by_policy=True)
         async with vm.lock:
-            outcome = await self._act(vm.episode, body.action)
-            done = outcome.meta["done"]
-            if done is None:
-                return await _with_screenshot(outcome.blob, {"is_finish": False, "reward": 0})
+            try:
+                outcome = await self._act(vm.episode, body.action)
+            except EpisodeOver as over:
+                if not over.by_policy:
+                    raise
+            else:
+                vm.screenshot = bytes(outcome.blob)
+                if outcome.meta["done"] is None:
+                    return await _with_screenshot(vm.screenshot, {"is_finish": False, "reward": 0})
             try:
                 reward = await self._score(vm.episode)
             finally:
                 self._release(body.vm_id)
-        return await _with_screenshot(outcome.blob, {"is_finish": True, "reward": reward})
+        return await _with_screenshot(vm.screenshot, {"is_finish": True, "reward": reward})
 
     async def _act(self, episode: HostEpisode, action: str) -> Record:
         return await self._backend.episodes.step(
@@ -197,12 +210,21 @@ class Vms:
         for number in [n for n, vm in self._vms.items() if vm.port == port]:
             self._release(number)
 
-    def _find(self, vm_id: int) -> _Vm:
+    def _find(self, vm_id: int, *, lost_by_policy: bool = False) -> _Vm:
+        """Return a VM.
+
+        Args:
+            lost_by_policy: One whose policy broke it is asked for as well: it has a score.
+
+        Raises:
+            ServiceError: There is none, or why it is over.
+        """
         vm = self._vms.get(vm_id)
         if vm is None:
             raise ServiceError(ErrorCode.UNKNOWN_EPISODE, f"VM ID {vm_id} is not in use.", {"vm_id": vm_id})
-        if vm.episode.over is not None:
-            raise vm.episode.over.copy()
+        over = vm.episode.over
+        if over is not None and not (lost_by_policy and over.by_policy):
+            raise over.copy()
         return vm
 
     def _release(self, vm_id: int) -> None:
@@ -213,6 +235,8 @@ class Vms:
     def _forget_ended(self) -> None:
         """Drop what ended by itself, but the last thousand (so that they can say why)."""
         ended = [number for number, vm in self._vms.items() if vm.episode.over is not None]
+        for number in ended[:-KEEP_SCREENSHOTS]:
+            self._vms[number].screenshot = b""
         for number in ended[:-1000]:
             del self._vms[number]
 

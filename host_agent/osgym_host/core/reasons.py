@@ -26,13 +26,16 @@ class Reason(StrEnum):
     HOST_RESTARTED = "host_restarted"
     HOST_GOING = "host_going"
     CREATE_FAILED = "create_failed"
-    NO_RESOURCES = "no_resources"
     BOOT_FAILED = "boot_failed"
     BOOT_TIMEOUT = "boot_timeout"
     GUEST_DEAD = "guest_dead"
     GUEST_HUNG = "guest_hung"
     GUEST_PROTOCOL = "guest_protocol"
     OUT_OF_MEMORY = "out_of_memory"
+    HOST_OUT_OF_MEMORY = "host_out_of_memory"
+    KILLED = "killed"
+    STOPPED = "stopped"
+    RUNTIME_LOST = "runtime_lost"
     DISK = "disk"
     DISK_FULL = "disk_full"
     IO_ERROR = "io_error"
@@ -68,6 +71,7 @@ class Consequence:
         termination: What the episode's `termination_reason` becomes.
         error_class: Whose fault it is, None when nobody's. `infra` is never a reward of 0.
         message: One sentence for people.
+        caused_inside: What runs in the desktop can cause it: whose fault that is, `core.loss` decides.
     """
 
     recovery: Recovery
@@ -75,6 +79,7 @@ class Consequence:
     termination: TerminationReason
     error_class: ErrorClass | None
     message: str
+    caused_inside: bool = False
 
 
 def _planned(code: ErrorCode, termination: TerminationReason, message: str) -> Consequence:
@@ -85,6 +90,17 @@ def _lost(
     recovery: Recovery, message: str, termination: TerminationReason = TerminationReason.REPLICA_LOST
 ) -> Consequence:
     return Consequence(recovery, ErrorCode.EPISODE_LOST, termination, ErrorClass.INFRA, message)
+
+
+def _lost_inside(message: str) -> Consequence:
+    return Consequence(
+        Recovery.REPLACE_AND_COUNT,
+        ErrorCode.EPISODE_LOST,
+        TerminationReason.REPLICA_LOST,
+        ErrorClass.INFRA,
+        message,
+        caused_inside=True,
+    )
 
 
 def _task_fault(code: ErrorCode, termination: TerminationReason, message: str) -> Consequence:
@@ -116,18 +132,21 @@ _CONSEQUENCES: Mapping[Reason, Consequence] = {
     ),
     Reason.HOST_GOING: _lost(Recovery.DISCARD, "The host is taken away.", TerminationReason.HOST_LOST),
     Reason.CREATE_FAILED: _lost(Recovery.BACK_OFF, "The replica could not be created."),
-    Reason.NO_RESOURCES: _lost(Recovery.BACK_OFF, "The host had no room for the replica."),
     Reason.BOOT_FAILED: _lost(Recovery.BACK_OFF, "The replica's session ended while it started."),
     Reason.BOOT_TIMEOUT: _lost(Recovery.BACK_OFF, "The replica's desktop was not ready in time."),
-    Reason.GUEST_DEAD: _lost(_BROKE, "The replica died."),
-    Reason.GUEST_HUNG: _lost(_BROKE, "The replica did not answer in time."),
-    Reason.GUEST_PROTOCOL: _lost(_BROKE, "The replica's answer made no sense."),
-    Reason.OUT_OF_MEMORY: _lost(_BROKE, "The replica ran out of memory."),
-    Reason.DISK: _lost(_BROKE, "The replica wrote more to disk than it may."),
+    Reason.GUEST_DEAD: _lost_inside("The replica died."),
+    Reason.GUEST_HUNG: _lost_inside("The replica did not answer in time."),
+    Reason.GUEST_PROTOCOL: _lost_inside("The replica's answer made no sense."),
+    Reason.OUT_OF_MEMORY: _lost_inside("The replica ran out of memory."),
+    Reason.HOST_OUT_OF_MEMORY: _lost(_BROKE, "The host ran out of memory, and its kernel ended the replica."),
+    Reason.KILLED: _lost(_BROKE, "Something on the host killed the replica."),
+    Reason.STOPPED: _lost(_BROKE, "Something on the host stopped the replica."),
+    Reason.RUNTIME_LOST: _lost(_BROKE, "The process that supervises replicas died."),
+    Reason.DISK: _lost_inside("The replica wrote more to disk than it may."),
     Reason.DISK_FULL: _lost(_BROKE, "The host's disk was nearly full, and the replica had written the most."),
     Reason.IO_ERROR: _lost(_BROKE, "The replica's disk failed."),
-    Reason.GUEST_PANIC: _lost(_BROKE, "The kernel of the replica's guest gave up."),
-    Reason.GUEST_REBOOTED: _lost(_BROKE, "The replica's guest restarted itself."),
+    Reason.GUEST_PANIC: _lost_inside("The kernel of the replica's guest gave up."),
+    Reason.GUEST_REBOOTED: _lost_inside("The replica's guest restarted itself."),
     Reason.EMULATOR_FAILED: _lost(_BROKE, "The replica's virtual machine monitor failed."),
     Reason.SETUP_FAILED: _task_fault(
         ErrorCode.SETUP_FAILED, TerminationReason.SETUP_FAILED, "A setup step failed."

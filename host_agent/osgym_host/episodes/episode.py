@@ -99,8 +99,13 @@ class HostEpisode:
 
     def attach(self, manager: ReplicaManager) -> None:
         """Take the replica that the pool gave."""
+        self.replica.policy_acted = self.policy_acted
         self.replica.attach(manager)
         manager.holder = self
+
+    def policy_acted(self) -> bool:
+        """Return whether the policy, or its client past the screen, has done anything to the desktop."""
+        return self.steps.progress.step > 0 or self.reach.used
 
     @contextmanager
     def in_use(self) -> Iterator[None]:

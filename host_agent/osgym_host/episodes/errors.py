@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, assert_never
 
+from osgym_host.core.loss import LossEvidence, whose_loss
 from osgym_host.core.reasons import Reason, consequence
 from osgym_host.errors import OsgymHostError
 from osgym_host.guest_client import GuestRefused
 from osgym_host.replicas.pool_errors import PoolDraining, PoolExhausted, PoolStopping
-from osgym_protocol.codes import MEANINGS, ErrorCode, GuestErrorCode
+from osgym_protocol.codes import MEANINGS, ErrorClass, ErrorCode, GuestErrorCode
 from osgym_protocol.observation import ErrorInfo
 
 
@@ -43,12 +44,21 @@ class ServiceError(OsgymHostError):
 
 
 class EpisodeOver(ServiceError):
-    """The episode ended, for a reason of the table in `core.reasons`."""
+    """The episode ended, for a reason of the table in `core.reasons`.
 
-    def __init__(self, reason: Reason, detail: str = "", episode_id: str = "") -> None:
-        """Take code and message from the table."""
+    Attributes:
+        error_class: Whose fault it is, None for an end that was planned.
+    """
+
+    def __init__(
+        self, reason: Reason, detail: str = "", episode_id: str = "", *, policy_acted: bool = False
+    ) -> None:
+        """Take code and message from the table, and whose fault it is from `core.loss`."""
         meaning = consequence(reason)
         details: dict[str, Any] = {"cause": reason.value}
+        self.error_class = whose_loss(LossEvidence(reason, policy_acted))
+        if self.error_class is not None:
+            details["error_class"] = self.error_class.value
         if episode_id:
             details["episode_id"] = episode_id
         if detail:
@@ -56,11 +66,19 @@ class EpisodeOver(ServiceError):
         super().__init__(meaning.code, meaning.message, details)
         self.reason = reason
 
-    def copy(self) -> EpisodeOver:
+    @property
+    def by_policy(self) -> bool:
+        """Whether the policy's own doing ended the episode, so that its reward is 0."""
+        return self.error_class is ErrorClass.POLICY
+
+    def copy(self, episode_id: str = "") -> EpisodeOver:
         """Return an equal error to raise: one that is raised over and over would keep every trace."""
-        copy = EpisodeOver(self.reason)
-        copy.details = dict(self.details)
-        return copy
+        return EpisodeOver(
+            self.reason,
+            str(self.details.get("detail", "")),
+            episode_id or str(self.details.get("episode_id", "")),
+            policy_acted=self.by_policy,
+        )
 
 
 def disk_refuses(error: OSError) -> ServiceError:

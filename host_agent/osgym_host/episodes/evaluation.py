@@ -1,4 +1,4 @@
-"""Scoring an episode. What cannot be scored has no reward: never 0 for a failure of ours."""
+"""Scoring an episode. A failure of ours has no reward, never 0; what the policy's own doing ended has 0."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from osgym_host.core.reasons import Reason
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.errors import EpisodeOver, ServiceError
 from osgym_host.guest_client import GuestRefused
+from osgym_host.replicas.manager import DEATH_NOTICE_S
 from osgym_host.runtimes import base
 from osgym_host.tasks.interface import EvaluatorError, LastAction, TaskError, evaluate
-from osgym_protocol.codes import ErrorClass, ErrorCode
+from osgym_protocol.codes import ErrorClass, ErrorCode, TerminationReason
 from osgym_protocol.host_api import EvaluationAnswer
 from osgym_protocol.observation import ErrorInfo
 
@@ -38,6 +39,22 @@ def unscored_for_disk() -> EvaluationAnswer:
         valid_for_training=False,
         error=ErrorInfo(ErrorCode.EVALUATOR_ERROR, text, {"cause": Reason.DISK_FULL.value}),
         error_class=ErrorClass.INFRA,
+    )
+
+
+def lost_by_policy(loss: ErrorInfo, termination_reason: str, *, interventions: int) -> EvaluationAnswer:
+    """The answer for an episode that the policy's own doing ended: a valid 0, or breaking it would pay.
+
+    Args:
+        loss: What ended it.
+        interventions: How often a person acted, who may have broken it: nothing is to be learned from that.
+    """
+    return EvaluationAnswer(
+        reward=0.0,
+        termination_reason=termination_reason,
+        valid_for_training=interventions == 0,
+        error_class=ErrorClass.POLICY,
+        loss=loss,
     )
 
 
@@ -73,8 +90,11 @@ async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> Evaluation
     except base.GuestTampered as error:
         log.warning("episode %s is not scored: %s", episode.episode_id, error)
         text = f"The guest agent was tampered with, so what it says cannot be scored: {error}."
-        return _failed(EvaluatorError(text, {"cause": GUEST_TAMPERED, "finding": str(error)}))
+        return _unscorable(episode, EvaluatorError(text, {"cause": GUEST_TAMPERED, "finding": str(error)}))
     except base.RuntimeFault as error:
+        await asyncio.wait((replica.lost,), timeout=DEATH_NOTICE_S)
+        if replica.lost.done():
+            raise replica.loss() from error
         return _failed(EvaluatorError(f"the replica cannot be looked at from outside: {error}"))
     except TimeoutError:
         return _failed(EvaluatorError(f"the check did not finish within {timeout_s:g} s"))
@@ -92,6 +112,17 @@ async def _release(episode: HostEpisode) -> None:
         await episode.replica.call(episode.replica.guest.release())
     except GuestRefused as error:
         log.warning("replica %s: keys not released: %s", episode.replica.replica_id, error)
+
+
+def _unscorable(episode: HostEpisode, error: TaskError) -> EvaluationAnswer:
+    """Return the answer for what only something inside the desktop does: the policy's 0 once it has acted."""
+    if not episode.policy_acted():
+        return _failed(error)
+    return lost_by_policy(
+        ErrorInfo(error.code, error.message, {**error.details, "error_class": ErrorClass.POLICY.value}),
+        episode.steps.done or TerminationReason.POLICY_STOPPED,
+        interventions=episode.steps.progress.interventions,
+    )
 
 
 def _failed(error: TaskError) -> EvaluationAnswer:

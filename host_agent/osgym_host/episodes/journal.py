@@ -17,7 +17,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from osgym_host.episodes.episode_steps import EpisodeSteps
 from osgym_host.episodes.errors import EpisodeOver
 from osgym_host.episodes.replica_lease import ReplicaLease
 from osgym_host.whole_file import write_whole
-from osgym_protocol.codec import Message
+from osgym_protocol.codec import OMIT, Message
 from osgym_protocol.host_api import EvaluationAnswer, ParentInfo, SetupWarning
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,8 @@ VERSION = 1
 MAX_PROGRESS_BYTES = 1024 * 1024
 """A longer `progress.jsonl` begins anew with its last line."""
 MAX_LOST = 1000
+MAX_LOST_BYTES = 8 * 1024 * 1024
+"""A longer `lost.jsonl` is written anew with its last `MAX_LOST` lines."""
 LOST_S = 86_400.0
 """How long a lost episode is remembered."""
 FULL_BELOW_BYTES = 8 << 20
@@ -76,6 +78,8 @@ class LostEpisode(Message):
     last_seq: int
     reason: str
     at: float
+    by_policy: bool = False
+    evaluation: EvaluationAnswer | None = field(default=None, metadata=OMIT)
 
     @classmethod
     def of(cls, episode: HostEpisode, reason: Reason) -> LostEpisode:
@@ -90,6 +94,8 @@ class LostEpisode(Message):
             last_seq=episode.steps.progress.seq,
             reason=reason.value,
             at=time.time(),
+            by_policy=episode.over is not None and episode.over.by_policy,
+            evaluation=episode.evaluation,
         )
 
     def episode(self) -> HostEpisode:
@@ -105,7 +111,9 @@ class LostEpisode(Message):
             terms=SavedEpisode(None, (0, 0), 0.0, None, None, None),
             steps=EpisodeSteps(progress=EpisodeProgress(self.last_seq, self.step)),
             task_id=self.task_id,
-            over=EpisodeOver(reason, episode_id=self.episode_id),
+            over=EpisodeOver(reason, episode_id=self.episode_id, policy_acted=self.by_policy),
+            scored=self.evaluation is not None,
+            evaluation=self.evaluation,
         )
 
 
@@ -325,6 +333,8 @@ class EpisodeJournal:
             fd = os.open(self._root / _LOST, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             with os.fdopen(fd, "w") as file:
                 file.write(text)
+            if (self._root / _LOST).stat().st_size > MAX_LOST_BYTES:
+                self._read_lost()
         except OSError as error:
             log.warning("lost episodes are not remembered: %s", error)
 

@@ -28,6 +28,11 @@ class ReachUse:
     recorded: OrderedDict[str, None] = field(default_factory=OrderedDict)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def used(self) -> bool:
+        """Whether anything was done past the screen, or is under way."""
+        return bool(self.events or self.calls or self.tunnels)
+
     async def end(self) -> None:
         """End what is under way, and wait until it has ended; nothing may begin after this."""
         self.ended.set()

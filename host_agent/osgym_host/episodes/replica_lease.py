@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from osgym_host.core.reasons import Reason
@@ -22,12 +22,14 @@ class ReplicaLease:
         lost: Set, with why, as soon as the replica ends under the lease or is released.
         manager: The replica's manager; None before `attach` and after `release`.
         replica_id, generation: Of the replica; kept after its end.
+        policy_acted: Says whether an action of the policy was sent to it, which decides whose a loss is.
     """
 
     def __init__(self, replica_id: str = "", generation: int = 0) -> None:
         """Make a lease without a replica: the pool is given `on_revoked` before it gives a replica."""
         self.lost: asyncio.Future[EpisodeOver] = asyncio.get_running_loop().create_future()
         self.manager: ReplicaManager | None = None
+        self.policy_acted: Callable[[], bool] = bool
         self._guest: GuestClient | None = None
         self.replica_id = replica_id
         self.generation = generation
@@ -40,7 +42,7 @@ class ReplicaLease:
     def on_revoked(self, reason: Reason, detail: str) -> None:
         """Called by the manager when the replica ends under the lease."""
         if not self.lost.done():
-            self.lost.set_result(EpisodeOver(reason, detail))
+            self.lost.set_result(EpisodeOver(reason, detail, policy_acted=self.policy_acted()))
 
     @property
     def guest(self) -> GuestClient:
@@ -137,7 +139,7 @@ class ReplicaLease:
     async def give_up(self, error: GuestError) -> EpisodeOver:
         """Release the replica after a failed call; return the error to raise, with the real cause."""
         if isinstance(error, GuestTimeout):
-            reason = Reason.GUEST_HUNG
+            reason = Reason.GUEST_HUNG if self.manager is None else self.manager.why_silent()
         elif isinstance(error, GuestProtocolError | GuestRefused):
             reason = Reason.GUEST_PROTOCOL
         else:

@@ -13,11 +13,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from osgym_host.core.reasons import Reason
+from osgym_host.core.reasons import Reason, consequence
 from osgym_host.episodes.create_request import EpisodeLimits
 from osgym_host.episodes.episode import HostEpisode, StepResult
 from osgym_host.episodes.errors import EpisodeOver, ServiceError, unknown_episode
-from osgym_host.episodes.evaluation import evaluate_episode, no_task, unscored_for_disk
+from osgym_host.episodes.evaluation import evaluate_episode, lost_by_policy, no_task, unscored_for_disk
 from osgym_host.episodes.journal import EpisodeJournal, JournalEntry, LostEpisode, RequestMark
 from osgym_host.episodes.metrics import EpisodeMetrics
 from osgym_host.episodes.recorder import TrajectoryRecorder
@@ -86,7 +86,8 @@ class EpisodeService:
         ended = list(self._active.values())
         for episode in ended:
             self.end(episode, reason)
-        self.journal.lost(LostEpisode.of(episode, reason) for episode in ended)
+        taken = [episode for episode in ended if episode.over is None or not episode.over.by_policy]
+        self.journal.lost(LostEpisode.of(episode, reason) for episode in taken)
         return len(ended)
 
     # Finding -----------------------------------------------------------------------------------
@@ -122,6 +123,8 @@ class EpisodeService:
             raise ServiceError(
                 ErrorCode.LEASE_MISMATCH, "This is not the lease of the episode.", {"episode_id": episode_id}
             )
+        if episode.over is None and episode.replica.lost.done():
+            self.end(episode, episode.replica.loss().reason)  # the callback that does comes a turn later
         if episode.over is not None:
             raise episode.over.copy()
         episode.lease.renew()
@@ -288,12 +291,18 @@ class EpisodeService:
     async def evaluate(self, episode_id: str, lease: str) -> EvaluationAnswer:
         """Score the episode, which ends it: no step follows. A repetition gives the same answer.
 
-        The check goes on when the one who asked goes away, so that a lost answer scores nothing twice.
+        The check goes on when the one who asked goes away, so that a lost answer scores nothing twice. An
+        episode that the policy's own doing ended has its answer: a reward of 0.
 
         Raises:
             ServiceError: The episode has no task, or its replica is lost.
         """
-        episode = self.claim(episode_id, lease)
+        try:
+            episode = self.claim(episode_id, lease)
+        except EpisodeOver as over:
+            if over.by_policy and (known := self.find(episode_id).evaluation) is not None:
+                return known
+            raise
         if episode.evaluation is not None:
             return episode.evaluation
         if episode.task is None:
@@ -302,7 +311,12 @@ class EpisodeService:
             episode.check = asyncio.create_task(self._check(episode), name=f"check:{episode_id}")
             episode.check.add_done_callback(lambda check: check.cancelled() or check.exception())
         with episode.in_use():
-            return await asyncio.shield(episode.check)
+            try:
+                return await asyncio.shield(episode.check)
+            except EpisodeOver as over:  # `end` was called before the check heard of it
+                if over.by_policy and episode.evaluation is not None:
+                    return episode.evaluation
+                raise
 
     async def _check(self, episode: HostEpisode) -> EvaluationAnswer:
         with episode.in_use():
@@ -310,7 +324,10 @@ class EpisodeService:
                 episode.scored = True
                 await episode.reach.end()
                 self.journal.scoring(episode.episode_id)
-                episode.evaluation = await evaluate_episode(episode, self.limits.evaluate_s)
+                answer = await evaluate_episode(episode, self.limits.evaluate_s)
+                if episode.evaluation is not None:  # the policy's own doing ended it meanwhile
+                    return episode.evaluation
+                episode.evaluation = answer
                 self._look_at_disk()
                 if episode.disk_was_full:
                     episode.evaluation = unscored_for_disk()
@@ -343,9 +360,11 @@ class EpisodeService:
         episode.replica.release(reason)
         lost = episode.replica.loss()
         episode.ended_at = time.time()
-        episode.over = EpisodeOver(lost.reason, str(lost.details.get("detail", "")), episode.episode_id)
+        episode.over = lost.copy(episode.episode_id)
         self._active.pop(episode.episode_id, None)
         self._keep_ended(episode)
+        if episode.over.by_policy:
+            self._score_loss(episode, episode.over)
         self.journal.ended(episode.episode_id)
         for callback in self.on_end:
             callback(episode)
@@ -357,6 +376,17 @@ class EpisodeService:
         if episode.reach.events:
             line["reaches"] = episode.reach.events
         self.recorder.add(episode.episode_id, line)
+
+    def _score_loss(self, episode: HostEpisode, over: EpisodeOver) -> None:
+        """Give an episode that the policy's own doing ended its 0, also after a restart of the host agent."""
+        if episode.task is not None and episode.evaluation is None:
+            interventions = episode.steps.progress.interventions
+            reason = consequence(over.reason).termination
+            episode.evaluation = lost_by_policy(over.info(), reason, interventions=interventions)
+            episode.scored = True
+            self.metrics.evaluated(episode.evaluation)
+            self.record_evaluation(episode.episode_id, episode.evaluation)
+        self.journal.lost([LostEpisode.of(episode, over.reason)])
 
     def _add_event(self, episode: HostEpisode, **fields: Any) -> None:
         replica_id = episode.replica.replica_id

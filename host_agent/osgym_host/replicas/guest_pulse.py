@@ -168,7 +168,7 @@ class GuestPulse:
             if not answer.done() and await self._is_frozen(manager, answer):
                 counted_s = self._options.patience_s + self._options.silent_s
                 manager.retire(
-                    Reason.GUEST_HUNG,
+                    manager.why_silent(),
                     f"its guest agent did not answer for {counted_s:g} s in which it could have",
                 )
             elif answer.done() and (nonsense := answer.result()) is not None:

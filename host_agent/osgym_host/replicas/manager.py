@@ -23,6 +23,7 @@ from osgym_host.logs import escape_controls, quote_lines
 from osgym_host.replicas.warming import Warming
 from osgym_host.runtimes import base
 from osgym_host.runtimes.frozen_disk import FrozenDisk
+from osgym_host.runtimes.processes import process_state
 from osgym_protocol.codes import GuestErrorCode
 
 log = logging.getLogger(__name__)
@@ -183,6 +184,14 @@ class ReplicaManager:
             raise
         await self._runtime.attest(self.clone, self._guest.socket_inodes())
 
+    def why_silent(self) -> Reason:
+        """Return why a guest agent does not answer that could: itself, or somebody stopped its replica.
+
+        Nothing inside can stop the replica's first process: no signal of its own namespace reaches that.
+        """
+        stopped = self.clone is not None and process_state(self.clone.pid) in ("T", "t")
+        return Reason.STOPPED if stopped else Reason.GUEST_HUNG
+
     async def freeze_disk(self) -> FrozenDisk | None:
         """Return its disk as it is now, to be read from outside; None where its runtime cannot.
 
@@ -304,7 +313,8 @@ class ReplicaManager:
                 await asyncio.wait((dead,), timeout=DEATH_NOTICE_S)
             if dead.done():
                 reason, detail = _reason_of_exit(dead.result())
-                self.retire(Reason.BOOT_FAILED if reason is Reason.GUEST_DEAD else reason, detail)
+                by_itself = reason in (Reason.GUEST_DEAD, Reason.KILLED, Reason.RUNTIME_LOST)
+                self.retire(Reason.BOOT_FAILED if by_itself else reason, detail)
                 return
             ready.result()
             self.send(states.Booted())
@@ -371,7 +381,12 @@ def _reason_of_exit(info: base.ExitInfo) -> tuple[Reason, str]:
 
 _REASONS_OF_EXIT = {
     base.ExitReason.OUT_OF_MEMORY: Reason.OUT_OF_MEMORY,
+    base.ExitReason.HOST_OUT_OF_MEMORY: Reason.HOST_OUT_OF_MEMORY,
+    base.ExitReason.KILLED: Reason.KILLED,
+    base.ExitReason.STOPPED: Reason.STOPPED,
+    base.ExitReason.RUNTIME_LOST: Reason.RUNTIME_LOST,
     base.ExitReason.DISK_FULL: Reason.DISK,
+    base.ExitReason.HOST_DISK_FULL: Reason.DISK_FULL,
     base.ExitReason.IO_ERROR: Reason.IO_ERROR,
     base.ExitReason.HUNG: Reason.GUEST_HUNG,
     base.ExitReason.GUEST_PANIC: Reason.GUEST_PANIC,

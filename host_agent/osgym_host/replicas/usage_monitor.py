@@ -134,7 +134,9 @@ class UsageMonitor:
         chosen = biggest_writer(writers, self._account.unaccounted_mib)
         if chosen is None:
             return
-        reserve_mib = self._options.disk_reserve_mib
+        reserve_mib, cap_mib = self._options.disk_reserve_mib, self._options.disk_cap_mib
+        # Less than half of what a replica may write is what any may; the host then has too little for all.
+        its_own = cap_mib is not None and chosen.weight_mib(self._account.unaccounted_mib) >= cap_mib / 2
         detail = (
             f"{free_mib:.0f} MiB of the host's disk were free, fewer than the {reserve_mib} "
             f"that are kept; it had {chosen.overlay_mib:.0f} MiB on disk and had written "
@@ -142,7 +144,7 @@ class UsageMonitor:
         )
         for manager in live:
             if manager.replica_id == chosen.replica_id:
-                manager.retire(Reason.DISK_FULL, detail)
+                manager.retire(Reason.DISK if its_own else Reason.DISK_FULL, detail)
 
     def _is_due(self, manager: ReplicaManager, now: float, hurry: bool) -> bool:
         if manager.state not in _MEASURED:

@@ -101,7 +101,7 @@ class CgroupGroup:
             (folder / "cpu.shares").write_text(str(max(2, weight * 1024 // 100)))
 
     def oom_kills(self) -> int:
-        """Return how often the kernel killed in here because the cap was reached."""
+        """Return how often the kernel killed in here for want of memory, the cap's or the host's."""
         folder = self._folders.get("memory")
         if folder is None:
             return 0
@@ -109,6 +109,20 @@ class CgroupGroup:
         with contextlib.suppress(OSError, ValueError, KeyError):
             return int(read_pairs(folder / name)["oom_kill"])
         return 0
+
+    def memory_cap_reached(self) -> bool:
+        """Return whether its own memory cap was ever reached; without that, a kill in here is the host's."""
+        folder = self._folders.get("memory")
+        if folder is None:
+            return False
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            if self._version["memory"] == 2:
+                return int(read_pairs(folder / "memory.events")["oom"]) > 0
+            highest, cap = (
+                int((folder / f"memory.{name}_in_bytes").read_text()) for name in ("max_usage", "limit")
+            )
+            return highest >= cap - _MIB  # `memory.failcnt` stays 0 on newer kernels
+        return True
 
     def oom_eventfd(self) -> int | None:
         """Open a descriptor that becomes readable when the cap is reached (version 1 only).

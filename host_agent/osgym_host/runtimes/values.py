@@ -130,11 +130,14 @@ class ExitReason(enum.StrEnum):
     SESSION_ENDED = "session_ended"  # PID 1 (or the VM) ended by itself
     DISPLAY_LOST = "display_lost"  # the session ended because its X server had died
     OUT_OF_MEMORY = "out_of_memory"  # its memory cap was reached and the kernel killed in it
-    KILLED = "killed"  # a signal that was not ours
+    HOST_OUT_OF_MEMORY = "host_out_of_memory"  # the host had no memory left; its own cap was not reached
+    KILLED = "killed"  # a signal that was not ours, and that nothing inside can send
+    STOPPED = "stopped"  # somebody on the host stopped or paused it
     RUNTIME_LOST = "runtime_lost"  # the process that supervises replicas died
-    DISK_FULL = "disk_full"  # it could write no more: the host's disk or its own bound
+    DISK_FULL = "disk_full"  # it wrote as much as it may, and could write no more
+    HOST_DISK_FULL = "host_disk_full"  # it could write no more, since the host's disk was full
     IO_ERROR = "io_error"  # its disk failed otherwise
-    HUNG = "hung"  # it stood still (stopped, or its guest does not run on) and was killed for that
+    HUNG = "hung"  # its guest does not run on, and it was killed for that
     GUEST_PANIC = "guest_panic"  # the guest's kernel gave up
     GUEST_REBOOTED = "guest_rebooted"  # the guest restarted itself, so its state is not the episode's
     GUEST_SHUTDOWN = "guest_shutdown"  # the guest switched itself off

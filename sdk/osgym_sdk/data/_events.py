@@ -107,7 +107,8 @@ def step_event(
 
 def end_event(origin: Origin, trajectory: Trajectory, outcome: EpisodeOutcome, time_s: float) -> Event:
     """Return the event of an end; it says what was to be done too, since there may have been no beginning."""
-    evaluation, failure = trajectory.evaluation, outcome.failure
+    evaluation = trajectory.evaluation
+    failure = outcome.failure or (None if evaluation is None else evaluation.loss)
     error_class = failure.error_class if failure is not None else None
     episode = {
         **origin_values(origin, trajectory),

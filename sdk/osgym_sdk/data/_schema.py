@@ -89,7 +89,7 @@ COLUMNS: tuple[Column, ...] = (
     _of_episode("evaluation", _TEXT, "details of the score", json=True),
     _of_episode("termination_reason", _TEXT, "how it ended"),
     _of_episode("valid_for_training", _BOOL, "false: not the policy's doing"),
-    _of_episode("error_class", _TEXT, "whose fault a failure is: `model`, `task`, `infra`"),
+    _of_episode("error_class", _TEXT, "whose fault it is: `model`, `task`, `infra`; `policy`: reward 0"),
     _of_episode("failure_code", _TEXT, "stable name of the failure"),
     _of_episode("failure", _TEXT, "the failure in words"),
     _of_episode("failure_details", _TEXT, "more of it", json=True),

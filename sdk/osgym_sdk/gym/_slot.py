@@ -153,6 +153,8 @@ class Slot:
             info["score"] = made.reward
         if made.failure is not None:
             info |= _failure_info(made.failure)
+        if made.loss is not None:
+            info["loss"] = str(made.loss.details.get("cause", made.loss.code))
         return info
 
 

@@ -16,7 +16,7 @@ from osgym_sdk._actions import Actions
 from osgym_sdk._client import AsyncClient
 from osgym_sdk._environment import Environment, EnvironmentOptions, Transition
 from osgym_sdk._episode import AsyncEpisode
-from osgym_sdk._exceptions import ConfigError, EpisodeEnded, OSGymError, ReachError
+from osgym_sdk._exceptions import ConfigError, EpisodeEnded, EpisodeLost, OSGymError, ReachError
 from osgym_sdk._observation import Observation
 from osgym_sdk._options import as_task
 from osgym_sdk._provider_forms import fault
@@ -169,6 +169,9 @@ class Rollout:
         except OSGymError as exc:
             if exc.error_class is None:
                 raise
+            if isinstance(exc, EpisodeLost) and exc.by_policy:
+                self._take(await self._environment.finish())
+                return "The episode has ended."
             await self.close()
             self._lose(exc)
             return "The desktop was lost."

@@ -178,6 +178,8 @@ class LocalReplica(ManagedReplica):
         kills = self.group.oom_kills()
         if self.destroying:
             return self._info(ExitReason.DESTROYED, "it was destroyed", code)
+        if kills > 0 and not self.group.memory_cap_reached():
+            return self._info(ExitReason.HOST_OUT_OF_MEMORY, "the host had no memory left", code)
         if kills > 0:
             cap = self._spec.ram_mib
             return self._info(ExitReason.OUT_OF_MEMORY, f"it used more than its cap of {cap} MiB", code)

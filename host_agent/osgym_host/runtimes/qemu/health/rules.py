@@ -72,8 +72,8 @@ _CAUSES_OF_SHUTDOWN = {
     "host-error": DeathCause(ExitReason.EMULATOR_FAILED, "QEMU could not go on"),
 }
 """By the reason of a `SHUTDOWN`; others are ours (`host-qmp-quit`), or end nothing."""
-PAUSED = DeathCause(ExitReason.HUNG, "its processors were paused by somebody")
-STOPPED = DeathCause(ExitReason.HUNG, "its process was stopped (SIGSTOP)")
+PAUSED = DeathCause(ExitReason.STOPPED, "its processors were paused by somebody")
+STOPPED = DeathCause(ExitReason.STOPPED, "its process was stopped (SIGSTOP)")
 MONITOR_LOST = DeathCause(ExitReason.EMULATOR_FAILED, "its QMP connection broke while the process went on")
 
 
@@ -120,8 +120,10 @@ def _cause_of_io_error(data: Mapping[str, Any]) -> DeathCause | None:
     why = str(data.get("reason", ""))[:_TEXT_MAX]
     operation = "writing to" if data.get("operation") == "write" else "reading from"
     # EFBIG is the bound of one overlay (RLIMIT_FSIZE), which QEMU counts among the other errors.
-    if data.get("nospace") is True or why == os.strerror(errno.EFBIG):
-        return DeathCause(ExitReason.DISK_FULL, f"{operation} its disk: {why or 'no space'}")
+    if why == os.strerror(errno.EFBIG):
+        return DeathCause(ExitReason.DISK_FULL, f"{operation} its disk: {why}")
+    if data.get("nospace") is True:
+        return DeathCause(ExitReason.HOST_DISK_FULL, f"{operation} its disk: {why or 'no space'}")
     return DeathCause(ExitReason.IO_ERROR, f"{operation} its disk: {why or 'unknown error'}")
 
 

@@ -1,0 +1,195 @@
+"""Host API v1 and OSGym's: an episode that the policy's own doing ended has the reward 0 for good."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.api_answers import error
+from tests.support.fake_runtime import TASK, Service, running_service, until
+
+from osgym_host.core.reasons import Reason
+from osgym_host.runtimes import base
+from osgym_protocol.codes import ErrorClass
+from osgym_sdk import wire
+
+INSIDE = {
+    base.ExitReason.SESSION_ENDED: "guest_dead",
+    base.ExitReason.DISPLAY_LOST: "guest_dead",
+    base.ExitReason.GUEST_SHUTDOWN: "guest_dead",
+    base.ExitReason.OUT_OF_MEMORY: "out_of_memory",
+    base.ExitReason.DISK_FULL: "disk",
+    base.ExitReason.HUNG: "guest_hung",
+    base.ExitReason.GUEST_PANIC: "guest_panic",
+    base.ExitReason.GUEST_REBOOTED: "guest_rebooted",
+}
+OUTSIDE = {
+    base.ExitReason.HOST_OUT_OF_MEMORY: "host_out_of_memory",
+    base.ExitReason.KILLED: "killed",
+    base.ExitReason.STOPPED: "stopped",
+    base.ExitReason.RUNTIME_LOST: "runtime_lost",
+    base.ExitReason.HOST_DISK_FULL: "disk_full",
+    base.ExitReason.IO_ERROR: "io_error",
+    base.ExitReason.EMULATOR_FAILED: "emulator_failed",
+}
+
+
+async def evaluated(service: Service, episode: dict[str, Any]) -> Any:
+    """Ask for the score; the answer as it is."""
+    path = f"/v1/episodes/{episode['episode_id']}/evaluate"
+    return await service.http.post(path, json={"lease": episode["lease"]})
+
+
+async def score(service: Service, episode: dict[str, Any]) -> wire.EvaluationAnswer:
+    """Ask for the score, which there is."""
+    answer = await evaluated(service, episode)
+    assert answer.status_code == 200, answer.text
+    return wire.EvaluationAnswer.from_dict(answer.json())
+
+
+async def ended(service: Service, episode: dict[str, Any]) -> None:
+    """Wait until the host knows that the episode's replica is gone."""
+    found = service.agent.episodes.find(episode["episode_id"])
+    await until(lambda: found.over is not None)
+
+
+def test_every_exit_of_a_replica_is_in_the_tables() -> None:
+    """But the one that the host asked for."""
+    assert set(base.ExitReason) == {*INSIDE, *OUTSIDE, base.ExitReason.DESTROYED}
+
+
+@pytest.mark.parametrize("how", list(INSIDE))
+async def test_a_desktop_that_breaks_under_the_policy_earns_0(service: Service, how: base.ExitReason) -> None:
+    """The step says whose loss it is; the score is a valid 0 that names the reason, as often as one asks."""
+    episode = await service.create(task=TASK)
+    await service.step(episode, 1, "click(1,2)")
+    service.guest_of(episode).die(how)
+    lost = await service.step(episode, 2, "click(1,2)")
+    assert error(lost) == (410, "episode_lost")
+    details = lost.json()["details"]
+    assert (details["cause"], details["error_class"]) == (INSIDE[how], "policy")
+    first = await score(service, episode)
+    assert (first.reward, first.valid_for_training, first.error) == (0.0, True, None)
+    assert (first.error_class, first.termination_reason) == (ErrorClass.POLICY, "replica_lost")
+    assert first.loss is not None
+    assert first.loss.details["cause"] == INSIDE[how]
+    assert await score(service, episode) == first
+    assert error(await service.step(episode, 2, "click(1,2)")) == (410, "episode_lost")
+    assert service.agent.pool.retired[Reason(INSIDE[how])] == 1
+
+
+async def test_a_guest_that_talks_nonsense_under_the_policy_earns_0(service: Service) -> None:
+    """Whatever answers in the agent's place after the policy has acted is the policy's doing."""
+    episode = await service.create(task=TASK)
+    await service.step(episode, 1, "click(1,2)")
+    service.guest_of(episode).agent.nonsense = True
+    lost = await service.step(episode, 2, "click(1,2)")
+    assert lost.json()["details"]["cause"] == "guest_protocol"
+    assert ((await score(service, episode)).reward, lost.json()["details"]["error_class"]) == (0.0, "policy")
+
+
+@pytest.mark.parametrize("how", [*OUTSIDE])
+async def test_what_the_host_did_earns_nothing(service: Service, how: base.ExitReason) -> None:
+    """Also after the policy's steps: no reward, and the class that has it tried again."""
+    episode = await service.create(task=TASK)
+    await service.step(episode, 1, "click(1,2)")
+    service.guest_of(episode).die(how)
+    await ended(service, episode)
+    lost = await evaluated(service, episode)
+    assert error(lost) == (410, "episode_lost")
+    details = lost.json()["details"]
+    assert (details["cause"], details["error_class"]) == (OUTSIDE[how], "infra")
+
+
+@pytest.mark.parametrize("how", list(INSIDE))
+async def test_an_untouched_desktop_that_breaks_is_the_hosts(service: Service, how: base.ExitReason) -> None:
+    """The policy has done nothing yet, so nothing of it can have done that."""
+    episode = await service.create(task=TASK)
+    service.guest_of(episode).die(how)
+    await ended(service, episode)
+    lost = await evaluated(service, episode)
+    assert (error(lost), lost.json()["details"]["error_class"]) == ((410, "episode_lost"), "infra")
+
+
+async def test_a_desktop_that_breaks_in_the_check_earns_0(service: Service) -> None:
+    """What the policy left running breaks it while the check looks."""
+    episode = await service.create(task=TASK)
+    await service.step(episode, 1, "click(1,2)")
+    guest = service.guest_of(episode)
+    guest.agent.execute_gate.clear()
+    asked = asyncio.create_task(evaluated(service, episode))
+    await until(lambda: ["answer"] in guest.agent.commands)
+    guest.die(base.ExitReason.SESSION_ENDED)
+    answer = wire.EvaluationAnswer.from_dict((await asked).json())
+    assert (answer.reward, answer.error_class) == (0.0, ErrorClass.POLICY)
+    assert await score(service, episode) == answer
+
+
+async def test_a_score_that_was_given_stays(service: Service) -> None:
+    """What breaks after the check takes nothing from it and gives nothing."""
+    episode = await service.create(task=TASK)
+    await service.step(episode, 1, "click(1,2)")
+    first = await score(service, episode)
+    assert first.reward == 1.0
+    service.guest_of(episode).die(base.ExitReason.SESSION_ENDED)
+    await ended(service, episode)
+    assert await score(service, episode) == first
+
+
+async def test_an_episode_without_a_task_has_no_score(service: Service) -> None:
+    """Its loss is the policy's all the same."""
+    episode = await service.create()
+    await service.step(episode, 1, "click(1,2)")
+    service.guest_of(episode).die(base.ExitReason.SESSION_ENDED)
+    await ended(service, episode)
+    lost = await evaluated(service, episode)
+    assert (error(lost), lost.json()["details"]["error_class"]) == ((410, "episode_lost"), "policy")
+
+
+async def test_a_person_who_acted_too_makes_the_0_no_lesson(service: Service) -> None:
+    """It may have been the person who broke it."""
+    episode = await service.create(task=TASK)
+    await service.step(episode, 1, "click(1,2)")
+    path = f"/v1/replicas/{episode['replica_id']}/intervene"
+    acted = await service.http.post(path, json={"session": "me", "seq": 1, "actions": ["click(3,4)"]})
+    assert acted.status_code == 200, acted.text
+    service.guest_of(episode).die(base.ExitReason.SESSION_ENDED)
+    await ended(service, episode)
+    answer = await score(service, episode)
+    assert (answer.reward, answer.valid_for_training) == (0.0, False)
+
+
+async def test_the_0_is_in_the_trajectory_and_outlives_the_host_agent(tmp_path: Path) -> None:
+    """A client that comes back after a restart gets the same answers."""
+    async with running_service(tmp_path) as service:
+        episode = await service.create(task=TASK)
+        await service.step(episode, 1, "click(1,2)")
+        service.guest_of(episode).die(base.ExitReason.SESSION_ENDED)
+        await ended(service, episode)
+        first = await score(service, episode)
+        stream = await service.http.get(f"/v1/episodes/{episode['episode_id']}/trajectory")
+        lines = [one.meta for one in wire.RecordDecoder().feed(stream.content)]
+        assert [line["kind"] for line in lines] == ["start", "step", "evaluation", "end"]
+        assert (lines[2]["reward"], lines[2]["error_class"]) == (0.0, "policy")
+    async with running_service(tmp_path) as service:
+        assert await score(service, episode) == first
+        lost = await service.step(episode, 2, "click(1,2)")
+        assert (error(lost), lost.json()["details"]["error_class"]) == ((410, "episode_lost"), "policy")
+
+
+async def test_osgyms_step_finishes_with_0(service: Service) -> None:
+    """In the shape that its clients know, with the newest frame; the VM is released."""
+    made = await service.http.post("/reset", json={"task_config": TASK, "timeout": 60})
+    vm_id = made.json()["vm_id"]
+    for _ in range(2):
+        step = await service.http.post("/step", json={"vm_id": vm_id, "action": "click(1,2)"})
+    service.runtime.by_generation(vm_id).die(base.ExitReason.SESSION_ENDED)
+    last = await service.http.post("/step", json={"vm_id": vm_id, "action": "click(1,2)"})
+    assert last.status_code == 200, last.text
+    assert (last.json()["is_finish"], last.json()["reward"]) == (True, 0)
+    assert base64.b64decode(last.json()["screenshot"]) == base64.b64decode(step.json()["screenshot"])
+    gone = await service.http.post("/step", json={"vm_id": vm_id, "action": "click(1,2)"})
+    assert gone.status_code == 400

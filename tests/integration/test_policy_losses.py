@@ -1,0 +1,122 @@
+"""A policy breaks its own desktop from inside, with what an ordinary user may do: its 0, and no other try.
+
+Real desktops of the runtime `local`. Each way once turned the 0 that the policy had earned into our failure.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from tests.support.host_process import HostProcess, running_host
+
+from osgym_host.images.store import Image
+from osgym_protocol.codes import ErrorClass
+from osgym_sdk import AsyncClient, Result
+
+pytestmark = [pytest.mark.desktop, pytest.mark.timeout(300)]
+
+X_CLIENTS = r"""
+import socket, time
+held = []
+while True:
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(2)
+    try:
+        client.connect("/tmp/.X11-unix/X0")
+        client.sendall(b"l\0\x0b\0\0\0\0\0\0\0\0\0")
+        if client.recv(1) != b"\1":
+            break
+    except OSError:
+        break
+    held.append(client)
+print("full", flush=True)
+time.sleep(600)
+"""
+MEMORY = "held = []\nwhile True: held.append(bytearray(b'x' * (1 << 24)))"
+ANSWER = {"type": "vm_command_line", "command": ["cat", "/home/user/answer"]}
+
+
+@pytest.fixture(scope="module")
+def host(small_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
+    """A host whose desktops have little memory, few processes and little disk."""
+    settings = ["replica_ram_mib=700", "replica_pids=400", "replica_disk_mib=96"]
+    name = f"losses-{os.getpid()}"
+    folder = tmp_path_factory.mktemp("host")
+    with running_host(name, log_dir=folder, warm=1, max_replicas=2, settings=settings) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(host: HostProcess) -> AsyncIterator[AsyncClient]:
+    """A client of that host."""
+    async with AsyncClient(host.url) as opened:
+        yield opened
+
+
+def task(result: dict[str, Any] | None = None, **evaluator: Any) -> dict[str, Any]:
+    """A task that is done when a file says yes, or whose check asks the desktop for something else."""
+    files = [{"path": "/home/user/x_clients.py", "text": X_CLIENTS}]
+    files.append({"path": "/home/user/memory.py", "text": MEMORY})
+    expected = {"type": "rule", "rules": {"expected": "yes\n"}}
+    made = {"func": "exact_match", "result": result or ANSWER, "expected": expected, **evaluator}
+    config = [{"type": "upload_file", "parameters": {"files": files}}]
+    return {"id": "answer", "instruction": "Say yes.", "config": config, "evaluator": made}
+
+
+async def played(client: AsyncClient, made: dict[str, Any], command: str, wait_ms: int = 1500) -> Result:
+    """Run an episode whose policy types one command into a terminal, and says that it is done."""
+
+    async def policy(obs: Any, task: Any, step: int) -> Any:
+        if step == 0:
+            return [{"op": "key", "keys": ["ctrl", "alt", "t"]}, {"op": "wait", "duration_ms": 1500}]
+        if step == 1:
+            return [{"op": "type", "text": f"{command}\n"}, {"op": "wait", "duration_ms": wait_ms}]
+        return [{"op": "done"}]
+
+    [result] = [one async for one in client.run([made], policy, retries=2)]
+    return result
+
+
+def assert_lost(result: Result, *causes: str) -> None:
+    """Its 0, valid, with the reason, on the first and only attempt."""
+    assert (result.reward, result.failure) == (0.0, None), result.failure
+    assert result.valid_for_training
+    assert result.attempts == 1
+    assert result.loss is not None, result.trajectory.evaluation
+    assert result.loss.error_class is ErrorClass.POLICY
+    assert result.loss.details["cause"] in causes, result.loss
+
+
+@pytest.mark.parametrize(
+    ("command", "causes"),
+    [
+        ("pkill -9 -f osgym_guest.pyc", ("guest_dead", "guest_tampered")),
+        ("pkill -STOP -f osgym_guest.pyc", ("guest_hung",)),
+        ("pkill Xvfb", ("guest_dead",)),
+        ("python3 ~/memory.py", ("out_of_memory",)),
+        ("head -c 400M /dev/urandom > ~/full; sleep 60", ("disk",)),
+    ],
+    ids=["agent killed", "agent stopped", "display killed", "memory bomb", "disk filled"],
+)
+async def test_a_policy_that_breaks_its_desktop_earns_0(
+    client: AsyncClient, command: str, causes: tuple[str, ...]
+) -> None:
+    """The desktop is lost by the policy's doing."""
+    assert_lost(await played(client, task(), command, 6000), *causes)
+
+
+async def test_a_policy_that_breaks_its_desktop_whenever_it_fails_gains_nothing(client: AsyncClient) -> None:
+    """It is done in one of three ways; pulling the plug in the others gives the share of an honest policy."""
+
+    def policy(way: int, otherwise: str) -> str:
+        return "echo yes > ~/answer" if way == 0 else otherwise
+
+    shares = {}
+    for otherwise in ("true", "pkill -9 -f osgym_guest.pyc"):
+        results = [await played(client, task(), policy(way, otherwise)) for way in range(3)]
+        counted = [result.reward for result in results if result.reward is not None]
+        shares[otherwise] = (sum(counted), len(counted))
+    assert set(shares.values()) == {(1.0, 3)}, shares

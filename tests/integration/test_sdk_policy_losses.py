@@ -1,0 +1,163 @@
+"""A policy that breaks its own desktop, as trainers meet it: a valid 0 everywhere, and no second try.
+
+A real host agent behind HTTP; its replicas are fake ones, which the policies end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.fake_runtime import TASK, Served
+
+from osgym_host.runtimes.base import ExitReason
+from osgym_sdk import AsyncClient, EpisodeLost, Result, Trajectory
+from osgym_sdk._environment import Environment, EnvironmentOptions
+from osgym_sdk.data import Dataset, DatasetWriter
+from osgym_sdk.integrations._rollouts import Rollout
+from osgym_sdk.wire import ErrorClass
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """A host agent with a few fake replicas."""
+    with Served(tmp_path, warm=2, max_replicas=6) as running:
+        yield running
+
+
+def task(name: str) -> dict[str, Any]:
+    """A task that every replica has done."""
+    return {**TASK, "id": name}
+
+
+async def end(served: Served, generation: int, how: ExitReason) -> None:
+    """End a replica, and wait until the host has noticed."""
+    assert served.agent is not None
+    replica = served.runtime.by_generation(generation)
+    served.loop.call_soon_threadsafe(replica.die, how)
+    async with asyncio.timeout(10):
+        while replica.replica_id in served.runtime.alive:  # noqa: ASYNC110  # polls another thread's state
+            await asyncio.sleep(0.01)
+
+
+def breaking(served: Served, *names: str, how: ExitReason = ExitReason.SESSION_ENDED) -> Any:
+    """A policy whose desktop ends after its first step in tasks of these names, each time it is played."""
+
+    async def policy(obs: Any, task: Any, step: int) -> str:
+        if step == 1 and task["id"] in names:
+            await end(served, obs.episode.generation, how)
+        return "click(1,1)" if step < 2 else "finish()"
+
+    return policy
+
+
+async def results(served: Served, policy: Any, *names: str, **options: Any) -> dict[str | None, Result]:
+    """Run a batch; its results by task."""
+    async with asyncio.timeout(60), AsyncClient(served.urls[0]) as client:
+        batch = client.run([task(name) for name in names], policy, **options)
+        return {result.task_id: result async for result in batch}
+
+
+async def test_a_batch_scores_it_and_does_not_try_again(served: Served, tmp_path: Path) -> None:
+    """The reason is in the result, its JSON and the data set; the neighbour is not concerned."""
+    with DatasetWriter(tmp_path / "data") as writer:
+        found = await results(served, breaking(served, "breaks"), "breaks", "goes", retries=3, record=writer)
+    broke = found["breaks"]
+    assert (broke.reward, broke.failure, broke.attempts) == (0.0, None, 1)
+    assert (broke.valid_for_training, broke.termination_reason) == (True, "replica_lost")
+    assert broke.loss is not None
+    assert (broke.loss.error_class, broke.loss.details["cause"]) == (ErrorClass.POLICY, "guest_dead")
+    assert (found["goes"].reward, found["goes"].loss) == (1.0, None)
+    evaluation = broke.trajectory.evaluation
+    again = Trajectory.from_dict(broke.trajectory.to_dict()).evaluation
+    assert evaluation is not None and again is not None
+    assert (again.reward, again.loss and again.loss.details) == (0.0, broke.loss.details)
+    [row] = [one for one in Dataset.open(tmp_path / "data").episodes() if one.values["task_id"] == "breaks"]
+    told = {name: row.values[name] for name in ("error_class", "failure_code", "valid_for_training")}
+    assert told == {"error_class": "policy", "failure_code": "episode_lost", "valid_for_training": True}
+    assert row.reward == 0.0
+
+
+async def test_what_the_host_did_is_tried_again(served: Served) -> None:
+    """Without a reward at last; how often the policy had begun is counted."""
+    policy = breaking(served, "killed", how=ExitReason.KILLED)
+    killed = (await results(served, policy, "killed", retries=2))["killed"]
+    assert (killed.reward, killed.attempts, killed.losses, killed.loss) == (None, 3, 3, None)
+    assert killed.failure is not None and killed.failure.error_class is ErrorClass.INFRA
+
+
+async def test_a_reward_function_is_not_asked(served: Served) -> None:
+    """It would find nothing to look at."""
+    asked = []
+
+    async def reward(episode: Any, task: Any) -> float:
+        asked.append(task["id"])
+        return 0.7
+
+    found = await results(served, breaking(served, "breaks"), "breaks", "goes", reward=reward)
+    assert (found["breaks"].reward, found["goes"].reward, asked) == (0.0, 0.7, ["goes"])
+    assert found["breaks"].valid_for_training
+
+
+async def test_without_a_score_it_is_a_failure_of_the_class_policy(served: Served) -> None:
+    """Nothing was to be scored, so there is no 0; nor another try."""
+    found = await results(served, breaking(served, "breaks"), "breaks", evaluate=False, retries=3)
+    failure = found["breaks"].failure
+    assert failure is not None
+    assert (found["breaks"].reward, failure.error_class, found["breaks"].attempts) == (
+        None,
+        ErrorClass.POLICY,
+        1,
+    )
+
+
+async def test_a_member_of_a_group_is_a_0_and_no_hole(served: Served) -> None:
+    """The group is complete and has its contrast."""
+    begun = []
+
+    async def policy(obs: Any, task: Any, step: int) -> str:
+        if step == 0:
+            begun.append(obs.episode.generation)
+        if step == 1 and obs.episode.generation == begun[0]:
+            await end(served, obs.episode.generation, ExitReason.OUT_OF_MEMORY)
+        return "click(1,1)" if step < 2 else "finish()"
+
+    async with asyncio.timeout(60), AsyncClient(served.urls[0]) as client:
+        [group] = [group async for group in client.rollouts([task("t")], policy, group=3, retries=2)]
+    assert (group.complete, group.lost) == (True, ())
+    assert sorted(group.rewards) == [0.0, 1.0, 1.0]  # type: ignore[type-var]  # none is None
+    assert [result.attempts for result in group.results] == [1, 1, 1]
+
+
+async def test_an_environment_and_a_rollout_end_with_0(served: Served) -> None:
+    """What the forms of trainers are made of: terminated by the agent, and not lost."""
+    async with asyncio.timeout(60), AsyncClient(served.urls[0]) as client:
+        environment = Environment(client)
+        obs = await environment.reset(task("t"))
+        await environment.step("click(1,1)")
+        await end(served, obs.episode.generation, ExitReason.DISPLAY_LOST)  # type: ignore[union-attr]
+        made = await environment.step("click(2,2)")
+        assert (made.terminated, made.truncated, made.reward, made.lost) == (True, False, 0.0, False)
+        assert made.loss is not None and made.failure is None
+        rollout = Rollout(client, EnvironmentOptions())
+        await rollout.begin(task("t"))
+        await rollout.act("click(1,1)")
+        await end(served, rollout.episode.generation, ExitReason.DISPLAY_LOST)
+        await rollout.finish()
+        assert (rollout.reward, rollout.lost, rollout.ended) == (0.0, False, True)
+
+
+async def test_an_episode_by_hand_says_whose_loss_it_is(served: Served) -> None:
+    """The error has the class; the score is a 0, asked as often as one likes."""
+    async with asyncio.timeout(60), AsyncClient(served.urls[0]) as client, client.episode(task("t")) as one:
+        await one.step("click(1,1)")
+        await end(served, one.generation, ExitReason.GUEST_SHUTDOWN)
+        with pytest.raises(EpisodeLost) as lost:
+            await one.step("click(2,2)")
+        assert (lost.value.error_class, lost.value.by_policy) == (ErrorClass.POLICY, True)
+        first = await one.evaluate()
+        assert (first.reward, first.valid_for_training, first.failure) == (0.0, True, None)
+        assert await one.evaluate() == first
