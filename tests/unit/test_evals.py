@@ -140,6 +140,30 @@ def test_failures_are_counted_by_whose_fault_they_are() -> None:
     assert summarize([row("a"), row("a", 0.0, 2)]).pass_at == {1: 0.5, 2: 1.0}
 
 
+def test_a_policy_that_broke_its_desktop_did_not_pass() -> None:
+    """It has the reward 0 of that, and counts; nothing was spoilt, so there is no lower bound."""
+    rows = [row("a"), row("b", 0.0, failure_class="policy", failure_code="episode_lost")]
+    found = summarize(rows)
+    assert found.passed is not None and found.passed.mean == 0.5 and found.scored == 2
+    assert (found.failures, found.passed_at_least) == ({"policy": 1}, None)
+    assert rows[1].is_finished and not rows[1].is_lost
+    assert "at least" not in "\n".join(summary_lines(found, rows))
+
+
+def test_what_the_infrastructure_spoilt_has_a_lower_bound_beside_it(tmp_path: Path) -> None:
+    """As if each were not passed; a task that was lost again and again has its name there."""
+    rows = [row("a"), row("b", None, losses=2), row("c", None, failure_class="task"), row("d", losses=1)]
+    found = summarize(rows)
+    assert found.passed is not None and found.passed.mean == 1.0
+    assert found.passed_at_least is not None and found.passed_at_least.mean == pytest.approx(2 / 3)
+    assert (found.losses, found.lost_again) == (3, {"b": 2})
+    text = "\n".join(summary_lines(found, rows))
+    assert "at least     66.7%" in text and "lost again   b: 2 times" in text
+    assert "losses       3 attempts" in text
+    page = write_report(tmp_path, HOW, rows, found).read_text("utf-8")
+    assert "at least 66.7%" in page and "b 2 times" in page
+
+
 def test_tokens_and_what_they_cost() -> None:
     """Summed over whatever infos say of them; unknown prices give no cost."""
     usage = sum_usage([{"usage": {"input_tokens": 10, "x": "y", "output_tokens": -1}}, None, 5, {"usage": 3},

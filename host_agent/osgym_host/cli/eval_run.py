@@ -113,6 +113,7 @@ def _shown(console: Console, view: _View, total: int) -> Iterator[None]:
             f"{row.failure_class}: {row.failure_message[:200]}"
             if row.reward is None
             else f"reward {row.reward:g}"
+            + (f" ({row.failure_class}: {row.failure_message[:200]})" if row.failure_class else "")
         )
         click.echo(
             escape_controls(f"{row.task} ({row.repeat}): {what}, {row.steps} steps, {row.duration_s:.0f} s")

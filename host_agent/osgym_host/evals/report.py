@@ -74,12 +74,19 @@ def _subtitle(run: Mapping[str, Any]) -> str:
 def _cards(summary: Summary, rows: Sequence[Row]) -> str:
     cards = [("episodes", str(summary.episodes), f"{summary.scored} with a reward")]
     if summary.passed is not None:
-        cards.insert(0, ("passed", f"{summary.passed.mean:.1%}", _interval(summary.passed, 100)))
+        note = _interval(summary.passed, 100)
+        if summary.passed_at_least is not None:
+            note = f"at least {summary.passed_at_least.mean:.1%}: every infra loss as not passed"
+        cards.insert(0, ("passed", f"{summary.passed.mean:.1%}", note))
     if summary.reward is not None:
         cards.insert(1, ("mean reward", f"{summary.reward.mean:.3f}", _interval(summary.reward, 1)))
     cards += [(f"pass@{k}", f"{chance:.1%}", "") for k, chance in summary.pass_at.items()]
     failures = ", ".join(f"{count} {name}" for name, count in summary.failures.items())
     cards.append(("failures", str(sum(summary.failures.values())), failures or "none"))
+    if summary.losses:
+        again = ", ".join(f"{task} {count} times" for task, count in summary.lost_again.items())
+        note = f"lost again on fresh desktops: {again}" if again else "after the policy's first step"
+        cards.append(("attempts lost", str(summary.losses), note))
     frames, late = sum(row.frames for row in rows), sum(row.frames_not_final for row in rows)
     cards.append(("frames not final", str(late), f"of {frames} looked at again"))
     read, wrote = (sum(row.usage.get(name, 0) for row in rows) for name in ("input_tokens", "output_tokens"))

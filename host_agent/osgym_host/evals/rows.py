@@ -38,7 +38,9 @@ class Row:
     """One episode.
 
     Attributes:
-        failure_class: `model`, `task`, `infra`, or `unknown`; None where there was no failure.
+        failure_class: `model`, `task`, `infra`, or `unknown`; `policy`, with the reward 0, for a desktop that
+            the policy broke; None where there was no failure.
+        losses: attempts that were lost for infrastructure after the policy had begun to act.
         frames: how many were looked at again later, so that it is known whether they were final.
         frames_not_final: how many of these changed later.
         usage: tokens, seconds and requests of the model, summed.
@@ -66,6 +68,7 @@ class Row:
     folder: str = ""
     episode_id: str = ""
     host: str = ""
+    losses: int = 0
 
     @property
     def key(self) -> tuple[str, int]:
@@ -74,12 +77,17 @@ class Row:
     @property
     def is_finished(self) -> bool:
         """Whether it says something of the model or the task, so that it need not be run again."""
-        return self.failure_class in (None, "model", "task")
+        return self.failure_class in (None, "model", "policy", "task")
 
     @property
     def counts(self) -> bool:
         """Whether it counts where models are compared: a model that failed did not pass."""
         return self.reward is not None or self.failure_class == "model"
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it says nothing, since the infrastructure spoilt it."""
+        return not self.is_finished
 
     def to_line(self) -> str:
         """Return it as a line of JSON."""
@@ -88,7 +96,7 @@ class Row:
 
 def row_of(job: Job, result: Any, prices: Prices) -> Row:
     """Return the row of a result of the SDK's."""
-    failure, trajectory = result.failure, result.trajectory
+    failure, trajectory = result.failure or result.loss, result.trajectory
     infos = [step.info for step in result.steps]
     infos += [] if trajectory.last_info is None else [trajectory.last_info]
     usage = sum_usage(infos)
@@ -114,6 +122,7 @@ def row_of(job: Job, result: Any, prices: Prices) -> Row:
         folder=f"trajectories/{job.folder}" if trajectory.first_frame is not None else "",
         episode_id=trajectory.episode_id,
         host=trajectory.host,
+        losses=result.losses,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from osgym_host.evals.rows import Row
 
@@ -35,6 +35,10 @@ class Summary:
         reward: mean over the episodes that were scored; None without any.
         passed: share of the episodes with the full reward; those in which the model failed count as not
             passed, those that the infrastructure or the task spoilt do not count.
+        passed_at_least: the same share with every episode that the infrastructure spoilt as not passed; None
+            where it spoilt none.
+        losses: attempts that the infrastructure spoilt after the policy had begun to act.
+        lost_again: tasks to which that happened more than once, each time on a fresh desktop, and how often.
         pass_at: k → the chance that at least one of k tries of a task passes (Chen et al. 2021, the unbiased
             estimate), over tasks that were tried at least k times.
     """
@@ -45,18 +49,26 @@ class Summary:
     passed: Estimate | None
     pass_at: dict[int, float]
     failures: dict[str, int]
+    passed_at_least: Estimate | None = None
+    losses: int = 0
+    lost_again: dict[str, int] = field(default_factory=dict)
 
 
 def summarize(rows: Sequence[Row]) -> Summary:
     """Return what all rows say together."""
     rewards: dict[str, list[float]] = {}
     passes: dict[str, list[float]] = {}
+    at_least: dict[str, list[float]] = {}
     failures: dict[str, int] = {}
+    losses: dict[str, int] = {}
     for row in rows:
+        losses[row.task] = losses.get(row.task, 0) + row.losses
         if row.reward is not None:
             rewards.setdefault(row.task, []).append(row.reward)
         if row.counts:
             passes.setdefault(row.task, []).append(float(row.reward is not None and row.reward >= PASSED))
+        if row.counts or row.is_lost:
+            at_least.setdefault(row.task, []).append(float(row.reward is not None and row.reward >= PASSED))
         if row.failure_class is not None:
             failures[row.failure_class] = failures.get(row.failure_class, 0) + 1
     most = max((len(tries) for tries in passes.values()), default=0)
@@ -65,7 +77,17 @@ def summarize(rows: Sequence[Row]) -> Summary:
         at[most] = pass_at_k(passes, most)
     scored = sum(map(len, rewards.values()))
     by_class = dict(sorted(failures.items()))
-    return Summary(len(rows), scored, estimate(rewards), estimate(passes), dict(sorted(at.items())), by_class)
+    return Summary(
+        len(rows),
+        scored,
+        estimate(rewards),
+        estimate(passes),
+        dict(sorted(at.items())),
+        by_class,
+        passed_at_least=estimate(at_least) if any(row.is_lost for row in rows) else None,
+        losses=sum(losses.values()),
+        lost_again={task: count for task, count in losses.items() if count > 1},
+    )
 
 
 def estimate(values: dict[str, list[float]]) -> Estimate | None:

@@ -60,11 +60,22 @@ def summary_lines(summary: Summary, rows: Sequence[Row]) -> list[str]:
     lines = [f"episodes     {summary.episodes}, of which {summary.scored} have a reward"]
     if summary.failures:
         shares = ", ".join(f"{count} {name}" for name, count in summary.failures.items())
-        lines.append(f"failures     {shares} (a failure has no reward)")
+        lines.append(f"failures     {shares} (no reward; policy: it broke its own desktop, reward 0)")
     if summary.passed is not None:
         lines.append(
             f"passed       {estimate(summary.passed, 100, '%')}, failures of the model counted as not passed"
         )
+    if summary.passed_at_least is not None:
+        lines.append(
+            f"at least     {estimate(summary.passed_at_least, 100, '%')}, every infra loss as not passed"
+        )
+    if summary.losses:
+        lines.append(
+            f"losses       {summary.losses} attempts lost for infrastructure after the policy's first step"
+        )
+    for task, count in summary.lost_again.items():
+        often = f"{count} times, each on a fresh desktop after the policy's first step"
+        lines.append(f"lost again   {escape_controls(task)}: {often}: look at what it does there")
     if summary.reward is not None:
         lines.append(f"mean reward  {estimate(summary.reward)}")
     for k, chance in summary.pass_at.items():
