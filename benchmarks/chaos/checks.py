@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.chaos.flights import Flights, number_of, own_doing, way_of
-from benchmarks.chaos.schedule import REPLACED, Kind
+from benchmarks.chaos.schedule import FROM_INSIDE, Kind
 from benchmarks.chaos.stage import Impact
 from benchmarks.common import quantile
 from osgym_sdk import Failure, Result
@@ -69,6 +69,9 @@ def _of_result(result: Result, flights: Flights) -> list[str]:
         if not failure.code or failure.error_class is None:
             return [f"{name}: a failure without a type: {failure}"]
         return []
+    if result.loss is not None:
+        by_itself = not any(kind in FROM_INSIDE for kind in flights.hits(number))
+        return [f"{name}: the policy's loss without a fault from inside: {result.loss}"] if by_itself else []
     wanted = 0.0 if way == "idle" else 1.0
     if result.reward != wanted and not (way == "oracle" and own_doing(flights.tried[number])):
         details = result.trajectory.evaluation.details if result.trajectory.evaluation else ()
@@ -92,15 +95,7 @@ def _of_losses(flights: Flights, limits: Limits) -> list[str]:
 
 def is_lost_once(result: Result, flights: Flights) -> bool:
     """Whether a trajectory has no result though no more than one fault hit it."""
-    if result.failure is None:
-        return False
-    return len(flights.hits(number_of(result))) <= 1 and not is_caught(result, flights)
-
-
-def is_caught(result: Result, flights: Flights) -> bool:
-    """Whether it has no reward because its guest agent was replaced, which a policy with sudo may do, too."""
-    tampered = result.failure is not None and result.failure.details.get("cause") == "guest_tampered"
-    return tampered and any(kind in REPLACED for kind in flights.hits(number_of(result)))
+    return result.failure is not None and len(flights.hits(number_of(result))) <= 1
 
 
 def _history(flights: Flights, number: int) -> str:
@@ -120,8 +115,8 @@ def figures(flights: Flights, impacts: Sequence[Impact]) -> dict[str, Any]:
         "failures": dict(Counter(_cause(r.failure) for r in failed if r.failure)),
         "retried": sum(result.attempts > 1 for result in results),
         "lost_by_one_fault": sum(is_lost_once(r, flights) for r in results),
-        "lost_by_two_faults": sum(not is_lost_once(r, flights) and not is_caught(r, flights) for r in failed),
-        "refused_as_tampered": sum(is_caught(r, flights) for r in failed),
+        "lost_by_two_faults": sum(not is_lost_once(r, flights) for r in failed),
+        "policys_losses": dict(Counter(_cause(r.loss) for r in results if r.loss)),
         "frames_checked": flights.frames,
         "faults": len(impacts),
         "clean_p95_s": round(quantile(clean, 0.95), 2) if clean else None,

@@ -32,7 +32,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from osgym_host.tasks.shipped import load_shipped
-from osgym_sdk import Failure, Result, Trajectory
+from osgym_sdk import Evaluation, Failure, Result, Trajectory
 from osgym_sdk.wire import ErrorClass
 
 numbers = st.integers(1, 2**32 - 1)
@@ -165,6 +165,19 @@ def test_two_faults_may_lose_a_trajectory_and_a_bomb_of_ones_own_its_reward() ->
     flights = flown(reward=0.0)
     flights.tried[1][0].harmed_by.append(Kind.PROCESS_BOMB)
     assert judge(flights, [], Limits()) == []
+
+
+def test_a_loss_of_the_policys_has_a_fault_from_inside() -> None:
+    """Without one, or with one of the host's only, the class is wrong."""
+    loss = Failure("episode_lost", "lost", ErrorClass.POLICY, {"cause": "guest_dead"})
+    for kind, right in ((Kind.AGENT_KILLED, True), (Kind.REPLICA_KILLED, False)):
+        flights = flown(reward=0.0)
+        flights.results[0].trajectory.evaluation = Evaluation(
+            0.0, "replica_lost", ErrorClass.POLICY, True, loss=loss
+        )
+        flights.tried[1][0].harmed_by.append(kind)
+        assert (judge(flights, [], Limits()) == []) is right
+        assert figures(flights, [])["policys_losses"] == {"episode_lost (guest_dead)": 1}
 
 
 def test_slow_slots_and_unseen_frozen_agents_are_violations() -> None:
