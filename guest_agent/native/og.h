@@ -93,6 +93,7 @@ void og_png_free(og_png *png);
 #define OG_MAX_CLIENTS 256
 #define OG_MAX_THREADS 256
 #define OG_MAX_NAMES 16
+#define OG_MAX_WINDOWS 256
 
 enum og_group_kind { OG_GROUP_SERVER = 0, OG_GROUP_WM = 1, OG_GROUP_PANEL = 2, OG_GROUP_FIRST_APP = 3 };
 
@@ -115,6 +116,7 @@ typedef struct {
     uint64_t run_ns, entered_ns;
     long nr;
     double remaining_ms;  /* OG_REMAINING_*, or until its own timeout */
+    double waited_ms;     /* since it was first seen in this wait */
     bool is_client_main;  /* the main thread of an X client */
     double reply_wait_ms; /* for so long it has waited for one descriptor only; < 0: it does not */
     bool is_starting;     /* the main thread of a program that the agent started a moment ago */
@@ -142,6 +144,8 @@ typedef struct {
     int server_pid, wm_pid, own_pid;
     int panel_pids[8];
     int panel_count;
+    int window_pids[OG_MAX_WINDOWS]; /* processes that have a window which the window manager lists */
+    int window_pid_count;
     bool panel_counts;    /* the pointer is on it: its work is about the action, not about its clock */
     char display[64];     /* DISPLAY without the screen number */
     int fd_loadavg;
@@ -178,9 +182,8 @@ enum og_atom {
     OG_TYPE_DOCK, OG_TYPE_DESKTOP, OG_TYPE_DIALOG, OG_ATOM_COUNT
 };
 
-#define OG_MAX_WINDOWS 256
 enum og_window_type { OG_WINDOW_OTHER = 0, OG_WINDOW_DOCK = 1, OG_WINDOW_DESKTOP = 2, OG_WINDOW_DIALOG = 3 };
-typedef struct { xcb_window_t id; int type; og_box box; bool mapped; } og_window;
+typedef struct { xcb_window_t id; int type; og_box box; bool mapped, type_stale; } og_window;
 
 enum og_events { OG_EVENT_DAMAGE = 1, OG_EVENT_WINDOWS = 2, OG_EVENT_KEYMAP = 4, OG_EVENT_CURSOR = 8 };
 enum og_mode { OG_DROP, OG_UPDATE, OG_WATCH };
@@ -242,6 +245,7 @@ typedef struct { char name[16]; double horizon_ms, change_horizon_ms, window_hor
     X(horizon_ms)        /* nobody wakes by itself before this, counted from the action */       \
     X(change_horizon_ms) /* nor before this, counted from the last change; 0: off */             \
     X(window_horizon_ms) /* nor before this, counted from the last window that came, went or got active; 0: off */ \
+    X(timer_ms)          /* nor by a timeout that is no longer than this when its wait begins; 0: off */ \
     X(reply_ms)          /* a client's main thread that waits for one descriptor is at work for so long; 0: off */ \
     X(call_ms)           /* a program just started that waits for an answer is at work for so long; 0: off */ \
     X(panel_ms)          /* the panel counts for so long after the action and the last change of windows; 0: off */ \

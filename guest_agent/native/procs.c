@@ -65,11 +65,13 @@ void og_procs_init(og_procs *p, const char *display) {
     if (dot && colon && dot > colon) *dot = 0;
 }
 
+static void close_thread(const og_thread *t) {
+    if (t->fd_sched >= 0) close(t->fd_sched);
+    if (t->fd_syscall >= 0) close(t->fd_syscall);
+}
+
 static void forget_threads(og_procs *p) {
-    for (int i = 0; i < p->thread_count; i++) {
-        if (p->threads[i].fd_sched >= 0) close(p->threads[i].fd_sched);
-        if (p->threads[i].fd_syscall >= 0) close(p->threads[i].fd_syscall);
-    }
+    for (int i = 0; i < p->thread_count; i++) close_thread(&p->threads[i]);
     p->thread_count = 0;
 }
 
@@ -170,6 +172,12 @@ static bool has_our_display(const og_procs *p, int pid) {
 static bool is_client(const og_procs *p, int pid) {
     for (int i = 0; i < p->client_count; i++)
         if (p->clients[i].pid == pid) return true;
+    return false;
+}
+
+static bool has_window(const og_procs *p, int pid) {
+    for (int i = 0; i < p->window_pid_count; i++)
+        if (p->window_pids[i] == pid) return true;
     return false;
 }
 
@@ -451,7 +459,7 @@ static bool waits_for_answer(const og_thread *t, const uint64_t a[6]) {
     return !accepts_connections(t->pid, one.fd);
 }
 
-static void read_thread(og_thread *t, uint64_t now) {
+static void read_thread(const og_procs *p, og_thread *t, uint64_t now) {
     char text[256];
     uint64_t run = t->run_ns;
     t->reply_wait_ms = t->call_wait_ms = -1;
@@ -477,19 +485,20 @@ static void read_thread(og_thread *t, uint64_t now) {
         t->run_ns = run;
         t->nr = nr;
     }
-    double waited_ms = (double)(now - t->entered_ns) / 1e6;
-    t->remaining_ms = remaining(t, arguments, waited_ms);
-    if (t->is_client_main && waits_for_one(nr, arguments)) t->reply_wait_ms = waited_ms;
-    if (t->is_starting && waits_for_answer(t, arguments)) t->call_wait_ms = waited_ms;
+    t->waited_ms = (double)(now - t->entered_ns) / 1e6;
+    t->remaining_ms = remaining(t, arguments, t->waited_ms);
+    if (t->is_client_main && waits_for_one(nr, arguments)) t->reply_wait_ms = t->waited_ms;
+    /* one that has its window waits for its user: plain Xlib programs do that at one descriptor */
+    if (t->is_starting && !has_window(p, t->pid) && waits_for_answer(t, arguments)) t->call_wait_ms = t->waited_ms;
 }
 
-static void follow(og_procs *p, int pid, int tid) {
+static void follow(og_procs *p, int pid, int tid, bool is_starting) {
     for (int i = 0; i < p->thread_count; i++)
         if (p->threads[i].tid == tid) return;
     if (p->thread_count >= OG_MAX_THREADS) return;
     char path[80];
     og_thread *t = &p->threads[p->thread_count++];
-    *t = (og_thread){.pid = pid, .tid = tid, .nr = -2, .remaining_ms = OG_UNKNOWN};
+    *t = (og_thread){.pid = pid, .tid = tid, .nr = -2, .remaining_ms = OG_UNKNOWN, .is_starting = is_starting};
     t->reply_wait_ms = t->call_wait_ms = -1;
     t->is_client_main = pid == tid && is_client(p, pid);
     snprintf(path, sizeof path, "/proc/%d/task/%d/schedstat", pid, tid);
@@ -510,13 +519,25 @@ static void follow_named(og_procs *p, int pid) {
         if (read_path(path, text, sizeof text) <= 0) continue;
         text[strcspn(text, "\n")] = 0;
         for (int i = 0; i < p->thread_name_count; i++)
-            if (!strcmp(text, p->thread_names[i])) follow(p, pid, atoi(entry->d_name));
+            if (!strcmp(text, p->thread_names[i])) follow(p, pid, atoi(entry->d_name), false);
     }
     closedir(dir);
 }
 
+/* Give the places of ended processes to others, which may also have their ids. */
+static void forget_ended(og_procs *p) {
+    int kept = 0;
+    for (int i = 0; i < p->thread_count; i++) {
+        const og_proc *proc = og_procs_find(p, p->threads[i].pid);
+        if (proc && !proc->dead) p->threads[kept++] = p->threads[i];
+        else close_thread(&p->threads[i]);
+    }
+    p->thread_count = kept;
+}
+
 /* Read the threads of every application that has worked since the action began. */
 void og_procs_follow_threads(og_procs *p, uint64_t now) {
+    forget_ended(p);
     for (int i = 0; i < p->count; i++) {
         og_proc *proc = &p->list[i];
         if (proc->group < OG_GROUP_FIRST_APP || proc->dead || proc->burner) continue;
@@ -525,11 +546,10 @@ void og_procs_follow_threads(og_procs *p, uint64_t now) {
         bool known = false;
         for (int j = 0; j < p->thread_count && !known; j++) known = p->threads[j].tid == proc->pid;
         if (known) continue;
-        follow(p, proc->pid, proc->pid);
-        if (starting && p->thread_count) p->threads[p->thread_count - 1].is_starting = true;
+        follow(p, proc->pid, proc->pid, starting);
         if (p->thread_name_count) follow_named(p, proc->pid);
     }
-    for (int j = 0; j < p->thread_count; j++) read_thread(&p->threads[j], now);
+    for (int j = 0; j < p->thread_count; j++) read_thread(p, &p->threads[j], now);
 }
 
 /* ---- at work now? ---- */

@@ -85,7 +85,8 @@ static bool timer_pending(const og_display *d, const og_settle_rule *r, double s
         og_horizon h = horizon_of(r, &d->procs, t->pid);
         if (fires_within(since_action_ms, t->remaining_ms, h.horizon_ms) ||
             fires_within(since_change_ms, t->remaining_ms, h.change_horizon_ms) ||
-            fires_within(since_window_ms, t->remaining_ms, h.window_horizon_ms))
+            fires_within(since_window_ms, t->remaining_ms, h.window_horizon_ms) ||
+            fires_within(t->waited_ms, t->remaining_ms, r->timer_ms))
             return true;
     }
     return false;

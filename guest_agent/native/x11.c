@@ -226,6 +226,22 @@ static void compare_cursor(og_display *d, enum og_mode mode) {
     free(p);
 }
 
+static og_window *known_window(og_display *d, xcb_window_t id) {
+    for (int i = 0; i < d->window_count; i++)
+        if (d->windows[i].id == id) return &d->windows[i];
+    return NULL;
+}
+
+/* A program may make a dialog of a window that is shown already. */
+static int take_type_change(og_display *d, xcb_window_t window, xcb_atom_t atom) {
+    if (atom != d->atoms[OG_NET_WM_WINDOW_TYPE] && atom != XCB_ATOM_WM_TRANSIENT_FOR) return 0;
+    og_window *known = known_window(d, window);
+    if (!known) return 0;
+    known->type_stale = true;
+    d->windows_stale = true;
+    return OG_EVENT_WINDOWS;
+}
+
 static int take_event(og_display *d, const xcb_generic_event_t *event, enum og_mode mode, og_box *batch) {
     uint8_t type = event->response_type & 0x7f;
     if (type == d->damage_event + XCB_DAMAGE_NOTIFY) {
@@ -246,7 +262,9 @@ static int take_event(og_display *d, const xcb_generic_event_t *event, enum og_m
     }
     switch (type) {
     case XCB_PROPERTY_NOTIFY: {
-        xcb_atom_t atom = ((const xcb_property_notify_event_t *)(const void *)event)->atom;
+        const xcb_property_notify_event_t *e = (const void *)event;
+        xcb_atom_t atom = e->atom;
+        if (e->window != d->root) return take_type_change(d, e->window, atom);
         if (atom != d->atoms[OG_NET_CLIENT_LIST] && atom != d->atoms[OG_NET_SUPPORTING_WM_CHECK] &&
             atom != d->atoms[OG_NET_ACTIVE_WINDOW])
             return 0;
@@ -303,12 +321,6 @@ static xcb_get_property_cookie_t ask(og_display *d, xcb_window_t window, enum og
     return xcb_get_property(d->c, 0, window, d->atoms[atom], XCB_GET_PROPERTY_TYPE_ANY, 0, words);
 }
 
-static const og_window *known_window(const og_display *d, xcb_window_t id) {
-    for (int i = 0; i < d->window_count; i++)
-        if (d->windows[i].id == id) return &d->windows[i];
-    return NULL;
-}
-
 typedef struct {
     xcb_get_property_cookie_t type, owner;
 } type_cookies;
@@ -357,6 +369,19 @@ static void locate(og_display *d, og_window *w) {
     free(t);
 }
 
+static void hear_of_properties(og_display *d, xcb_window_t window) {
+    uint32_t mask = XCB_EVENT_MASK_PROPERTY_CHANGE;
+    xcb_change_window_attributes(d->c, window, XCB_CW_EVENT_MASK, &mask);
+}
+
+static void remember_owners(og_display *d) {
+    d->procs.window_pid_count = 0;
+    for (int i = 0; i < d->window_count; i++) {
+        int pid = og_pid_of(d, d->windows[i].id);
+        if (pid) d->procs.window_pids[d->procs.window_pid_count++] = pid;
+    }
+}
+
 int og_refresh_windows(og_display *d) {
     d->windows_stale = false;
     xcb_get_property_cookie_t wm = ask(d, d->root, OG_NET_SUPPORTING_WM_CHECK, 1);
@@ -376,11 +401,14 @@ int og_refresh_windows(og_display *d) {
     og_window *next = calloc((size_t)count + 1, sizeof *next);
     type_cookies *types = calloc((size_t)count + 1, sizeof *types);
     if (next && types) {
-        for (int i = 0; i < count; i++)
-            if (!known_window(d, ids[i])) types[i] = ask_type(d, ids[i]);
         for (int i = 0; i < count; i++) {
             const og_window *known = known_window(d, ids[i]);
-            if (known) next[i] = *known;
+            if (!known) hear_of_properties(d, ids[i]); /* before it is asked: no change is missed */
+            if (!known || known->type_stale) types[i] = ask_type(d, ids[i]);
+        }
+        for (int i = 0; i < count; i++) {
+            const og_window *known = known_window(d, ids[i]);
+            if (known && !known->type_stale) next[i] = *known;
             else next[i] = (og_window){.id = ids[i], .type = type_of(d, types[i]), .mapped = true};
         }
         memcpy(d->windows, next, (size_t)count * sizeof *next);
@@ -393,6 +421,7 @@ int og_refresh_windows(og_display *d) {
     free(reply);
     d->procs.wm_pid = d->wm_window ? og_pid_of(d, d->wm_window) : 0;
     update_masks(d);
+    remember_owners(d);
     return xcb_connection_has_error(d->c) ? OG_GONE : OG_OK;
 }
 

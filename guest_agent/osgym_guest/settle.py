@@ -12,11 +12,14 @@ Parameters of a policy:
     change_horizon_ms: the same, counted from the last change of the screen; 0 is off.
     window_horizon_ms: the same, counted from the last window (menus and dialogs too) that came, went or
         became the active one; 0 is off.
+    timer_ms: nor does it wake by a timeout that was no longer than this when the thread began to wait, however
+        long after the action that was; 0 is off.
     reply_ms: an X client whose main thread waits for one descriptor only waits for an answer (of the X
         server, of D-Bus, of a helper); for so long that is work; 0 is off.
     call_ms: a program that the agent started some seconds ago, and whose main thread waits for one
         descriptor or for a thread of its own, waits for an answer (of D-Bus, of a server that starts) before
-        it shows its window. For so long that is work; 0 is off. Sockets that accept connections do not count.
+        it shows its window. For so long that is work; 0 is off. Sockets that accept connections do not count,
+        nor does a program that has a window: it waits for its user.
     panel_ms: the panel counts, as applications do, for so long after the wait began and after the last
         window that came, went or became the active one; 0 is off. It shows a new window after the window.
     damage_quiet_ms: the screen has not changed for so long; 0 is off.
@@ -64,6 +67,7 @@ class SettleRule:
     turn_ms: float
     check_threads: bool
     horizons: tuple[tuple[str, float, float, float], ...] = ()
+    timer_ms: float = 0.0
     call_ms: float = 0.0
     panel_ms: float = 0.0
     max_ms: float = DEFAULT_SETTLE_MAX_MS

@@ -342,6 +342,20 @@ def test_a_server_that_was_launched_is_not_waited_for(tmp_path: Path) -> None:
         assert time.monotonic() - began < 10
 
 
+def test_a_plain_xlib_program_with_its_window_is_not_waited_for(tmp_path: Path) -> None:
+    """It waits for its user at the X server's connection alone, as a program waits for an answer."""
+    settle = tmp_path / "settle.json"
+    settle.write_text(json.dumps({"ready": {"call_ms": 19_000}}))
+    with desktop(tmp_path, agent=False) as screen:
+        screen.start_agent(OSGYM_SETTLE=str(settle))
+        screen.guest.json("POST", "/v1/ready", {"timeout_s": 20})
+        screen.guest.call("POST", "/setup/launch", {"command": ["xev", "-geometry", "300x200+100+100"]})
+        until(lambda: screen.property("_NET_CLIENT_LIST").count("0x") == 1)
+        began = time.monotonic()
+        screen.guest.json("POST", "/v1/ready", {"timeout_s": 40})
+        assert time.monotonic() - began < 15
+
+
 def launch_server(screen: Desktop) -> None:
     """Launch a program whose main thread waits for connections, and wait until it does."""
     code = (

@@ -9,8 +9,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from tests.support import late_reader
 from tests.support.guest_rig import Desktop, desktop, until
 
 from osgym_guest._native import Display
@@ -171,6 +173,15 @@ def test_an_animation_in_a_dialog_holds_no_step_up(screen: Desktop) -> None:
         typed_s = time.monotonic()
     assert dragged_s - began_s < 10
     assert 5 < typed_s - dragged_s < 20
+
+
+def test_an_enter_comes_after_the_timer_of_a_dialog_that_reads_late(screen: Desktop) -> None:
+    """A busy machine lets the dialog read the name late: its timer counts from then on."""
+    program = Path(late_reader.__file__)
+    with closed(screen, sys.executable, str(program), "0.4", "0.15"):
+        screen.guest.step({"op": "type", "text": "x"}, {"op": "key", "keys": ["Return"]})
+        until(lambda: (screen.home / "accepted").exists() or (screen.home / "lost").exists())
+    assert not (screen.home / "lost").exists()
 
 
 @contextlib.contextmanager
