@@ -12,8 +12,8 @@ Parameters of a policy:
     change_horizon_ms: the same, counted from the last change of the screen; 0 is off.
     window_horizon_ms: the same, counted from the last window (menus and dialogs too) that came, went or
         became the active one; 0 is off.
-    timer_ms: nor does it wake by a timeout that was no longer than this when the thread began to wait, however
-        long after the action that was; 0 is off.
+    timer_ms: nor does it wake by a timeout that was no longer than this when the thread began to wait,
+        however long after the action that was; 0 is off.
     reply_ms: an X client whose main thread waits for one descriptor only waits for an answer (of the X
         server, of D-Bus, of a helper); for so long that is work; 0 is off.
     call_ms: a program that the agent started some seconds ago, and whose main thread waits for one
