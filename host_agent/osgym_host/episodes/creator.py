@@ -197,7 +197,8 @@ class EpisodeCreator:
             except OSError as error:
                 self.service.journal.ended(episode_id)
                 raise disk_refuses(error) from error
-            context = TaskContext(folder, parts.policy, parts.downloads, parts.sandbox, saved.screen)
+            whose = ClientKey(peer=saved.run or "", client=episode_id)
+            context = TaskContext(folder, parts.policy, parts.downloads, parts.sandbox, saved.screen, whose)
             context.outputs.update(saved.outputs)
         return HostEpisode(
             episode_id=episode_id,

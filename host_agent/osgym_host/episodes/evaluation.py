@@ -11,7 +11,7 @@ from osgym_host.episodes.errors import EpisodeOver, ServiceError
 from osgym_host.guest_client import GuestRefused
 from osgym_host.replicas.manager import DEATH_NOTICE_S
 from osgym_host.runtimes import base
-from osgym_host.tasks.interface import EvaluatorError, LastAction, TaskError, evaluate
+from osgym_host.tasks.interface import CheckDeadline, EvaluatorError, LastAction, TaskError, evaluate
 from osgym_protocol.codes import ErrorClass, ErrorCode, TerminationReason
 from osgym_protocol.host_api import EvaluationAnswer
 from osgym_protocol.observation import ErrorInfo
@@ -76,11 +76,13 @@ async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> Evaluation
     deadline, replica = asyncio.get_running_loop().time() + timeout_s, episode.replica
     last = LastAction(episode.steps.done) if episode.steps.done in ("done", "fail") else LastAction.NONE
     try:
-        async with asyncio.timeout(timeout_s + CHECK_SLACK_S):
+        async with asyncio.timeout(timeout_s + CHECK_SLACK_S) as limit:
             await replica.attest(afresh=True)
             await _release(episode)
             verdict = await replica.call(
-                evaluate(task, replica.guest, context, last, deadline, replica.freeze_disk)
+                evaluate(
+                    task, replica.guest, context, last, CheckDeadline(deadline, limit), replica.freeze_disk
+                )
             )
             await replica.attest(afresh=False)
     except TaskError as error:

@@ -8,11 +8,12 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.guest_client import GuestClient
 from osgym_host.tasks.downloads import DownloadCache, safe_name
 from osgym_host.tasks.guest_disk import GuestDisk
-from osgym_host.tasks.policy import TaskPolicy, remaining_s
-from osgym_host.tasks.sandbox import Sandbox
+from osgym_host.tasks.policy import CheckDeadline, TaskPolicy, remaining_s
+from osgym_host.tasks.sandbox import MetricJob, MetricVerdict, Sandbox
 from osgym_host.tasks.values import NamedFile
 
 COMMAND_TIMEOUT_S = 130.0
@@ -28,6 +29,7 @@ class TaskContext:
         screen: Width and height of the replica's screen in pixels.
         downloads: Shared by all episodes of the host.
         sandbox: Runs metrics in confined processes; shared by all episodes of the host.
+        client: Whose turn a metric of this episode takes: its run's, and in that its own.
     """
 
     episode_dir: Path
@@ -35,6 +37,7 @@ class TaskContext:
     downloads: DownloadCache
     sandbox: Sandbox
     screen: tuple[int, int] = (1920, 1080)
+    client: ClientKey = UNNAMED
     outputs: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -44,15 +47,29 @@ class TaskRun:
 
     Attributes:
         task_id: Safe id of the task.
-        deadline: In ``loop.time()``.
+        until: When it has to end, in ``loop.time()``.
         disk: Where files are read that lie on the replica's disk, if that is possible.
     """
 
     guest: GuestClient
     ctx: TaskContext
     task_id: str
-    deadline: float
+    until: float | CheckDeadline
     disk: GuestDisk | None = None
+
+    @property
+    def deadline(self) -> float:
+        """Return when it has to end as things are, in ``loop.time()``."""
+        return self.until.at if isinstance(self.until, CheckDeadline) else self.until
+
+    async def verdict(self, job: MetricJob) -> MetricVerdict:
+        """Run a metric when it is this episode's turn; the wait is not taken from the check's time.
+
+        Raises:
+            MetricFailed, EvaluatorError: See `Sandbox.run`.
+        """
+        waiting = self.until.standing_still() if isinstance(self.until, CheckDeadline) else None
+        return await self.ctx.sandbox.run(job, self.ctx.client, waiting)
 
     def left(self, what: str, most_s: float) -> float:
         """Return the seconds that ``what`` may take.

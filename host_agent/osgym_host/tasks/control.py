@@ -143,7 +143,7 @@ async def blame_result(
         raise failure
     for control in await _controls(job, run, expected_from_replica=expected_from_replica):
         try:
-            await run.ctx.sandbox.run(control)
+            await run.verdict(control)
         except MetricFailed as error:
             message = f"{failure.message}; it fails on a good result as well: {error.message}"
             raise MetricFailed(message, job.func, error.end) from failure

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
@@ -18,6 +18,7 @@ from osgym_host.tasks.context import TaskContext, TaskRun
 from osgym_host.tasks.control import blame_result
 from osgym_host.tasks.errors import EvaluatorError, ResultUnusable, SetupFailed, UnsupportedTask
 from osgym_host.tasks.guest_disk import Freeze, GuestDisk
+from osgym_host.tasks.policy import CheckDeadline
 from osgym_host.tasks.registry import GETTERS, STEPS
 from osgym_host.tasks.replica_side import ReplicaTime
 from osgym_host.tasks.sandbox import MetricFailed, MetricJob, MetricVerdict
@@ -65,7 +66,7 @@ async def evaluate(
     guest: GuestClient,
     ctx: TaskContext,
     last_action: LastAction | str | None,
-    deadline: float,
+    deadline: float | CheckDeadline,
     freeze_disk: Freeze | None = None,
 ) -> TaskEvaluation:
     """Score the episode that is at its end, after what its last action started has ended.
@@ -73,7 +74,8 @@ async def evaluate(
     Args:
         last_action: ``"fail"`` when the policy gave up, ``"done"`` when it said it was done, anything
             else (None too) when it simply stopped.
-        deadline: in ``asyncio.get_running_loop().time()``.
+        deadline: in ``asyncio.get_running_loop().time()``; as a `CheckDeadline` it stands still while a
+            metric waits for its turn.
         freeze_disk: gives the replica's disk, from which its files are read then.
 
     Raises:
@@ -81,12 +83,12 @@ async def evaluate(
         Exception: what the guest client raises when the replica is gone.
     """
     gave_up = last_action == LastAction.FAIL
+    run = TaskRun(guest, ctx, task.safe_id, deadline)
     if not (gave_up or task.evaluator.infeasible):
-        await wait_for_quiet(guest, deadline, final=True)
-    replica_time = ReplicaTime(deadline - asyncio.get_running_loop().time())
+        await wait_for_quiet(guest, run.deadline, final=True)
+    replica_time = ReplicaTime(run.deadline - asyncio.get_running_loop().time())
     prepared = ""
     if task.evaluator.postconfig:
-        run = TaskRun(guest, ctx, task.safe_id, deadline)
         prepared = await _prepare(task, run, replica_time)
     if task.evaluator.infeasible:
         return TaskEvaluation(
@@ -99,7 +101,7 @@ async def evaluate(
     if prepared:
         return TaskEvaluation(0.0, tuple(CheckResult(c.func, 0.0, prepared) for c in task.evaluator.checks))
     disk = None if freeze_disk is None else GuestDisk(guest, freeze_disk)
-    return await _run_checks(task, TaskRun(guest, ctx, task.safe_id, deadline, disk), replica_time)
+    return await _run_checks(task, replace(run, disk=disk), replica_time)
 
 
 async def _prepare(task: Task, run: TaskRun, replica_time: ReplicaTime) -> str:
@@ -200,7 +202,7 @@ async def _run_metric(
         cpu_s=policy.evaluation_cpu_s,
     )
     try:
-        return await run.ctx.sandbox.run(job)
+        return await run.verdict(job)
     except MetricFailed as failure:
         shared = check.expected is not None and GETTERS[check.expected.type].from_replica
         return MetricVerdict(0.0, await blame_result(job, failure, run, expected_from_replica=shared))

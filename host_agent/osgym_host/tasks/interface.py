@@ -10,7 +10,8 @@ from osgym_host.tasks.errors import (
 )
 from osgym_host.tasks.evaluate import LastAction, evaluate
 from osgym_host.tasks.parse import parse_task, validate_task
-from osgym_host.tasks.policy import TaskPolicy
+from osgym_host.tasks.policy import CheckDeadline, TaskPolicy
+from osgym_host.tasks.replica_side import BREAKABLE
 from osgym_host.tasks.sandbox import Sandbox
 from osgym_host.tasks.schema import Task
 from osgym_host.tasks.setup import run_setup
@@ -18,6 +19,8 @@ from osgym_host.tasks.templating import host_files, template_key, why_no_templat
 from osgym_host.tasks.warm_use import used_apps
 
 __all__ = [
+    "BREAKABLE",
+    "CheckDeadline",
     "DownloadCache",
     "EvaluatorError",
     "InvalidTask",

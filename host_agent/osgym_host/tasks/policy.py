@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +40,43 @@ class TaskPolicy:
     evaluation_timeout_s: float = 120
     evaluation_memory_bytes: int = 1024 * MIB
     client_password: str = "password"  # noqa: S105 - OSWorld's published default, inside the replica
+
+
+MAX_WAIT_S = 600.0
+"""Longest time for which a metric waits for its turn. Hosts that are asked for so much more than they can do
+say so, by a check without a reward."""
+
+
+class CheckDeadline:
+    """The time by which a check has to end. It is put off by as long as the check waits for others.
+
+    Attributes:
+        at: In ``loop.time()``.
+    """
+
+    def __init__(self, at: float, limit: asyncio.Timeout | None = None) -> None:
+        """Start at ``at``; ``limit`` is what else ends the check, and is put off as well."""
+        self.at = at
+        self._limit = limit
+
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Let the time in here be nobody's.
+
+        Raises:
+            TimeoutError: From the limit, after `MAX_WAIT_S`.
+        """
+        began = asyncio.get_running_loop().time()
+        ends = None if self._limit is None else self._limit.when()
+        if self._limit is not None and ends is not None:
+            self._limit.reschedule(max(ends, began + MAX_WAIT_S))
+        try:
+            yield
+        finally:
+            waited = asyncio.get_running_loop().time() - began
+            self.at += waited
+            if self._limit is not None and ends is not None and not self._limit.expired():
+                self._limit.reschedule(ends + waited)
 
 
 def remaining_s(deadline: float, what: str) -> float:

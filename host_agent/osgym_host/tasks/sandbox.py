@@ -16,16 +16,17 @@ import logging
 import math
 import os
 import socket
-import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.tasks.errors import EvaluatorError
-from osgym_host.tasks.evaluator.confine import PROGRAM_LAYERS
 from osgym_host.tasks.evaluator.metrics import METRICS
 from osgym_host.tasks.evaluator.registry import MetricEnd
+from osgym_host.tasks.evaluator_process import KILL_GRACE_S, EvaluatorProcess, start_evaluator
+from osgym_host.tasks.evaluator_turns import QUICK_S, EvaluatorTurns
 from osgym_host.tasks.values import DiskFile, NamedFile, Value
 
 log = logging.getLogger(__name__)
@@ -36,8 +37,6 @@ MAX_JOB_FILES = 64
 LONG_TEXT_CHARS = 64 * 1024
 """Longer texts travel in files of their own, written in pieces of this length."""
 MAX_NOTE_CHARS = 2000
-START_TIMEOUT_S = 60.0
-KILL_GRACE_S = 3.0
 PROGRAM_S = 60.0
 """How long a metric may take that runs what a result brings; its CPU time is bounded as of others."""
 
@@ -86,58 +85,6 @@ class MetricFailed(EvaluatorError):
         self.end = end
 
 
-class _EvaluatorProcess:
-    """A running zygote: its process and the socket to it."""
-
-    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket) -> None:
-        self.process = process
-        self.control = control
-        self.confinement: tuple[str, ...] = ()
-        self.lacking: dict[str, str] = {}
-        self.exits: dict[int, asyncio.Future[tuple[str, MetricEnd]]] = {}
-        self.reader: asyncio.Task[None] | None = None
-
-    @property
-    def alive(self) -> bool:
-        return self.process.returncode is None and self.reader is not None and not self.reader.done()
-
-    def cannot(self, func: str) -> str:
-        """Return why this machine cannot carry out a metric whatever its arguments, empty if it can."""
-        metric = METRICS.get(func)
-        if metric is not None and metric.runs_program and not set(self.confinement) >= PROGRAM_LAYERS:
-            return "programs run behind user namespaces and seccomp only, which this machine lacks"
-        return self.lacking.get(func, "")
-
-    async def receive(self) -> dict[str, object] | None:
-        data = await asyncio.get_running_loop().sock_recv(self.control, 65536)
-        message = json.loads(data) if data else None
-        return message if isinstance(message, dict) else None
-
-    async def read_exits(self) -> None:
-        """Hand every child's end to whoever waits for it, until the zygote is gone."""
-        with contextlib.suppress(OSError):
-            while (message := await self.receive()) is not None:
-                waiter = self.exits.get(int(str(message.get("id", -1))))
-                if waiter is not None and not waiter.done():
-                    waiter.set_result((str(message.get("exit", "")), MetricEnd(str(message["end"]))))
-        for waiter in self.exits.values():
-            if not waiter.done():
-                waiter.set_result(("the evaluator's process ended", MetricEnd.OUTSIDE))
-
-    async def close(self) -> None:
-        if self.reader is not None:
-            self.reader.cancel()
-            await asyncio.gather(self.reader, return_exceptions=True)
-        self.control.close()
-        try:
-            async with asyncio.timeout(KILL_GRACE_S):
-                await self.process.wait()
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.kill()
-            await self.process.wait()
-
-
 class Sandbox:
     """Runs metrics in confined processes; starts its zygote when it is first needed.
 
@@ -145,11 +92,11 @@ class Sandbox:
     """
 
     def __init__(self, *, max_parallel: int = 4) -> None:
-        self._slots = asyncio.Semaphore(max_parallel)
+        self._turns = EvaluatorTurns(quick=max_parallel, slow=2 * max_parallel)
         self._lock = asyncio.Lock()
         self._ids = itertools.count(1)
-        self._zygote: _EvaluatorProcess | None = None
-        self._starting: asyncio.Task[_EvaluatorProcess] | None = None
+        self._zygote: EvaluatorProcess | None = None
+        self._starting: asyncio.Task[EvaluatorProcess] | None = None
         self._closed = False
 
     async def __aenter__(self) -> Sandbox:
@@ -172,7 +119,7 @@ class Sandbox:
         if starting is not None:
             starting.cancel()
             (started,) = await asyncio.gather(starting, return_exceptions=True)
-            zygote = started if isinstance(started, _EvaluatorProcess) else zygote
+            zygote = started if isinstance(started, EvaluatorProcess) else zygote
         if zygote is not None:
             await zygote.close()
 
@@ -184,14 +131,24 @@ class Sandbox:
         """
         return (await self._running()).confinement
 
-    async def run(self, job: MetricJob) -> MetricVerdict:
-        """Run one metric.
+    async def run(
+        self,
+        job: MetricJob,
+        client: ClientKey = UNNAMED,
+        waiting: contextlib.AbstractContextManager[None] | None = None,
+    ) -> MetricVerdict:
+        """Run one metric when it is the client's turn.
+
+        Args:
+            waiting: Entered while the metric waits, so that its check's time can stand still.
 
         Raises:
             MetricFailed: it raised, crashed, ran out of time or memory, or its task is wrong.
             EvaluatorError: it could not be started.
         """
-        async with self._slots:
+        async with contextlib.AsyncExitStack() as place:
+            with waiting or contextlib.nullcontext():
+                await place.enter_async_context(self._turns.turn(client))
             zygote = await self._running()
             if why := zygote.cannot(job.func):
                 raise MetricFailed(
@@ -199,7 +156,7 @@ class Sandbox:
                 )
             return await self._run(zygote, job)
 
-    async def _running(self) -> _EvaluatorProcess:
+    async def _running(self) -> EvaluatorProcess:
         async with self._lock:
             if self._closed:
                 raise EvaluatorError("the evaluator is closed")
@@ -211,17 +168,17 @@ class Sandbox:
                 self._zygote = await self._started()
             return self._zygote
 
-    async def _started(self) -> _EvaluatorProcess:
+    async def _started(self) -> EvaluatorProcess:
         """A new zygote; it goes on starting for the next one who asks when whoever asks now gives up."""
         if self._starting is None:
-            self._starting = asyncio.create_task(_start(), name="evaluator-start")
+            self._starting = asyncio.create_task(start_evaluator(), name="evaluator-start")
         try:
             return await asyncio.shield(self._starting)
         finally:
             if self._starting.done():
                 self._starting = None
 
-    async def _run(self, zygote: _EvaluatorProcess, job: MetricJob) -> MetricVerdict:
+    async def _run(self, zygote: EvaluatorProcess, job: MetricJob) -> MetricVerdict:
         job_id = next(self._ids)
         waiter: asyncio.Future[tuple[str, MetricEnd]] = asyncio.get_running_loop().create_future()
         zygote.exits[job_id] = waiter
@@ -235,6 +192,7 @@ class Sandbox:
                         "cpu_s": job.cpu_s,
                         "memory_bytes": job.memory_bytes,
                         "program_s": _program_s(job),
+                        "quick_s": QUICK_S,
                     }
                     await _send(zygote.control, json.dumps(header).encode(), [write_fd, *fds])
             except OSError as error:
@@ -255,7 +213,7 @@ class Sandbox:
         raw: bytes,
         job: MetricJob,
         waiter: asyncio.Future[tuple[str, MetricEnd]],
-        zygote: _EvaluatorProcess,
+        zygote: EvaluatorProcess,
     ) -> MetricVerdict:
         if (verdict := _parse_verdict(raw, job.func)) is not None:
             return verdict
@@ -411,53 +369,3 @@ async def _read_all(fd: int, limit: int) -> bytes:
             return bytes(chunks)
         chunks += chunk
     return b""
-
-
-_ENVIRONMENT = {
-    "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1",
-    "SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1",
-}  # fmt: skip
-"""Threads (numpy's, Tesseract's) count against a child's memory, and it can start none: it would wait for
-them for ever. Games that are tested have neither screen nor sound."""
-
-
-async def _start() -> _EvaluatorProcess:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setblocking(False)
-    try:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-I",
-            "-m",
-            "osgym_host.tasks.evaluator",
-            stdin=theirs.fileno(),
-            stdout=asyncio.subprocess.DEVNULL,
-            env=_ENVIRONMENT,
-            cwd="/",
-            start_new_session=True,
-        )
-    except OSError as error:
-        ours.close()
-        raise EvaluatorError(f"the evaluator cannot be started: {error}") from error
-    finally:
-        theirs.close()
-    zygote = _EvaluatorProcess(process, ours)
-    try:
-        async with asyncio.timeout(START_TIMEOUT_S):
-            hello = await zygote.receive()
-    except (TimeoutError, OSError, ValueError) as error:
-        await zygote.close()
-        raise EvaluatorError(f"the evaluator did not start: {error!r}") from error
-    except BaseException:
-        await zygote.close()
-        raise
-    if hello is None or "error" in hello:
-        await zygote.close()
-        problem = (hello or {}).get("error", "its process ended at once")
-        raise EvaluatorError(f"the evaluator did not start: {problem}")
-    layers = hello.get("confinement")
-    zygote.confinement = tuple(str(x) for x in layers) if isinstance(layers, list) else ()
-    lacking = hello.get("lacking")
-    zygote.lacking = {str(k): str(v) for k, v in lacking.items()} if isinstance(lacking, dict) else {}
-    zygote.reader = asyncio.create_task(zygote.read_exits(), name="evaluator-exits")
-    return zygote

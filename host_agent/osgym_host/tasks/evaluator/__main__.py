@@ -1,11 +1,11 @@
 """The zygote: imports the parsers once, then forks a confined child for each job.
 
 It has one socket (its standard input, SOCK_SEQPACKET). A job arrives as one message: a JSON header
-``{"id", "timeout_s", "cpu_s", "memory_bytes", "program_s"}`` (memory: beyond what the parsers take
-themselves; program_s: how long a metric may run what a result brings, 0 for one that does not) with
-descriptors [verdict pipe, job, files…]. The child writes its verdict to the pipe; the zygote reports
-``{"id", "exit", "end"}`` when the child is gone, killed after ``timeout_s`` at the latest. When the socket
-ends, everything ends.
+``{"id", "timeout_s", "cpu_s", "memory_bytes", "program_s", "quick_s"}`` (memory: beyond what the parsers
+take themselves; program_s: how long a metric may run what a result brings, 0 for one that does not; quick_s:
+after which time it yields the processors to others) with descriptors [verdict pipe, job, files…]. The child
+writes its verdict to the pipe; the zygote reports ``{"id", "exit", "end"}`` when the child is gone, killed
+after ``timeout_s`` at the latest. When the socket ends, everything ends.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from osgym_host.tasks.evaluator.warm_up import warm_up
 PRELOADED = (encodings.cp437, encodings.idna, encodings.utf_8_sig, metrics)
 MAX_MESSAGE = 16 * 1024
 MAX_FDS = 70
+SLOW_NICENESS = 15
+"""Of a metric that has run for ``quick_s``: a quick one beside it gets some thirty times as much."""
 
 
 @dataclass(slots=True)
@@ -41,7 +43,9 @@ class _MetricProcess:
     job_id: int
     pid: int
     deadline: float
+    slow_at: float
     killed: bool = False
+    slow: bool = False
 
 
 def main() -> int:
@@ -89,15 +93,25 @@ def _take_jobs(control: socket.socket, layers: frozenset[str], children: dict[in
                 poll.unregister(fd)
                 _report(control, children.pop(fd))
                 os.close(fd)
-        now = time.monotonic()
-        for child in children.values():
-            if not child.killed and now >= child.deadline:
-                child.killed = True
-                os.kill(child.pid, signal.SIGKILL)
+        _act_on_time(children)
+
+
+def _act_on_time(children: dict[int, _MetricProcess]) -> None:
+    """Kill what has taken too long, and give what has taken long less of the processors than the others."""
+    now = time.monotonic()
+    for child in children.values():
+        if not child.killed and now >= child.deadline:
+            child.killed = True
+            os.kill(child.pid, signal.SIGKILL)
+        if not child.slow and now >= child.slow_at:
+            child.slow = True
+            with contextlib.suppress(OSError):  # it has ended, or has no group of its own yet
+                os.setpriority(os.PRIO_PGRP, child.pid, SLOW_NICENESS)
 
 
 def _wait_ms(children: dict[int, _MetricProcess]) -> int | None:
     waiting = [c.deadline for c in children.values() if not c.killed]
+    waiting += [c.slow_at for c in children.values() if not c.slow]
     return max(0, int((min(waiting) - time.monotonic()) * 1000) + 1) if waiting else None
 
 
@@ -134,7 +148,9 @@ def _spawn(header: dict[str, float], fds: list[int], layers: frozenset[str]) -> 
             os._exit(status)
     for fd in fds:
         os.close(fd)
-    return os.pidfd_open(pid), _MetricProcess(int(header["id"]), pid, time.monotonic() + timeout_s)
+    now = time.monotonic()
+    child = _MetricProcess(int(header["id"]), pid, now + timeout_s, now + float(header["quick_s"]))
+    return os.pidfd_open(pid), child
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +182,7 @@ def _helper(zygote: int, bounds: _Bounds, fds: list[int], layers: frozenset[str]
     ends with it can tell no more than that it crashed.
     """
     confine.die_with_parent(zygote)
+    os.setpgid(0, 0)
     _close_all_but(fds)
     if "namespaces" in layers:
         confine.enter_namespaces()
