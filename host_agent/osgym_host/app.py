@@ -46,6 +46,7 @@ from osgym_host.episodes.requests import RequestRegistry
 from osgym_host.episodes.runs import RunLog
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.episodes.task_templates import TaskTemplates
+from osgym_host.episodes.untouched import UntouchedCheck
 from osgym_host.images.calibration import replica_environment
 from osgym_host.notices.sources import METADATA_URL, NoticeSource, sources_of
 from osgym_host.notices.watch import NoticeWatch
@@ -122,6 +123,7 @@ class HostAgent:
             templates=self._templates,
             screen=self._size_px,
         )
+        self.episodes.judge = UntouchedCheck(creator).judge
         self._checkpoints = Checkpoints(
             creator,
             self._brancher,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.api_answers import error
-from tests.support.fake_runtime import TASK, Service, running_service, until
+from tests.support.fake_runtime import TASK, Service, record, running_service, until
 
 from osgym_host.core.reasons import Reason
 from osgym_host.runtimes import base
@@ -126,6 +126,57 @@ async def test_a_desktop_that_breaks_in_the_check_earns_0(service: Service) -> N
     answer = wire.EvaluationAnswer.from_dict((await asked).json())
     assert (answer.reward, answer.error_class) == (0.0, ErrorClass.POLICY)
     assert await score(service, episode) == answer
+
+
+BREAKS: dict[str, Any] = {**TASK, "config": []}
+
+
+async def test_a_check_that_the_policy_broke_earns_0(service: Service) -> None:
+    """The same check works on a desktop that nobody touched, so it is not ours that failed."""
+    episode = await service.create(task=BREAKS)
+    await service.step(episode, 1, "click(1,2)")
+    agent = service.guest_of(episode).agent
+    agent.refuses, agent.refused_paths = "internal", frozenset({"/setup/execute"})
+    answer = await score(service, episode)
+    assert (answer.reward, answer.valid_for_training, answer.error_class) == (0.0, True, ErrorClass.POLICY)
+    assert answer.loss is not None
+    assert (answer.loss.code, answer.loss.details["guest_code"]) == ("evaluator_error", "internal")
+    assert await score(service, episode) == answer
+    await until(lambda: service.agent.pool.view().leased == 1)
+
+
+@pytest.mark.parametrize("config", [[], TASK["config"]], ids=["check", "set-up"])
+async def test_a_check_that_fails_on_an_untouched_desktop_as_well_is_ours(
+    service: Service, monkeypatch: pytest.MonkeyPatch, config: list[Any]
+) -> None:
+    """No reward, whatever the policy did; tried once for a task, and nothing stays leased."""
+    episodes = [await service.create(task={**TASK, "config": config}) for _ in range(2)]
+    for replica in service.runtime.alive.values():
+        replica.agent.refuses, replica.agent.refused_paths = "internal", frozenset({"/setup/execute"})
+    create = service.runtime.create
+
+    async def broken(spec: base.ReplicaSpec) -> base.Replica:
+        made = await create(spec)
+        made.agent.refuses, made.agent.refused_paths = "internal", frozenset({"/setup/execute"})
+        return made
+
+    monkeypatch.setattr(service.runtime, "create", broken)
+    for episode in episodes:
+        assert record(await service.step(episode, 1, "click(1,2)")).meta["step"] == 1
+        answer = await score(service, episode)
+        assert (answer.reward, answer.error_class) == (None, ErrorClass.INFRA)
+        assert answer.error is not None
+        assert answer.error.details["untouched"] == "it fails on an untouched desktop as well"
+    await until(lambda: service.agent.pool.view().leased == 2)
+
+
+async def test_a_check_that_breaks_before_the_policy_acted_is_ours(service: Service) -> None:
+    """Nothing is tried: there is nobody else."""
+    episode = await service.create(task=BREAKS)
+    agent = service.guest_of(episode).agent
+    agent.refuses, agent.refused_paths = "internal", frozenset({"/setup/execute"})
+    answer = await score(service, episode)
+    assert (answer.reward, answer.error_class) == (None, ErrorClass.INFRA)
 
 
 async def test_a_score_that_was_given_stays(service: Service) -> None:

@@ -108,6 +108,65 @@ async def test_a_policy_that_breaks_its_desktop_earns_0(
     assert_lost(await played(client, task(), command, 6000), *causes)
 
 
+TREE = {"type": "rule", "rules": {"include": ["answer"]}}
+FOLDER = {"type": "list_directory", "path": "/home/user/Documents"}
+WALLPAPER = {"type": "vm_wallpaper", "dest": "w.png"}
+
+
+def after(kind: str, **parameters: Any) -> dict[str, Any]:
+    """A task whose check begins with a step of its own."""
+    return task(postconfig=[{"type": kind, "parameters": parameters}])
+
+
+@pytest.mark.parametrize(
+    ("made", "command"),
+    [
+        (task(FOLDER, func="check_include_exclude", expected=TREE), "chmod 000 ~"),
+        (task({"type": "vm_window_size", "app_class_name": "nosuch"}), "python3 ~/x_clients.py &"),
+        (after("activate_window", window_name="zz"), "python3 ~/x_clients.py &"),
+        (task({"type": "vm_terminal_output"}), "python3 ~/x_clients.py &"),
+        (after("open", path="/home/user/Documents/x.txt"), "chmod 000 ~"),
+        (after("change_wallpaper", path="/home/user/Pictures/x.png"), "chmod 000 ~"),
+        (task(WALLPAPER), "mkdir -p ~/.config/pcmanfm/0/desktop-items-0.conf"),
+        (
+            task(WALLPAPER),
+            "mkdir -p ~/.config/pcmanfm/0; echo wallpaper=/root/x > ~/.config/pcmanfm/0/desktop-items-0.conf",
+        ),
+    ],
+    ids=[
+        "folder without rights",
+        "X clients, window size",
+        "X clients, activate window",
+        "X clients, terminal",
+        "open without rights",
+        "wallpaper without rights",
+        "wallpaper's settings a folder",
+        "wallpaper of root",
+    ],
+)
+async def test_a_policy_that_breaks_its_check_earns_0(
+    client: AsyncClient, made: dict[str, Any], command: str
+) -> None:
+    """The agent fails where it looks for the result, and does not on a desktop that nobody touched."""
+    result = await played(client, made, command, 3000)
+    assert (result.reward, result.failure, result.attempts) == (0.0, None, 1), result.failure
+    assert result.valid_for_training
+    assert result.loss is not None, result.trajectory.evaluation
+    assert result.loss.error_class is ErrorClass.POLICY
+
+
+@pytest.mark.parametrize(
+    "command", ["b() { b | b & b; }; b", "mkfifo ~/answer"], ids=["fork bomb", "unreadable result"]
+)
+async def test_a_policy_that_spoils_its_result_earns_0(client: AsyncClient, command: str) -> None:
+    """The desktop lives, and there is nothing that can be scored."""
+    result = await played(
+        client, task({"type": "vm_file", "path": "/home/user/answer", "dest": "a"}), command
+    )
+    assert (result.reward, result.failure, result.attempts) == (0.0, None, 1), result.failure
+    assert result.valid_for_training
+
+
 async def test_a_policy_that_breaks_its_desktop_whenever_it_fails_gains_nothing(client: AsyncClient) -> None:
     """It is done in one of three ways; pulling the plug in the others gives the share of an honest policy."""
 

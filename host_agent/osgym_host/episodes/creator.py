@@ -7,9 +7,9 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from osgym_host import log_subject
 from osgym_host.core.fair_queue import ClientKey
@@ -129,6 +129,22 @@ class EpisodeCreator:
             self.service.register(episode, spec.mark, opened.frame, timing_ms=opened.timing_ms)
             return opened
 
+    async def set_up_untouched(self, task: Mapping[str, Any], wait_s: float) -> HostEpisode:
+        """Return an episode that no client gets: a task set up on a clean replica. `drop` it afterwards.
+
+        Raises:
+            ServiceError: As `create`; nothing is left of it then.
+        """
+        spec = EpisodeSpec(task=task)
+        episode = self.draft(self._terms(spec), read_task(task))
+        try:
+            await self._lease(episode, time.monotonic() + wait_s, spec.client)
+            await self._set_up(episode, spec)
+        except BaseException:
+            self.drop(episode, Reason.CLIENT_GONE)
+            raise
+        return episode
+
     def _terms(self, spec: EpisodeSpec) -> SavedEpisode:
         return SavedEpisode(
             spec.task,
@@ -212,10 +228,14 @@ class EpisodeCreator:
         )
 
     def discard(self, episode: HostEpisode, reason: Reason) -> None:
-        """Give up an episode that no client ever had."""
+        """Give up an episode that a client asked for and never had."""
+        self.drop(episode, reason)
+        self.service.metrics.failed_to_open.labels(reason.value).inc()
+
+    def drop(self, episode: HostEpisode, reason: Reason) -> None:
+        """Remove an episode that no client ever had, and its replica."""
         episode.replica.release(reason)
         self.service.journal.ended(episode.episode_id)
-        self.service.metrics.failed_to_open.labels(reason.value).inc()
 
     async def _cloned(
         self, episode: HostEpisode, choice: TemplateChoice, wait_until: float, client: ClientKey

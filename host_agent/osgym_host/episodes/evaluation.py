@@ -88,11 +88,15 @@ async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> Evaluation
     except TaskError as error:
         return _failed(error)
     except GuestRefused as error:
-        return _failed(EvaluatorError(f"the guest refused a call of the check: {error}"))
+        text = f"the guest refused a call of the check: {error}"
+        return _failed(EvaluatorError(text, {"guest_code": error.code}))
     except base.GuestTampered as error:
         log.warning("episode %s is not scored: %s", episode.episode_id, error)
         text = f"The guest agent was tampered with, so what it says cannot be scored: {error}."
-        return _unscorable(episode, EvaluatorError(text, {"cause": GUEST_TAMPERED, "finding": str(error)}))
+        tampered = EvaluatorError(text, {"cause": GUEST_TAMPERED, "finding": str(error)})
+        if episode.policy_acted():
+            return unscorable(episode, ErrorInfo(tampered.code, text, tampered.details))
+        return _failed(tampered)
     except base.RuntimeFault as error:
         await asyncio.wait((replica.lost,), timeout=DEATH_NOTICE_S)
         if replica.lost.done():
@@ -116,10 +120,8 @@ async def _release(episode: HostEpisode) -> None:
         log.warning("replica %s: keys not released: %s", episode.replica.replica_id, error)
 
 
-def _unscorable(episode: HostEpisode, error: TaskError) -> EvaluationAnswer:
-    """Return the answer for what only something inside the desktop does: the policy's 0 once it has acted."""
-    if not episode.policy_acted():
-        return _failed(error)
+def unscorable(episode: HostEpisode, error: ErrorInfo) -> EvaluationAnswer:
+    """Return the answer for a check that failed by what the policy did to its desktop: its 0."""
     return lost_by_policy(
         ErrorInfo(error.code, error.message, {**error.details, "error_class": ErrorClass.POLICY.value}),
         episode.steps.done or TerminationReason.POLICY_STOPPED,

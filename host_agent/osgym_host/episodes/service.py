@@ -37,6 +37,9 @@ KEEP_ENDED = 1000
 """Ended episodes that can still be asked about; the oldest are forgotten first."""
 
 
+Judge = Callable[[HostEpisode, EvaluationAnswer], Awaitable[EvaluationAnswer]]
+
+
 class EpisodeService:
     """The episodes of this host. For one event loop."""
 
@@ -59,6 +62,8 @@ class EpisodeService:
         """The notice that clients see while this host is about to be taken away."""
         self.tracer: StepTracer | None = None
         """Makes the spans of steps whose clients ask for them."""
+        self.judge: Judge | None = None
+        """Says whose fault a failed check is that both the policy and we can have caused."""
         self.on_end: list[Callable[[HostEpisode], None]] = []
         """Called with each episode that ends."""
         self._active: dict[str, HostEpisode] = {}
@@ -325,6 +330,8 @@ class EpisodeService:
                 await episode.reach.end()
                 self.journal.scoring(episode.episode_id)
                 answer = await evaluate_episode(episode, self.limits.evaluate_s)
+                if self.judge is not None:
+                    answer = await self.judge(episode, answer)
                 if episode.evaluation is not None:  # the policy's own doing ended it meanwhile
                     return episode.evaluation
                 episode.evaluation = answer

@@ -4,6 +4,8 @@ The policy decides what is in its replica. If what it left there could end a che
 could turn any 0 into a failure of ours. So whatever an answer of the guest agent says against a file, a
 command or a window is `ResultUnusable`, a 0 with the reason. Only two things are not: that the agent
 itself does not work (`_OURS`), and that it does not answer at all, which loses the replica as in any call.
+Of the first, `BREAKABLE` is what a policy can bring about as well: `osgym_host.episodes.untouched` finds out
+whose fault it is.
 """
 
 from __future__ import annotations
@@ -55,6 +57,18 @@ _OURS: frozenset[str] = frozenset(
     }
 )
 """Codes by which the agent says that it does not do the call, or cannot, whatever is in the replica."""
+BREAKABLE: frozenset[str] = frozenset(
+    {
+        GuestErrorCode.TOO_MANY_CONNECTIONS,
+        GuestErrorCode.BUSY,
+        GuestErrorCode.NOT_READY,
+        GuestErrorCode.GUEST_FAILED,
+        GuestErrorCode.DISPLAY_GONE,
+        GuestErrorCode.INTERNAL,
+        "display",
+    }
+)
+"""Codes of `_OURS` that programs inside can cause: by rights taken away, clients of the display used up, …"""
 _OUT_OF_TIME: frozenset[str] = frozenset({GuestErrorCode.DEADLINE, "timeout"})
 
 

@@ -115,6 +115,7 @@ async def run_step(run: TaskRun, index: int, step: Step, *, phase: str) -> Faile
         return await kind.run(run, step.parameters)
     except (GuestRefused, StepProblem) as error:
         by_replica = not is_ours(error) if isinstance(error, GuestRefused) else error.by_replica
-        raise SetupFailed(
-            str(error), step=index, kind=step.type, phase=phase, by_replica=by_replica
-        ) from error
+        failed = SetupFailed(str(error), step=index, kind=step.type, phase=phase, by_replica=by_replica)
+        if isinstance(error, GuestRefused):
+            failed.details["guest_code"] = error.code
+        raise failed from error
