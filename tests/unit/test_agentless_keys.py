@@ -366,6 +366,20 @@ def test_nothing_changed_is_final_too() -> None:
     assert (at, judge.changed_ms) == (120.0, None)
 
 
+def test_a_screen_that_is_known_to_rest_is_final_when_the_guest_rests() -> None:
+    """Its quiet counts from when it began; a change after all begins it anew."""
+    same, after = Frame(1, 1, b"abc"), noise(50, 50)
+    for changes_at_ms, expected_ms in ((9999, EXACT.idle_ms), (40, 40 + EXACT.quiet_ms)):
+        judge = QuietJudge(EXACT, 0.0, same)
+        judge.rested_since(-1000.0)
+        for at in range(0, 400, 10):
+            judge.add_work(at, VcpuWork(0, running=False))
+            judge.add_frame(at, after if at >= changes_at_ms else same)
+            if judge.is_settled(at):
+                break
+        assert at == expected_ms
+
+
 def test_what_blinks_does_not_put_the_end_off() -> None:
     """A cursor of any shape goes back to a picture that was there before."""
     on, off = noise(50, 50, 1), noise(50, 50, 2)

@@ -10,11 +10,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from osgym_host.runtimes.qemu.agentless import frames, plan, settle
 from osgym_host.runtimes.qemu.agentless.display import DisplayFailed, DisplayLost, GuestDisplay
-from osgym_host.runtimes.qemu.agentless.frames import Frame, PackedFrame
+from osgym_host.runtimes.qemu.agentless.frames import Frame
+from osgym_host.runtimes.qemu.agentless.last_frame import LastFrame
 from osgym_host.runtimes.qemu.agentless.plan import DrainInput, HeldInput, Planner, PointerEvent
 from osgym_host.runtimes.qemu.agentless.serve import RefusedRequest
 from osgym_host.runtimes.qemu.agentless.settle import SettledScreen
@@ -42,20 +43,6 @@ READY_LOOK_MS = 50.0
 """Often enough to see that nobody works, and seldom enough to cost nothing while a system boots."""
 
 
-@dataclass(slots=True)
-class _LastFrame:
-    """The frame of the last step's answer, to tell whether it stayed final; packed, for it may stay long."""
-
-    seq: int
-    frame: PackedFrame
-    taken_s: float
-    changed_s: float | None = None
-
-    def as_previous(self) -> PreviousFrame:
-        after = None if self.changed_s is None else round((self.changed_s - self.taken_s) * 1000, 3)
-        return PreviousFrame(self.seq, after is None, after)
-
-
 class AgentlessEngine:
     """State of one guest without an agent."""
 
@@ -66,7 +53,7 @@ class AgentlessEngine:
         self._planner = Planner()
         self._lock = asyncio.Lock()
         self._waiting = 0
-        self._last: _LastFrame | None = None
+        self._last: LastFrame | None = None
         self._started_s = time.monotonic()
         self._screen: tuple[int, int] | None = None
         self._last_click: tuple[str, tuple[int, int], float] | None = None
@@ -150,13 +137,27 @@ class AgentlessEngine:
             quiet_ms, quiet_ms, 0.1, 3 * quiet_ms, least_ms=0, turn_ms=READY_LOOK_MS, max_ms=left_s * 1000
         )
         async with self._exclusive() as display:
-            found = await settle.settle(display, self._vcpus, rule, before=None, began_s=time.monotonic())
+            before, rested_s = await self._known_rest()
+            if rested_s is not None:
+                rule = settle.still_at_rest(rule)
+            began_s = time.monotonic()
+            found = await settle.settle(
+                display, self._vcpus, rule, before=before, began_s=began_s, rested_s=rested_s
+            )
             self._screen = found.frame.size
         if size is not None and found.frame.size != size:
             return "the screen is {}x{} and not {}x{}".format(*found.frame.size, *size)
         if found.reason is SettleReason.TIMEOUT:
             return "the screen is not quiet"
         return "the screen is blank" if await asyncio.to_thread(frames.is_blank, found.frame) else ""
+
+    async def _known_rest(self) -> tuple[Frame | None, float | None]:
+        """Return the screen, and since when it shows the last step's frame; None where it does not."""
+        if self._last is None:
+            return None, None
+        now = await self._capture()
+        await self._previous(now)
+        return (now, self._last.rested_s) if self._last.changed_s is None else (None, None)
 
     # Steps -----------------------------------------------------------------------------------
 
@@ -205,7 +206,7 @@ class AgentlessEngine:
                 rule = settle.rule_for(wait.policy, quiet_ms=wait.quiet_ms, max_ms=wait.max_ms)
                 done = await settle.settle(display, self._vcpus, rule, before=before, began_s=acted_s)
             self._screen = done.frame.size
-            self._last = _LastFrame(seq, await asyncio.to_thread(PackedFrame.of, done.frame), done.taken_s)
+            self._last = await asyncio.to_thread(LastFrame.of, seq, done)
             seen = await self._observed(done.frame, done.taken_s, look)
         observation = replace(
             seen.observation,
@@ -303,6 +304,8 @@ class AgentlessEngine:
             held = self._planner.held
             released = {"keys": list(held.keys), "buttons": list(held.buttons)}
             await self._carry_out(self._planner.release(), self._screen or (1, 1))
+            if self._last is not None:
+                self._last.rested_s = time.monotonic()
         return released
 
     def planned(self, actions: Sequence[Action]) -> tuple[list[tuple[Op, list[plan.InputOp]]], HeldInput]:
@@ -325,10 +328,8 @@ class AgentlessEngine:
         last = self._last
         if last is None:
             return None
-        if last.changed_s is None:
-            box = await asyncio.to_thread(last.frame.difference, now)
-            if box is not None and not frames.is_caret(box):
-                last.changed_s = time.monotonic()
+        if last.changed_s is None and await asyncio.to_thread(last.differs, now):
+            last.changed_s = time.monotonic()
         return last.as_previous()
 
     async def _observed(self, frame: Frame, taken_s: float, look: ObserveOptions) -> ObservedFrame:

@@ -99,6 +99,10 @@ class QuietJudge:
         self.changed_ms: float | None = None
         self._restless_ms = began_ms
 
+    def rested_since(self, at_ms: float) -> None:
+        """Count the quiet of the screen from an earlier time: it has shown the same since then."""
+        self._restless_ms = at_ms
+
     def add_work(self, at_ms: float, work: VcpuWork | None) -> None:
         """Take in what the processors have done; None: they cannot be seen."""
         if work is None:
@@ -154,6 +158,8 @@ class QuietJudge:
         quiet_ms = at_ms - self._restless_ms
         if self._is_idle(at_ms):
             return quiet_ms >= self._rule.quiet_ms
+        if self._sees_work:  # it is at work: what it showed before this wait does not tell what it will show
+            quiet_ms = min(quiet_ms, at_ms - self._began_ms)
         return quiet_ms >= self._rule.busy_quiet_ms
 
 
@@ -167,6 +173,12 @@ def rule_for(
     return rule if max_ms is None else replace(rule, max_ms=max_ms)
 
 
+def still_at_rest(rule: QuietRule) -> QuietRule:
+    """Return a rule for a screen that still shows what a step ended with: the guest rests as after a step."""
+    busy_quiet_ms = max(rule.quiet_ms, EXACT.busy_quiet_ms)
+    return replace(rule, idle_ms=EXACT.idle_ms, busy_quiet_ms=busy_quiet_ms, turn_ms=EXACT.turn_ms)
+
+
 async def settle(
     display: GuestDisplay,
     vcpus: Vcpus | None,
@@ -174,14 +186,22 @@ async def settle(
     *,
     before: Frame | None,
     began_s: float,
+    rested_s: float | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> SettledScreen:
     """Wait until the screen is final by the rule, or its time is up, or `stop` says so.
+
+    Args:
+        before: The screen at the beginning of the wait; None where nobody looked.
+        began_s: When the wait began (monotonic).
+        rested_s: Since when the screen shows `before`, where that is known (monotonic).
 
     Raises:
         DisplayFailed: The screen could not be read.
     """
     judge = QuietJudge(rule, began_s * 1000, before, display.look_ms)
+    if rested_s is not None:
+        judge.rested_since(rested_s * 1000)
     while True:
         now_ms = time.monotonic() * 1000
         judge.add_work(now_ms, vcpus.read() if vcpus is not None else None)
