@@ -20,6 +20,7 @@ import pytest
 
 from osgym_guest import osworld
 from osgym_guest.http import Router
+from osgym_guest.osworld.process import CommandRunner
 from osgym_guest.osworld.session import DesktopSession
 from osgym_guest.server import Server
 
@@ -426,3 +427,97 @@ async def test_open_file_says_what_is_wrong_with_its_path(call: Call) -> None:
     assert (await call("/setup/close_window", {"window_name": 3})).status == 400
     assert (await call("/setup/change_wallpaper", {"path": "/nope.png"})).status == 404
     assert (await call("/wallpaper")).status == 404
+
+
+def upload_of(path: Path, content: bytes) -> tuple[bytes, str]:
+    """The body of an upload and its content type."""
+    head = f'--b\r\nContent-Disposition: form-data; name="file_path"\r\n\r\n{path}\r\n'
+    head += '--b\r\nContent-Disposition: form-data; name="file_data"; filename="f"\r\n\r\n'
+    return head.encode() + content + b"\r\n--b--\r\n", "multipart/form-data; boundary=b"
+
+
+async def test_an_upload_waits_for_no_pipe_and_reaches_no_device(call: Call, home: Path) -> None:
+    """What lies where a file is to be written is refused at once unless it is one, and is as it was then."""
+    os.mkfifo(home / "pipe")
+    (home / "folder").mkdir()
+    for name, target in (("device", "/dev/full"), ("agent", "/proc/self/comm")):
+        (home / name).symlink_to(target)
+    before = Path("/proc/self/comm").read_text()
+    for name in ("pipe", "folder", "device", "agent"):
+        body, kind = upload_of(home / name, b"x" * 100)
+        answer = await asyncio.wait_for(call("/setup/upload", body, kind=kind), 10)
+        assert (answer.status, answer.json["code"]) == (500, "cannot_write"), name
+    assert Path("/proc/self/comm").read_text() == before
+    (home / "file").write_bytes(b"old and longer")
+    (home / "link").symlink_to("file")
+    body, kind = upload_of(home / "link", b"new")
+    assert (await call("/setup/upload", body, kind=kind)).status == 200
+    assert (home / "file").read_bytes() == b"new"
+
+
+WRITES_INTO_IT = """
+import os, sys, time
+until = time.monotonic() + 20
+while time.monotonic() < until:
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if file.read() != b"sleep\\x000.71\\x00":
+                    continue
+            for fd in (1, 2):
+                try:
+                    os.write(os.open(f"/proc/{pid}/fd/{fd}", os.O_WRONLY), b"forged")
+                    print("written")
+                except OSError as error:
+                    print("refused", error.errno)
+            sys.exit()
+        except OSError:
+            continue
+"""
+
+
+async def test_nobody_writes_into_the_output_of_an_isolated_command(call: Call) -> None:
+    """A process of the same user opens it through /proc: a pipe is written, a check's output is not."""
+    for isolated in (False, True):
+        process = await asyncio.create_subprocess_exec(
+            "python3", "-c", WRITES_INTO_IT, stdout=asyncio.subprocess.PIPE
+        )
+        answer = await call("/execute", {"command": ["sleep", "0.71"], "isolated": isolated})
+        told, _ = await asyncio.wait_for(process.communicate(), 30)
+        if isolated:
+            assert told.split() == [b"refused", b"6"] * 2  # ENXIO
+        else:
+            assert told.split() == [b"written"] * 2
+        assert (answer.json["output"], answer.json["error"]) == (
+            ("", "") if isolated else ("forged", "forged")
+        )
+
+
+async def test_an_isolated_command_finds_the_images_programs(tmp_path: Path, home: Path) -> None:
+    """Neither a folder of the user's nor a variable decides which program runs, or what it loads."""
+    mine = home / ".local" / "bin"
+    mine.mkdir(parents=True)
+    (mine / "cat").write_text("#!/bin/sh\necho forged\n")
+    (mine / "cat").chmod(0o755)
+    (tmp_path / "sitecustomize.py").write_text("print('forged')")
+    (tmp_path / "env").write_text("echo forged")
+    env = {
+        "HOME": str(home),
+        "PATH": f"{mine}:/usr/bin:/bin",
+        "PYTHONPATH": str(tmp_path),
+        "BASH_ENV": str(tmp_path / "env"),
+        "LD_LIBRARY_PATH": str(tmp_path),
+        "DISPLAY": ":1",
+    }
+    runner = CommandRunner(DesktopSession(env, home))
+    (home / "file").write_text("true\n")
+    for isolated, said in ((False, "forged"), (True, "true")):
+        for command in (["cat", "file"], ["bash", "-c", "/bin/cat file"], ["python3", "-c", "print('true')"]):
+            result = await runner.run(command, isolated=isolated)
+            assert result.output.split()[0] == said, command
+    shown = (await runner.run(["env"], isolated=True)).output
+    assert f"HOME={home}\n" in shown and "DISPLAY=:1\n" in shown
+    large = await runner.run(["head", "-c", "3000000", "/dev/zero"], isolated=True)
+    assert (len(large.output), large.returncode) == (3_000_000, 0)
+    both = await runner.run("echo out; echo err >&2; exit 3", shell=True, isolated=True)
+    assert (both.output, both.error, both.returncode) == ("out\n", "err\n", 3)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
 import pytest
 from tests.support.host_process import HostProcess
 
+from osgym_guest.osworld.session import PROGRAM_FOLDERS
 from osgym_sdk import AsyncClient, EpisodeEnded, Evaluation, SetupFailed, TaskError, TaskUnsupported
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(120)]
@@ -170,6 +172,61 @@ async def test_a_result_that_changes_while_it_is_read_scores_0(client: AsyncClie
         expected=rule(include=["x"]),
     )
     assert (await score(client, made)).reward == 0.0
+
+
+@pytest.mark.parametrize("left", ["mkfifo ~/check.py", "mkdir ~/check.py", "ln -s /dev/full ~/check.py"])
+async def test_what_lies_where_a_check_writes_scores_0_at_once(client: AsyncClient, left: str) -> None:
+    """A postconfig that puts a file where the policy left a pipe, a folder or a device waits for nothing."""
+    made = task(
+        [shell(left)],
+        postconfig=[step("upload_file", files=[{"path": "/home/user/check.py", "text": "print('no')"}])],
+        func="exact_match",
+        result=output("cat ~/check.py"),
+        expected=rule(expected="never"),
+    )
+    async with client.episode(made) as episode:
+        await episode.step({"op": "done"})
+        async with asyncio.timeout(30):
+            verdict = await episode.evaluate()
+    assert verdict.reward == 0.0, verdict
+    assert "postconfig[0]" in verdict.details[0]["note"]
+
+
+FORGES_OUTPUT = """
+import os, time
+while True:
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if file.read() == b"sleep\\x000.72\\x00":
+                    with open(f"/proc/{pid}/fd/1", "wb", buffering=0) as output:
+                        output.write(b"forged")
+        except OSError:
+            pass
+    time.sleep(0.002)
+"""
+
+
+async def test_a_checks_command_is_forged_by_no_program_of_the_user(client: AsyncClient) -> None:
+    """Neither by a program of its name in the user's folders, nor by one that writes into its output."""
+    forge = "mkdir -p ~/.local/bin; printf '#!/bin/sh\\necho forged\\n' > ~/.local/bin/cat"
+    forge += "; chmod +x ~/.local/bin/cat"
+    made = task(
+        [
+            step("upload_file", files=[{"path": "/home/user/forge.py", "text": FORGES_OUTPUT}]),
+            step("launch", command=["python3", "/home/user/forge.py"]),
+            shell(f"{forge}; echo true > ~/file"),
+        ],
+        func=["exact_match", "exact_match", "exact_match"],
+        result=[
+            {"type": "vm_command_line", "command": ["cat", "/home/user/file"]},
+            {"type": "vm_command_line", "command": ["sleep", "0.72"]},
+            {"type": "vm_command_line", "command": ["printenv", "PATH"]},
+        ],
+        expected=[rule(expected="true\n"), rule(expected=""), rule(expected=f"{PROGRAM_FOLDERS}\n")],
+    )
+    verdict = await score(client, made)
+    assert verdict.reward == 1.0, verdict
 
 
 async def test_a_command_that_cannot_start_scores_0(client: AsyncClient) -> None:

@@ -72,7 +72,8 @@ async def launch(context: OsworldContext, request: Request) -> Response:
 
 async def _run(context: OsworldContext, data: dict[str, Any], command: Command, shell: bool) -> CommandResult:
     timeout_s = fields.number(data, "timeout", TIMEOUT_S, low=0.1, high=MAX_TIMEOUT_S)
-    return await context.runner.run(command, shell=shell, timeout_s=timeout_s)
+    isolated = data.get("isolated") is True
+    return await context.runner.run(command, shell=shell, timeout_s=timeout_s, isolated=isolated)
 
 
 def _success(result: CommandResult) -> dict[str, Any]:

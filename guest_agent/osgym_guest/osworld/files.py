@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import stat
 import time
@@ -123,8 +124,7 @@ def _write(path: Path, content: memoryview) -> int:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(path):
-        with path.open("wb") as file:
-            return file.write(content)
+        return _overwrite(path, content)
     part = path.with_name(f".{path.name[:PART_NAME_CHARS]}.part")
     try:
         with part.open("wb") as file:
@@ -134,3 +134,19 @@ def _write(path: Path, content: memoryview) -> int:
         part.unlink(missing_ok=True)
         raise
     return size
+
+
+def _overwrite(path: Path, content: memoryview) -> int:
+    """Write over a file that is there.
+
+    Raises:
+        OSError: It cannot be written, or is no file on a disk: a pipe would make the agent wait for its
+            reader, and a link into ``/proc`` leads to the agent itself.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o666)
+    with os.fdopen(fd, "wb") as file:
+        in_proc = Path(f"/proc/self/fd/{fd}").readlink().is_relative_to("/proc")
+        if in_proc or not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        file.truncate(0)
+        return file.write(content)

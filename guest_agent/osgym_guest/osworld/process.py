@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -151,10 +152,11 @@ def start(
     stderr: int | None = subprocess.DEVNULL,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    isolated: bool = False,
 ) -> ChildProcess:
     """Start a command apart from the agent: own session, no inherited descriptor.
 
-    `env` is laid over the session's environment.
+    `env` is laid over the session's environment, for an isolated one over what is left of it for checks.
 
     Raises:
         OSError: it cannot be started (no such program, not executable, …).
@@ -166,17 +168,26 @@ def start(
         stdout=stdout,
         stderr=stderr,
         cwd=cwd or session.home,
-        env={**session.env, **(env or {})},
+        env={**(session.isolated_env() if isolated else session.env), **(env or {})},
         start_new_session=True,
         close_fds=True,
     )
     return ChildProcess(popen)
 
 
-async def open_sink(limit: int) -> tuple[int, PipeSink]:
-    """A pipe that a `PipeSink` reads; the caller closes the write end that it gets."""
-    read_end, write_end = os.pipe()
+async def open_sink(limit: int, *, isolated: bool = False) -> tuple[int, PipeSink]:
+    """A pipe that a `PipeSink` reads; the caller closes the write end that it gets.
+
+    An isolated one is a socket: other processes of the user can open a pipe through ``/proc/PID/fd`` and
+    write into it, a socket they cannot.
+    """
     loop = asyncio.get_running_loop()
+    if isolated:
+        ours, theirs = socket.socketpair()
+        ours.shutdown(socket.SHUT_WR)
+        _, sink = await loop.connect_read_pipe(lambda: PipeSink(limit), ours)
+        return theirs.detach(), sink
+    read_end, write_end = os.pipe()
     _, sink = await loop.connect_read_pipe(lambda: PipeSink(limit), os.fdopen(read_end, "rb", buffering=0))
     return write_end, sink
 
@@ -202,8 +213,9 @@ class CommandRunner:
         merge: bool = False,
         cwd: Path | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
+        isolated: bool = False,
     ) -> CommandResult:
-        """Run a command and collect its output.
+        """Run a command and collect its output; an isolated one as a check's, see `start` and `open_sink`.
 
         A process that the command leaves in the background goes on; what it writes later is lost. When this
         is cancelled, the command ends with all that runs in its session.
@@ -213,22 +225,31 @@ class CommandRunner:
             OSError: it cannot be started.
         """
         try:
-            return await asyncio.wait_for(self._run(command, shell, merge, cwd, max_output_bytes), timeout_s)
+            work = self._run(command, shell, merge, cwd, max_output_bytes, isolated)
+            return await asyncio.wait_for(work, timeout_s)
         except asyncio.TimeoutError as exc:
             raise CommandTimeoutError(command, timeout_s) from exc
 
     async def _run(
-        self, command: Command, shell: bool, merge: bool, cwd: Path | None, limit: int
+        self, command: Command, shell: bool, merge: bool, cwd: Path | None, limit: int, isolated: bool
     ) -> CommandResult:
         async with self._turns:
             ends: list[int] = []
             try:
-                out_end, out = await open_sink(limit)
+                out_end, out = await open_sink(limit, isolated=isolated)
                 ends.append(out_end)
-                err_end, err = (out_end, out) if merge else await open_sink(limit)
+                err_end, err = (out_end, out) if merge else await open_sink(limit, isolated=isolated)
                 if not merge:
                     ends.append(err_end)
-                child = start(command, self._session, shell=shell, stdout=out_end, stderr=err_end, cwd=cwd)
+                child = start(
+                    command,
+                    self._session,
+                    shell=shell,
+                    stdout=out_end,
+                    stderr=err_end,
+                    cwd=cwd,
+                    isolated=isolated,
+                )
             finally:
                 for end in ends:
                     os.close(end)

@@ -7,6 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+# Of a golden image: where it and its administrator put programs, and nobody else without becoming root.
+PROGRAM_FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/games:/usr/games"
+# Variables by which a program loads or runs what is not its own.
+_LOADING_PREFIXES = ("BASH_FUNC_", "LD_", "NODE_", "PERL", "PYTHON", "RUBY")
+_LOADING_NAMES = frozenset({"BASH_ENV", "ENV", "GCONV_PATH", "GTK_MODULES", "GTK_PATH", "IFS"})
 # Variables of the agent that are nobody else's business.
 _PRIVATE_PREFIXES = ("OSGYM_", "LISTEN_")
 
@@ -32,6 +37,15 @@ class DesktopSession:
         env.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games")
         env["PWD"] = home
         return DesktopSession(env, Path(home))
+
+    def isolated_env(self) -> dict[str, str]:
+        """The environment of a check's command: only the image's programs, and nothing that programs load."""
+        env = {
+            name: value
+            for name, value in self.env.items()
+            if not name.startswith(_LOADING_PREFIXES) and name not in _LOADING_NAMES
+        }
+        return {**env, "PATH": PROGRAM_FOLDERS}
 
     def expand_home(self, text: str) -> str:
         """`text` with a leading ``~`` or ``~/`` replaced by the home directory."""

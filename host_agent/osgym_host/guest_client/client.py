@@ -176,13 +176,24 @@ class GuestClient:
     # OSWorld's endpoints ---------------------------------------------------------------------
 
     async def execute(
-        self, command: str | Sequence[str], *, shell: bool = False, timeout_s: float = 130.0
+        self,
+        command: str | Sequence[str],
+        *,
+        shell: bool = False,
+        timeout_s: float = 130.0,
+        isolated: bool = False,
     ) -> CommandResult:
-        """Run a command and wait for it. Any return code is a result, not an error."""
+        """Run a command and wait for it. Any return code is a result, not an error.
+
+        Args:
+            isolated: The guest agent runs it as a check's: with the image's programs first, without variables
+                that programs load things by, its output where no other process can write.
+        """
         body = {
             "command": _plain(command),
             "shell": shell,
             "timeout": _time_inside(timeout_s),
+            **({"isolated": True} if isolated else {}),
         }
         return command_result(await self._output("/setup/execute", body, timeout_s=timeout_s))
 

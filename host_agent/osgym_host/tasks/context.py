@@ -49,6 +49,7 @@ class TaskRun:
         task_id: Safe id of the task.
         until: When it has to end, in ``loop.time()``.
         disk: Where files are read that lie on the replica's disk, if that is possible.
+        of_check: The policy has acted: commands run apart from what it may have left for them to find.
     """
 
     guest: GuestClient
@@ -56,6 +57,7 @@ class TaskRun:
     task_id: str
     until: float | CheckDeadline
     disk: GuestDisk | None = None
+    of_check: bool = False
 
     @property
     def deadline(self) -> float:

@@ -83,7 +83,7 @@ async def evaluate(
         Exception: what the guest client raises when the replica is gone.
     """
     gave_up = last_action == LastAction.FAIL
-    run = TaskRun(guest, ctx, task.safe_id, deadline)
+    run = TaskRun(guest, ctx, task.safe_id, deadline, of_check=True)
     if not (gave_up or task.evaluator.infeasible):
         await wait_for_quiet(guest, run.deadline, final=True)
     replica_time = ReplicaTime(run.deadline - asyncio.get_running_loop().time())

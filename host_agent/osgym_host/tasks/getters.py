@@ -152,7 +152,9 @@ async def vm_command_error(run: TaskRun, parameters: CommandParameters) -> Value
 
 async def _command(run: TaskRun, command: str | list[str], shell: bool = False) -> tuple[str, str]:
     timeout_s = run.left("a command", COMMAND_TIMEOUT_S)
-    result = await run.guest.execute(run.substitute(command), shell=shell, timeout_s=timeout_s)
+    result = await run.guest.execute(
+        run.substitute(command), shell=shell, timeout_s=timeout_s, isolated=run.of_check
+    )
     return result.output, result.error
 
 
@@ -266,7 +268,7 @@ EXTENSION_WRITES_S = 1.0
 @getter("vscode_config", VscodeParameters)
 async def vscode_config(run: TaskRun, parameters: VscodeParameters) -> Value:
     """A file that OSWorld's extension of VS Code writes when its command is called in the palette."""
-    await _command(run, ["python", "-c", VSCODE_KEYS, parameters.vscode_extension_command])
+    await _command(run, ["python", "-I", "-c", VSCODE_KEYS, parameters.vscode_extension_command])
     await asyncio.sleep(run.left("a file of VS Code", EXTENSION_WRITES_S))
     return await _one_file(run, parameters.path)
 
@@ -282,7 +284,7 @@ VLC_STATUS = (
 @getter("vlc_playing_info", VlcParameters)
 async def vlc_playing_info(run: TaskRun, parameters: VlcParameters) -> Value:
     """The status that VLC's web interface gives, as an XML file."""
-    status, problem = await _command(run, ["python3", "-c", VLC_STATUS])
+    status, problem = await _command(run, ["python3", "-I", "-c", VLC_STATUS])
     if not status.strip():
         return Value(missing=True, note=f"VLC gives no status: {problem[-200:]}")
     return Value(files=(await run.keep(status.strip().encode(), parameters.dest),))

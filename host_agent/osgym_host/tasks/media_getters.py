@@ -51,8 +51,10 @@ async def background_image_in_slide(run: TaskRun, parameters: SlideParameters) -
 
 async def _in_slide(run: TaskRun, parameters: SlideParameters, kind: str, reader: str) -> Value:
     number = parameters.slide_index + 1
-    command = ["python3", "-c", LINKED, parameters.ppt_file_path, str(number), kind]
-    asked = await run.guest.execute(command, timeout_s=run.left("a slide's links", COMMAND_TIMEOUT_S))
+    command = ["python3", "-I", "-c", LINKED, parameters.ppt_file_path, str(number), kind]
+    asked = await run.guest.execute(
+        command, timeout_s=run.left("a slide's links", COMMAND_TIMEOUT_S), isolated=run.of_check
+    )
     linked = asked.output.strip() if asked.returncode == 0 else ""
     if linked:
         try:

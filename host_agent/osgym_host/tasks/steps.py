@@ -140,7 +140,10 @@ async def execute(run: TaskRun, parameters: ExecuteParameters) -> FailedCommand 
     command = run.substitute(parameters.command)
     while True:
         result = await run.guest.execute(
-            command, shell=parameters.shell, timeout_s=run.left("execute", COMMAND_TIMEOUT_S)
+            command,
+            shell=parameters.shell,
+            timeout_s=run.left("execute", COMMAND_TIMEOUT_S),
+            isolated=run.of_check,
         )
         if parameters.stdout:
             run.ctx.outputs[parameters.stdout] = result.output.encode()

@@ -59,7 +59,9 @@ for _name, (_path, _reader) in _FILES.items():
 async def shortcuts_on_desktop(run: TaskRun, parameters: NoParameters) -> Value:
     """The desktop files that lie on the desktop, at most `MAX_SHORTCUTS`."""
     command = ["find", "/home/user/Desktop", "-maxdepth", "1", "-name", "*.desktop", "-print0"]
-    listed = await run.guest.execute(command, shell=False, timeout_s=run.left("the desktop's files", 60))
+    listed = await run.guest.execute(
+        command, timeout_s=run.left("the desktop's files", 60), isolated=run.of_check
+    )
     paths = sorted(path for path in listed.output[:MAX_LISTING_CHARS].split("\0") if path)
     files: list[NamedFile | DiskFile] = []
     for path in paths[:MAX_SHORTCUTS]:

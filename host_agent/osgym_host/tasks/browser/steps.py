@@ -81,7 +81,7 @@ async def update_browse_history(run: TaskRun, parameters: HistoryParameters) -> 
     """Put visits into the history of a browser that does not run; it is started once if it has none yet."""
     visits = json.dumps([[v.url, v.title, v.visit_time_from_now_in_seconds] for v in parameters.history])
     done = await run.guest.execute(
-        ["python3", "-c", ADD_VISITS, visits], timeout_s=run.left("the browser's history", HISTORY_S)
+        ["python3", "-I", "-c", ADD_VISITS, visits], timeout_s=run.left("the browser's history", HISTORY_S)
     )
     if done.returncode != 0:
         raise StepProblem(f"the history cannot be written: {done.error[-400:]}", by_replica=True)
