@@ -89,6 +89,30 @@ async def test_a_fork_waits_for_the_running_step(service: Service) -> None:
         assert len(service.guest_of(child).agent.acted) == 1
 
 
+async def test_what_a_desktop_still_draws_when_it_is_forked_is_in_its_children(service: Service) -> None:
+    """The branch point is taken once the desktop rests, as its panel and late programs do."""
+    parent = await service.create()
+    agent = service.guest_of(parent).agent
+    asked = agent.asked_ready
+    agent.ready.clear()
+    forking = asyncio.create_task(forked(service, parent, 2))
+    await until(lambda: agent.asked_ready > asked or forking.done())
+    late = {"op": "click", "x": 3, "y": 4}
+    agent.acted.append(late)
+    agent.ready.set()
+    for child in await forking:
+        assert service.guest_of(child).agent.acted == [late]
+
+
+async def test_a_desktop_that_never_rests_is_forked_at_work(service: Service) -> None:
+    """A film that plays: its guest says after a while that it is not ready, and nobody waits for longer."""
+    parent = await service.create()
+    agent = service.guest_of(parent).agent
+    agent.refuses, agent.refused_paths = "not_ready", frozenset({"/v1/ready"})
+    (child,) = await forked(service, parent, 1)
+    assert child["parent"]["episode_id"] == parent["episode_id"]
+
+
 async def test_a_repeated_fork_gives_the_same_children(service: Service) -> None:
     """Also at the same time; for something else the id is refused; undone, the children are gone."""
     parent = await service.create()

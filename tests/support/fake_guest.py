@@ -62,6 +62,8 @@ class Guest:
     stored: tuple[dict[str, Any], bytes] | None = None
     started_at: float = field(default_factory=time.monotonic)
     ready: asyncio.Event = field(default_factory=asyncio.Event)
+    asked_ready: int = 0
+    """How often somebody has begun to wait until it is ready."""
     step_gate: asyncio.Event = field(default_factory=asyncio.Event)
     execute_gate: asyncio.Event = field(default_factory=asyncio.Event)
     nonsense: bool = False
@@ -126,6 +128,7 @@ class Guest:
             self.execute_gate.set()
             return "application/json", b"{}"
         if path in ("/v1/health", "/v1/ready"):
+            self.asked_ready += path == "/v1/ready"
             await self.ready.wait()
             return "application/json", b"what?" if self.nonsense else json.dumps(self.health()).encode()
         if path == "/setup/execute":
