@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import json
 import math
 import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from tests.support.host_process import HostProcess
 from tests.support.trainer_rig import NOTE, TASK, kill_leased
 
@@ -19,10 +23,22 @@ from inspect_ai.solver import solver
 from inspect_ai.util import sandbox
 
 from osgym_sdk import ConfigError
-from osgym_sdk.integrations.inspect import desktop_score, read_call, samples
+from osgym_sdk.integrations.inspect import (
+    COMPUTER_TOOL,
+    SIZE,
+    DesktopSandbox,
+    desktop_score,
+    read_call,
+    samples,
+)
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(300)]
 
+SCREEN = (1920, 1080)
+ICON_SHOWN = (0, 143, 170, 228)
+"""Where the desktop has an icon, as left, top, right, bottom of the image that the model sees."""
+ICON = (0, 201, 239, 120)
+"""The same as x, y, width, height in pixels of the screen."""
 EXAMPLE = Path(__file__).parents[2] / "examples/trainers/inspect_eval.py"
 
 
@@ -55,6 +71,45 @@ def test_an_agent_types_and_saves_and_is_scored(desks: HostProcess, tasks: str, 
     assert "image" in str(answers[0].content)[:200].lower()
     assert answers[4].error is not None and "Refused" in answers[4].error.message
     assert NOTE in answers[5].text
+
+
+def test_a_zoom_shows_the_screens_own_pixels(desks: HostProcess, tasks: str, tmp_path: Path) -> None:
+    """And not those of the smaller picture that the model sees of the whole screen."""
+    seen: dict[str, Any] = {}
+
+    @solver
+    def zoom() -> Any:
+        async def solve(state: Any, generate: Any) -> Any:
+            box = sandbox().as_type(DesktopSandbox)
+            asked = ["zoom", "--region", *map(str, ICON_SHOWN)]
+            done = await box.exec(["python3", COMPUTER_TOOL, *asked])
+            seen["zoomed"] = _image(base64.b64decode(json.loads(done.stdout)["base64_image"]))
+            whole = await box.desktop.wait(box.desktop.episode.zoom((0, 0, *SCREEN)))
+            shown = box.desktop.observation
+            assert shown is not None and shown.size == SIZE
+            seen["whole"], seen["shown"] = whole.image, shown.image
+            return state
+
+        return solve
+
+    [log] = eval(
+        Task(dataset=samples(tasks), solver=zoom(), scorer=desktop_score()),
+        model="mockllm/model", log_dir=str(tmp_path), display="none",
+    )  # fmt: skip
+    assert log.status == "success", log.error
+    x, y, width, height = ICON
+    size = (4 * width, 4 * height)
+    assert seen["zoomed"].size == size
+    assert seen["zoomed"].tobytes() == _scaled(seen["whole"], (x, y, x + width, y + height), size)
+    assert seen["zoomed"].tobytes() != _scaled(seen["shown"], ICON_SHOWN, size)
+
+
+def _image(png: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(png)).convert("RGB")
+
+
+def _scaled(image: Image.Image, box: tuple[int, int, int, int], size: tuple[int, int]) -> bytes:
+    return image.crop(box).resize(size, Image.Resampling.LANCZOS).tobytes()
 
 
 def test_files_and_commands_of_the_sandbox(desks: HostProcess, tasks: str, tmp_path: Path) -> None:

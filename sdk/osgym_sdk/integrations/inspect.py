@@ -29,7 +29,9 @@ from osgym_sdk._exceptions import (
     TooLarge,
 )
 from osgym_sdk._extras import need_extra
+from osgym_sdk._observation import Observation
 from osgym_sdk.agents import INFEASIBLE
+from osgym_sdk.agents._zoom import take_zooms
 from osgym_sdk.integrations import _rollouts
 from osgym_sdk.integrations._desktop import Desktop
 from osgym_sdk.wire import ImageFormat, ObserveOptions
@@ -234,11 +236,26 @@ class DesktopSandbox(SandboxEnvironment):
         if asked["action"] not in ("zoom", "cursor_position"):
             image = base64.b64encode(obs.png).decode()
             return {"output": "" if words == "Done." else words, "base64_image": image}
-        [block] = obs.to_anthropic(cursor=self._cursor)
+        [block] = obs.to_anthropic(cursor=self._cursor, zooms=await self._zooms(obs))
         content: Any = block["content"]
         if isinstance(content, str):
             return {"error" if block.get("is_error") else "output": content}
         return {"base64_image": str(content[0]["source"]["data"])}
+
+    async def _zooms(self, obs: Observation) -> dict[str, bytes]:
+        """Return the parts of the screen that the last call asked for, cut at the screen's own resolution.
+
+        An episode that has just ended cannot be looked at any more: its zooms are cut from its last picture.
+
+        Raises:
+            SandboxUnavailableError: the desktop is gone.
+        """
+        if self.desktop.ended or obs.parsed is None:
+            return {}
+        try:
+            return await self.desktop.wait(take_zooms(obs, obs.parsed.calls))
+        except OSGymError as exc:
+            raise _unavailable(exc) from exc
 
 
 def read_call(arguments: Sequence[str]) -> dict[str, Any]:
