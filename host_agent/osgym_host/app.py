@@ -403,4 +403,5 @@ def _access(settings: Settings) -> AccessPolicy:
         rate=RateLimit(settings.token_calls_per_s, settings.token_calls_burst),
         token_rate=RateLimit(settings.main_token_calls_per_s, settings.token_calls_burst),
         wrong=WrongTokens(settings.wrong_tokens_per_min),
+        look_cpu_percent=settings.look_cpu_percent,
     )

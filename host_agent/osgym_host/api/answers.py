@@ -1,13 +1,20 @@
-"""How the answers of v1 are documented in its OpenAPI description."""
+"""How the answers of v1 are documented in its OpenAPI description, and long ones written."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Iterable
 from typing import Any
+
+from fastapi import Response
 
 from osgym_protocol.codec import Message
 from osgym_protocol.observation import ErrorInfo
 from osgym_protocol.records import RECORDS_TYPE
 
+ROWS_AT_ONCE = 20
+"""Rows that are written before others have their turn: less than a millisecond."""
 ERRORS: dict[int | str, dict[str, Any]] = {
     "default": {"description": "An error: a stable code, a message, details.", "model": ErrorInfo}
 }
@@ -30,3 +37,13 @@ def record_answer(model: type[Message], text: str = _RECORD_TEXT) -> dict[int | 
 def json_answer(model: type[Message]) -> dict[int | str, dict[str, Any]]:
     """Documents a JSON answer."""
     return {**ERRORS, 200: {"description": "Done.", "model": model}}
+
+
+async def rows_response(rows: Iterable[dict[str, Any]]) -> Response:
+    """Return a JSON list, made in pieces between which steps are answered; rows may be made lazily."""
+    pieces: list[str] = []
+    for number, row in enumerate(rows, 1):
+        pieces.append(json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+        if number % ROWS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return Response("[" + ",".join(pieces) + "]", media_type="application/json")

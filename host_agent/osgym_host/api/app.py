@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from pydantic import TypeAdapter
 
 from osgym_host.api import dashboard, errors, metrics, osgym, v1
 from osgym_host.api.backend import Backend
 from osgym_host.api.bodies import BoundedBodies
+from osgym_host.api.cpu_share import CpuShares
 from osgym_host.api.security import AccessControl
 
 DESCRIPTION = (
@@ -26,6 +28,7 @@ def make_app(backend: Backend) -> FastAPI:
         description=DESCRIPTION,
         redoc_url=None,
         docs_url=None,
+        openapi_url=None,
     )
     errors.install(app)
     app.include_router(v1.make_router(backend))
@@ -33,9 +36,17 @@ def make_app(backend: Backend) -> FastAPI:
     app.include_router(dashboard.make_router())
     app.include_router(metrics.make_router(backend.registry))
     app.add_middleware(BoundedBodies)
+    app.add_middleware(CpuShares, percent=backend.access.look_cpu_percent)
     app.add_middleware(AccessControl, policy=backend.access, is_open=dashboard.is_part)
     schema = app.openapi()
     add_record_metas(schema)
+    described = json.dumps(schema).encode()
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        """Return the description of all calls, which never changes while the service runs."""
+        return Response(described, media_type="application/json")
+
     return app
 
 

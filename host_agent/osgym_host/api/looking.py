@@ -6,9 +6,10 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
+from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
-from osgym_host.api.answers import ERRORS
+from osgym_host.api.answers import ERRORS, rows_response
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import ImageResponse
 from osgym_host.episodes.errors import ServiceError
@@ -33,10 +34,10 @@ def _host_routes(backend: Backend) -> APIRouter:
     router = APIRouter(tags=["host"])
     host, looks = backend.host, backend.looks
 
-    @router.get("/replicas")
-    async def replicas() -> list[dict[str, Any]]:
+    @router.get("/replicas", response_model=list[dict[str, Any]])
+    async def replicas() -> Response:
         """List the replicas that are not gone."""
-        return host.replicas()
+        return await rows_response(host.replicas())
 
     @router.get("/replicas/{replica_id}/screenshot", response_class=Response)
     async def screenshot(
@@ -65,13 +66,13 @@ def _host_routes(backend: Backend) -> APIRouter:
         """Return events newer than `after`; wait up to `wait_s` for the first. `replica`: only its own."""
         return await host.events(after, wait_s, replica)
 
-    @router.get("/history")
-    async def history(last: Annotated[int | None, Query(ge=1)] = None) -> dict[str, Any]:
+    @router.get("/history", response_model=dict[str, Any])
+    async def history(last: Annotated[int | None, Query(ge=1)] = None) -> Response:
         """Return the last hour in samples: desktops, steps and creates with their times, load.
 
         `last`: only so many samples, the newest.
         """
-        return backend.history.to_dict(last)
+        return JSONResponse(backend.history.to_dict(last))
 
     return router
 
@@ -80,23 +81,23 @@ def _episode_routes(backend: Backend) -> APIRouter:
     router = APIRouter(tags=["episodes"])
     recorder = backend.episodes.recorder
 
-    @router.get("/episodes")
-    async def episodes(limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = 200) -> list[dict[str, Any]]:
+    @router.get("/episodes", response_model=list[dict[str, Any]])
+    async def episodes(limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = 200) -> Response:
         """List the episodes that live and those that ended last, with their rewards and failures."""
-        return backend.host.episodes(limit)
+        return await rows_response(backend.host.episodes(limit))
 
-    @router.get("/runs")
-    async def runs() -> list[dict[str, Any]]:
+    @router.get("/runs", response_model=list[dict[str, Any]])
+    async def runs() -> Response:
         """List the runs that clients named (`run` of a create): episodes, rewards, failures of each."""
-        return backend.runs.names()
+        return await rows_response(backend.runs.names())
 
-    @router.get("/runs/episodes")
+    @router.get("/runs/episodes", response_model=list[dict[str, Any]])
     async def run_episodes(
         run: Annotated[str, Query(min_length=1, max_length=MAX_ID_CHARS)],
         limit: Annotated[int, Query(ge=1, le=MAX_RUN_ROWS)] = MAX_RUN_ROWS,
-    ) -> list[dict[str, Any]]:
+    ) -> Response:
         """List the latest episodes of a run in the order of their ends; those that live come last."""
-        return backend.runs.episodes(run, limit)
+        return await rows_response(backend.runs.episodes(run, limit))
 
     @router.get("/episodes/{episode_id}/lines")
     async def lines(

@@ -57,6 +57,7 @@ class AccessPolicy:
         rate: How often each token with a scope may call.
         token_rate: How often `token` may, whoever has it.
         wrong: What addresses have shown that is no token.
+        look_cpu_percent: What an `observe` token may use of a processor; 0: no bound.
     """
 
     token: str | None = None
@@ -66,6 +67,7 @@ class AccessPolicy:
     rate: RateLimit = field(default_factory=lambda: RateLimit(0, 1))
     token_rate: RateLimit = field(default_factory=lambda: RateLimit(0, 1))
     wrong: WrongTokens = field(default_factory=WrongTokens)
+    look_cpu_percent: float = 0
 
 
 class AccessControl:

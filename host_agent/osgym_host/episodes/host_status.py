@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -185,9 +185,9 @@ class HostStatus:
             )
         return rows
 
-    def episodes(self, limit: int) -> list[dict[str, Any]]:
-        """Return one object for each of the latest episodes: those that live first, the newest first."""
-        return [_episode_row(episode) for episode in self._episodes.latest(limit)]
+    def episodes(self, limit: int) -> Iterator[dict[str, Any]]:
+        """Yield one object for each of the latest episodes: those that live first, the newest first."""
+        return (_episode_row(episode) for episode in self._episodes.latest(limit))
 
     async def events(self, after: int, wait_s: float, replica_id: str | None = None) -> dict[str, Any]:
         """Return the events newer than `after`, of one replica or all; wait up to `wait_s` for the first."""

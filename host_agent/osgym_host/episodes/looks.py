@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 
 from osgym_host.core.states import ReplicaState
 from osgym_host.episodes.errors import ServiceError
@@ -15,12 +17,17 @@ from osgym_protocol.codes import ErrorCode, ImageFormat
 from osgym_protocol.observation import ObservedFrame
 from osgym_protocol.options import ObserveOptions
 
-MIN_S = 0.25
-"""Between two captures of one desktop in one size, however many look."""
+MIN_S, MAX_S = 0.25, 2.0
+"""Between two captures of one desktop, however many look and in however many sizes: in proportion to what the
+last one took."""
+_REST = 4
+"""Times of a capture that a desktop rests afterwards: the same guest agent answers its policy's steps."""
 AT_ONCE = 2
 """Captures in flight: the guests do the work, beside what policies ask of them."""
 LOOK_S = 5.0
 QUALITY = 60
+_SIZES = 8
+"""Pictures that are kept of one desktop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,21 @@ class Look:
     at: float
 
 
+@dataclass(slots=True, eq=False)
+class _Desktop:
+    """What was captured of one desktop, and when it may be captured again.
+
+    Attributes:
+        waiting: The next capture of the whole screen, until it begins: whoever asks meanwhile gets the same.
+    """
+
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    next_at: float = 0.0
+    interval_s: float = MIN_S
+    small: dict[int, Look] = field(default_factory=dict)
+    waiting: asyncio.Task[ObservedFrame] | None = None
+
+
 class Looks:
     """Takes pictures of replicas that have a desktop. For one event loop."""
 
@@ -45,34 +67,59 @@ class Looks:
         self._replicas = replicas
         self._screen = screen
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._locks: dict[tuple[str, int, int], asyncio.Lock] = {}
-        self._last: dict[tuple[str, int, int], Look] = {}
+        self._desktops: dict[tuple[str, int], _Desktop] = {}
 
     async def full(self, replica_id: str) -> ObservedFrame:
-        """Return the whole screen as PNG.
-
-        Raises:
-            ServiceError: `not_found`, or the guest did not answer.
-        """
-        return await _observe(self._manager(replica_id), None)
-
-    async def small(self, replica_id: str, width_px: int) -> Look:
-        """Return the screen at this width, as it was at most `MIN_S` ago.
+        """Return the whole screen as PNG, captured after this was asked for.
 
         Raises:
             ServiceError: `not_found`, or the guest did not answer.
         """
         manager = self._manager(replica_id)
-        key = (replica_id, manager.generation, width_px)
-        self._forget()
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            last = self._last.get(key)
-            if last is not None and time.monotonic() - last.at < MIN_S:
+        desktop = self._desktop(manager)
+        if desktop.waiting is None:
+            desktop.waiting = asyncio.create_task(self._capture_whole(manager, desktop), name="screenshot")
+            desktop.waiting.add_done_callback(_retrieved)
+        return await asyncio.shield(desktop.waiting)
+
+    async def small(self, replica_id: str, width_px: int) -> Look:
+        """Return the screen at this width, as it was at most `MIN_S` ago; up to `MAX_S` of a slow desktop.
+
+        Raises:
+            ServiceError: `not_found`, or the guest did not answer.
+        """
+        manager = self._manager(replica_id)
+        desktop = self._desktop(manager)
+        async with desktop.turn:
+            last = desktop.small.get(width_px)
+            if last is not None and time.monotonic() - last.at < desktop.interval_s:
                 return last
-            async with self._slots:
+            async with self._capturing(desktop):
                 look = await self._take(manager, width_px, last)
-            self._last[key] = look
+            while len(desktop.small) >= _SIZES and width_px not in desktop.small:
+                del desktop.small[next(iter(desktop.small))]
+            desktop.small[width_px] = look
             return look
+
+    async def _capture_whole(self, manager: ReplicaManager, desktop: _Desktop) -> ObservedFrame:
+        async with desktop.turn, self._capturing(desktop):
+            desktop.waiting = None
+            return await _observe(manager, None)
+
+    @contextlib.asynccontextmanager
+    async def _capturing(self, desktop: _Desktop) -> AsyncIterator[None]:
+        """Wait until the desktop may be captured; then let it rest, as long as that took."""
+        wait_s = desktop.next_at - time.monotonic()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        async with self._slots:
+            began_at = time.monotonic()
+            try:
+                yield
+            finally:
+                now = time.monotonic()
+                desktop.interval_s = min(MAX_S, max(MIN_S, _REST * (now - began_at)))
+                desktop.next_at = now + desktop.interval_s
 
     async def _take(self, manager: ReplicaManager, width_px: int, last: Look | None) -> Look:
         width, height = self._screen
@@ -94,11 +141,17 @@ class Looks:
             raise ServiceError(ErrorCode.NOT_FOUND, "There is no such replica with a desktop.")
         return manager
 
-    def _forget(self) -> None:
-        """Drop what belongs to replicas that are gone."""
-        for key in [key for key in self._locks if self._replicas.find(key[0]) is None]:
-            del self._locks[key]
-            self._last.pop(key, None)
+    def _desktop(self, manager: ReplicaManager) -> _Desktop:
+        """Return what is known of a desktop; drop what belongs to replicas that are gone."""
+        for key in [key for key in self._desktops if self._replicas.find(key[0]) is None]:
+            del self._desktops[key]
+        return self._desktops.setdefault((manager.replica_id, manager.generation), _Desktop())
+
+
+def _retrieved(task: asyncio.Task[ObservedFrame]) -> None:
+    """Take note of an error that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _observe(manager: ReplicaManager, wanted: ObserveOptions | None) -> ObservedFrame:

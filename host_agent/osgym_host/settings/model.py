@@ -64,6 +64,13 @@ class Settings(BaseModel):
         le=1_000_000,
         description="The same for `token`, together for all who have it. 0: no bound.",
     )
+    look_cpu_percent: float = Field(
+        default=10,
+        ge=0,
+        le=100,
+        description="Share of a processor that calls of one `observe` token may use in the host agent; they "
+        "wait beyond that, then get 429. Other callers that look get five times as much. 0: no bound.",
+    )
     wrong_tokens_per_min: int = Field(
         default=30,
         ge=0,

@@ -1,0 +1,118 @@
+"""ASGI middleware: calls that only look wait until their caller's share of a processor allows them.
+
+Steps of other clients are answered by the same thread. What a call costs is measured as processor time of
+that thread, between the points where the call waits for something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Generator
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from osgym_host.api.errors import error_answer
+from osgym_host.api.scopes import needed_scope
+from osgym_host.api.security import caller_of, sender_of
+from osgym_host.core.cpu_budget import CpuBudget
+from osgym_protocol.codes import MEANINGS, ErrorCode, TokenScope
+from osgym_protocol.observation import ErrorInfo
+
+MAX_WAIT_S = 10.0
+"""Longest wait of a call; beyond that it is refused."""
+_OTHERS = 5
+"""How many times as much a caller may use whose token may do more than look: it could slow steps by steps."""
+_KIND_PARTS = 5
+
+
+class MeasuredCall(Awaitable[None]):
+    """An awaitable that counts the processor time of its thread while another one runs.
+
+    Attributes:
+        cost_s: Seconds so far.
+    """
+
+    def __init__(self, inner: Awaitable[None]) -> None:
+        """Keep what is to be awaited."""
+        self._inner = inner
+        self.cost_s = 0.0
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        """Pass on everything in both directions."""
+        steps = self._inner.__await__()
+        resume: Any = lambda: next(steps)  # noqa: E731
+        while True:
+            began_s = time.thread_time()
+            try:
+                waits_for = resume()
+            except StopIteration:
+                return
+            finally:
+                self.cost_s += time.thread_time() - began_s
+            try:
+                given = yield waits_for
+            except BaseException as error:  # noqa: BLE001  # it is the inner one's to handle
+                thrown = error
+                resume = lambda: steps.throw(thrown)  # noqa: E731, B023
+            else:
+                resume = lambda: steps.send(given)  # noqa: E731, B023
+
+
+class CpuShares:
+    """Delays calls that only look; others pass at once."""
+
+    def __init__(self, app: ASGIApp, percent: float) -> None:
+        """Wrap `app`, behind `AccessControl`.
+
+        Args:
+            percent: What a token that may only look may use of a processor; 0: no bound.
+        """
+        self._app = app
+        self._share = percent / 100
+        self._budget = CpuBudget()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the call through when it is its turn, or answer 429."""
+        looks = scope["type"] == "http" and needed_scope(scope["method"], scope["path"]) is TokenScope.OBSERVE
+        if not looks or self._share <= 0:
+            await self._app(scope, receive, send)
+            return
+        sender = sender_of(scope)
+        share = self._share if caller_of(scope)[0] is TokenScope.OBSERVE else self._share * _OTHERS
+        caller = sender.token or sender.peer
+        reserved = self._budget.reserve(caller, _kind(scope["path"]), share, time.monotonic())
+        if reserved.wait_s > MAX_WAIT_S:
+            self._budget.cancel(reserved)
+            await self._refuse(scope, receive, send, reserved.wait_s)
+            return
+        if reserved.wait_s > 0:
+            await asyncio.sleep(reserved.wait_s)
+        call = MeasuredCall(self._app(scope, receive, send))
+        try:
+            await call
+        finally:
+            self._budget.settle(reserved, call.cost_s)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send, wait_s: float) -> None:
+        retry_after_s = math.ceil(wait_s * 1000) / 1000
+        said = (
+            "Calls of this caller take more than their share of the host's processor: "
+            f"wait {retry_after_s:.3f} s, then ask less often or for less. Nothing was done."
+        )
+        refused = ErrorInfo(ErrorCode.RATE_LIMITED, said, {"retry_after_s": retry_after_s})
+        answer = error_answer(scope["path"], refused, MEANINGS[ErrorCode.RATE_LIMITED].status)
+        answer.headers["Retry-After"] = str(math.ceil(retry_after_s))
+        await answer(scope, receive, send)
+
+
+def _kind(path: str) -> str:
+    """Return what calls of about the same cost have in common: the path without names.
+
+    >>> _kind("/v1/episodes/e7/lines")
+    '/v1/episodes//lines'
+    """
+    parts = path.split("/")[:_KIND_PARTS]
+    return "/".join("" if at == 3 else part for at, part in enumerate(parts))

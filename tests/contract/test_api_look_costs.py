@@ -1,0 +1,138 @@
+"""Host API v1: what calls that only look may cost those who work."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.api_answers import error
+from tests.support.fake_runtime import Service, record, running_service
+
+from osgym_host.api.cpu_share import MeasuredCall
+from osgym_host.api.tokens import add_token
+from osgym_host.core import cpu_budget
+from osgym_protocol.codes import TokenScope
+
+FLOOD_S = 1.0
+HEAVY = ["/metrics", "/v1/episodes?limit=1000", "/v1/replicas", "/v1/history", "/openapi.json", "/v1/host"]
+
+
+async def flood(service: Service, path: str, token: str, connections: int = 8) -> int:
+    """Ask as often as answers come, over some connections; return how many came."""
+    end_s = time.monotonic() + FLOOD_S
+    headers = {"Authorization": f"Bearer {token}"}
+
+    async def ask() -> int:
+        count = 0
+        while time.monotonic() < end_s:
+            answer = await service.http.get(path, headers=headers)
+            assert answer.status_code in (200, 429)
+            count += 1
+        return count
+
+    return sum(await asyncio.gather(*(ask() for _ in range(connections))))
+
+
+@pytest.mark.parametrize("path", HEAVY)
+async def test_who_only_looks_uses_a_share_of_the_processor(
+    tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over eight connections, less than a third of what it gets without a bound; others lose nothing."""
+    monkeypatch.setattr(cpu_budget, "BURST_S", 0.02)
+    tokens = tmp_path / "tokens"
+    wall, other = (add_token(tokens, TokenScope.OBSERVE, name) for name in ("wall", "other"))
+    options: dict[str, Any] = {"token": "s", "tokens_file": tokens, "token_calls_per_s": 0}
+    counts = []
+    for percent in (0, 2):
+        folder = tmp_path / str(percent)
+        async with running_service(folder, warm=1, look_cpu_percent=percent, **options) as service:
+            service.http.headers["Authorization"] = "Bearer s"
+            episode = await service.create()
+            counts.append(await flood(service, path, wall))
+            began_s = time.monotonic()
+            record(await service.step(episode, 1, "wait()"))
+            headers = {"Authorization": f"Bearer {other}"}
+            assert (await service.http.get(path, headers=headers)).status_code == 200
+            assert time.monotonic() - began_s < 3
+    free, bounded = counts
+    assert 8 <= bounded < free / 3
+
+
+async def test_beyond_ten_seconds_it_is_refused(tmp_path: Path) -> None:
+    """429 with the time to wait; nothing of it costs those who come later."""
+    tokens = tmp_path / "tokens"
+    wall = add_token(tokens, TokenScope.OBSERVE, "wall")
+    options: dict[str, Any] = {"token": "s", "tokens_file": tokens, "token_calls_per_s": 0}
+    async with running_service(tmp_path, warm=0, look_cpu_percent=0.01, **options) as service:
+        headers = {"Authorization": f"Bearer {wall}"}
+        for _ in range(1000):
+            answer = await service.http.get("/metrics", headers=headers)
+            if answer.status_code != 200:
+                break
+        assert error(answer) == (429, "rate_limited")
+        assert int(answer.headers["retry-after"]) > 10
+        assert answer.json()["details"]["retry_after_s"] > 10
+        assert (await service.http.get("/metrics", headers={"Authorization": "Bearer s"})).status_code == 200
+
+
+async def test_a_calls_cost_is_its_own() -> None:
+    """Not what others do while it waits; and what it raises, or is thrown into it, passes through."""
+
+    def work(seconds: float) -> None:
+        end_s = time.thread_time() + seconds
+        while time.thread_time() < end_s:
+            pass
+
+    async def call() -> None:
+        work(0.02)
+        await asyncio.sleep(0.02)
+        work(0.02)
+        raise KeyError("mine")
+
+    async def others() -> None:
+        for _ in range(10):
+            work(0.02)
+            await asyncio.sleep(0)
+
+    async def measured(one: MeasuredCall) -> None:
+        await one
+
+    one = MeasuredCall(call())
+    results = await asyncio.gather(measured(one), others(), return_exceptions=True)
+    assert isinstance(results[0], KeyError)
+    assert 0.04 <= one.cost_s < 0.06
+    waiting = MeasuredCall(asyncio.sleep(60))
+    task = asyncio.create_task(measured(waiting))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_desktop_is_captured_seldom_in_however_many_sizes(service: Service) -> None:
+    """Four times a second in all, whole pictures with small ones; each asker gets one."""
+    episode = await service.create()
+    path = f"/v1/replicas/{episode['replica_id']}/screenshot"
+    agent = service.guest_of(episode).agent
+    began_s, before = time.monotonic(), agent.looks
+    asked = [f"{path}?width={width}" for width in (320, 640, 960, 1280)] * 3
+    answers = await asyncio.gather(*(service.http.get(one) for one in asked))
+    assert {answer.status_code for answer in answers} == {200}
+    assert agent.looks - before <= (time.monotonic() - began_s) / 0.25 + 1
+
+
+async def test_whole_pictures_are_shared_and_never_old(service: Service) -> None:
+    """Who asks while one is waited for gets that; one that began before is not given."""
+    episode = await service.create()
+    path = f"/v1/replicas/{episode['replica_id']}/screenshot"
+    agent = service.guest_of(episode).agent
+    before = agent.looks
+    answers = await asyncio.gather(*(service.http.get(path) for _ in range(20)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert agent.looks - before <= 2
+    seen = agent.looks
+    await service.http.get(path)
+    assert agent.looks == seen + 1
