@@ -395,6 +395,37 @@ async def test_a_command_of_osworlds_server_ends_with_its_caller(episode: AsyncE
     assert size[0] == size[1]
 
 
+FALSE_SERVER = """
+import http.server
+class Forger(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"forged")
+http.server.HTTPServer(("127.0.0.1", 5000), Forger).serve_forever()
+"""
+
+
+async def test_a_program_at_osworlds_port_is_given_no_connection(episode: AsyncEpisode) -> None:
+    """OSWorld's harness is served by the guest agent, also where a program of the desktop listens."""
+    await episode.write_file("/home/user/forger.py", FALSE_SERVER.encode())
+    await episode.execute("setsid python3 ~/forger.py > /dev/null 2>&1 &")
+    listens = "grep -q ':1388 .* 0A ' /proc/net/tcp"
+    await until(lambda: _succeeds(episode, listens), "the program listens at port 5000")
+    where = await episode.expose(5000)
+    reader, writer = await asyncio.open_connection(where.host, where.port)
+    body = json.dumps({"command": ["echo", "honest"]})
+    head = f"POST /execute HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write((head + body).encode())
+    answer = await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    assert b"honest" in answer and b"forged" not in answer
+
+
+async def _succeeds(episode: AsyncEpisode, command: str) -> bool:
+    return (await episode.execute(command)).returncode == 0
+
+
 async def _matches(episode: AsyncEpisode, what: str, runs: bool = True) -> bool:
     pattern = what[:-1] + f"[{what[-1]}]"  # which does not match itself
     return ((await episode.execute(["pgrep", "-f", pattern])).returncode == 0) is runs

@@ -40,12 +40,9 @@ async def tunnel(context: ReachContext, request: Request) -> Response:
     if tunnels.count >= 2 * MAX_TUNNELS:
         raise HttpError(503, GuestErrorCode.BUSY, "too many tunnels")
     headers = {"Upgrade": "osgym-tunnel"}
-    try:
-        inner = await _connect(port)
-    except HttpError:
-        if port != DEFAULT_PORT:
-            raise
+    if port == DEFAULT_PORT:  # also where a program of the desktop listens, which could answer in its place
         return Response(101, headers, take_over=lambda fd, ahead: tunnels.serve(fd, ahead, context.desktop))
+    inner = await _connect(port)
     return Response(101, headers, take_over=lambda fd, ahead: tunnels.begin(fd, ahead, inner))
 
 
