@@ -82,6 +82,13 @@ class ErrorClass(TextEnum):
     INFRA = "infra"  # the host, its network or its evaluator failed: no reward, tried again
 
 
+class Evidence(TextEnum):
+    """What the check of a task rests on."""
+
+    HOST = "host"  # files and rules alone, which nothing that runs in the desktop answers for
+    GUEST = "guest"  # what programs of the desktop said, which a policy can replace or imitate
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorMeaning:
     """What follows from a code.

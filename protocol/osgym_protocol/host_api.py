@@ -8,7 +8,7 @@ from typing import Any
 
 from osgym_protocol.clock import ClockOptions
 from osgym_protocol.codec import OMIT, Message
-from osgym_protocol.codes import Done, ErrorClass
+from osgym_protocol.codes import Done, ErrorClass, Evidence
 from osgym_protocol.limits import DEFAULT_FORK_WAIT_S, DEFAULT_LEASE_TTL_S, DEFAULT_WAIT_S
 from osgym_protocol.observation import ErrorInfo, Observation
 from osgym_protocol.options import ObserveOptions, SettleOptions
@@ -193,6 +193,8 @@ class EvaluationAnswer(Message):
     error_class: ErrorClass | None = None
     loss: ErrorInfo | None = field(default=None, metadata=OMIT)
     """What the policy did to its desktop so that there was nothing to check; with ``policy`` only."""
+    evidence: Evidence | None = field(default=None, metadata=OMIT)
+    """What the task's check rests on; there wherever a check was made."""
 
 
 @dataclass(frozen=True, slots=True)

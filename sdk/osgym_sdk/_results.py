@@ -39,6 +39,7 @@ from osgym_sdk.wire import (
     ErrorClass,
     ErrorCode,
     ErrorInfo,
+    Evidence,
     FrameInfo,
     ParentInfo,
     SetupWarning,
@@ -88,6 +89,8 @@ class Evaluation:
     failure: Failure | None = None
     loss: Failure | None = None
     """With the class ``policy``: what the policy did so that there was nothing to check. ``reward`` is 0."""
+    evidence: Evidence | None = None
+    """What the check rests on: ``guest`` where it asked programs of the desktop, which a policy can forge."""
 
     @classmethod
     def from_wire(cls, answer: wire.EvaluationAnswer) -> Evaluation:
@@ -101,6 +104,7 @@ class Evaluation:
             answer.details,
             failure,
             Failure.from_wire(answer.loss, answer.error_class) if answer.loss else None,
+            answer.evidence,
         )
 
     @classmethod
@@ -413,6 +417,7 @@ def _stored_evaluation(found: Evaluation) -> StoredEvaluation:
         found.details,
         _stored_failure(found.failure),
         _stored_failure(found.loss),
+        found.evidence,
     )
 
 
@@ -437,4 +442,5 @@ def _restored_evaluation(found: StoredEvaluation) -> Evaluation:
         found.details,
         _restored_failure(found.failure),
         _restored_failure(found.loss),
+        found.evidence,
     )

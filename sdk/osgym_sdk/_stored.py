@@ -15,6 +15,7 @@ from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._observation import Timing
 from osgym_sdk.wire import (
     ErrorClass,
+    Evidence,
     FrameInfo,
     Message,
     ParentInfo,
@@ -59,6 +60,7 @@ class StoredEvaluation(Message):
     details: tuple[Any, ...]
     failure: StoredFailure | None
     loss: StoredFailure | None = field(default=None, metadata=OMIT)
+    evidence: Evidence | None = field(default=None, metadata=OMIT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,7 @@ async def test_an_episode_ends_by_its_evaluation(service: Service) -> None:
     path = f"/v1/episodes/{episode['episode_id']}"
     assert (await service.http.get(path)).json()["evaluated"] is False
     first = await service.http.post(f"{path}/evaluate", json={"lease": episode["lease"]})
+    assert first.json()["evidence"] == "guest"
     for seq in (2, 3):
         refused = await service.step(episode, seq, "click(2,2)")
         assert error(refused) == (409, "episode_ended")

@@ -17,6 +17,7 @@ from osgym_host.tasks.errors import UnsupportedTask
 from osgym_host.tasks.needs import Needs, Verdict, needs_of, programs_of
 from osgym_host.tasks.parse import parse_task
 from osgym_host.tasks.shipped import default_folder
+from osgym_protocol.codes import Evidence
 
 RULE = {"type": "rule", "rules": {"expected": "x"}}
 
@@ -183,3 +184,20 @@ def test_the_tasks_of_this_project_need_nothing_else() -> None:
     for path in files:
         found = needs_of(json.loads(path.read_text()), None)
         assert found.verdict is Verdict.RUNS, (path, found)
+
+
+@pytest.mark.parametrize(
+    ("result", "expected", "evidence"),
+    [
+        ({"type": "vm_file", "path": "/a", "dest": "a"}, None, Evidence.HOST),
+        ({"type": "vm_command_line", "command": "true"}, None, Evidence.GUEST),
+        ({"type": "vm_file", "path": "/a", "dest": "a"}, {"type": "vm_window_titles"}, Evidence.GUEST),
+        ({"type": "cookie_data", "dest": "a"}, None, Evidence.HOST),
+        ({"type": "active_tab_info"}, None, Evidence.GUEST),
+    ],
+)
+def test_what_a_check_rests_on(result: object, expected: object, evidence: Evidence) -> None:
+    """Programs of the desktop that are asked for either side make it the guest's; files alone the host's."""
+    wanted = expected or {"type": "rule", "rules": {"expected": "a"}}
+    assert needs_of(task(result=result, expected=wanted), nothing).evidence is evidence
+    assert needs_of([], nothing).evidence is None

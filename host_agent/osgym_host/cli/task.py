@@ -76,7 +76,8 @@ def reference() -> None:
 def check(tasks: tuple[str, ...], image: str, data_dir: Path | None, as_json: bool) -> None:
     """Say of each task whether it runs here, and what it needs if it does not.
 
-    Nothing is run and nothing is fetched.
+    EVIDENCE is what its check rests on: "host" for files alone, "guest" where programs of the desktop are
+    asked, which a policy could replace or imitate. Nothing is run and nothing is fetched.
     """
     data = data_dir or default_data_dir()
     try:
@@ -124,6 +125,7 @@ def _as_json(
             {
                 "file": path,
                 "verdict": needs.verdict.value,
+                "evidence": needs.evidence,
                 "invalid": needs.invalid or None,
                 "accounts": needs.accounts,
                 "missing": needs.missing,
@@ -144,11 +146,12 @@ def _print(rows: Sequence[tuple[str, Needs]], summary: Counter[Verdict], looked:
     table = Table(box=None, pad_edge=False)
     table.add_column("TASK", no_wrap=True, overflow="ellipsis", max_width=60)
     table.add_column("VERDICT", no_wrap=True)
+    table.add_column("EVIDENCE", no_wrap=True)
     table.add_column("WHAT IT NEEDS", overflow="fold")
     for path, needs in rows:
         style, words = _STYLES[needs.verdict], escape(escape_controls("; ".join(needs.words)))
         name = escape(escape_controls("/".join(Path(path).parts[-2:])))
-        table.add_row(name, f"[{style}]{needs.verdict}[/{style}]", words)
+        table.add_row(name, f"[{style}]{needs.verdict}[/{style}]", needs.evidence or "", words)
     console.print(table)
     console.print()
     missing = Counter(word for _, needs in rows for word in needs.missing)

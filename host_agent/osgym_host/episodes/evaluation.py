@@ -11,7 +11,14 @@ from osgym_host.episodes.errors import EpisodeOver, ServiceError
 from osgym_host.guest_client import GuestRefused
 from osgym_host.replicas.manager import DEATH_NOTICE_S
 from osgym_host.runtimes import base
-from osgym_host.tasks.interface import CheckDeadline, EvaluatorError, LastAction, TaskError, evaluate
+from osgym_host.tasks.interface import (
+    CheckDeadline,
+    EvaluatorError,
+    LastAction,
+    TaskError,
+    evaluate,
+    evidence_of,
+)
 from osgym_protocol.codes import ErrorClass, ErrorCode, TerminationReason
 from osgym_protocol.host_api import EvaluationAnswer
 from osgym_protocol.observation import ErrorInfo
@@ -109,6 +116,7 @@ async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> Evaluation
         termination_reason=episode.steps.done or "policy_stopped",
         valid_for_training=episode.steps.progress.interventions == 0,  # else it is not the policy's alone
         details=tuple(verdict.as_details()),
+        evidence=evidence_of(task),
     )
 
 

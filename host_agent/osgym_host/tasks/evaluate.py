@@ -25,6 +25,7 @@ from osgym_host.tasks.sandbox import MetricFailed, MetricJob, MetricVerdict
 from osgym_host.tasks.schema import Check, Conjunction, Getter, Task
 from osgym_host.tasks.setup import run_step, wait_for_quiet
 from osgym_host.tasks.values import Value
+from osgym_protocol.codes import Evidence
 
 
 class LastAction(StrEnum):
@@ -59,6 +60,14 @@ class TaskEvaluation:
     def as_details(self) -> list[dict[str, object]]:
         """The ``details`` of the wire format."""
         return [{"func": c.func, "score": c.score, "note": c.note} for c in self.checks]
+
+
+def evidence_of(task: Task) -> Evidence:
+    """Return whether the task's own check asks programs of the desktop, which are the policy's."""
+    named = [getter for check in task.evaluator.checks for getter in (check.result, check.expected)]
+    kinds = [GETTERS.get(getter.type) for getter in named if getter is not None]
+    asks = any(kind is not None and kind.evidence is Evidence.GUEST for kind in kinds)
+    return Evidence.GUEST if asks else Evidence.HOST
 
 
 async def evaluate(

@@ -57,7 +57,7 @@ class CloudFilesParameters(SeveralFiles):
     path: Annotated[list[FileUrl], Field(min_length=1, max_length=MAX_FILES), BeforeValidator(_listed)]
 
 
-@getter("vm_file", FilesParameters)
+@getter("vm_file", FilesParameters, reads_files=True)
 async def vm_file(run: TaskRun, parameters: FilesParameters) -> Value:
     """Files of the guest."""
 
@@ -182,7 +182,7 @@ async def accessibility_tree(run: TaskRun, parameters: NoParameters) -> Value:
     return Value(files=(await run.keep(tree.encode(), "tree.xml"),))
 
 
-@getter("list_directory", PathParameters)
+@getter("list_directory", PathParameters, reads_files=True)
 async def list_directory(run: TaskRun, parameters: PathParameters) -> Value:
     """The names below a folder of the guest."""
     timeout_s = run.left("a folder", GUEST_TIMEOUT_S)
@@ -235,7 +235,7 @@ def _unreadable_content(parameters: ContentParameters) -> list[str]:
     return [f"getter content_from_vm_file of {parameters.file_type} {parameters.file_content}"]
 
 
-@getter("content_from_vm_file", ContentParameters, unsupported=_unreadable_content)
+@getter("content_from_vm_file", ContentParameters, unsupported=_unreadable_content, reads_files=True)
 async def content_from_vm_file(run: TaskRun, parameters: ContentParameters) -> Value:
     """A part of a file of the guest, read in the confined process."""
     return await _one_file(run, parameters.path, transform=parameters.transform)
@@ -245,7 +245,7 @@ class VlcParameters(Parameters):
     dest: Name = "config"
 
 
-@getter("vlc_config", VlcParameters)
+@getter("vlc_config", VlcParameters, reads_files=True)
 async def vlc_config(run: TaskRun, parameters: VlcParameters) -> Value:
     """VLC's settings file."""
     return await _one_file(run, "/home/user/.config/vlc/vlcrc")
@@ -294,7 +294,7 @@ class GimpParameters(Parameters):
     file_name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")]
 
 
-@getter("gimp_config_file", GimpParameters)
+@getter("gimp_config_file", GimpParameters, reads_files=True)
 async def gimp_config_file(run: TaskRun, parameters: GimpParameters) -> Value:
     """One of GIMP's settings files."""
     return await _one_file(run, f"/home/user/.config/GIMP/2.10/{parameters.file_name}")

@@ -8,7 +8,7 @@ from osgym_host.tasks.errors import (
     TaskError,
     UnsupportedTask,
 )
-from osgym_host.tasks.evaluate import LastAction, evaluate
+from osgym_host.tasks.evaluate import LastAction, evaluate, evidence_of
 from osgym_host.tasks.parse import parse_task, validate_task
 from osgym_host.tasks.policy import CheckDeadline, TaskPolicy
 from osgym_host.tasks.replica_side import BREAKABLE
@@ -32,6 +32,7 @@ __all__ = [
     "TaskPolicy",
     "UnsupportedTask",
     "evaluate",
+    "evidence_of",
     "host_files",
     "parse_task",
     "run_setup",

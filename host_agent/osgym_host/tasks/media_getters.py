@@ -37,13 +37,13 @@ class SlideParameters(Parameters):
     dest: Name = "file"
 
 
-@getter("audio_in_slide", SlideParameters)
+@getter("audio_in_slide", SlideParameters, reads_files=True)
 async def audio_in_slide(run: TaskRun, parameters: SlideParameters) -> Value:
     """The first sound of a slide: in the presentation, or the guest's file that it links to."""
     return await _in_slide(run, parameters, "audio", "slide_sound")
 
 
-@getter("background_image_in_slide", SlideParameters)
+@getter("background_image_in_slide", SlideParameters, reads_files=True)
 async def background_image_in_slide(run: TaskRun, parameters: SlideParameters) -> Value:
     """The picture behind a slide: in the presentation, or the guest's file that it links to."""
     return await _in_slide(run, parameters, "image", "slide_background")

@@ -18,9 +18,11 @@ from typing import Any
 
 from osgym_host.tasks.downloads import cache_name, cached_at
 from osgym_host.tasks.errors import InvalidTask
+from osgym_host.tasks.evaluate import evidence_of
 from osgym_host.tasks.parse import ACCOUNTS, unsupported_features, validate_task, with_account
 from osgym_host.tasks.schema import Task
 from osgym_host.tasks.steps import CommandParameters
+from osgym_protocol.codes import Evidence
 
 HasProgram = Callable[[str], bool]
 
@@ -77,6 +79,7 @@ class Needs:
         internet: What is done there while the task is set up, run and checked.
         to_fetch: Files that the host fetches once and keeps, and does not have yet: each by its address, and
             its name in the host's cache, where it may be put instead.
+        evidence: What its check rests on; None for what is no task.
     """
 
     invalid: str = ""
@@ -85,6 +88,7 @@ class Needs:
     programs: tuple[str, ...] = ()
     internet: tuple[str, ...] = ()
     to_fetch: tuple[tuple[str, str], ...] = ()
+    evidence: Evidence | None = None
 
     @property
     def fetches(self) -> int:
@@ -145,6 +149,7 @@ def needs_of(obj: object, has_program: HasProgram | None, cache: Path | None = N
         programs=programs,
         internet=tuple(dict.fromkeys(_online(task, obj))),
         to_fetch=_to_fetch(task, cache),
+        evidence=evidence_of(task),
     )
 
 

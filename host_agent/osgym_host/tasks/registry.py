@@ -17,6 +17,7 @@ from osgym_host.guest_client import CommandResult
 from osgym_host.tasks.context import TaskRun
 from osgym_host.tasks.urls import MAX_URL_CHARS, check_text, check_url
 from osgym_host.tasks.values import Value
+from osgym_protocol.codes import Evidence
 
 MAX_TEXT = 1_000_000
 """Longest string of a task file in characters; data carried in the task may be longer."""
@@ -106,12 +107,14 @@ class GetterKind:
     Attributes:
         unsupported: Names what these parameters ask for that is not there.
         from_replica: What it gives is in the policy's hands: that it cannot be had is a wrong result.
+        evidence: Whether programs of the desktop are asked for it.
     """
 
     parameters: type[Parameters]
     fetch: GetterFunction[Any]
     unsupported: Callable[[Any], list[str]]
     from_replica: bool
+    evidence: Evidence
 
 
 STEPS: dict[str, StepKind] = {}
@@ -139,16 +142,19 @@ def getter(
     *,
     unsupported: Callable[[P], list[str]] = _everything,
     from_replica: bool = True,
+    reads_files: bool = False,
 ) -> Callable[[GetterFunction[P]], GetterFunction[P]]:
     """Declare a getter: it returns a metric's argument, `Value.missing` when there is none.
 
     Args:
         unsupported: See `GetterKind`.
         from_replica: False only where a policy has no way to what it gives.
+        reads_files: It reads files of the replica, and asks no program of the desktop.
     """
+    evidence = Evidence.HOST if reads_files or not from_replica else Evidence.GUEST
 
     def register(function: GetterFunction[P]) -> GetterFunction[P]:
-        GETTERS[name] = GetterKind(parameters, function, unsupported, from_replica)
+        GETTERS[name] = GetterKind(parameters, function, unsupported, from_replica, evidence)
         return function
 
     return register

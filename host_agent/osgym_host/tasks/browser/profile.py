@@ -48,14 +48,14 @@ def _declare(name: str, path: str, reader: str) -> None:
         return got if isinstance(got, Value) else Value(files=(got,), transform=reader)
 
     from_profile.__doc__ = inspect.getdoc(TRANSFORMS[reader])
-    getter(name, NoParameters)(from_profile)
+    getter(name, NoParameters, reads_files=True)(from_profile)
 
 
 for _name, (_path, _reader) in _FILES.items():
     _declare(_name, _path, _reader)
 
 
-@getter("shortcuts_on_desktop", NoParameters)
+@getter("shortcuts_on_desktop", NoParameters, reads_files=True)
 async def shortcuts_on_desktop(run: TaskRun, parameters: NoParameters) -> Value:
     """The desktop files that lie on the desktop, at most `MAX_SHORTCUTS`."""
     command = ["find", "/home/user/Desktop", "-maxdepth", "1", "-name", "*.desktop", "-print0"]
