@@ -108,6 +108,33 @@ async def test_a_policy_that_breaks_its_desktop_earns_0(
     assert_lost(await played(client, task(), command, 6000), *causes)
 
 
+FIRST_PROCESS = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+libc.ptrace(16, 1, 0, 0)
+os.waitpid(1, 0x40000000)
+libc.ptrace(17, 1, 0, int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sudo python3 ~/first.py 9",
+        "sudo python3 ~/first.py 19; pkill -STOP -f osgym_guest.pyc",
+        "sudo python3 -c 'import ctypes; ctypes.CDLL(None).reboot(0x1234567)'",
+        "sudo kill -9 -1",
+    ],
+    ids=["first process killed", "first process stopped", "rebooted", "everything killed"],
+)
+async def test_root_inside_cannot_make_it_the_hosts_loss(client: AsyncClient, command: str) -> None:
+    """What only the host can do to the first process cannot be done from inside, by a tracer or else."""
+    made = task()
+    made["config"][0]["parameters"]["files"].append({"path": "/home/user/first.py", "text": FIRST_PROCESS})
+    result = await played(client, made, command, 5000)
+    assert (result.reward, result.failure, result.attempts) == (0.0, None, 1), result.failure
+
+
 TREE = {"type": "rule", "rules": {"include": ["answer"]}}
 FOLDER = {"type": "list_directory", "path": "/home/user/Documents"}
 WALLPAPER = {"type": "vm_wallpaper", "dest": "w.png"}

@@ -189,7 +189,7 @@ class ReplicaManager:
 
         Nothing inside can stop the replica's first process: no signal of its own namespace reaches that.
         """
-        stopped = self.clone is not None and process_state(self.clone.pid) in ("T", "t")
+        stopped = self.clone is not None and process_state(self.clone.pid) == "T"
         return Reason.STOPPED if stopped else Reason.GUEST_HUNG
 
     async def freeze_disk(self) -> FrozenDisk | None:

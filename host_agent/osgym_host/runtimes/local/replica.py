@@ -185,9 +185,10 @@ class LocalReplica(ManagedReplica):
             return self._info(ExitReason.OUT_OF_MEMORY, f"it used more than its cap of {cap} MiB", code)
         if code < 0:
             name = signal.strsignal(-code) or "unknown"
-            return self._info(
-                ExitReason.KILLED, f"its first process was killed by signal {-code} ({name})", code
-            )
+            # Only SIGKILL reaches it from outside, and no signal from inside: it crashed by any other one, or
+            # somebody inside called reboot(2), which the kernel shows as SIGHUP or SIGINT.
+            reason = ExitReason.KILLED if code == -signal.SIGKILL else ExitReason.SESSION_ENDED
+            return self._info(reason, f"its first process was ended by signal {-code} ({name})", code)
         if code == EXIT_DISPLAY_LOST:
             return self._info(ExitReason.DISPLAY_LOST, "its X server died", code)
         return self._info(ExitReason.SESSION_ENDED, f"its session ended with exit code {code}", code)

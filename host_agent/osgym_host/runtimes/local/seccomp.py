@@ -10,6 +10,9 @@ What is left of the network is what its loopback interface needs: sockets of the
 hypervisor), netlink's other protocols (IPsec, netfilter, audit, generic), options that configure
 netfilter or put a module into a TCP connection, and requests that make bridges, VLANs and tunnels are
 refused, also to the root of a namespace that the guest makes.
+
+Nobody inside traces the replica's first process: a tracer can make it end by SIGKILL, or stop it, which else
+only the host can do, and by which a loss is told to be the host's.
 """
 
 from __future__ import annotations
@@ -50,8 +53,22 @@ _IOCTLS = (
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _LOOKED_INTO = {
-    "x86_64": {"ioctl": 16, "socket": 41, "socketpair": 53, "setsockopt": 54, "getsockopt": 55},
-    "aarch64": {"ioctl": 29, "socket": 198, "socketpair": 199, "setsockopt": 208, "getsockopt": 209},
+    "x86_64": {
+        "ioctl": 16,
+        "socket": 41,
+        "socketpair": 53,
+        "setsockopt": 54,
+        "getsockopt": 55,
+        "ptrace": 101,
+    },
+    "aarch64": {
+        "ioctl": 29,
+        "socket": 198,
+        "socketpair": 199,
+        "setsockopt": 208,
+        "getsockopt": 209,
+        "ptrace": 117,
+    },
 }
 _X32_BIT = 0x40000000
 
@@ -152,6 +169,7 @@ def program(machine: str) -> bytes:
         ("socketpair", _socketpair),
         ("setsockopt", _option),
         ("getsockopt", _option),
+        ("ptrace", _ptrace),
     ):
         code.jump_unless_equal(looked_into[name], f"not {name}")
         rules(code, name)
@@ -217,6 +235,14 @@ def _option(code: Program, name: str) -> None:
     code.jump_unless_equal(_TCP_ULP, f"{name}: fine")
     code.answer(_ERRNO | errno.ENOPROTOOPT)
     code.label(f"{name}: fine")
+    code.answer(_ALLOW)
+
+
+def _ptrace(code: Program, name: str) -> None:
+    code.load(_ARG1)
+    code.jump_unless_equal(1, f"{name}: another process")
+    code.answer(_ERRNO | errno.EPERM)
+    code.label(f"{name}: another process")
     code.answer(_ALLOW)
 
 
