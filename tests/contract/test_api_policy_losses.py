@@ -231,6 +231,17 @@ async def test_the_0_is_in_the_trajectory_and_outlives_the_host_agent(tmp_path: 
         assert (error(lost), lost.json()["details"]["error_class"]) == ((410, "episode_lost"), "policy")
 
 
+async def test_a_run_counts_it_as_scored(service: Service) -> None:
+    """On the page of its run it is a reward, and not among those without one."""
+    for how in (base.ExitReason.SESSION_ENDED, base.ExitReason.KILLED):
+        episode = await service.create(task=TASK, run="grpo-7")
+        await service.step(episode, 1, "click(1,2)")
+        service.guest_of(episode).die(how)
+        await ended(service, episode)
+    [run] = (await service.http.get("/v1/runs")).json()
+    assert (run["episodes"], run["scored"], run["mean_reward"], run["lost"]) == (2, 1, 0.0, 1)
+
+
 async def test_osgyms_step_finishes_with_0(service: Service) -> None:
     """In the shape that its clients know, with the newest frame; the VM is released."""
     made = await service.http.post("/reset", json={"task_config": TASK, "timeout": 60})

@@ -147,7 +147,8 @@ def test_a_policy_that_broke_its_desktop_did_not_pass() -> None:
     assert found.passed is not None and found.passed.mean == 0.5 and found.scored == 2
     assert (found.failures, found.passed_at_least) == ({"policy": 1}, None)
     assert rows[1].is_finished and not rows[1].is_lost
-    assert "at least" not in "\n".join(summary_lines(found, rows))
+    text = "\n".join(summary_lines(found, rows))
+    assert "broke        1 desktops" in text and "at least" not in text and "failures  " not in text
 
 
 def test_what_the_infrastructure_spoilt_has_a_lower_bound_beside_it(tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ def _is_start(episode: HostEpisode) -> bool:
 def _row(episode: HostEpisode) -> Row:
     score, over = episode.evaluation, episode.over
     error = None if score is None or score.error is None else score.error.code
-    if over is not None and over.reason is not Reason.CLOSED:
-        error = over.code
+    if over is not None and over.reason is not Reason.CLOSED and not (over.by_policy and score is not None):
+        error = over.code  # one that the policy ended has a reward, the 0 of that
     return {
         "episode_id": episode.episode_id,
         "task_id": episode.task_id,

@@ -58,9 +58,12 @@ def _ends(tries: Sequence[Row]) -> Text:
 def summary_lines(summary: Summary, rows: Sequence[Row]) -> list[str]:
     """Return what all episodes say together, as lines of plain text."""
     lines = [f"episodes     {summary.episodes}, of which {summary.scored} have a reward"]
-    if summary.failures:
-        shares = ", ".join(f"{count} {name}" for name, count in summary.failures.items())
-        lines.append(f"failures     {shares} (no reward; policy: it broke its own desktop, reward 0)")
+    unscored = {name: count for name, count in summary.failures.items() if name != "policy"}
+    if unscored:
+        shares = ", ".join(f"{count} {name}" for name, count in unscored.items())
+        lines.append(f"failures     {shares} (a failure has no reward)")
+    if broke := summary.failures.get("policy"):
+        lines.append(f"broke        {broke} desktops, by what the policy did there: reward 0, not passed")
     if summary.passed is not None:
         lines.append(
             f"passed       {estimate(summary.passed, 100, '%')}, failures of the model counted as not passed"
