@@ -18,6 +18,7 @@ from osgym_host.guest_client import GuestAnswerTooLarge, GuestRefused
 from osgym_host.tasks.context import COMMAND_TIMEOUT_S, TaskRun
 from osgym_host.tasks.downloads import safe_name
 from osgym_host.tasks.evaluator.metrics import TRANSFORMS
+from osgym_host.tasks.listeners import FIND_LISTENER
 from osgym_host.tasks.registry import Command, FilePath, FileUrl, LenientBool, Parameters, getter
 from osgym_host.tasks.replica_side import is_ours
 from osgym_host.tasks.values import DiskFile, NamedFile, Value
@@ -274,9 +275,15 @@ async def vscode_config(run: TaskRun, parameters: VscodeParameters) -> Value:
 
 
 VLC_STATUS = (
-    "import base64, urllib.request as r; q = r.Request('http://127.0.0.1:8080/requests/status.xml', "
-    "headers={'Authorization': 'Basic ' + base64.b64encode(b':password').decode()}); "
-    "print(r.urlopen(q, timeout=10).read(262144).decode())"
+    FIND_LISTENER
+    + """
+import base64, urllib.request
+check(8080, {"vlc"})
+asked = urllib.request.Request("http://127.0.0.1:8080/requests/status.xml",
+    headers={"Authorization": "Basic " + base64.b64encode(b":password").decode()})
+direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+print(direct.open(asked, timeout=10).read(262144).decode())
+"""
 )
 """Asked inside the guest: port and password are OSWorld's."""
 
