@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from osgym_sdk import _provider_forms, wire
+from osgym_sdk._exceptions import BadFrame
 from osgym_sdk._image import check_png, decode
 from osgym_sdk.wire import ActionResult, Done, ImageFormat, Message, PreviousFrame, SettleInfo, StepAnswer
 
@@ -147,10 +148,15 @@ class Observation(AnsweredStep):
         """The frame as an RGB Pillow image of ``size``.
 
         Raises:
-            BadFrame: the image is not what the answer says of it (kind, size); it was not decoded.
+            BadFrame: the image is not what the answer says of it (kind, size), and was not decoded; or there
+                is none, and the answer says that it is one that this client does not have.
             ValueError: the observation carries no image (format ``none``).
         """
         if self._image is None:
+            if not self.data and self.unchanged and self.format is not ImageFormat.NONE:
+                raise BadFrame(
+                    f"the answer has no image: it names frame {self.meta.frame.hash}, never received"
+                )
             if not self.data:
                 raise ValueError("this observation carries no image (format none)")
             self._image = decode(self.data, self.meta.frame)

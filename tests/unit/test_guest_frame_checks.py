@@ -34,12 +34,22 @@ def test_real_images_are_taken(kind: ImageFormat) -> None:
 
 def test_no_image_is_taken_where_none_is_due() -> None:
     """It is the same as before, or was not asked for."""
-    check_observation(replace(SEEN, frame=replace(FRAME, unchanged=True)), b"", AskedImage())
+    same = replace(SEEN, frame=replace(FRAME, unchanged=True))
+    check_observation(same, b"", AskedImage(unless_hash=FRAME.hash))
+    check_observation(replace(same, replayed=True), b"", AskedImage())
     check_observation(
         replace(SEEN, frame=replace(FRAME, format=ImageFormat.NONE)), b"", AskedImage(ImageFormat.NONE)
     )
     replayed = replace(SEEN, replayed=True)
     check_observation(replayed, image("png"), AskedImage(ImageFormat.JPEG, (1, 1)))
+
+
+@pytest.mark.parametrize("known", [None, "another"])
+def test_a_frame_is_the_same_only_where_that_was_asked(known: str | None) -> None:
+    """A guest that leaves out an image that the client does not have is not believed."""
+    same = replace(SEEN, frame=replace(FRAME, unchanged=True))
+    with pytest.raises(UnbelievableFrame, match="nobody asked about"):
+        check_observation(same, b"", AskedImage(unless_hash=known))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,18 @@ def test_an_unchanged_frame_has_the_size_of_its_image() -> None:
     frame, data = cache.image(again, b"", cache.unless_hash(options))
     assert (frame.width, frame.height) == SIZE and frame.unchanged
     assert data == b"png"
+
+
+def test_an_unchanged_frame_that_never_came_is_a_typed_error() -> None:
+    """A host that says that nothing changed, to a client that has no frame."""
+    said = FrameInfo("h", ImageFormat.PNG, *SIZE, SIZE, unchanged=True)
+    frame, data = FrameCache(None, reuse=True).image(said, b"", ObserveOptions())
+    seen = observation(data, ImageFormat.PNG)
+    seen.answer = replace(seen.answer, observation=replace(seen.meta, frame=frame))
+    for read in (lambda: seen.image, lambda: seen.png):
+        with pytest.raises(BadFrame, match="never received") as raised:
+            read()
+        assert raised.value.code == "bad_frame"
 
 
 def test_pillow_is_not_asked_to_guess() -> None:

@@ -448,7 +448,8 @@ def _asked(observe: Mapping[str, Any] | None) -> AskedImage:
     wanted = observe or {}
     size = wanted.get("size")
     kind = ImageFormat(wanted.get("format", ImageFormat.PNG))
-    return AskedImage(kind, None if size is None else (int(size[0]), int(size[1])))
+    known = wanted.get("unless_hash")
+    return AskedImage(kind, None if size is None else (int(size[0]), int(size[1])), known)
 
 
 def _put(body: dict[str, Any], name: str, value: Message | Mapping[str, Any] | None) -> None:

@@ -23,10 +23,15 @@ _JPEG_HEAD = b"\xff\xd8\xff"
 
 @dataclass(frozen=True, slots=True)
 class AskedImage:
-    """What a call asked for: the encoding, and the size if it is not to be that of the screen."""
+    """What a call asked for: the encoding, and the size if it is not to be that of the screen.
+
+    Attributes:
+        unless_hash: Hash of the frame that needs no image; None: every frame needs one.
+    """
 
     format: ImageFormat = ImageFormat.PNG
     size: tuple[int, int] | None = None
+    unless_hash: str | None = None
 
 
 class UnbelievableFrame(ValueError):
@@ -52,6 +57,8 @@ def check_observation(seen: Observation, image: Body, asked: AskedImage | None) 
         asked = None
     if asked is not None and frame.format is not asked.format:
         raise UnbelievableFrame(f"the frame is {frame.format.value}, asked for was {asked.format.value}")
+    if frame.unchanged and asked is not None and frame.hash != asked.unless_hash:
+        raise UnbelievableFrame("the frame is said to be one that nobody asked about")
     if frame.unchanged or frame.format is ImageFormat.NONE:
         if len(image):
             raise UnbelievableFrame("an image that is the same, or was not asked for, was sent")
