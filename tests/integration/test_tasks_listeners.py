@@ -35,7 +35,6 @@ http.server.HTTPServer(("127.0.0.1", 8080), Forger).serve_forever()
 USER_CUSTOMIZE = (
     f"import os, sys\nif '-c' in sys.orig_argv:\n    print('{PLAYS}', flush=True)\n    os._exit(0)\n"
 )
-LISTENS = "grep -q ':1F90 .* 0A ' /proc/net/tcp /proc/net/tcp6"
 
 
 def scored(episode: Episode) -> Evaluation:
@@ -44,9 +43,10 @@ def scored(episode: Episode) -> Evaluation:
     return episode.evaluate()
 
 
-def listens(episode: Episode) -> None:
+def listens(episode: Episode, port: int = 8080) -> None:
     """Wait until somebody listens at the port."""
-    wait_until(lambda: episode.execute(LISTENS).returncode == 0, 60, "somebody listens at port 8080")
+    command = f"grep -q ':{port:04X} .* 0A ' /proc/net/tcp /proc/net/tcp6"
+    wait_until(lambda: episode.execute(command).returncode == 0, 60, f"somebody listens at port {port}")
 
 
 def test_whoever_else_listens_at_vlcs_port_is_not_asked(host: HostProcess) -> None:
@@ -69,6 +69,35 @@ def test_a_users_start_up_file_does_not_answer_for_vlc(host: HostProcess) -> Non
         verdict = scored(episode)
     assert verdict.reward == 0.0, verdict
     assert "nobody listens at port 8080" in verdict.details[0]["note"], verdict
+
+
+FALSE_BROWSER = """
+import http.server, json
+TABS = [{"id": "T", "type": "page", "title": "x", "url": "https://example.org/", "webSocketDebuggerUrl": "ws://x/"}]
+class Forger(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        version = {"Browser": "Chrome/1", "webSocketDebuggerUrl": "ws://localhost:1337/devtools/browser/a"}
+        body = json.dumps(version if self.path == "/json/version" else TABS).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+http.server.HTTPServer(("127.0.0.1", 1337), Forger).serve_forever()
+"""
+
+
+def test_whoever_else_listens_at_the_browsers_port_is_not_asked(host: HostProcess) -> None:
+    """A program that lists tabs of its own is no browser: a 0 that names it."""
+    tabs = {"func": "is_expected_tabs", "result": {"type": "open_tabs_info"}}
+    rules = {"type": "url", "urls": ["https://example.org/"]}
+    task = {**TASK, "evaluator": {**tabs, "expected": {"type": "rule", "rules": rules}}}
+    with Client(host.url) as client, client.episode(task) as episode:
+        episode.write_file("/home/user/forger.py", FALSE_BROWSER.encode())
+        episode.execute("setsid python3 ~/forger.py > /dev/null 2>&1 &")
+        listens(episode, port=1337)
+        verdict = scored(episode)
+    assert verdict.reward == 0.0, verdict
+    assert "of the image" in verdict.details[0]["note"], verdict
 
 
 @pytest.fixture(scope="module")

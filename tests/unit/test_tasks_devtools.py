@@ -16,6 +16,7 @@ from websockets.asyncio import server as serving
 
 from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.guest_client.tunnel import GuestTunnel
+from osgym_host.tasks import parse  # declares steps and getters
 from osgym_host.tasks.browser import tabs
 from osgym_host.tasks.browser.errors import BrowserClosed, BrowserProblem
 from osgym_host.tasks.browser.page_script import Query
@@ -23,6 +24,8 @@ from osgym_host.tasks.context import TaskContext, TaskRun
 from osgym_host.tasks.errors import DeadlineExceeded, ResultUnusable
 from osgym_host.tasks.registry import GETTERS, STEPS, StepProblem
 from osgym_protocol.codes import GuestErrorCode
+
+assert parse
 
 Answer = Callable[[dict[str, Any]], list[Any]]
 

@@ -9,3 +9,7 @@ class BrowserProblem(OsgymHostError):
 
 class BrowserClosed(BrowserProblem):
     """Nothing listens at the debugging port."""
+
+
+class NotTheBrowser(BrowserProblem):
+    """Another program listens at the debugging port."""

@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from osgym_host.tasks.browser.devtools import Devtools, ask, read_json
-from osgym_host.tasks.browser.errors import BrowserClosed, BrowserProblem
+from osgym_host.tasks.browser.errors import BrowserClosed, BrowserProblem, NotTheBrowser
 from osgym_host.tasks.browser.page_script import READ_PAGE, Query
 from osgym_host.tasks.context import TaskRun
 from osgym_host.tasks.errors import DeadlineExceeded
 from osgym_host.tasks.evaluator.metrics.browser_urls import same_url
+from osgym_host.tasks.listeners import FIND_LISTENER
 
 PORTS = (9222, 1337)
 """Where OSWorld's tasks have the browser listen: behind their relay, and itself."""
+PROGRAMS = ("chrome", "chromium", "google-chrome")
+"""Names of the files that a browser's first process runs."""
 START = ["google-chrome", "--remote-debugging-port=1337"]
 CALL_S = 20.0
 """For what asks the browser once."""
@@ -69,18 +72,37 @@ async def find_port(run: TaskRun, *, wait_s: float, start: bool = False) -> int:
     """
     clock = asyncio.get_running_loop().time
     end = clock() + run.left("the browser", wait_s)
+    why = f"no browser listens at port {PORTS[0]} or {PORTS[1]} for debugging"
     while True:
         for port in PORTS:
-            with contextlib.suppress(BrowserProblem):
+            try:
                 async with within(run, "asking for the browser", CALL_S):
                     await ask(run.guest, port, "/json/version")
+                    if run.of_check:
+                        await _made_sure(run, port)
                 return port
+            except NotTheBrowser as error:  # another one would not get its port either
+                why, start = str(error), False
+            except BrowserProblem:
+                continue
         if start:
             start = False
             await run.guest.launch(START, timeout_s=run.left("starting the browser", 30))
         if clock() >= end:
-            raise BrowserClosed(f"no browser listens at port {PORTS[0]} or {PORTS[1]} for debugging")
+            raise BrowserClosed(why)
         await asyncio.sleep(POLL_S)
+
+
+async def _made_sure(run: TaskRun, port: int) -> None:
+    """Make sure that the browser itself listens: a relay, which may lead anywhere, is passed over for it.
+
+    Raises:
+        NotTheBrowser: It is another program.
+    """
+    command = ["python3", "-I", "-c", f"{FIND_LISTENER}\ncheck({port}, {set(PROGRAMS)!r})"]
+    found = await run.guest.execute(command, timeout_s=CALL_S, isolated=True)
+    if found.returncode != 0:
+        raise NotTheBrowser(found.error.strip()[-400:] or f"who listens at port {port} cannot be found out")
 
 
 async def listed(run: TaskRun, port: int) -> list[Tab]:
