@@ -30,6 +30,7 @@ import httpx
 
 from benchmarks import hostile_answers
 from benchmarks.common import argument_parser, local_service, machine, quantile, save
+from benchmarks.harness import agent_at, run_beside
 from osgym_host.addresses import UnixAddress
 from osgym_host.guest_client import GuestClient, GuestError
 from osgym_host.images.store import default_data_dir
@@ -74,9 +75,9 @@ async def take_over(sock: Path, source: bytes, shape: str) -> None:
     async with GuestClient(UnixAddress(sock)) as guest:
         await guest.upload("/tmp/hostile.py", source, timeout_s=20)
         await guest.upload("/tmp/shape", shape.encode(), timeout_s=20)
-        run = "setsid python3 /tmp/hostile.py /tmp/shape take-over >/tmp/hostile.log 2>&1 </dev/null &"
-        with contextlib.suppress(GuestError):  # it kills the agent that would answer
-            await guest.execute(["sudo", "-n", "sh", "-c", run], timeout_s=10)
+    # Nothing in the desktop reaches the agent; the host agent must not depend on that.
+    run = "setsid python3 /tmp/hostile.py /tmp/shape take-over >/tmp/hostile.log 2>&1 </dev/null &"
+    await asyncio.to_thread(run_beside, agent_at(sock), ["sh", "-c", run])
     async with asyncio.timeout(TAKE_OVER_S):
         while True:
             with contextlib.suppress(GuestError):

@@ -268,7 +268,7 @@ def _agent_pss(accounts: Accounts) -> float:
     found = []
     for pid in accounts.replicas:
         with contextlib.suppress(OSError):
-            if b"osgym_guest" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"osgym_guest.pyc" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pss_mib([pid]))
     return statistics.fmean(found) if found else float("nan")
 

@@ -40,22 +40,23 @@ class WithSourceDigests(build_py):
 
 
 class WithHelper(build_ext):
-    """Builds the program `osgym-identity` and the preloaded `osgym-view.so` beside the native core."""
+    """Builds `osgym-identity`, `osgym-session` and the preloaded `osgym-view.so` beside the native core."""
 
     def run(self) -> None:
         """Build everything."""
         super().run()
         folder = Path(self.get_ext_fullpath("osgym_guest._native")).parent
-        objects = self.compiler.compile(
-            ["native/identity.c"], output_dir=self.build_temp, extra_postargs=["-O2", *CFLAGS]
-        )
-        self.compiler.link_executable(
-            # Symbols are looked up once, in the template, and not at their first use in every clone.
-            objects,
-            "osgym-identity",
-            output_dir=str(folder),
-            extra_postargs=[*LDFLAGS, "-Wl,-z,now"],
-        )
+        for name in ("identity", "session"):
+            objects = self.compiler.compile(
+                [f"native/{name}.c"], output_dir=self.build_temp, extra_postargs=["-O2", *CFLAGS]
+            )
+            self.compiler.link_executable(
+                # Symbols are looked up once, in the template, and not at their first use in every clone.
+                objects,
+                f"osgym-{name}",
+                output_dir=str(folder),
+                extra_postargs=[*LDFLAGS, "-Wl,-z,now"],
+            )
         objects = self.compiler.compile(
             ["native/view.c"], output_dir=self.build_temp, extra_postargs=["-O2", "-fPIC", *CFLAGS]
         )

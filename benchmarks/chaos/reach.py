@@ -1,21 +1,25 @@
-"""The hands that do harm: from outside by signals, from inside as root, as a policy with sudo would."""
+"""The hands that do harm: from outside by signals, from inside as the user or as root."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
+import shlex
 import signal
+import subprocess
 from abc import ABC, abstractmethod
 from pathlib import Path
 
 from benchmarks.chaos.service import Service
+from benchmarks.harness import run_beside
 from osgym_host.addresses import UnixAddress
 from osgym_host.guest_client import GuestClient, GuestError
 from osgym_host.runtimes.processes import start_time_ticks
 from osgym_host.runtimes.qemu.machine import VmRecord
 
-AGENT, DISPLAY = "osgym_guest", "Xvfb"
+AGENT, DISPLAY = "osgym_guest.pyc", "Xvfb"
 """Parts of command lines by which processes inside are found."""
 HEALTH_S = 2.0
 
@@ -119,6 +123,17 @@ class LocalReach(Reach):
         """From outside, where its processes are seen as well."""
         if not _signal_all(tree_of(self.first_process(replica_id)), part, number):
             raise LookupError(f"{replica_id} has no {part}")
+
+    async def run(self, replica_id: str, command: str, *, root: bool = True) -> None:
+        """As root beside its guest agent: root in the desktop reaches nothing of it."""
+        if not root:
+            await super().run(replica_id, command, root=False)
+            return
+        inside = f"setsid sh -c {shlex.quote(command)} >/dev/null 2>&1 </dev/null &"
+        try:
+            await asyncio.to_thread(run_beside, self.first_process(replica_id), ["sh", "-c", inside])
+        except (OSError, subprocess.SubprocessError) as error:
+            raise LookupError(f"{replica_id}: {error}") from error
 
     def freeze(self, replica_id: str) -> None:
         """Its session and all below it."""

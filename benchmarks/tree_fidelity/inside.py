@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from PIL import ImageGrab
+
 from benchmarks.tree_fidelity.ping import Gap, Pinger
 from osgym_guest.osworld.a11y.x_windows import XWindow, read_windows
 from osgym_guest.osworld.helper import Helper, HelperError
@@ -194,10 +196,10 @@ class Run:
         self.found.frame_changed = await self._frame(pause_s=0.3) != before
 
     async def _frame(self, pause_s: float = 0.0) -> str:
-        """Return a digest of the frame buffer, after the time in which late drawing would come."""
+        """Return a digest of the screen, after the time in which late drawing would come."""
         await asyncio.sleep(pause_s)
-        file = Path(os.environ.get("OSGYM_FBDIR", "/run/osgym/fb")) / "Xvfb_screen0"
-        return hashlib.sha256(file.read_bytes()).hexdigest()
+        screen = await asyncio.to_thread(ImageGrab.grab, xdisplay=os.environ.get("DISPLAY", ":0"))
+        return hashlib.sha256(screen.tobytes()).hexdigest()
 
     async def _read_often(self, window: XWindow) -> None:
         await asyncio.gather(*(self._reads(number, window) for number in range(2)))

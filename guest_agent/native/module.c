@@ -9,6 +9,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <xcb/xcb.h>
 #include <xcb/xtest.h>
 
@@ -362,6 +363,15 @@ static PyObject *Display_receiver(PyObject *self, PyObject *unused) {
     return Py_BuildValue("(INN)", (unsigned)d->active_window, PyBool_FromLong(dialog), PyBool_FromLong(awaited));
 }
 
+/* Programs that the agent starts are children of this process, not of its own. */
+static PyObject *Display_starter(PyObject *self, PyObject *args) {
+    int pid;
+    DISPLAY_OR_RETURN(self);
+    if (!PyArg_ParseTuple(args, "i", &pid)) return NULL;
+    d->procs.starter_pid = pid;
+    Py_RETURN_NONE;
+}
+
 static PyObject *Display_follow(PyObject *self, PyObject *args) {
     PyObject *list;
     double burner_s, share;
@@ -465,6 +475,7 @@ static PyMethodDef Display_methods[] = {
     {"watch_anew", Display_watch_anew, METH_NOARGS, NULL},
     {"windows", Display_windows, METH_NOARGS, NULL},
     {"receiver", Display_receiver, METH_NOARGS, NULL},
+    {"starter", Display_starter, METH_VARARGS, NULL},
     {"follow", Display_follow, METH_VARARGS, NULL},
     {"capture", Display_capture, METH_NOARGS, NULL},
     {"frame_hash", Display_frame_hash, METH_NOARGS, NULL},
@@ -491,7 +502,16 @@ static PyObject *now_ns(PyObject *self, PyObject *unused) {
     return PyLong_FromUnsignedLongLong(og_now());
 }
 
+/* No process of the same user may look into this one, or trace it. */
+static PyObject *forbid_inspection(PyObject *self, PyObject *unused) {
+    (void)self;
+    (void)unused;
+    if (prctl(PR_SET_DUMPABLE, 0)) return PyErr_SetFromErrno(PyExc_OSError);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef module_methods[] = {
+    {"forbid_inspection", forbid_inspection, METH_NOARGS, NULL},
     {"now_ns", now_ns, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -142,6 +142,7 @@ typedef struct {
     uint64_t group_cpu_ns[OG_MAX_GROUPS]; /* since the action began */
     uint64_t group_dead_ns[OG_MAX_GROUPS];
     int server_pid, wm_pid, own_pid;
+    int starter_pid;      /* parent of what the agent starts; 0: the agent itself */
     int panel_pids[8];
     int panel_count;
     int window_pids[OG_MAX_WINDOWS]; /* processes that have a window which the window manager lists */

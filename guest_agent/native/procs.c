@@ -224,7 +224,7 @@ static int find_group(og_procs *p, const og_proc *proc) {
 
 static bool was_launched(const og_procs *p, const og_proc *proc) {
     for (int depth = 0; proc && depth < 32; depth++) {
-        if (proc->ppid == p->own_pid) return true;
+        if (proc->ppid == (p->starter_pid ? p->starter_pid : p->own_pid)) return true;
         proc = og_procs_find(p, proc->ppid);
     }
     return false;

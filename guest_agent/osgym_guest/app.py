@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from osgym_guest import osworld, reach
-from osgym_guest._native import Display, DisplayError, DisplayGone
+from osgym_guest._native import Display, DisplayError, DisplayGone, forbid_inspection
 from osgym_guest.api import Api
 from osgym_guest.engine import Engine, open_screen
 from osgym_guest.http import Router
+from osgym_guest.osworld.starter import SessionStarter
+from osgym_guest.osworld.x11 import XError
 from osgym_guest.screen import ScreenController
 from osgym_guest.server import BACKLOG, Server
 from osgym_guest.settle import Policies, load_policies, with_table
@@ -105,8 +107,13 @@ def _listener(settings: AgentSettings) -> socket.socket:
     return socket.create_server(settings.listen, family=family, backlog=BACKLOG)
 
 
-async def _connect(settings: AgentSettings, policies: Policies) -> ScreenController:
+async def _connect(
+    settings: AgentSettings, policies: Policies, starter: SessionStarter | None
+) -> ScreenController:
     """Open the display as soon as its X server is up.
+
+    Args:
+        starter: starts programs for the agent, where it does not do that itself.
 
     Raises:
         DisplayGone: it was not within the time.
@@ -116,6 +123,8 @@ async def _connect(settings: AgentSettings, policies: Policies) -> ScreenControl
     deadline = loop.time() + settings.display_wait_s
 
     def make(display: Display) -> ScreenController:
+        if starter is not None:
+            display.starter(starter.pid)
         return ScreenController(display, policies, settings.settle_trace)
 
     while True:
@@ -179,14 +188,18 @@ async def main() -> int:
     api.register(router)
     services = osworld.register(router, engine, helper_warm_s=settings.helper_warm_s)
     reach.register(router, services)
+    if services.session.starter is not None:
+        forbid_inspection()
     server.listen(_listener(settings))
 
     async def bring_up() -> None:
         try:
-            engine.attach(await _connect(settings, policies))
+            engine.attach(await _connect(settings, policies, services.session.starter))
             await engine.become_ready()
+            if services.session.starter is not None:
+                await services.windows.connect()
             gc.freeze()  # collecting garbage writes to every object it looks at: pages that clones share
-        except (DisplayGone, DisplayError) as exc:
+        except (DisplayGone, DisplayError, XError) as exc:
             print(f"osgym_guest: {exc}", file=sys.stderr)
             end(EXIT_DISPLAY_GONE)
 

@@ -68,7 +68,7 @@ class DisplayPulse:
         loop = asyncio.get_running_loop()
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as sock:
             try:
-                sock.connect(self._path)
+                _connect(sock, self._path)
                 sock.send(_GREETING)
                 peer = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
             except BlockingIOError:
@@ -81,6 +81,18 @@ class DisplayPulse:
             finally:
                 answer.cancel()
                 await asyncio.gather(answer, return_exceptions=True)
+
+
+def _connect(sock: socket.socket, path: str) -> None:
+    """Connect to a server's abstract name, which nobody can take from it as they can its file.
+
+    Raises:
+        OSError: it has neither.
+    """
+    try:
+        sock.connect(f"\0{path}")
+    except ConnectionRefusedError:
+        sock.connect(path)
 
 
 async def _in_time(answer: asyncio.Future[bytes], pid: int) -> bool:

@@ -1,21 +1,25 @@
-"""A policy with root inside a replica goes for the guest agent, whose answers decide the score.
+"""Root beside the guest agent, or with its files, goes for the agent, whose answers decide the score.
 
-Real desktops; the attacks run inside, by `sudo`, as the policy's own programs would. An honest desktop that
+Real desktops. Files are changed inside, by `sudo`, as a policy's own programs would. Nothing inside reaches
+the agent's process (`test_session_isolation`), so what is aimed at it runs beside it. An honest desktop that
 runs applications is scored as ever.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
+import os
 import re
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.harness import harness_processes, run_beside
 from tests.support.host_process import HostProcess, wait_until
 
-from osgym_host.runtimes.processes import processes_of
 from osgym_protocol.codes import ErrorClass
 from osgym_sdk import AsyncClient, AsyncEpisode
 
@@ -91,39 +95,36 @@ async def test_an_agent_that_was_taken_over_is_not_believed(
     mode: str, client: AsyncClient, host: HostProcess
 ) -> None:
     """Its socket in other hands: a forged answer earns nothing."""
-    upload = {
-        "type": "upload_file",
-        "parameters": {
-            "files": [
-                {
-                    "path": "/tmp/take_over.py",
-                    "data_base64": base64.b64encode(TAKE_OVER.read_bytes()).decode(),
-                }
-            ]
-        },
-    }
-    last = shell(
-        f"echo no > ~/answer; (sleep 2; sudo setsid python3 /tmp/take_over.py {mode} >/dev/null 2>&1) &"
-    )
-    async with client.episode(task(upload, last)) as episode:
-        await agent_ends(episode, host)
+    program = {"path": "/tmp/take_over.py", "text": TAKE_OVER.read_text()}
+    upload = {"type": "upload_file", "parameters": {"files": [program]}}
+    async with client.episode(task(upload, shell("echo no > ~/answer"))) as episode:
+        row = row_of(episode, host)
+        attack = f"setsid python3 /tmp/take_over.py {mode} >/dev/null 2>&1 &"
+        async with ended_agent(episode, host):
+            await asyncio.to_thread(run_beside, row["pid"], ["sh", "-c", attack])
         assert "is gone" in await finding(episode)
 
 
 async def test_an_agent_that_was_started_again_is_another_one(client: AsyncClient, host: HostProcess) -> None:
     """Its shell starts it again when it dies; from outside nothing tells what the new one was told."""
-    last = shell("echo yes > ~/answer; (sleep 2; pkill -f '[o]sgym_guest.pyc') &")
-    async with client.episode(task(last)) as episode:
-        await agent_ends(episode, host)
+    async with client.episode(task(shell("echo yes > ~/answer"))) as episode:
+        async with ended_agent(episode, host) as agent:
+            os.kill(agent, signal.SIGKILL)
         assert "is gone" in await finding(episode)
 
 
-async def agent_ends(episode: AsyncEpisode, host: HostProcess) -> None:
-    """Waits until the agent's process, as it is now, is gone."""
+def row_of(episode: AsyncEpisode, host: HostProcess) -> dict[str, Any]:
+    """What the host says of an episode's replica."""
     (row,) = [r for r in host.replicas("leased") if r["replica_id"] == episode.replica_id]
-    agents = [pid for pid in processes_of(row["pid"]) if b"osgym_guest.pyc" in command_line(pid)[:60]]
-    assert len(agents) == 1
-    await asyncio.to_thread(wait_until, lambda: not command_line(agents[0]), 20, "the agent ended")
+    return row
+
+
+@asynccontextmanager
+async def ended_agent(episode: AsyncEpisode, host: HostProcess) -> AsyncIterator[int]:
+    """Give the agent's process, and wait until it is gone."""
+    (agent,) = harness_processes(row_of(episode, host)["pid"], "osgym_guest.pyc")
+    yield agent
+    await asyncio.to_thread(wait_until, lambda: not command_line(agent), 20, "the agent ended")
 
 
 def command_line(pid: int) -> bytes:
@@ -144,54 +145,81 @@ def command_line(pid: int) -> bytes:
             "sudo touch /usr/lib/osgym/new",
             "was changed",
         ),
-        ("sudo mount --bind /tmp /usr/lib/osgym", "mounted over"),
-        (
-            'sudo setsid python3 -c "'
-            "import ctypes, os, time;"
-            "agent = int(os.popen('pgrep -f osgym_guest.pyc | head -1').read());"
-            "libc = ctypes.CDLL(None);"
-            "libc.ptrace(0x4206, agent, 0, 0);\n"
-            'while True: libc.ptrace(7, agent, 0, os.WSTOPSIG(os.waitpid(agent, 0x40000000)[1]))" '
-            ">/dev/null 2>&1 & sleep 1",
-            "is being traced",
-        ),
-        (
-            'sudo python3 -c "'
-            "import os, re;"
-            "agent = int(os.popen('pgrep -f osgym_guest.pyc | head -1').read());"
-            "lines = open(f'/proc/{agent}/maps').read().splitlines();"
-            "line = [x for x in lines if 'libexpat' in x and 'r-x' in x][0];"
-            "memory = open(f'/proc/{agent}/mem', 'r+b', 0);"
-            "memory.seek(int(line.split('-')[0], 16) + 64);"
-            "memory.write(b'x' * 8)\"",
-            "changed in memory",
-        ),
-        (
-            'sudo setsid python3 -c "'
-            "import ctypes, os, time;"
-            "agent = int(os.popen('pgrep -f osgym_guest.pyc | head -1').read());"
-            "ctypes.CDLL(None).syscall(438, os.pidfd_open(agent), 3, 0);"
-            'time.sleep(60)" >/dev/null 2>&1 & sleep 1',
-            "listening socket",
-        ),
-        (
-            'sudo setsid python3 -c "'
-            "import ctypes, os, time;"
-            "agent = int(os.popen('pgrep -f osgym_guest.pyc | head -1').read());"
-            "libc = ctypes.CDLL(None); pidfd = os.pidfd_open(agent);\n"
-            "while True: [libc.syscall(438, pidfd, fd, 0) for fd in range(5, 40)];"
-            ' time.sleep(0.02); os.closerange(5, 60000)" >/dev/null 2>&1 & sleep 1',
-            "connection|listening",
-        ),
     ],
-    ids=["changed", "removed", "added", "mounted", "traced", "patched", "listens", "connected"],
+    ids=["changed", "removed", "added"],
 )
-async def test_tampering_is_found_before_scoring(client: AsyncClient, attack: str, says: str) -> None:
-    """Each way that can be seen from outside; without it the same desktop would have been scored."""
+async def test_changed_files_are_found_before_scoring(client: AsyncClient, attack: str, says: str) -> None:
+    """Root in the desktop can change files that the agent loads later."""
     async with client.episode(task(shell("echo yes > ~/answer"), shell(attack))) as episode:
         await episode.step(WAIT)
         found = await finding_of_policy(episode)
         assert re.search(says, found), found
+
+
+ATTACKS = {
+    "mounted": ("mount --bind /tmp /usr/lib/osgym", "mounted over"),
+    "traced": (
+        'setsid python3 -c "'
+        "import ctypes, os, time;"
+        "agent = int(os.popen('pgrep -f osgym_guest.pyc | head -1').read());"
+        "libc = ctypes.CDLL(None);"
+        "libc.ptrace(0x4206, agent, 0, 0);\n"
+        'while True: libc.ptrace(7, agent, 0, os.WSTOPSIG(os.waitpid(agent, 0x40000000)[1]))" '
+        ">/dev/null 2>&1 & sleep 1",
+        "is being traced",
+    ),
+    "patched": (
+        'python3 -c "'
+        "import os, re;"
+        "agent = int(os.popen('pgrep -f osgym_guest.pyc | head -1').read());"
+        "lines = open(f'/proc/{agent}/maps').read().splitlines();"
+        "line = [x for x in lines if 'libexpat' in x and 'r-x' in x][0];"
+        "memory = open(f'/proc/{agent}/mem', 'r+b', 0);"
+        "memory.seek(int(line.split('-')[0], 16) + 64);"
+        "memory.write(b'x' * 8)\"",
+        "changed in memory",
+    ),
+    "listens": (
+        'setsid python3 -c "'
+        "import ctypes, os, time;"
+        "agent = int(os.popen('pgrep -f osgym_guest.pyc | head -1').read());"
+        "ctypes.CDLL(None).syscall(438, os.pidfd_open(agent), 3, 0);"
+        'time.sleep(60)" >/dev/null 2>&1 & sleep 1',
+        "listening socket",
+    ),
+    "connected": (
+        'setsid python3 -c "'
+        "import ctypes, os, time;"
+        "agent = int(os.popen('pgrep -f osgym_guest.pyc | head -1').read());"
+        "libc = ctypes.CDLL(None); pidfd = os.pidfd_open(agent);\n"
+        "while True: [libc.syscall(438, pidfd, fd, 0) for fd in range(5, 40)];"
+        ' time.sleep(0.02); os.closerange(5, 60000)" >/dev/null 2>&1 & sleep 1',
+        "connection|listening",
+    ),
+}
+"""What root beside the agent does, and what is found of it."""
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+async def test_tampering_is_found_before_scoring(client: AsyncClient, host: HostProcess, name: str) -> None:
+    """Each way that can be seen from outside; without it the same desktop would have been scored."""
+    attack, says = ATTACKS[name]
+    async with client.episode(task(shell("echo yes > ~/answer"))) as episode:
+        await asyncio.to_thread(run_beside, row_of(episode, host)["pid"], ["sh", "-c", attack])
+        found = await finding(episode)
+        assert re.search(says, found), found
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+async def test_the_same_inside_the_desktop_changes_nothing(client: AsyncClient, name: str) -> None:
+    """No agent is found, and a mount covers nothing of its files: the score is the honest one."""
+    attack, _ = ATTACKS[name]
+    quoted = attack.replace("'", "'\\''")
+    config = [shell("echo yes > ~/answer"), shell(f"sudo sh -c '{quoted}'")]
+    async with client.episode(task(*config)) as episode:
+        await episode.step(WAIT)
+        evaluation = await episode.evaluate()
+        assert (evaluation.reward, evaluation.failure) == (1.0, None), evaluation
 
 
 async def test_what_was_found_stays(client: AsyncClient, host: HostProcess) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 import requests
+from benchmarks.harness import harness_processes
 from tests.support.osworld_replica import served_replica
 
 from osgym_guest.osworld.a11y.render import NAMESPACES
@@ -65,9 +70,27 @@ def eventually(condition: Callable[[], Any], timeout_s: float = 20.0) -> Any:
 
 
 @pytest.fixture(scope="module")
-def small_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with served_replica("small", tmp_path_factory.mktemp("small")) as port:
+def small_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("small")
+
+
+@pytest.fixture(scope="module")
+def small_port(small_folder: Path) -> Iterator[int]:
+    with served_replica("small", small_folder) as port:
         yield port
+
+
+def helpers(small_folder: Path) -> list[int]:
+    """Processes of the accessibility helper, which nothing in the desktop sees."""
+    noted = json.loads((small_folder / "run/osworld/replicas/osworld/replica.json").read_text())
+    return harness_processes(noted["pid"], "osgym_guest.osworld.a11y")
+
+
+def end_helpers(small_folder: Path) -> None:
+    """Kill the accessibility helper, if there is one, and wait until it is gone."""
+    for pid in helpers(small_folder):
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not helpers(small_folder))
 
 
 @pytest.fixture(scope="module")
@@ -203,14 +226,14 @@ def test_the_terminal_in_front_is_read(guest: Guest) -> None:
     assert guest.get("/terminal").json()["output"] is None
 
 
-def test_the_health_probe_starts_no_helper(guest: Guest) -> None:
+def test_the_health_probe_starts_no_helper(guest: Guest, small_folder: Path) -> None:
     """Without a terminal in front `/terminal` is answered by the agent alone, in milliseconds."""
-    guest.shell("pkill -f osgym_guest.osworld.a11[y]")
+    end_helpers(small_folder)
     begin = time.monotonic()
     for _ in range(20):
         assert guest.get("/terminal").json()["output"] is None
     assert (time.monotonic() - begin) / 20 < 0.1
-    assert guest.shell("pgrep -f osgym_guest.osworld.a11[y]") == ""
+    assert not helpers(small_folder)
 
 
 def test_the_accessibility_tree_is_osworlds(guest: Guest) -> None:
@@ -255,12 +278,13 @@ def test_a_hung_application_does_not_hang_the_tree(guest: Guest) -> None:
     assert "true" in parts.values()
 
 
-def test_a_killed_helper_comes_back(guest: Guest) -> None:
+def test_a_killed_helper_comes_back(guest: Guest, small_folder: Path) -> None:
     """The next request after the helper died gets its tree."""
     open_text(guest, "again.txt")
     guest.tree()
-    guest.shell("pkill -KILL -f osgym_guest.osworld.a11[y]")
-    eventually(lambda: guest.shell("pgrep -f osgym_guest.osworld.a11[y]") == "")
+    assert helpers(small_folder)
+    assert guest.shell("pgrep -f osgym_guest.osworld.a11[y]") == ""
+    end_helpers(small_folder)
     assert any(app.get("name") == "mousepad" for app in guest.tree())
 
 

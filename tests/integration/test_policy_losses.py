@@ -93,13 +93,10 @@ def assert_lost(result: Result, *causes: str) -> None:
 @pytest.mark.parametrize(
     ("command", "causes"),
     [
-        ("pkill -9 -f osgym_guest.pyc", ("guest_dead", "guest_tampered")),
-        ("pkill -STOP -f osgym_guest.pyc", ("guest_hung",)),
-        ("pkill Xvfb", ("guest_dead",)),
         ("python3 ~/memory.py", ("out_of_memory",)),
         ("head -c 400M /dev/urandom > ~/full; sleep 60", ("disk",)),
     ],
-    ids=["agent killed", "agent stopped", "display killed", "memory bomb", "disk filled"],
+    ids=["memory bomb", "disk filled"],
 )
 async def test_a_policy_that_breaks_its_desktop_earns_0(
     client: AsyncClient, command: str, causes: tuple[str, ...]
@@ -135,6 +132,25 @@ async def test_root_inside_cannot_make_it_the_hosts_loss(client: AsyncClient, co
     assert (result.reward, result.failure, result.attempts) == (0.0, None, 1), result.failure
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pkill -9 -f osgym_guest.pyc",
+        "pkill -STOP -f osgym_guest.pyc",
+        "pkill Xvfb",
+        "killall -9 python3",
+        "kill -9 -1",
+    ],
+)
+@pytest.mark.parametrize(("before", "reward"), [("true", 0.0), ("echo yes > ~/answer", 1.0)])
+async def test_a_policy_reaches_nothing_that_looks_after_its_desktop(
+    client: AsyncClient, command: str, before: str, reward: float
+) -> None:
+    """Its desktop lives on, and is scored for what was done."""
+    result = await played(client, task(), f"{before}; {command}; sudo {command}")
+    assert (result.reward, result.failure, result.loss, result.attempts) == (reward, None, None, 1), result
+
+
 TREE = {"type": "rule", "rules": {"include": ["answer"]}}
 FOLDER = {"type": "list_directory", "path": "/home/user/Documents"}
 WALLPAPER = {"type": "vm_wallpaper", "dest": "w.png"}
@@ -149,9 +165,6 @@ def after(kind: str, **parameters: Any) -> dict[str, Any]:
     ("made", "command"),
     [
         (task(FOLDER, func="check_include_exclude", expected=TREE), "chmod 000 ~"),
-        (task({"type": "vm_window_size", "app_class_name": "nosuch"}), "python3 ~/x_clients.py &"),
-        (after("activate_window", window_name="zz"), "python3 ~/x_clients.py &"),
-        (task({"type": "vm_terminal_output"}), "python3 ~/x_clients.py &"),
         (after("open", path="/home/user/Documents/x.txt"), "chmod 000 ~"),
         (after("change_wallpaper", path="/home/user/Pictures/x.png"), "chmod 000 ~"),
         (task(WALLPAPER), "mkdir -p ~/.config/pcmanfm/0/desktop-items-0.conf"),
@@ -162,9 +175,6 @@ def after(kind: str, **parameters: Any) -> dict[str, Any]:
     ],
     ids=[
         "folder without rights",
-        "X clients, window size",
-        "X clients, activate window",
-        "X clients, terminal",
         "open without rights",
         "wallpaper without rights",
         "wallpaper's settings a folder",
@@ -180,6 +190,23 @@ async def test_a_policy_that_breaks_its_check_earns_0(
     assert result.valid_for_training
     assert result.loss is not None, result.trajectory.evaluation
     assert result.loss.error_class is ErrorClass.POLICY
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        task({"type": "vm_window_size", "app_class_name": "nosuch"}),
+        after("activate_window", window_name="zz"),
+        task({"type": "vm_terminal_output"}),
+    ],
+    ids=["window size", "activate window", "terminal"],
+)
+async def test_a_check_of_windows_has_a_connection_when_all_others_are_used_up(
+    client: AsyncClient, made: dict[str, Any]
+) -> None:
+    """The desktop is scored for what it shows, since the agent's connection is there from the start."""
+    result = await played(client, made, "python3 ~/x_clients.py &", 3000)
+    assert (result.reward, result.failure, result.loss, result.attempts) == (0.0, None, None, 1), result
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from benchmarks.harness import harness_processes
 
-from osgym_host.guest_client import GuestClient, GuestError, GuestUnreachable
+from osgym_host.guest_client import GuestClient, GuestUnreachable
 from osgym_host.images.errors import ImageError
 from osgym_host.images.store import Image, ImageStore, default_data_dir
 from osgym_host.runtimes.base import ExitReason, ReplicaSpec, Screen
@@ -70,20 +72,45 @@ async def test_two_desktops_have_the_same_display_and_share_nothing(
         assert await inside(two, "ls ~/only-in-one || echo absent") == "absent"
 
 
+async def begun(first_pid: int) -> None:
+    """Wait until a command that makes /tmp/begun runs."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not Path(f"/proc/{first_pid}/root/tmp/begun").exists():  # noqa: ASYNC110 - nobody tells of a file
+            await asyncio.sleep(0.01)
+
+
 async def test_the_guest_agent_alone_may_die(runtime: LocalRuntime, spec: ReplicaSpec) -> None:
     """The call in flight fails typed, the agent comes back on the same socket, the desktop lives on."""
     replica = await runtime.create(spec)
     async with GuestClient(replica.guest) as guest:
         before = await guest.ready(timeout_s=DEADLINE_S)
-        x_server = await inside(guest, "pgrep -x Xvfb")
+        (x_server,) = harness_processes(replica.pid, "Xvfb")
+        (agent,) = harness_processes(replica.pid, "osgym_guest.pyc")
         with pytest.raises(GuestUnreachable) as unreachable:
-            await guest.execute("pkill -9 -f osgym_guest; sleep 10", shell=True)
+            call = asyncio.ensure_future(guest.execute("touch /tmp/begun; sleep 10", shell=True))
+            await begun(replica.pid)
+            os.kill(agent, signal.SIGKILL)
+            await call
         assert unreachable.value.delivered
         after = await guest.ready(timeout_s=DEADLINE_S)
         assert after.uptime_s < before.uptime_s + 10
         assert after.last_seq == 0
-        assert await inside(guest, "pgrep -x Xvfb") == x_server
+        assert harness_processes(replica.pid, "Xvfb") == [x_server]
+        assert await inside(guest, "echo started by the new agent") == "started by the new agent"
     assert replica.exit_info is None
+
+
+async def test_one_that_may_be_dumped_is_in_one_pid_namespace(
+    runtime: LocalRuntime, spec: ReplicaSpec
+) -> None:
+    """CRIU dumps no nested one: the same desktop, whose programs share the agent's."""
+    replica = await runtime.create(replace(spec, environment=(("OSGYM_ONE_PID_NAMESPACE", "1"),)))
+    async with GuestClient(replica.guest) as guest:
+        await guest.ready(timeout_s=DEADLINE_S)
+        assert await inside(guest, "pgrep -cx Xvfb; pgrep -cx dbus-daemon; pgrep -cx tint2") == "1\n1\n1"
+        assert await inside(guest, "cat /proc/1/comm") == "session"
+    spaces = {os.readlink(f"/proc/{pid}/ns/pid") for pid in replica.processes() or ()}
+    assert len(spaces) == 1
 
 
 async def test_a_dead_x_server_ends_the_replica(runtime: LocalRuntime, spec: ReplicaSpec) -> None:
@@ -91,8 +118,8 @@ async def test_a_dead_x_server_ends_the_replica(runtime: LocalRuntime, spec: Rep
     replica = await runtime.create(spec)
     async with GuestClient(replica.guest) as guest:
         await guest.ready(timeout_s=DEADLINE_S)
-        with pytest.raises(GuestError):
-            await guest.execute("pkill -9 Xvfb; sleep 10", shell=True)
+        (x_server,) = harness_processes(replica.pid, "Xvfb")
+        os.kill(x_server, signal.SIGKILL)
     info = await asyncio.wait_for(replica.wait_dead(), DEADLINE_S)
     assert info.reason is ExitReason.DISPLAY_LOST
 

@@ -125,6 +125,20 @@ def test_requests_that_make_interfaces_are_closed(machine: str) -> None:
         assert verdict(machine, IOCTL[machine], 3, request) == 0
 
 
+@pytest.mark.parametrize("machine", MACHINES)
+def test_nothing_leads_to_namespaces_above(machine: str) -> None:
+    """No pidfd of a socket's other end; no mount namespace from another, whatever size the request names."""
+    for call in OPTIONS[machine]:
+        for option in (76, 77):
+            assert verdict(machine, call, 3, 1, option) == errno.ENOPROTOOPT
+        for option in (4, 16, 17, 31):  # SO_ERROR, SO_PASSCRED, SO_PEERCRED, SO_PEERSEC
+            assert verdict(machine, call, 3, 1, option) == 0
+    for request in (0x8010B70B, 0x8010B70C, 0x8018B70C):
+        assert verdict(machine, IOCTL[machine], 3, request) == errno.EPERM
+    for request in (0xB701, 0xB702, 0x8010B70A):  # of one's own namespaces
+        assert verdict(machine, IOCTL[machine], 3, request) == 0
+
+
 def test_other_entry_points_are_closed() -> None:
     """32-bit calls and the x32 numbers would go round the list."""
     assert verdict("x86_64", 1, arch=0x40000003) == errno.ENOSYS

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from osgym_guest.osworld.process import ChildProcess, start
 from osgym_guest.osworld.session import DesktopSession
+from osgym_guest.osworld.session_pids import PROGRAMS_BELOW
 
 # Time beyond the helper's own deadline for its start, rendering and the way back.
 GRACE_S = 4.0
@@ -95,7 +96,14 @@ class Helper:
         ours, theirs = socket.socketpair()
         with theirs:
             # what goes wrong in the helper belongs into the agent's log: its standard error is ours
-            self._child = start(self._argv, self._session, stdin=theirs.fileno(), stderr=None)
+            self._child = start(
+                self._argv,
+                self._session,
+                stdin=theirs.fileno(),
+                stderr=None,
+                env={PROGRAMS_BELOW: "1"} if self._session.starter is not None else None,
+                beside_agent=True,
+            )
         self._streams = await asyncio.open_unix_connection(sock=ours)
 
     def _cancel_expiry(self) -> None:

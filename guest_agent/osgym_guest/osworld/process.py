@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osgym_guest.osworld.session import DesktopSession
+from osgym_guest.osworld.starter import SessionProcess, SessionStarter
 
 MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 MAX_RUNNING = 8
@@ -85,7 +86,7 @@ class PipeSink(asyncio.Protocol):
 class ChildProcess:
     """A started process, leader of a session and process group of its own."""
 
-    def __init__(self, popen: subprocess.Popen[bytes]):
+    def __init__(self, popen: subprocess.Popen[bytes] | SessionProcess):
         self._popen = popen
         self.pid = popen.pid
         self._exited = asyncio.get_running_loop().create_future()
@@ -153,26 +154,53 @@ def start(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     isolated: bool = False,
+    beside_agent: bool = False,
 ) -> ChildProcess:
     """Start a command apart from the agent: own session, no inherited descriptor.
 
-    `env` is laid over the session's environment, for an isolated one over what is left of it for checks.
+    Args:
+        env: laid over the session's environment, for an isolated one over what is left of it for checks.
+        isolated: it is a check's, and finds the image's programs only.
+        beside_agent: it is a part of the harness, which nothing in the desktop may see or stop.
 
     Raises:
         OSError: it cannot be started (no such program, not executable, …).
         ValueError: an argument has a NUL in it.
     """
+    argv, folder = argv_of(command, shell=shell), cwd or session.home
+    variables = {**(session.isolated_env() if isolated else session.env), **(env or {})}
+    if session.starter is not None and not beside_agent:
+        return ChildProcess(_start_below(session.starter, argv, variables, folder, (stdin, stdout, stderr)))
     popen = subprocess.Popen(
-        argv_of(command, shell=shell),
+        argv,
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        cwd=cwd or session.home,
-        env={**(session.isolated_env() if isolated else session.env), **(env or {})},
+        cwd=folder,
+        env=variables,
         start_new_session=True,
         close_fds=True,
     )
     return ChildProcess(popen)
+
+
+def _start_below(
+    starter: SessionStarter,
+    argv: list[str],
+    env: Mapping[str, str],
+    cwd: Path,
+    stdio: tuple[int, int, int | None],
+) -> SessionProcess:
+    """Start a command in the desktop's own namespaces; descriptors as `subprocess.Popen` takes them."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        stdin, stdout, stderr = (
+            null if fd == subprocess.DEVNULL else own if fd is None else fd
+            for fd, own in zip(stdio, (0, 1, 2), strict=True)
+        )
+        return starter.start(argv, env, cwd, (stdin, stdout, stderr))
+    finally:
+        os.close(null)
 
 
 async def open_sink(limit: int, *, isolated: bool = False) -> tuple[int, PipeSink]:

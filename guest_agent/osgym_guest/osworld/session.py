@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from osgym_guest.osworld.starter import SessionStarter
+
 # Of a golden image: where it and its administrator put programs, and nobody else without becoming root.
 PROGRAM_FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/games:/usr/games"
 # Variables by which a program loads or runs what is not its own.
@@ -23,10 +25,12 @@ class DesktopSession:
     Attributes:
         env: environment variables, among them DISPLAY, HOME and DBUS_SESSION_BUS_ADDRESS.
         home: home and working directory.
+        starter: starts programs in namespaces below the agent's; None where the agent has none below.
     """
 
     env: Mapping[str, str]
     home: Path
+    starter: SessionStarter | None = None
 
     @staticmethod
     def from_environment(environ: Mapping[str, str]) -> DesktopSession:
@@ -36,7 +40,8 @@ class DesktopSession:
         env.setdefault("DISPLAY", ":0")
         env.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games")
         env["PWD"] = home
-        return DesktopSession(env, Path(home))
+        below = environ.get("OSGYM_SESSION_SOCKET")
+        return DesktopSession(env, Path(home), SessionStarter(below) if below else None)
 
     def isolated_env(self) -> dict[str, str]:
         """The environment of a check's command: only the image's programs, and nothing that programs load."""

@@ -86,6 +86,14 @@ class DesktopWindows:
         self._connection: XConnection | None = None
         self._connecting = asyncio.Lock()
 
+    async def connect(self) -> None:
+        """Connect now: the desktop's programs can use up what the X server has for further clients.
+
+        Raises:
+            XError: the X server cannot be reached.
+        """
+        await self._x()
+
     async def _x(self) -> XConnection:
         async with self._connecting:
             if self._connection is None or self._connection.closed:

@@ -10,6 +10,7 @@ alone adds 1.7 MiB of memory and 25 ms of CPU to every agent that is asked for a
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from pathlib import Path
 from typing import NamedTuple
@@ -208,11 +209,21 @@ class XConnection(asyncio.Protocol):
         reply = await self._ask(_GET_ATTRIBUTES, 0, struct.pack("<I", window))
         return WindowAttributes(reply[26] == _VIEWABLE, bool(reply[27]), reply[12] == _INPUT_ONLY)
 
+    def _server_is_seen(self) -> bool:
+        """Whether the server is in a PID namespace that this process sees; else its numbers are of no use."""
+        sock = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if sock is None:
+            return False
+        return bool(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+
     async def client_pid(self, window: int) -> int | None:
         """Return the process whose connection made a window, as the server saw it connect.
 
-        None on a server without X-Resource 1.2, and for a connection that is not local.
+        None on a server without X-Resource 1.2 or above our PID namespace, and for a connection that is not
+        local.
         """
+        if not self._server_is_seen():
+            return None
         if self._resource_opcode is None:
             name = b"X-Resource"
             found = await self._ask(_QUERY_EXTENSION, 0, struct.pack("<HH", len(name), 0) + name)
@@ -276,7 +287,10 @@ async def connect(display: str, xauthority: Path) -> XConnection:
         raise XError(f"not a local display: {display!r}")
     cookie = _cookie(xauthority, number.encode())
     failure = ""
-    for prefix in ("", "\0"):
+    for prefix in (
+        "\0",
+        "",
+    ):  # a file can be replaced by another server's, the abstract name of one that runs cannot
         try:
             path = f"{prefix}{SOCKET_DIR}/X{number}"
             return await asyncio.wait_for(_open(path, cookie), CONNECT_TIMEOUT_S)

@@ -31,7 +31,8 @@ _FLAGS = (("CFLAGS", "-g0"), ("LDFLAGS", "-Wl,--strip-all -Wl,--build-id=none"))
 _DISTRIBUTION, _PACKAGE = "osgym-guest", "osgym_guest"
 _SOURCE_DIGESTS = "native.sha256"
 """Of an installed guest agent: the digests of what its compiled parts were made from."""
-_PRODUCTS = ("__pycache__", "*.so", "*.o", "*.egg-info", "osgym-identity", _SOURCE_DIGESTS, ".*")
+_PROGRAMS = ("osgym-identity", "osgym-session")
+_PRODUCTS = ("__pycache__", "*.so", "*.o", "*.egg-info", *_PROGRAMS, _SOURCE_DIGESTS, ".*")
 """What a build leaves beside the modules, and what is compiled."""
 _NOT_IN_IMAGES = ("grammars",)
 """Of the protocol: what no guest needs. Its changes must not bake images anew."""

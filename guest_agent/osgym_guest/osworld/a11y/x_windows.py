@@ -10,6 +10,7 @@ from pathlib import Path
 
 from osgym_guest.osworld import x11
 from osgym_guest.osworld.a11y.tree import Box
+from osgym_guest.osworld.session_pids import session_pid
 from osgym_guest.osworld.x11 import XConnection, XError
 
 MAX_WINDOWS = 256
@@ -35,7 +36,8 @@ class XWindow:
         id: X window id.
         title: text of the title bar; may be empty.
         program: first part of WM_CLASS, else the name of its process; may be empty.
-        pid: process that made the window, or None.
+        pid: process that made the window, as the desktop's programs number it, or None.
+        own_pid: the same process as this one numbers it.
         box: place and size of its content on the screen, in pixels.
         kind: what it is for.
         stacking: place in the stacking order; 0 is the lowest.
@@ -56,6 +58,7 @@ class XWindow:
     is_shown: bool = True
     is_modal: bool = False
     is_managed: bool = True
+    own_pid: int | None = None
 
 
 async def read_windows() -> list[XWindow]:
@@ -156,12 +159,13 @@ async def _describe(
         title = title or (await x.property(window, "WM_NAME")).decode("latin-1")
         instance = (await x.property(window, "WM_CLASS")).decode("latin-1").partition("\0")[0]
         states = await x.numbers(window, "_NET_WM_STATE")
-        pid = await _pid(x, window)
+        own_pid = await x.client_pid(window)
+        pid = session_pid(own_pid) or next(iter(await x.numbers(window, "_NET_WM_PID")), None)
         kind = await _kind(x, window) if is_managed else WindowKind.WINDOW
         return XWindow(
             window,
             title,
-            instance or _process_name(pid),
+            instance or _process_name(own_pid or pid),
             pid,
             Box(left, top, width, height),
             kind,
@@ -170,6 +174,7 @@ async def _describe(
             is_shown=attributes.viewable and await x.atom("_NET_WM_STATE_HIDDEN") not in states,
             is_modal=await x.atom("_NET_WM_STATE_MODAL") in states,
             is_managed=is_managed,
+            own_pid=own_pid or pid,
         )
     except XError:
         if x.closed:

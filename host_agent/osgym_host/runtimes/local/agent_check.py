@@ -38,6 +38,8 @@ GUARDED_FOLDERS = (
 )
 GUARDED_FILES = ("usr/bin/python3", "usr/bin/python3.11", "usr/bin/dash", "etc/ld.so.preload")
 _GUARDED_MOUNTS = ("/usr", "/lib", "/bin", "/sbin", "/etc", "/proc", "/run/osgym")
+_UNGUARDED_MOUNT = "/run/osgym/harness"
+"""What the agent needs of it is open. Root in the desktop ends the mount by removing the folder under it."""
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) ([0-9a-f]+) (\S+) \d+\s*(.*)")
 _KERNELS_OWN = ("[vdso]", "[vsyscall]")
 _OVERLAY_MARKS = ("user.overlay.opaque", "user.overlay.redirect")
@@ -270,6 +272,8 @@ def _mounts(pid: int) -> list[str]:
     for line in _read(f"/proc/{pid}/mountinfo").decode("utf-8", "replace").splitlines():
         fields = line.split(" ")
         place = fields[4]
+        if place == _UNGUARDED_MOUNT:
+            continue
         if place == "/" or any(place == top or place.startswith(f"{top}/") for top in _GUARDED_MOUNTS):
             found.append(f"{fields[0]} {place}")
     return found

@@ -235,7 +235,13 @@ class LocalRuntime(Runtime):
     async def _spawn(self, running: Running, supervisor: Supervisor, replica: LocalReplica) -> None:
         folder = replica.folder
         with contextlib.closing(await self._ways.reserve(folder.name, replica.spec.egress)) as way:
-            fields = spawn.request(replica, "pids" in running.tree.enforces, way.name_server, way.given)
+            fields = spawn.request(
+                replica,
+                "pids" in running.tree.enforces,
+                way.name_server,
+                way.given,
+                can_be_dumped=not self._points.lacking,
+            )
             # Nobody but us can pass through `replicas`; the replica's root must pass through its folder.
             folder.mkdir()
             folder.chmod(0o711)

@@ -13,6 +13,9 @@ refused, also to the root of a namespace that the guest makes.
 
 Nobody inside traces the replica's first process: a tracer can make it end by SIGKILL, or stop it, which else
 only the host can do, and by which a loss is told to be the host's.
+
+What would lead from the namespaces of the desktop to those of its guest agent is refused as well: a pidfd of
+the other end of a socket, and going through the mount namespaces of a user namespace.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ _IP_PROTOCOLS = (0, 1, 6, 17, 58)
 """The default one, ICMP (as datagrams: ping), TCP, UDP, ICMPv6."""
 _NETLINK_PROTOCOLS = (0, 15)
 """NETLINK_ROUTE, NETLINK_KOBJECT_UEVENT."""
-_SOL_IP, _SOL_TCP, _SOL_IPV6 = 0, 6, 41
+_SOL_IP, _SOL_SOCKET, _SOL_TCP, _SOL_IPV6 = 0, 1, 6, 41
+_SO_PASSPIDFD, _SO_PEERPIDFD = 76, 77
+"""Name a peer that is in a PID namespace above; by that its descriptors and namespaces can be reached."""
 _FIRST_NETFILTER_OPTION = 64
 _IPV6_OPTIONS = (66, 67, 70, 72, 73, 74, 75, 76, 77, 78)
 """Options of IPv6 itself that lie between those of netfilter."""
@@ -50,6 +55,11 @@ _IOCTLS = (
     0x89A3,  # SIOCBRDELIF
     *range(0x89F0, 0x8A00),  # SIOCDEVPRIVATE: tunnels
 )
+
+_NAMESPACE_IOCTLS = (0xB70B, 0xB70C)
+"""NS_MNT_GET_NEXT and NS_MNT_GET_PREV, without direction and size, which may vary: they open mount namespaces
+of the same owner, so that of the guest agent, too."""
+_REQUEST_MASK = 0xFFFF
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _LOOKED_INTO = {
@@ -219,13 +229,21 @@ def _socketpair(code: Program, name: str) -> None:
 def _option(code: Program, name: str) -> None:
     """`setsockopt` and `getsockopt`, whose level and option have the same places."""
     code.load(_ARG1)
-    for level, what in ((_SOL_IP, "IP"), (_SOL_IPV6, "IPv6"), (_SOL_TCP, "TCP")):
+    levels = ((_SOL_IP, "IP"), (_SOL_SOCKET, "socket"), (_SOL_IPV6, "IPv6"), (_SOL_TCP, "TCP"))
+    for level, what in levels:
         code.jump_if_equal(level, f"{name}: {what}")
     code.answer(_ALLOW)
     code.label(f"{name}: IP")
     code.load(_ARG2)
     code.jump_if_less(_FIRST_NETFILTER_OPTION, f"{name}: fine")
     code.answer(_ERRNO | errno.ENOPROTOOPT)
+    code.label(f"{name}: socket")
+    code.load(_ARG2)
+    for option in (_SO_PASSPIDFD, _SO_PEERPIDFD):
+        code.jump_unless_equal(option, f"{name}: not {option}")
+        code.answer(_ERRNO | errno.ENOPROTOOPT)
+        code.label(f"{name}: not {option}")
+    code.answer(_ALLOW)
     code.label(f"{name}: IPv6")
     code.load(_ARG2)
     code.jump_if_less(_FIRST_NETFILTER_OPTION, f"{name}: fine")
@@ -249,6 +267,9 @@ def _ptrace(code: Program, name: str) -> None:
 def _ioctl(code: Program, name: str) -> None:
     code.load(_ARG1)
     for request in _IOCTLS:
+        code.jump_if_equal(request, f"{name}: refused")
+    code.keep_bits(_REQUEST_MASK)
+    for request in _NAMESPACE_IOCTLS:
         code.jump_if_equal(request, f"{name}: refused")
     code.answer(_ALLOW)
     code.label(f"{name}: refused")

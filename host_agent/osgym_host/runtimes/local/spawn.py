@@ -22,11 +22,18 @@ _NOFILE = 65536
 
 
 def request(
-    replica: LocalReplica, pids_capped: bool, name_server: str = "", web: Given | None = None
+    replica: LocalReplica,
+    pids_capped: bool,
+    name_server: str = "",
+    web: Given | None = None,
+    *,
+    can_be_dumped: bool = False,
 ) -> dict[str, Any]:
     """Return the fields of a `spawn` request (see `protocol`).
 
     Args:
+        can_be_dumped: CRIU may dump it, which takes no PID namespace below another: its desktop's programs
+            then share one with its guest agent.
         web: What makes its programs use the host's proxy, which then listens inside; None: no proxy.
     """
     spec = replica.spec
@@ -44,7 +51,7 @@ def request(
         "image_uid_base": of_image[0],
         "image_gid_base": of_image[1],
         "hostname": HOSTNAME,
-        "environment": _environment(spec, {} if web is None else web.environment),
+        "environment": _environment(spec, {} if web is None else web.environment, can_be_dumped),
         "limits": _limits(spec, pids_capped),
         "counts": isolation.counts(own_ids=replica.ids is not None),
         "cgroup_procs": replica.group.procs_files,
@@ -107,7 +114,7 @@ def check_spec(spec: ReplicaSpec, idmap: IdMap, egress: frozenset[Egress], *, or
         )
 
 
-def _environment(spec: ReplicaSpec, web: dict[str, str]) -> dict[str, str]:
+def _environment(spec: ReplicaSpec, web: dict[str, str], can_be_dumped: bool) -> dict[str, str]:
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", **web, **dict(spec.environment)}
     environment |= {
         "OSGYM_SCREEN": str(spec.screen),
@@ -117,6 +124,8 @@ def _environment(spec: ReplicaSpec, web: dict[str, str]) -> dict[str, str]:
     }
     if spec.token is not None:
         environment["OSGYM_TOKEN"] = spec.token
+    if can_be_dumped:
+        environment["OSGYM_ONE_PID_NAMESPACE"] = "1"
     return environment
 
 

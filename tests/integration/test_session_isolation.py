@@ -1,0 +1,261 @@
+"""Nothing that runs in a desktop, its root included, can see, signal, trace or stop what looks after it.
+
+Real desktops of the namespace runtime. The attacks run inside, as what a policy types into a terminal would,
+as the user and as root by `sudo`; afterwards the agent that was there before answers, and the score is the
+honest one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.harness import agent_at, harness_processes
+from tests.support.host_process import HostProcess
+
+from osgym_sdk import Client, Episode
+
+pytestmark = [pytest.mark.desktop, pytest.mark.timeout(180)]
+
+HARNESS = ("osgym_guest.pyc", "Xvfb", "osgym-session", "dbus-daemon --session", "osgym_guest.osworld.a11y")
+"""Parts of the command lines of what must stay out of reach: agent, X server, starter, bus, helper."""
+
+
+def task(wanted: str = "yes\n") -> dict[str, Any]:
+    """A task whose end state is what a file says; it says yes at the start."""
+    result = {"type": "vm_command_line", "command": ["cat", "/home/user/answer"]}
+    expected = {"type": "rule", "rules": {"expected": wanted}}
+    begin = {"type": "execute", "parameters": {"command": "echo yes > ~/answer", "shell": True}}
+    evaluator = {"func": "exact_match", "result": result, "expected": expected}
+    return {"id": "isolation", "instruction": "", "config": [begin], "evaluator": evaluator}
+
+
+def row_of(host: HostProcess, episode: Episode) -> dict[str, Any]:
+    """What the host says of an episode's replica."""
+    (row,) = [row for row in host.replicas("leased") if row["replica_id"] == episode.replica_id]
+    return row
+
+
+def harness_of(host: HostProcess, episode: Episode) -> dict[str, list[int]]:
+    """The processes that look after an episode's desktop, as the host numbers them."""
+    first = int(row_of(host, episode)["pid"])
+    return {part: harness_processes(first, part) for part in HARNESS}
+
+
+def states(pids: list[int]) -> str:
+    """The state of each process: `T` is stopped, `t` traced."""
+    return "".join(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in pids)
+
+
+# Patterns have brackets so that they do not match the shell that has them in its own command line.
+KILL_BY_NAME = (
+    "pkill -9 -f '[o]sgym_guest'; pkill -9 -f '[o]sgym-session'; pkill -9 Xvfb; pkill -9 dbus-daemon; "
+    "killall -9 python3; killall -9 Xvfb"
+)
+STOP_BY_NAME = (
+    "pkill -STOP -f '[o]sgym_guest'; pkill -STOP Xvfb; pkill -STOP dbus-daemon; pkill -STOP osgym-session"
+)
+EVERY_NUMBER = """
+import ctypes, os
+libc = ctypes.CDLL(None)
+for pid in range(2, 4096):
+    try:
+        name = open(f"/proc/{pid}/comm").read().strip()
+    except OSError:
+        name = ""
+    if pid == os.getpid() or name and name not in ("Xvfb", "python3", "osgym-session"):
+        continue
+    libc.ptrace(16, pid, 0, 0)  # PTRACE_ATTACH
+    try:
+        with open(f"/proc/{pid}/mem", "r+b", 0) as memory:
+            memory.write(b"x")
+    except OSError:
+        pass
+    try:
+        fd = os.pidfd_open(pid)
+        os.write(1, b"stolen " + name.encode())
+        for number in range(64):
+            libc.syscall(438, fd, number, 0)  # pidfd_getfd
+    except OSError:
+        pass
+    try:
+        os.kill(pid, 9)
+    except OSError:
+        pass
+"""
+OTHER_PROC = (
+    "mkdir -p /tmp/p; mount -t proc proc /tmp/p; "
+    "grep -qsx Xvfb /tmp/p/[0-9]*/comm && echo stolen; umount /tmp/p; "
+    "umount -l /proc; grep -qsx Xvfb /proc/[0-9]*/comm && echo stolen; mount -t proc proc /proc"
+)
+THROUGH_FIRST = (
+    "[ -e /proc/1/root/run/osgym/harness/fb/Xvfb_screen0 ] && echo stolen; "
+    "nsenter -t 1 -m -p -- pkill -9 -f '[o]sgym_guest'; kill -9 1; kill -STOP 1"
+)
+PARENT_NAMESPACE = """
+import ctypes, fcntl, os
+fd = os.open("/proc/self/ns/pid", os.O_RDONLY)
+try:
+    parent = fcntl.ioctl(fd, 0xB702)  # NS_GET_PARENT
+    os.write(1, b"stolen\\n")
+    ctypes.CDLL(None).setns(parent, 0)
+except OSError:
+    pass
+"""
+PEER_PIDFD = """
+import ctypes, os, socket
+libc = ctypes.CDLL(None)
+for path in ("/tmp/.X11-unix/X0", "/run/user/1000/bus"):
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(path)
+        try:
+            fd = peer.getsockopt(socket.SOL_SOCKET, 77)  # SO_PEERPIDFD
+        except OSError:
+            continue
+        os.write(1, b"stolen")
+        libc.setns(fd, 0x20000)  # CLONE_NEWNS: with the /proc that shows all
+"""
+NEXT_NAMESPACE = """
+import ctypes, fcntl, os
+for request in (0x8010B70B, 0x8010B70C, 0x8018B70C):  # NS_MNT_GET_NEXT, NS_MNT_GET_PREV
+    fd = os.open("/proc/self/ns/mnt", os.O_RDONLY)
+    for _ in range(16):
+        try:
+            fd = fcntl.ioctl(fd, request, bytearray(24), True)
+        except OSError:
+            break
+        os.write(1, b"stolen")
+"""
+GROUPS = (
+    "mkdir -p /tmp/g; mount -t cgroup2 none /tmp/g 2>/dev/null; "
+    "for f in $(find /tmp/g /sys/fs/cgroup -name cgroup.kill -o -name cgroup.freeze 2>/dev/null); "
+    "do echo 1 > $f; done"
+)
+SOCKETS = (
+    "rm -f /tmp/.X11-unix/X0 /run/user/1000/bus; find /run /tmp /var -type s -delete; "
+    "rm -rf /run/osgym/harness; truncate -s 0 /run/osgym/harness/fb/*"
+)
+
+ATTACKS = {
+    "names": KILL_BY_NAME,
+    "stop": STOP_BY_NAME,
+    "numbers": f"python3 -c '{EVERY_NUMBER}'",
+    "proc": OTHER_PROC,
+    "first": THROUGH_FIRST,
+    "parent": f"python3 -c '{PARENT_NAMESPACE}'",
+    "peer": f"python3 -c '{PEER_PIDFD}'",
+    "next": f"python3 -c '{NEXT_NAMESPACE}'",
+    "groups": GROUPS,
+    "sockets": SOCKETS,
+    "all": "kill -9 -1",
+}
+
+
+def quoted(text: str) -> str:
+    """A word of the shell."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+@pytest.mark.parametrize("who", ["user", "root"])
+@pytest.mark.parametrize("name", ATTACKS)
+def test_what_looks_after_a_desktop_is_out_of_its_reach(host: HostProcess, name: str, who: str) -> None:
+    """The same processes look after the desktop as before, they run, and the score is the honest one."""
+    with Client(host.url) as client, client.episode(task()) as episode:
+        episode.a11y()
+        before = harness_of(host, episode)
+        assert [len(pids) > 0 for pids in before.values()] == [True] * len(HARNESS), before
+        sock = host.data_dir / "run" / host.instance / "replicas" / episode.replica_id / "agent.sock"
+        agent = agent_at(sock)
+        attack = f"setsid sh -c {quoted(ATTACKS[name])}; sleep 0.1"
+        done = episode.execute(
+            ["sudo", "sh", "-c", attack] if who == "root" else ["sh", "-c", attack], timeout_s=60
+        )
+        assert "stolen" not in done.stdout
+        after = harness_of(host, episode)
+        assert after == before
+        assert not set(states([pid for pids in after.values() for pid in pids])) & {"T", "t"}
+        assert agent_at(sock) == agent
+        observation = episode.step("click(400,300)")
+        assert observation.image.size == (1920, 1080)
+        evaluation = episode.evaluate()
+        assert (evaluation.reward, evaluation.failure) == (1.0, None), evaluation
+
+
+@pytest.mark.parametrize("who", ["user", "root"])
+def test_a_fork_bomb_ends_no_episode(host: HostProcess, who: str) -> None:
+    """The desktop's programs have no room any more; its agent answers, and nothing was done."""
+    with Client(host.url) as client, client.episode(task("no\n")) as episode:
+        before = harness_of(host, episode)["osgym_guest.pyc"]
+        bomb = "setsid sh -c 'f() { f | f & sleep 600; }; f' >/dev/null 2>&1 &"
+        episode.execute(["sudo", "sh", "-c", bomb] if who == "root" else ["sh", "-c", bomb], timeout_s=30)
+        for _ in range(3):
+            assert episode.step("move(300,300)").image.size == (1920, 1080)
+        evaluation = episode.evaluate()
+        assert evaluation.reward == 0.0, evaluation
+        assert harness_of(host, episode)["osgym_guest.pyc"] == before
+
+
+ALL_CLIENTS = """
+import socket, struct, time
+held = []
+while True:
+    client = socket.socket(socket.AF_UNIX)
+    client.connect("/tmp/.X11-unix/X0")
+    client.send(struct.pack("<BxHHHHxx", ord("l"), 11, 0, 0, 0))
+    if client.recv(8)[:1] != bytes([1]):
+        break
+    held.append(client)
+open("/tmp/used-up", "w").write(str(len(held)))
+time.sleep(600)
+"""
+
+
+def test_x_clients_used_up_end_no_call(host: HostProcess) -> None:
+    """The X server takes nobody any more; what the agent asks it goes over connections from the start."""
+    with Client(host.url) as client, client.episode(task()) as episode:
+        episode.execute(f"setsid python3 -c {quoted(ALL_CLIENTS)} >/dev/null 2>&1 &")
+        held = episode.execute(
+            "until [ -s /tmp/used-up ]; do sleep 0.05; done; cat /tmp/used-up", timeout_s=30
+        )
+        assert int(held.stdout) > 100
+        assert "Maximum number of clients" in episode.execute(["xdotool", "getmouselocation"]).stderr
+        assert "tint2" in [window.title for window in episode.windows()]
+        assert episode.step("click(400,300)").image.size == (1920, 1080)
+        evaluation = episode.evaluate()
+        assert (evaluation.reward, evaluation.failure) == (1.0, None), evaluation
+
+
+def test_programs_know_themselves_by_their_own_numbers(host: HostProcess) -> None:
+    """What the desktop's programs see, what windows say, and what a command is told agree."""
+    with Client(host.url) as client, client.episode(task()) as episode:
+        seen = episode.execute(["ps", "-eo", "pid,args"]).stdout
+        for part in HARNESS[:2]:
+            assert part not in seen
+        assert (
+            episode.execute(["sh", "-c", "kill -0 $$ && readlink /proc/self/exe"]).stdout
+            == "/usr/bin/readlink\n"
+        )
+        assert episode.execute(["sudo", "-n", "id", "-u"]).stdout == "0\n"
+        episode.execute(
+            [
+                "sh",
+                "-c",
+                "setsid mousepad >/dev/null 2>&1 & until wmctrl -l | grep -q Untitled; do sleep 0.1; done",
+            ]
+        )
+        (window,) = [one for one in episode.windows() if "Mousepad" in one.title]
+        assert episode.execute(["ps", "-o", "comm=", "-p", str(window.pid)]).stdout == "mousepad\n"
+        assert "Untitled" in episode.a11y().to_text()
+
+
+def test_a_desktops_programs_are_in_namespaces_of_their_own(host: HostProcess) -> None:
+    """As the kernel says; the user namespace is the same, so that root by `sudo` is root of files."""
+    with Client(host.url) as client, client.episode(task()) as episode:
+        first = int(row_of(host, episode)["pid"])
+        (agent,) = harness_processes(first, "osgym_guest.pyc")
+        (manager,) = harness_processes(first, "openbox --sm-disable")
+        for name in ("pid", "mnt"):
+            assert os.readlink(f"/proc/{agent}/ns/{name}") != os.readlink(f"/proc/{manager}/ns/{name}")
+        assert os.readlink(f"/proc/{agent}/ns/user") == os.readlink(f"/proc/{manager}/ns/user")
