@@ -293,7 +293,8 @@ class Settings(BaseModel):
     task_templates: Annotated[Literal["off", "on"], BeforeValidator(as_switch)] = Field(
         default="off",
         description="on: keep the desktop as it was right after a task's set-up, where that is the same each "
-        "time, and clone it for later episodes of the same set-up. On local with criu 4.2 or newer, as root.",
+        "time, and clone it for later episodes of the same set-up. On local with criu 4.2 or newer, as root. "
+        "Root inside a desktop then reaches its guest agent.",
     )
     task_templates_max: int = Field(
         default=8, ge=1, le=1024, description="Bound on how many task templates there are; by use."
