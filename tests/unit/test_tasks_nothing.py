@@ -15,10 +15,13 @@ import docx
 import openpyxl
 import pptx
 import pytest
+from openpyxl.styles import PatternFill
+from openpyxl.worksheet.datavalidation import DataValidation
 from PIL import Image
 from tests.integration.test_tasks_blame import expected_of
 
 from osgym_host.tasks.control import control_files
+from osgym_host.tasks.evaluator.emptiness import why_nothing
 from osgym_host.tasks.evaluator.inputs import InputFile, TaskObject
 from osgym_host.tasks.evaluator.metrics import METRICS
 from osgym_host.tasks.evaluator.run import scored
@@ -83,7 +86,7 @@ def full_files() -> dict[str, bytes]:
     slide = deck.slides.add_slide(deck.slide_layouts[1])
     slide.shapes.title.text, slide.placeholders[1].text = "Hello", "body"
     assert book.active is not None
-    book.active["A1"], book.active["B2"] = "x", 3  # type: ignore[index]
+    book.active["A1"], book.active["B2"] = "x", 3
     image = _picture("white")
     for at in range(30):
         image.putpixel((at + 2, at), (at * 8, 0, 0))
@@ -159,6 +162,93 @@ def test_what_holds_nothing_may_be_expected() -> None:
     )
     assert said("compare_config", b"", {"expected": ""}) == 1
     assert said("check_json", b"{}", {"unexpect": [{"key": ["a"], "method": "eq", "ref": 1}]}) == 1
+
+
+def _odt(body: str) -> bytes:
+    """An OpenDocument text; ``body`` as LibreOffice writes it."""
+    spaces = "".join(
+        f' xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
+        for name in ("office", "text", "draw")
+    )
+    content = f"<office:document-content{spaces}><office:body><office:text>{body}</office:text></office:body>"
+    members = {"mimetype": "application/vnd.oasis.opendocument.text"}
+    return _archive(**members, **{"content.xml": f"{content}</office:document-content>"})
+
+
+FORMATTED = {
+    "bold": '<text:p text:style-name="P1"><text:span text:style-name="T1">a text</text:span></text:p>',
+    "heading": '<text:h text:style-name="P1" text:outline-level="1"><text:span>a text</text:span></text:h>',
+    "link": '<text:p><text:a text:name="x">a text</text:a></text:p>',
+}
+
+
+@pytest.mark.parametrize("kind", FORMATTED)
+def test_formatted_text_is_content(kind: str) -> None:
+    """LibreOffice puts text that has a format of its own into spans, and headings into another element."""
+    expected = docx.Document()
+    expected.add_paragraph("a text")
+    assert said("compare_docx_files", _odt(FORMATTED[kind]), _saved(expected.save)) == 1
+    assert said("compare_docx_files", _odt("<text:p> </text:p>"), _saved(expected.save)) == 0
+
+
+def test_text_documents_without_text_hold_nothing() -> None:
+    """Empty paragraphs, blanks and the declarations that every document has are no content."""
+    declared = '<text:sequence-decls><text:sequence-decl text:name="Table"/></text:sequence-decls>'
+    for body in ("", declared + "<text:p/>", '<text:p><text:span> </text:span><text:s text:c="3"/></text:p>'):
+        result, empty = _file(_odt(body), "result"), TaskObject({"rules": []})
+        assert "without content" in why_nothing(result, empty)
+    assert why_nothing(_file(_odt("<text:p><draw:frame/></text:p>"), "result"), None) == ""
+
+
+def _workbook(change: Callable[[Any], object]) -> bytes:
+    book = openpyxl.Workbook()
+    change(book)
+    return _saved(book.save)
+
+
+def _colour(book: Any) -> None:
+    book.active["B2"].fill = PatternFill("solid", fgColor="FF0000")
+
+
+def _validate(book: Any) -> None:
+    rule = DataValidation(type="list", formula1='"a,b"')
+    rule.add("A1:A3")
+    book.active.add_data_validation(rule)
+
+
+STRUCTURES: dict[str, tuple[Callable[[Any], object], dict[str, Any]]] = {
+    "zoom": (
+        lambda book: setattr(book.active.sheet_view, "zoomScale", 150),
+        {"type": "zoom", "sheet_idx": 0, "method": "eq", "ref": 150},
+    ),
+    "validation": (
+        _validate,
+        {"type": "data_validation", "sheet_idx": 0, "dv_props": [{"type": {"method": "eq", "ref": "list"}}]},
+    ),
+    "colour": (
+        _colour,
+        {
+            "type": "check_cell",
+            "sheet_idx": 0,
+            "coordinate": "B2",
+            "props": {"bgcolor": {"ref": "00FF0000", "method": "eq"}},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("what", STRUCTURES)
+def test_an_empty_workbook_may_have_the_structure_that_is_asked_for(what: str) -> None:
+    """Without an expected file a rule may ask for what needs no value; a new workbook still holds nothing."""
+    change, rule = STRUCTURES[what]
+    result, metric = _workbook(change), METRICS["compare_table"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert scored(metric, _file(result, "result"), None, {"rules": [rule]}).score == 1
+        expected = _file(full_files()["xlsx"], "expected")
+        assert scored(metric, _file(result, "result"), expected, {"rules": [rule]}).score == 0
+    untouched = _file(_workbook(lambda book: None), "result")
+    assert "without content" in why_nothing(untouched, None)
 
 
 @pytest.mark.parametrize("text", ["", "a"])

@@ -13,7 +13,8 @@ import zipfile
 from collections.abc import Mapping
 from typing import Any
 
-from osgym_host.tasks.evaluator.inputs import MAX_ZIP_MEMBER_BYTES, Argument, InputFile
+from osgym_host.tasks.evaluator.inputs import MAX_ZIP_MEMBER_BYTES, Argument, InputFile, Unreadable
+from osgym_host.tasks.evaluator.metrics.documents import paragraphs
 
 _CONTENT = (
     (
@@ -25,10 +26,13 @@ _CONTENT = (
     (re.compile(r"xl/worksheets/sheet\d+\.xml"), re.compile(rb"<(?:\w+:)?(?:v|is|f)[ >]"), "workbook"),
 )
 """Members of Office Open XML files, and what one of them has that holds anything."""
-_OPEN_DOCUMENT, _OPEN_DOCUMENT_CONTENT = (
-    "content.xml",
-    re.compile(rb"<text:p[^/>]*>[^<]|<draw:|<table:table-cell"),
+_WORKBOOK_STRUCTURE = re.compile(
+    rb"<(?:\w+:)?(?:dataValidation|pane|drawing|conditionalFormatting|mergeCell|autoFilter|sparkline)[ >]"
+    rb"|<(?:\w+:)?c (?:[^>]* )?s=\"0*[1-9]|<(?:\w+:)?sheetView [^>]*zoomScale=\"(?!100\")"
 )
+"""What a sheet without values may have by somebody's doing; a new one has none of it."""
+_OPEN_DOCUMENT = "content.xml"
+_OPEN_DOCUMENT_OBJECT = re.compile(rb"<draw:|<table:table-cell")
 _NO_VALUES = frozenset({b"{}", b"[]", b"null", b'""'})
 _IMAGE_STARTS = (b"\x89PNG", b"\xff\xd8", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
 _MAX_PIXELS = 40_000_000
@@ -60,13 +64,14 @@ def _files(value: Argument) -> list[InputFile]:
 def _nothing(file: InputFile, *, compared: bool) -> str:
     """Return what makes a file hold nothing, empty if it holds something.
 
-    A picture of one colour, or ``{}``, may be right where it is not compared with another file.
+    A picture of one colour, ``{}``, or a workbook with a zoom, a rule for input or a colour but without
+    values may be right where it is not compared with another file.
     """
     data = file.data()
     if not data.strip():
         return "is empty"
     if data.startswith(b"PK"):
-        return _nothing_in_archive(data)
+        return _nothing_in_archive(file, compared=compared)
     if compared and data.strip() in _NO_VALUES:
         return "holds no value"
     if compared and data.startswith(_IMAGE_STARTS) and _is_one_colour(data):
@@ -74,22 +79,25 @@ def _nothing(file: InputFile, *, compared: bool) -> str:
     return ""
 
 
-def _nothing_in_archive(data: bytes) -> str:
+def _nothing_in_archive(file: InputFile, *, compared: bool) -> str:
     try:
-        archive = zipfile.ZipFile(io.BytesIO(data))
+        archive = zipfile.ZipFile(io.BytesIO(file.data()))
         members: Mapping[str, zipfile.ZipInfo] = {member.filename: member for member in archive.infolist()}
         if not members:
             return "is an archive of nothing"
         for name, content, kind in _CONTENT:
             main = {"document": "word/document.xml", "presentation": "ppt/presentation.xml"}
             if main.get(kind, "xl/workbook.xml") in members:
-                parts = [member for member in members if name.fullmatch(member)]
-                found = any(content.search(_read(archive, members[part])) for part in parts)
+                parts = [_read(archive, members[part]) for part in members if name.fullmatch(part)]
+                found = any(content.search(part) for part in parts)
+                if kind == "workbook" and not compared:
+                    found = found or len(parts) > 1 or any(map(_WORKBOOK_STRUCTURE.search, parts))
                 return "" if found else f"is a {kind} without content"
         if "mimetype" in members and _OPEN_DOCUMENT in members:
-            found = bool(_OPEN_DOCUMENT_CONTENT.search(_read(archive, members[_OPEN_DOCUMENT])))
+            found = bool(_OPEN_DOCUMENT_OBJECT.search(_read(archive, members[_OPEN_DOCUMENT])))
+            found = found or any(text.strip() for text in paragraphs(file))
             return "" if found else "is a document without content"
-    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, OSError, RuntimeError):
+    except (Unreadable, zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, OSError, RuntimeError):
         return ""  # the metric has read it, another way
     return ""
 
