@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from osgym_sdk._config import ClientConfig, ssl_context
 from osgym_sdk._discovery.source import FoundHost, Trust
-from osgym_sdk._exceptions import AuthError, HostUnreachable, OSGymError, Timeout
+from osgym_sdk._exceptions import AuthError, HostUnreachable, OSGymError, RateLimited, Timeout
 from osgym_sdk._first_contact import explained
 from osgym_sdk._fleet_host import FleetHost, FleetHostState
 from osgym_sdk._host import HostLink
@@ -186,7 +186,10 @@ class Fleet:
         return best
 
     async def refresh(self, host: FleetHost, max_age_s: float = _STATE_MAX_AGE_S) -> None:
-        """Read the host's state unless it is fresh; mark the host down when that fails."""
+        """Read the host's state unless it is fresh; mark the host down when that fails.
+
+        A host that asks us to wait is up: what was known of it stands until then.
+        """
         async with host.reading:
             if self._config.clock() - host.state_at_s < max_age_s and host.state is not None:
                 return
@@ -194,6 +197,9 @@ class Fleet:
             first = not host.known and len(self.hosts) == 1
             try:
                 state = await self.read_state(host, self._config.timeouts.control_s if first else None)
+            except RateLimited:
+                self.mark_up(host)
+                return
             except OSGymError as exc:
                 self.mark_down(host, exc)
                 return

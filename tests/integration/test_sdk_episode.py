@@ -418,6 +418,23 @@ async def test_placement_goes_to_the_least_loaded_and_around_the_dead() -> None:
                 assert again.host == small.url
 
 
+async def test_a_host_that_asks_to_wait_is_not_down(caplog: pytest.LogCaptureFixture) -> None:
+    """Its state is too old then, but an episode is placed there all the same."""
+
+    async def limited(scope: Any, receive: Any, send: Any, serve: Any) -> None:
+        details = {"retry_after_s": 60.0}
+        await JSONResponse({"code": "rate_limited", "message": "wait", "details": details}, 429)(
+            scope, receive, send
+        )
+
+    with serving(FakeV1Host()) as one:
+        async with AsyncClient([one.url, "http://127.0.0.1:9"], timeouts=QUICK) as client:
+            one.host.faults += [("/v1/host", limited)] * 10
+            async with client.episode(wait_s=5) as episode:
+                assert episode.host == one.url
+        assert f"host {one.url} is down" not in caplog.text
+
+
 async def test_a_host_that_comes_back_is_used_again() -> None:
     """Down is not for ever."""
     with serving(FakeV1Host()) as first:

@@ -1,7 +1,9 @@
 """ASGI middleware: calls that only look wait until their caller's share of a processor allows them.
 
-Steps of other clients are answered by the same thread. What a call costs is measured as processor time of
-that thread, between the points where the call waits for something.
+Steps of other clients are answered by the same thread. The state of the host and of an episode
+(`tells_state`) is given at once to callers that may do more than look, since a client takes a host that keeps
+silent for one that is down. What a call costs is measured as processor time of that thread, between the
+points where the call waits for something.
 """
 
 from __future__ import annotations
@@ -15,14 +17,17 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from osgym_host.api.errors import error_answer
-from osgym_host.api.scopes import needed_scope
+from osgym_host.api.scopes import needed_scope, tells_state
 from osgym_host.api.security import caller_of, sender_of
 from osgym_host.core.cpu_budget import CpuBudget
 from osgym_protocol.codes import MEANINGS, ErrorCode, TokenScope
 from osgym_protocol.observation import ErrorInfo
 
-MAX_WAIT_S = 10.0
-"""Longest wait of a call; beyond that it is refused."""
+MAX_WAIT_S = 1.0
+"""Longest wait of a call, below the 3 s after which a client takes the host for down. A call that would wait
+longer is refused after as long: who is refused at once asks again at once."""
+_STATE_BUDGET = "\0state"
+"""Appended to a caller's name, for a budget of its own that other calls do not use up."""
 _OTHERS = 5
 """How many times as much a caller may use whose token may do more than look: it could slow steps by steps."""
 _KIND_PARTS = 5
@@ -80,16 +85,25 @@ class CpuShares:
         if not looks or self._share <= 0:
             await self._app(scope, receive, send)
             return
+        only_looks = caller_of(scope)[0] is TokenScope.OBSERVE
+        state = tells_state(scope["method"], scope["path"])
+        if state and not only_looks:
+            await self._app(scope, receive, send)
+            return
         sender = sender_of(scope)
-        share = self._share if caller_of(scope)[0] is TokenScope.OBSERVE else self._share * _OTHERS
-        caller = sender.token or sender.peer
+        caller = (sender.token or sender.peer) + (_STATE_BUDGET if state else "")
+        share = self._share if only_looks else self._share * _OTHERS
         reserved = self._budget.reserve(caller, _kind(scope["path"]), share, time.monotonic())
         if reserved.wait_s > MAX_WAIT_S:
             self._budget.cancel(reserved)
-            await self._refuse(scope, receive, send, reserved.wait_s)
+            await asyncio.sleep(MAX_WAIT_S)
+            await self._refuse(scope, receive, send, reserved.wait_s - MAX_WAIT_S)
             return
-        if reserved.wait_s > 0:
+        try:
             await asyncio.sleep(reserved.wait_s)
+        except asyncio.CancelledError:
+            self._budget.cancel(reserved)
+            raise
         call = MeasuredCall(self._app(scope, receive, send))
         try:
             await call

@@ -68,6 +68,15 @@ _ADMIN = (
     "POST /v1/replicas/{replica_id}/intervene",
 )
 
+_STATE = (
+    "GET /metrics",
+    "GET /v1/access",
+    "GET /v1/episodes/{episode_id}",
+    "GET /v1/host",
+    "GET /v1/pool",
+)
+"""What clients place and follow episodes by, and alerts are made of: short, and asked for all the time."""
+
 ROUTES: Mapping[str, TokenScope] = {
     **dict.fromkeys(_OBSERVE, TokenScope.OBSERVE),
     **dict.fromkeys(_RUN, TokenScope.RUN),
@@ -82,19 +91,33 @@ def needed_scope(method: str, path: str) -> TokenScope:
     >>> str(needed_scope("POST", "/v1/episodes/e1/step"))
     'run'
     """
+    route = _route(method, path)
+    return TokenScope.ADMIN if route is None else ROUTES[route]
+
+
+def tells_state(method: str, path: str) -> bool:
+    """Say whether a call asks for the state of the host or of one episode, on which clients depend.
+
+    >>> tells_state("GET", "/v1/host"), tells_state("GET", "/v1/episodes/e1/lines")
+    (True, False)
+    """
+    return _route(method, path) in _STATE
+
+
+def _route(method: str, path: str) -> str | None:
     method = "GET" if method == "HEAD" else method
-    for pattern, scope in _PATTERNS.get((method, path.count("/")), ()):
+    for pattern, route in _PATTERNS.get((method, path.count("/")), ()):
         if pattern.match(path) is not None:
-            return scope
-    return TokenScope.ADMIN
+            return route
+    return None
 
 
-def _patterns() -> dict[tuple[str, int], list[tuple[re.Pattern[str], TokenScope]]]:
-    """Return each route's pattern, the one by which calls are routed, by method and depth."""
-    found: dict[tuple[str, int], list[tuple[re.Pattern[str], TokenScope]]] = {}
-    for route, scope in ROUTES.items():
+def _patterns() -> dict[tuple[str, int], list[tuple[re.Pattern[str], str]]]:
+    """Return each route with its pattern, the one by which calls are routed, by method and depth."""
+    found: dict[tuple[str, int], list[tuple[re.Pattern[str], str]]] = {}
+    for route in ROUTES:
         method, path = route.split(" ")
-        found.setdefault((method, path.count("/")), []).append((compile_path(path)[0], scope))
+        found.setdefault((method, path.count("/")), []).append((compile_path(path)[0], route))
     return found
 
 

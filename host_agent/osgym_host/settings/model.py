@@ -68,8 +68,9 @@ class Settings(BaseModel):
         default=10,
         ge=0,
         le=100,
-        description="Share of a processor that calls of one `observe` token may use in the host agent; they "
-        "wait beyond that, then get 429. Other callers that look get five times as much. 0: no bound.",
+        description="Share of a processor that calls of one `observe` token may use in the host agent, and "
+        "as much again for the host's state and metrics; they wait beyond that, after a second they get 429. "
+        "Other callers that look get five times as much, and the state at once. 0: no bound.",
     )
     wrong_tokens_per_min: int = Field(
         default=30,
