@@ -146,14 +146,17 @@ async def test_with_little_disk_left_the_biggest_writer_ends(tmp_path: Path) -> 
         assert "999 MiB of the host's disk were free" in bigger.detail
 
 
-async def test_a_disk_that_one_replica_made_scarce_is_that_ones_doing(tmp_path: Path) -> None:
-    """It wrote more than half of what it may, so it is not the host's small disk."""
+@pytest.mark.parametrize(("overlay_mib", "reason"), [(499.0, Reason.DISK_FULL), (500.0, Reason.DISK)])
+async def test_a_scarce_disk_is_the_doing_of_who_wrote_all_that_it_may(
+    tmp_path: Path, overlay_mib: float, reason: Reason
+) -> None:
+    """A replica may write its bound: one that is within it has not made the host's disk small."""
     async with pool_of(tmp_path, warm=0, disk_reserve_mib=1000, disk_cap_mib=500) as (pool, runtime):
         told: list[Reason] = []
         big = await pool.acquire("a", lambda reason, detail: told.append(reason), 1)
-        runtime.overlay_mib |= {big.replica_id: 300.0}
+        runtime.overlay_mib |= {big.replica_id: overlay_mib}
         runtime.disk_free_mib = 999.0
-        await until(lambda: told == [Reason.DISK])
+        await until(lambda: told == [reason])
 
 
 async def test_with_room_on_the_disk_nobody_ends(tmp_path: Path) -> None:

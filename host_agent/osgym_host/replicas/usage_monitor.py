@@ -135,8 +135,10 @@ class UsageMonitor:
         if chosen is None:
             return
         reserve_mib, cap_mib = self._options.disk_reserve_mib, self._options.disk_cap_mib
-        # Less than half of what a replica may write is what any may; the host then has too little for all.
-        its_own = cap_mib is not None and chosen.weight_mib(self._account.unaccounted_mib) >= cap_mib / 2
+        # What each may write the host has to have: a replica within its bound is not to blame. What no
+        # measurement shows may be another's, but for a replica that holds files where none can show them.
+        hidden_mib = self._account.unaccounted_mib if chosen.hides else 0.0
+        its_own = cap_mib is not None and chosen.overlay_mib + hidden_mib >= cap_mib
         detail = (
             f"{free_mib:.0f} MiB of the host's disk were free, fewer than the {reserve_mib} "
             f"that are kept; it had {chosen.overlay_mib:.0f} MiB on disk and had written "
