@@ -12,6 +12,7 @@ from tests.support.api_answers import error
 from tests.support.fake_runtime import TASK, Service, record, running_service, until
 
 from osgym_host.core.reasons import Reason
+from osgym_host.episodes import journal
 from osgym_host.runtimes import base
 from osgym_protocol.codes import ErrorClass
 from osgym_sdk import wire
@@ -102,6 +103,22 @@ async def test_what_the_host_did_earns_nothing(service: Service, how: base.ExitR
     assert error(lost) == (410, "episode_lost")
     details = lost.json()["details"]
     assert (details["cause"], details["error_class"]) == (OUTSIDE[how], "infra")
+
+
+@pytest.mark.parametrize("how", list(INSIDE))
+async def test_what_ends_while_the_hosts_disk_is_full_is_the_hosts(
+    service: Service, how: base.ExitReason, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs that cannot write end in any way; only who wrote more than it may has done that itself."""
+    episode = await service.create(task=TASK)
+    await service.step(episode, 1, "click(1,2)")
+    monkeypatch.setattr(journal, "FULL_BELOW_BYTES", 1 << 62)
+    service.guest_of(episode).die(how)
+    lost = await service.step(episode, 2, "click(1,2)")
+    details = lost.json()["details"]
+    wanted = ("disk", "policy") if how is base.ExitReason.DISK_FULL else ("disk_full", "infra")
+    assert (details["cause"], details["error_class"]) == wanted
+    assert ((await evaluated(service, episode)).status_code == 200) is (wanted[1] == "policy")
 
 
 @pytest.mark.parametrize("how", list(INSIDE))

@@ -37,3 +37,11 @@ def whose_loss(evidence: LossEvidence) -> ErrorClass | None:
     if meaning.caused_inside and evidence.policy_acted:
         return ErrorClass.POLICY
     return meaning.error_class
+
+
+def may_be_of_a_full_disk(evidence: LossEvidence) -> bool:
+    """Return whether a loss that looks like the policy's is the host's if the host's disk was full meanwhile.
+
+    Programs that cannot write end in any way. A replica that wrote more than it may did that itself.
+    """
+    return whose_loss(evidence) is ErrorClass.POLICY and evidence.reason is not Reason.DISK

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from osgym_host.core.loss import LossEvidence, may_be_of_a_full_disk
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.errors import EpisodeOver
 from osgym_host.guest_client import GuestClient, GuestError, GuestProtocolError, GuestRefused, GuestTimeout
@@ -23,6 +24,7 @@ class ReplicaLease:
         manager: The replica's manager; None before `attach` and after `release`.
         replica_id, generation: Of the replica; kept after its end.
         policy_acted: Says whether an action of the policy was sent to it, which decides whose a loss is.
+        disk_was_full: Says whether the host's disk was full while the episode ran, which decides it too.
     """
 
     def __init__(self, replica_id: str = "", generation: int = 0) -> None:
@@ -30,6 +32,7 @@ class ReplicaLease:
         self.lost: asyncio.Future[EpisodeOver] = asyncio.get_running_loop().create_future()
         self.manager: ReplicaManager | None = None
         self.policy_acted: Callable[[], bool] = bool
+        self.disk_was_full: Callable[[], bool] = bool
         self._guest: GuestClient | None = None
         self.replica_id = replica_id
         self.generation = generation
@@ -41,8 +44,12 @@ class ReplicaLease:
 
     def on_revoked(self, reason: Reason, detail: str) -> None:
         """Called by the manager when the replica ends under the lease."""
-        if not self.lost.done():
-            self.lost.set_result(EpisodeOver(reason, detail, policy_acted=self.policy_acted()))
+        if self.lost.done():
+            return
+        acted = self.policy_acted()
+        if may_be_of_a_full_disk(LossEvidence(reason, acted)) and self.disk_was_full():
+            reason, detail = Reason.DISK_FULL, f"{reason.value} while the host's disk was full: {detail}"
+        self.lost.set_result(EpisodeOver(reason, detail, policy_acted=acted))
 
     @property
     def guest(self) -> GuestClient:

@@ -214,6 +214,7 @@ class EpisodeService:
 
     def _activate(self, episode: HostEpisode) -> None:
         episode.lease.renew()
+        episode.replica.disk_was_full = partial(self._disk_was_full, episode)
         episode.steps.on_change = partial(self.journal.progress, episode.episode_id)
         self._active[episode.episode_id] = episode
         self._by_lease[episode.lease.token] = episode
@@ -411,6 +412,10 @@ class EpisodeService:
         if self.journal.disk_is_full():
             for episode in self._active.values():
                 episode.disk_was_full = True
+
+    def _disk_was_full(self, episode: HostEpisode) -> bool:
+        self._look_at_disk()
+        return episode.disk_was_full
 
     async def _reap(self) -> None:
         """End the episodes whose lease ran out; journal that the others live."""
