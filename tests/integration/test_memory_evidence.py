@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -11,7 +12,11 @@ from pathlib import Path
 import pytest
 from tests.support.host_process import wait_until
 
-from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup
+from osgym_host.runtimes.processes import ProcessIdentity
+from osgym_host.runtimes.qemu.machine.launcher import MemoryEnd
+from osgym_host.runtimes.qemu.runner.held_process import RunningProcess
+from osgym_host.runtimes.qemu.runner.process import BareProcess, spawn
+from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup, take_notice
 
 MIB = 1 << 20
 HOARD = "held = []\nwhile True: held.append(bytearray(b'x' * (1 << 20)))"
@@ -61,6 +66,59 @@ def test_its_own_cap(groups: tuple[Path, CgroupGroup]) -> None:
     group.set_caps(Caps(ram_mib=64))
     hoard(group)
     assert group.memory_cap_reached()
+
+
+def test_its_own_cap_is_told_by_the_kernel(groups: tuple[Path, CgroupGroup]) -> None:
+    """Version 1 has a descriptor for it, which tells it from a cache of files that reached the cap."""
+    _, group = groups
+    group.set_caps(Caps(ram_mib=64))
+    oom_fd = group.oom_eventfd()
+    if oom_fd is None:
+        pytest.skip("missing: a memory controller of version 1")
+    try:
+        assert not take_notice(oom_fd)
+        hoard(group)
+        assert take_notice(oom_fd) and group.memory_cap_reached(noticed=True)
+    finally:
+        os.close(oom_fd)
+
+
+def test_a_cache_of_files_is_no_want_of_memory(groups: tuple[Path, CgroupGroup], tmp_path: Path) -> None:
+    """Who wrote a large file is not to blame when the host's memory runs out later."""
+    _, group = groups
+    group.set_caps(Caps(ram_mib=64))
+    oom_fd = group.oom_eventfd()
+    [file] = group.procs_files
+    lines = [
+        f"open({file!r}, 'w').write('0')",
+        f"out = open({str(tmp_path / 'large')!r}, 'wb')",
+        "for _ in range(128): out.write(b'x' * (1 << 20))",
+        "out.flush()",
+    ]
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, timeout=60)
+    noticed = None if oom_fd is None else take_notice(oom_fd)
+    if oom_fd is not None:
+        os.close(oom_fd)
+    assert not group.memory_cap_reached(noticed=noticed)
+
+
+async def test_a_machine_whose_cap_was_not_reached_was_ended_by_the_host(
+    groups: tuple[Path, CgroupGroup],
+) -> None:
+    """QEMU's process is judged by the same: a kill below its cap is nothing that its guest did."""
+    outer, group = groups
+    group.set_caps(Caps(ram_mib=512))
+    cap(outer, 64)
+    [file] = group.procs_files
+    argv = [sys.executable, "-c", f"open({file!r}, 'w').write('0')\n{HOARD}"]
+    pid = spawn(argv, {}, {})
+    identity = ProcessIdentity.of(pid)
+    assert identity is not None
+    running = RunningProcess(identity, os.pidfd_open(pid), group, None)
+    process = BareProcess("machine", running, lambda name: None, child=True)
+    async with asyncio.timeout(60):
+        end = await process.wait()
+    assert (end.signal, end.memory) == (9, MemoryEnd.HOST)
 
 
 def test_the_hosts_memory(groups: tuple[Path, CgroupGroup]) -> None:

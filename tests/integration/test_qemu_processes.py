@@ -11,7 +11,7 @@ from tests.support.launch_probe import probe, told
 from tests.support.runtime_kits import DEADLINE_S
 
 from osgym_host.runtimes.cgroups import open_tree
-from osgym_host.runtimes.qemu.machine.launcher import LaunchFailed, LaunchRequest
+from osgym_host.runtimes.qemu.machine.launcher import LaunchFailed, LaunchRequest, MemoryEnd
 from osgym_host.runtimes.qemu.runner import users
 from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.replica_cgroup import Caps
@@ -84,7 +84,7 @@ async def test_caps_of_a_bare_process_are_enforced(open_tmp: Path) -> None:
     argv = ["/usr/bin/python3", "-c", "x = bytearray(300 << 20); input()"]
     process = await launcher.launch(LaunchRequest("vm", argv, folder=open_tmp / "run" / "vm", caps=Caps(64)))
     end = await asyncio.wait_for(process.wait(), DEADLINE_S)
-    assert (end.signal, end.out_of_memory) == (9, True)
+    assert (end.signal, end.memory) == (9, MemoryEnd.CAP)
     await process.remove()
     assert await launcher.find() == []
     tree.remove()

@@ -24,7 +24,7 @@ from osgym_host.runtimes.cgroups import instance_group_name
 from osgym_host.runtimes.processes import ProcessIdentity
 from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
 from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
-from osgym_host.runtimes.qemu.machine.launcher import LaunchFailed, LaunchRequest
+from osgym_host.runtimes.qemu.machine.launcher import LaunchFailed, LaunchRequest, MemoryEnd
 from osgym_host.runtimes.qemu.network.user import UserNetwork
 from osgym_host.runtimes.qemu.runner.container import ContainerLauncher
 from osgym_host.runtimes.qemu.runner.daemon import DockerDaemon
@@ -116,7 +116,7 @@ async def test_a_containers_caps_are_enforced(containers: ContainerLauncher, tmp
     argv = ["/usr/bin/python3", "-c", "x = bytearray(300 << 20)"]
     process = await containers.launch(LaunchRequest("vm", argv, folder=tmp_path, caps=Caps(64)))
     end = await asyncio.wait_for(process.wait(), DEADLINE_S)
-    assert (end.signal, end.out_of_memory) == (9, True)
+    assert (end.signal, end.memory) == (9, MemoryEnd.CAP)
     await process.remove()
     await process.remove()
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from osgym_host.runtimes.base import ExitReason
 from osgym_host.runtimes.qemu.health import rules
 from osgym_host.runtimes.qemu.health.rules import HealthOptions, Liveness, ProcStat
-from osgym_host.runtimes.qemu.machine.launcher import ProcessEnd
+from osgym_host.runtimes.qemu.machine.launcher import MemoryEnd, ProcessEnd
 
 OPTIONS = HealthOptions()
 
@@ -56,7 +56,8 @@ def test_events_that_end_a_machine(name: str, data: dict[str, Any], reason: Exit
     ("end", "reason"),
     [
         (ProcessEnd(signal=signal.SIGKILL), ExitReason.KILLED),
-        (ProcessEnd(signal=signal.SIGKILL, out_of_memory=True), ExitReason.OUT_OF_MEMORY),
+        (ProcessEnd(signal=signal.SIGKILL, memory=MemoryEnd.CAP), ExitReason.OUT_OF_MEMORY),
+        (ProcessEnd(signal=signal.SIGKILL, memory=MemoryEnd.HOST), ExitReason.HOST_OUT_OF_MEMORY),
         (ProcessEnd(signal=signal.SIGTERM), ExitReason.KILLED),
         (ProcessEnd(signal=signal.SIGSEGV), ExitReason.EMULATOR_FAILED),
         (ProcessEnd(signal=signal.SIGXFSZ), ExitReason.DISK_FULL),

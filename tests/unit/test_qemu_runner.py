@@ -18,7 +18,7 @@ import pytest
 
 from osgym_host.runtimes.cgroups import group_of
 from osgym_host.runtimes.processes import cpu_s
-from osgym_host.runtimes.qemu.machine.launcher import LaunchRequest, memory_cap_mib
+from osgym_host.runtimes.qemu.machine.launcher import LaunchRequest, MemoryEnd, memory_cap_mib
 from osgym_host.runtimes.qemu.runner import container_spec as spec
 from osgym_host.runtimes.qemu.runner import handover, output, users
 from osgym_host.runtimes.qemu.runner import runner_image as image
@@ -113,19 +113,25 @@ def test_a_machine_fits_under_its_cap() -> None:
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        ({"Running": False, "ExitCode": 0}, (0, None, False)),
-        ({"Running": False, "ExitCode": 3}, (3, None, False)),
-        ({"Running": False, "ExitCode": 137, "OOMKilled": True}, (None, 9, True)),
-        ({"Running": False, "ExitCode": 139}, (None, 11, False)),
-        ({"Running": True, "ExitCode": 0}, (None, None, False)),
-        ({}, (None, None, False)),
+        ({"Running": False, "ExitCode": 0}, (0, None, MemoryEnd.NONE)),
+        ({"Running": False, "ExitCode": 3}, (3, None, MemoryEnd.NONE)),
+        ({"Running": False, "ExitCode": 137, "OOMKilled": True}, (None, 9, MemoryEnd.HOST)),
+        ({"Running": False, "ExitCode": 139}, (None, 11, MemoryEnd.NONE)),
+        ({"Running": True, "ExitCode": 0}, (None, None, MemoryEnd.NONE)),
+        ({}, (None, None, MemoryEnd.NONE)),
     ],
 )
 def test_the_daemons_word_on_an_end(state: dict[str, object], expected: tuple[object, ...]) -> None:
-    """Codes above 128 are signals; what is not known is not made up."""
+    """Codes above 128 are signals; what is not known is not made up, such as whose memory ran out."""
     end = end_of(state, "said")
-    assert (end.exit_code, end.signal, end.out_of_memory) == expected
+    assert (end.exit_code, end.signal, end.memory) == expected
     assert end.output == "said"
+
+
+def test_the_kernels_word_on_memory_is_better_than_the_daemons() -> None:
+    """The daemon does not tell a machine's cap from a host that has no memory left."""
+    state = {"Running": False, "ExitCode": 137, "OOMKilled": True}
+    assert end_of(state, "", MemoryEnd.CAP).memory is MemoryEnd.CAP
 
 
 def test_output_is_bounded_and_its_end_is_shown() -> None:

@@ -110,8 +110,13 @@ class CgroupGroup:
             return int(read_pairs(folder / name)["oom_kill"])
         return 0
 
-    def memory_cap_reached(self) -> bool:
-        """Return whether its own memory cap was ever reached; without that, a kill in here is the host's."""
+    def memory_cap_reached(self, *, noticed: bool | None = None) -> bool:
+        """Return whether its own memory cap was ever reached; without that, a kill in here is the host's.
+
+        Args:
+            noticed: Whether `oom_eventfd` told of it; None where there is none. Version 1 counts the cache of
+                files to the highest use, which so reaches the cap without any want of memory.
+        """
         folder = self._folders.get("memory")
         if folder is None:
             return False
@@ -121,8 +126,8 @@ class CgroupGroup:
             highest, cap = (
                 int((folder / f"memory.{name}_in_bytes").read_text()) for name in ("max_usage", "limit")
             )
-            return highest >= cap - _MIB  # `memory.failcnt` stays 0 on newer kernels
-        return True
+            return highest >= cap - _MIB and noticed is not False  # `memory.failcnt` stays 0 on newer kernels
+        return noticed is not False
 
     def oom_eventfd(self) -> int | None:
         """Open a descriptor that becomes readable when the cap is reached (version 1 only).
@@ -188,6 +193,14 @@ class CgroupGroup:
             return int((folder / name).read_text())
         except (OSError, ValueError):
             return None
+
+
+def take_notice(oom_fd: int) -> bool:
+    """Return whether a descriptor of `CgroupGroup.oom_eventfd` has told of a cap since it was read last."""
+    try:
+        return bool(os.read(oom_fd, 8))
+    except BlockingIOError:
+        return False
 
 
 def _with_children(folder: Path) -> list[Path]:

@@ -16,7 +16,7 @@ from osgym_host.runtimes.held_files import devices_of
 from osgym_host.runtimes.local.agent_check import NoAgent, Tampered, identify
 from osgym_host.runtimes.local.ranges import ReplicaIds
 from osgym_host.runtimes.processes import processes_of
-from osgym_host.runtimes.replica_cgroup import CgroupGroup
+from osgym_host.runtimes.replica_cgroup import CgroupGroup, take_notice
 from osgym_host.runtimes.replica_table import ManagedReplica
 
 EXIT_DISPLAY_LOST = 3
@@ -52,6 +52,7 @@ class LocalReplica(ManagedReplica):
         self._pid = 0
         self._pidfd = -1
         self._oom_fd = -1
+        self._cap_noticed: bool | None = None
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -111,7 +112,7 @@ class LocalReplica(ManagedReplica):
         self._pidfd = pidfd
         oom_fd = self.group.oom_eventfd()
         if oom_fd is not None:
-            self._oom_fd = oom_fd
+            self._oom_fd, self._cap_noticed = oom_fd, False
             self._loop.add_reader(oom_fd, self._memory_cap_reached)
 
     def kill(self) -> None:
@@ -161,7 +162,7 @@ class LocalReplica(ManagedReplica):
 
         A desktop that lost a process is worth nothing, so the rest is killed as well.
         """
-        os.read(self._oom_fd, 8)
+        self._cap_noticed = take_notice(self._oom_fd) or self._cap_noticed
         self._look_for_oom_kill(_OOM_LOOKS)
 
     def _look_for_oom_kill(self, looks_left: int) -> None:
@@ -178,7 +179,9 @@ class LocalReplica(ManagedReplica):
         kills = self.group.oom_kills()
         if self.destroying:
             return self._info(ExitReason.DESTROYED, "it was destroyed", code)
-        if kills > 0 and not self.group.memory_cap_reached():
+        if self._oom_fd >= 0:
+            self._cap_noticed = take_notice(self._oom_fd) or self._cap_noticed
+        if kills > 0 and not self.group.memory_cap_reached(noticed=self._cap_noticed):
             return self._info(ExitReason.HOST_OUT_OF_MEMORY, "the host had no memory left", code)
         if kills > 0:
             cap = self._spec.ram_mib

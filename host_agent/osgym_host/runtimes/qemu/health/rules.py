@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from osgym_host.runtimes.base import ExitReason
-from osgym_host.runtimes.qemu.machine import ProcessEnd
+from osgym_host.runtimes.qemu.machine import MemoryEnd, ProcessEnd
 
 _TEXT_MAX = 200
 
@@ -86,8 +86,10 @@ def silent(failing_s: float, error: str) -> DeathCause:
 
 def cause_of_end(end: ProcessEnd, ram_mib: int | None) -> DeathCause:
     """Say why a process ended that nobody had judged before. `ram_mib` is its memory cap."""
-    if end.out_of_memory:
+    if end.memory is MemoryEnd.CAP:
         return DeathCause(ExitReason.OUT_OF_MEMORY, f"it used more than its cap of {ram_mib} MiB")
+    if end.memory is MemoryEnd.HOST:
+        return DeathCause(ExitReason.HOST_OUT_OF_MEMORY, "the host had no memory left")
     if end.signal is not None:
         if end.signal == signal.SIGXFSZ:
             return DeathCause(ExitReason.DISK_FULL, "it wrote more to its disk than it may")

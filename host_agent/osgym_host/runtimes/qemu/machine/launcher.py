@@ -100,18 +100,26 @@ class LaunchRequest:
             raise ValueError("descriptors below 3 are the launcher's")
 
 
+class MemoryEnd(enum.Enum):
+    """Whose memory ran out when a process ended."""
+
+    NONE = enum.auto()  # nobody's
+    CAP = enum.auto()  # its own: the kernel killed it at its cap
+    HOST = enum.auto()  # the host's: the kernel killed it below its cap
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
     """How a process ended. Both None: it was adopted, so its status was another's to read.
 
     Attributes:
-        out_of_memory: The kernel killed it because its memory cap was reached.
+        memory: Whether the kernel killed it for want of memory.
         output: The last bytes that QEMU itself printed (never what the guest wrote).
     """
 
     exit_code: int | None = None
     signal: int | None = None
-    out_of_memory: bool = False
+    memory: MemoryEnd = MemoryEnd.NONE
     output: str = ""
 
 

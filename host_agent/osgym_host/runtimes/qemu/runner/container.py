@@ -28,6 +28,7 @@ from osgym_host.runtimes.qemu.machine import (
     Launcher,
     LaunchFailed,
     LaunchRequest,
+    MemoryEnd,
     ProcessEnd,
     RunnerKind,
     VmProcess,
@@ -59,10 +60,10 @@ class ContainerProcess(HeldProcess):
         self._reading: asyncio.Task[None] | None = None
         super().__init__(name, running, removed)
 
-    def _read_end(self, out_of_memory: bool) -> None:
-        self._reading = asyncio.create_task(self._read_status(out_of_memory))
+    def _read_end(self, memory: MemoryEnd) -> None:
+        self._reading = asyncio.create_task(self._read_status(memory))
 
-    async def _read_status(self, out_of_memory: bool) -> None:
+    async def _read_status(self, memory: MemoryEnd) -> None:
         """Ask the daemon how it ended; it learns that a moment after the kernel."""
         state: Mapping[str, Any] = {}
         with contextlib.suppress(DockerFailed, TimeoutError):
@@ -73,7 +74,7 @@ class ContainerProcess(HeldProcess):
                     if not state.get("Running"):
                         break
                     await asyncio.sleep(_POLL_S)
-        self._finish(end_of(state, "", killed_for_memory=out_of_memory))
+        self._finish(end_of(state, "", memory))
 
     async def remove(self, *, timeout_s: float = 10.0) -> None:
         """Kill it and remove its container."""
@@ -84,19 +85,21 @@ class ContainerProcess(HeldProcess):
         self._removed(self._name)
 
 
-def end_of(state: Mapping[str, Any], output: str, *, killed_for_memory: bool = False) -> ProcessEnd:
+def end_of(state: Mapping[str, Any], output: str, memory: MemoryEnd = MemoryEnd.NONE) -> ProcessEnd:
     """Read the daemon's `State`: codes above 128 are signals, as it reports them.
 
     Args:
-        killed_for_memory: The kernel said so, whatever the daemon knows.
+        memory: What the kernel said, whatever the daemon knows. The daemon does not tell a machine's own cap
+            from a host without memory, so its word alone is no evidence against the machine.
     """
     code = state.get("ExitCode")
     if not isinstance(code, int) or state.get("Running"):
-        return ProcessEnd(out_of_memory=killed_for_memory, output=output)
-    killed = killed_for_memory or bool(state.get("OOMKilled"))
+        return ProcessEnd(memory=memory, output=output)
+    if memory is MemoryEnd.NONE and state.get("OOMKilled"):
+        memory = MemoryEnd.HOST
     if code > 128:
-        return ProcessEnd(signal=code - 128, out_of_memory=killed, output=output)
-    return ProcessEnd(exit_code=code, out_of_memory=killed, output=output)
+        return ProcessEnd(signal=code - 128, memory=memory, output=output)
+    return ProcessEnd(exit_code=code, memory=memory, output=output)
 
 
 async def remove_container(daemon: DockerDaemon, container_id: str, timeout_s: float) -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from osgym_host.runtimes.base import RuntimeFault
 from osgym_host.runtimes.processes import ProcessIdentity
-from osgym_host.runtimes.qemu.machine import ProcessEnd, VmProcess
+from osgym_host.runtimes.qemu.machine import MemoryEnd, ProcessEnd, VmProcess
 from osgym_host.runtimes.qemu.runner.output import read_output
-from osgym_host.runtimes.replica_cgroup import CgroupGroup
+from osgym_host.runtimes.replica_cgroup import CgroupGroup, take_notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class HeldProcess(VmProcess):
         self._end: ProcessEnd | None = None
         self._gone = asyncio.Event()
         self._ended = asyncio.Event()
+        self._oom_fd = running.group.oom_eventfd() if running.group is not None else None
         asyncio.get_running_loop().add_reader(running.pidfd, self._on_gone)
 
     @property
@@ -98,13 +99,27 @@ class HeldProcess(VmProcess):
         asyncio.get_running_loop().remove_reader(self._running.pidfd)
         os.close(self._running.pidfd)
         # The group is still there now; a daemon may hear of the exit before it hears of its cause.
-        out_of_memory = self.group is not None and self.group.oom_kills() > 0
+        memory = self._memory_end()
         self._gone.set()
-        self._read_end(out_of_memory)
+        self._read_end(memory)
+
+    def _memory_end(self) -> MemoryEnd:
+        noticed: bool | None = None
+        if self._oom_fd is not None:
+            noticed = take_notice(self._oom_fd)
+            os.close(self._oom_fd)
+            self._oom_fd = None
+        if self.group is None or self.group.oom_kills() == 0:
+            return MemoryEnd.NONE
+        return MemoryEnd.CAP if self.group.memory_cap_reached(noticed=noticed) else MemoryEnd.HOST
 
     @abstractmethod
-    def _read_end(self, out_of_memory: bool) -> None:
-        """Find out how it ended, and call `_finish`."""
+    def _read_end(self, memory: MemoryEnd) -> None:
+        """Find out how it ended, and call `_finish`.
+
+        Args:
+            memory: Whether the kernel killed it for want of memory.
+        """
 
     def _finish(self, end: ProcessEnd) -> None:
         self._text = self.output_tail()

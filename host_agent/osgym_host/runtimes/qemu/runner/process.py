@@ -23,6 +23,7 @@ from osgym_host.runtimes.qemu.machine import (
     Launcher,
     LaunchFailed,
     LaunchRequest,
+    MemoryEnd,
     ProcessEnd,
     RunnerKind,
     VmProcess,
@@ -57,7 +58,7 @@ class BareProcess(HeldProcess):
         self._child = child
         super().__init__(name, running, removed)
 
-    def _read_end(self, out_of_memory: bool) -> None:
+    def _read_end(self, memory: MemoryEnd) -> None:
         code: int | None = None
         number: int | None = None
         if self._child:
@@ -65,7 +66,7 @@ class BareProcess(HeldProcess):
                 _, status = os.waitpid(self.pid, os.WNOHANG)
                 status = os.waitstatus_to_exitcode(status)
                 code, number = (status, None) if status >= 0 else (None, -status)
-        self._finish(ProcessEnd(code, number, out_of_memory))
+        self._finish(ProcessEnd(code, number, memory))
 
     async def remove(self, *, timeout_s: float = 10.0) -> None:
         """Kill it and remove its control groups."""
