@@ -53,7 +53,7 @@ test-all: test   ## the same, and all that it leaves out: virtual machines, flee
 test-rest: setup-test ## what `make test` leaves out of `make test-all`
 	@VENV=$(VENV) scripts/test.sh rest
 
-unit: setup-test ## unit tests and short fuzzing; no desktop
+unit: setup-test ## most unit tests; no desktop
 	@VENV=$(VENV) scripts/test.sh unit
 
 images: setup-test

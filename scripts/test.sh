@@ -2,7 +2,7 @@
 # Runs groups of tests, each in a process beside the others, since all wait for desktops and machines much of
 # the time; what failed beside the others is run once more alone, and named.
 #
-#   scripts/test.sh unit       unit tests and short fuzzing
+#   scripts/test.sh unit       most unit tests
 #   scripts/test.sh core       what `make test` runs besides: the images are there
 #   scripts/test.sh rest       what only `make test-all` runs
 #   scripts/test.sh ARGS       pytest with these arguments
@@ -17,7 +17,10 @@ case $set_of_groups in
   *) exec "$python" -m pytest "$@" ;;
 esac
 
-declare -A groups=([unit]="tests/unit tests/fuzz")
+# Unit tests of fleets, parsers and big samples take half of the time of all: they belong to the rest.
+slow_units=(tests/unit/test_{infra_*,fleet_*,families*,data_hostile,tasks_image_text,qemu_doors,bench_*}.py)
+declare -A groups=([unit]="tests/unit ${slow_units[*]/#/--ignore=}")
+groups[units]="tests/fuzz ${slow_units[*]}"
 # The first steps of everybody: the API, the SDK, desktops, tasks and their scores, the dashboard.
 core_api=(tests/contract/test_*.py tests/e2e/test_task_run.py)
 core_api+=(tests/integration/test_{runtime_local,sdk_episode,tasks_replica,service_process}.py)
@@ -41,7 +44,7 @@ groups[others]="tests/e2e tests/integration ${elsewhere[*]/#/--ignore=}"
 case $set_of_groups in
   unit) names=(unit) ;;
   core) names=(api desktops) ;;
-  rest) names=(hosts machines others) ;;
+  rest) names=(units hosts machines others) ;;
 esac
 
 work=$(mktemp -d)

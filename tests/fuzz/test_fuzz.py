@@ -13,7 +13,7 @@ from tests.fuzz.engine import Run, Target, fuzz
 from tests.fuzz.mutation import MAX_BYTES, mutate, mutate_record
 from tests.fuzz.targets import TARGETS, missing
 
-SECONDS = 3.0
+SECONDS = 1.5
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)

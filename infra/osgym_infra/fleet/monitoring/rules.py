@@ -8,10 +8,11 @@ from osgym_infra.fleet.monitoring.scrape import ScrapeOptions, duration
 
 FAULTS = (
     "guest_dead", "guest_hung", "guest_protocol", "out_of_memory", "disk", "disk_full", "io_error",
-    "guest_panic", "guest_rebooted", "emulator_failed", "internal",
+    "guest_panic", "guest_rebooted", "emulator_failed", "host_out_of_memory",
+    "killed", "stopped", "runtime_lost", "internal",
 )  # fmt: skip
 """Reasons by which a replica that was good broke in use (`osgym_host.core.reasons`, `replace_and_count`)."""
-NOT_MADE = ("create_failed", "no_resources", "boot_failed", "boot_timeout")
+NOT_MADE = ("create_failed", "boot_failed", "boot_timeout")
 """Reasons by which a replica could not be made (`back_off`)."""
 
 MISSED_SCRAPES = 8
