@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,23 @@ async def test_what_the_host_did_earns_nothing(service: Service, how: base.ExitR
     assert error(lost) == (410, "episode_lost")
     details = lost.json()["details"]
     assert (details["cause"], details["error_class"]) == (OUTSIDE[how], "infra")
+
+
+async def test_a_host_without_descriptors_earns_nothing(service: Service) -> None:
+    """The desktop is well; that the host cannot connect to it is no doing of the policy."""
+    episode = await service.create(task=TASK)
+    await service.step(episode, 1, "click(1,2)")
+    service.agent.episodes.find(episode["episode_id"]).replica.guest.drop_idle()
+    bounds = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, bounds[1]))
+    try:
+        lost = await service.step(episode, 2, "click(1,2)")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, bounds)
+    details = lost.json()["details"]
+    assert (details["cause"], details["error_class"]) == ("internal", "infra")
+    assert "Too many open files" in details["detail"]
+    assert (await evaluated(service, episode)).status_code != 200
 
 
 @pytest.mark.parametrize("how", list(INSIDE))

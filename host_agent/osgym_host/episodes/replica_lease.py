@@ -9,7 +9,14 @@ from typing import Any, TypeVar
 from osgym_host.core.loss import LossEvidence, may_be_of_a_full_disk
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.errors import EpisodeOver
-from osgym_host.guest_client import GuestClient, GuestError, GuestProtocolError, GuestRefused, GuestTimeout
+from osgym_host.guest_client import (
+    GuestClient,
+    GuestError,
+    GuestProtocolError,
+    GuestRefused,
+    GuestTimeout,
+    HostSocketError,
+)
 from osgym_host.replicas.manager import DEATH_NOTICE_S, ReplicaManager
 from osgym_host.runtimes.frozen_disk import FrozenDisk
 
@@ -150,7 +157,7 @@ class ReplicaLease:
         elif isinstance(error, GuestProtocolError | GuestRefused):
             reason = Reason.GUEST_PROTOCOL
         else:
-            reason = Reason.GUEST_DEAD
+            reason = Reason.INTERNAL if isinstance(error, HostSocketError) else Reason.GUEST_DEAD
             await asyncio.wait((self.lost,), timeout=DEATH_NOTICE_S)
         if not self.lost.done():
             self.release(reason, str(error))

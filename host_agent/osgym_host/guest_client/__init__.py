@@ -11,6 +11,7 @@ from osgym_host.guest_client.http import (
     GuestProtocolError,
     GuestTimeout,
     GuestUnreachable,
+    HostSocketError,
 )
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "GuestRefused",
     "GuestTimeout",
     "GuestUnreachable",
+    "HostSocketError",
 ]

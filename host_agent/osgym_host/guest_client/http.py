@@ -13,6 +13,7 @@ in one run). Through `httpx` a frame costs 1 ms and is bounded less.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import time
@@ -55,6 +56,33 @@ class GuestUnreachable(GuestError):
         """Keep whether the request may have arrived."""
         super().__init__(message)
         self.delivered = delivered
+
+
+class HostSocketError(GuestUnreachable):
+    """This host could not make the connection, for want of descriptors, memory, addresses or the path to it.
+
+    No guest can cause that: what it can do to a connection is to refuse, end or reset it.
+    """
+
+
+_OF_THIS_HOST = frozenset(
+    {
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOBUFS,
+        errno.EADDRNOTAVAIL,
+        errno.ENOENT,
+        errno.EACCES,
+        errno.EPERM,
+    }
+)
+
+
+def unreachable(what: str, error: OSError, *, delivered: bool) -> GuestUnreachable:
+    """Return the error for a connection that was not made or broke, by whose fault it is."""
+    kind = HostSocketError if error.errno in _OF_THIS_HOST else GuestUnreachable
+    return kind(f"{what}: {error}", delivered=delivered)
 
 
 class GuestTimeout(GuestError):
@@ -276,6 +304,7 @@ class HttpClient:
 
         Raises:
             GuestUnreachable: No connection, or it broke.
+            HostSocketError: The same, and this host is short of something.
             GuestTimeout: `timeout_s` passed.
             GuestProtocolError: The answer is malformed or too large.
         """
@@ -298,7 +327,7 @@ class HttpClient:
             ) from exc
         except OSError as exc:
             delivered = connection is not None and connection.sent_all
-            raise GuestUnreachable(f"{method} {path}: {exc}", delivered=delivered) from exc
+            raise unreachable(f"{method} {path}", exc, delivered=delivered) from exc
         finally:
             del self._began_s[call]
             if connection is not None:

@@ -11,11 +11,11 @@ from osgym_host.guest_client.http import (
     MAX_HEAD_BYTES,
     GuestProtocolError,
     GuestTimeout,
-    GuestUnreachable,
     HttpClient,
     HttpResponse,
     content_length,
     parse_head,
+    unreachable,
 )
 
 PATH = "/v1/reach/tunnel"
@@ -55,7 +55,7 @@ class GuestTunnel:
                 text = f"POST {PATH}: no answer within {timeout_s:g} s"
                 raise GuestTimeout(text, delivered=sock is not None, timeout_s=timeout_s) from exc
             if isinstance(exc, OSError):
-                raise GuestUnreachable(f"POST {PATH}: {exc}", delivered=sock is not None) from exc
+                raise unreachable(f"POST {PATH}", exc, delivered=sock is not None) from exc
             raise
 
     async def receive(self) -> bytes:
