@@ -74,7 +74,8 @@ if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
   echo "setup: installing the Python packages into $venv"
   targets=(-e protocol -e 'sdk[data]' -e guest_agent -e 'host_agent[osworld,web]' -e infra -e osworld -e tasks/families)
   [ "$purpose" = test ] && targets+=(-e '.[dev]' -e 'infra[aws,gcp,plot,fleet]')
-  "$venv/bin/python" -m pip install -q --disable-pip-version-check -c constraints.txt "${targets[@]}"
+  # What is imported is compiled then: the clouds' packages have thousands of modules, of which few ever are.
+  "$venv/bin/python" -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt "${targets[@]}"
   # OSWorld's own clients, to test against: without their dependencies, which are gigabytes.
   [ "$purpose" != test ] ||
     "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps desktop-env==1.0.2
