@@ -106,6 +106,24 @@ async def test_what_the_host_did_earns_nothing(service: Service, how: base.ExitR
     assert (details["cause"], details["error_class"]) == (OUTSIDE[how], "infra")
 
 
+@pytest.mark.parametrize("how", [base.ExitReason.SESSION_ENDED, base.ExitReason.DISPLAY_LOST])
+async def test_a_desktop_that_ends_as_the_host_agent_stops_earns_nothing(
+    service: Service, how: base.ExitReason
+) -> None:
+    """A machine that shuts down ends the processes of desktops and the host agent in any order."""
+    episode = await service.create(task=TASK)
+    await service.step(episode, 1, "click(1,2)")
+    guest = service.guest_of(episode)
+    guest.agent.step_gate.clear()
+    step = asyncio.create_task(service.step(episode, 2, "click(1,2)"))
+    await until(lambda: guest.agent.steps_begun == 2)
+    guest.die(how)
+    service.agent.begin_stop()
+    details = (await step).json()["details"]
+    assert (details["cause"], details["error_class"]) == ("shutdown", "infra")
+    assert (await evaluated(service, episode)).status_code != 200
+
+
 async def test_a_host_without_descriptors_earns_nothing(service: Service) -> None:
     """The desktop is well; that the host cannot connect to it is no doing of the policy."""
     episode = await service.create(task=TASK)

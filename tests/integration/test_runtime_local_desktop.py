@@ -100,6 +100,20 @@ async def test_the_guest_agent_alone_may_die(runtime: LocalRuntime, spec: Replic
     assert replica.exit_info is None
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, who may signal a replica's first process")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+async def test_no_signal_but_sigkill_ends_a_session_from_outside(
+    runtime: LocalRuntime, spec: ReplicaSpec, number: signal.Signals
+) -> None:
+    """Its end by one would look like a session that its programs ended."""
+    replica = await runtime.create(spec)
+    async with GuestClient(replica.guest) as guest:
+        await guest.ready(timeout_s=DEADLINE_S)
+        os.kill(replica.pid, number)
+        assert await inside(guest, "echo goes on") == "goes on"
+    assert replica.exit_info is None
+
+
 async def test_one_that_may_be_dumped_is_in_one_pid_namespace(
     runtime: LocalRuntime, spec: ReplicaSpec
 ) -> None:

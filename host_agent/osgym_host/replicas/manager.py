@@ -20,6 +20,7 @@ from osgym_host.core.states import ReplicaState
 from osgym_host.core.warm_apps import WarmApp
 from osgym_host.guest_client import GuestClient, GuestError, GuestRefused, GuestTimeout, GuestUnreachable
 from osgym_host.logs import escape_controls, quote_lines
+from osgym_host.replicas.exit_reasons import CONSOLE_CHARS, ENDED_BY_SIGTERM, reason_of_exit
 from osgym_host.replicas.warming import Warming
 from osgym_host.runtimes import base
 from osgym_host.runtimes.frozen_disk import FrozenDisk
@@ -28,10 +29,11 @@ from osgym_protocol.codes import GuestErrorCode
 
 log = logging.getLogger(__name__)
 
-_CONSOLE_CHARS = 400
 _DETAIL_CHARS = 2000
 
-DEATH_NOTICE_S = 1.0
+STOP_NOTICE_S = 1.0
+"""How long a session that ended waits for the host agent's own end: one signal may have been for both."""
+DEATH_NOTICE_S = STOP_NOTICE_S + 1.0
 """How long a broken connection waits for the news that the replica died, and of what."""
 
 OnLeaseAnswer = Callable[[bool], None]
@@ -62,6 +64,9 @@ class ManagerListener(Protocol):
 
     def on_gone(self, manager: ReplicaManager, reason: Reason) -> None:
         """Nothing of it is left."""
+
+    async def wait_stop(self, timeout_s: float) -> bool:
+        """Return whether the host agent stops, or begins to within this time."""
 
 
 class ReplicaManager:
@@ -215,7 +220,7 @@ class ReplicaManager:
         """Ask for it; `granted` is called once with the answer, `on_revoked` if it ends under the lease."""
         info = self.clone.exit_info if self.clone is not None else None
         if info is not None:  # it died, and the watch has not reported yet
-            self.retire(*_reason_of_exit(info))
+            self.retire(*reason_of_exit(info))
         self._asked[lease_id] = (granted, on_revoked)
         self.send(states.LeaseRequested(lease_id))
 
@@ -296,7 +301,7 @@ class ReplicaManager:
             self.retire(Reason.CREATE_FAILED, f"not created within {self._deadlines.create_s:g} s")
         except (base.RuntimeFault, OSError, ValueError) as error:
             tail = error.log_tail if isinstance(error, base.RuntimeFault) else ""
-            self.retire(Reason.CREATE_FAILED, f"{error} {quote_lines(tail, _CONSOLE_CHARS)}".strip())
+            self.retire(Reason.CREATE_FAILED, f"{error} {quote_lines(tail, CONSOLE_CHARS)}".strip())
         else:
             self.send(states.CloneCreated())
         finally:
@@ -312,7 +317,7 @@ class ReplicaManager:
             if not dead.done() and isinstance(ready.exception(), GuestUnreachable):
                 await asyncio.wait((dead,), timeout=DEATH_NOTICE_S)
             if dead.done():
-                reason, detail = _reason_of_exit(dead.result())
+                reason, detail = reason_of_exit(dead.result())
                 by_itself = reason in (Reason.GUEST_DEAD, Reason.KILLED, Reason.RUNTIME_LOST)
                 self.retire(Reason.BOOT_FAILED if by_itself else reason, detail)
                 return
@@ -343,7 +348,11 @@ class ReplicaManager:
 
     async def _watch(self) -> None:
         assert self.clone is not None
-        reason, detail = _reason_of_exit(await self.clone.wait_dead())
+        info = await self.clone.wait_dead()
+        reason, detail = reason_of_exit(info)
+        # A machine that shuts down ends its processes in any order, a desktop's before the host agent.
+        if info.reason in ENDED_BY_SIGTERM and await self._listener.wait_stop(STOP_NOTICE_S):
+            reason = Reason.SHUTDOWN
         self.retire(reason, detail)
 
     async def _destroy(self) -> None:
@@ -370,30 +379,6 @@ class ReplicaManager:
             except (base.RuntimeFault, OSError, TimeoutError) as error:
                 log.warning("replica %s: destroy attempt %d failed: %s", self.replica_id, attempt + 1, error)
         log.error("replica %s: something of it is left", self.replica_id)
-
-
-def _reason_of_exit(info: base.ExitInfo) -> tuple[Reason, str]:
-    detail = f"{info.reason.value}: {info.detail}"
-    if info.log_tail:
-        detail += f"; its console ends: {quote_lines(info.log_tail, _CONSOLE_CHARS)}"
-    return _REASONS_OF_EXIT.get(info.reason, Reason.GUEST_DEAD), detail
-
-
-_REASONS_OF_EXIT = {
-    base.ExitReason.OUT_OF_MEMORY: Reason.OUT_OF_MEMORY,
-    base.ExitReason.HOST_OUT_OF_MEMORY: Reason.HOST_OUT_OF_MEMORY,
-    base.ExitReason.KILLED: Reason.KILLED,
-    base.ExitReason.STOPPED: Reason.STOPPED,
-    base.ExitReason.RUNTIME_LOST: Reason.RUNTIME_LOST,
-    base.ExitReason.DISK_FULL: Reason.DISK,
-    base.ExitReason.HOST_DISK_FULL: Reason.DISK_FULL,
-    base.ExitReason.IO_ERROR: Reason.IO_ERROR,
-    base.ExitReason.HUNG: Reason.GUEST_HUNG,
-    base.ExitReason.GUEST_PANIC: Reason.GUEST_PANIC,
-    base.ExitReason.GUEST_REBOOTED: Reason.GUEST_REBOOTED,
-    base.ExitReason.EMULATOR_FAILED: Reason.EMULATOR_FAILED,
-}
-"""What a death means to the pool and the client; all others are `guest_dead`."""
 
 
 async def _cancel(*tasks: asyncio.Task[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import Counter
@@ -76,6 +77,7 @@ class Pool:
         self._events = events
         self._backoff = Backoff()
         self._changed = asyncio.Event()
+        self._stopping = asyncio.Event()
         self._background: list[asyncio.Task[None]] = []
         options = usage_options or UsageOptions()
         self._pulse = GuestPulse(replicas.managers, pulse_options)
@@ -121,6 +123,8 @@ class Pool:
 
     def stop_leasing(self, refusal: Callable[[], PoolStopping] = PoolStopping) -> None:
         """Refuse everyone who waits or comes, with what `refusal` makes, until `resume`. Idempotent."""
+        if refusal is PoolStopping:
+            self._stopping.set()
         self.queue.refuse(refusal)
         self.reservations.refuse_all(refusal)
 
@@ -226,6 +230,13 @@ class Pool:
         self.admission.remember(manager)
         self.replicas.forget(manager)
         self._replan()
+
+    async def wait_stop(self, timeout_s: float) -> bool:
+        """Return whether the pool stops for good, or begins to within this time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                return await self._stopping.wait()
+        return False
 
     def _judge_retirement(self, manager: ReplicaManager, reason: Reason, *, made: bool) -> None:
         self.retired[reason] += 1

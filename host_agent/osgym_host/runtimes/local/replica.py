@@ -188,8 +188,8 @@ class LocalReplica(ManagedReplica):
             return self._info(ExitReason.OUT_OF_MEMORY, f"it used more than its cap of {cap} MiB", code)
         if code < 0:
             name = signal.strsignal(-code) or "unknown"
-            # Only SIGKILL reaches it from outside, and no signal from inside: it crashed by any other one, or
-            # somebody inside called reboot(2), which the kernel shows as SIGHUP or SIGINT.
+            # It has no handlers, so from outside only SIGKILL reaches it, from inside no signal: it crashed
+            # by any other one, or somebody inside called reboot(2), which shows as SIGHUP or SIGINT.
             reason = ExitReason.KILLED if code == -signal.SIGKILL else ExitReason.SESSION_ENDED
             return self._info(reason, f"its first process was ended by signal {-code} ({name})", code)
         if code == EXIT_DISPLAY_LOST:
