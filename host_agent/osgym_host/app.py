@@ -123,7 +123,8 @@ class HostAgent:
             templates=self._templates,
             screen=self._size_px,
         )
-        self.episodes.judge = UntouchedCheck(creator).judge
+        self._untouched = UntouchedCheck(creator)
+        self.episodes.judge = self._untouched.judge
         self._checkpoints = Checkpoints(
             creator,
             self._brancher,
@@ -301,6 +302,7 @@ class HostAgent:
         await self._history.close()
         await self.drain.close()
         await self.episodes.close()
+        await self._untouched.close()
         self._templates.close()
         await self._checkpoints.close()
         if not await self.pool.close(self.settings.stop_timeout_s):

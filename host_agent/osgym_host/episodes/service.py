@@ -335,6 +335,8 @@ class EpisodeService:
                     answer = await self.judge(episode, answer)
                 if episode.evaluation is not None:  # the policy's own doing ended it meanwhile
                     return episode.evaluation
+                if episode.over is not None:  # the host ended it meanwhile, so nothing of it counts
+                    raise episode.over.copy()
                 episode.evaluation = answer
                 self._look_at_disk()
                 if episode.disk_was_full:

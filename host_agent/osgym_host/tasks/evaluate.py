@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
-from osgym_host.guest_client import GuestClient
+from osgym_host.guest_client import GuestClient, GuestRefused
+from osgym_host.tasks.check_question import Asked, Question
 from osgym_host.tasks.context import TaskContext, TaskRun
 from osgym_host.tasks.control import blame_result
 from osgym_host.tasks.errors import EvaluatorError, ResultUnusable, SetupFailed, UnsupportedTask
@@ -94,7 +95,7 @@ async def evaluate(
     gave_up = last_action == LastAction.FAIL
     run = TaskRun(guest, ctx, task.safe_id, deadline, of_check=True)
     if not (gave_up or task.evaluator.infeasible):
-        await wait_for_quiet(guest, run.deadline, final=True)
+        await _wait_for_quiet(run)
     replica_time = ReplicaTime(run.deadline - asyncio.get_running_loop().time())
     prepared = ""
     if task.evaluator.postconfig:
@@ -113,6 +114,15 @@ async def evaluate(
     return await _run_checks(task, replace(run, disk=disk), replica_time)
 
 
+async def _wait_for_quiet(run: TaskRun) -> None:
+    try:
+        await wait_for_quiet(run.guest, run.deadline, final=True)
+    except GuestRefused as error:
+        text = f"the guest refused a call of the check: {error}"
+        with Question(Asked.QUIET).named():
+            raise EvaluatorError(text, {"guest_code": error.code}) from error
+
+
 async def _prepare(task: Task, run: TaskRun, replica_time: ReplicaTime) -> str:
     """Carry out the postconfig; return why the replica did not let it, else an empty string.
 
@@ -121,10 +131,11 @@ async def _prepare(task: Task, run: TaskRun, replica_time: ReplicaTime) -> str:
     for index, step in enumerate(task.evaluator.postconfig):
         work = run_step(run, index, step, phase="postconfig")
         try:
-            if (kind := STEPS.get(step.type)) is not None and kind.host_takes_time:
-                await work
-            else:
-                await replica_time.of(run.guest, run.deadline, f"postconfig[{index}]", work)
+            with Question(Asked.POSTCONFIG, index).named():
+                if (kind := STEPS.get(step.type)) is not None and kind.host_takes_time:
+                    await work
+                else:
+                    await replica_time.of(run.guest, run.deadline, f"postconfig[{index}]", work)
         except ResultUnusable as error:
             return str(error)
         except SetupFailed as error:
@@ -138,11 +149,11 @@ async def _run_checks(task: Task, run: TaskRun, replica_time: ReplicaTime) -> Ta
     conj = task.evaluator.conj
     results: list[CheckResult] = []
     decided = False
-    for check in task.evaluator.checks:
+    for index, check in enumerate(task.evaluator.checks):
         if decided:
             results.append(CheckResult(check.func, None, "not needed"))
             continue
-        result = await _run_check(check, run, replica_time)
+        result = await _run_check(index, check, run, replica_time)
         results.append(result)
         assert result.score is not None
         decided = result.score <= 0 if conj is Conjunction.AND else result.score >= 1
@@ -185,10 +196,12 @@ async def fetch(run: TaskRun, getter: Getter, replica_time: ReplicaTime) -> Valu
     return found
 
 
-async def _run_check(check: Check, run: TaskRun, replica_time: ReplicaTime) -> CheckResult:
+async def _run_check(index: int, check: Check, run: TaskRun, replica_time: ReplicaTime) -> CheckResult:
     try:
-        result = await fetch(run, check.result, replica_time) if check.result else None
-        expected = await fetch(run, check.expected, replica_time) if check.expected else None
+        with Question(Asked.RESULT, index).named():
+            result = await fetch(run, check.result, replica_time) if check.result else None
+        with Question(Asked.EXPECTED, index).named():
+            expected = await fetch(run, check.expected, replica_time) if check.expected else None
         verdict = await _run_metric(check, result, expected, run)
     except ResultUnusable as error:
         return CheckResult(check.func, 0.0, str(error))

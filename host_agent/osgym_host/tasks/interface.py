@@ -1,5 +1,6 @@
 """What the rest of the host uses of the tasks package; it may import nothing else of it."""
 
+from osgym_host.tasks.check_question import Answer, Question, ask
 from osgym_host.tasks.context import TaskContext
 from osgym_host.tasks.downloads import DownloadCache
 from osgym_host.tasks.errors import (
@@ -20,17 +21,20 @@ from osgym_host.tasks.warm_use import used_apps
 
 __all__ = [
     "BREAKABLE",
+    "Answer",
     "CheckDeadline",
     "DownloadCache",
     "EvaluatorError",
     "InvalidTask",
     "LastAction",
+    "Question",
     "Sandbox",
     "Task",
     "TaskContext",
     "TaskError",
     "TaskPolicy",
     "UnsupportedTask",
+    "ask",
     "evaluate",
     "evidence_of",
     "host_files",

@@ -69,7 +69,7 @@ BREAKABLE: frozenset[str] = frozenset(
     }
 )
 """Codes of `_OURS` that programs inside can cause: by rights taken away, clients of the display used up, …"""
-_OUT_OF_TIME: frozenset[str] = frozenset({GuestErrorCode.DEADLINE, "timeout"})
+OUT_OF_TIME: frozenset[str] = frozenset({GuestErrorCode.DEADLINE, "timeout"})
 
 
 def is_ours(error: GuestRefused) -> bool:
@@ -109,7 +109,7 @@ class ReplicaTime:
                 raise EvaluatorError(
                     f"{what} could not be had: {error}", {"guest_code": error.code}
                 ) from error
-            if error.code in _OUT_OF_TIME and deadline - began < FAIR_S:
+            if error.code in OUT_OF_TIME and deadline - began < FAIR_S:
                 raise self._too_late(what, clock() - began) from error
             raise ResultUnusable(f"{what}: {error.message or error.code}") from error
         except GuestAnswerTooLarge as error:
