@@ -19,6 +19,7 @@ HOSTS = {
     Reason.BOOT_FAILED,
     Reason.BOOT_TIMEOUT,
     Reason.HOST_OUT_OF_MEMORY,
+    Reason.GUEST_SLOW,
     Reason.KILLED,
     Reason.STOPPED,
     Reason.RUNTIME_LOST,

@@ -30,6 +30,7 @@ class Reason(StrEnum):
     BOOT_TIMEOUT = "boot_timeout"
     GUEST_DEAD = "guest_dead"
     GUEST_HUNG = "guest_hung"
+    GUEST_SLOW = "guest_slow"
     GUEST_PROTOCOL = "guest_protocol"
     OUT_OF_MEMORY = "out_of_memory"
     HOST_OUT_OF_MEMORY = "host_out_of_memory"
@@ -136,6 +137,7 @@ _CONSEQUENCES: Mapping[Reason, Consequence] = {
     Reason.BOOT_TIMEOUT: _lost(Recovery.BACK_OFF, "The replica's desktop was not ready in time."),
     Reason.GUEST_DEAD: _lost_inside("The replica died."),
     Reason.GUEST_HUNG: _lost_inside("The replica did not answer in time."),
+    Reason.GUEST_SLOW: _lost(_BROKE, "The host's load kept the replica from answering in time."),
     Reason.GUEST_PROTOCOL: _lost_inside("The replica's answer made no sense."),
     Reason.OUT_OF_MEMORY: _lost_inside("The replica ran out of memory."),
     Reason.HOST_OUT_OF_MEMORY: _lost(_BROKE, "The host ran out of memory, and its kernel ended the replica."),

@@ -153,7 +153,7 @@ class ReplicaLease:
     async def give_up(self, error: GuestError) -> EpisodeOver:
         """Release the replica after a failed call; return the error to raise, with the real cause."""
         if isinstance(error, GuestTimeout):
-            reason = Reason.GUEST_HUNG if self.manager is None else self.manager.why_silent()
+            reason = Reason.GUEST_HUNG if self.manager is None else await self.manager.why_silent()
         elif isinstance(error, GuestProtocolError | GuestRefused):
             reason = Reason.GUEST_PROTOCOL
         else:

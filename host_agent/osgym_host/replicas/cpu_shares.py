@@ -40,32 +40,34 @@ class CpuShares:
         """Look at the replicas until it is cancelled."""
         while self._terms.burst_cpu_s > 0:
             await asyncio.sleep(self._tick_s)
-            clones = [m.clone for m in self._managers() if m.state in _LIVE and m.clone is not None]
-            await asyncio.to_thread(self._look, clones)
+            live = [m for m in self._managers() if m.state in _LIVE and m.clone is not None]
+            await asyncio.to_thread(self._look, live)
 
-    def _look(self, clones: Sequence[base.Replica]) -> None:
+    def _look(self, managers: Sequence[ReplicaManager]) -> None:
         """Reads and writes small files of the kernel: some 20 µs for each replica."""
-        keys = {(clone.replica_id, clone.generation) for clone in clones}
+        keys = {(manager.replica_id, manager.generation) for manager in managers}
         for key in self._credits.keys() - keys:
             del self._credits[key]
-        for clone in clones:
-            with about(Named(clone.replica_id, clone.generation)):
+        for manager in managers:
+            with about(Named(manager.replica_id, manager.generation)):
                 try:
-                    self._judge(clone)
+                    if manager.clone is not None:
+                        manager.cpu_lowered = self._judge(manager.clone)
                 except (base.RuntimeFault, OSError) as error:  # it is ending, most likely
-                    log.debug("replica %s: its CPU weight stays: %s", clone.replica_id, error)
+                    log.debug("replica %s: its CPU weight stays: %s", manager.replica_id, error)
 
-    def _judge(self, clone: base.Replica) -> None:
+    def _judge(self, clone: base.Replica) -> bool:
+        """Set the weight that a replica has earned; return whether that is the low one."""
         used_cpu_s = self._runtime.used_cpu_s(clone)
         if used_cpu_s is None:
-            return
+            return False
         key = (clone.replica_id, clone.generation)
         credit = self._credits.get(key)
         if credit is None:
             credit = self._credits[key] = CpuCredit(self._terms)
             self._runtime.set_cpu_weight(clone, credit.weight)  # a previous host agent may have lowered it
         if not credit.take(time.monotonic(), used_cpu_s):
-            return
+            return credit.low
         self._runtime.set_cpu_weight(clone, credit.weight)
         if credit.low:
             log.info(
@@ -74,3 +76,4 @@ class CpuShares:
                 used_cpu_s,
                 credit.weight,
             )
+        return credit.low

@@ -9,7 +9,9 @@ an agent answers from its event loop whatever else it does.
 Frozen is not slow. On a host that has too much to do, an answer takes long because the agent does not get
 a processor, and that time is not counted (`Silence`): how long its threads were ready to run and were not
 let, the kernel knows. Nor is time in which it waits for a disk or is started again, within bounds, or stands
-still while a branch point is taken of it.
+still while a branch point is taken of it. Where those bounds are used up, or a call's own deadline passes
+first, `core.slowness` says whether the host's load did that: for this, what happens is watched from the
+moment that an answer is late.
 """
 
 from __future__ import annotations
@@ -19,12 +21,15 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
 from osgym_host.guest_client import GuestClient, GuestError, GuestProtocolError, GuestTimeout
 from osgym_host.log_subject import about
 from osgym_host.replicas.manager import ReplicaManager
+from osgym_host.replicas.stall_watch import StallWatch
+from osgym_host.runtimes.base import Replica
 from osgym_host.runtimes.processes import cpu_waits_s, process_state
 
 log = logging.getLogger(__name__)
@@ -79,6 +84,7 @@ class Silence:
 
     Attributes:
         counted_s: Of the time since the first look.
+        late_s: Of it, in which the agent waited for a disk or was not there, beyond what is excused.
         excused_s: Of it not counted since the agent waited for a disk or was not there.
     """
 
@@ -86,6 +92,7 @@ class Silence:
     at_s: float
     waits_s: Mapping[int, float]
     counted_s: float = 0.0
+    late_s: float = 0.0
     excused_s: float = 0.0
 
     def look(self, at_s: float, waits_s: Mapping[int, float], state: str) -> bool:
@@ -101,8 +108,15 @@ class Silence:
         self.at_s, self.waits_s = at_s, waits_s
         if state in ("", "D") and self.excused_s < self.options.excused_s:
             self.excused_s += passed_s
+        elif state in ("", "D"):
+            self.late_s += passed_s
         else:
             self.counted_s += max(0.0, passed_s - max(0.0, starved_s))
+        return self.counted_s + self.late_s >= self.options.silent_s
+
+    @property
+    def could_answer(self) -> bool:
+        """Whether the agent had all that it needs to answer, for long enough."""
         return self.counted_s >= self.options.silent_s
 
 
@@ -113,16 +127,21 @@ class _Asked:
     client: GuestClient
     answered_s: float = field(default_factory=time.monotonic)
     asking: asyncio.Task[None] | None = None
+    looking: asyncio.Task[None] | None = None
 
 
 class GuestPulse:
     """Asks the guests of a pool's replicas."""
 
     def __init__(
-        self, managers: Callable[[], Sequence[ReplicaManager]], options: PulseOptions | None = None
+        self,
+        managers: Callable[[], Sequence[ReplicaManager]],
+        used_cpu_s: Callable[[Replica], float | None],
+        options: PulseOptions | None = None,
     ) -> None:
-        """Nothing happens before `run`."""
+        """Nothing happens before `run`. `used_cpu_s` reads what a replica has computed so far."""
         self._managers = managers
+        self._used_cpu_s = used_cpu_s
         self._options = options or PulseOptions()
         self._asked: dict[ReplicaManager, _Asked] = {}
 
@@ -151,26 +170,50 @@ class GuestPulse:
             since_s, call_s = now_s - asked.answered_s, manager.guest.waiting_s()
             if manager.points_under_way:  # it stands still and cannot answer; how long, its taker bounds
                 asked.answered_s = now_s
-            elif asked.asking is None and self._options.is_due(since_s, call_s, len(live)):
+                manager.stall = None
+                continue
+            if call_s < self._options.called_after_s and asked.asking is None:
+                manager.stall = None
+            elif asked.looking is None or asked.looking.done():
+                asked.looking = group.create_task(self._look(manager, call_s))
+            if asked.asking is None and self._options.is_due(since_s, call_s, len(live)):
                 asked.asking = group.create_task(self._ask(manager, asked))
 
     def _forget(self, live: set[ReplicaManager]) -> None:
         for manager in [manager for manager in self._asked if manager not in live]:
             asked = self._asked.pop(manager)
-            if asked.asking is not None:
-                asked.asking.cancel()
+            for task in (asked.asking, asked.looking):
+                if task is not None:
+                    task.cancel()
             asked.client.close()
+
+    async def _look(self, manager: ReplicaManager, call_s: float) -> None:
+        """Watch a replica that owes an answer, from the first look that finds it late."""
+        stall, options = manager.stall, self._options
+        try:
+            if stall is not None:
+                await asyncio.to_thread(stall.look)
+            elif manager.clone is not None:
+                unseen_s = call_s - options.called_after_s - 2 * options.look_s
+                watch = partial(StallWatch, waited_s=unseen_s)
+                manager.stall = await asyncio.to_thread(
+                    watch, manager.clone, self._used_cpu_s, options.look_s
+                )
+        except Exception:  # the top of a task
+            with about(manager):
+                log.exception("replica %s: its stall is not watched", manager.replica_id)
 
     async def _ask(self, manager: ReplicaManager, asked: _Asked) -> None:
         answer = asyncio.ensure_future(self._answers(asked.client))
         try:
             await asyncio.wait((answer,), timeout=self._options.patience_s)
-            if not answer.done() and await self._is_frozen(manager, answer):
+            if not answer.done() and (silence := await self._frozen(manager, answer)) is not None:
                 counted_s = self._options.patience_s + self._options.silent_s
-                manager.retire(
-                    manager.why_silent(),
-                    f"its guest agent did not answer for {counted_s:g} s in which it could have",
-                )
+                if silence.could_answer:
+                    detail = f"its guest agent did not answer for {counted_s:g} s in which it could have"
+                else:
+                    detail = f"its guest agent waited for a disk or was gone for over {counted_s:g} s"
+                manager.retire(await manager.why_silent(could_answer=silence.could_answer), detail)
             elif answer.done() and (nonsense := answer.result()) is not None:
                 manager.retire(Reason.GUEST_PROTOCOL, f"asked for its health: {nonsense}")
         except Exception:  # the top of a task
@@ -182,10 +225,10 @@ class GuestPulse:
             asked.client.drop_idle()  # nobody is connected between two questions: see `Runtime.branch`
             asked.answered_s, asked.asking = time.monotonic(), None
 
-    async def _is_frozen(
+    async def _frozen(
         self, manager: ReplicaManager, answer: asyncio.Future[GuestProtocolError | None]
-    ) -> bool:
-        """Watch an open question until it is answered; or until it should have been, for long enough."""
+    ) -> Silence | None:
+        """Watch an open question until it is answered (None), or should have been for long enough."""
         clone = manager.clone
         assert clone is not None
         pid = await asyncio.to_thread(clone.agent_pid)
@@ -194,9 +237,9 @@ class GuestPulse:
             await asyncio.wait((answer,), timeout=self._options.look_s)
             ended = clone.exit_info is not None or manager.state not in _ASKED
             if answer.done() or ended or manager.points_under_way:
-                return False
+                return None
             if silence.look(time.monotonic(), cpu_waits_s(pid), process_state(pid)):
-                return True
+                return silence
 
     async def _answers(self, client: GuestClient) -> GuestProtocolError | None:
         """Return when the guest answered, or there is nobody to ask; with what was wrong about the answer."""

@@ -16,11 +16,13 @@ from typing import Any, Protocol, assert_never
 from osgym_host import log_subject
 from osgym_host.core import states
 from osgym_host.core.reasons import Reason
+from osgym_host.core.slowness import is_of_the_host
 from osgym_host.core.states import ReplicaState
 from osgym_host.core.warm_apps import WarmApp
 from osgym_host.guest_client import GuestClient, GuestError, GuestRefused, GuestTimeout, GuestUnreachable
 from osgym_host.logs import escape_controls, quote_lines
 from osgym_host.replicas.exit_reasons import CONSOLE_CHARS, ENDED_BY_SIGTERM, reason_of_exit
+from osgym_host.replicas.stall_watch import StallWatch
 from osgym_host.replicas.warming import Warming
 from osgym_host.runtimes import base
 from osgym_host.runtimes.frozen_disk import FrozenDisk
@@ -77,6 +79,8 @@ class ReplicaManager:
         clone: The runtime's replica, None before it was made.
         holder: For whose episode it is used, or was at its end; None before.
         creation_over: Set once the runtime was asked to make it and has answered, or was stopped.
+        stall: The time in which it owes an answer, watched by the pool; None while it owes none.
+        cpu_lowered: It has used up its credit of CPU time.
         points_under_way: Branch points that are being taken of it; it stands still for them.
         warm_apps: Programs that run in it, without a window, until it is handed to somebody.
     """
@@ -108,6 +112,8 @@ class ReplicaManager:
         self.detail = ""
         self.creation_over = asyncio.Event()
         self.points_under_way = 0
+        self.stall: StallWatch | None = None
+        self.cpu_lowered = False
         self.warm_apps: tuple[WarmApp, ...] = ()
         self.created_at = time.monotonic()
         self.ready_at: float | None = None
@@ -189,13 +195,20 @@ class ReplicaManager:
             raise
         await self._runtime.attest(self.clone, self._guest.socket_inodes())
 
-    def why_silent(self) -> Reason:
-        """Return why a guest agent does not answer that could: itself, or somebody stopped its replica.
+    async def why_silent(self, *, could_answer: bool = False) -> Reason:
+        """Return why a guest agent does not answer: by itself, since it was stopped, or by the host's load.
 
         Nothing inside can stop the replica's first process: no signal of its own namespace reaches that.
+
+        Args:
+            could_answer: It was seen to have had enough of the processors.
         """
-        stopped = self.clone is not None and process_state(self.clone.pid) == "T"
-        return Reason.STOPPED if stopped else Reason.GUEST_HUNG
+        if self.clone is not None and process_state(self.clone.pid) == "T":
+            return Reason.STOPPED
+        if could_answer or self.stall is None:
+            return Reason.GUEST_HUNG
+        stall = await asyncio.to_thread(self.stall.measure, self.cpu_lowered)
+        return Reason.GUEST_SLOW if is_of_the_host(stall) else Reason.GUEST_HUNG
 
     async def freeze_disk(self) -> FrozenDisk | None:
         """Return its disk as it is now, to be read from outside; None where its runtime cannot.

@@ -80,7 +80,7 @@ class Pool:
         self._stopping = asyncio.Event()
         self._background: list[asyncio.Task[None]] = []
         options = usage_options or UsageOptions()
-        self._pulse = GuestPulse(replicas.managers, pulse_options)
+        self._pulse = GuestPulse(replicas.managers, replicas.runtime.used_cpu_s, pulse_options)
         self._usage = UsageMonitor(replicas.runtime, replicas.managers, self.admission.disk_free_mib, options)
         self._cpu_shares = CpuShares(replicas.runtime, replicas.managers, credit_terms)
 

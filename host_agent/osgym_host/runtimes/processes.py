@@ -148,6 +148,36 @@ def cpu_s(pids: Iterable[int]) -> float:
     return ticks / _TICKS_PER_S
 
 
+def disk_io_mib(pids: Iterable[int]) -> float | None:
+    """Return what processes and the children they waited for read and wrote on disks, None if not allowed."""
+    total = 0
+    for pid in pids:
+        try:
+            lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+        except PermissionError:
+            return None
+        except OSError:
+            continue
+        found = dict(line.split(": ") for line in lines)
+        total += int(found["read_bytes"]) + int(found["write_bytes"])
+    return total / 2**20
+
+
+def host_reclaims() -> int:
+    """Return how many allocations of this host, not of a group with a cap, had to free memory first."""
+    with contextlib.suppress(OSError, ValueError):
+        lines = Path("/proc/vmstat").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith("allocstall"))
+    return 0
+
+
+def host_io_stalled_s() -> float:
+    """Return how long some process of this host has waited for a disk so far, 0 where nothing tells."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/pressure/io").read_text().split("total=")[1].split()[0]) / 1e6
+    return 0.0
+
+
 def switch_huge_pages_off() -> None:
     """Switch transparent huge pages off for this process and what it starts from now on.
 
