@@ -201,8 +201,9 @@ class TaskRun:
         """Score an episode whose acting has ended; None where nothing is to be scored."""
         options = self._options
         if options.reward is not None and end.loss is not None:
-            episode.trajectory.evaluation = Evaluation.lost_by_policy(end.loss)
-            return episode.trajectory.evaluation
+            trajectory = episode.trajectory
+            trajectory.evaluation = Evaluation.lost_by_policy(end.loss, trajectory.interventions)
+            return trajectory.evaluation
         if options.reward is not None:
             found = await verified(options.reward, episode, task, end.reason, options.reward_timeout_s)
             episode.trajectory.evaluation = found

@@ -110,24 +110,26 @@ class AsyncEpisode(AsyncSteps):
             await self._clear_pending()
             answer = await self._session.call("POST", "/evaluate", EpisodeCall(self.lease), deadline_s)
         except EpisodeLost as lost:
-            if not lost.by_policy:
+            if "cause" not in lost.details:  # no word of the host's, which cannot be asked
                 raise
             return await self._score_of_loss(lost, deadline_s)
         return Evaluation.from_wire(answer.message(EvaluationAnswer))
 
     async def _score_of_loss(self, lost: EpisodeLost, deadline_s: float) -> Evaluation:
-        """Return the host's score of an episode that the policy's own doing ended.
+        """Return the host's score of an episode that is lost: it was scored before, or the policy broke it.
 
         Raises:
-            EpisodeLost: There is none: the episode has no task.
+            EpisodeLost: There is none.
         """
         body = EpisodeCall(self.lease)
         try:
             answer = await self._session.call("POST", "/evaluate", body, deadline_s, after_loss=True)
         except OSGymError as exc:
-            if (isinstance(exc, EpisodeLost) and exc.by_policy) or self._options.task is None:
+            told = isinstance(exc, EpisodeLost) and exc.by_policy
+            if told or not lost.by_policy or self._options.task is None:
                 raise lost from exc
-            return Evaluation.lost_by_policy(lost)  # the host is gone, but has said whose loss it is
+            # The host is gone, but has said whose loss it is.
+            return Evaluation.lost_by_policy(lost, self.trajectory.interventions)
         return Evaluation.from_wire(answer.message(EvaluationAnswer))
 
     async def fork(
@@ -248,7 +250,8 @@ class AsyncEpisode(AsyncSteps):
         self._ends_recording = False
         lost, trajectory = self.lost, self.trajectory
         if lost is not None and lost.by_policy and self._options.task is not None:
-            trajectory.evaluation = trajectory.evaluation or Evaluation.lost_by_policy(lost)
+            zero = Evaluation.lost_by_policy(lost, trajectory.interventions)
+            trajectory.evaluation = trajectory.evaluation or zero
         scored = trajectory.evaluation is not None and trajectory.evaluation.loss is not None
         failure = None if lost is None or scored else Failure.of(lost)
         reason = str(self.done or TerminationReason.CLOSED) if lost is None else termination_of(lost)

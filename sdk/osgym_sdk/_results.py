@@ -108,9 +108,15 @@ class Evaluation:
         )
 
     @classmethod
-    def lost_by_policy(cls, error: EpisodeLost) -> Evaluation:
-        """Return the score of an episode that the policy's own doing ended: a 0 to learn from."""
-        return cls(0.0, termination_of(error), ErrorClass.POLICY, True, loss=Failure.of(error))
+    def lost_by_policy(cls, error: EpisodeLost, interventions: int) -> Evaluation:
+        """Return the score of an episode that the policy's own doing ended: a 0.
+
+        Args:
+            interventions: How often a person acted, who may have broken the desktop; then nothing is to be
+                learned from it.
+        """
+        valid = interventions == 0
+        return cls(0.0, termination_of(error), ErrorClass.POLICY, valid, loss=Failure.of(error))
 
     @classmethod
     def failed(cls, error: OSGymError) -> Evaluation:

@@ -60,7 +60,7 @@ async def verified(
         return _failed(Failure(REWARD_TIMEOUT, text, ErrorClass.TASK))
     found = work.result()
     if isinstance(found, EpisodeLost) and found.by_policy:
-        return Evaluation.lost_by_policy(found)
+        return Evaluation.lost_by_policy(found, episode.trajectory.interventions)
     if isinstance(found, OSGymError) and found.error_class is ErrorClass.INFRA:
         return Evaluation(None, termination_of(found), ErrorClass.INFRA, False, (), Failure.of(found))
     if isinstance(found, BaseException):

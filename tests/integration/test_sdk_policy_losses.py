@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.support.fake_runtime import TASK, Served
 
+from osgym_host.core.reasons import Reason
 from osgym_host.runtimes.base import ExitReason
 from osgym_sdk import AsyncClient, EpisodeLost, Result, Trajectory
 from osgym_sdk._environment import Environment, EnvironmentOptions
@@ -161,3 +163,38 @@ async def test_an_episode_by_hand_says_whose_loss_it_is(served: Served) -> None:
         first = await one.evaluate()
         assert (first.reward, first.valid_for_training, first.failure) == (0.0, True, None)
         assert await one.evaluate() == first
+
+
+async def test_a_person_who_acted_makes_it_no_lesson(served: Served) -> None:
+    """The SDK's own 0 says what the host's says: it may have been the person who broke the desktop."""
+
+    async def reward(episode: Any, task: Any) -> float:
+        raise AssertionError("it would find nothing to look at")
+
+    async def policy(obs: Any, task: Any, step: int) -> str:
+        if step == 1:
+            body = {"session": "me", "seq": 1, "actions": ["click(3,4)"]}
+            path = f"{served.urls[0]}/v1/replicas/{obs.episode.replica_id}/intervene"
+            async with httpx.AsyncClient() as http:
+                (await http.post(path, json=body)).raise_for_status()
+        if step == 2:
+            await end(served, obs.episode.generation, ExitReason.SESSION_ENDED)
+        return "click(1,1)"
+
+    found = (await results(served, policy, "t", reward=reward))["t"]
+    assert (found.reward, found.valid_for_training) == (0.0, False)
+
+
+async def test_a_score_that_the_client_has_not_heard_of_is_asked_for(served: Served) -> None:
+    """The host scored the episode and stopped it before its answer arrived."""
+    async with asyncio.timeout(60), AsyncClient(served.urls[0]) as client, client.episode(task("t")) as one:
+        await one.step("click(1,1)")
+        assert served.agent is not None
+        episodes = served.agent.episodes
+        scoring = episodes.evaluate(one.trajectory.episode_id, one.lease)
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(scoring, served.loop))
+        served.loop.call_soon_threadsafe(episodes.end_all, Reason.SHUTDOWN)
+        with pytest.raises(EpisodeLost):
+            while True:
+                await one.step("click(2,2)")
+        assert (await one.evaluate()).reward == 1.0

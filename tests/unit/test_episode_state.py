@@ -36,7 +36,7 @@ from osgym_host.episodes.journal import (
 )
 from osgym_host.episodes.recovery import GRACE_S, choose
 from osgym_host.runtimes import base
-from osgym_protocol.host_api import ParentInfo
+from osgym_protocol.host_api import EvaluationAnswer, ParentInfo
 from osgym_protocol.options import ObserveOptions, SettleOptions
 
 PROGRESS = EpisodeProgress(3, 3, "max_steps", 1, ({"op": "click", "x": 1, "y": 2},))
@@ -240,6 +240,19 @@ def test_lost_episodes_are_remembered_for_a_day(tmp_path: Path) -> None:
         _, found = EpisodeJournal(tmp_path).open(survives=True)
         assert [one.episode_id for one in found] == ["new"]
     assert (tmp_path / "lost.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_score_is_remembered_with_what_cannot_go_on(tmp_path: Path) -> None:
+    """A killed host agent had scored the episode, and its replica is gone."""
+    answer = EvaluationAnswer(reward=0.5, termination_reason="done", valid_for_training=True)
+    journal = EpisodeJournal(tmp_path)
+    journal.open(survives=True)
+    journal.began(entry("e1"))
+    journal.evaluated("e1", answer)
+    [left], _ = EpisodeJournal(tmp_path).open(survives=True)
+    journal.lost([left.lost()])
+    _, [found] = EpisodeJournal(tmp_path).open(survives=True)
+    assert found.evaluation == answer
 
 
 def _left(generation: int, idle_s: float) -> UnfinishedEpisode:

@@ -217,6 +217,7 @@ class UnfinishedEpisode:
             last_seq=self.progress.seq,
             reason=Reason.HOST_RESTARTED.value,
             at=time.time(),
+            evaluation=self.evaluation,
         )
 
 

@@ -297,16 +297,16 @@ class EpisodeService:
     async def evaluate(self, episode_id: str, lease: str) -> EvaluationAnswer:
         """Score the episode, which ends it: no step follows. A repetition gives the same answer.
 
-        The check goes on when the one who asked goes away, so that a lost answer scores nothing twice. An
-        episode that the policy's own doing ended has its answer: a reward of 0.
+        The check goes on when the one who asked goes away, so that a lost answer scores nothing twice. A
+        score that is known is given whatever has ended the episode since. What the policy broke scores 0.
 
         Raises:
             ServiceError: The episode has no task, or its replica is lost.
         """
         try:
             episode = self.claim(episode_id, lease)
-        except EpisodeOver as over:
-            if over.by_policy and (known := self.find(episode_id).evaluation) is not None:
+        except EpisodeOver:
+            if (known := self.find(episode_id).evaluation) is not None:
                 return known
             raise
         if episode.evaluation is not None:
@@ -319,8 +319,8 @@ class EpisodeService:
         with episode.in_use():
             try:
                 return await asyncio.shield(episode.check)
-            except EpisodeOver as over:  # `end` was called before the check heard of it
-                if over.by_policy and episode.evaluation is not None:
+            except EpisodeOver:  # `end` was called before the check heard of it
+                if episode.evaluation is not None:
                     return episode.evaluation
                 raise
 
