@@ -17,6 +17,7 @@ from osgym_host.api.scopes import OPEN, ROUTES, needed_scope
 from osgym_host.api.security import OPEN_PATHS
 from osgym_host.api.tokens import add_token, remove_token
 from osgym_host.core.rate_limit import RateLimit
+from osgym_host.episodes.journal import RequestMark
 from osgym_host.episodes.requests import KEEP
 from osgym_protocol.codes import TokenScope
 from osgym_sdk import AuthError, Client, RateLimited, Timeouts
@@ -238,6 +239,28 @@ async def test_a_request_id_is_bound_to_the_token_that_it_came_with(tmp_path: Pa
         assert await step(first) == 200
         assert (await service.http.delete("/v1/requests/same", headers=mine)).status_code == 204
         assert await step(first) == 409
+
+
+async def test_a_request_from_before_an_update_is_its_clients(tmp_path: Path) -> None:
+    """What a former version noted has no token; whoever repeats or undoes it with one finds it."""
+    path = tmp_path / "tokens"
+    mine = bearer(add_token(path, TokenScope.RUN, "a"))
+    async with running_service(tmp_path, warm=2, max_replicas=3, token="s", tokens_file=path) as service:
+        body = {"request_id": "same", "task": None}
+
+        async def create() -> Any:
+            return record(await service.http.post("/v1/episodes", json=body, headers=mine)).meta
+
+        first = await create()
+        episode = service.agent.episodes.find(first["episode_id"])
+        requests = service.agent._requests
+        [(key, known)] = [(key, requests._known.get(key)) for key in list(requests._known._client_of)]
+        requests._known.remove(key)
+        requests.remember([(RequestMark("same", known.meaning.rpartition(":")[2]), episode)])
+        again = await create()
+        assert (again["episode_id"], again["lease"]) == (first["episode_id"], first["lease"])
+        assert (await service.http.delete("/v1/requests/same", headers=mine)).status_code == 204
+        assert episode.over is not None
 
 
 async def test_nobody_makes_the_host_forget_what_others_undid(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ class _CreateReplay:
 
 _RequestKey = tuple[str, str]
 """Digest of the token, and the id."""
+_BINDING = ":"
 StoredAnswer = _CreateReplay | ForkAnswer | CheckpointInfo
 
 
@@ -72,6 +73,8 @@ class _KnownRequest:
     keep: Callable[[Any], StoredAnswer]
     waiters: int = 0
     kept: StoredAnswer | None = None
+    unbound: bool = False
+    """Whether a former version of the host agent noted it, which bound no request to a token."""
 
 
 class RequestRegistry:
@@ -152,6 +155,7 @@ class RequestRegistry:
         """Undo a request of the sender's token, also one that is still to arrive. Idempotent."""
         key = (sender.token, request_id)
         self._cancelled.put(key, time.monotonic() + REFUSE_CANCELLED_S, sender)
+        key = self._key(sender, request_id)
         request = self._known.get(key)
         if request is not None:
             self._drop(key, request, request.task)
@@ -170,7 +174,16 @@ class RequestRegistry:
             if first.parent is not None and first.parent.checkpoint_id is None:
                 kept = fork_answer([episode for _, episode in group], mark.pause_ms)
             sender = RequestSender(key[0])
-            self._known.put(key, _KnownRequest(None, mark.meaning, _unchanged, kept=kept), sender)
+            unbound = _BINDING not in mark.meaning
+            request = _KnownRequest(None, mark.meaning, _unchanged, kept=kept, unbound=unbound)
+            self._known.put(key, request, sender)
+
+    def _key(self, sender: RequestSender, request_id: str) -> _RequestKey:
+        """Return the key of a request: without a token where it was noted before requests had one."""
+        key, before = (sender.token, request_id), ("", request_id)
+        if self._known.get(key) is None and (known := self._known.get(before)) is not None and known.unbound:
+            return before
+        return key
 
     async def _share(
         self,
@@ -181,10 +194,10 @@ class RequestRegistry:
         keep: Callable[[T], Any],
     ) -> Any:
         """Do the work once; return what it gave, or later what was kept of that."""
-        key = (sender.token, request_id)
-        self._refuse_cancelled(key)
+        self._refuse_cancelled((sender.token, request_id))
+        key = self._key(sender, request_id)
         request = self._known.get(key)
-        if request is not None and request.meaning != meaning:
+        if request is not None and _asked_of(request.meaning) != _asked_of(meaning):
             text = "This request_id was used for another request."
             raise ServiceError(ErrorCode.BAD_REQUEST, text, {"request_id": request_id}, status=409)
         if request is not None and request.kept is not None:
@@ -258,14 +271,19 @@ def _unchanged(kept: StoredAnswer) -> StoredAnswer:
 
 
 def _meaning(sender: RequestSender, *asked: Any) -> str:
-    """Return the token's digest, if there is one, and one of what a repetition must not change.
+    """Return the token's digest, empty without a token, and one of what a repetition must not change.
 
     That is all but how long to wait and how to look.
     """
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-    return f"{sender.token}:{digest}" if sender.token else digest
+    return f"{sender.token}{_BINDING}{digest}"
 
 
 def _token_of(meaning: str) -> str:
     """Return the token's digest of a meaning."""
-    return meaning.rpartition(":")[0]
+    return meaning.rpartition(_BINDING)[0]
+
+
+def _asked_of(meaning: str) -> str:
+    """Return the digest of what a request asks for."""
+    return meaning.rpartition(_BINDING)[2]
