@@ -11,7 +11,11 @@ import pytest
 from tests.integration.test_tasks_blame import Guest
 
 from osgym_host.core.fair_queue import ClientKey
+from osgym_host.episodes.evaluation import CHECK_SLACK_S
+from osgym_host.episodes.untouched import CLIENT_WAITS_S
 from osgym_host.guest_client import GuestClient
+from osgym_host.settings import Settings
+from osgym_host.tasks import policy as policy_module
 from osgym_host.tasks.context import TaskContext
 from osgym_host.tasks.downloads import DownloadCache
 from osgym_host.tasks.evaluate import evaluate
@@ -20,6 +24,7 @@ from osgym_host.tasks.interface import parse_task
 from osgym_host.tasks.policy import CheckDeadline, TaskPolicy
 from osgym_host.tasks.sandbox import MetricFailed, MetricJob, Sandbox
 from osgym_host.tasks.values import Value
+from osgym_sdk import Timeouts
 
 pytestmark = pytest.mark.timeout(240)
 SLOW = MetricJob(
@@ -75,6 +80,28 @@ async def test_a_wait_is_not_taken_from_the_checks_time(tmp_path: Path) -> None:
             assert verdict.reward == 1 and slow.done()
             with pytest.raises(MetricFailed):
                 await slow
+
+
+async def test_the_waits_of_a_check_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many metrics it has, so that its client knows how long it may take."""
+    monkeypatch.setattr(policy_module, "MAX_WAIT_S", 0.3)
+    clock = asyncio.get_running_loop().time
+    began, waits = clock(), 0
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05) as limit:
+            deadline = CheckDeadline(began + 0.05, limit)
+            while True:
+                with deadline.standing_still():
+                    await asyncio.sleep(0.1)
+                waits += 1
+    assert (waits, clock() - began < 1) == (2, True)
+
+
+def test_the_client_waits_for_longer_than_a_host_takes() -> None:
+    """By default: the check, what it waits for, and the trial on an untouched desktop."""
+    settings = Settings.model_fields["evaluate_timeout_s"]
+    most_s = settings.default + CHECK_SLACK_S + policy_module.MAX_WAIT_S + CLIENT_WAITS_S
+    assert Timeouts().evaluate_s > most_s
 
 
 async def test_turns_go_round_and_slow_ones_leave_their_place() -> None:

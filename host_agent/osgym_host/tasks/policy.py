@@ -43,8 +43,8 @@ class TaskPolicy:
 
 
 MAX_WAIT_S = 600.0
-"""Longest time for which a metric waits for its turn. Hosts that are asked for so much more than they can do
-say so, by a check without a reward."""
+"""Longest time for which the metrics of a check wait for their turns, all together. Hosts that are asked for so
+much more than they can do say so, by a check without a reward."""
 
 
 class CheckDeadline:
@@ -58,22 +58,24 @@ class CheckDeadline:
         """Start at ``at``; ``limit`` is what else ends the check, and is put off as well."""
         self.at = at
         self._limit = limit
+        self._waited_s = 0.0
 
     @contextlib.contextmanager
     def standing_still(self) -> Iterator[None]:
         """Let the time in here be nobody's.
 
         Raises:
-            TimeoutError: From the limit, after `MAX_WAIT_S`.
+            TimeoutError: From the limit, when all waits together have taken `MAX_WAIT_S`.
         """
         began = asyncio.get_running_loop().time()
         ends = None if self._limit is None else self._limit.when()
         if self._limit is not None and ends is not None:
-            self._limit.reschedule(max(ends, began + MAX_WAIT_S))
+            self._limit.reschedule(max(ends, began + MAX_WAIT_S - self._waited_s))
         try:
             yield
         finally:
             waited = asyncio.get_running_loop().time() - began
+            self._waited_s += waited
             self.at += waited
             if self._limit is not None and ends is not None and not self._limit.expired():
                 self._limit.reschedule(ends + waited)
