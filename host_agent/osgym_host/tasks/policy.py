@@ -43,8 +43,8 @@ class TaskPolicy:
 
 
 MAX_WAIT_S = 600.0
-"""Longest time for which the metrics of a check wait for their turns, all together. Hosts that are asked for so
-much more than they can do say so, by a check without a reward."""
+"""Longest time for which the metrics of a check wait for their turns, all together. Hosts that are asked for
+so much more than they can do say so, by a check without a reward."""
 
 
 class CheckDeadline:
