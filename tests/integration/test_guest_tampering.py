@@ -20,6 +20,7 @@ import pytest
 from benchmarks.harness import harness_processes, run_beside
 from tests.support.host_process import HostProcess, wait_until
 
+from osgym_host.episodes.agent_faults import EXCUSED
 from osgym_protocol.codes import ErrorClass
 from osgym_sdk import AsyncClient, AsyncEpisode
 
@@ -111,6 +112,36 @@ async def test_an_agent_that_was_started_again_is_another_one(client: AsyncClien
         async with ended_agent(episode, host) as agent:
             os.kill(agent, signal.SIGKILL)
         assert "is gone" in await finding(episode)
+
+
+async def test_an_agent_that_crashed_is_not_held_against_the_policy(
+    client: AsyncClient, host: HostProcess
+) -> None:
+    """Nothing inside reaches its process, and the image's own runs again: twice there is no reward."""
+    for number in range(EXCUSED + 1):
+        async with client.episode(task(shell("echo yes > ~/answer"))) as episode:
+            await episode.step(WAIT)
+            async with ended_agent(episode, host) as agent:
+                os.kill(agent, signal.SIGKILL)
+            excused = number < EXCUSED
+            found = await (finding(episode) if excused else finding_of_policy(episode))
+            assert "started it again" in found
+
+
+async def test_an_agent_that_was_taken_over_after_a_step_is_a_0(
+    client: AsyncClient, host: HostProcess
+) -> None:
+    """Another program in the place of one that is gone is no crash."""
+    program = {"path": "/tmp/take_over.py", "text": TAKE_OVER.read_text()}
+    upload = {"type": "upload_file", "parameters": {"files": [program]}}
+    async with client.episode(task(upload, shell("echo no > ~/answer"))) as episode:
+        await episode.step(WAIT)
+        row = row_of(episode, host)
+        async with ended_agent(episode, host):
+            await asyncio.to_thread(
+                run_beside, row["pid"], ["sh", "-c", "setsid python3 /tmp/take_over.py >/dev/null 2>&1 &"]
+            )
+        assert "is gone" in await finding_of_policy(episode)
 
 
 def row_of(episode: AsyncEpisode, host: HostProcess) -> dict[str, Any]:

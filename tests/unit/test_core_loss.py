@@ -20,6 +20,7 @@ HOSTS = {
     Reason.BOOT_TIMEOUT,
     Reason.HOST_OUT_OF_MEMORY,
     Reason.GUEST_SLOW,
+    Reason.GUEST_FAILED,
     Reason.KILLED,
     Reason.STOPPED,
     Reason.RUNTIME_LOST,

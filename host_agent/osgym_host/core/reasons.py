@@ -32,6 +32,7 @@ class Reason(StrEnum):
     GUEST_HUNG = "guest_hung"
     GUEST_SLOW = "guest_slow"
     GUEST_PROTOCOL = "guest_protocol"
+    GUEST_FAILED = "guest_failed"
     OUT_OF_MEMORY = "out_of_memory"
     HOST_OUT_OF_MEMORY = "host_out_of_memory"
     KILLED = "killed"
@@ -139,6 +140,7 @@ _CONSEQUENCES: Mapping[Reason, Consequence] = {
     Reason.GUEST_HUNG: _lost_inside("The replica did not answer in time."),
     Reason.GUEST_SLOW: _lost(_BROKE, "The host's load kept the replica from answering in time."),
     Reason.GUEST_PROTOCOL: _lost_inside("The replica's answer made no sense."),
+    Reason.GUEST_FAILED: _lost(_BROKE, "The replica's guest agent failed by itself."),
     Reason.OUT_OF_MEMORY: _lost_inside("The replica ran out of memory."),
     Reason.HOST_OUT_OF_MEMORY: _lost(_BROKE, "The host ran out of memory, and its kernel ended the replica."),
     Reason.KILLED: _lost(_BROKE, "Something on the host killed the replica."),

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from osgym_host import log_subject
 from osgym_host.core.fair_queue import ClientKey
 from osgym_host.core.reasons import Reason, consequence
+from osgym_host.episodes.agent_faults import AgentFaults
 from osgym_host.episodes.create_request import (
     CreatedEpisode,
     EpisodeSpec,
@@ -68,6 +69,7 @@ class EpisodeCreator:
         self._tasks = tasks
         self._templates = templates
         self._screen = screen
+        self._agent_faults = AgentFaults()
 
     async def create(self, spec: EpisodeSpec, leased: Callable[[], object] | None = None) -> CreatedEpisode:
         """Lease a replica, set the task up on it and take the first frame; or clone its task template.
@@ -225,6 +227,7 @@ class EpisodeCreator:
             task=task,
             context=context,
             task_id=task.id if task is not None else None,
+            agent_faults=self._agent_faults,
         )
 
     def discard(self, episode: HostEpisode, reason: Reason) -> None:

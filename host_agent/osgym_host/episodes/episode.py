@@ -8,11 +8,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from osgym_host import log_subject
 from osgym_host.actions import BadAction, NoAction, parse_actions
 from osgym_host.core.reasons import Reason, consequence
+from osgym_host.episodes.agent_faults import AgentFaults
 from osgym_host.episodes.episode_lease import EpisodeLease
 from osgym_host.episodes.episode_state import EpisodeProgress, SavedEpisode
 from osgym_host.episodes.episode_steps import EpisodeSteps
@@ -72,6 +74,7 @@ class HostEpisode:
         check: The check while it runs, and afterwards.
         disk_was_full: The host's disk was full while it ran: what the desktop saved may be missing.
         reach: What its client does in its desktop past the screen.
+        agent_faults: Faults of guest agents so far, on the whole host.
         lock: Held by a step, an evaluation, a branch point: one at a time.
     """
 
@@ -95,11 +98,13 @@ class HostEpisode:
     began_at: float = field(default_factory=time.time)
     ended_at: float | None = None
     reach: ReachUse = field(default_factory=ReachUse)
+    agent_faults: AgentFaults = field(default_factory=AgentFaults)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def attach(self, manager: ReplicaManager) -> None:
         """Take the replica that the pool gave."""
         self.replica.policy_acted = self.policy_acted
+        self.replica.excuses_agent = partial(self.agent_faults.is_excused, self.terms.run, self.task_id)
         self.replica.attach(manager)
         manager.holder = self
 

@@ -101,7 +101,8 @@ async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> Evaluation
         log.warning("episode %s is not scored: %s", episode.episode_id, error)
         text = f"The guest agent was tampered with, so what it says cannot be scored: {error}."
         tampered = EvaluatorError(text, {"cause": GUEST_TAMPERED, "finding": str(error)})
-        if episode.policy_acted():
+        crashed = isinstance(error, base.GuestRestarted)
+        if episode.policy_acted() and not (crashed and replica.excuses_agent()):
             return unscorable(episode, ErrorInfo(tampered.code, text, tampered.details))
         return _failed(tampered)
     except base.RuntimeFault as error:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from osgym_host.core.loss import LossEvidence, may_be_of_a_full_disk
 from osgym_host.core.reasons import Reason
+from osgym_host.episodes.agent_faults import is_agents_own, may_be_agents_own
 from osgym_host.episodes.errors import EpisodeOver
 from osgym_host.guest_client import (
     GuestClient,
@@ -18,6 +19,7 @@ from osgym_host.guest_client import (
     HostSocketError,
 )
 from osgym_host.replicas.manager import DEATH_NOTICE_S, ReplicaManager
+from osgym_host.runtimes import base
 from osgym_host.runtimes.frozen_disk import FrozenDisk
 
 T = TypeVar("T")
@@ -31,6 +33,7 @@ class ReplicaLease:
         manager: The replica's manager; None before `attach` and after `release`.
         replica_id, generation: Of the replica; kept after its end.
         policy_acted: Says whether an action of the policy was sent to it, which decides whose a loss is.
+        excuses_agent: Counts a fault of the guest agent, and says whether that is still the host's.
         disk_was_full: Says whether the host's disk was full while the episode ran, which decides it too.
     """
 
@@ -40,6 +43,7 @@ class ReplicaLease:
         self.manager: ReplicaManager | None = None
         self.policy_acted: Callable[[], bool] = bool
         self.disk_was_full: Callable[[], bool] = bool
+        self.excuses_agent: Callable[[], bool] = bool
         self._guest: GuestClient | None = None
         self.replica_id = replica_id
         self.generation = generation
@@ -154,7 +158,9 @@ class ReplicaLease:
         """Release the replica after a failed call; return the error to raise, with the real cause."""
         if isinstance(error, GuestTimeout):
             reason = Reason.GUEST_HUNG if self.manager is None else await self.manager.why_silent()
-        elif isinstance(error, GuestProtocolError | GuestRefused):
+        elif isinstance(error, GuestRefused):
+            reason = Reason.GUEST_FAILED if await self._is_agents_fault(error) else Reason.GUEST_PROTOCOL
+        elif isinstance(error, GuestProtocolError):
             reason = Reason.GUEST_PROTOCOL
         else:
             reason = Reason.INTERNAL if isinstance(error, HostSocketError) else Reason.GUEST_DEAD
@@ -162,3 +168,13 @@ class ReplicaLease:
         if not self.lost.done():
             self.release(reason, str(error))
         return self.loss()
+
+    async def _is_agents_fault(self, error: GuestRefused) -> bool:
+        """Return whether the guest agent failed by itself; what a changed one says is no evidence."""
+        if self.manager is None or not may_be_agents_own(error):
+            return False
+        try:
+            sound = await self.manager.attest(afresh=False)
+        except (base.RuntimeFault, GuestError):
+            return False
+        return sound and (is_agents_own(error) or not self.policy_acted() or self.excuses_agent())

@@ -172,8 +172,8 @@ class ReplicaManager:
         if self._record is None and self.clone is not None:
             await self._runtime.witness(self.clone)
 
-    async def attest(self, *, afresh: bool) -> None:
-        """Check that its guest agent is still what it was, and holds its connections alone.
+    async def attest(self, *, afresh: bool) -> bool:
+        """Check that its guest agent is what it was, and holds its connections alone; return if for sure.
 
         Args:
             afresh: Close the connections that there are, so that what follows goes over a new one; else look
@@ -185,7 +185,7 @@ class ReplicaManager:
             GuestError: It does not answer.
         """
         if self.clone is None or self._guest is None:
-            return
+            return False
         if afresh:
             self._guest.drop_idle()
         try:
@@ -193,7 +193,7 @@ class ReplicaManager:
         except GuestError:  # one that was replaced need not answer well: that is the better reason
             await self._runtime.attest(self.clone, [])
             raise
-        await self._runtime.attest(self.clone, self._guest.socket_inodes())
+        return await self._runtime.attest(self.clone, self._guest.socket_inodes())
 
     async def why_silent(self, *, could_answer: bool = False) -> Reason:
         """Return why a guest agent does not answer: by itself, since it was stopped, or by the host's load.

@@ -19,6 +19,7 @@ from pathlib import Path
 from osgym_host.addresses import GuestAddress
 from osgym_host.runtimes.faults import (
     DataDirBusy,
+    GuestRestarted,
     GuestTampered,
     PointFailed,
     PointNotFound,
@@ -55,6 +56,7 @@ __all__ = [
     "Egress",
     "ExitInfo",
     "ExitReason",
+    "GuestRestarted",
     "GuestTampered",
     "ImageLike",
     "ImageManifestLike",
@@ -256,10 +258,11 @@ class Runtime(ABC):
             ReplicaNotFound: It was destroyed.
         """
 
-    async def attest(  # noqa: B027 (the same)
-        self, replica: Replica, sockets: Sequence[int]
-    ) -> None:
+    async def attest(self, replica: Replica, sockets: Sequence[int]) -> bool:
         """Check that its guest agent is still what `witness` noted, as far as can be seen from outside.
+
+        Returns:
+            Whether it is for sure: nothing in the desktop can have changed what is not seen either.
 
         Args:
             sockets: Inodes of our ends of the connections to it.
@@ -269,6 +272,7 @@ class Runtime(ABC):
             ReplicaNotFound: It was destroyed.
             RuntimeFault: It cannot be looked at.
         """
+        return False
 
     async def freeze_disk(self, replica: Replica) -> FrozenDisk | None:
         """Return its disk as it is now; it goes on. None where files have to be asked of the guest agent.

@@ -63,3 +63,7 @@ class DataDirBusy(RuntimeFault):
 
 class GuestTampered(RuntimeFault):
     """A replica's guest agent is not what it was: what it answers says nothing. The message says in what."""
+
+
+class GuestRestarted(GuestTampered):
+    """It crashed, out of reach of what runs in the desktop, and was started again: what it knew is lost."""

@@ -12,7 +12,7 @@ from osgym_host.tasks.errors import (
 from osgym_host.tasks.evaluate import LastAction, evaluate, evidence_of
 from osgym_host.tasks.parse import parse_task, validate_task
 from osgym_host.tasks.policy import CheckDeadline, TaskPolicy
-from osgym_host.tasks.replica_side import BREAKABLE
+from osgym_host.tasks.replica_side import AGENT_FAULTS, BREAKABLE
 from osgym_host.tasks.sandbox import Sandbox
 from osgym_host.tasks.schema import Task
 from osgym_host.tasks.setup import run_setup
@@ -20,6 +20,7 @@ from osgym_host.tasks.templating import host_files, template_key, why_no_templat
 from osgym_host.tasks.warm_use import used_apps
 
 __all__ = [
+    "AGENT_FAULTS",
     "BREAKABLE",
     "Answer",
     "CheckDeadline",

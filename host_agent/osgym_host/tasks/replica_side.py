@@ -3,9 +3,9 @@
 The policy decides what is in its replica. If what it left there could end a check without a reward, it
 could turn any 0 into a failure of ours. So whatever an answer of the guest agent says against a file, a
 command or a window is `ResultUnusable`, a 0 with the reason. Only two things are not: that the agent
-itself does not work (`_OURS`), and that it does not answer at all, which loses the replica as in any call.
-Of the first, `BREAKABLE` is what a policy can bring about as well: `osgym_host.episodes.untouched` finds out
-whose fault it is.
+itself does not work (`AGENT_FAULTS`), and that it does not answer at all, which loses the replica as in any
+call. Of the first, `BREAKABLE` is what a policy can bring about as well: whose fault that is,
+`osgym_host.episodes.untouched` finds out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROBE_S = 10.0
 FAIR_S = 20.0
 """A call that was given at least this was given enough: that it did not end is the replica's doing."""
 
-_OURS: frozenset[str] = frozenset(
+AGENT_FAULTS: frozenset[str] = frozenset(
     {
         GuestErrorCode.BAD_REQUEST,
         GuestErrorCode.BAD_JSON,
@@ -68,13 +68,13 @@ BREAKABLE: frozenset[str] = frozenset(
         "display",
     }
 )
-"""Codes of `_OURS` that programs inside can cause: by rights taken away, clients of the display used up, …"""
+"""Codes of `AGENT_FAULTS` that programs inside can cause: by rights taken away, a display used up, …"""
 OUT_OF_TIME: frozenset[str] = frozenset({GuestErrorCode.DEADLINE, "timeout"})
 
 
 def is_ours(error: GuestRefused) -> bool:
     """Return whether a refused call says something of the agent, and nothing of what is in the replica."""
-    return error.code in _OURS
+    return error.code in AGENT_FAULTS
 
 
 @dataclass(slots=True)

@@ -20,14 +20,17 @@ import os
 import re
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from osgym_host.runtimes.process_tables import tasks_with_own_files
 
-SCAN_S = 5.0
-"""For all descriptors of a replica; a desktop's are looked at in some milliseconds."""
+SCAN_CPU_S = 5.0
+"""CPU time for all descriptors of a replica; a desktop's are looked at in some milliseconds."""
+SCAN_S = 20.0
+"""Real time for the same: on a host that is too busy nothing can be said of the agent."""
+RESTARTED = "the guest agent that was started with the desktop is gone; its shell has started it again"
 _LOOKS, _BETWEEN_LOOKS_S = 3, 0.02
 MAX_FINDING_CHARS = 300
 GUARDED_FOLDERS = (
@@ -47,6 +50,14 @@ _OVERLAY_MARKS = ("user.overlay.opaque", "user.overlay.redirect")
 
 class Tampered(Exception):
     """The agent is not what it was; the text says in what."""
+
+
+class Restarted(Tampered):
+    """The agent is gone; whether another of the image runs in its place is to be seen."""
+
+
+class TooBusy(Exception):
+    """The host gives this process too little time to look."""
 
 
 class NoAgent(Exception):
@@ -82,6 +93,7 @@ def identify(pids: Collection[int], listening: int) -> dict[str, Any]:
 
     Raises:
         NoAgent: None of them is an agent.
+        TooBusy: It takes too long for want of a processor.
         OSError: It ended meanwhile.
     """
     holders = _holders(pids, {listening})[listening]
@@ -106,12 +118,21 @@ def check(
         connections: Inodes of the agent's ends of the connections that the host has to it now.
         rootfs: The image's root file system.
         upper: What the replica wrote.
+
+    Raises:
+        TooBusy: It takes too long for want of a processor.
     """
     known = AgentIdentity(
         **{**before, "executable": tuple(before["executable"]), "root": tuple(before["root"])}
     )
     try:
-        _check_process(known)
+        finding = ""
+        try:
+            _check_process(known)
+        except Restarted as error:
+            known = _restarted(known, pids, listening, error)
+            _check_process(known)
+            finding = RESTARTED
         _check_sockets(known, pids, listening, connections)
         for path in (*GUARDED_FOLDERS, *GUARDED_FILES):
             _check_unwritten(upper, path)
@@ -120,7 +141,26 @@ def check(
         return str(error)[:MAX_FINDING_CHARS]
     except (OSError, ValueError, IndexError) as error:
         return f"the guest agent cannot be looked at: {error}"[:MAX_FINDING_CHARS]
-    return ""
+    return finding
+
+
+def _restarted(known: AgentIdentity, pids: Collection[int], listening: int, gone: Restarted) -> AgentIdentity:
+    """Return the identity of the agent that the known shell has started again.
+
+    Raises:
+        Restarted: There is none, or it is not the same program over the same files.
+    """
+    holders = _holders(pids, {listening})[listening]
+    shells = {pid for pid in holders if known.holders.get(str(pid)) == _stat(pid)[19]}
+    agents = [pid for pid in holders - shells if int(_stat(pid)[1]) in shells]
+    if len(agents) != 1:
+        raise gone
+    now = _identity(agents[0], holders)
+    if (now.executable, now.root, now.mount_namespace, now.mounts) != (
+        (known.executable, known.root, known.mount_namespace, known.mounts)
+    ):
+        raise gone
+    return replace(now, holders={str(pid): _stat(pid)[19] for pid in (*shells, now.pid)})
 
 
 def _identity(pid: int, holders: Collection[int]) -> AgentIdentity:
@@ -142,9 +182,9 @@ def _check_process(known: AgentIdentity) -> None:
     try:
         now = _identity(pid, ())
     except OSError:
-        raise Tampered("the guest agent that was started with the desktop is gone") from None
+        raise Restarted("the guest agent that was started with the desktop is gone") from None
     if now.started != known.started:
-        raise Tampered("the guest agent that was started with the desktop is gone")
+        raise Restarted("the guest agent that was started with the desktop is gone")
     if (now.auxv, now.executable) != (known.auxv, known.executable):
         raise Tampered("the guest agent's process runs another program")
     if (now.root, now.mount_namespace, now.mounts) != (known.root, known.mount_namespace, known.mounts):
@@ -188,11 +228,12 @@ def _holders(pids: Collection[int], inodes: Collection[int]) -> dict[int, set[in
     """Return which processes have a descriptor of each socket.
 
     Raises:
-        Tampered: There are more descriptors than any desktop has.
+        Tampered: There are more descriptors than any desktop has: to look at them takes too much CPU time.
+        TooBusy: It takes too long for want of a processor.
     """
     wanted = {f"socket:[{inode}]": inode for inode in inodes}
     found: dict[int, set[int]] = {inode: set() for inode in inodes}
-    until = time.monotonic() + SCAN_S
+    until, until_cpu = time.monotonic() + SCAN_S, time.process_time() + SCAN_CPU_S
     for pid in pids:
         for task in tasks_with_own_files(pid):
             folder = f"/proc/{task}/fd"
@@ -207,8 +248,10 @@ def _holders(pids: Collection[int], inodes: Collection[int]) -> dict[int, set[in
                     continue
                 if inode is not None:
                     found[inode].add(pid)
-        if time.monotonic() > until:
+        if time.process_time() > until_cpu:
             raise Tampered("the replica holds too many descriptors to look at")
+        if time.monotonic() > until:
+            raise TooBusy(f"its descriptors could not be looked at within {SCAN_S:g} s: the host is too busy")
     return found
 
 

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from osgym_host.runtimes.base import GuestTampered, RuntimeFault
+from osgym_host.runtimes.base import GuestRestarted, GuestTampered, RuntimeFault
 from osgym_host.runtimes.local import protocol, spawn
+from osgym_host.runtimes.local.agent_check import RESTARTED
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor
 from osgym_host.runtimes.unix_peers import peer_inodes
@@ -45,15 +46,16 @@ async def witness(supervisor: Supervisor, replica: LocalReplica, processes: Proc
 
 async def attest(
     supervisor: Supervisor, replica: LocalReplica, processes: Processes, sockets: Sequence[int]
-) -> None:
-    """Check the agent against what was noted.
+) -> bool:
+    """Check the agent against what was noted; return whether nothing in the desktop can have reached it.
 
     Raises:
+        GuestRestarted: It crashed where nothing in the desktop can reach it, and runs again as it was.
         GuestTampered: It is not what it was.
         RuntimeFault: The zygote cannot look, or the image is missing for too long.
     """
     if not replica.agent:
-        return
+        return False
     try:
         connections = sorted(peer_inodes(sockets))
     except OSError as error:
@@ -72,7 +74,9 @@ async def attest(
     while True:
         answer, _ = await supervisor.request("check", fields, timeout_s=_TIMEOUT_S)
         if not (finding := answer["result"]):
-            return
+            return not replica.one_pid_namespace
+        if finding == RESTARTED and not replica.one_pid_namespace:
+            raise GuestRestarted(finding, replica_id=replica.replica_id)
         if await asyncio.to_thread(rootfs.is_dir):
             raise GuestTampered(finding, replica_id=replica.replica_id)
         # Nothing can be compared with an image that is away, and the guest is not to blame.

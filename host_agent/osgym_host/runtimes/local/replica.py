@@ -13,7 +13,7 @@ from typing import Any
 from osgym_host.addresses import GuestAddress, UnixAddress, short_unix_path
 from osgym_host.runtimes.base import ExitInfo, ExitReason, ReplicaSpec
 from osgym_host.runtimes.held_files import devices_of
-from osgym_host.runtimes.local.agent_check import NoAgent, Tampered, identify
+from osgym_host.runtimes.local.agent_check import NoAgent, Tampered, TooBusy, identify
 from osgym_host.runtimes.local.ranges import ReplicaIds
 from osgym_host.runtimes.processes import processes_of
 from osgym_host.runtimes.replica_cgroup import CgroupGroup, take_notice
@@ -34,6 +34,7 @@ class LocalReplica(ManagedReplica):
         disk_devices: Where its files lie, as its processes see it and as the host does; noted once, before
             the guest can change what is its root.
         listening: Inode of the guest agent's listening socket.
+        one_pid_namespace: What runs in the desktop shares the guest agent's, and root there can reach it.
         agent: What its guest agent is, as `agent_check` noted it; empty where that cannot be told.
     """
 
@@ -48,6 +49,7 @@ class LocalReplica(ManagedReplica):
         self.ids = ids
         self.disk_devices: set[int] = set()
         self.listening = 0
+        self.one_pid_namespace = True
         self.agent: dict[str, Any] | None = None
         self._pid = 0
         self._pidfd = -1
@@ -73,7 +75,7 @@ class LocalReplica(ManagedReplica):
         if self.spec.origin is not None:
             try:
                 return int(identify(self.processes() or (), self.listening)["pid"])
-            except (NoAgent, Tampered, OSError):
+            except (NoAgent, Tampered, TooBusy, OSError):
                 return 0
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
             sock.setblocking(False)  # where nobody accepts any more, the queue may be full

@@ -242,6 +242,7 @@ class LocalRuntime(Runtime):
                 way.given,
                 can_be_dumped=not self._points.lacking,
             )
+            replica.one_pid_namespace = spawn.ONE_PID_NAMESPACE in fields["environment"]
             # Nobody but us can pass through `replicas`; the replica's root must pass through its folder.
             folder.mkdir()
             folder.chmod(0o711)
@@ -345,10 +346,10 @@ class LocalRuntime(Runtime):
         found = self._replicas.require(replica)
         await attestation.witness(self._require().supervisor, found, found.processes)
 
-    async def attest(self, replica: Replica, sockets: Sequence[int]) -> None:
+    async def attest(self, replica: Replica, sockets: Sequence[int]) -> bool:
         """Check that its guest agent is that process still, and runs the image's code."""
         found = self._replicas.require(replica)
-        await attestation.attest(self._require().supervisor, found, found.processes, sockets)
+        return await attestation.attest(self._require().supervisor, found, found.processes, sockets)
 
     # Branch points, of replicas that only a set-up has used ------------------------------------
 

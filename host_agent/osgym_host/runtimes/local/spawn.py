@@ -15,6 +15,8 @@ from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.replica_table import check_name
 from osgym_host.runtimes.web.inside import PORT, Given
 
+ONE_PID_NAMESPACE = "OSGYM_ONE_PID_NAMESPACE"
+"""Variable by which the image's session starts the desktop's programs in the guest agent's own namespaces."""
 _RUN_MIB = 128
 _LEAST_TMP_MIB = 256
 _DEFAULT_RAM_MIB = 4096
@@ -125,7 +127,7 @@ def _environment(spec: ReplicaSpec, web: dict[str, str], can_be_dumped: bool) ->
     if spec.token is not None:
         environment["OSGYM_TOKEN"] = spec.token
     if can_be_dumped:
-        environment["OSGYM_ONE_PID_NAMESPACE"] = "1"
+        environment[ONE_PID_NAMESPACE] = "1"
     return environment
 
 

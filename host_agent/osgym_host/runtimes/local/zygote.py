@@ -281,11 +281,14 @@ def _helper_main(message: dict[str, Any], fds: list[int]) -> str:
     if message["op"] == "identify":
         try:
             return json.dumps(agent_check.identify(message["pids"], message["listening"]))
-        except (agent_check.NoAgent, agent_check.Tampered) as exc:
+        except (agent_check.NoAgent, agent_check.Tampered, agent_check.TooBusy) as exc:
             raise OSError(str(exc)) from exc
     if message["op"] == "check":
         keys = ("before", "pids", "listening", "connections", "rootfs", "upper")
-        return agent_check.check(*(message[key] for key in keys))
+        try:
+            return agent_check.check(*(message[key] for key in keys))
+        except agent_check.TooBusy as exc:
+            raise OSError(str(exc)) from exc
     dir_fd = fds[0]
     if message["op"] == "measure":
         used = trees.measure_tree(dir_fd, message["name"])

@@ -7,8 +7,9 @@ from typing import Any
 from osgym_infra.fleet.monitoring.scrape import ScrapeOptions, duration
 
 FAULTS = (
-    "guest_dead", "guest_hung", "guest_slow", "guest_protocol", "out_of_memory", "disk", "disk_full",
-    "io_error", "guest_panic", "guest_rebooted", "emulator_failed", "host_out_of_memory",
+    "guest_dead", "guest_hung", "guest_slow", "guest_protocol", "guest_failed", "out_of_memory",
+    "disk", "disk_full", "io_error", "guest_panic", "guest_rebooted", "emulator_failed",
+    "host_out_of_memory",
     "killed", "stopped", "runtime_lost", "internal",
 )  # fmt: skip
 """Reasons by which a replica that was good broke in use (`osgym_host.core.reasons`, `replace_and_count`)."""
