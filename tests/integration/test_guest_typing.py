@@ -149,14 +149,14 @@ def test_each_enter_in_libreoffice_is_waited_for(screen: Desktop, name: str, is_
 def test_a_text_arrives_in_every_group_of_a_layout(screen: Desktop, names: str, group: int) -> None:
     """A path and a word of each script are typed right whichever is in use."""
     out = screen.home / f"group-{names}-{group}.txt"
-    terminal = screen.open("xterm", "-u8", "-e", "sh", "-c", f"stty -echo -icanon; exec cat > '{out}'")
-    until(out.exists)
-    with layout(screen, names, group):
-        screen.guest.step({"op": "type", "text": "/home/мир & Hello, Привет?\n"})
-        screen.guest.step({"op": "key", "keys": ["a"]}, {"op": "key", "keys": ["ctrl", "j"]})
     expected = "/home/мир & Hello, Привет?\na\n".encode()
-    until(lambda: len(out.read_bytes()) >= len(expected))
-    terminal.kill()
+    shell = f"stty -echo -icanon; exec cat > '{out}'"
+    with closed(screen, "xterm", "-u8", "-e", "sh", "-c", shell):
+        until(out.exists)
+        with layout(screen, names, group):
+            screen.guest.step({"op": "type", "text": "/home/мир & Hello, Привет?\n"})
+            screen.guest.step({"op": "key", "keys": ["a"]}, {"op": "key", "keys": ["ctrl", "j"]})
+        until(lambda: len(out.read_bytes()) >= len(expected))
     assert out.read_bytes() == expected
 
 
