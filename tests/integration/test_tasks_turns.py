@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -16,9 +17,11 @@ from osgym_host.episodes.untouched import CLIENT_WAITS_S
 from osgym_host.guest_client import GuestClient
 from osgym_host.settings import Settings
 from osgym_host.tasks import policy as policy_module
+from osgym_host.tasks import sandbox as sandbox_module
 from osgym_host.tasks.context import TaskContext
 from osgym_host.tasks.downloads import DownloadCache
 from osgym_host.tasks.evaluate import evaluate
+from osgym_host.tasks.evaluator.registry import MetricEnd
 from osgym_host.tasks.evaluator_turns import EvaluatorTurns
 from osgym_host.tasks.interface import parse_task
 from osgym_host.tasks.policy import CheckDeadline, TaskPolicy
@@ -102,6 +105,28 @@ def test_the_client_waits_for_longer_than_a_host_takes() -> None:
     settings = Settings.model_fields["evaluate_timeout_s"]
     most_s = settings.default + CHECK_SLACK_S + policy_module.MAX_WAIT_S + CLIENT_WAITS_S
     assert Timeouts().evaluate_s > most_s
+
+
+async def test_a_slow_metric_gets_enough_beside_quick_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends by its own CPU time, which is the result's, and not by the wall clock, which is nobody's."""
+    usable = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(usable)})  # for this thread, and the evaluator that it starts
+    try:
+        async with Sandbox(max_parallel=3) as sandbox:
+            await sandbox.confinement()
+            monkeypatch.setattr(sandbox_module, "QUICK_S", 0.1)
+            slow = asyncio.create_task(sandbox.run(replace(SLOW, cpu_s=1, timeout_s=40)))
+            await asyncio.sleep(0)  # it has its place
+            monkeypatch.setattr(sandbox_module, "QUICK_S", 60)
+            quick = [asyncio.create_task(sandbox.run(replace(SLOW, cpu_s=50))) for _ in range(2)]
+            with pytest.raises(MetricFailed) as ended:
+                await slow
+            assert ended.value.end is MetricEnd.CPU_TIME
+            for task in quick:
+                task.cancel()
+            await asyncio.gather(*quick, return_exceptions=True)
+    finally:
+        os.sched_setaffinity(0, usable)
 
 
 async def test_turns_go_round_and_slow_ones_leave_their_place() -> None:

@@ -34,8 +34,12 @@ from osgym_host.tasks.evaluator.warm_up import warm_up
 PRELOADED = (encodings.cp437, encodings.idna, encodings.utf_8_sig, metrics)
 MAX_MESSAGE = 16 * 1024
 MAX_FDS = 70
-SLOW_NICENESS = 15
-"""Of a metric that has run for ``quick_s``: a quick one beside it gets some thirty times as much."""
+SLOW_NICENESS = 5
+"""Niceness of a metric that has run for ``quick_s``: a quick one beside it gets three times as much.
+
+An honest metric may be slow too: it needs a sixth of a processor to use up its CPU time before the wall clock
+ends it.
+"""
 
 
 @dataclass(slots=True)
