@@ -96,8 +96,10 @@ async def test_who_loops_is_lowered_and_who_stops_is_raised(
         await until(lambda: all(set_to.values()), 20)
         await run_inside(replicas[0], LOOPS)
         await until(lambda: set_to["loud"] == [100, 2], 20)
+        await until(lambda: [manager.cpu_lowered for manager in managers] == [True, False], 20)
         await run_inside(replicas[0], END)
         await until(lambda: set_to["loud"] == [100, 2, 100], 20)
+        await until(lambda: not managers[0].cpu_lowered, 20)
         await runtime.destroy(replicas[0])
         managers.append(SimpleNamespace(state=ReplicaState.LEASED, clone=None))
         await asyncio.sleep(0.2)  # a few more looks, one at a replica that is gone

@@ -40,21 +40,20 @@ class CpuShares:
         """Look at the replicas until it is cancelled."""
         while self._terms.burst_cpu_s > 0:
             await asyncio.sleep(self._tick_s)
-            live = [m for m in self._managers() if m.state in _LIVE and m.clone is not None]
+            live = [(m, m.clone) for m in self._managers() if m.state in _LIVE and m.clone is not None]
             await asyncio.to_thread(self._look, live)
 
-    def _look(self, managers: Sequence[ReplicaManager]) -> None:
+    def _look(self, live: Sequence[tuple[ReplicaManager, base.Replica]]) -> None:
         """Reads and writes small files of the kernel: some 20 µs for each replica."""
-        keys = {(manager.replica_id, manager.generation) for manager in managers}
+        keys = {(clone.replica_id, clone.generation) for _, clone in live}
         for key in self._credits.keys() - keys:
             del self._credits[key]
-        for manager in managers:
-            with about(Named(manager.replica_id, manager.generation)):
+        for manager, clone in live:
+            with about(Named(clone.replica_id, clone.generation)):
                 try:
-                    if manager.clone is not None:
-                        manager.cpu_lowered = self._judge(manager.clone)
+                    manager.cpu_lowered = self._judge(clone)
                 except (base.RuntimeFault, OSError) as error:  # it is ending, most likely
-                    log.debug("replica %s: its CPU weight stays: %s", manager.replica_id, error)
+                    log.debug("replica %s: its CPU weight stays: %s", clone.replica_id, error)
 
     def _judge(self, clone: base.Replica) -> bool:
         """Set the weight that a replica has earned; return whether that is the low one."""
