@@ -11,10 +11,12 @@ import pytest
 from tests.support.api_answers import error
 from tests.support.fake_runtime import Service, record, running_service
 
-from osgym_host.api.cpu_share import CpuShares, MeasuredCall
+from osgym_host.api.cpu_share import CpuShares
 from osgym_host.api.security import sender_of
 from osgym_host.api.tokens import ScopedToken, add_token
 from osgym_host.core import cpu_budget
+from osgym_host.cpu_cost import MeasuredCall, charged_to_caller
+from osgym_host.episodes import looks
 from osgym_protocol.codes import TokenScope
 
 FLOOD_S = 1.0
@@ -124,13 +126,15 @@ async def test_a_call_that_goes_away_while_it_waits_costs_nothing(monkeypatch: p
     assert budget._credits[caller][0] >= left
 
 
+def work(seconds: float) -> None:
+    """Use a processor for so long."""
+    end_s = time.thread_time() + seconds
+    while time.thread_time() < end_s:
+        pass
+
+
 async def test_a_calls_cost_is_its_own() -> None:
     """Not what others do while it waits; and what it raises, or is thrown into it, passes through."""
-
-    def work(seconds: float) -> None:
-        end_s = time.thread_time() + seconds
-        while time.thread_time() < end_s:
-            pass
 
     async def call() -> None:
         work(0.02)
@@ -143,7 +147,7 @@ async def test_a_calls_cost_is_its_own() -> None:
             work(0.02)
             await asyncio.sleep(0)
 
-    async def measured(one: MeasuredCall) -> None:
+    async def measured(one: MeasuredCall[None]) -> None:
         await one
 
     one = MeasuredCall(call())
@@ -156,6 +160,52 @@ async def test_a_calls_cost_is_its_own() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_what_a_task_does_for_a_call_is_of_its_cost() -> None:
+    """A screenshot is taken by a task of its own, for all who wait for it: whoever began it pays."""
+
+    async def capture() -> str:
+        work(0.02)
+        await asyncio.sleep(0)
+        work(0.02)
+        return "picture"
+
+    async def call() -> str:
+        return await asyncio.shield(asyncio.create_task(charged_to_caller(capture())))
+
+    first, second = MeasuredCall(call()), MeasuredCall(asyncio.sleep(0.1, "no picture"))
+    assert await asyncio.gather(first.run(), second.run()) == ["picture", "no picture"]
+    assert 0.04 <= first.cost_s < 0.06
+    assert second.cost_s < 0.01
+    assert await charged_to_caller(capture()) == "picture"
+
+
+async def test_a_screenshot_is_charged_to_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The capture itself is counted, which no code of the call runs."""
+    tokens = tmp_path / "tokens"
+    headers = {"Authorization": f"Bearer {add_token(tokens, TokenScope.OBSERVE, 'wall')}"}
+    costs: list[float] = []
+    settle = cpu_budget.CpuBudget.settle
+
+    def noted(budget: cpu_budget.CpuBudget, reserved: cpu_budget.Reservation, cost_s: float) -> None:
+        costs.append(cost_s)
+        settle(budget, reserved, cost_s)
+
+    monkeypatch.setattr(cpu_budget.CpuBudget, "settle", noted)
+    observe = looks._observe
+
+    async def dear(*given: Any) -> Any:
+        work(0.05)
+        return await observe(*given)
+
+    monkeypatch.setattr(looks, "_observe", dear)
+    async with running_service(tmp_path, warm=1, token="s", tokens_file=tokens) as service:
+        service.http.headers["Authorization"] = "Bearer s"
+        episode = await service.create()
+        path = f"/v1/replicas/{episode['replica_id']}/screenshot"
+        assert (await service.http.get(path, headers=headers)).status_code == 200
+        assert costs[-1] >= 0.05
 
 
 async def test_a_desktop_is_captured_seldom_in_however_many_sizes(service: Service) -> None:

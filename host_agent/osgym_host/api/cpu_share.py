@@ -2,8 +2,7 @@
 
 Steps of other clients are answered by the same thread. The state of the host and of an episode
 (`tells_state`) is given at once to callers that may do more than look, since a client takes a host that keeps
-silent for one that is down. What a call costs is measured as processor time of that thread, between the
-points where the call waits for something.
+silent for one that is down. What a call costs is measured (`osgym_host.cpu_cost`).
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Generator
-from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -20,6 +17,7 @@ from osgym_host.api.errors import error_answer
 from osgym_host.api.scopes import needed_scope, tells_state
 from osgym_host.api.security import caller_of, sender_of
 from osgym_host.core.cpu_budget import CpuBudget
+from osgym_host.cpu_cost import MeasuredCall
 from osgym_protocol.codes import MEANINGS, ErrorCode, TokenScope
 from osgym_protocol.observation import ErrorInfo
 
@@ -31,39 +29,6 @@ _STATE_BUDGET = "\0state"
 _OTHERS = 5
 """How many times as much a caller may use whose token may do more than look: it could slow steps by steps."""
 _KIND_PARTS = 5
-
-
-class MeasuredCall(Awaitable[None]):
-    """An awaitable that counts the processor time of its thread while another one runs.
-
-    Attributes:
-        cost_s: Seconds so far.
-    """
-
-    def __init__(self, inner: Awaitable[None]) -> None:
-        """Keep what is to be awaited."""
-        self._inner = inner
-        self.cost_s = 0.0
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        """Pass on everything in both directions."""
-        steps = self._inner.__await__()
-        resume: Any = lambda: next(steps)  # noqa: E731
-        while True:
-            began_s = time.thread_time()
-            try:
-                waits_for = resume()
-            except StopIteration:
-                return
-            finally:
-                self.cost_s += time.thread_time() - began_s
-            try:
-                given = yield waits_for
-            except BaseException as error:  # noqa: BLE001  # it is the inner one's to handle
-                thrown = error
-                resume = lambda: steps.throw(thrown)  # noqa: E731, B023
-            else:
-                resume = lambda: steps.send(given)  # noqa: E731, B023
 
 
 class CpuShares:
@@ -106,7 +71,7 @@ class CpuShares:
             raise
         call = MeasuredCall(self._app(scope, receive, send))
         try:
-            await call
+            await call.run()
         finally:
             self._budget.settle(reserved, call.cost_s)
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from osgym_host.core.states import ReplicaState
+from osgym_host.cpu_cost import charged_to_caller
 from osgym_host.episodes.errors import ServiceError
 from osgym_host.guest_client import GuestError
 from osgym_host.replicas.manager import ReplicaManager
@@ -78,7 +79,8 @@ class Looks:
         manager = self._manager(replica_id)
         desktop = self._desktop(manager)
         if desktop.waiting is None:
-            desktop.waiting = asyncio.create_task(self._capture_whole(manager, desktop), name="screenshot")
+            capture = charged_to_caller(self._capture_whole(manager, desktop))
+            desktop.waiting = asyncio.create_task(capture, name="screenshot")
             desktop.waiting.add_done_callback(_retrieved)
         return await asyncio.shield(desktop.waiting)
 
