@@ -159,7 +159,7 @@ def disk_io_mib(pids: Iterable[int]) -> float | None:
         except OSError:
             continue
         found = dict(line.split(": ") for line in lines)
-        total += int(found["read_bytes"]) + int(found["write_bytes"])
+        total += int(found.get("read_bytes", 0)) + int(found.get("write_bytes", 0))
     return total / 2**20
 
 
