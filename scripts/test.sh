@@ -20,10 +20,10 @@ esac
 # Unit tests of fleets, parsers and big samples take half of the time of all: they belong to the rest.
 slow_units=(tests/unit/test_{infra_*,fleet_*,families*,data_hostile,tasks_image_text,qemu_doors,bench_*}.py)
 declare -A groups=([unit]="tests/unit ${slow_units[*]/#/--ignore=}")
-groups[units]="tests/fuzz ${slow_units[*]}"
 # The first steps of everybody: the API, the SDK, desktops, tasks and their scores, the dashboard.
-core_api=(tests/contract/test_*.py tests/e2e/test_task_run.py)
-core_api+=(tests/integration/test_{runtime_local,sdk_episode,tasks_replica,service_process}.py)
+core_api=(tests/contract/test_api_{drain,episodes,evaluation,forks,looking,osgym_client,policy_losses,reach,requests}.py)
+core_api+=(tests/contract/test_api_{runs,scopes,surface}.py tests/e2e/test_task_run.py)
+core_api+=(tests/integration/test_{runtime_local,sdk_episode,tasks_replica}.py)
 core_desktops=(tests/e2e/test_{desktop,host_life,oracles}.py)
 core_desktops+=(tests/integration/test_{dashboard,guest_input,guest_typing,windows,sdk_first_contact}.py)
 groups[api]=${core_api[*]}
@@ -36,6 +36,8 @@ hosts+=(tests/integration/test_{remedies_*,tasks_browser,newcomer}.py)
 # Emulated machines, bakes, and what calibrates desktops.
 machines=(tests/contract/runtimes tests/integration/test_{qemu_*,guest_frozen,sdk_rollouts_desktops}.py)
 machines+=(tests/integration/test_{calibration,golden_image,image_bake}.py)
+elsewhere=("${core_api[@]}" tests/contract/runtimes)
+groups[units]="tests/fuzz ${slow_units[*]} tests/contract ${elsewhere[*]/#/--ignore=}"
 groups[hosts]=${hosts[*]}
 groups[machines]=${machines[*]}
 elsewhere=("${core_api[@]}" "${core_desktops[@]}" "${hosts[@]}" "${machines[@]}")
