@@ -4,7 +4,8 @@
 #
 #   scripts/test.sh unit       most unit tests
 #   scripts/test.sh core       what `make test` runs besides: the images are there
-#   scripts/test.sh rest       what only `make test-all` runs
+#   scripts/test.sh slow-units the other unit tests, fuzzing, and what takes minutes of the API's contract
+#   scripts/test.sh rest       what only `make test-all` runs, with the machines' images there
 #   scripts/test.sh ARGS       pytest with these arguments
 #
 # Machines that start by themselves and a real Prometheus take minutes: tests/long, `make test-long`.
@@ -13,7 +14,7 @@ cd "$(dirname "$0")/.." || exit
 python=${VENV:-.venv}/bin/python
 set_of_groups=${1:-}
 case $set_of_groups in
-  unit | core | rest) [ $# -eq 1 ] || { echo "scripts/test.sh: $1 takes no arguments" >&2; exit 2; } ;;
+  unit | slow-units | core | rest) [ $# -eq 1 ] || { echo "scripts/test.sh: $1 takes no arguments" >&2; exit 2; } ;;
   *) exec "$python" -m pytest "$@" ;;
 esac
 
@@ -37,7 +38,7 @@ hosts+=(tests/integration/test_{remedies_*,tasks_browser,newcomer}.py)
 machines=(tests/contract/runtimes tests/integration/test_{qemu_*,guest_frozen,sdk_rollouts_desktops}.py)
 machines+=(tests/integration/test_{calibration,golden_image,image_bake}.py)
 elsewhere=("${core_api[@]}" tests/contract/runtimes)
-groups[units]="tests/fuzz ${slow_units[*]} tests/contract ${elsewhere[*]/#/--ignore=}"
+groups[slow_units]="tests/fuzz ${slow_units[*]} tests/contract ${elsewhere[*]/#/--ignore=}"
 groups[hosts]=${hosts[*]}
 groups[machines]=${machines[*]}
 elsewhere=("${core_api[@]}" "${core_desktops[@]}" "${hosts[@]}" "${machines[@]}")
@@ -46,7 +47,8 @@ groups[others]="tests/e2e tests/integration ${elsewhere[*]/#/--ignore=}"
 case $set_of_groups in
   unit) names=(unit) ;;
   core) names=(api desktops) ;;
-  rest) names=(units hosts machines others) ;;
+  slow-units) names=(slow_units) ;;
+  rest) names=(hosts machines others) ;;
 esac
 
 work=$(mktemp -d)
@@ -55,7 +57,6 @@ trap 'kill "${pids[@]}" 2>/dev/null; rm -rf "$work"' EXIT
 run() { # name of the group, further arguments of pytest
   local arguments
   read -ra arguments <<<"${groups[$1]}"
-  [ "$1" != machines ] || make --no-print-directory test-images || return 2
   "$python" -m pytest -o cache_dir="$work/$1" "${arguments[@]}" "${@:2}"
 }
 

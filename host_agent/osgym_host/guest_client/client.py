@@ -310,9 +310,16 @@ class GuestClient:
         """Set the desktop's wallpaper to an image file of the guest."""
         return await self._text("POST", "/setup/change_wallpaper", {"path": guest_path}, timeout_s=timeout_s)
 
-    async def accessibility(self, *, timeout_s: float = 30.0) -> str:
-        """Return the accessibility tree as XML (hostile: parse it defused)."""
-        tree = (await self._large("/accessibility", timeout_s)).get("AT")
+    async def accessibility(self, *, timeout_s: float = 30.0, deadline_s: float | None = None) -> str:
+        """Return the accessibility tree as XML (hostile: parse it defused).
+
+        Args:
+            timeout_s: For the whole answer.
+            deadline_s: For the desktop's programs; those that answer later are left out. None leaves it to the
+                agent.
+        """
+        path = "/accessibility" if deadline_s is None else f"/accessibility?deadline_s={deadline_s:g}"
+        tree = (await self._large(path, timeout_s)).get("AT")
         if not isinstance(tree, str):
             raise GuestProtocolError("/accessibility: no tree")
         return tree

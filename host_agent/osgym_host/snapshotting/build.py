@@ -239,7 +239,7 @@ class SnapshotBuilder:
             await open_app(guest, app, READY_TIMEOUT_S)
         await guest.observe()
         if job.has_our_agent:
-            await guest.accessibility(timeout_s=60.0)
+            await guest.accessibility(timeout_s=60.0, deadline_s=40.0)  # of an emulated machine
             self._progress.note((await as_root(guest, _TRIM)).strip())
         await guest.ready(timeout_s=60.0)
 
