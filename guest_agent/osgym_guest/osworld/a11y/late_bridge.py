@@ -80,7 +80,7 @@ class LateBridges:
         for window in windows:
             if window.pid is None or window.pid in joined or window.pid in self._asked:
                 continue
-            path = rc_file(window.own_pid or window.pid)
+            path = rc_file(window.own_pid) if window.own_pid is not None else None
             if path is None:
                 continue
             with contextlib.suppress(OSError):  # a folder that is gone: the program stays without a tree

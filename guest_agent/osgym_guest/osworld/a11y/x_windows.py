@@ -10,7 +10,7 @@ from pathlib import Path
 
 from osgym_guest.osworld import x11
 from osgym_guest.osworld.a11y.tree import Box
-from osgym_guest.osworld.session_pids import session_pid
+from osgym_guest.osworld.session_pids import PROGRAMS_BELOW, session_pid
 from osgym_guest.osworld.x11 import XConnection, XError
 
 MAX_WINDOWS = 256
@@ -135,8 +135,14 @@ async def _is_seen(x: XConnection, window: int, owner: int | None, screen: Box) 
 
 
 async def _pid(x: XConnection, window: int) -> int | None:
-    """Return the process that made a window, or None where neither the server nor the window tells it."""
-    return await x.client_pid(window) or next(iter(await x.numbers(window, "_NET_WM_PID")), None)
+    """Return the process that made a window, or None where neither the server nor the window tells it.
+
+    What the window tells counts only where its program numbers processes as this one does.
+    """
+    pid = await x.client_pid(window)
+    if pid or PROGRAMS_BELOW in os.environ:
+        return pid
+    return next(iter(await x.numbers(window, "_NET_WM_PID")), None)
 
 
 def _shows(box: Box, screen: Box) -> bool:
@@ -159,13 +165,13 @@ async def _describe(
         title = title or (await x.property(window, "WM_NAME")).decode("latin-1")
         instance = (await x.property(window, "WM_CLASS")).decode("latin-1").partition("\0")[0]
         states = await x.numbers(window, "_NET_WM_STATE")
-        own_pid = await x.client_pid(window)
+        own_pid = await _pid(x, window)
         pid = session_pid(own_pid) or next(iter(await x.numbers(window, "_NET_WM_PID")), None)
         kind = await _kind(x, window) if is_managed else WindowKind.WINDOW
         return XWindow(
             window,
             title,
-            instance or _process_name(own_pid or pid),
+            instance or _process_name(own_pid),
             pid,
             Box(left, top, width, height),
             kind,
@@ -174,7 +180,7 @@ async def _describe(
             is_shown=attributes.viewable and await x.atom("_NET_WM_STATE_HIDDEN") not in states,
             is_modal=await x.atom("_NET_WM_STATE_MODAL") in states,
             is_managed=is_managed,
-            own_pid=own_pid or pid,
+            own_pid=own_pid,
         )
     except XError:
         if x.closed:
