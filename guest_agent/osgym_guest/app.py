@@ -18,7 +18,7 @@ from osgym_guest._native import Display, DisplayError, DisplayGone, forbid_inspe
 from osgym_guest.api import Api
 from osgym_guest.engine import Engine, open_screen
 from osgym_guest.http import Router
-from osgym_guest.osworld.starter import SessionStarter
+from osgym_guest.osworld.starter import SessionStarter, SessionUnavailable
 from osgym_guest.osworld.x11 import XError
 from osgym_guest.screen import ScreenController
 from osgym_guest.server import BACKLOG, Server
@@ -118,6 +118,7 @@ async def _connect(
     Raises:
         DisplayGone: it was not within the time.
         DisplayError: it lacks what is needed.
+        SessionUnavailable: the starter cannot be reached.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + settings.display_wait_s
@@ -147,7 +148,10 @@ def _identities(settings: AgentSettings) -> Identities | None:
 
 
 async def main() -> int:
-    """Serve until SIGTERM (0), until the X server is gone (3) or an identity was taken in part (4)."""
+    """Serve until SIGTERM (0) or the end of the X server (3).
+
+    An identity that was taken in part and a session that starts no programs end it as well (4).
+    """
     try:
         settings = AgentSettings.from_environment(os.environ)
         policies = load_policies(settings.settle)
@@ -202,6 +206,9 @@ async def main() -> int:
         except (DisplayGone, DisplayError, XError) as exc:
             print(f"osgym_guest: {exc}", file=sys.stderr)
             end(EXIT_DISPLAY_GONE)
+        except SessionUnavailable as exc:
+            print(f"osgym_guest: {exc}", file=sys.stderr)
+            end(EXIT_BROKEN)
 
     starting = asyncio.ensure_future(bring_up())
     try:

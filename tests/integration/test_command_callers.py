@@ -229,7 +229,7 @@ async def test_a_session_that_forks_faster_than_it_is_found_holds_nobody_up(
     session: DesktopSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whenever it is looked for, there is one more process: killing them is given up in time."""
-    child = start(["sleep", "60"], session)
+    child = await start(["sleep", "60"], session)
     until_s = time.monotonic() + 5
     forked: list[subprocess.Popen[bytes]] = []
 

@@ -15,6 +15,7 @@ import pytest
 from benchmarks.harness import agent_at, harness_processes
 from tests.support.host_process import HostProcess
 
+from osgym_host.runtimes.processes import processes_of
 from osgym_sdk import Client, Episode
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(180)]
@@ -259,3 +260,69 @@ def test_a_desktops_programs_are_in_namespaces_of_their_own(host: HostProcess) -
         for name in ("pid", "mnt"):
             assert os.readlink(f"/proc/{agent}/ns/{name}") != os.readlink(f"/proc/{manager}/ns/{name}")
         assert os.readlink(f"/proc/{agent}/ns/user") == os.readlink(f"/proc/{manager}/ns/user")
+
+
+def test_no_process_of_the_session_shares_a_group_with_the_harness(host: HostProcess) -> None:
+    """Signals to a group reach all of it, in whatever namespace."""
+    with Client(host.url) as client, client.episode(task()) as episode:
+        first = int(row_of(host, episode)["pid"])
+        (agent,) = harness_processes(first, "osgym_guest.pyc")
+        above = os.readlink(f"/proc/{agent}/ns/pid")
+        is_above = {pid: os.readlink(f"/proc/{pid}/ns/pid") == above for pid in processes_of(first)}
+        groups = {os.getpgid(pid) for pid, above in is_above.items() if above}
+        assert not groups & {os.getpgid(pid) for pid, above in is_above.items() if not above}
+
+
+BUS_SERVICE = """[D-BUS Service]
+Name=org.osgym.Killer
+Exec=/bin/sh -c "touch /tmp/ran; kill -9 0"
+"""
+KILLER = "#!/bin/sh\ntouch /tmp/ran; kill -9 0\n"
+
+
+@pytest.mark.parametrize("starter", ["bus", "window manager"])
+def test_who_kills_its_own_process_group_ends_nothing_of_the_harness(host: HostProcess, starter: str) -> None:
+    """Programs that others start are in the group of those, unless they leave it."""
+    with Client(host.url) as client, client.episode(task()) as episode:
+        episode.a11y()
+        before = harness_of(host, episode)
+        if starter == "bus":
+            folder = "/home/user/.local/share/dbus-1/services"
+            episode.execute(["mkdir", "-p", folder])
+            episode.write_file(f"{folder}/org.osgym.Killer.service", BUS_SERVICE.encode())
+            ping = "dbus-send --session --dest=org.osgym.Killer / org.freedesktop.DBus.Peer.Ping"
+            episode.execute(ping)
+        else:
+            episode.write_file("/tmp/killer", KILLER.encode())
+            episode.execute("sudo install -m 755 /tmp/killer /usr/bin/jgmenu")
+            episode.step([{"op": "key", "keys": ["alt", "f2"]}])
+        done = episode.execute("until [ -e /tmp/ran ]; do sleep 0.05; done", timeout_s=20)
+        assert not done.timed_out
+        assert harness_of(host, episode) == before
+        assert episode.step("click(400,300)").image.size == (1920, 1080)
+        evaluation = episode.evaluate()
+        assert (evaluation.reward, evaluation.failure) == (1.0, None), evaluation
+
+
+KEYMAP_COMPILER = """#!/bin/sh
+exec >/tmp/above.part 2>&1
+grep NoNewPrivs /proc/self/status
+sudo -n id -u
+mv /tmp/above.part /tmp/above
+"""
+
+
+def test_what_the_x_server_runs_gets_no_root_beside_the_agent(host: HostProcess) -> None:
+    """Root in the session changes the compiler of keymaps, uploads one, and is found out before scoring."""
+    with Client(host.url) as client, client.episode(task()) as episode:
+        episode.step("click(400,300)")
+        episode.write_file("/tmp/compiler", KEYMAP_COMPILER.encode())
+        episode.execute("sudo install -m 755 /tmp/compiler /usr/bin/xkbcomp; setxkbmap us")
+        wait = "until [ -e /tmp/above ]; do sleep 0.05; done; cat /tmp/above"
+        said = episode.execute(wait, timeout_s=20).stdout
+        assert "NoNewPrivs:\t1" in said
+        assert "0" not in said.splitlines()
+        evaluation = episode.evaluate()
+        assert (evaluation.reward, evaluation.failure) == (0.0, None), evaluation
+        assert evaluation.loss is not None
+        assert evaluation.loss.details["finding"] == "/usr/bin/xkbcomp was changed"

@@ -63,7 +63,7 @@ async def launch(context: OsworldContext, request: Request) -> Response:
     """Start a command and do not wait for it."""
     command, shell = fields.command(request.json_object(), context.session)
     try:
-        start(command, context.session, shell=shell)
+        await start(command, context.session, shell=shell)
     except (OSError, ValueError) as exc:
         return error(500, str(exc), _code(exc))
     shown = command if shell or isinstance(command, str) else " ".join(command)

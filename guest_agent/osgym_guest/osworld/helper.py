@@ -96,7 +96,7 @@ class Helper:
         ours, theirs = socket.socketpair()
         with theirs:
             # what goes wrong in the helper belongs into the agent's log: its standard error is ours
-            self._child = start(
+            self._child = await start(
                 self._argv,
                 self._session,
                 stdin=theirs.fileno(),

@@ -89,7 +89,7 @@ async def _open(context: OsworldContext, target: OpenTarget, timeout_s: float) -
     before = {window.identity for window in await context.windows.list()}
     write_end, said = await open_sink(STDERR_BYTES)
     try:
-        child = start(target.argv, context.session, stderr=write_end)
+        child = await start(target.argv, context.session, stderr=write_end)
     finally:
         os.close(write_end)
     found = await wait_for_window(context.windows, target, lambda: child.returncode, before, timeout_s)

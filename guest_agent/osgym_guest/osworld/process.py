@@ -92,11 +92,20 @@ class ChildProcess:
         self._exited = asyncio.get_running_loop().create_future()
         self._pidfd = os.pidfd_open(popen.pid)
         asyncio.get_running_loop().add_reader(self._pidfd, self._on_exit)
+        self._reaping: asyncio.Future[None] | None = None
 
     def _on_exit(self) -> None:
         asyncio.get_running_loop().remove_reader(self._pidfd)
         os.close(self._pidfd)
-        code = self._popen.wait()  # it has ended: this reaps it and cannot block
+        if isinstance(self._popen, SessionProcess):
+            self._reaping = asyncio.ensure_future(self._reap(self._popen))
+        else:
+            self._set_exited(self._popen.wait())  # it has ended: this reaps it and cannot block
+
+    async def _reap(self, process: SessionProcess) -> None:
+        self._set_exited(await process.wait())
+
+    def _set_exited(self, code: int) -> None:
         if not self._exited.done():
             self._exited.set_result(code)
 
@@ -143,7 +152,7 @@ def argv_of(command: Command, *, shell: bool) -> list[str]:
     return ["/bin/sh", "-c", *words] if shell else words
 
 
-def start(
+async def start(
     command: Command,
     session: DesktopSession,
     *,
@@ -163,28 +172,39 @@ def start(
         isolated: it is a check's, and finds the image's programs only.
         beside_agent: it is a part of the harness, which nothing in the desktop may see or stop.
 
+    When this is cancelled, the command is not started, or ended.
+
     Raises:
         OSError: it cannot be started (no such program, not executable, …).
+        SessionUnavailable: what starts programs in the desktop's namespaces does not.
         ValueError: an argument has a NUL in it.
     """
     argv, folder = argv_of(command, shell=shell), cwd or session.home
     variables = {**(session.isolated_env() if isolated else session.env), **(env or {})}
     if session.starter is not None and not beside_agent:
-        return ChildProcess(_start_below(session.starter, argv, variables, folder, (stdin, stdout, stderr)))
-    popen = subprocess.Popen(
+        stdio = (stdin, stdout, stderr)
+        return ChildProcess(await _start_below(session.starter, argv, variables, folder, stdio))
+    return ChildProcess(_start_beside(argv, variables, folder, (stdin, stdout, stderr)))
+
+
+def _start_beside(
+    argv: list[str], env: Mapping[str, str], cwd: Path, stdio: tuple[int, int, int | None]
+) -> subprocess.Popen[bytes]:
+    """Start a command as a child of the agent; descriptors as `subprocess.Popen` takes them."""
+    stdin, stdout, stderr = stdio
+    return subprocess.Popen(
         argv,
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        cwd=folder,
-        env=variables,
+        cwd=cwd,
+        env=env,
         start_new_session=True,
         close_fds=True,
     )
-    return ChildProcess(popen)
 
 
-def _start_below(
+async def _start_below(
     starter: SessionStarter,
     argv: list[str],
     env: Mapping[str, str],
@@ -198,7 +218,7 @@ def _start_below(
             null if fd == subprocess.DEVNULL else own if fd is None else fd
             for fd, own in zip(stdio, (0, 1, 2), strict=True)
         )
-        return starter.start(argv, env, cwd, (stdin, stdout, stderr))
+        return await starter.start(argv, env, cwd, (stdin, stdout, stderr))
     finally:
         os.close(null)
 
@@ -251,6 +271,7 @@ class CommandRunner:
         Raises:
             CommandTimeoutError: it took longer than `timeout_s`; all of its session is dead.
             OSError: it cannot be started.
+            SessionUnavailable: what starts programs in the desktop's namespaces does not.
         """
         try:
             work = self._run(command, shell, merge, cwd, max_output_bytes, isolated)
@@ -269,7 +290,7 @@ class CommandRunner:
                 err_end, err = (out_end, out) if merge else await open_sink(limit, isolated=isolated)
                 if not merge:
                     ends.append(err_end)
-                child = start(
+                child = await start(
                     command,
                     self._session,
                     shell=shell,

@@ -77,7 +77,7 @@ class ScreenRecorder:
         command = ["ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error", "-y", *grab, *source]
         write_end, said = await open_sink(STDERR_BYTES)
         try:
-            child = start([*command, *ends, *encode, *output], self._session, stderr=write_end)
+            child = await start([*command, *ends, *encode, *output], self._session, stderr=write_end)
         finally:
             os.close(write_end)
         self._running = (child, said)

@@ -1,28 +1,54 @@
 """Starting programs in the desktop's own namespaces, where they cannot see or stop the guest agent.
 
-`osgym-session` (`native/session.c`) is their parent; PIDs are those of the agent's namespace.
+`osgym-session` (`native/session.c`) is their parent. PIDs are numbers of the agent's own
+namespace, in which the programs have numbers as well; those that they know themselves by are others
+(`session_pids`).
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
 import os
+import signal
 import socket
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from osgym_guest.http import HttpError
+from osgym_protocol.codes import GuestErrorCode
+
 _REQUEST = struct.Struct("=3Ii")
 _ANSWER = struct.Struct("=2i")
 _PEER = struct.Struct("3i")
-_START, _REAP = 1, 2
-_NO_FOLDER = -1
+_START, _REAP, _FORGET = 1, 2, 3
+_NO_FOLDER, _NOT_MADE = -1, -2
+_SHORT_OF = frozenset({errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE})
+"""Errors of `execve` that say nothing of the program."""
 TIMEOUT_S = 10.0
 """Longer than `osgym-session` waits for a program to begin."""
+REAP_S = 1.0
+"""How long a process that has ended may still be withheld by a tracer, such as strace."""
+_REAP_EVERY_S = 0.02
+
+
+class SessionUnavailable(HttpError):
+    """`osgym-session` does not start programs; nothing is said of the program that was asked for.
+
+    An answer 503 `guest_failed`, by which the host finds out whether the desktop was broken by its user.
+    """
+
+    def __init__(self, why: str):
+        super().__init__(503, GuestErrorCode.GUEST_FAILED, f"the desktop's session starts no programs: {why}")
 
 
 class SessionStarter:
     """The agent's connection to `osgym-session`, made at first use.
+
+    Only the process that was met first is talked to: root in the desktop can put a socket of its own at the
+    path.
 
     Args:
         path: its socket.
@@ -31,29 +57,33 @@ class SessionStarter:
     def __init__(self, path: str) -> None:
         self._path = path
         self._sock: socket.socket | None = None
+        self._pid: int | None = None
+        self._turn = asyncio.Lock()
+        self._discards: set[asyncio.Future[None]] = set()
 
     @property
     def pid(self) -> int:
         """PID of `osgym-session`, the parent of what is started.
 
         Raises:
-            OSError: it cannot be reached.
+            SessionUnavailable: it cannot be reached.
         """
-        found: int = _PEER.unpack(
-            self._connected().getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-        )[0]
-        return found
+        if self._pid is None:
+            self._connect()
+        assert self._pid is not None
+        return self._pid
 
-    def start(
+    async def start(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, stdio: tuple[int, int, int]
     ) -> SessionProcess:
-        """Start a program as the leader of a session of its own.
+        """Start a program as the leader of a session of its own; when cancelled, end one that was started.
 
         Args:
             stdio: descriptors of its standard input, output and error.
 
         Raises:
             OSError: it cannot be started.
+            SessionUnavailable: `osgym-session` starts nothing.
             ValueError: a text has a NUL in it.
         """
         texts = [os.fspath(cwd), *argv, *(f"{name}={value}" for name, value in env.items())]
@@ -65,46 +95,100 @@ class SessionStarter:
             with os.fdopen(os.dup(file), "wb") as texts_file:
                 texts_file.write(data)
             request = _REQUEST.pack(_START, len(argv), len(texts) - 1 - len(argv), 0)
-            error, pid = self._ask(request, (file, *stdio))
+            answer = await self._ask(request, (file, *stdio))
         finally:
             os.close(file)
+        try:
+            error, value = await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            discard = asyncio.ensure_future(self._discard(answer))
+            self._discards.add(discard)
+            discard.add_done_callback(self._discards.discard)
+            raise
+        if value == _NOT_MADE or error in _SHORT_OF:
+            raise SessionUnavailable(os.strerror(error))
         if error:
-            raise OSError(error, os.strerror(error), os.fspath(cwd) if pid == _NO_FOLDER else argv[0])
-        return SessionProcess(self, pid)
+            raise OSError(error, os.strerror(error), os.fspath(cwd) if value == _NO_FOLDER else argv[0])
+        return SessionProcess(self, value)
 
-    def reap(self, pid: int) -> int:
+    async def reap(self, pid: int) -> int:
         """Return the wait status of a process that has ended, and forget it.
 
         Raises:
             OSError: it runs still, or is not known.
+            SessionUnavailable: `osgym-session` does not answer.
         """
-        error, status = self._ask(_REQUEST.pack(_REAP, 0, 0, pid), ())
-        if error:
-            raise OSError(error, os.strerror(error))
-        return status
+        until_s = asyncio.get_running_loop().time() + REAP_S
+        while True:
+            error, status = await asyncio.shield(await self._ask(_REQUEST.pack(_REAP, 0, 0, pid), ()))
+            if not error:
+                return status
+            if error != errno.EAGAIN or asyncio.get_running_loop().time() >= until_s:
+                await self._forget(pid)
+                raise OSError(error, os.strerror(error))
+            await asyncio.sleep(_REAP_EVERY_S)
 
-    def _connected(self) -> socket.socket:
-        if self._sock is None:
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-            try:
-                sock.settimeout(TIMEOUT_S)
-                sock.connect(self._path)
-            except BaseException:
-                sock.close()
-                raise
-            self._sock = sock
-        return self._sock
+    async def _forget(self, pid: int) -> None:
+        await asyncio.shield(await self._ask(_REQUEST.pack(_FORGET, 0, 0, pid), ()))
 
-    def _ask(self, request: bytes, fds: Sequence[int]) -> tuple[int, int]:
-        sock = self._connected()
+    async def _discard(self, answer: asyncio.Future[tuple[int, int]]) -> None:
+        """End what was started for a caller that has left."""
+        with contextlib.suppress(SessionUnavailable):
+            error, pid = await answer
+            if not error:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(pid, signal.SIGKILL)
+                await self._forget(pid)
+
+    def _connect(self) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         try:
-            socket.send_fds(sock, [request], fds)
-            answer = sock.recv(_ANSWER.size)
-            if len(answer) != _ANSWER.size:
-                raise ConnectionResetError(errno.ECONNRESET, "the desktop's session starts nothing any more")
-        except OSError:
-            self.close()  # a late answer would be taken for that of the next request
+            sock.setblocking(False)
+            sock.connect(self._path)
+            pid, uid, _ = _PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+            if uid != 0 or self._pid not in (None, pid):
+                raise ConnectionRefusedError(errno.ECONNREFUSED, "another process listens in its place")
+        except OSError as exc:
+            sock.close()
+            raise SessionUnavailable(exc.strerror or str(exc)) from exc
+        self._pid, self._sock = pid, sock
+        return sock
+
+    async def _ask(self, request: bytes, fds: Sequence[int]) -> asyncio.Future[tuple[int, int]]:
+        """Send a request when it is its turn, and return the answer to come: an error number and a value.
+
+        The next request waits for that answer, whether or not anybody still does.
+        """
+        await self._turn.acquire()
+        try:
+            sock = self._sock or self._connect()
+            try:
+                socket.send_fds(sock, [request], fds)
+            except OSError as exc:
+                self.close()
+                raise SessionUnavailable(exc.strerror or str(exc)) from exc
+        except BaseException:
+            self._turn.release()
             raise
+        answer = asyncio.ensure_future(self._receive(sock))
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # maybe nobody asks
+        return answer
+
+    async def _receive(self, sock: socket.socket) -> tuple[int, int]:
+        try:
+            answer = await asyncio.wait_for(
+                asyncio.get_running_loop().sock_recv(sock, _ANSWER.size), TIMEOUT_S
+            )
+            if len(answer) != _ANSWER.size:
+                raise ConnectionResetError(errno.ECONNRESET, "it has ended")
+        except asyncio.TimeoutError as exc:
+            self.close()  # a late answer would be taken for that of the next request
+            raise SessionUnavailable(f"no answer within {TIMEOUT_S:g} s") from exc
+        except OSError as exc:
+            self.close()
+            raise SessionUnavailable(exc.strerror or str(exc)) from exc
+        finally:
+            self._turn.release()
         error, value = _ANSWER.unpack(answer)
         return error, value
 
@@ -123,14 +207,15 @@ class SessionProcess:
         self.pid = pid
         self.returncode: int | None = None
 
-    def wait(self) -> int:
+    async def wait(self) -> int:
         """Return the exit status of the process, which has ended; a negative number is a signal's.
 
-        It is that of a killed process when `osgym-session` cannot say it.
+        It is that of a killed process, -9, also when `osgym-session` cannot tell it: it was lost, or a tracer
+        in the desktop withholds the status for longer than `REAP_S`.
         """
         if self.returncode is None:
             try:
-                self.returncode = os.waitstatus_to_exitcode(self._starter.reap(self.pid))
-            except OSError:
+                self.returncode = os.waitstatus_to_exitcode(await self._starter.reap(self.pid))
+            except (OSError, SessionUnavailable):
                 self.returncode = -9
         return self.returncode

@@ -217,7 +217,7 @@ async def _run(order: Order, session: DesktopSession) -> dict[str, Any]:
         with tempfile.TemporaryFile() as stdin:
             stdin.write(order.stdin)
             stdin.seek(0)
-            child = start(
+            child = await start(
                 order.command,
                 session,
                 shell=order.shell,
