@@ -39,7 +39,19 @@ GUARDED_FOLDERS = (
     "usr/local/lib/python3.11/dist-packages/osgym_guest",
     "usr/local/lib/python3.11/dist-packages/osgym_protocol",
 )
-GUARDED_FILES = ("usr/bin/python3", "usr/bin/python3.11", "usr/bin/dash", "etc/ld.so.preload")
+GUARDED_FILES = (
+    "usr/bin/python3",
+    "usr/bin/python3.11",
+    "bin",
+    "usr/bin/sh",
+    "usr/bin/dash",
+    # What the X server runs beside the agent for each keymap that a client uploads.
+    "usr/bin/xkbcomp",
+    "usr/bin/xkbcomp.real",
+    "usr/share/osgym/keymap.source",
+    "usr/share/osgym/keymap.xkm",
+    "etc/ld.so.preload",
+)
 _GUARDED_MOUNTS = ("/usr", "/lib", "/bin", "/sbin", "/etc", "/proc", "/run/osgym")
 _UNGUARDED_MOUNT = "/run/osgym/harness"
 """What the agent needs of it is open. Root in the desktop ends the mount by removing the folder under it."""
