@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from tests.support.guest_rig import desktop, stop
 
 from osgym_guest.osworld.a11y import x_windows
 from osgym_guest.osworld.a11y.x_windows import read_windows
+from osgym_guest.osworld.session_pids import PROGRAMS_BELOW
 
+pytestmark = pytest.mark.timeout(60)
 PROGRAM = Path(guest_rig.__file__).with_name("many_windows.py")
 COUNT, MAX_WINDOWS = 50, 30
 
@@ -35,3 +38,43 @@ def test_of_many_windows_the_topmost_are_read(tmp_path: Path, monkeypatch: pytes
     assert all(window.is_managed for window in found[:-1])
     assert (found[-1].title, found[-1].is_managed) == ("menu", False)
     assert [window.stacking for window in found] == list(range(COUNT - MAX_WINDOWS + 1, COUNT + 1))
+
+
+CLAIMS = """
+import os
+from Xlib import X, Xatom, display
+server = display.Display()
+window = server.screen().root.create_window(10, 40, 200, 100, 0, X.CopyFromParent)
+window.change_property(server.intern_atom("_NET_WM_PID"), Xatom.CARDINAL, 32, [os.getpid()])
+window.map()
+server.sync()
+print("open", flush=True)
+while True:
+    server.next_event()
+"""
+
+
+@pytest.mark.parametrize("below", [False, True])
+def test_the_process_that_a_window_claims_counts_where_it_is_numbered_alike(
+    monkeypatch: pytest.MonkeyPatch, below: bool
+) -> None:
+    """This X server does not say whose a window is; programs below number themselves otherwise."""
+    reader, writer = os.pipe()
+    argv = ["Xvfb", "-displayfd", str(writer), "-nolisten", "tcp", "-extension", "X-Resource"]
+    server = subprocess.Popen(argv, pass_fds=[writer], stderr=subprocess.DEVNULL)
+    os.close(writer)
+    with os.fdopen(reader) as said:
+        monkeypatch.setenv("DISPLAY", ":" + said.readline().strip())
+    if below:
+        monkeypatch.setenv(PROGRAMS_BELOW, "1")
+    program = subprocess.Popen(["/usr/bin/python3", "-c", CLAIMS], stdout=subprocess.PIPE)
+    try:
+        assert program.stdout is not None
+        with program.stdout:
+            assert program.stdout.readline() == b"open\n"
+        (window,) = asyncio.run(read_windows())
+    finally:
+        stop(program)
+        stop(server)
+    assert window.pid == program.pid
+    assert window.own_pid == (None if below else program.pid)

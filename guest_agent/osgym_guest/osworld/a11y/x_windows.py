@@ -125,7 +125,9 @@ async def _is_seen(x: XConnection, window: int, owner: int | None, screen: Box) 
     """Return whether a window is on the screen, and not of the process `owner`."""
     try:
         attributes = await x.attributes(window)
-        if attributes.input_only or not attributes.viewable or await _pid(x, window) == owner:
+        if attributes.input_only or not attributes.viewable:
+            return False
+        if owner is not None and await _pid(x, window) == owner:
             return False
         return _shows(Box(*await x.place(window), *await x.size(window)), screen)
     except XError:
