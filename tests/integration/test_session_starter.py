@@ -128,7 +128,7 @@ async def test_what_a_caught_program_reports_deceives_nobody(
                 break
             if is_in_tmp(first, "caught"):
                 break
-        assert is_in_tmp(first, "caught")
+        wait_until(lambda: is_in_tmp(first, "caught"), 5, "it says that it has caught one")
         done = await asyncio.wait_for(episode.execute("echo on"), 15)
         assert done.stdout == "on\n"
         assert (server_of(first), harness_processes(first, AGENT), bus_of(first)) == before
