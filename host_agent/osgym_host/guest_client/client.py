@@ -315,8 +315,7 @@ class GuestClient:
 
         Args:
             timeout_s: For the whole answer.
-            deadline_s: For the desktop's programs; those that answer later are left out. None leaves it to the
-                agent.
+            deadline_s: For the desktop's programs; those that answer later are left out. None: the agent's own.
         """
         path = "/accessibility" if deadline_s is None else f"/accessibility?deadline_s={deadline_s:g}"
         tree = (await self._large(path, timeout_s)).get("AT")
