@@ -315,7 +315,7 @@ class GuestClient:
 
         Args:
             timeout_s: For the whole answer.
-            deadline_s: For the desktop's programs; those that answer later are left out. None: the agent's own.
+            deadline_s: For the programs; those that answer later are left out. None: the agent's own bound.
         """
         path = "/accessibility" if deadline_s is None else f"/accessibility?deadline_s={deadline_s:g}"
         tree = (await self._large(path, timeout_s)).get("AT")
