@@ -34,9 +34,11 @@ hosts=(tests/integration/test_{docs_walk,fleet_*,hosts_drained,infra_*,notices}.
 hosts+=(tests/integration/test_{sdk_discovery,sdk_members,ssh_*,tasks_blame,tasks_downloads,tasks_sandbox,wheels}.py)
 hosts+=(tests/e2e/test_{chaos,warm_apps,ordinary_user}.py)
 hosts+=(tests/integration/test_{remedies_*,tasks_browser,newcomer}.py)
-# Emulated machines, bakes, and what calibrates desktops.
-machines=(tests/contract/runtimes tests/integration/test_{qemu_*,guest_frozen,sdk_rollouts_desktops}.py)
+# Emulated machines, bakes, what calibrates desktops, and much of the SDK.
+machines=(tests/contract/runtimes tests/integration/test_{qemu_*,guest_frozen}.py)
 machines+=(tests/integration/test_{calibration,golden_image,image_bake}.py)
+# Here so that all groups take about as long.
+machines+=(tests/integration/test_sdk_{agents*,batch,branching,data*,desktops,grammars,gym,policies,r*,sigterm}.py)
 elsewhere=("${core_api[@]}" tests/contract/runtimes)
 groups[slow_units]="tests/fuzz ${slow_units[*]} tests/contract ${elsewhere[*]/#/--ignore=}"
 groups[hosts]=${hosts[*]}
