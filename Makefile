@@ -5,7 +5,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help demo test test-all test-rest unit slow-units images test-long test-images test-osworld test-trainers lint image image-small snapshot preview setup setup-vm setup-test constraints openapi site man dist fuzz fuzz-grammars chaos bench-report updates clean
+.PHONY: help demo test test-all unit images test-long test-images test-osworld test-trainers lint image image-small snapshot preview setup setup-vm setup-test constraints openapi site man dist fuzz fuzz-grammars chaos bench-report updates clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -42,24 +42,14 @@ lint: setup-test ## ruff, mypy, import rules
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
 
-# Beside each other: bakes wait for the disk and the archive of packages, and each works on one core.
 test: setup-test ## that everything works, on the real thing: lint, unit tests, bakes, desktops, the API, tasks (ARGS=… runs pytest with these alone)
-	@if [ -n "$(ARGS)" ]; then VENV=$(VENV) scripts/test.sh $(ARGS); else \
-	   $(MAKE) --no-print-directory -j3 lint unit images && VENV=$(VENV) scripts/test.sh core; fi
+	@if [ -n "$(ARGS)" ]; then scripts/test.sh $(ARGS); else scripts/test.sh first && scripts/test.sh core; fi
 
 test-all: test   ## the same, and all that it leaves out: virtual machines, fleets, bakes, applications, attacks
-	@$(MAKE) --no-print-directory test-rest
-
-# An emulated machine boots while nothing but unit tests runs beside it: it is ten times slower than a real one.
-test-rest: setup-test ## what `make test` leaves out of `make test-all`
-	@$(MAKE) --no-print-directory -j2 test-images slow-units
-	@VENV=$(VENV) scripts/test.sh rest
-
-slow-units: setup-test
-	@VENV=$(VENV) scripts/test.sh slow-units
+	@scripts/test.sh slow && scripts/test.sh rest
 
 unit: setup-test ## most unit tests; no desktop
-	@VENV=$(VENV) scripts/test.sh unit
+	@scripts/test.sh unit
 
 images: setup-test
 	@$(VENV)/bin/osgym image build --flavor small

@@ -2,11 +2,13 @@
 # Runs groups of tests, each in a process beside the others, since all wait for desktops and machines much of
 # the time; what failed beside the others is run once more alone, and named.
 #
-#   scripts/test.sh unit       most unit tests
-#   scripts/test.sh core       what `make test` runs besides: the images are there
-#   scripts/test.sh slow-units the other unit tests, fuzzing, and what takes minutes of the API's contract
-#   scripts/test.sh rest       what only `make test-all` runs, with the machines' images there
-#   scripts/test.sh ARGS       pytest with these arguments
+#   scripts/test.sh unit   most unit tests
+#   scripts/test.sh first  the same, with lint and the bakes of images beside them
+#   scripts/test.sh core   what `make test` runs after that
+#   scripts/test.sh slow   what `make test-all` adds first: the other unit tests, fuzzing, what takes minutes of
+#                          the API's contract; beside them a virtual machine is baked, booted and frozen
+#   scripts/test.sh rest   what `make test-all` runs last
+#   scripts/test.sh ARGS   pytest with these arguments
 #
 # Machines that start by themselves and a real Prometheus take minutes: tests/long, `make test-long`.
 set -uo pipefail
@@ -14,7 +16,7 @@ cd "$(dirname "$0")/.." || exit
 python=${VENV:-.venv}/bin/python
 set_of_groups=${1:-}
 case $set_of_groups in
-  unit | slow-units | core | rest) [ $# -eq 1 ] || { echo "scripts/test.sh: $1 takes no arguments" >&2; exit 2; } ;;
+  unit | first | core | slow | rest) [ $# -eq 1 ] || { echo "scripts/test.sh: $1 takes no arguments" >&2; exit 2; } ;;
   *) exec "$python" -m pytest "$@" ;;
 esac
 
@@ -40,16 +42,20 @@ machines+=(tests/integration/test_{calibration,golden_image,image_bake}.py)
 # Here so that all groups take about as long.
 machines+=(tests/integration/test_sdk_{agents*,batch,branching,data*,desktops,grammars,gym,policies,r*,sigterm}.py)
 elsewhere=("${core_api[@]}" tests/contract/runtimes)
-groups[slow_units]="tests/fuzz ${slow_units[*]} tests/contract ${elsewhere[*]/#/--ignore=}"
+groups[slow]="tests/fuzz ${slow_units[*]} tests/contract ${elsewhere[*]/#/--ignore=}"
 groups[hosts]=${hosts[*]}
 groups[machines]=${machines[*]}
 elsewhere=("${core_api[@]}" "${core_desktops[@]}" "${hosts[@]}" "${machines[@]}")
 groups[others]="tests/e2e tests/integration ${elsewhere[*]/#/--ignore=}"
 
+# Targets of the Makefile that run beside the tests: bakes wait for the disk and the archive of packages, and an
+# emulated machine, ten times slower than a real one, boots while nothing but unit tests runs.
+targets=()
 case $set_of_groups in
   unit) names=(unit) ;;
+  first) names=(unit) targets=(lint images) ;;
   core) names=(api desktops) ;;
-  slow-units) names=(slow_units) ;;
+  slow) names=(slow) targets=(test-images) ;;
   rest) names=(hosts machines others) ;;
 esac
 
@@ -63,10 +69,16 @@ run() { # name of the group, further arguments of pytest
 }
 
 last=${names[-1]}
+beside() { # name, command
+  "${@:2}" >"$work/$1.log" 2>&1 &
+  pids[$1]=$!
+  printf '"%s" runs beside the tests "%s"; its output follows.\n' "$1" "$last"
+}
+for target in "${targets[@]}"; do
+  beside "$target" make --no-print-directory "$target"
+done
 for name in "${names[@]:0:${#names[@]}-1}"; do
-  run "$name" --durations=25 >"$work/$name.log" 2>&1 &
-  pids[$name]=$!
-  printf 'The tests "%s" run beside "%s"; their output follows.\n' "$name" "$last"
+  beside "$name" run "$name" --durations=25
 done
 run "$last" --durations=25
 declare -A statuses=([$last]=$?)
@@ -92,6 +104,9 @@ if len(failed) > 12:
 PY
   run "$1" --last-failed || status=1
 }
+for target in "${targets[@]}"; do
+  [ "${statuses[$target]}" -eq 0 ] || { printf '\n"make %s" failed.\n' "$target"; status=1; }
+done
 for name in "${names[@]}"; do
   again "$name" "${statuses[$name]}"
 done
