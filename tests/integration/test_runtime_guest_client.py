@@ -28,7 +28,8 @@ from osgym_host.guest_client import (
 )
 from osgym_host.guest_client.answers import CommandResult
 from osgym_host.guest_client.client import MAX_JSON_BYTES
-from osgym_host.guest_client.http import MAX_CONNECTIONS, GuestAnswerTooLarge
+from osgym_host.guest_client.errors import GuestAnswerTooLarge
+from osgym_host.guest_client.http import MAX_CONNECTIONS
 from osgym_protocol.limits import MAX_GUEST_META_BYTES
 from osgym_protocol.options import ObserveOptions
 from osgym_protocol.records import encode_record

@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from osgym_host.guest_client.answers import frame, json_object, refusal
-from osgym_host.guest_client.http import GuestProtocolError, HttpResponse
+from osgym_host.guest_client.errors import GuestProtocolError
+from osgym_host.guest_client.http import HttpResponse
 
 
 @pytest.mark.parametrize(

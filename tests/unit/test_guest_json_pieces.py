@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from osgym_host.guest_client import json_pieces
 from osgym_host.guest_client.answers import large_json_object
-from osgym_host.guest_client.http import GuestAnswerTooLarge, GuestProtocolError, HttpResponse
+from osgym_host.guest_client.errors import GuestAnswerTooLarge, GuestProtocolError
+from osgym_host.guest_client.http import HttpResponse
 from osgym_host.guest_client.json_pieces import MAX_SKELETON_BYTES, parse_long_texts, put_back
 
 # Characters that are escaped, that take two, three and four bytes, and two escapes in a row.

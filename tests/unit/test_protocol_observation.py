@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osgym_host.guest_client.answers import frame
-from osgym_host.guest_client.http import GuestProtocolError, HttpResponse
+from osgym_host.guest_client.errors import GuestProtocolError
+from osgym_host.guest_client.http import HttpResponse
 from osgym_protocol.actions import Op
 from osgym_protocol.codec import WireFormatError
 from osgym_protocol.codes import GuestErrorCode, ImageFormat, SettlePolicy, SettleReason

@@ -6,14 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osgym_host.guest_client.http import (
-    MAX_HEADERS,
-    GuestAnswerTooLarge,
-    GuestProtocolError,
-    chunk_size,
-    content_length,
-    parse_head,
-)
+from osgym_host.guest_client.errors import GuestAnswerTooLarge, GuestProtocolError
+from osgym_host.guest_client.http import MAX_HEADERS, chunk_size, content_length, parse_head
 
 
 def test_a_plain_head_is_parsed() -> None:

@@ -13,7 +13,7 @@ from osgym_host.calibration.driver import TRACE, ExplorationFailed, ExploredDesk
 from osgym_host.calibration.exploration import explore
 from osgym_host.calibration.replay import Rule, Trace
 from osgym_host.guest_client.client import GuestClient
-from osgym_host.guest_client.http import GuestError
+from osgym_host.guest_client.errors import GuestError
 from osgym_host.images.store import Image
 from osgym_host.runtimes.base import ReplicaSpec, Runtime
 from osgym_protocol.actions import parse_actions

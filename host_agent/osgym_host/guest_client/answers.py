@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from osgym_host.guest_client.errors import GuestAnswerTooLarge, GuestError, GuestProtocolError
 from osgym_host.guest_client.frame_checks import AskedImage, check_observation
-from osgym_host.guest_client.http import GuestAnswerTooLarge, GuestError, GuestProtocolError, HttpResponse
+from osgym_host.guest_client.http import HttpResponse
 from osgym_host.guest_client.json_pieces import AnswerTooLarge, parse_long_texts, put_back
 from osgym_host.logs import escape_controls, escape_lines
 from osgym_protocol.limits import MAX_GUEST_META_BYTES, MAX_GUEST_META_PARTS, MAX_JSON_DEPTH

@@ -30,15 +30,9 @@ from osgym_host.guest_client.answers import (
     typed,
 )
 from osgym_host.guest_client.body import Body
+from osgym_host.guest_client.errors import GuestAnswerTooLarge, GuestProtocolError, GuestTimeout
 from osgym_host.guest_client.frame_checks import AskedImage
-from osgym_host.guest_client.http import (
-    MAX_BODY_BYTES,
-    GuestAnswerTooLarge,
-    GuestProtocolError,
-    GuestTimeout,
-    HttpClient,
-    HttpResponse,
-)
+from osgym_host.guest_client.http import MAX_BODY_BYTES, HttpClient, HttpResponse
 from osgym_host.guest_client.reach import ReachCalls
 from osgym_protocol.codec import Message
 from osgym_protocol.codes import GuestErrorCode, ImageFormat

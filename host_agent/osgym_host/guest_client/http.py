@@ -13,7 +13,6 @@ in one run). Through `httpx` a frame costs 1 ms and is bounded less.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import socket
 import time
@@ -21,86 +20,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from osgym_host.addresses import EnclosedAddress, GuestAddress, UnixAddress, short_unix_path
-from osgym_host.errors import OsgymHostError
 from osgym_host.guest_client.body import Body, BodyBuffer
+from osgym_host.guest_client.errors import (
+    GuestAnswerTooLarge,
+    GuestProtocolError,
+    GuestTimeout,
+    GuestUnreachable,
+    unreachable,
+)
 
 MAX_HEAD_BYTES = 32 * 1024
 MAX_HEADERS = 64
 MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
-"""Of the body of an error answer; what is longer is cut, and the connection closed."""
+"""Bytes kept of the body of an error answer; a longer one is cut and its connection closed."""
 MAX_CONNECTIONS = 16
 MAX_CHUNKS = 1024
 MIN_CHUNK_BYTES = 1024
-"""Beyond `MAX_CHUNKS` chunks must have this size on average: each costs some 3 µs whatever is in it."""
+"""Mean size that chunks beyond `MAX_CHUNKS` must have, since each costs some 3 µs whatever its size."""
 RECV_BYTES = 64 * 1024
 _MOST = 10**15
 _TURN_BYTES = 256 * 1024
-"""What a connection reads before others get their turn; a read counts as `_READ_BYTES` at least."""
+"""Bytes read by a connection before other tasks run; a read counts as at least `_READ_BYTES`."""
 _READ_BYTES = 16 * 1024
-
-
-class GuestError(OsgymHostError):
-    """Base of what a call to a guest raises."""
-
-
-class GuestUnreachable(GuestError):
-    """No connection, or it broke before the whole answer had come.
-
-    Attributes:
-        delivered: False when the request provably did not reach the guest as a whole, so that it
-            may be sent again; True when the guest may have acted on it.
-    """
-
-    def __init__(self, message: str, *, delivered: bool) -> None:
-        """Keep whether the request may have arrived."""
-        super().__init__(message)
-        self.delivered = delivered
-
-
-class HostSocketError(GuestUnreachable):
-    """This host could not make the connection, for want of descriptors, memory, addresses or the path to it.
-
-    No guest can cause that: what it can do to a connection is to refuse, end or reset it.
-    """
-
-
-_OF_THIS_HOST = frozenset(
-    {
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOMEM,
-        errno.ENOBUFS,
-        errno.EADDRNOTAVAIL,
-        errno.ENOENT,
-        errno.EACCES,
-        errno.EPERM,
-    }
-)
-
-
-def unreachable(what: str, error: OSError, *, delivered: bool) -> GuestUnreachable:
-    """Return the error for a connection that was not made or broke, by whose fault it is."""
-    kind = HostSocketError if error.errno in _OF_THIS_HOST else GuestUnreachable
-    return kind(f"{what}: {error}", delivered=delivered)
-
-
-class GuestTimeout(GuestError):
-    """The deadline of the call passed. `delivered` as in `GuestUnreachable`."""
-
-    def __init__(self, message: str, *, delivered: bool, timeout_s: float) -> None:
-        """Keep the deadline and whether the request may have arrived."""
-        super().__init__(message)
-        self.delivered = delivered
-        self.timeout_s = timeout_s
-
-
-class GuestProtocolError(GuestError):
-    """The guest's answer is malformed or larger than allowed; the connection was closed."""
-
-
-class GuestAnswerTooLarge(GuestProtocolError):
-    """The guest's answer is larger than the caller takes; the connection was closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +215,7 @@ class _Connection:
 
 
 class HttpClient:
-    """Keep-alive connections to one address, at most `MAX_CONNECTIONS` at a time."""
+    """Keep-alive connections to one address, at most `MAX_CONNECTIONS` at once."""
 
     def __init__(
         self, address: GuestAddress, *, token: str | None = None, max_connections: int = MAX_CONNECTIONS

@@ -14,14 +14,13 @@ from urllib.parse import urlencode
 
 from osgym_host.guest_client.answers import GuestRefused, json_object, large_json_object, refusal
 from osgym_host.guest_client.body import Body
-from osgym_host.guest_client.http import (
+from osgym_host.guest_client.errors import (
     GuestAnswerTooLarge,
     GuestProtocolError,
     GuestTimeout,
     GuestUnreachable,
-    HttpClient,
-    HttpResponse,
 )
+from osgym_host.guest_client.http import HttpClient, HttpResponse
 from osgym_host.guest_client.tunnel import GuestTunnel
 from osgym_protocol.codec import Message, WireFormatError
 from osgym_protocol.codes import GuestErrorCode

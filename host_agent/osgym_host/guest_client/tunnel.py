@@ -7,16 +7,8 @@ import json
 import socket
 
 from osgym_host.guest_client.answers import refusal
-from osgym_host.guest_client.http import (
-    MAX_HEAD_BYTES,
-    GuestProtocolError,
-    GuestTimeout,
-    HttpClient,
-    HttpResponse,
-    content_length,
-    parse_head,
-    unreachable,
-)
+from osgym_host.guest_client.errors import GuestProtocolError, GuestTimeout, unreachable
+from osgym_host.guest_client.http import MAX_HEAD_BYTES, HttpClient, HttpResponse, content_length, parse_head
 
 PATH = "/v1/reach/tunnel"
 MAX_REFUSAL_BYTES = 16 * 1024

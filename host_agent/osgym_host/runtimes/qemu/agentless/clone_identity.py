@@ -14,7 +14,8 @@ import time
 import uuid
 
 from osgym_host.addresses import GuestAddress
-from osgym_host.guest_client.http import GuestError, HttpClient
+from osgym_host.guest_client.errors import GuestError
+from osgym_host.guest_client.http import HttpClient
 from osgym_host.images.disks.manifest import GuestKind
 from osgym_host.runtimes.base import HOSTNAME
 

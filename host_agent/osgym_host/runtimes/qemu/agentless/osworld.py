@@ -11,13 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from osgym_host.addresses import GuestAddress
-from osgym_host.guest_client.http import (
-    GuestAnswerTooLarge,
-    GuestError,
-    GuestProtocolError,
-    GuestTimeout,
-    HttpClient,
-)
+from osgym_host.guest_client.errors import GuestAnswerTooLarge, GuestError, GuestProtocolError, GuestTimeout
+from osgym_host.guest_client.http import HttpClient
 from osgym_host.runtimes.qemu.agentless.serve import HttpRequest, RefusedRequest, ServedResponse
 from osgym_protocol.codes import GuestErrorCode
 

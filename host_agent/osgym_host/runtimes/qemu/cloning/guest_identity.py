@@ -24,7 +24,8 @@ from typing import Any
 
 from osgym_host.addresses import GuestAddress
 from osgym_host.errors import OsgymHostError
-from osgym_host.guest_client.http import GuestError, HttpClient, HttpResponse
+from osgym_host.guest_client.errors import GuestError
+from osgym_host.guest_client.http import HttpClient, HttpResponse
 from osgym_host.runtimes.base import HOSTNAME
 
 SEED_BYTES = 64

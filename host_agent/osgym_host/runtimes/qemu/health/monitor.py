@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from osgym_host.addresses import GuestAddress
-from osgym_host.guest_client.http import GuestError, HttpClient
+from osgym_host.guest_client.errors import GuestError
+from osgym_host.guest_client.http import HttpClient
 from osgym_host.runtimes.qemu.health import rules
 from osgym_host.runtimes.qemu.health.rules import DeathCause, HealthOptions, Liveness
 
