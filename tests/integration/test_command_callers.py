@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.test_osworld_endpoints import StillDesktop
+from tests.support.agent_endpoints import StillDesktop
 
 from osgym_guest import osworld
 from osgym_guest.http import HttpError, Router

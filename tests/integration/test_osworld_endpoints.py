@@ -1,128 +1,32 @@
-"""OSWorld's endpoints on the agent's own server, with real processes and files; no desktop needed."""
+"""OSWorld's endpoints for commands and facts, with real processes; no desktop needed."""
 
 # ruff: noqa: ASYNC240 -- reading /proc and small files in the only task of a test blocks nobody
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import shutil
 import signal
-import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.support.agent_endpoints import PNG, Call, children, served_endpoints, vanished
 
-from osgym_guest import osworld
-from osgym_guest.http import Router
 from osgym_guest.osworld.process import CommandRunner
 from osgym_guest.osworld.session import DesktopSession
-from osgym_guest.server import Server
-
-PNG = b"\x89PNG\r\n\x1a\n...."
-
-
-class StillDesktop:
-    """A desktop whose screen, size and pointer are given; the real one has tests of its own."""
-
-    async def screenshot_png(self) -> bytes:
-        return PNG
-
-    def screen_size(self) -> tuple[int, int]:
-        return 1920, 1080
-
-    async def cursor_position(self) -> tuple[int, int]:
-        return 12, 34
-
-
-@dataclass
-class Answer:
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
-Call = Callable[..., Awaitable[Answer]]
-
-
-async def http(path: Path, method: str, target: str, body: bytes, content_type: str) -> Answer:
-    """One request over the unix socket."""
-    reader, writer = await asyncio.open_unix_connection(str(path))
-    head = f"{method} {target} HTTP/1.1\r\nHost: x\r\nContent-Type: {content_type}\r\n"
-    writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
-    answer = await asyncio.wait_for(reader.read(), 30)
-    writer.close()
-    head_text, _, payload = answer.partition(b"\r\n\r\n")
-    lines = head_text.decode("latin-1").split("\r\n")
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
-    return Answer(int(lines[0].split()[1]), headers, payload)
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    path = tmp_path / "home"
-    (path / "Desktop").mkdir(parents=True)
-    return path
+    return tmp_path / "home"
 
 
 @pytest.fixture
 async def call(tmp_path: Path, home: Path) -> AsyncIterator[Call]:
-    """POST (or GET) to a served agent: ``await call("/execute", {"command": …})``."""
-    env = {"HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "DISPLAY": ":47123", "WHERE": "here"}
-    router = Router()
-    context = osworld.register(router, StillDesktop(), DesktopSession(env, home))
-    server = Server(router)
-    path = tmp_path / "agent.sock"
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
-    server.listen(listener)
-
-    async def call(
-        target: str,
-        body: Any = None,
-        *,
-        form: str | None = None,
-        method: str = "POST",
-        kind: str = "application/json",
-    ) -> Answer:
-        if form is not None:
-            body, kind = form.encode(), "application/x-www-form-urlencoded"
-        raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        return await http(path, method, target, raw, kind)
-
-    yield call
-    await server.close()
-    await context.close()
-    for _ in range(250):  # what was launched has ended in each test; its end is yet to be noticed
-        if not children():
-            break
-        await asyncio.sleep(0.02)
-
-
-def children() -> list[str]:
-    """Process ids of this process's children, zombies among them."""
-    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-
-
-async def vanished(pid: int) -> bool:
-    """Wait until a process is gone (one that only waits for its new parent counts as gone)."""
-    for _ in range(250):
-        try:
-            if " Z " in Path(f"/proc/{pid}/stat").read_text():
-                return True
-        except OSError:
-            return True
-        await asyncio.sleep(0.02)
-    return False
+    async with served_endpoints(tmp_path, home) as call:
+        yield call
 
 
 async def test_execute_answers_with_all_that_the_command_did(call: Call) -> None:
@@ -275,72 +179,6 @@ async def test_python_and_bash_scripts_answer_in_their_own_shapes(call: Call, ho
     assert not list(Path("/tmp").glob(f"osgym-*{os.getpid()}*"))
 
 
-async def test_a_file_uploaded_comes_back_the_same(call: Call, home: Path) -> None:
-    """Every byte of a multipart upload is written, folders are made, and `/file` gives it back."""
-    content = bytes(range(256)) * 9000 + b"\r\n--not the boundary\r\n"
-    boundary = "xyz"
-    body = (
-        (
-            f'--{boundary}\r\nContent-Disposition: form-data; name="file_path"\r\n\r\n'
-            "~/new folder/$WHERE.bin\r\n"
-            f'--{boundary}\r\nContent-Disposition: form-data; name="file_data"; filename="a"\r\n\r\n'
-        ).encode()
-        + content
-        + f"\r\n--{boundary}--\r\n".encode()
-    )
-    answer = await call("/setup/upload", body, kind=f"multipart/form-data; boundary={boundary}")
-    assert (answer.status, answer.body) == (200, f"File Uploaded: {len(content)} bytes".encode())
-    assert (home / "new folder/here.bin").read_bytes() == content
-    got = await call("/file", form="file_path=%7E%2Fnew+folder%2F%24WHERE.bin")
-    assert (got.status, got.body) == (200, content)
-    assert got.headers["content-disposition"] == 'attachment; filename="here.bin"'
-
-
-async def test_files_that_cannot_be_had_are_told_apart(call: Call, home: Path) -> None:
-    """Missing is 404, no regular file and no name are 400, and a device or pipe blocks nobody."""
-    os.mkfifo(home / "pipe")
-    assert (await call("/file", form="file_path=/nope")).status == 404
-    assert (await call("/file", form="file_path=/nope/")).json["error"] == "File not found"
-    for odd in (home, home / "pipe", Path("/dev/zero")):
-        assert (await call("/file", form=f"file_path={odd}")).status == 400
-    assert (await call("/file", form="path=/etc/hostname")).status == 400
-    assert (await call("/file", {"file_path": "/etc/hostname"})).status == 400
-    empty = home / "empty"
-    empty.touch()
-    assert (await call("/file", form=f"file_path={empty}")).body == b""
-    assert (await call("/file", form="file_path=/proc/self/comm")).body
-
-
-async def test_an_upload_without_its_parts_is_a_400(call: Call) -> None:
-    """Neither an urlencoded form nor one without a file is taken."""
-    assert (await call("/setup/upload", form="file_path=/tmp/x")).status == 400
-    assert (await call("/setup/upload", {"file_path": "/tmp/x"})).status == 400
-
-
-async def test_a_directory_is_listed_as_a_tree(call: Call, home: Path) -> None:
-    """Types, names and children as OSWorld's server gives them; a loop of links ends."""
-    (home / "Desktop/a.txt").touch()
-    (home / "Desktop/loop").symlink_to(home)
-    answer = await call("/list_directory", {"path": str(home)})
-    assert answer.json["directory_tree"] == {
-        "type": "directory",
-        "name": "home",
-        "children": [
-            {
-                "type": "directory",
-                "name": "Desktop",
-                "children": [
-                    {"type": "file", "name": "a.txt"},
-                    {"type": "directory", "name": "loop", "children": []},
-                ],
-            }
-        ],
-        "truncated": True,
-    }
-    assert (await call("/list_directory", {"path": "/etc/hostname"})).status == 400
-    assert (await call("/list_directory", {})).json["error"] == "path is required, as a string"
-
-
 async def test_facts_about_the_screen_and_the_machine(call: Call, home: Path) -> None:
     """The small questions, each with its method and shape."""
     assert (await call("/screenshot", method="GET")).body == PNG
@@ -386,29 +224,6 @@ async def test_malformed_bodies_are_400(call: Call, path: str, body: bytes) -> N
     assert answer.json["message"]
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="missing: curl")
-async def test_a_file_is_downloaded_whole_or_not_at_all(call: Call, home: Path) -> None:
-    """A URL becomes a file with its folders; what fails leaves no file and says why."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = 4 if b"/whole" in head else 400
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\nbody" % length)
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server:
-        done = await call("/setup/download_file", {"url": f"{base}/whole", "path": "~/new/file"})
-        assert (done.status, done.body) == (200, b"File downloaded successfully: 4 bytes")
-        assert (home / "new/file").read_bytes() == b"body"
-        cut = await call("/setup/download_file", {"url": f"{base}/cut", "path": "~/new/cut"})
-    assert cut.status == 500
-    assert not (home / "new/cut").exists()
-    assert (await call("/setup/download_file", {"url": "file:///etc/passwd", "path": "x"})).status == 400
-    assert (await call("/setup/download_file", {"url": base})).status == 400
-
-
 async def test_a_recording_that_cannot_be_made_says_so(call: Call) -> None:
     """Without a display (or ffmpeg) the start fails with the reason; nothing is left to end."""
     answer = await call("/start_recording")
@@ -429,40 +244,14 @@ async def test_open_file_says_what_is_wrong_with_its_path(call: Call) -> None:
     assert (await call("/wallpaper")).status == 404
 
 
-def upload_of(path: Path, content: bytes) -> tuple[bytes, str]:
-    """The body of an upload and its content type."""
-    head = f'--b\r\nContent-Disposition: form-data; name="file_path"\r\n\r\n{path}\r\n'
-    head += '--b\r\nContent-Disposition: form-data; name="file_data"; filename="f"\r\n\r\n'
-    return head.encode() + content + b"\r\n--b--\r\n", "multipart/form-data; boundary=b"
-
-
-async def test_an_upload_waits_for_no_pipe_and_reaches_no_device(call: Call, home: Path) -> None:
-    """What lies where a file is to be written is refused at once unless it is one, and is as it was then."""
-    os.mkfifo(home / "pipe")
-    (home / "folder").mkdir()
-    for name, target in (("device", "/dev/full"), ("agent", "/proc/self/comm")):
-        (home / name).symlink_to(target)
-    before = Path("/proc/self/comm").read_text()
-    for name in ("pipe", "folder", "device", "agent"):
-        body, kind = upload_of(home / name, b"x" * 100)
-        answer = await asyncio.wait_for(call("/setup/upload", body, kind=kind), 10)
-        assert (answer.status, answer.json["code"]) == (500, "cannot_write"), name
-    assert Path("/proc/self/comm").read_text() == before
-    (home / "file").write_bytes(b"old and longer")
-    (home / "link").symlink_to("file")
-    body, kind = upload_of(home / "link", b"new")
-    assert (await call("/setup/upload", body, kind=kind)).status == 200
-    assert (home / "file").read_bytes() == b"new"
-
-
 WRITES_INTO_IT = """
-import os, sys, time
+import os, signal, sys, time
 until = time.monotonic() + 20
 while time.monotonic() < until:
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as file:
-                if file.read() != b"sleep\\x000.71\\x00":
+                if file.read() != b"sleep\\x0020.71\\x00":
                     continue
             for fd in (1, 2):
                 try:
@@ -470,6 +259,7 @@ while time.monotonic() < until:
                     print("written")
                 except OSError as error:
                     print("refused", error.errno)
+            os.kill(int(pid), signal.SIGTERM)
             sys.exit()
         except OSError:
             continue
@@ -482,7 +272,7 @@ async def test_nobody_writes_into_the_output_of_an_isolated_command(call: Call) 
         process = await asyncio.create_subprocess_exec(
             "python3", "-c", WRITES_INTO_IT, stdout=asyncio.subprocess.PIPE
         )
-        answer = await call("/execute", {"command": ["sleep", "0.71"], "isolated": isolated})
+        answer = await call("/execute", {"command": ["sleep", "20.71"], "isolated": isolated})
         told, _ = await asyncio.wait_for(process.communicate(), 30)
         if isolated:
             assert told.split() == [b"refused", b"6"] * 2  # ENXIO
