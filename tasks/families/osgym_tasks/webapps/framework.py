@@ -219,7 +219,7 @@ class Site:
 def _from_page(
     headers: Mapping[str, str], several: Mapping[str, Sequence[str]], session: Mapping[str, Any]
 ) -> bool:
-    """Whether a form comes from a page of this site in a browser."""
+    """Return whether a form has its page's token and a browser's headers, which any program can send too."""
     said = headers.get("Sec-Fetch-Site"), headers.get("Sec-Fetch-Mode")
     return said == ("same-origin", "navigate") and several.get("token") == [session["token"]]
 
