@@ -5,7 +5,8 @@
  * ones has a number, and nothing leads to one (no /proc that shows it, no descriptor, no mount). The session bus
  * has a PID namespace between the two.
  *
- * Started once by the container's first process, as root, with the command line of the harness. One process, the
+ * Started once by the container's first process, as root, with the command line of the harness, and with
+ * OSGYM_SESSION_GROUPS, the number of descriptors from 4 on that lead into control groups. One process, the
  * server, makes the namespaces, starts the session bus and the desktop's programs, and then starts what the guest agent
  * asks for over a socket that the upper namespace alone can see. The other starts the harness when all that is ready,
  * and ends with its exit status. When the session is lost (the server, the bus or the first process of the session's
@@ -62,6 +63,8 @@
 #define MAX_GROUPS 64
 #define EXEC_S 5 /* a program that has not begun by then counts as started */
 #define EXIT_SESSION_LOST 5
+#define FIRST_GROUP 4 /* after the three standard descriptors and the guest agent's socket */
+#define MAX_GROUPS_GIVEN 8
 #define FIRST_WATCHED 100 /* the bus's descriptor that tells of the end of the session's first process */
 /* Descriptors in flight between processes count for each user, against the limit of whoever sends one more: the guest
  * agent, which is the same user, can open so many more than programs. */
@@ -91,6 +94,7 @@ static int session_pids, bus_watched, first_watched;
 /* What a maker found out: in memory that the program's process does not get, since root below may write to all of it. */
 static struct answer *made;
 static struct pids started, forgotten; /* by the agent that is connected; what nobody asks for */
+static int control_groups; /* descriptors from FIRST_GROUP on that move whoever writes to them into the session's */
 
 static _Noreturn void die(const char *what)
 {
@@ -582,9 +586,19 @@ static void start_programs(int up)
     become(PROGRAMS);
 }
 
+/* Go into the control groups of the session, with all that is started here: what its programs use is counted apart
+ * from what the harness uses, and has smaller caps. */
+static void enter_groups(void)
+{
+    for (int i = 0; i < control_groups; i++)
+        if (write(FIRST_GROUP + i, "0", 1) != 1)
+            die("control group");
+}
+
 static _Noreturn void be_server(int ready)
 {
     struct rlimit files;
+    enter_groups();
     wipe_environment();
     dup2(ready, 3);
     if (syscall(SYS_close_range, 4, ~0u, 0) || fcntl(3, F_SETFD, FD_CLOEXEC))
@@ -632,6 +646,16 @@ int main(int argc, char **argv)
         die(argv[1]);
     user = found->pw_uid;
     user_group = found->pw_gid;
+    const char *given = getenv("OSGYM_SESSION_GROUPS");
+    control_groups = given ? atoi(given) : 0;
+    if (control_groups < 0 || control_groups > MAX_GROUPS_GIVEN) {
+        fprintf(stderr, "osgym-session: OSGYM_SESSION_GROUPS must be 0 to %d, not %s\n", MAX_GROUPS_GIVEN, given);
+        return 2;
+    }
+    for (int i = 0; i < control_groups; i++)
+        if (fcntl(FIRST_GROUP + i, F_SETFD, FD_CLOEXEC)) /* the harness stays in the groups above */
+            die("control group");
+    unsetenv("OSGYM_SESSION_GROUPS");
     int ready[2];
     if (pipe2(ready, O_CLOEXEC))
         die("pipe");

@@ -13,10 +13,9 @@ import pytest
 from tests.support.host_process import wait_until
 
 from osgym_host.runtimes.processes import ProcessIdentity
-from osgym_host.runtimes.qemu.machine.launcher import MemoryEnd
 from osgym_host.runtimes.qemu.runner.held_process import RunningProcess
 from osgym_host.runtimes.qemu.runner.process import BareProcess, spawn
-from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup, take_notice
+from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup, MemoryEnd, take_notice
 
 MIB = 1 << 20
 HOARD = "held = []\nwhile True: held.append(bytearray(b'x' * (1 << 20)))"
@@ -66,6 +65,30 @@ def test_its_own_cap(groups: tuple[Path, CgroupGroup]) -> None:
     group.set_caps(Caps(ram_mib=64))
     hoard(group)
     assert group.memory_cap_reached()
+
+
+def test_the_sessions_cap(groups: tuple[Path, CgroupGroup]) -> None:
+    """A bomb in the session is killed alone: nothing of the rest ends, and no end is told from it."""
+    _, group = groups
+    folder = Path(group.procs_files[0]).parent / "session"
+    version = 1 if (folder.parent / "memory.limit_in_bytes").exists() else 2
+    if version == 2:
+        (folder.parent / "cgroup.subtree_control").write_text("+memory")
+    folder.mkdir()
+    session = CgroupGroup({"memory": folder}, {"memory": version})
+    whole = CgroupGroup({"memory": folder.parent}, {"memory": version}, session=session)
+    whole.set_caps(Caps(ram_mib=512))
+    session.set_caps(Caps(ram_mib=64), end_together=False)
+    fds = [whole.oom_eventfd(), session.oom_eventfd()]
+    try:
+        hoard(session)
+        noticed, session_noticed = (None if fd is None else take_notice(fd) for fd in fds)
+        assert (noticed, session_noticed) in ((None, None), (False, True))
+        assert whole.memory_end(noticed=noticed, session_noticed=session_noticed) is MemoryEnd.NONE
+        assert session.memory_end(noticed=session_noticed) is MemoryEnd.CAP
+    finally:
+        for fd in filter(None, fds):
+            os.close(fd)
 
 
 def test_its_own_cap_is_told_by_the_kernel(groups: tuple[Path, CgroupGroup]) -> None:

@@ -35,6 +35,24 @@ while True:
 print("full", flush=True)
 time.sleep(600)
 """
+X_PICTURES = r"""
+import socket, struct
+server = socket.socket(socket.AF_UNIX)
+server.connect("/tmp/.X11-unix/X0")
+server.sendall(b"l\0\x0b\0\0\0\0\0\0\0\0\0")
+head = server.recv(8, socket.MSG_WAITALL)
+body = server.recv(struct.unpack("<H", head[6:8])[0] * 4, socket.MSG_WAITALL)
+first_id = struct.unpack("<I", body[4:8])[0]
+vendor, formats = struct.unpack("<H", body[16:18])[0], body[21]
+root = struct.unpack("<I", body[32 + (vendor + 3 & ~3) + 8 * formats :][:4])[0]
+for number in range(64):  # 64 MB each: CreatePixmap, CreateGC, PolyFillRectangle
+    pixmap, gc = first_id + 2 * number + 1, first_id + 2 * number + 2
+    server.sendall(struct.pack("<BBHIIHH", 53, 24, 4, pixmap, root, 4000, 4000))
+    server.sendall(struct.pack("<BBHIIII", 55, 0, 5, gc, pixmap, 4, number + 1))
+    server.sendall(struct.pack("<BBHIIhhHH", 70, 0, 5, pixmap, gc, 0, 0, 4000, 4000))
+    server.sendall(struct.pack("<BBH", 43, 0, 1))
+    server.recv(32, socket.MSG_WAITALL)
+"""
 MEMORY = "held = []\nwhile True: held.append(bytearray(b'x' * (1 << 24)))"
 ANSWER = {"type": "vm_command_line", "command": ["cat", "/home/user/answer"]}
 
@@ -60,6 +78,7 @@ def task(result: dict[str, Any] | None = None, **evaluator: Any) -> dict[str, An
     """A task that is done when a file says yes, or whose check asks the desktop for something else."""
     files = [{"path": "/home/user/x_clients.py", "text": X_CLIENTS}]
     files.append({"path": "/home/user/memory.py", "text": MEMORY})
+    files.append({"path": "/home/user/x_pictures.py", "text": X_PICTURES})
     expected = {"type": "rule", "rules": {"expected": "yes\n"}}
     made = {"func": "exact_match", "result": result or ANSWER, "expected": expected, **evaluator}
     config = [{"type": "upload_file", "parameters": {"files": files}}]
@@ -93,10 +112,10 @@ def assert_lost(result: Result, *causes: str) -> None:
 @pytest.mark.parametrize(
     ("command", "causes"),
     [
-        ("python3 ~/memory.py", ("out_of_memory",)),
+        ("python3 ~/x_pictures.py", ("out_of_memory",)),
         ("head -c 400M /dev/urandom > ~/full; sleep 60", ("disk",)),
     ],
-    ids=["memory bomb", "disk filled"],
+    ids=["memory of the X server", "disk filled"],
 )
 async def test_a_policy_that_breaks_its_desktop_earns_0(
     client: AsyncClient, command: str, causes: tuple[str, ...]
@@ -140,6 +159,7 @@ async def test_root_inside_cannot_make_it_the_hosts_loss(client: AsyncClient, co
         "pkill Xvfb",
         "killall -9 python3",
         "kill -9 -1",
+        "python3 ~/memory.py",
     ],
 )
 @pytest.mark.parametrize(("before", "reward"), [("true", 0.0), ("echo yes > ~/answer", 1.0)])

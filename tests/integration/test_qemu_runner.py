@@ -24,13 +24,13 @@ from osgym_host.runtimes.cgroups import instance_group_name
 from osgym_host.runtimes.processes import ProcessIdentity
 from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
 from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
-from osgym_host.runtimes.qemu.machine.launcher import LaunchFailed, LaunchRequest, MemoryEnd
+from osgym_host.runtimes.qemu.machine.launcher import LaunchFailed, LaunchRequest
 from osgym_host.runtimes.qemu.network.user import UserNetwork
 from osgym_host.runtimes.qemu.runner.container import ContainerLauncher
 from osgym_host.runtimes.qemu.runner.daemon import DockerDaemon
 from osgym_host.runtimes.qemu.runner.runner_image import build_runner_image, find_runner_image
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
-from osgym_host.runtimes.replica_cgroup import Caps
+from osgym_host.runtimes.replica_cgroup import Caps, MemoryEnd
 
 SLEEP = ["/usr/bin/python3", "-c", "import time; time.sleep(100)"]
 

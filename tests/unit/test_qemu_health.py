@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from osgym_host.runtimes.base import ExitReason
 from osgym_host.runtimes.qemu.health import rules
 from osgym_host.runtimes.qemu.health.rules import HealthOptions, Liveness, ProcStat
-from osgym_host.runtimes.qemu.machine.launcher import MemoryEnd, ProcessEnd
+from osgym_host.runtimes.qemu.machine.launcher import ProcessEnd
+from osgym_host.runtimes.replica_cgroup import MemoryEnd
 
 OPTIONS = HealthOptions()
 

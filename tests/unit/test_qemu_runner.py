@@ -18,12 +18,12 @@ import pytest
 
 from osgym_host.runtimes.cgroups import group_of
 from osgym_host.runtimes.processes import cpu_s
-from osgym_host.runtimes.qemu.machine.launcher import LaunchRequest, MemoryEnd, memory_cap_mib
+from osgym_host.runtimes.qemu.machine.launcher import LaunchRequest, memory_cap_mib
 from osgym_host.runtimes.qemu.runner import container_spec as spec
 from osgym_host.runtimes.qemu.runner import handover, output, users
 from osgym_host.runtimes.qemu.runner import runner_image as image
 from osgym_host.runtimes.qemu.runner.container import end_of
-from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup
+from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup, MemoryEnd
 
 PLAN = spec.ContainerPlan("osgym-x", "v1", "image", 1234, Path("/run/x/v1"))
 

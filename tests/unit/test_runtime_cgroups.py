@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from osgym_host.runtimes.cgroups import Hierarchy, instance_group_name, open_tree, parse_hierarchies
-from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup
+from osgym_host.runtimes.replica_cgroup import HARNESS_RAM_MIB, Caps, CgroupGroup, MemoryEnd
 
 V2_ONLY = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate"
 MIXED = """\
@@ -99,6 +99,77 @@ def test_version_1_controllers_beside_an_empty_version_2(tmp_path: Path) -> None
     (memory.own / "osgym-test/r1/memory.oom_control").write_text("under_oom 0\noom_kill 3\n")
     assert group.oom_kills() == 3
     assert {name for name, _group in tree.leftovers()} == {"r1"}
+
+
+def test_a_session_has_smaller_caps_beside_its_harness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Version 2: processes are in the two groups at the bottom, and only the whole replica ends together."""
+    original = Path.mkdir
+
+    def mkdir(self: Path, *args: object, **kwargs: object) -> None:
+        original(self, *args, **kwargs)  # type: ignore[arg-type]  # as given
+        (self / "cgroup.controllers").write_text("cpu memory pids")
+        for name in ("cgroup.subtree_control", "memory.swap.max", "memory.oom.group"):
+            (self / name).touch()
+        (self / "cgroup.subtree_control").write_text("cpu memory pids")
+
+    hierarchy = v2_mount(tmp_path / "cg", "own", "cpu memory pids")
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    caps = Caps(ram_mib=1000, cpus=1.5, pids=200)
+    group = open_tree("osgym-test", [hierarchy]).make("r1", caps, caps.for_session())
+    folder = tmp_path / "cg/own/osgym-test/r1"
+    assert group.procs_files == [str(folder / "harness/cgroup.procs")]
+    assert group.session is not None
+    assert group.session.procs_files == [str(folder / "session/cgroup.procs")]
+    assert (folder / "session/memory.max").read_text() == str((1000 - HARNESS_RAM_MIB) << 20)
+    assert (folder / "session/pids.max").read_text() == str(200 - 50)  # a quarter at most is reserved
+    assert not (folder / "session/cpu.max").exists()
+    assert [(folder / f"{name}memory.oom.group").read_text() for name in ("", "session/")] == ["1", "0"]
+
+
+def test_version_1_has_a_session_below_by_each_controller(tmp_path: Path) -> None:
+    """The replica's own group holds the harness; without memory and pids there is nothing to keep apart."""
+    unified = v2_mount(tmp_path / "unified", ".", "")
+    memory = Hierarchy(1, tmp_path / "memory", tmp_path / "memory", frozenset({"memory"}))
+    cpu = Hierarchy(1, tmp_path / "cpu", tmp_path / "cpu", frozenset({"cpu"}))
+    for hierarchy in (memory, cpu):
+        hierarchy.own.mkdir()
+    caps = Caps(ram_mib=64)
+    group = open_tree("osgym-test", [unified, memory, cpu]).make("r1", caps, caps.for_session())
+    folder = memory.own / "osgym-test/r1"
+    assert str(folder / "cgroup.procs") in group.procs_files
+    assert group.session is not None
+    assert group.session.procs_files == [str(folder / "session/cgroup.procs")]
+    assert (folder / "session/memory.limit_in_bytes").read_text() == str(48 << 20)
+    bare = open_tree("osgym-bare", [cpu]).make("r1", caps, caps.for_session())
+    assert bare.session is None
+
+
+@pytest.mark.parametrize(
+    ("whole", "session", "end"),
+    [
+        ((0, 0), (0, 0), MemoryEnd.NONE),
+        ((0, 1), (1, 1), MemoryEnd.NONE),
+        ((0, 1), (0, 1), MemoryEnd.HOST),
+        ((0, 2), (1, 1), MemoryEnd.HOST),
+        ((1, 2), (1, 1), MemoryEnd.CAP),
+        ((1, 1), (0, 1), MemoryEnd.CAP),
+    ],
+)
+def test_whose_memory_ran_out(
+    tmp_path: Path, whole: tuple[int, int], session: tuple[int, int], end: MemoryEnd
+) -> None:
+    """Each `(times its own cap was reached, processes killed in it and below)` of version 2."""
+    groups = []
+    for name, (reached, killed) in (("session", session), (".", whole)):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        (folder / "memory.events").write_text(f"oom 9\noom_kill {killed}\n")
+        (folder / "memory.events.local").write_text(f"oom {reached}\noom_kill 0\n")
+        below = groups[0] if groups else None
+        groups.append(CgroupGroup({"memory": folder}, {"memory": 2}, session=below))
+    assert groups[1].memory_end() is end
 
 
 def test_without_any_hierarchy_nothing_is_enforced_and_said(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,10 @@ from osgym_host.runtimes.cgroup_leaf import LEAF, move_to_leaf
 from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup, remove_folder
 
 _CONTROLLERS = ("memory", "cpu", "pids")
+_OF_SESSION = ("memory", "pids")
+"""Controllers by which a session has caps of its own."""
+SESSION, HARNESS = "session", "harness"
+"""Groups below a replica's: of what the desktop's user starts, and (version 2) of what looks after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +96,11 @@ class CgroupTree:
         """Which of memory, cpu and pids are capped."""
         return frozenset(self._folders) & frozenset(_CONTROLLERS)
 
-    def make(self, name: str, caps: Caps) -> CgroupGroup:
+    def make(self, name: str, caps: Caps, session: Caps | None = None) -> CgroupGroup:
         """Make the groups of one replica.
+
+        Args:
+            session: Caps of groups below for what the desktop's user starts; None: there are none.
 
         Raises:
             OSError: The kernel refused; nothing is left.
@@ -104,11 +111,32 @@ class CgroupTree:
             for folder in set(folders.values()):
                 folder.mkdir()
             group.set_caps(caps)
+            return group if session is None else self._with_session(folders, session)
         except OSError:
             with contextlib.suppress(OSError):
                 group.remove()
             raise
-        return group
+
+    def _with_session(self, folders: Mapping[str, Path], caps: Caps) -> CgroupGroup:
+        """Make the groups below a replica's.
+
+        Of version 2 there are two, since a group that passes controllers on may hold no process itself.
+        """
+        session: dict[str, Path] = {}
+        harness: dict[str, Path] = {}
+        passed_on = _enable(folders[""], _OF_SESSION) if "" in folders else frozenset()
+        for controller in _OF_SESSION:
+            folder = folders.get(controller)
+            if folder is None or (self._version[controller] == 2 and controller not in passed_on):
+                continue
+            session[controller] = folder / SESSION
+            (folder / SESSION).mkdir(exist_ok=True)
+            if self._version[controller] == 2:
+                (folder / HARNESS).mkdir(exist_ok=True)
+                harness = {key: folder / HARNESS for key, of_key in folders.items() if of_key == folder}
+        below = CgroupGroup(session, self._version)
+        below.set_caps(caps, end_together=False)
+        return CgroupGroup(folders, self._version, session=below if session else None, processes=harness)
 
     def leftovers(self) -> Iterator[tuple[str, CgroupGroup]]:
         """Groups of replicas that are there although this object did not make them."""
@@ -263,12 +291,12 @@ def _open_v2(hierarchy: Hierarchy, name: str) -> dict[str, Path]:
     return best
 
 
-def _enable(folder: Path) -> frozenset[str]:
+def _enable(folder: Path, controllers: Sequence[str] = _CONTROLLERS) -> frozenset[str]:
     """Pass controllers on to the groups below; return those that are passed on."""
     with contextlib.suppress(OSError):
         available = (folder / "cgroup.controllers").read_text().split()
         enabled = (folder / "cgroup.subtree_control").read_text().split()
-        for controller in _CONTROLLERS:
+        for controller in controllers:
             if controller in available and controller not in enabled:
                 with contextlib.suppress(OSError):  # EBUSY: processes live beside; EACCES: not delegated
                     (folder / "cgroup.subtree_control").write_text(f"+{controller}")

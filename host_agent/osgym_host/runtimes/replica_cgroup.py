@@ -1,8 +1,13 @@
-"""The control groups of one replica, one per hierarchy: its caps, what it uses, its end."""
+"""The control groups of one replica, one per hierarchy: its caps, what it uses, its end.
+
+What a desktop's user starts may have groups of its own below, with smaller caps: a program that takes all it
+can get is killed alone then, and what looks after the desktop goes on.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import errno
 import os
 import signal
@@ -15,6 +20,12 @@ _CPU_PERIOD_US = 100_000
 _MIB = 1024 * 1024
 _SOCKETS_SHARE = 4
 """One part in so many of a replica's memory may wait in its sockets."""
+HARNESS_RAM_MIB = 128
+"""Memory that the session cannot take: X server and guest agent use some 80 MiB, and a helper 30."""
+HARNESS_PIDS = 64
+"""Processes and threads that the session cannot take: the harness has some 20."""
+_HARNESS_SHARE = 4
+"""Largest part of a small cap that is kept from the session: one in so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +36,55 @@ class Caps:
     cpus: float | None = None
     pids: int | None = None
 
+    def for_session(self) -> Caps:
+        """Return what is left for the session when the harness has its part."""
+        return Caps(
+            ram_mib=None if self.ram_mib is None else _less(self.ram_mib, HARNESS_RAM_MIB),
+            pids=None if self.pids is None else _less(self.pids, HARNESS_PIDS),
+        )
+
+
+def _less(cap: int, reserved: int) -> int:
+    return cap - min(reserved, cap // _HARNESS_SHARE)
+
+
+class MemoryEnd(enum.Enum):
+    """Whose memory ran out when a process ended."""
+
+    NONE = enum.auto()  # nobody's
+    CAP = enum.auto()  # its own: the kernel killed it at its cap
+    HOST = enum.auto()  # the host's: the kernel killed it below its cap
+
 
 class CgroupGroup:
-    """The groups of one replica, one folder per hierarchy."""
+    """The groups of one replica, one folder per hierarchy.
 
-    def __init__(self, folders: Mapping[str, Path], version: Mapping[str, int]) -> None:
-        """Take folders by controller; `""` is the version 2 folder, if any."""
+    Attributes:
+        session: Groups below for what the desktop's user starts; None without them.
+    """
+
+    def __init__(
+        self,
+        folders: Mapping[str, Path],
+        version: Mapping[str, int],
+        *,
+        session: CgroupGroup | None = None,
+        processes: Mapping[str, Path] | None = None,
+    ) -> None:
+        """Take folders by controller; `""` is the version 2 folder, if any.
+
+        Args:
+            processes: Folders that processes are put into where those above may hold none.
+        """
+        self.session = session
         self._folders = dict(folders)
         self._version = dict(version)
+        self._processes = {**folders, **(processes or {})}
 
     @property
     def procs_files(self) -> list[str]:
         """Files that take a PID to move a process in."""
-        return [str(folder / "cgroup.procs") for folder in dict.fromkeys(self._folders.values())]
+        return [str(folder / "cgroup.procs") for folder in dict.fromkeys(self._processes.values())]
 
     def pids(self) -> set[int]:
         """Return the PIDs of the processes inside."""
@@ -101,7 +148,10 @@ class CgroupGroup:
             (folder / "cpu.shares").write_text(str(max(2, weight * 1024 // 100)))
 
     def oom_kills(self) -> int:
-        """Return how often the kernel killed in here for want of memory, the cap's or the host's."""
+        """Return how often the kernel killed in here for want of memory, the cap's or the host's.
+
+        Version 2 counts what was killed in the groups below as well, version 1 does not.
+        """
         folder = self._folders.get("memory")
         if folder is None:
             return 0
@@ -109,6 +159,27 @@ class CgroupGroup:
         with contextlib.suppress(OSError, ValueError, KeyError):
             return int(read_pairs(folder / name)["oom_kill"])
         return 0
+
+    def memory_end(self, *, noticed: bool | None = None, session_noticed: bool | None = None) -> MemoryEnd:
+        """Return whose memory ran out, if the replica has ended.
+
+        A program that the kernel killed at the session's own cap has ended nothing else.
+
+        Args:
+            noticed: Whether `oom_eventfd` told of the cap; None where there is none.
+            session_noticed: The same of `session`.
+        """
+        of_session = self.session.oom_kills() if self.session is not None else 0
+        kills = self.oom_kills()
+        of_harness = kills - of_session if self._version.get("memory") == 2 else kills
+        if of_harness + of_session == 0:
+            return MemoryEnd.NONE
+        if self.memory_cap_reached(noticed=noticed):
+            return MemoryEnd.CAP
+        session = self.session if of_harness == 0 else None
+        if session is not None and session.memory_cap_reached(noticed=session_noticed):
+            return MemoryEnd.NONE
+        return MemoryEnd.HOST
 
     def memory_cap_reached(self, *, noticed: bool | None = None) -> bool:
         """Return whether its own memory cap was ever reached; without that, a kill in here is the host's.
@@ -122,7 +193,7 @@ class CgroupGroup:
             return False
         with contextlib.suppress(OSError, ValueError, KeyError):
             if self._version["memory"] == 2:
-                return int(read_pairs(folder / "memory.events")["oom"]) > 0
+                return int(read_pairs(_own_events(folder))["oom"]) > 0
             highest, cap = (
                 int((folder / f"memory.{name}_in_bytes").read_text()) for name in ("max_usage", "limit")
             )
@@ -132,7 +203,8 @@ class CgroupGroup:
     def oom_eventfd(self) -> int | None:
         """Open a descriptor that becomes readable when the cap is reached (version 1 only).
 
-        Version 2 kills the whole group by itself (`memory.oom.group`). The caller closes it.
+        It tells of this group's own cap, not of that of a group below. Version 2 kills the whole group by
+        itself (`memory.oom.group`). The caller closes it.
         """
         folder = self._folders.get("memory")
         if folder is None or self._version["memory"] == 2:
@@ -149,14 +221,17 @@ class CgroupGroup:
             return None
         return eventfd
 
-    def set_caps(self, caps: Caps) -> None:
+    def set_caps(self, caps: Caps, *, end_together: bool = True) -> None:
         """Write the caps.
+
+        Args:
+            end_together: At its memory cap all processes are killed (version 2), and not just one.
 
         Raises:
             OSError: The kernel refused.
         """
         if caps.ram_mib is not None and "memory" in self._folders:
-            self._cap_memory(self._folders["memory"], caps.ram_mib * _MIB)
+            self._cap_memory(self._folders["memory"], caps.ram_mib * _MIB, end_together)
         if caps.cpus is not None and "cpu" in self._folders:
             quota = max(1000, round(caps.cpus * _CPU_PERIOD_US))
             if self._version["cpu"] == 2:
@@ -167,10 +242,10 @@ class CgroupGroup:
         if caps.pids is not None and "pids" in self._folders:
             (self._folders["pids"] / "pids.max").write_text(str(caps.pids))
 
-    def _cap_memory(self, folder: Path, limit: int) -> None:
+    def _cap_memory(self, folder: Path, limit: int, end_together: bool) -> None:
         if self._version["memory"] == 2:
             (folder / "memory.max").write_text(str(limit))
-            for name, value in (("memory.swap.max", "0"), ("memory.oom.group", "1")):
+            for name, value in (("memory.swap.max", "0"), ("memory.oom.group", str(int(end_together)))):
                 with contextlib.suppress(FileNotFoundError):
                     (folder / name).write_text(value)
             return
@@ -193,6 +268,12 @@ class CgroupGroup:
             return int((folder / name).read_text())
         except (OSError, ValueError):
             return None
+
+
+def _own_events(folder: Path) -> Path:
+    """Return the file that leaves out the groups below; kernels before 5.2 have none."""
+    own = folder / "memory.events.local"
+    return own if own.exists() else folder / "memory.events"
 
 
 def take_notice(oom_fd: int) -> bool:

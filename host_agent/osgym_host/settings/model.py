@@ -222,8 +222,9 @@ class Settings(BaseModel):
     replica_ram_mib: int = Field(
         default=2048,
         ge=64,
-        description="Memory cap of a replica, and its estimate before any was measured. qemu: never less "
-        "than the snapshot's RAM and what QEMU needs besides, since a smaller cap kills the machine.",
+        description="Memory cap of a replica, and its estimate before any was measured. local: the desktop's "
+        "programs may use 128 MiB less, or three quarters of a small cap. qemu: never less than the "
+        "snapshot's RAM and what QEMU needs besides, since a smaller cap kills the machine.",
     )
     replica_cpus: float = Field(default=0.0, ge=0, description="CPU cap of a replica in cores. 0: none.")
     replica_cpu_burst_s: float = Field(

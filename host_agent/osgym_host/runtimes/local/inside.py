@@ -18,7 +18,7 @@ from typing import Any
 
 from osgym_host.runtimes.local import detached
 from osgym_host.runtimes.local import syscalls as sc
-from osgym_host.runtimes.local.protocol import LISTEN_FD, SESSION
+from osgym_host.runtimes.local.protocol import LISTEN_FD, SESSION, SESSION_GROUPS, SESSION_GROUPS_FD
 
 _TTY_GID = 5
 FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -48,6 +48,7 @@ class Descriptors:
         go: One byte comes here when the id maps are written; end of file means give up.
         sys: A detached /sys; -1: it stays empty.
         listen: Listening socket of the guest agent.
+        groups: Files that move whoever writes to them into the session's control groups.
     """
 
     console: int
@@ -57,6 +58,7 @@ class Descriptors:
     go: int = -1
     sys: int = -1
     listen: int = -1
+    groups: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,10 @@ def enter(inside: Inside) -> None:
     with step("system call filter"):
         sc.install_seccomp(inside.filter_program)
     with step("session"):
-        os.execve(SESSION, [SESSION], inside.environment)  # noqa: S606 (no shell is wanted)
+        environment = dict(inside.environment)
+        if inside.fds.groups:
+            environment[SESSION_GROUPS] = str(len(inside.fds.groups))
+        os.execve(SESSION, [SESSION], environment)  # noqa: S606 (no shell is wanted)
 
 
 class step(contextlib.AbstractContextManager["step"]):
@@ -235,18 +240,21 @@ def set_limits(limits: dict[str, int]) -> None:
 
 
 def _arrange_descriptors(inside: Inside) -> None:
-    """Put the console on 1 and 2, the listening socket on 3; everything else closes on `execve`."""
-    # Above 3 first, so that no descriptor is overwritten before it was used.
+    """Put the console on 1 and 2, the listening socket on 3, then the groups; the rest closes on `execve`."""
+    # Above these first, so that no descriptor is overwritten before it was used.
     listen = fcntl.fcntl(inside.fds.listen, fcntl.F_DUPFD_CLOEXEC, 10)
     console = fcntl.fcntl(inside.fds.console, fcntl.F_DUPFD_CLOEXEC, 10)
+    groups = [fcntl.fcntl(group, fcntl.F_DUPFD_CLOEXEC, 10) for group in inside.fds.groups]
     null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-    if inside.fds.status <= LISTEN_FD:
+    if inside.fds.status < SESSION_GROUPS_FD + len(groups):
         raise OSError(errno.EBADF, "the status pipe is where the standard descriptors go")
     os.dup2(null, 0)
     os.dup2(console, 1)
     os.dup2(console, 2)
     os.dup2(listen, LISTEN_FD)
-    sc.close_on_exec_from(LISTEN_FD + 1)
+    for number, group in enumerate(groups, SESSION_GROUPS_FD):
+        os.dup2(group, number)
+    sc.close_on_exec_from(SESSION_GROUPS_FD + len(groups))
 
 
 def reset_signals() -> None:

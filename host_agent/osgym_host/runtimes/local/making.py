@@ -59,12 +59,14 @@ class _Parts:
         numbers: Which user and group the replica's first ids are in the outer namespace.
         image: See `inside.Descriptors`.
         dev: The same.
+        groups: See `inside.Descriptors`.
         template: Of a clone.
     """
 
     numbers: tuple[int, int]
     image: int
     dev: int
+    groups: tuple[int, ...]
     template: restoring.Template | None
 
 
@@ -89,7 +91,7 @@ def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Star
             if maker == 0:
                 os.close(go_w)
                 os.close(status_r)
-                given = inside.Descriptors(fds[0], status_w, parts.image, parts.dev)
+                given = inside.Descriptors(fds[0], status_w, parts.image, parts.dev, groups=parts.groups)
                 what = inside.inside_from(message, given, program)
                 _be_maker(_around(message, parts.numbers, (go_r, status_w, *fds[1:])), what, parts.template)
         undo.callback(_end, maker)
@@ -135,13 +137,19 @@ def _open_parts(message: dict[str, Any], closing: contextlib.ExitStack) -> _Part
     dev = _devices(uid, gid)
     if dev >= 0:
         closing.callback(os.close, dev)
+    groups = []
+    for path in message["session_procs"]:
+        # The kernel asks who opened it, and not the replica's root, which writes to it.
+        with _named("session's control groups"):
+            groups.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+        closing.callback(os.close, groups[-1])
     if message.get("restore"):
         with _named("template"):
             template = restoring.open_template(message["restore"], message["folder"], uid, gid)
         for fd in template.descriptors:
             closing.callback(os.close, fd)
         numbers = 0, 0  # CRIU can restore the ids of processes only as id 0 of the namespace that it is in
-    return _Parts(numbers, image, dev, template)
+    return _Parts(numbers, image, dev, tuple(groups), template)
 
 
 def _admit(message: dict[str, Any], maker: int, parts: _Parts) -> int:

@@ -4,10 +4,11 @@ Requests: `{"id", "op"}` with
 - `spawn`: `key`, `rootfs`, `folder` (absolute paths), `uid_base`, `gid_base` (the replica's ids, as the
   zygote numbers them), `image_uid_base`, `image_gid_base` (the owners of the image's files; when they
   are others than the replica's, it gets the image by an id-mapped mount), `hostname`, `environment`,
-  `limits`, `counts` (see `outer`), `cgroup_procs`, `name_server` (an address; empty: the replica gets no
-  network but loopback), `files` (path, text and mode of each that is written inside), `proxy_port` (0: no
-  proxy); descriptors: console log, and with a proxy the end of a socket pair to which a socket is sent that
-  listens at that port of the replica's loopback interface.
+  `limits`, `counts` (see `outer`), `cgroup_procs` and `session_procs` (files that move a process into the
+  replica's control groups, and into those of its session), `name_server` (an address; empty: the replica
+  gets no network but loopback), `files` (path, text and mode of each that is written inside), `proxy_port`
+  (0: no proxy); descriptors: console log, and with a proxy the end of a socket pair to which a socket is
+  sent that listens at that port of the replica's loopback interface.
   With `restore` a clone of a branch point: `criu` (the program), `images` (folder), `console`, `listening`
   (names in the image, see `criu.commands`); its folder has its `upper` already.
 - `kill`: `key`. Succeeds also when there is no such process.
@@ -34,5 +35,9 @@ MAX_PIDS = 4000
 """Of one `measure`: what fits into a packet."""
 SESSION = "/usr/lib/osgym/session"
 LISTEN_FD = 3
+SESSION_GROUPS_FD = LISTEN_FD + 1
+"""First of the descriptors by which `osgym-session` moves itself into the session's control groups."""
+SESSION_GROUPS = "OSGYM_SESSION_GROUPS"
+"""Variable with the number of these descriptors."""
 ID_COUNT = 65536
 """Ids of a replica, and of an image."""

@@ -16,7 +16,7 @@ from osgym_host.runtimes.held_files import devices_of
 from osgym_host.runtimes.local.agent_check import NoAgent, Tampered, TooBusy, identify
 from osgym_host.runtimes.local.ranges import ReplicaIds
 from osgym_host.runtimes.processes import processes_of
-from osgym_host.runtimes.replica_cgroup import CgroupGroup, take_notice
+from osgym_host.runtimes.replica_cgroup import CgroupGroup, MemoryEnd, take_notice
 from osgym_host.runtimes.replica_table import ManagedReplica
 
 EXIT_DISPLAY_LOST = 3
@@ -55,6 +55,8 @@ class LocalReplica(ManagedReplica):
         self._pidfd = -1
         self._oom_fd = -1
         self._cap_noticed: bool | None = None
+        self._session_oom_fd = -1
+        self._session_cap_noticed: bool | None = None
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -116,6 +118,9 @@ class LocalReplica(ManagedReplica):
         if oom_fd is not None:
             self._oom_fd, self._cap_noticed = oom_fd, False
             self._loop.add_reader(oom_fd, self._memory_cap_reached)
+        session_fd = None if self.group.session is None else self.group.session.oom_eventfd()
+        if session_fd is not None:
+            self._session_oom_fd, self._session_cap_noticed = session_fd, False
 
     def kill(self) -> None:
         """Kill its first process, and with it all others. No effect on a dead replica.
@@ -146,11 +151,11 @@ class LocalReplica(ManagedReplica):
 
     def close(self) -> None:
         """Close descriptors. Idempotent."""
-        for fd in (self._pidfd, self._oom_fd):
+        for fd in (self._pidfd, self._oom_fd, self._session_oom_fd):
             if fd >= 0:
                 self._loop.remove_reader(fd)
                 os.close(fd)
-        self._pidfd = self._oom_fd = -1
+        self._pidfd = self._oom_fd = self._session_oom_fd = -1
 
     def _supervisor_lost_and_dead(self) -> None:
         if self._pidfd >= 0:
@@ -160,9 +165,10 @@ class LocalReplica(ManagedReplica):
             self._dead.set_result(self._info(reason, "the supervisor of replicas died, and it with it"))
 
     def _memory_cap_reached(self) -> None:
-        """Version 1 says so before it kills one process of many: look again until it has.
+        """Kill the rest once the kernel has killed one process at the whole replica's cap (version 1).
 
-        A desktop that lost a process is worth nothing, so the rest is killed as well.
+        The session has a smaller cap of its own, so it is the harness that needs so much, for instance for
+        pictures that programs keep in the X server, and nothing says which of its processes was killed.
         """
         self._cap_noticed = take_notice(self._oom_fd) or self._cap_noticed
         self._look_for_oom_kill(_OOM_LOOKS)
@@ -170,7 +176,8 @@ class LocalReplica(ManagedReplica):
     def _look_for_oom_kill(self, looks_left: int) -> None:
         if self._oom_fd < 0 or self._dead.done():
             return
-        if self.group.oom_kills() > 0:
+        in_session = 0 if self.group.session is None else self.group.session.oom_kills()
+        if self.group.oom_kills() + in_session > 0:
             self._loop.remove_reader(self._oom_fd)
             self.kill()
         elif looks_left > 0:
@@ -178,14 +185,12 @@ class LocalReplica(ManagedReplica):
 
     def _explain(self, status: int) -> ExitInfo:
         code = os.waitstatus_to_exitcode(status)
-        kills = self.group.oom_kills()
+        memory = self._memory_end()
         if self.destroying:
             return self._info(ExitReason.DESTROYED, "it was destroyed", code)
-        if self._oom_fd >= 0:
-            self._cap_noticed = take_notice(self._oom_fd) or self._cap_noticed
-        if kills > 0 and not self.group.memory_cap_reached(noticed=self._cap_noticed):
+        if memory is MemoryEnd.HOST:
             return self._info(ExitReason.HOST_OUT_OF_MEMORY, "the host had no memory left", code)
-        if kills > 0:
+        if memory is MemoryEnd.CAP:
             cap = self._spec.ram_mib
             return self._info(ExitReason.OUT_OF_MEMORY, f"it used more than its cap of {cap} MiB", code)
         if code < 0:
@@ -197,6 +202,13 @@ class LocalReplica(ManagedReplica):
         if code == EXIT_DISPLAY_LOST:
             return self._info(ExitReason.DISPLAY_LOST, "its X server died", code)
         return self._info(ExitReason.SESSION_ENDED, f"its session ended with exit code {code}", code)
+
+    def _memory_end(self) -> MemoryEnd:
+        if self._oom_fd >= 0:
+            self._cap_noticed = take_notice(self._oom_fd) or self._cap_noticed
+        if self._session_oom_fd >= 0:
+            self._session_cap_noticed = take_notice(self._session_oom_fd) or self._session_cap_noticed
+        return self.group.memory_end(noticed=self._cap_noticed, session_noticed=self._session_cap_noticed)
 
     def _info(self, reason: ExitReason, detail: str, code: int | None = None) -> ExitInfo:
         return ExitInfo(

@@ -203,9 +203,10 @@ class LocalRuntime(Runtime):
         replica: LocalReplica | None = None
         try:
             supervisor = await self._ensure_supervisor()
-            group = running.tree.make(
-                spec.replica_id, Caps(ram_mib=spec.ram_mib, cpus=spec.cpus, pids=spec.pids)
-            )
+            caps = Caps(ram_mib=spec.ram_mib, cpus=spec.cpus, pids=spec.pids)
+            # Where it may be dumped, harness and session are not apart, and CRIU restores all into one group.
+            session = caps.for_session() if self._points.lacking else None
+            group = running.tree.make(spec.replica_id, caps, session)
             replica = LocalReplica(spec, key, folder, group, ids)
             self._by_key[key] = replica
             try:

@@ -57,6 +57,7 @@ def request(
         "limits": _limits(spec, pids_capped),
         "counts": isolation.counts(own_ids=replica.ids is not None),
         "cgroup_procs": replica.group.procs_files,
+        "session_procs": [] if replica.group.session is None else replica.group.session.procs_files,
         "name_server": name_server,
         "files": [] if web is None else web.files,
         "proxy_port": 0 if web is None else PORT,

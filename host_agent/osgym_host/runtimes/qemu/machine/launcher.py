@@ -25,7 +25,7 @@ from pathlib import Path
 from osgym_host.runtimes.base import RuntimeFault
 from osgym_host.runtimes.processes import ProcessIdentity
 from osgym_host.runtimes.qemu.machine.namespace import AnyNamespace
-from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup
+from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup, MemoryEnd
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
@@ -98,14 +98,6 @@ class LaunchRequest:
             raise ValueError("an empty argument vector")
         if any(number < 3 for number in self.fds):
             raise ValueError("descriptors below 3 are the launcher's")
-
-
-class MemoryEnd(enum.Enum):
-    """Whose memory ran out when a process ended."""
-
-    NONE = enum.auto()  # nobody's
-    CAP = enum.auto()  # its own: the kernel killed it at its cap
-    HOST = enum.auto()  # the host's: the kernel killed it below its cap
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from osgym_host.runtimes.qemu.machine import (
     Launcher,
     LaunchFailed,
     LaunchRequest,
-    MemoryEnd,
     ProcessEnd,
     RunnerKind,
     VmProcess,
@@ -40,6 +39,7 @@ from osgym_host.runtimes.qemu.runner.held_process import HeldProcess, RunningPro
 from osgym_host.runtimes.qemu.runner.output import ENVIRONMENT, bounded_output
 from osgym_host.runtimes.qemu.runner.runner_image import find_runner_image
 from osgym_host.runtimes.qemu.runner.users import UserPool, chown_folder, user_of
+from osgym_host.runtimes.replica_cgroup import MemoryEnd
 
 START_TIMEOUT_S = 60.0
 """From the daemon's start of a container to its entry's call; 0.3 s when nothing else runs."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from osgym_host.runtimes.base import RuntimeFault
 from osgym_host.runtimes.processes import ProcessIdentity
-from osgym_host.runtimes.qemu.machine import MemoryEnd, ProcessEnd, VmProcess
+from osgym_host.runtimes.qemu.machine import ProcessEnd, VmProcess
 from osgym_host.runtimes.qemu.runner.output import read_output
-from osgym_host.runtimes.replica_cgroup import CgroupGroup, take_notice
+from osgym_host.runtimes.replica_cgroup import CgroupGroup, MemoryEnd, take_notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +109,7 @@ class HeldProcess(VmProcess):
             noticed = take_notice(self._oom_fd)
             os.close(self._oom_fd)
             self._oom_fd = None
-        if self.group is None or self.group.oom_kills() == 0:
-            return MemoryEnd.NONE
-        return MemoryEnd.CAP if self.group.memory_cap_reached(noticed=noticed) else MemoryEnd.HOST
+        return MemoryEnd.NONE if self.group is None else self.group.memory_end(noticed=noticed)
 
     @abstractmethod
     def _read_end(self, memory: MemoryEnd) -> None:

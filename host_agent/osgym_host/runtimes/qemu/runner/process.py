@@ -23,7 +23,6 @@ from osgym_host.runtimes.qemu.machine import (
     Launcher,
     LaunchFailed,
     LaunchRequest,
-    MemoryEnd,
     ProcessEnd,
     RunnerKind,
     VmProcess,
@@ -39,7 +38,7 @@ from osgym_host.runtimes.qemu.runner.users import (
     user_of,
     with_limits,
 )
-from osgym_host.runtimes.replica_cgroup import CgroupGroup
+from osgym_host.runtimes.replica_cgroup import CgroupGroup, MemoryEnd
 
 _HIGH_FD = 64
 """Descriptors on their way are kept above those that a process gets."""
