@@ -167,6 +167,27 @@ async def test_an_untouched_desktop_that_breaks_is_the_hosts(service: Service, h
     assert (error(lost), lost.json()["details"]["error_class"]) == ((410, "episode_lost"), "infra")
 
 
+@pytest.mark.parametrize("how", list(INSIDE))
+async def test_an_action_that_comes_after_the_end_of_the_desktop_did_not_end_it(
+    service: Service, how: base.ExitReason
+) -> None:
+    """The host may hear of the reason a second later than of the first action, which changes nothing."""
+    episode = await service.create(task=TASK)
+    service.guest_of(episode).die(how)
+    lost = await service.step(episode, 1, "click(1,2)")
+    assert (error(lost), lost.json()["details"]["error_class"]) == ((410, "episode_lost"), "infra")
+    assert error(await evaluated(service, episode)) == (410, "episode_lost")
+
+
+async def test_a_command_that_comes_after_the_end_of_the_desktop_did_not_end_it(service: Service) -> None:
+    """What a client does past the screen counts as an action of the policy."""
+    episode = await service.create(task=TASK)
+    service.guest_of(episode).die(base.ExitReason.SESSION_ENDED)
+    body = {"lease": episode["lease"], "request_id": "q", "command": ["true"]}
+    lost = await service.http.post(f"/v1/episodes/{episode['episode_id']}/execute", json=body)
+    assert (error(lost), lost.json()["details"]["error_class"]) == ((410, "episode_lost"), "infra")
+
+
 async def test_a_desktop_that_breaks_in_the_check_earns_0(service: Service) -> None:
     """What the policy left running breaks it while the check looks."""
     episode = await service.create(task=TASK)

@@ -191,6 +191,7 @@ class HostEpisode:
                     raise already_done(steps.progress.done)
                 if seq != steps.progress.seq + 1:
                     raise bad_sequence(seq, steps.progress.seq)
+                await self.replica.check_alive()
                 before = steps.progress
                 try:
                     steps.enter(seq, parse_actions(actions, self.terms.screen))

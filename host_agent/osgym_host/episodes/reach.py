@@ -169,6 +169,7 @@ class ReachService:
         use.tunnels += 1
         try:
             with episode.in_use():
+                await episode.replica.check_alive()
                 opened = await episode.replica.call(episode.replica.guest.reach.tunnel(port))
         except GuestRefused as error:
             refused = refused_reach(error)
@@ -215,6 +216,7 @@ class ReachService:
         began_s, began, step = time.time(), time.perf_counter(), episode.steps.progress.step
         outcome = "ok"
         with episode.in_use():
+            await episode.replica.check_alive()
             call = asyncio.ensure_future(episode.replica.call(work(episode.replica.guest)))
             use.calls.add(call)
             try:

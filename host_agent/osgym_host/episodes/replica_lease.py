@@ -53,6 +53,20 @@ class ReplicaLease:
         self.manager, self._guest = manager, manager.guest
         self.replica_id, self.generation = manager.replica_id, manager.generation
 
+    async def check_alive(self) -> None:
+        """Check that the replica has not ended, before an action counts as one of the policy.
+
+        Why it ended may be known a second later: an action that comes in between has not ended it.
+
+        Raises:
+            EpisodeOver: The replica is lost.
+        """
+        clone = None if self.manager is None else self.manager.clone
+        if clone is not None and clone.exit_info is not None:
+            await asyncio.wait((self.lost,), timeout=DEATH_NOTICE_S)
+        if self.lost.done():
+            raise self.loss()
+
     def on_revoked(self, reason: Reason, detail: str) -> None:
         """Called by the manager when the replica ends under the lease."""
         if self.lost.done():
