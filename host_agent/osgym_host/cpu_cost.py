@@ -1,6 +1,6 @@
-"""What a call costs in processor time of the thread that answers all calls.
+"""Measurement of the CPU time that a call costs the thread which answers all calls.
 
-It is measured between the points where the call waits for something, also in a task that works for the call.
+The time is summed between the points where the call waits, and includes tasks that work for the call.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ T = TypeVar("T")
 
 
 class MeasuredCall(Awaitable[T], Generic[T]):
-    """An awaitable that counts the processor time of its thread while another one runs.
+    """An awaitable that wraps another one and sums the thread's CPU time while that runs.
 
     Attributes:
-        cost_s: Seconds so far.
+        cost_s: CPU seconds so far.
     """
 
     def __init__(self, inner: Awaitable[T]) -> None:
-        """Keep what is to be awaited."""
+        """Wrap an awaitable."""
         self._inner = inner
         self.cost_s = 0.0
 
     def __await__(self) -> Generator[Any, Any, T]:
-        """Pass on everything in both directions."""
+        """Run the wrapped awaitable; what it yields, and what is sent or thrown into it, passes through."""
         steps = self._inner.__await__()
-        resume: Any = lambda: next(steps)  # noqa: E731
+        resume: Any = lambda: next(steps)  # noqa: E731  # reassigned below
         while True:
             began_s = time.thread_time()
             try:
@@ -40,14 +40,14 @@ class MeasuredCall(Awaitable[T], Generic[T]):
                 self.cost_s += time.thread_time() - began_s
             try:
                 given = yield waits_for
-            except BaseException as error:  # noqa: BLE001  # it is the inner one's to handle
+            except BaseException as error:  # noqa: BLE001  # the wrapped awaitable handles it
                 thrown = error
-                resume = lambda: steps.throw(thrown)  # noqa: E731, B023
+                resume = lambda: steps.throw(thrown)  # noqa: E731, B023  # called before the next assignment
             else:
-                resume = lambda: steps.send(given)  # noqa: E731, B023
+                resume = lambda: steps.send(given)  # noqa: E731, B023  # called before the next assignment
 
     async def run(self) -> T:
-        """Await it, and count what `charged_to_caller` runs in tasks that it starts."""
+        """Run the call; its cost includes what tasks that it starts run by `charged_to_caller`."""
         token = _caller.set(self)
         try:
             return await self
@@ -56,11 +56,11 @@ class MeasuredCall(Awaitable[T], Generic[T]):
 
 
 _caller: ContextVar[MeasuredCall[Any] | None] = ContextVar("caller", default=None)
-"""The call that is being answered; a task has that of whoever started it."""
+"""The call that is being answered; a task inherits the call that started it."""
 
 
 async def charged_to_caller(work: Awaitable[T]) -> T:
-    """Await what a task does for the call that started it, and count the cost there."""
+    """Await work that a task does for the call which started it, and add its cost to that call's."""
     caller, measured = _caller.get(), MeasuredCall(work)
     try:
         return await measured

@@ -29,7 +29,7 @@ def held(path: Path) -> Iterator[None]:
         OSError: It cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Whoever can open the file, if only to read it, can lock it, and no agent would start.
+    # A user who can open the file, even just for reading, could lock it and so keep agents from starting.
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "a+") as file:
         os.fchmod(fd, 0o600)

@@ -1,7 +1,7 @@
 """A dictionary of bounded size that several clients fill. Pure.
 
-When it is full, the client that has most in it loses its oldest entry, so that nobody can push out what
-others have put in.
+When it is full, the client with the most entries loses its oldest one. No client can evict another's entries
+by adding many of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FairDict(Generic[K, V]):
 
         Args:
             most: Number of entries that are kept.
-            removable: Called with a value: whether the dictionary may lose it by itself.
+            removable: Predicate that says whether a value may be evicted.
         """
         self._most = most
         self._removable = removable
@@ -34,20 +34,20 @@ class FairDict(Generic[K, V]):
         return len(self._client_of)
 
     def get(self, key: K) -> V | None:
-        """Return what is kept under a key."""
+        """Return the value of a key; None without one."""
         client = self._client_of.get(key)
         return self._clients[client][key] if key in self._client_of else None
 
     def put(self, key: K, value: V, client: Hashable) -> None:
-        """Keep a value as the client's newest, in the place of another of this key."""
+        """Store a value as the client's newest entry; a previous value of the key is replaced."""
         self.remove(key)
         self._client_of[key] = client
         self._clients.setdefault(client, OrderedDict())[key] = value
-        while len(self) > self._most and self._lose_one():
+        while len(self) > self._most and self._evict_one():
             pass
 
     def remove(self, key: K) -> None:
-        """Forget a key; one that is not there is fine."""
+        """Forget a key. An unknown key is no error."""
         if key not in self._client_of:
             return
         client = self._client_of.pop(key)
@@ -56,7 +56,7 @@ class FairDict(Generic[K, V]):
         if not entries:
             del self._clients[client]
 
-    def _lose_one(self) -> bool:
+    def _evict_one(self) -> bool:
         largest = max(self._clients.values(), key=len)
         oldest = next((key for key, value in largest.items() if self._removable(value)), None)
         if oldest is None:

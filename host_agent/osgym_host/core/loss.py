@@ -1,8 +1,8 @@
-"""Whose loss it is when an episode ends early: one pure function of what the host itself has seen.
+"""Attribution of an episode's early end to the policy or the host: pure functions of the host's own evidence.
 
-Nothing that runs in a desktop can write the evidence: neither what its programs say nor what the guest agent
-says of them is in it. If it were the host's loss whenever a desktop breaks, a policy that sees that it will
-fail could break its desktop, have the task tried again, and keep only the episodes in which it succeeds.
+The evidence comes from exit states and counters of the host, so that nothing inside a desktop can forge it.
+If every broken desktop were the host's loss, a policy that foresees its failure could break the desktop, have
+the task tried again, and keep only the episodes in which it succeeds.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from osgym_protocol.codes import ErrorClass
 
 @dataclass(frozen=True, slots=True)
 class LossEvidence:
-    """What the host knows of a loss.
+    """The host's evidence about the early end of an episode.
 
     Attributes:
-        reason: Why the episode ended, from exit states and counters of the host. What the host, its runtime
-            or others on it caused has a reason of its own.
-        policy_acted: An action of the policy, or a command of its client, was sent to the desktop.
+        reason: Reason of the end, from exit states and counters of the host. Causes that lie in the host, its
+            runtime or other processes of the host have reasons of their own.
+        policy_acted: True once an action of the policy, or a command of its client, was sent to the desktop.
     """
 
     reason: Reason
@@ -28,10 +28,10 @@ class LossEvidence:
 
 
 def whose_loss(evidence: LossEvidence) -> ErrorClass | None:
-    """Return whose fault the end of an episode is; None for an end that was planned.
+    """Return whose fault the end of an episode is; None for a planned end.
 
-    A desktop that breaks by itself after the policy has begun to act is the policy's: nothing speaks for the
-    host, and an honest policy that breaks its desktop has not done its task. Before that it is the host's.
+    A desktop that breaks without a cause in the host is the policy's loss once the policy has acted, since a
+    policy that breaks its desktop has not done its task. Before the first action it is the host's loss.
     """
     meaning = consequence(evidence.reason)
     if meaning.caused_inside and evidence.policy_acted:
@@ -40,8 +40,9 @@ def whose_loss(evidence: LossEvidence) -> ErrorClass | None:
 
 
 def may_be_of_a_full_disk(evidence: LossEvidence) -> bool:
-    """Return whether a loss that looks like the policy's is the host's if the host's disk was full meanwhile.
+    """Return whether a full disk of the host could have caused a loss that is attributed to the policy.
 
-    Programs that cannot write end in any way. A replica that wrote more than it may did that itself.
+    Programs that cannot write may fail in any way. The one exception is a replica that exceeded its own disk
+    limit (`Reason.DISK`): that is the policy's loss even on a full disk.
     """
     return whose_loss(evidence) is ErrorClass.POLICY and evidence.reason is not Reason.DISK

@@ -56,7 +56,7 @@ class CpuShares:
                     log.debug("replica %s: its CPU weight stays: %s", clone.replica_id, error)
 
     def _judge(self, clone: base.Replica) -> bool:
-        """Set the weight that a replica has earned; return whether that is the low one."""
+        """Set a replica's CPU weight by its credit; return whether that is the low weight."""
         used_cpu_s = self._runtime.used_cpu_s(clone)
         if used_cpu_s is None:
             return False

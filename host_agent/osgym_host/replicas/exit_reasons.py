@@ -1,4 +1,4 @@
-"""What the end of a replica, as its runtime tells it, means to the pool and to clients."""
+"""Map from how a runtime says that a replica ended to the reason that pool and clients are told."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from osgym_host.logs import quote_lines
 from osgym_host.runtimes import base
 
 CONSOLE_CHARS = 400
-"""How much of a replica's console goes into a detail."""
+"""Number of characters from the end of a replica's console that a detail quotes."""
 ENDED_BY_SIGTERM = (base.ExitReason.SESSION_ENDED, base.ExitReason.DISPLAY_LOST)
-"""Ends that a signal to all processes of a machine that shuts down looks like."""
+"""Exit reasons that a replica reports when the whole machine shuts down and signals all processes."""
 _REASONS = {
     base.ExitReason.OUT_OF_MEMORY: Reason.OUT_OF_MEMORY,
     base.ExitReason.HOST_OUT_OF_MEMORY: Reason.HOST_OUT_OF_MEMORY,
@@ -24,11 +24,11 @@ _REASONS = {
     base.ExitReason.GUEST_REBOOTED: Reason.GUEST_REBOOTED,
     base.ExitReason.EMULATOR_FAILED: Reason.EMULATOR_FAILED,
 }
-"""What a death means to the pool and the client; all others are `guest_dead`."""
+"""Reason by exit reason; for those not listed it is `guest_dead`."""
 
 
 def reason_of_exit(info: base.ExitInfo) -> tuple[Reason, str]:
-    """Return the reason that the end of a replica is for pool and client, and the detail for people."""
+    """Return the reason of a replica's end for pool and clients, and a detail for people."""
     detail = f"{info.reason.value}: {info.detail}"
     if info.log_tail:
         detail += f"; its console ends: {quote_lines(info.log_tail, CONSOLE_CHARS)}"

@@ -6,11 +6,11 @@ A call to a guest that does not come back is noticed by its own deadline, which 
 take long; and nobody calls a guest that waits or whose client thinks. So there is a request beside, which
 an agent answers from its event loop whatever else it does.
 
-Frozen is not slow. On a host that has too much to do, an answer takes long because the agent does not get
-a processor, and that time is not counted (`Silence`): how long its threads were ready to run and were not
-let, the kernel knows. Nor is time in which it waits for a disk or is started again, within bounds, or stands
-still while a branch point is taken of it. Where those bounds are used up, or a call's own deadline passes
-first, `core.slowness` says whether the host's load did that: for this, what happens is watched from the
+Frozen is not slow. On an overloaded host an answer takes long because the agent gets no processor. The kernel
+counts how long its threads were ready to run and got none, and `Silence` subtracts that time. It also
+subtracts, within bounds, time in which the agent waits for a disk or is started again, and time in which the
+replica stands still for a branch point. When those bounds are used up, or a call's own deadline passes first,
+`core.slowness` decides whether the host's load was the cause. A `StallWatch` collects its evidence from the
 moment that an answer is late.
 """
 
@@ -83,9 +83,9 @@ class Silence:
     """How long a guest was silent that could have answered: pure.
 
     Attributes:
-        counted_s: Of the time since the first look.
-        late_s: Of it, in which the agent waited for a disk or was not there, beyond what is excused.
-        excused_s: Of it not counted since the agent waited for a disk or was not there.
+        counted_s: Time since the first look in which the agent could have answered.
+        late_s: Time in which the agent waited for a disk or did not run, beyond what is excused.
+        excused_s: Time in which the agent waited for a disk or did not run, and which is not counted.
     """
 
     options: PulseOptions
@@ -116,7 +116,7 @@ class Silence:
 
     @property
     def could_answer(self) -> bool:
-        """Whether the agent had all that it needs to answer, for long enough."""
+        """Whether the agent was silent for `silent_s` in which it had a processor and waited for no disk."""
         return self.counted_s >= self.options.silent_s
 
 
@@ -139,7 +139,13 @@ class GuestPulse:
         used_cpu_s: Callable[[Replica], float | None],
         options: PulseOptions | None = None,
     ) -> None:
-        """Nothing happens before `run`. `used_cpu_s` reads what a replica has computed so far."""
+        """Keep the arguments; `run` starts to ask.
+
+        Args:
+            managers: Returns the managers of the pool's replicas.
+            used_cpu_s: Returns the CPU time that a replica has used so far.
+            options: Intervals and bounds.
+        """
         self._managers = managers
         self._used_cpu_s = used_cpu_s
         self._options = options or PulseOptions()
@@ -188,7 +194,7 @@ class GuestPulse:
             asked.client.close()
 
     async def _look(self, manager: ReplicaManager, call_s: float) -> None:
-        """Watch a replica that owes an answer, from the first look that finds it late."""
+        """Watch a replica whose answer is late; the first call for a stall begins its `StallWatch`."""
         stall, options = manager.stall, self._options
         try:
             if stall is not None:
@@ -228,7 +234,7 @@ class GuestPulse:
     async def _frozen(
         self, manager: ReplicaManager, answer: asyncio.Future[GuestProtocolError | None]
     ) -> Silence | None:
-        """Watch an open question until it is answered (None), or should have been for long enough."""
+        """Watch an unanswered question; return None once it is answered, or how long the guest was silent."""
         clone = manager.clone
         assert clone is not None
         pid = await asyncio.to_thread(clone.agent_pid)
@@ -242,7 +248,7 @@ class GuestPulse:
                 return silence
 
     async def _answers(self, client: GuestClient) -> GuestProtocolError | None:
-        """Return when the guest answered, or there is nobody to ask; with what was wrong about the answer."""
+        """Wait until the guest answers or cannot be reached; return the error if the answer was malformed."""
         try:
             await client.health(timeout_s=self._options.answer_s)
         except GuestProtocolError as error:

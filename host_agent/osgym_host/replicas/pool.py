@@ -122,7 +122,7 @@ class Pool:
         self._replan()
 
     def stop_leasing(self, refusal: Callable[[], PoolStopping] = PoolStopping) -> None:
-        """Refuse everyone who waits or comes, with what `refusal` makes, until `resume`. Idempotent."""
+        """Refuse all requests with the error that `refusal` makes, until `resume`. Idempotent."""
         if refusal is PoolStopping:
             self._stopping.set()
         self.queue.refuse(refusal)
@@ -232,7 +232,7 @@ class Pool:
         self._replan()
 
     async def wait_stop(self, timeout_s: float) -> bool:
-        """Return whether the pool stops for good, or begins to within this time."""
+        """Wait up to `timeout_s` for the pool's final stop; return whether it has begun."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 return await self._stopping.wait()

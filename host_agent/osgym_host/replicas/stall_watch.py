@@ -1,4 +1,4 @@
-"""Watches a desktop that owes an answer: what it and its host do until it answers, or is too late."""
+"""Collection of the counters of a stall: a period in which a desktop has not answered a call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from osgym_host.runtimes.processes import (
 
 @dataclass(frozen=True, slots=True)
 class _DiskCounters:
-    """What has to do with waits for a disk or for memory, as it was when the agent was first seen to wait."""
+    """Counters about waits for disks and memory, read when the agent was first seen to wait."""
 
     reclaims: int
     io_stalled_s: float
@@ -40,13 +40,14 @@ class _DiskCounters:
 
 @dataclass(slots=True)
 class StallWatch:
-    """One stall, from the first look at it. All methods block for some milliseconds.
+    """Counters of one stall since it was first seen. All methods block for some milliseconds.
 
     Attributes:
         clone: The replica.
-        used_cpu_s: Reads what it has computed so far (`Runtime.used_cpu_s`).
-        look_s: How often `look` is to be called; what passes without is the host agent's own lateness.
-        waited_s: How long the answer had been awaited at the first look, beyond what is usual.
+        used_cpu_s: Returns the CPU time that the replica has used so far (`Runtime.used_cpu_s`).
+        look_s: Interval at which `look` is to be called. A longer one means that the host agent was late.
+        waited_s: Time that the answer had been late already when the watch began.
+        agent_pid: Process of the guest agent.
     """
 
     clone: base.Replica
@@ -69,7 +70,7 @@ class StallWatch:
         self._unwatched_s = max(0.0, self.waited_s)
 
     def look(self) -> None:
-        """Take in what the agent does now; called every `look_s`."""
+        """Record the present state of the guest agent; call it every `look_s`."""
         now_s = time.monotonic()
         passed_s, self._looked_s = now_s - self._looked_s, now_s
         self._unwatched_s += max(0.0, passed_s - 2 * self.look_s)
@@ -80,10 +81,10 @@ class StallWatch:
             self._disk = _DiskCounters.read(self.clone.pid)
 
     def measure(self, cpu_lowered: bool) -> Stall:
-        """Return the stall as it is until now.
+        """Return the counters from the beginning of the stall until now.
 
         Args:
-            cpu_lowered: Whether the replica's share of the processors is lowered for what it used before.
+            cpu_lowered: True if the replica has a lower CPU weight, since it has used up its CPU credit.
         """
         self.look()
         cpu_s, now = self._read_cpu_s(), cpu_waits_s(self.agent_pid)

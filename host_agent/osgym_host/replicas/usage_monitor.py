@@ -135,8 +135,8 @@ class UsageMonitor:
         if chosen is None:
             return
         reserve_mib, cap_mib = self._options.disk_reserve_mib, self._options.disk_cap_mib
-        # What each may write the host has to have: a replica within its bound is not to blame. What no
-        # measurement shows may be another's, but for a replica that holds files where none can show them.
+        # The host must have room for every replica's disk limit, so the host is the cause of loss while a
+        # replica is within its limit. Hidden space counts as this replica's only if it may hide files.
         hidden_mib = self._account.unaccounted_mib if chosen.hides else 0.0
         its_own = cap_mib is not None and chosen.overlay_mib + hidden_mib >= cap_mib
         detail = (
