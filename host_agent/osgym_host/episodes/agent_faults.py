@@ -1,4 +1,4 @@
-"""When the failure of a guest agent is the host's loss, though a policy may know how to bring it about."""
+"""Rule that attributes the first guest agent faults in a task to the host, and later ones to the policy."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from osgym_protocol.codes import GuestErrorCode
 log = logging.getLogger(__name__)
 
 EXCUSED = 2
-"""Faults of guest agents in one task of a run that are the host's: a policy that has found how to bring one
-about gains no more tries by it."""
+"""Number of guest agent faults, for one task of a run, that are the host's loss. A policy that knows how to
+cause such a fault therefore gains at most this many more tries."""
 KEEP = 4096
-"""Tasks that are counted; the ones longest without a fault are forgotten first."""
+"""Number of tasks whose faults are counted; those longest without a fault are forgotten first."""
 
 
 class AgentFaults:
-    """Counts, by run and task, faults of guest agents that what is on a desktop may bring about."""
+    """Counter, by run and task, of guest agent faults that programs of the desktop may have caused."""
 
     def __init__(self) -> None:
-        """Have seen none."""
+        """Start with no faults."""
         self._seen: OrderedDict[tuple[str | None, str | None], int] = OrderedDict()
 
     def is_excused(self, run: str | None, task_id: str | None) -> bool:
-        """Count a fault; return whether it is one of the first of its task."""
+        """Count a fault; return whether it is among the first `EXCUSED` of its task."""
         key = (run, task_id)
         seen = self._seen[key] = self._seen.pop(key, 0) + 1
         if len(self._seen) > KEEP:
@@ -36,10 +36,10 @@ class AgentFaults:
 
 
 def is_agents_own(error: GuestRefused) -> bool:
-    """Return whether nothing on a desktop can make a sound guest agent refuse a call so."""
+    """Return whether a refusal shows a fault of the guest agent that no program of the desktop can cause."""
     return error.code in AGENT_FAULTS and error.code not in BREAKABLE
 
 
 def may_be_agents_own(error: GuestRefused) -> bool:
-    """Return whether a guest agent that refuses a call so has a fault, by whatever that was brought about."""
+    """Return whether a refusal shows a fault of the guest agent, also one that a program may have caused."""
     return is_agents_own(error) or error.code == GuestErrorCode.INTERNAL

@@ -132,10 +132,10 @@ class EpisodeCreator:
             return opened
 
     async def set_up_untouched(self, task: Mapping[str, Any], wait_s: float) -> HostEpisode:
-        """Return an episode that no client gets: a task set up on a clean replica. `drop` it afterwards.
+        """Set a task up on a clean replica for the host's own use; the caller has to `drop` the episode.
 
         Raises:
-            ServiceError: As `create`; nothing is left of it then.
+            ServiceError: As `create`; the replica has then been released.
         """
         spec = EpisodeSpec(task=task)
         episode = self.draft(self._terms(spec), read_task(task))
@@ -215,8 +215,8 @@ class EpisodeCreator:
             except OSError as error:
                 self.service.journal.ended(episode_id)
                 raise disk_refuses(error) from error
-            whose = ClientKey(peer=saved.run or "", client=episode_id)
-            context = TaskContext(folder, parts.policy, parts.downloads, parts.sandbox, saved.screen, whose)
+            client = ClientKey(peer=saved.run or "", client=episode_id)
+            context = TaskContext(folder, parts.policy, parts.downloads, parts.sandbox, saved.screen, client)
             context.outputs.update(saved.outputs)
         return HostEpisode(
             episode_id=episode_id,
@@ -231,12 +231,12 @@ class EpisodeCreator:
         )
 
     def discard(self, episode: HostEpisode, reason: Reason) -> None:
-        """Give up an episode that a client asked for and never had."""
+        """Remove an episode that a client asked for and did not get, and count it as failed to open."""
         self.drop(episode, reason)
         self.service.metrics.failed_to_open.labels(reason.value).inc()
 
     def drop(self, episode: HostEpisode, reason: Reason) -> None:
-        """Remove an episode that no client ever had, and its replica."""
+        """Remove an episode that no client was given, and release its replica."""
         episode.replica.release(reason)
         self.service.journal.ended(episode.episode_id)
 

@@ -47,13 +47,14 @@ class EpisodeOver(ServiceError):
     """The episode ended, for a reason of the table in `core.reasons`.
 
     Attributes:
-        error_class: Whose fault it is, None for an end that was planned.
+        reason: Reason of the end.
+        error_class: Party at fault, by `core.loss`; None for a planned end.
     """
 
     def __init__(
         self, reason: Reason, detail: str = "", episode_id: str = "", *, policy_acted: bool = False
     ) -> None:
-        """Take code and message from the table, and whose fault it is from `core.loss`."""
+        """Take code and message from `core.reasons`, and the party at fault from `core.loss`."""
         meaning = consequence(reason)
         details: dict[str, Any] = {"cause": reason.value}
         self.error_class = whose_loss(LossEvidence(reason, policy_acted))
@@ -68,11 +69,11 @@ class EpisodeOver(ServiceError):
 
     @property
     def by_policy(self) -> bool:
-        """Whether the policy's own doing ended the episode, so that its reward is 0."""
+        """Whether the loss is the policy's, so that the reward is 0."""
         return self.error_class is ErrorClass.POLICY
 
     def copy(self, episode_id: str = "") -> EpisodeOver:
-        """Return an equal error to raise: one that is raised over and over would keep every trace."""
+        """Return an equal error to raise, since each raise of the same object would add to its traceback."""
         return EpisodeOver(
             self.reason,
             str(self.details.get("detail", "")),

@@ -1,4 +1,4 @@
-"""Scoring an episode. A failure of ours has no reward, never 0; what the policy's own doing ended has 0."""
+"""Scoring of an episode. Failures of the host leave it without a reward; losses of the policy score 0."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 GUEST_TAMPERED = "guest_tampered"
 """`details.cause` of an evaluation whose guest agent is not what it was."""
 CHECK_SLACK_S = 15.0
-"""How much later than the check's own deadline, which says whose fault it is, it is given up."""
+"""Grace period after the check's deadline before the host aborts the check. Within it the check raises an
+error of its own, which says whose fault the delay is."""
 
 
 def no_task() -> ServiceError:
@@ -50,11 +51,14 @@ def unscored_for_disk() -> EvaluationAnswer:
 
 
 def lost_by_policy(loss: ErrorInfo, termination_reason: str, *, interventions: int) -> EvaluationAnswer:
-    """The answer for an episode that the policy's own doing ended: a valid 0, or breaking it would pay.
+    """Return the answer for an episode that the policy ended: a reward of 0, valid for training.
+
+    Without a valid 0, a policy that foresees its failure would gain by breaking the desktop.
 
     Args:
-        loss: What ended it.
-        interventions: How often a person acted, who may have broken it: nothing is to be learned from that.
+        loss: Error that ended the episode.
+        interventions: Number of times that a person acted. If any, that person may have broken the desktop,
+            and the answer is not valid for training.
     """
     return EvaluationAnswer(
         reward=0.0,
@@ -130,7 +134,7 @@ async def _release(episode: HostEpisode) -> None:
 
 
 def unscorable(episode: HostEpisode, error: ErrorInfo) -> EvaluationAnswer:
-    """Return the answer for a check that failed by what the policy did to its desktop: its 0."""
+    """Return the answer for a check that failed because of what the policy did to its desktop: reward 0."""
     return lost_by_policy(
         ErrorInfo(error.code, error.message, {**error.details, "error_class": ErrorClass.POLICY.value}),
         episode.steps.done or TerminationReason.POLICY_STOPPED,

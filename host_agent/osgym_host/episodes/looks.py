@@ -19,16 +19,15 @@ from osgym_protocol.observation import ObservedFrame
 from osgym_protocol.options import ObserveOptions
 
 MIN_S, MAX_S = 0.25, 2.0
-"""Between two captures of one desktop, however many look and in however many sizes: in proportion to what the
-last one took."""
-_REST = 4
-"""Times of a capture that a desktop rests afterwards: the same guest agent answers its policy's steps."""
+"""Bounds of the interval between two captures of one desktop, for all viewers and sizes together."""
+_REST_FACTOR = 4
+"""Interval after a capture, as a multiple of the time it took, so that the guest agent has time for steps."""
 AT_ONCE = 2
-"""Captures in flight: the guests do the work, beside what policies ask of them."""
+"""Number of captures in flight: the guests do the work, beside the steps of their policies."""
 LOOK_S = 5.0
 QUALITY = 60
 _SIZES = 8
-"""Pictures that are kept of one desktop."""
+"""Number of sizes in which the latest picture of a desktop is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +46,14 @@ class Look:
 
 @dataclass(slots=True, eq=False)
 class _Desktop:
-    """What was captured of one desktop, and when it may be captured again.
+    """Latest captures of one desktop.
 
     Attributes:
-        waiting: The next capture of the whole screen, until it begins: whoever asks meanwhile gets the same.
+        turn: Held by the one capture that runs or waits to run.
+        next_at: Time of the monotonic clock before which no capture begins.
+        interval_s: Interval that was chosen after the last capture.
+        small: Latest picture by width in pixels.
+        waiting: Next capture of the whole screen, until it begins; all requests until then share it.
     """
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -71,7 +74,7 @@ class Looks:
         self._desktops: dict[tuple[str, int], _Desktop] = {}
 
     async def full(self, replica_id: str) -> ObservedFrame:
-        """Return the whole screen as PNG, captured after this was asked for.
+        """Return the whole screen as PNG, captured after this call.
 
         Raises:
             ServiceError: `not_found`, or the guest did not answer.
@@ -85,7 +88,7 @@ class Looks:
         return await asyncio.shield(desktop.waiting)
 
     async def small(self, replica_id: str, width_px: int) -> Look:
-        """Return the screen at this width, as it was at most `MIN_S` ago; up to `MAX_S` of a slow desktop.
+        """Return the screen at this width, at most `MIN_S` old, or `MAX_S` for a desktop slow to capture.
 
         Raises:
             ServiceError: `not_found`, or the guest did not answer.
@@ -110,7 +113,7 @@ class Looks:
 
     @contextlib.asynccontextmanager
     async def _capturing(self, desktop: _Desktop) -> AsyncIterator[None]:
-        """Wait until the desktop may be captured; then let it rest, as long as that took."""
+        """Wait until the desktop may be captured; then set the next time, in proportion to the duration."""
         wait_s = desktop.next_at - time.monotonic()
         if wait_s > 0:
             await asyncio.sleep(wait_s)
@@ -120,7 +123,7 @@ class Looks:
                 yield
             finally:
                 now = time.monotonic()
-                desktop.interval_s = min(MAX_S, max(MIN_S, _REST * (now - began_at)))
+                desktop.interval_s = min(MAX_S, max(MIN_S, _REST_FACTOR * (now - began_at)))
                 desktop.next_at = now + desktop.interval_s
 
     async def _take(self, manager: ReplicaManager, width_px: int, last: Look | None) -> Look:
@@ -144,14 +147,14 @@ class Looks:
         return manager
 
     def _desktop(self, manager: ReplicaManager) -> _Desktop:
-        """Return what is known of a desktop; drop what belongs to replicas that are gone."""
+        """Return the captures of a desktop; drop those of replicas that are gone."""
         for key in [key for key in self._desktops if self._replicas.find(key[0]) is None]:
             del self._desktops[key]
         return self._desktops.setdefault((manager.replica_id, manager.generation), _Desktop())
 
 
 def _retrieved(task: asyncio.Task[ObservedFrame]) -> None:
-    """Take note of an error that nobody waits for any more."""
+    """Retrieve the error of a task that nobody awaits any more, lest asyncio log it."""
     if not task.cancelled():
         task.exception()
 

@@ -30,7 +30,7 @@ class ReachUse:
 
     @property
     def used(self) -> bool:
-        """Whether anything was done past the screen, or is under way."""
+        """Whether the client has used the desktop past the screen, or does so now."""
         return bool(self.events or self.calls or self.tunnels)
 
     async def end(self) -> None:

@@ -1,6 +1,6 @@
 """Creates, forks and checkpoints by request id: repeated ones share the work, cancelled ones are undone.
 
-An id means a request of the token that it came with: another token's request of the same id is another one.
+Request ids are scoped by token: the same id under another token is another request.
 
 A request belongs to those who wait for it. When the last of them goes away before it is answered, it
 is cancelled, and whatever it got is freed.
@@ -37,11 +37,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RequestSender:
-    """Who sends a request.
+    """The sender of a request: the scope of its request id, and its share in the registry.
 
     Attributes:
-        token: Short digest of the token with a scope; empty for the host's own token, and without one.
-        peer: Address that it comes from.
+        token: Short digest of a scoped token; empty for the host's own token, and where none is required.
+        peer: Address that the request comes from.
     """
 
     token: str = ""
@@ -61,8 +61,9 @@ class _CreateReplay:
 
 
 _RequestKey = tuple[str, str]
-"""Digest of the token, and the id."""
-_BINDING = ":"
+"""Digest of the sender's token, and the request id."""
+_SEPARATOR = ":"
+"""Character between the two digests of `_meaning`."""
 StoredAnswer = _CreateReplay | ForkAnswer | CheckpointInfo
 
 
@@ -74,7 +75,7 @@ class _KnownRequest:
     waiters: int = 0
     kept: StoredAnswer | None = None
     unbound: bool = False
-    """Whether a former version of the host agent noted it, which bound no request to a token."""
+    """Whether an earlier version of the host agent stored the request, without the digest of its token."""
 
 
 class RequestRegistry:
@@ -152,7 +153,7 @@ class RequestRegistry:
         return info
 
     def undo(self, request_id: str, sender: RequestSender = ANYBODY) -> None:
-        """Undo a request of the sender's token, also one that is still to arrive. Idempotent."""
+        """Undo a request of the sender's token, even before it arrives. Idempotent."""
         key = (sender.token, request_id)
         self._cancelled.put(key, time.monotonic() + REFUSE_CANCELLED_S, sender)
         key = self._key(sender, request_id)
@@ -174,15 +175,15 @@ class RequestRegistry:
             if first.parent is not None and first.parent.checkpoint_id is None:
                 kept = fork_answer([episode for _, episode in group], mark.pause_ms)
             sender = RequestSender(key[0])
-            unbound = _BINDING not in mark.meaning
+            unbound = _SEPARATOR not in mark.meaning
             request = _KnownRequest(None, mark.meaning, _unchanged, kept=kept, unbound=unbound)
             self._known.put(key, request, sender)
 
     def _key(self, sender: RequestSender, request_id: str) -> _RequestKey:
-        """Return the key of a request: without a token where it was noted before requests had one."""
-        key, before = (sender.token, request_id), ("", request_id)
-        if self._known.get(key) is None and (known := self._known.get(before)) is not None and known.unbound:
-            return before
+        """Return the key of a request; that without a token if an earlier version of the agent stored it."""
+        key, old_key = (sender.token, request_id), ("", request_id)
+        if self._known.get(key) is None and (known := self._known.get(old_key)) is not None and known.unbound:
+            return old_key
         return key
 
     async def _share(
@@ -271,19 +272,18 @@ def _unchanged(kept: StoredAnswer) -> StoredAnswer:
 
 
 def _meaning(sender: RequestSender, *asked: Any) -> str:
-    """Return the token's digest, empty without a token, and one of what a repetition must not change.
+    """Return the digest of the sender's token (empty without one) and the digest of the request's arguments.
 
-    That is all but how long to wait and how to look.
+    A repetition of the request must have the same digests. Left out are the arguments that it may change:
+    how long to wait, and how to observe.
     """
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-    return f"{sender.token}{_BINDING}{digest}"
+    return f"{sender.token}{_SEPARATOR}{digest}"
 
 
 def _token_of(meaning: str) -> str:
-    """Return the token's digest of a meaning."""
-    return meaning.rpartition(_BINDING)[0]
+    return meaning.rpartition(_SEPARATOR)[0]
 
 
 def _asked_of(meaning: str) -> str:
-    """Return the digest of what a request asks for."""
-    return meaning.rpartition(_BINDING)[2]
+    return meaning.rpartition(_SEPARATOR)[2]

@@ -58,7 +58,7 @@ def _row(episode: HostEpisode) -> Row:
     score, over = episode.evaluation, episode.over
     error = None if score is None or score.error is None else score.error.code
     if over is not None and over.reason is not Reason.CLOSED and not (over.by_policy and score is not None):
-        error = over.code  # one that the policy ended has a reward, the 0 of that
+        error = over.code  # an episode that its policy ended shows its reward of 0 instead
     return {
         "episode_id": episode.episode_id,
         "task_id": episode.task_id,

@@ -38,6 +38,7 @@ KEEP_ENDED = 1000
 
 
 Judge = Callable[[HostEpisode, EvaluationAnswer], Awaitable[EvaluationAnswer]]
+"""Decides whose fault a failed check is, and returns the answer that follows from it."""
 
 
 class EpisodeService:
@@ -63,7 +64,7 @@ class EpisodeService:
         self.tracer: StepTracer | None = None
         """Makes the spans of steps whose clients ask for them."""
         self.judge: Judge | None = None
-        """Says whose fault a failed check is that both the policy and we can have caused."""
+        """Called with each answer of a check, which it may change; None leaves all answers as they are."""
         self.on_end: list[Callable[[HostEpisode], None]] = []
         """Called with each episode that ends."""
         self._active: dict[str, HostEpisode] = {}
@@ -129,7 +130,7 @@ class EpisodeService:
                 ErrorCode.LEASE_MISMATCH, "This is not the lease of the episode.", {"episode_id": episode_id}
             )
         if episode.over is None and episode.replica.lost.done():
-            self.end(episode, episode.replica.loss().reason)  # the callback that does comes a turn later
+            self.end(episode, episode.replica.loss().reason)  # the future's callback has not run yet
         if episode.over is not None:
             raise episode.over.copy()
         episode.lease.renew()
@@ -297,8 +298,9 @@ class EpisodeService:
     async def evaluate(self, episode_id: str, lease: str) -> EvaluationAnswer:
         """Score the episode, which ends it: no step follows. A repetition gives the same answer.
 
-        The check goes on when the one who asked goes away, so that a lost answer scores nothing twice. A
-        score that is known is given whatever has ended the episode since. What the policy broke scores 0.
+        The check goes on when its client goes away, so that a lost answer does not score the episode twice.
+        A known score is returned even if the episode has ended since. A desktop that the policy broke
+        scores 0.
 
         Raises:
             ServiceError: The episode has no task, or its replica is lost.
@@ -319,7 +321,7 @@ class EpisodeService:
         with episode.in_use():
             try:
                 return await asyncio.shield(episode.check)
-            except EpisodeOver:  # `end` was called before the check heard of it
+            except EpisodeOver:  # `end` may have scored the episode before the check saw the loss
                 if episode.evaluation is not None:
                     return episode.evaluation
                 raise
@@ -333,9 +335,9 @@ class EpisodeService:
                 answer = await evaluate_episode(episode, self.limits.evaluate_s)
                 if self.judge is not None:
                     answer = await self.judge(episode, answer)
-                if episode.evaluation is not None:  # the policy's own doing ended it meanwhile
+                if episode.evaluation is not None:  # the policy ended the episode meanwhile
                     return episode.evaluation
-                if episode.over is not None:  # the host ended it meanwhile, so nothing of it counts
+                if episode.over is not None:  # the host ended the episode meanwhile: its score is void
                     raise episode.over.copy()
                 episode.evaluation = answer
                 self._look_at_disk()
@@ -388,7 +390,7 @@ class EpisodeService:
         self.recorder.add(episode.episode_id, line)
 
     def _score_loss(self, episode: HostEpisode, over: EpisodeOver) -> None:
-        """Give an episode that the policy's own doing ended its 0, also after a restart of the host agent."""
+        """Score 0 for an episode that the policy ended, and journal that for later host agents."""
         if episode.task is not None and episode.evaluation is None:
             interventions = episode.steps.progress.interventions
             reason = consequence(over.reason).termination

@@ -1,12 +1,12 @@
-"""Whose fault a failed check is that a policy can have broken: found out on an untouched desktop.
+"""Trial of a failed check on an untouched desktop, to tell whether the policy or the host made it fail.
 
-A policy that takes rights away, or uses up the clients of the display, makes the guest agent fail where it
-looks for the result. So does a fault in the agent. The question that failed is asked again on a fresh desktop
-with the same set-up. Where it fails there as well, it is ours and there is no reward; where it is answered,
-the policy's reward is 0. Where neither is known, nothing is proven and there is no reward.
+A policy that takes rights away, or uses up the connections of the display, makes the guest agent fail when it
+looks for the result. So does a fault in the agent. The question that failed is therefore asked again on a
+fresh desktop with the same set-up. If it fails there as well, the fault is ours and there is no reward. If it
+is answered, the policy's reward is 0. If the trial itself does not work, there is no reward.
 
-A policy cannot count on the latter: a trial goes on when nobody waits for it any more, and what it proves
-holds for all later episodes of the task.
+A policy cannot rely on trials that do not work: a trial goes on when no episode waits for it any more, and
+its finding applies to all later episodes of the task.
 """
 
 from __future__ import annotations
@@ -32,37 +32,38 @@ from osgym_protocol.host_api import EvaluationAnswer
 log = logging.getLogger(__name__)
 
 CLIENT_WAITS_S = 140.0
-"""How long an episode waits for a trial, its turn and its desktop included: its client waits meanwhile."""
+"""Longest wait of an episode, and so of its client, for a trial with its turn and its desktop."""
 DESKTOP_S = 900.0
-"""How long a trial waits for a desktop: on a host whose desktops are all leased, until some episodes end."""
+"""Longest wait of a trial for a desktop. If all are leased, some episodes have to end first."""
 QUESTION_S = 120.0
-"""How long the question may take; the set-up before it has its own time."""
+"""Deadline of the question; the set-up before it has a deadline of its own."""
 MOST_TRIALS = 64
-"""Trials that wait for their turn."""
+"""Number of trials that may run or wait for their turn."""
 KEEP = 256
-"""Findings that are kept, so that a task whose check always fails costs one desktop only."""
+"""Number of findings that are kept, so that a task whose check always fails costs only one desktop."""
 
 _Key = tuple[str, Question, str]
-_SAID = {
+"""Task as JSON, question, and code of the refusal."""
+_UNTOUCHED_TEXT = {
     Answer.FAILED: "it fails on an untouched desktop as well",
     Answer.UNKNOWN: "it could not be tried on an untouched desktop",
 }
 
 
 class UntouchedCheck:
-    """Tries questions of checks on untouched desktops, one at a time."""
+    """Asks questions of checks on untouched desktops, one at a time."""
 
     def __init__(self, creator: EpisodeCreator) -> None:
-        """Keep where desktops come from."""
+        """Keep the creator that provides the desktops."""
         self._creator = creator
         self._turn = asyncio.Lock()
         self._proven: OrderedDict[_Key, Answer] = OrderedDict()
         self._trials: dict[_Key, asyncio.Task[Answer]] = {}
 
     async def judge(self, episode: HostEpisode, answer: EvaluationAnswer) -> EvaluationAnswer:
-        """Return the answer for an episode: as it is, unless the policy can have broken its check.
+        """Return an episode's answer: reward 0 if the policy broke its check, else the given answer.
 
-        Only where the question that failed is answered on an untouched desktop, it is the policy's.
+        The policy broke the check if the question that failed is answered on an untouched desktop.
         """
         error, task = answer.error, episode.terms.task
         code = None if error is None else str(error.details.get("guest_code", ""))
@@ -71,21 +72,20 @@ class UntouchedCheck:
         question = Question.of(error.details)
         found = await self._answer(episode, (json.dumps(task, sort_keys=True, default=str), question, code))
         if found is not Answer.ANSWERED:
-            return replace(answer, error=replace(error, details={**error.details, "untouched": _SAID[found]}))
-        log.warning(
-            "episode %s: its check failed by the policy's doing: %s", episode.episode_id, error.message
-        )
+            details = {**error.details, "untouched": _UNTOUCHED_TEXT[found]}
+            return replace(answer, error=replace(error, details=details))
+        log.warning("episode %s: the policy made its check fail: %s", episode.episode_id, error.message)
         return unscorable(episode, error)
 
     async def close(self) -> None:
-        """End the trials, whose desktops are given back. Idempotent."""
+        """Cancel the trials and release their desktops. Idempotent."""
         trials = list(self._trials.values())
         for trial in trials:
             trial.cancel()
         await asyncio.gather(*trials, return_exceptions=True)
 
     async def _answer(self, episode: HostEpisode, key: _Key) -> Answer:
-        """Return what is proven, or what a trial proves while the episode may wait for it."""
+        """Return the known finding, or that of a trial if it ends within `CLIENT_WAITS_S`."""
         if key in self._proven:
             self._proven.move_to_end(key)
             return self._proven[key]
@@ -106,7 +106,7 @@ class UntouchedCheck:
             try:
                 control = await self._creator.set_up_untouched(task, DESKTOP_S)
             except ServiceError as error:
-                # An agent that fails in the set-up fails without any policy, but was not asked the question.
+                # No policy was there to cause the failure. It is not kept, as the question was not asked.
                 log.info("a check could not be tried on an untouched desktop: %s", error)
                 failed = str(error.details.get("guest_code", "")) in BREAKABLE
                 return Answer.FAILED if failed else Answer.UNKNOWN
@@ -134,8 +134,8 @@ async def _ask(control: HostEpisode, question: Question) -> Answer:
     """Ask a question on an untouched desktop.
 
     Raises:
-        ServiceError: The desktop is lost.
-        TaskError, GuestError, RuntimeFault, OSError: There is no answer.
+        ServiceError: The desktop was lost.
+        TaskError, GuestError, RuntimeFault, OSError: The question was neither answered nor refused.
     """
     task, context, replica = control.task, control.context, control.replica
     if task is None or context is None:
