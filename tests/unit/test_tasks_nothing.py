@@ -21,7 +21,7 @@ from PIL import Image
 from tests.integration.test_tasks_blame import expected_of
 
 from osgym_host.tasks.control import control_files
-from osgym_host.tasks.evaluator.emptiness import why_nothing
+from osgym_host.tasks.evaluator.emptiness import why_empty
 from osgym_host.tasks.evaluator.inputs import InputFile, TaskObject
 from osgym_host.tasks.evaluator.metrics import METRICS
 from osgym_host.tasks.evaluator.run import scored
@@ -130,7 +130,7 @@ def _tested() -> list[str]:
         name
         for name, kind in METRICS.items()
         if name not in NEED_A_PROGRAM
-        and not kind.takes_nothing
+        and not kind.accepts_empty
         and kind.takes_result
         and not kind.unsupported({})
     )
@@ -196,8 +196,8 @@ def test_text_documents_without_text_hold_nothing() -> None:
     declared = '<text:sequence-decls><text:sequence-decl text:name="Table"/></text:sequence-decls>'
     for body in ("", declared + "<text:p/>", '<text:p><text:span> </text:span><text:s text:c="3"/></text:p>'):
         result, empty = _file(_odt(body), "result"), TaskObject({"rules": []})
-        assert "without content" in why_nothing(result, empty)
-    assert why_nothing(_file(_odt("<text:p><draw:frame/></text:p>"), "result"), None) == ""
+        assert "without content" in why_empty(result, empty)
+    assert why_empty(_file(_odt("<text:p><draw:frame/></text:p>"), "result"), None) == ""
 
 
 def _workbook(change: Callable[[Any], object]) -> bytes:
@@ -248,7 +248,7 @@ def test_an_empty_workbook_may_have_the_structure_that_is_asked_for(what: str) -
         expected = _file(full_files()["xlsx"], "expected")
         assert scored(metric, _file(result, "result"), expected, {"rules": [rule]}).score == 0
     untouched = _file(_workbook(lambda book: None), "result")
-    assert "without content" in why_nothing(untouched, None)
+    assert "without content" in why_empty(untouched, None)
 
 
 @pytest.mark.parametrize("text", ["", "a"])

@@ -1,7 +1,7 @@
 """One question of a check to the guest agent, which can be asked again on another desktop.
 
-Whose fault a refusal is shows on a desktop that nobody touched: only where the same question is asked and
-answered there, the first desktop was at fault.
+If a question is refused on a policy's desktop but answered on an untouched one with the same set-up, then the
+policy's desktop caused the refusal.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from osgym_host.tasks.setup import run_step, wait_for_quiet
 _DETAIL = "asked"
 
 
-class Asked(StrEnum):
+class CheckPart(StrEnum):
     """The part of a check that a question belongs to."""
 
     QUIET = "quiet"
-    """Whether the desktop has come to rest."""
+    """The wait until the desktop has come to rest."""
     POSTCONFIG = "postconfig"
     RESULT = "result"
     EXPECTED = "expected"
 
 
 class Answer(StrEnum):
-    """What came of a question that was asked again."""
+    """Outcome of a question that was asked again."""
 
     ANSWERED = "answered"
     FAILED = "failed"
-    """The guest agent says that it does not work."""
+    """The guest agent refused the question with a code of `BREAKABLE`."""
     UNKNOWN = "unknown"
-    """It was not asked, or neither answered nor refused."""
+    """The question was not asked, or neither answered nor refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,16 @@ class Question:
     """A question of a task's check.
 
     Attributes:
-        index: Of the step of ``postconfig``, or of the metric.
+        part: Part of the check.
+        index: Index of the step of ``postconfig``, or of the metric; 0 for `CheckPart.QUIET`.
     """
 
-    part: Asked = Asked.QUIET
+    part: CheckPart = CheckPart.QUIET
     index: int = 0
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:
-        """Note the question in the details of a `TaskError` that is raised inside."""
+        """Add the question to the details of a `TaskError` that is raised in the ``with`` block."""
         try:
             yield
         except TaskError as error:
@@ -66,9 +67,9 @@ class Question:
 
     @classmethod
     def of(cls, details: Mapping[str, Any]) -> Question:
-        """Return the question that an error's details name, and a plain one where they name none."""
+        """Return the question that an error's details name; the default question if they name none."""
         named = details.get(_DETAIL)
-        return cls() if named is None else cls(Asked(named["part"]), int(named["index"]))
+        return cls() if named is None else cls(CheckPart(named["part"]), int(named["index"]))
 
 
 async def ask(
@@ -79,26 +80,26 @@ async def ask(
     deadline: float,
     freeze_disk: Freeze | None,
 ) -> Answer:
-    """Ask a question on a desktop that the task is set up on, after the ``postconfig`` that leads to it.
+    """Ask a question on a desktop with the task's set-up, after the steps of ``postconfig`` that precede it.
 
     Args:
-        deadline: In ``asyncio.get_running_loop().time()``.
-        freeze_disk: Gives the replica's disk, from which its files are read then.
+        deadline: Time by ``asyncio.get_running_loop().time()``.
+        freeze_disk: Returns the replica's disk, from which files are then read; None: the guest agent reads.
 
     Raises:
-        TaskError, GuestError: It was not asked, or there is no answer.
+        TaskError, GuestError: The question was not asked, or neither answered nor refused.
     """
     run = TaskRun(guest, ctx, task.safe_id, deadline, of_check=True)
     steps = task.evaluator.postconfig
     getter: Getter | None = None
     match question.part:
-        case Asked.QUIET:
+        case CheckPart.QUIET:
             return await _answer_of(wait_for_quiet(guest, run.deadline, final=True))
-        case Asked.POSTCONFIG:
+        case CheckPart.POSTCONFIG:
             steps = steps[: question.index + 1]
-        case Asked.RESULT:
+        case CheckPart.RESULT:
             getter = task.evaluator.checks[question.index].result
-        case Asked.EXPECTED:
+        case CheckPart.EXPECTED:
             getter = task.evaluator.checks[question.index].expected
         case _:
             assert_never(question.part)
@@ -116,7 +117,7 @@ async def ask(
 
 
 async def _answer_of(work: Awaitable[object]) -> Answer:
-    """Await a question; what the agent says against a file or a window is an answer too."""
+    """Await a question and return its outcome. A missing file or window counts as an answer."""
     try:
         await work
     except GuestRefused as error:

@@ -29,7 +29,7 @@ class TaskContext:
         screen: Width and height of the replica's screen in pixels.
         downloads: Shared by all episodes of the host.
         sandbox: Runs metrics in confined processes; shared by all episodes of the host.
-        client: Whose turn a metric of this episode takes: its run's, and in that its own.
+        client: Key for fair turns of metrics: first among runs, then among the episodes of a run.
     """
 
     episode_dir: Path
@@ -47,9 +47,10 @@ class TaskRun:
 
     Attributes:
         task_id: Safe id of the task.
-        until: When it has to end, in ``loop.time()``.
+        until: Time by which it has to end, in ``loop.time()``.
         disk: Where files are read that lie on the replica's disk, if that is possible.
-        of_check: The policy has acted: commands run apart from what it may have left for them to find.
+        of_check: True for a check: since the policy has acted, commands run isolated from files and settings
+            that the policy may have left for them.
     """
 
     guest: GuestClient
@@ -61,11 +62,11 @@ class TaskRun:
 
     @property
     def deadline(self) -> float:
-        """Return when it has to end as things are, in ``loop.time()``."""
+        """Present time limit, in ``loop.time()``; a `CheckDeadline` may put it off later."""
         return self.until.at if isinstance(self.until, CheckDeadline) else self.until
 
     async def verdict(self, job: MetricJob) -> MetricVerdict:
-        """Run a metric when it is this episode's turn; the wait is not taken from the check's time.
+        """Run a metric when it is this episode's turn; the wait does not count towards the check's deadline.
 
         Raises:
             MetricFailed, EvaluatorError: See `Sandbox.run`.

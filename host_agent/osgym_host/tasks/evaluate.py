@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from osgym_host.guest_client import GuestClient, GuestRefused
-from osgym_host.tasks.check_question import Asked, Question
+from osgym_host.tasks.check_question import CheckPart, Question
 from osgym_host.tasks.context import TaskContext, TaskRun
 from osgym_host.tasks.control import blame_result
 from osgym_host.tasks.errors import EvaluatorError, ResultUnusable, SetupFailed, UnsupportedTask
@@ -64,7 +64,10 @@ class TaskEvaluation:
 
 
 def evidence_of(task: Task) -> Evidence:
-    """Return whether the task's own check asks programs of the desktop, which are the policy's."""
+    """Return `Evidence.GUEST` if the check asks programs of the desktop, which the policy can replace.
+
+    A check that only reads files rests on `Evidence.HOST`.
+    """
     named = [getter for check in task.evaluator.checks for getter in (check.result, check.expected)]
     kinds = [GETTERS.get(getter.type) for getter in named if getter is not None]
     asks = any(kind is not None and kind.evidence is Evidence.GUEST for kind in kinds)
@@ -84,8 +87,8 @@ async def evaluate(
     Args:
         last_action: ``"fail"`` when the policy gave up, ``"done"`` when it said it was done, anything
             else (None too) when it simply stopped.
-        deadline: in ``asyncio.get_running_loop().time()``; as a `CheckDeadline` it stands still while a
-            metric waits for its turn.
+        deadline: time by ``asyncio.get_running_loop().time()``; a `CheckDeadline` is put off while a metric
+            waits for its turn.
         freeze_disk: gives the replica's disk, from which its files are read then.
 
     Raises:
@@ -119,7 +122,7 @@ async def _wait_for_quiet(run: TaskRun) -> None:
         await wait_for_quiet(run.guest, run.deadline, final=True)
     except GuestRefused as error:
         text = f"the guest refused a call of the check: {error}"
-        with Question(Asked.QUIET).named():
+        with Question(CheckPart.QUIET).named():
             raise EvaluatorError(text, {"guest_code": error.code}) from error
 
 
@@ -131,7 +134,7 @@ async def _prepare(task: Task, run: TaskRun, replica_time: ReplicaTime) -> str:
     for index, step in enumerate(task.evaluator.postconfig):
         work = run_step(run, index, step, phase="postconfig")
         try:
-            with Question(Asked.POSTCONFIG, index).named():
+            with Question(CheckPart.POSTCONFIG, index).named():
                 if (kind := STEPS.get(step.type)) is not None and kind.host_takes_time:
                     await work
                 else:
@@ -198,9 +201,9 @@ async def fetch(run: TaskRun, getter: Getter, replica_time: ReplicaTime) -> Valu
 
 async def _run_check(index: int, check: Check, run: TaskRun, replica_time: ReplicaTime) -> CheckResult:
     try:
-        with Question(Asked.RESULT, index).named():
+        with Question(CheckPart.RESULT, index).named():
             result = await fetch(run, check.result, replica_time) if check.result else None
-        with Question(Asked.EXPECTED, index).named():
+        with Question(CheckPart.EXPECTED, index).named():
             expected = await fetch(run, check.expected, replica_time) if check.expected else None
         verdict = await _run_metric(check, result, expected, run)
     except ResultUnusable as error:

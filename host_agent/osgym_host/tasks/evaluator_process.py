@@ -1,4 +1,4 @@
-"""The evaluator's zygote, as the host starts it, hears of its children's ends, and ends it."""
+"""The host's side of the evaluator's zygote: start, reports of its children's ends, stop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EvaluatorProcess:
         return self.process.returncode is None and self.reader is not None and not self.reader.done()
 
     def cannot(self, func: str) -> str:
-        """Return why this machine cannot carry out a metric whatever its arguments, empty if it can."""
+        """Return why this machine cannot run a metric at all; an empty text if it can."""
         metric = METRICS.get(func)
         if metric is not None and metric.runs_program and not set(self.confinement) >= PROGRAM_LAYERS:
             return "programs run behind user namespaces and seccomp only, which this machine lacks"
@@ -45,7 +45,7 @@ class EvaluatorProcess:
         return message if isinstance(message, dict) else None
 
     async def read_exits(self) -> None:
-        """Hand every child's end to whoever waits for it, until the zygote is gone."""
+        """Resolve the future of each child that ends, and all futures when the zygote ends."""
         with contextlib.suppress(OSError):
             while (message := await self.receive()) is not None:
                 waiter = self.exits.get(int(str(message.get("id", -1))))
@@ -73,8 +73,8 @@ ENVIRONMENT = {
     "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1",
     "SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1",
 }  # fmt: skip
-"""Threads (numpy's, Tesseract's) count against a child's memory, and it can start none: it would wait for
-them for ever. Games that are tested have neither screen nor sound."""
+"""One thread for numpy and Tesseract: a confined child cannot start more, and would wait for them without
+end. Dummy devices for games under test, which have neither screen nor sound."""
 
 
 async def start_evaluator() -> EvaluatorProcess:

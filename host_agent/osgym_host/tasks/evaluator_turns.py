@@ -1,8 +1,8 @@
-"""Turns for metrics: who waits for a place in the evaluator gets it in a fair order, and soon.
+"""A fair queue for metrics that wait for a place in the evaluator.
 
-Episodes take turns, so that one whose result makes every metric slow holds up nobody's but its own. A metric
-that runs for longer than `QUICK_S` leaves its place to the next and goes on beside, with less of the
-processors, so that four slow results do not keep the quick ones waiting.
+Episodes take turns, so that slow metrics of one episode delay only its own. A metric that runs for longer
+than `QUICK_S` moves from a quick place to a slow one, where it gets less CPU time. Quick metrics of other
+episodes therefore need not wait for a few slow ones.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator
 from osgym_host.core.fair_queue import ClientKey, FairQueue
 
 QUICK_S = 2.0
-"""Running time after which a metric makes room for another; most take some hundredths of a second."""
+"""Running time after which a metric moves to a slow place; most metrics take some hundredths of a second."""
 
 
 class _Turn:
-    """One metric's place: quick at first, then among the slow ones."""
+    """The place of a running metric: quick at first, later slow."""
 
     def __init__(self, key: ClientKey) -> None:
         self.key = key
@@ -27,10 +27,16 @@ class _Turn:
 
 
 class EvaluatorTurns:
-    """Hands out places: so many to quick metrics, and so many to those that have run for long."""
+    """A fair semaphore with separate places for metrics that start and for those that have run for long."""
 
     def __init__(self, quick: int, slow: int, quick_s: float = QUICK_S) -> None:
-        """Have ``quick`` places and ``slow`` ones; a metric counts as quick for ``quick_s`` seconds."""
+        """Start with all places free.
+
+        Args:
+            quick: Number of places for metrics that have run for less than ``quick_s``.
+            slow: Number of places for longer ones. A slow metric keeps its quick place while all are taken.
+            quick_s: Seconds for which a metric counts as quick.
+        """
         self._free_quick = quick
         self._free_slow = slow
         self._quick_s = quick_s
@@ -68,7 +74,7 @@ class EvaluatorTurns:
         self._running[key] += 1
 
     def _is_slow(self, turn: _Turn) -> None:
-        """Let another have the quick place, now or when a slow one becomes free."""
+        """Move a metric to a slow place, now or when one becomes free."""
         self._overdue.append(turn)
         self._move()
 
@@ -99,7 +105,7 @@ class EvaluatorTurns:
                 self._take(key)
 
     def _next(self) -> tuple[ClientKey, asyncio.Future[None]]:
-        """Return who is next: the first of those that have no metric running, else the first of all."""
+        """Return the next waiter: the first whose client runs no metric, else the first of all."""
         passed: list[tuple[ClientKey, asyncio.Future[None]]] = []
         while len(self._waiting):
             key, place = self._waiting.pop()

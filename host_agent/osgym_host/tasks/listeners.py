@@ -1,8 +1,8 @@
-"""Who listens at a port of the desktop: a program of the golden image, or whoever took its place.
+"""A check, run inside the desktop, that a program of the golden image listens at a port.
 
-Any process of the desktop's user may listen where a check expects VLC. So the check's program first finds the
-listener in ``/proc``, and asks it only if it is the expected one: its file, and all code that it has mapped,
-belong to root, as the golden image's do. A process that shows none of this to its own user is not believed.
+Any process of the desktop's user may listen where a metric expects VLC. The metric's program therefore finds
+the listener in ``/proc`` first. It asks the listener only if that has the expected name and runs no code but
+root's, as programs of the golden image do. A process that hides this from its own user is not trusted.
 """
 
 from __future__ import annotations
@@ -56,4 +56,5 @@ def check(port, names):
         if bad := fault(pid, names):
             sys.exit("at port %d listens %s, not %s of the image" % (port, bad, " or ".join(sorted(names))))
 """
-"""Python for the desktop: ``check(port, names)`` ends it with a reason unless such a program listens."""
+"""Python source for the desktop: ``check(port, names)`` exits with a reason unless a program of the golden
+image with one of the names listens at the port."""

@@ -79,7 +79,7 @@ class Needs:
         internet: What is done there while the task is set up, run and checked.
         to_fetch: Files that the host fetches once and keeps, and does not have yet: each by its address, and
             its name in the host's cache, where it may be put instead.
-        evidence: What its check rests on; None for what is no task.
+        evidence: Source of its check's evidence (see `evidence_of`); None if the file is no task.
     """
 
     invalid: str = ""

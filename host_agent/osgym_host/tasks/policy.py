@@ -43,29 +43,29 @@ class TaskPolicy:
 
 
 MAX_WAIT_S = 600.0
-"""Longest time for which the metrics of a check wait for their turns, all together. Hosts that are asked for
-so much more than they can do say so, by a check without a reward."""
+"""Longest time that all metrics of a check together wait for their turns. On a host so overloaded, the check
+ends without a reward."""
 
 
 class CheckDeadline:
-    """The time by which a check has to end. It is put off by as long as the check waits for others.
+    """The time by which a check has to end, put off by the time that the check waits for others.
 
     Attributes:
-        at: In ``loop.time()``.
+        at: Present deadline, in ``loop.time()``.
     """
 
     def __init__(self, at: float, limit: asyncio.Timeout | None = None) -> None:
-        """Start at ``at``; ``limit`` is what else ends the check, and is put off as well."""
+        """Start at ``at``; ``limit``, a timeout around the whole check, is put off as well."""
         self.at = at
         self._limit = limit
         self._waited_s = 0.0
 
     @contextlib.contextmanager
     def standing_still(self) -> Iterator[None]:
-        """Let the time in here be nobody's.
+        """Put the deadline off by the time that the ``with`` block takes.
 
         Raises:
-            TimeoutError: From the limit, when all waits together have taken `MAX_WAIT_S`.
+            TimeoutError: All waits of the check together took `MAX_WAIT_S`.
         """
         began = asyncio.get_running_loop().time()
         ends = None if self._limit is None else self._limit.when()

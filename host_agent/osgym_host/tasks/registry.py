@@ -107,7 +107,7 @@ class GetterKind:
     Attributes:
         unsupported: Names what these parameters ask for that is not there.
         from_replica: What it gives is in the policy's hands: that it cannot be had is a wrong result.
-        evidence: Whether programs of the desktop are asked for it.
+        evidence: `Evidence.GUEST` if programs of the desktop are asked for the value.
     """
 
     parameters: type[Parameters]
@@ -149,7 +149,7 @@ def getter(
     Args:
         unsupported: See `GetterKind`.
         from_replica: False only where a policy has no way to what it gives.
-        reads_files: It reads files of the replica, and asks no program of the desktop.
+        reads_files: True if it only reads files of the replica and asks no program of the desktop.
     """
     evidence = Evidence.HOST if reads_files or not from_replica else Evidence.GUEST
 

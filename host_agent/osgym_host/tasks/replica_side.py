@@ -1,11 +1,11 @@
-"""What a check gets from the replica: it can be scored, or it is a wrong result, or the replica is broken.
+"""Classification of what a check gets from a replica: a usable result, an unusable one, or a broken replica.
 
-The policy decides what is in its replica. If what it left there could end a check without a reward, it
-could turn any 0 into a failure of ours. So whatever an answer of the guest agent says against a file, a
-command or a window is `ResultUnusable`, a 0 with the reason. Only two things are not: that the agent
-itself does not work (`AGENT_FAULTS`), and that it does not answer at all, which loses the replica as in any
-call. Of the first, `BREAKABLE` is what a policy can bring about as well: whose fault that is,
-`osgym_host.episodes.untouched` finds out.
+The policy decides what is in its replica. If files or windows that it left there could end a check without a
+reward, it could turn any 0 into a failure of ours. An error of the guest agent about a file, a command or a
+window is therefore `ResultUnusable`, which scores 0 with the reason. There are two exceptions: the agent does
+not work (`AGENT_FAULTS`), or it does not answer at all, which loses the replica as in any call. A policy can
+cause some faults of the first kind as well (`BREAKABLE`); for these `osgym_host.episodes.untouched` finds out
+whether the policy or the host is at fault.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ BREAKABLE: frozenset[str] = frozenset(
         "display",
     }
 )
-"""Codes of `AGENT_FAULTS` that programs inside can cause: by rights taken away, a display used up, …"""
+"""Codes of `AGENT_FAULTS` that programs inside can cause, for instance by taking rights away."""
 OUT_OF_TIME: frozenset[str] = frozenset({GuestErrorCode.DEADLINE, "timeout"})
 
 

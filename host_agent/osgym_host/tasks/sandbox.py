@@ -140,7 +140,7 @@ class Sandbox:
         """Run one metric when it is the client's turn.
 
         Args:
-            waiting: Entered while the metric waits, so that its check's time can stand still.
+            waiting: Context that is entered while the metric waits, for instance to put its deadline off.
 
         Raises:
             MetricFailed: it raised, crashed, ran out of time or memory, or its task is wrong.
@@ -253,7 +253,7 @@ def _parse_verdict(raw: bytes, func: str) -> MetricVerdict | None:
 
 
 def _end_by_itself(end: object) -> MetricEnd:
-    """Return how a confined process says that it ended, which it may not put down to what is outside."""
+    """Return how a confined process says that it ended; it cannot claim a cause outside itself."""
     known = end in set(MetricEnd) - {MetricEnd.OUTSIDE}
     return MetricEnd(str(end)) if known else MetricEnd.CRASHED
 

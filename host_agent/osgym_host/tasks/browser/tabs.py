@@ -81,7 +81,7 @@ async def find_port(run: TaskRun, *, wait_s: float, start: bool = False) -> int:
                     if run.of_check:
                         await _made_sure(run, port)
                 return port
-            except NotTheBrowser as error:  # another one would not get its port either
+            except NotTheBrowser as error:  # a browser started now could not bind the port either
                 why, start = str(error), False
             except BrowserProblem:
                 continue
@@ -94,15 +94,15 @@ async def find_port(run: TaskRun, *, wait_s: float, start: bool = False) -> int:
 
 
 async def _made_sure(run: TaskRun, port: int) -> None:
-    """Make sure that the browser itself listens: a relay, which may lead anywhere, is passed over for it.
+    """Check that the browser itself listens at a port, and not for instance a relay to another program.
 
     Raises:
-        NotTheBrowser: It is another program.
+        NotTheBrowser: Another program listens there.
     """
     command = ["python3", "-I", "-c", f"{FIND_LISTENER}\ncheck({port}, {set(PROGRAMS)!r})"]
     found = await run.guest.execute(command, timeout_s=CALL_S, isolated=True)
     if found.returncode != 0:
-        raise NotTheBrowser(found.error.strip()[-400:] or f"who listens at port {port} cannot be found out")
+        raise NotTheBrowser(found.error.strip()[-400:] or f"the program at port {port} cannot be determined")
 
 
 async def listed(run: TaskRun, port: int) -> list[Tab]:

@@ -2,8 +2,8 @@
 
 It has one socket (its standard input, SOCK_SEQPACKET). A job arrives as one message: a JSON header
 ``{"id", "timeout_s", "cpu_s", "memory_bytes", "program_s", "quick_s"}`` (memory: beyond what the parsers
-take themselves; program_s: how long a metric may run what a result brings, 0 for one that does not; quick_s:
-after which time it yields the processors to others) with descriptors [verdict pipe, job, files…]. The child
+take themselves; program_s: how long a metric may run a result's program, 0 if it runs none; quick_s: running
+time after which its niceness is raised) with descriptors [verdict pipe, job, files…]. The child
 writes its verdict to the pipe; the zygote reports ``{"id", "exit", "end"}`` when the child is gone, killed
 after ``timeout_s`` at the latest. When the socket ends, everything ends.
 """
@@ -35,10 +35,10 @@ PRELOADED = (encodings.cp437, encodings.idna, encodings.utf_8_sig, metrics)
 MAX_MESSAGE = 16 * 1024
 MAX_FDS = 70
 SLOW_NICENESS = 5
-"""Niceness of a metric that has run for ``quick_s``: a quick one beside it gets three times as much.
+"""Niceness of a metric that has run for ``quick_s``: a quick one beside it gets three times its CPU time.
 
-An honest metric may be slow too: it needs a sixth of a processor to use up its CPU time before the wall clock
-ends it.
+It is no higher since an honest metric may be slow as well. With a sixth of a processor, a metric uses up its
+CPU limit before its wall clock limit, so that the load of others does not end it.
 """
 
 
@@ -101,7 +101,7 @@ def _take_jobs(control: socket.socket, layers: frozenset[str], children: dict[in
 
 
 def _act_on_time(children: dict[int, _MetricProcess]) -> None:
-    """Kill what has taken too long, and give what has taken long less of the processors than the others."""
+    """Kill children past their deadline, and raise the niceness of those that have run for ``quick_s``."""
     now = time.monotonic()
     for child in children.values():
         if not child.killed and now >= child.deadline:
@@ -180,10 +180,10 @@ of memory; the two are told apart by the signal that came before (`_note_cpu_lim
 
 
 def _helper(zygote: int, bounds: _Bounds, fds: list[int], layers: frozenset[str]) -> int:
-    """Between zygote and worker: makes the namespaces, waits for the worker, dies with the zygote.
+    """Make the namespaces, wait for the worker, and return its exit code; die with the zygote.
 
-    Whether the worker was stopped from outside, or never began, is known here only: by what a worker itself
-    ends with it can tell no more than that it crashed.
+    Only this process can tell that a worker was stopped from outside or never began. An exit code that the
+    worker chose itself means no more than a crash.
     """
     confine.die_with_parent(zygote)
     os.setpgid(0, 0)
@@ -230,9 +230,9 @@ def _helper(zygote: int, bounds: _Bounds, fds: list[int], layers: frozenset[str]
 
 
 def _start_program(stream: socket.socket, helper: int, bounds: _Bounds, layers: frozenset[str]) -> None:
-    """Fork the process that runs a result's program: the stream to the test is all that it holds.
+    """Fork the process that runs a result's program; the stream to the test is its only descriptor.
 
-    It is not the first of its PID namespace, the test's process is: when that ends, this is killed with it.
+    The test's process is the first of the PID namespace, so the kernel kills the program's process with it.
     """
     if os.fork() != 0:
         stream.close()
@@ -253,7 +253,7 @@ def _kill(pid: int) -> int:
 
 
 def _wait_for(worker: int) -> int:
-    """Return the worker's status; reap its program's process too, before which the worker does not end."""
+    """Return the worker's status. The process of its program, which ends first, is reaped as well."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == worker:

@@ -228,16 +228,16 @@ def confine_self(memory_bytes: int, cpu_s: float, layers: frozenset[str]) -> Non
 
 
 def may_ask_program(fd: int) -> None:
-    """Note the descriptor by which this process asks the one that runs a result's program."""
+    """Store the descriptor of the stream to the process that runs a result's program."""
     global _program_fd
     _program_fd = fd
 
 
 def program_fd() -> int:
-    """Return the descriptor by which the process of a result's program is asked.
+    """Return the descriptor of the stream to the process that runs a result's program.
 
     Raises:
-        ConfineError: There is none: nothing of a result is run but beside the confined evaluator.
+        ConfineError: There is no such process, since this one is not the confined evaluator.
     """
     if _program_fd is None or not _held >= PROGRAM_LAYERS:
         raise ConfineError("programs run behind user namespaces and seccomp only, in the confined evaluator")

@@ -1,8 +1,8 @@
-"""Results that hold nothing, which some metrics find nothing wrong with.
+"""Detection of empty results, which some metrics would accept.
 
-Many of OSWorld's metrics look for a flaw, or compare as far as the shorter of two documents goes: an empty
-document has no flaw and ends at once. A policy that empties its result has not done its task, so where a
-metric gives such a result a score, the result is looked at once more, and scores 0 if it holds nothing.
+Many of OSWorld's metrics look for flaws, or compare two documents up to the end of the shorter one. An empty
+document has no flaws and ends at once, but a policy that empties its result has not done its task. Results
+that a metric gives a score are therefore checked for content, and score 0 if they have none.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _CONTENT = (
     (re.compile(r"ppt/slides/slide\d+\.xml"), re.compile(rb""), "presentation"),
     (re.compile(r"xl/worksheets/sheet\d+\.xml"), re.compile(rb"<(?:\w+:)?(?:v|is|f)[ >]"), "workbook"),
 )
-"""Members of Office Open XML files, and what one of them has that holds anything."""
+"""Content members of Office Open XML files, a pattern that at least one has to match, and the file's kind."""
 _WORKBOOK_STRUCTURE = re.compile(
     rb"<(?:\w+:)?(?:dataValidation|pane|drawing|conditionalFormatting|mergeCell|autoFilter|sparkline)[ >]"
     rb"|<(?:\w+:)?c (?:[^>]* )?s=\"0*[1-9]|<(?:\w+:)?sheetView [^>]*zoomScale=\"(?!100\")"
 )
-"""What a sheet without values may have by somebody's doing; a new one has none of it."""
+"""Settings that somebody made in a sheet without values; a new sheet has none of them."""
 _OPEN_DOCUMENT = "content.xml"
 _OPEN_DOCUMENT_OBJECT = re.compile(rb"<draw:|<table:table-cell")
 _NO_VALUES = frozenset({b"{}", b"[]", b"null", b'""'})
@@ -38,20 +38,20 @@ _IMAGE_STARTS = (b"\x89PNG", b"\xff\xd8", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"
 _MAX_PIXELS = 40_000_000
 
 
-def why_nothing(result: Argument, expected: Argument) -> str:
-    """Return why a result holds nothing though something is expected, empty if it holds something.
+def why_empty(result: Argument, expected: Argument) -> str:
+    """Return why a result is empty though content is expected; an empty text if it has content.
 
     Args:
-        result: The metric's first argument; texts and JSON values are not looked at, since a command that
-            prints nothing may say all.
-        expected: Where it is a file that holds nothing either, nothing was expected.
+        result: First argument of the metric. Only files are checked: for a text or a JSON value, such as the
+            output of a command, empty may be right.
+        expected: Second argument of the metric. If its files are empty too, an empty result is right.
     """
     given = _files(result)
     if not given:
         return ""
     wanted = _files(expected)
-    reasons = [_nothing(file, compared=bool(wanted)) for file in given]
-    if not all(reasons) or (wanted and all(_nothing(file, compared=True) for file in wanted)):
+    reasons = [_why_empty_file(file, compared=bool(wanted)) for file in given]
+    if not all(reasons) or (wanted and all(_why_empty_file(file, compared=True) for file in wanted)):
         return ""
     return f"{given[0].name} {reasons[0]}"
 
@@ -61,17 +61,17 @@ def _files(value: Argument) -> list[InputFile]:
     return [item for item in items if isinstance(item, InputFile)]
 
 
-def _nothing(file: InputFile, *, compared: bool) -> str:
-    """Return what makes a file hold nothing, empty if it holds something.
+def _why_empty_file(file: InputFile, *, compared: bool) -> str:
+    """Return why a file is empty; an empty text if it has content.
 
-    A picture of one colour, ``{}``, or a workbook with a zoom, a rule for input or a colour but without
-    values may be right where it is not compared with another file.
+    A picture of one colour, ``{}``, and a workbook with settings but no values count as empty only if they
+    are compared with another file.
     """
     data = file.data()
     if not data.strip():
         return "is empty"
     if data.startswith(b"PK"):
-        return _nothing_in_archive(file, compared=compared)
+        return _why_empty_archive(file, compared=compared)
     if compared and data.strip() in _NO_VALUES:
         return "holds no value"
     if compared and data.startswith(_IMAGE_STARTS) and _is_one_colour(data):
@@ -79,7 +79,7 @@ def _nothing(file: InputFile, *, compared: bool) -> str:
     return ""
 
 
-def _nothing_in_archive(file: InputFile, *, compared: bool) -> str:
+def _why_empty_archive(file: InputFile, *, compared: bool) -> str:
     try:
         archive = zipfile.ZipFile(io.BytesIO(file.data()))
         members: Mapping[str, zipfile.ZipInfo] = {member.filename: member for member in archive.infolist()}
@@ -98,7 +98,7 @@ def _nothing_in_archive(file: InputFile, *, compared: bool) -> str:
             found = found or any(text.strip() for text in paragraphs(file))
             return "" if found else "is a document without content"
     except (Unreadable, zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, OSError, RuntimeError):
-        return ""  # the metric has read it, another way
+        return ""  # the metric could read it in its own way, so its score stands
     return ""
 
 
@@ -114,6 +114,6 @@ def _is_one_colour(data: bytes) -> bool:
             if image.width * image.height > _MAX_PIXELS:
                 return False
             extrema: Any = image.convert("RGB").getextrema()
-    except Exception:  # noqa: BLE001 - the metric has read it, another way
+    except Exception:  # noqa: BLE001 - the metric could read it in its own way, so its score stands
         return False
     return all(low == high for low, high in extrema)

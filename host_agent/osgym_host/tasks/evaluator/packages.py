@@ -26,8 +26,8 @@ DISTRIBUTIONS = {
 """Distributions by the name that is imported."""
 
 FOR_PROGRAMS = ("numpy", "pygame")
-"""What programs of tasks import that OSWorld's own installation has. A host must have them before the episode
-begins: that a program cannot import one says nothing, since the program may claim it."""
+"""Packages of OSWorld's own installation that programs of tasks import. A host is checked for them before the
+episode begins. An import error of the program itself is no evidence, since the program could forge it."""
 
 
 @cache

@@ -55,7 +55,7 @@ class Metric:
         options: Names of the options it knows.
         unsupported: Names what in the options it cannot do.
         runs_program: It runs what is in the result, and does so in a confined process only.
-        takes_nothing: A result that holds nothing may be right, e.g. where its whole text is compared.
+        accepts_empty: True if an empty result may be right, e.g. since the whole text is compared.
     """
 
     function: MetricFunction
@@ -64,7 +64,7 @@ class Metric:
     options: frozenset[str]
     unsupported: Callable[[Mapping[str, Any]], list[str]]
     runs_program: bool = False
-    takes_nothing: bool = False
+    accepts_empty: bool = False
 
 
 METRICS: dict[str, Metric] = {}
@@ -77,7 +77,7 @@ def metric(
     needs_expected: bool = True,
     unsupported: Callable[[Mapping[str, Any]], list[str]] = _everything,
     runs_program: bool = False,
-    takes_nothing: bool = False,
+    accepts_empty: bool = False,
 ) -> Callable[[_F], _F]:
     """Declare a metric under its own name; its parameters are (result, expected, **options)."""
 
@@ -91,7 +91,7 @@ def metric(
             frozenset(options),
             unsupported,
             runs_program,
-            takes_nothing,
+            accepts_empty,
         )
         return function
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from osgym_host.tasks.evaluator.disk import LayerFormat
-from osgym_host.tasks.evaluator.emptiness import why_nothing
+from osgym_host.tasks.evaluator.emptiness import why_empty
 from osgym_host.tasks.evaluator.inputs import Argument, InputFile, TaskObject, Unreadable, file_of_disk
 from osgym_host.tasks.evaluator.registry import METRICS, TRANSFORMS, Metric, MetricEnd, Score
 
@@ -52,11 +52,11 @@ def _verdict(job_fd: int, file_fds: list[int]) -> dict[str, Any]:
 
 
 def scored(metric: Metric, result: Argument, expected: Argument, options: Mapping[str, Any]) -> Score:
-    """Return what a metric says, and 0 for a result that holds nothing where something is to be found."""
-    said = metric.function(result, expected, **options)
-    score = said if isinstance(said, Score) else Score(float(said))
-    looks = score.score > 0 and metric.takes_result and not metric.takes_nothing
-    if looks and (why := why_nothing(result, expected)):
+    """Return a metric's score, but 0 for an empty result of which content is expected."""
+    given = metric.function(result, expected, **options)
+    score = given if isinstance(given, Score) else Score(float(given))
+    needs_content = score.score > 0 and metric.takes_result and not metric.accepts_empty
+    if needs_content and (why := why_empty(result, expected)):
         return Score(0.0, why)
     return score
 

@@ -37,10 +37,10 @@ OF_THE_LIBRARY = (
 
 
 def warm_up() -> dict[str, str]:
-    """Use each library once, so that what it imports late is there.
+    """Use each library once, so that its late imports are done before processes are forked.
 
     Returns:
-        Metrics that this machine cannot carry out, and why not.
+        Metrics that cannot run on this machine, each with the reason.
     """
     lacking: dict[str, str] = {}
     _warm_up_parsers()
@@ -63,7 +63,7 @@ def warm_up() -> dict[str, str]:
     if ocr.is_there():
         try:
             ocr.reader().read(_two_pictures()[0])
-        except OSError as error:  # a model that does not fit its library
+        except OSError as error:  # the model does not fit the version of its library
             lacking["compare_image_text"] = str(error)
     _warm_up_programs()
     return lacking

@@ -212,11 +212,11 @@ def run_sqlite3(result: Argument, expected: Argument) -> Score:
 
 
 def _first_value(file: InputFile, query: str) -> Any:
-    """Return what the query gives first.
+    """Return the first value of a query's result.
 
     Raises:
-        Unreadable: The expected one for a query that is wrong on every database, the result's for any other
-            failure: a view or a schema of the result may call what there is not, or be no SQL.
+        Unreadable: The query failed. Its role is `expected` if the query is wrong on every database; else it
+            is `result`, whose views or schema may call missing functions or be malformed.
     """
     import sqlite3
 
@@ -237,7 +237,7 @@ def _first_value(file: InputFile, query: str) -> Any:
 
 
 def _fault_of_query(query: str) -> str:
-    """Return what is wrong with a query whatever the database holds, empty for nothing."""
+    """Return why a query is wrong on every database; an empty text if it may be right."""
     import sqlite3
 
     connection = sqlite3.connect(":memory:")
@@ -252,6 +252,6 @@ def _fault_of_query(query: str) -> str:
 
 
 def _calls(query: str, error: str) -> bool:
-    """Return whether it is the query itself that calls the function which an error says is not there."""
+    """Return whether the query itself calls the function that an error says is missing."""
     name = error.partition("no such function: ")[2].lower()
     return bool(name) and name in {word.lower() for word in _CALL.findall(_QUOTED.sub("''", query))}

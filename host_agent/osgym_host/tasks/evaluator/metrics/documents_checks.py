@@ -89,7 +89,7 @@ def evaluate_strike_through_last_paragraph(result: Argument, expected: Argument)
 
 @metric(unsupported=_docx)
 def compare_init_lines(result: Argument, expected: Argument) -> Score:
-    """The paragraphs are equal as far as the shorter document goes; all that have text are there."""
+    """All paragraphs of the shorter document are equal, and the longer one has no text after them."""
     a, b = (_texts(document) for document in _two(result, expected))
     if any(text.strip() for text in b[len(a) :]):
         return differ("the number of paragraphs", len(a), len(b))

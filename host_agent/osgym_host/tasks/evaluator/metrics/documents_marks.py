@@ -82,7 +82,7 @@ def evaluate_colored_words_in_tables(result: Argument, expected: Argument, thres
 
 @metric(unsupported=_docx, needs_expected=False)
 def evaluate_alignment(result: Argument, expected: Argument) -> Score:
-    """There is a sentence, and the first three words of each stand as one, before the others as one."""
+    """In each sentence the first three words are one run and the others another; there is such a sentence."""
     parted = 0
     for paragraph in open_document(as_file(result, "result")).paragraphs:
         for sentence in paragraph.text.split("."):

@@ -22,9 +22,9 @@ def check_python_file_by_test_suite(
 ) -> Score:
     """What a function of the expected Python file returns, true or 0 to 1; it imports the result's files.
 
-    They run in a process of their own, with no file, no network and no other process. Their functions and
-    objects are asked from here, and what they return is compared here, as plain values. So a program can tell
-    that it is tested, and return what it does not return otherwise; it can do nothing to the test.
+    The programs run in a process of their own, without files, network or other processes. The test calls
+    their functions from here and compares the returned plain values here. A program may therefore notice that
+    it is tested and return other values than usual, but it cannot change the test.
     """
     fd = confine.program_fd()
     test = as_file(expected, "expected")
@@ -51,10 +51,10 @@ def check_python_file_by_test_suite(
 
 
 def _failed(work: Callable[[], object]) -> str | None:
-    """Return what the test raised, whatever it is.
+    """Return the error that the test raised, of any kind, as a text; None without one.
 
     Raises:
-        MemoryError: The test took all.
+        MemoryError: The test used all memory that it may have.
     """
     try:
         work()

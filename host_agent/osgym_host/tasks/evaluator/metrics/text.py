@@ -32,7 +32,7 @@ def match_in_list(result: Argument, expected: Argument) -> Score:
     """The result is one of ``rules.expected``."""
     wanted = rules_of(expected)["expected"]
     got = as_text(result)
-    if isinstance(wanted, str) and not got:  # nothing is a part of every text
+    if isinstance(wanted, str) and not got:  # the empty text is part of every text
         return differ("the result", got, wanted)
     return Score(1.0) if got in wanted else differ("the result", got, wanted)
 
@@ -135,14 +135,14 @@ def file_contains(result: Argument, expected: Argument) -> Score:
     return Score(1.0)
 
 
-@metric(takes_nothing=True)
+@metric(accepts_empty=True)
 def compare_config(result: Argument, expected: Argument) -> Score:
     """The file's whole text equals ``rules.expected``."""
     got, wanted = as_text(result), str(rules_of(expected)["expected"])
     return Score(1.0) if got == wanted else differ("the file", got, wanted)
 
 
-@metric(takes_nothing=True)
+@metric(accepts_empty=True)
 def compare_answer(result: Argument, expected: Argument) -> Score:
     """The text equals ``rules.expected``."""
     return compare_config(result, expected)

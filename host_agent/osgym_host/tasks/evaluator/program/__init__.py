@@ -1,6 +1,7 @@
-"""Programs of a result, run in a process of their own while a task's test asks them.
+"""Remote calls from a task's test to a result's program, which runs in a process of its own.
 
-The test and the verdict are in one confined process, the program in another. Between them is one stream:
-the test asks (`remote`), the program's process answers (`served`) in plain data (`wire`), which the test's
-process rebuilds before it compares. So a program decides what its functions return, and nothing else.
+The test computes the verdict in one confined process; the program runs in another. One stream connects them:
+the test's process sends operations (`remote`), the program's process carries them out (`served`). Values
+travel as plain data (`wire`), which the test's process rebuilds before it compares. A program therefore
+decides what its functions return, and cannot change the test.
 """

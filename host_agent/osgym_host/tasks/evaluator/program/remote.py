@@ -1,8 +1,8 @@
 """The test's side: modules, functions and objects of a program that runs in another process.
 
-A test imports the program's modules as ever and gets stand-ins. What it asks them is done over there;
-numbers, texts and containers come back as copies and are compared here. An object that is a number's or a
-text's subclass is compared as the plain value that it holds, whatever its own methods say.
+A test imports the program's modules as usual and gets stand-ins (proxies). Each operation on a stand-in is
+carried out in the program's process; numbers, texts and containers come back as copies and are compared here.
+An object of a subclass of these is compared by the plain value that it holds, not by its own methods.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LIVE: dict[str, type] = {kind.__name__: kind for kind in MUTABLE}
 
 
 class Program:
-    """A program's process, as the test's process asks it."""
+    """The client of a program's process."""
 
     def __init__(self, fd: int, modules: Mapping[str, str]) -> None:
         self._channel = Channel(fd)
@@ -45,11 +45,11 @@ class Program:
         self._channel.send({"modules": dict(modules)})
 
     def do(self, name: str, *arguments: object, **named: object) -> Any:
-        """Have an operation done over there.
+        """Carry out an operation in the program's process and return its value.
 
         Raises:
-            ProgramEnded: The program ended its process.
-            BaseException: What the program raised.
+            ProgramEnded: The program's process ended.
+            BaseException: The error that the program raised.
         """
         given = (*arguments, *named.values())
         said = {key: encode(item, self._reference) for key, item in named.items()}
@@ -68,20 +68,20 @@ class Program:
         return self.value(answer.get("value"))
 
     def value(self, data: Any) -> Any:
-        """Return what the program's process said, rebuilt."""
+        """Rebuild a value that the program's process sent."""
         return decode(data, self._received)
 
     def _reference(self, value: object) -> dict[str, Any]:
         if isinstance(value, _Module):
             value = value._osgym_stand_in
         if issubclass(type(value), StandIn):
-            return {"at": value._osgym_number}  # type: ignore[attr-defined]
+            return {"at": value._osgym_number}  # type: ignore[attr-defined]  # a stand-in, by its real type
         if isinstance(value, type) and type(number := vars(value).get("_osgym_number")) is int:
             return {"at": number}
         of_the_test = getattr(value, "__module__", None) == TEST_MODULE
         try:
             if callable(value) and of_the_test:
-                raise TypeError("it is in this process only")
+                raise TypeError("it exists in this process only")
             return {"pickle": pickle.dumps(value).hex()}
         except Exception as error:
             if callable(value):
@@ -103,7 +103,7 @@ class Program:
         return stand_in
 
     def _class(self, said: Any) -> type[BaseException]:
-        """Return a class of errors: Python's own, or one that stands for the program's."""
+        """Return an exception class: Python's own, or a local one for the program's."""
         if not isinstance(said, dict):
             return ERRORS.get(str(said), Exception)
         number = int(said["at"])
@@ -120,7 +120,7 @@ class Program:
             for name, item in said["fields"].items():
                 if not str(name).startswith("_"):
                     setattr(error, str(name), self.value(item))
-        except Exception:  # noqa: BLE001 - some of Python's own errors take certain arguments only
+        except Exception:  # noqa: BLE001 - some of Python's own exceptions reject other arguments than theirs
             error = Exception(f"{said.get('kind')}: {said.get('text')}")
         return error
 
@@ -133,34 +133,34 @@ class Program:
             return {"value": encode(function(*arguments, **named), self._reference)}
         except ProgramEnded:
             raise
-        except Exception as error:  # noqa: BLE001 - the program's to catch
+        except Exception as error:  # noqa: BLE001 - it is raised again in the program's process
             return {"raised": {"class": type(error).__name__, "text": str(error)}}
 
 
 def _refill(container: Any, content: Any) -> None:
-    """Give a container of the test what the program left in its copy."""
+    """Apply the changes that the program made in its copy of a container to the test's original."""
     if type(content) is not type(container):
-        raise ProgramEnded("the program's process says no value")
+        raise ProgramEnded("the program's process sent a malformed value")
     container.clear()
     container.extend(content) if isinstance(container, list | bytearray) else container.update(content)
 
 
 class StandIn:
-    """An object of the program: all that is asked of it is done in the program's process."""
+    """A proxy of an object of the program: its operations are carried out in the program's process."""
 
     __slots__ = ("_osgym_kind", "_osgym_number", "_osgym_plain", "_osgym_program")
 
     def __init__(self, program: Program, number: int, kind: type | None) -> None:
-        """Stand for the object of that number; ``kind`` is its exact type if that is a container."""
+        """Stand for the object with this number; ``kind`` is its exact type if that is a container."""
         for name, value in (("program", program), ("number", number), ("kind", kind), ("plain", ())):
             object.__setattr__(self, f"_osgym_{name}", value)
 
     def _osgym_do(self, name: str, *arguments: object, **named: object) -> Any:
         return self._osgym_program.do(name, *arguments, **named)
 
-    @property  # type: ignore[misc]
+    @property  # type: ignore[misc]  # Python reads it as an attribute, mypy knows it as a class variable
     def __class__(self) -> type:
-        """Be an instance of what its plain value is one of."""
+        """Type of the plain value, so that `isinstance` is true of it."""
         kind: type | None = self._osgym_kind
         if kind is not None:
             return kind
@@ -239,7 +239,7 @@ class StandIn:
 
 
 class _Callable(StandIn):
-    """A function, a class, or another object that is called."""
+    """A stand-in of a function, a class or another callable object."""
 
     __slots__ = ()
 
@@ -248,7 +248,7 @@ class _Callable(StandIn):
 
 
 def plain(value: Any) -> Any:
-    """Return a copy of what an object of the program holds, the object itself if it is no plain value."""
+    """Return a copy of the plain value of a stand-in; other objects are returned as they are."""
     if not issubclass(type(value), StandIn):
         return value
     if value._osgym_kind is not None:
@@ -258,12 +258,12 @@ def plain(value: Any) -> Any:
 
 def _exactly(kind: type, value: Any) -> Any:
     if type(value) is not kind:
-        raise TypeError(f"the program gives no {kind.__name__}")
+        raise TypeError(f"the program returned something else than {kind.__name__}")
     return value
 
 
 def _equal(one: StandIn, other: object) -> Any:
-    """Compare plain copies here. Only whether two objects of its own are equal does a program say itself."""
+    """Compare plain copies in this process. The program decides only about two objects of its own."""
     mine, theirs = plain(one), plain(other)
     if mine is not one or theirs is not other:
         return mine == theirs if mine is not one else NotImplemented
@@ -277,7 +277,7 @@ def _ordered(name: str, compare: Callable[..., Any]) -> Callable[[StandIn, objec
         mine, theirs = plain(one), plain(other)
         if mine is not one and theirs is not None:
             return compare(mine, theirs)
-        if not issubclass(type(other), StandIn):  # what a program is compared with is not its to judge
+        if not issubclass(type(other), StandIn):  # a program may not judge a comparison with the test's value
             return NotImplemented
         return one._osgym_do(name, one, other) is True
 
@@ -295,7 +295,7 @@ def _calculated(
             return calculate(theirs, mine) if reflected else calculate(mine, theirs)
         got = one._osgym_do(asked, *((other, one) if reflected else (one, other)))
         if not issubclass(type(got), StandIn) and not issubclass(type(other), StandIn):
-            raise TypeError(f"an object of the program that is no number cannot give one by {name}")
+            raise TypeError(f"{name} of a program's object that is no number must not return a plain value")
         return got
 
     return method
@@ -310,7 +310,7 @@ def _converted(name: str, convert: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _declare_operators() -> None:
-    StandIn.__eq__ = _equal  # type: ignore[assignment, method-assign]
+    StandIn.__eq__ = _equal  # type: ignore[assignment, method-assign]  # as the other operators below
     for name, compare in _ORDERS.items():
         setattr(StandIn, f"__{name}__", _ordered(name, compare))
     for name, calculate in _OPERATORS.items():
@@ -324,7 +324,7 @@ _declare_operators()
 
 
 class _Module(ModuleType):
-    """A module of the program; what the import system notes of it stays here."""
+    """A stand-in of a module; attributes of the import system (``__…__``) are set only here."""
 
     def __init__(self, name: str, program: Program, stand_in: StandIn) -> None:
         super().__init__(name)
@@ -350,7 +350,7 @@ class _Module(ModuleType):
 
 
 class ProgramModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports the program's modules in the program's process, and their stand-ins here."""
+    """An importer that runs the program's modules in its process and returns stand-ins."""
 
     def __init__(self, program: Program, names: Sequence[str]) -> None:
         self._program = program
@@ -359,14 +359,14 @@ class ProgramModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return a module that is one of the program's files."""
+        """Return the spec of a module that is one of the program's files."""
         if fullname not in self._names:
             return None
         return importlib.util.spec_from_loader(fullname, self, origin=f"{fullname}.py")
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """Have the program's process run the file."""
+        """Import the file in the program's process."""
         return _Module(spec.name, self._program, self._program.do("import", spec.name))
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing more: the file has run."""
+        """Do nothing: `create_module` has run the file."""

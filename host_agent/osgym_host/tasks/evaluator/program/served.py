@@ -1,7 +1,7 @@
-"""The program's process: imports a result's files and does what the test's process asks.
+"""The program's process: imports a result's files and carries out the operations of the test's process.
 
-Everything here is in the program's hands, which may replace it all. It is written for honest programs; the
-test's process believes nothing of it but plain values.
+The program can replace all of this code, which therefore protects nothing. The test's process accepts only
+plain values from it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OPERATORS = (
     "rshift", "neg", "pos", "invert", "eq", "lt", "le", "gt", "ge", "contains", "getitem", "setitem",
     "delitem",
 )  # fmt: skip
-_DONE: dict[str, Callable[..., object]] = {
+_OPERATIONS: dict[str, Callable[..., object]] = {
     **{name: getattr(operator, name) for name in _OPERATORS},
     **{name: getattr(builtins, name) for name in (
         "abs", "bool", "bytes", "complex", "delattr", "dir", "divmod", "float", "format", "getattr", "int",
@@ -40,14 +40,14 @@ _DONE: dict[str, Callable[..., object]] = {
     "exit": lambda manager, *error: manager.__exit__(*(error or (None, None, None))),
 }  # fmt: skip
 LIVE = frozenset({"getattr", "getitem", "enter"})
-"""Operations whose lists, dicts and sets stay in this process, so that the test sees how they change."""
+"""Operations that return containers by reference, so that the test sees how they change later."""
 _MAX_PRINTED = 1 << 20
 _SEQUENCES = ("pygame", "numpy")
-"""Packages whose objects are compared as the lists that they are."""
+"""Packages whose sequences are compared as lists."""
 
 
 def serve(channel: Channel) -> None:
-    """Answer until the test's process is gone."""
+    """Serve operations until the test's process ends."""
     _Program(channel).serve()
 
 
@@ -71,11 +71,11 @@ class _Program:
             arguments = [self._value(item) for item in message["arguments"]]
             named = {key: self._value(item) for key, item in message["named"].items()}
             before = [self._plain(item) for item in (*arguments, *named.values())]
-            got = _DONE[name](*arguments, **named)
+            got = _OPERATIONS[name](*arguments, **named)
             after = [self._plain(item) for item in (*arguments, *named.values())]
             changed = [new if new != old else None for old, new in zip(before, after, strict=True)]
             answer = {"value": self._answered(name, got), "changed": changed}
-        except BaseException as error:  # noqa: BLE001 - all that a program raises is the test's to see
+        except BaseException as error:  # noqa: BLE001 - all errors are raised again in the test's process
             answer = {"raised": self._error(error)}
         printed = self._printed.getvalue()[:_MAX_PRINTED]
         self._printed.seek(0)
@@ -90,7 +90,7 @@ class _Program:
         return self._said(got, live=name in LIVE)
 
     def _plain(self, value: object) -> Any:
-        """Return a container that was handed over as JSON, to see what a call changes in it."""
+        """Encode a container that the test passed as a copy, to find what a call changes in it."""
         known = id(value) in self._numbers
         return encode(value, self._reference) if type(value) in MUTABLE and not known else None
 
@@ -100,7 +100,7 @@ class _Program:
         return encode(value, self._reference)
 
     def _reference(self, value: object) -> dict[str, Any]:
-        """Encode an object that stays here: a number, and what it is."""
+        """Encode a reference to an object that stays here: its number and its kind."""
         if (number := self._numbers.get(id(value))) is None:
             number = self._numbers[id(value)] = len(self._objects)
             self._objects[number] = value
@@ -114,7 +114,7 @@ class _Program:
         return said
 
     def _as_plain(self, value: object) -> Any:
-        """Return what an object of a plain type's subclass holds, as that type's own methods say."""
+        """Encode the plain value of an object of a subclass, by the base type's own methods."""
         for kind in (int, float, str, bytes, tuple, frozenset):
             if isinstance(value, kind) and type(value) is not kind:
                 build: Any = {int: int.__int__, float: float.__float__, str: str.__str__}.get(kind, kind)
@@ -132,7 +132,7 @@ class _Program:
         return None
 
     def _class(self, kind: type[BaseException]) -> Any:
-        """Name a class of errors: Python's own by its name, the program's with the classes below it."""
+        """Encode an exception class: Python's own by its name, the program's with its bases."""
         if ERRORS.get(kind.__name__) is kind:
             return kind.__name__
         below = next((base for base in kind.__mro__[1:] if issubclass(base, BaseException)), Exception)
@@ -173,10 +173,10 @@ class _Program:
         if "callback" in data:
             number = data["callback"]
             return lambda *arguments, **named: self._ask_back(number, arguments, named)
-        return pickle.loads(bytes.fromhex(data["pickle"]))  # noqa: S301 - of the test, which the task brings
+        return pickle.loads(bytes.fromhex(data["pickle"]))  # noqa: S301 - it comes from the task's test
 
     def _ask_back(self, number: int | str, arguments: Sequence[object], named: Mapping[str, object]) -> Any:
-        """Call a function of the test's process, which may ask this one meanwhile."""
+        """Call a function of the test's process; serve its operations until it returns."""
         given = [self._said(item, live=True) for item in arguments]
         self._channel.send(
             {
@@ -196,7 +196,7 @@ class _Program:
 
 
 class _GivenFiles(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports modules from a result's files: there is no folder to import from."""
+    """An importer of a result's files from memory, since the process has no folder to import from."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
@@ -204,7 +204,7 @@ class _GivenFiles(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return a module that is one of the files."""
+        """Return the spec of a module that is one of the files."""
         if fullname not in self._texts:
             return None
         return importlib.util.spec_from_loader(fullname, self, origin=f"{fullname}.py")
@@ -213,4 +213,4 @@ class _GivenFiles(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Run the file."""
         module.__file__ = f"{module.__name__}.py"
         code = compile(self._texts[module.__name__], module.__file__, "exec")
-        exec(code, module.__dict__)  # noqa: S102 - the process is shut in
+        exec(code, module.__dict__)  # noqa: S102 - the process is confined

@@ -1,7 +1,7 @@
 """Messages between the test's process and the program's process: JSON, with values as plain data.
 
-Neither side trusts types of the other: a value arrives as a copy that is built from numbers, texts and
-containers of Python's own, or as a reference to an object that stays where it is.
+A value arrives either as a copy built from Python's own numbers, texts and containers, or as a reference to
+an object that stays in the sender's process. Types of the sender are never trusted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ ERRORS: dict[str, type[BaseException]] = {
     and issubclass(kind, Exception)
     and not issubclass(kind, MemoryError | StopIteration | StopAsyncIteration)
 }
-"""Errors that arrive as what they are. Others could be mistaken for the receiving process's own."""
+"""Exceptions that are raised as their own class in the receiving process. Those left out, such as
+`MemoryError`, would be taken for errors of the receiving process itself."""
 ERRORS["SystemExit"] = SystemExit
 MUTABLE = (list, dict, set, bytearray)
 Encode = Callable[[object], dict[str, Any]]
@@ -33,7 +34,7 @@ Decode = Callable[[dict[str, Any]], Any]
 
 
 class ProgramEnded(Exception):
-    """The other process is gone, or says what is no message."""
+    """The other process ended, or sent a malformed message."""
 
 
 class Channel:
@@ -50,7 +51,7 @@ class Channel:
         """
         text = json.dumps(message).encode()
         if len(text) > MAX_MESSAGE_BYTES:
-            raise ProgramEnded(f"a value of {len(text)} bytes is too long to be handed over")
+            raise ProgramEnded(f"a message of {len(text)} bytes is too long to be sent")
         data = memoryview(len(text).to_bytes(_LENGTH_BYTES, "big") + text)
         try:
             while data:
@@ -62,17 +63,17 @@ class Channel:
         """Wait for the next message.
 
         Raises:
-            ProgramEnded: There is none to come, or it is malformed.
+            ProgramEnded: The other end is closed, or the message is too long or malformed.
         """
         length = int.from_bytes(self._exactly(_LENGTH_BYTES), "big")
         if length > MAX_MESSAGE_BYTES:
-            raise ProgramEnded(f"the program hands over {length} bytes at once")
+            raise ProgramEnded(f"the program's process sent a message of {length} bytes")
         try:
             message = json.loads(self._exactly(length))
         except (ValueError, RecursionError) as error:
-            raise ProgramEnded(f"the program's process says no message: {error}") from error
+            raise ProgramEnded(f"the program's process sent a malformed message: {error}") from error
         if not isinstance(message, dict):
-            raise ProgramEnded("the program's process says no message")
+            raise ProgramEnded("the program's process sent a malformed message")
         return message
 
     def _exactly(self, count: int) -> bytes:
@@ -89,7 +90,7 @@ class Channel:
 
 
 def encode(value: object, other: Encode) -> Any:
-    """Turn a value into JSON; ``other`` encodes what is not exactly of a plain type."""
+    """Encode a value as JSON; ``other`` encodes values that are not exactly of a plain type."""
     kind = type(value)
     if value is None or kind in (bool, str, float):
         return value
@@ -109,7 +110,7 @@ def encode(value: object, other: Encode) -> Any:
 
 
 def _encode_scalar(value: object) -> dict[str, Any] | None:
-    """Encode numbers and times that Python's library brings; None for anything else."""
+    """Encode numbers and times of Python's standard library; return None for other values."""
     kind = type(value)
     if kind is complex:
         assert isinstance(value, complex)
@@ -142,14 +143,14 @@ _CONTAINERS: dict[str, Callable[[Any], Any]] = {
 
 
 def decode(data: Any, other: Decode) -> Any:
-    """Build the value that `encode` turned into JSON; ``other`` builds what that one's ``other`` encoded.
+    """Decode a value that `encode` encoded; ``other`` decodes the output of `encode`'s ``other``.
 
     Raises:
-        ProgramEnded: It is malformed.
+        ProgramEnded: The data is malformed.
     """
     if not isinstance(data, dict):
         if isinstance(data, list):
-            raise ProgramEnded("the program's process says no value")
+            raise ProgramEnded("the program's process sent a malformed value")
         return data
     try:
         for name, build in _BUILT.items():
@@ -162,4 +163,4 @@ def decode(data: Any, other: Decode) -> Any:
             return {decode(key, other): decode(item, other) for key, item in data["dict"]}
         return other(data)
     except (TypeError, ValueError, ArithmeticError, KeyError, RecursionError) as error:
-        raise ProgramEnded(f"the program's process says no value: {error}") from error
+        raise ProgramEnded(f"the program's process sent a malformed value: {error}") from error
