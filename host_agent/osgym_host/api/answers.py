@@ -1,4 +1,4 @@
-"""How the answers of v1 are documented in its OpenAPI description, and long ones written."""
+"""Descriptions of v1's answers for OpenAPI, and the writer of long ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from osgym_protocol.observation import ErrorInfo
 from osgym_protocol.records import RECORDS_TYPE
 
 ROWS_AT_ONCE = 20
-"""Rows that are written before others have their turn: less than a millisecond."""
+"""Number of rows that are written, in less than a millisecond, before other tasks run."""
 ERRORS: dict[int | str, dict[str, Any]] = {
     "default": {"description": "An error: a stable code, a message, details.", "model": ErrorInfo}
 }
@@ -40,7 +40,11 @@ def json_answer(model: type[Message]) -> dict[int | str, dict[str, Any]]:
 
 
 async def rows_response(rows: Iterable[dict[str, Any]]) -> Response:
-    """Return a JSON list, made in pieces between which steps are answered; rows may be made lazily."""
+    """Return a JSON list, encoded in pieces between which other calls are answered.
+
+    Args:
+        rows: May be an iterator that makes each row when it is due.
+    """
     pieces: list[str] = []
     for number, row in enumerate(rows, 1):
         pieces.append(json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")))

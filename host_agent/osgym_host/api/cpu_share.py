@@ -1,8 +1,9 @@
-"""ASGI middleware: calls that only look wait until their caller's share of a processor allows them.
+"""ASGI middleware that bounds the CPU share of each caller's read-only calls.
 
-Steps of other clients are answered by the same thread. The state of the host and of an episode
-(`tells_state`) is given at once to callers that may do more than look, since a client takes a host that keeps
-silent for one that is down. What a call costs is measured (`osgym_host.cpu_cost`).
+Read-only calls and the steps of all clients are answered by the same thread. A read-only call therefore waits
+until its caller's budget allows it; `osgym_host.cpu_cost` measures its cost. Calls for the state of the host
+or of an episode (`tells_state`) do not wait if the caller's token allows more than looking, since a client
+takes a silent host for one that is down.
 """
 
 from __future__ import annotations
@@ -22,23 +23,24 @@ from osgym_protocol.codes import MEANINGS, ErrorCode, TokenScope
 from osgym_protocol.observation import ErrorInfo
 
 MAX_WAIT_S = 1.0
-"""Longest wait of a call, below the 3 s after which a client takes the host for down. A call that would wait
-longer is refused after as long: who is refused at once asks again at once."""
+"""Longest wait of a call, below the 3 s after which a client takes the host for down. A call that would have
+to wait longer is refused after this time, since a client that is refused at once asks again at once."""
 _STATE_BUDGET = "\0state"
-"""Appended to a caller's name, for a budget of its own that other calls do not use up."""
-_OTHERS = 5
-"""How many times as much a caller may use whose token may do more than look: it could slow steps by steps."""
+"""Suffix of a caller's name for the separate budget of its calls for state."""
+_MORE_THAN_OBSERVE_FACTOR = 5
+"""Multiple of the share for callers that may do more than look. They could slow others by steps anyway."""
 _KIND_PARTS = 5
+"""Number of path segments that tell kinds of calls apart."""
 
 
 class CpuShares:
-    """Delays calls that only look; others pass at once."""
+    """Middleware that delays or refuses read-only calls beyond their caller's share; others pass at once."""
 
     def __init__(self, app: ASGIApp, percent: float) -> None:
         """Wrap `app`, behind `AccessControl`.
 
         Args:
-            percent: What a token that may only look may use of a processor; 0: no bound.
+            percent: Share of a processor for the calls of one `observe` token; 0: no bound.
         """
         self._app = app
         self._share = percent / 100
@@ -57,7 +59,7 @@ class CpuShares:
             return
         sender = sender_of(scope)
         caller = (sender.token or sender.peer) + (_STATE_BUDGET if state else "")
-        share = self._share if only_looks else self._share * _OTHERS
+        share = self._share if only_looks else self._share * _MORE_THAN_OBSERVE_FACTOR
         reserved = self._budget.reserve(caller, _kind(scope["path"]), share, time.monotonic())
         if reserved.wait_s > MAX_WAIT_S:
             self._budget.cancel(reserved)
@@ -88,7 +90,7 @@ class CpuShares:
 
 
 def _kind(path: str) -> str:
-    """Return what calls of about the same cost have in common: the path without names.
+    """Return the kind of a call, whose calls cost about the same: the path without the name in it.
 
     >>> _kind("/v1/episodes/e7/lines")
     '/v1/episodes//lines'

@@ -39,7 +39,7 @@ MAKE_WAY_LOOK_S = 0.1
 MAKE_WAY_AGAIN_S = 5.0
 """After one made way: its replica has to end, another to start."""
 KEEP_SCREENSHOTS = 50
-"""Newest frames that are kept of desktops that ended by themselves."""
+"""Number of ended desktops whose newest frame is kept."""
 BASE64_BYTES = 3 * 256 * 1024
 """Of an image, encoded in one go: a multiple of three, so that the pieces join."""
 MAX_TIMEOUT_S = 86_400
@@ -51,8 +51,8 @@ class _Vm:
     """One desktop of this API.
 
     Attributes:
-        port: Worker that gave it out.
-        screenshot: Its newest frame, which the last answer has where the policy broke its desktop.
+        port: Port of the worker that answered its reset.
+        screenshot: Newest frame. The last answer repeats it if the policy broke the desktop.
     """
 
     episode: HostEpisode
@@ -211,13 +211,14 @@ class Vms:
             self._release(number)
 
     def _find(self, vm_id: int, *, lost_by_policy: bool = False) -> _Vm:
-        """Return a VM.
+        """Return the VM with this number.
 
         Args:
-            lost_by_policy: One whose policy broke it is asked for as well: it has a score.
+            lost_by_policy: True: a VM that its policy broke is returned as well, since it has a score.
 
         Raises:
-            ServiceError: There is none, or why it is over.
+            ServiceError: No VM has this number.
+            EpisodeOver: The VM's episode has ended.
         """
         vm = self._vms.get(vm_id)
         if vm is None:

@@ -75,7 +75,8 @@ _STATE = (
     "GET /v1/host",
     "GET /v1/pool",
 )
-"""What clients place and follow episodes by, and alerts are made of: short, and asked for all the time."""
+"""Routes of the state by which clients place and follow episodes, and of metrics. Their answers are short and
+asked for often."""
 
 ROUTES: Mapping[str, TokenScope] = {
     **dict.fromkeys(_OBSERVE, TokenScope.OBSERVE),
@@ -96,7 +97,7 @@ def needed_scope(method: str, path: str) -> TokenScope:
 
 
 def tells_state(method: str, path: str) -> bool:
-    """Say whether a call asks for the state of the host or of one episode, on which clients depend.
+    """Return whether a call asks for the state of the host or of one episode, on which clients depend.
 
     >>> tells_state("GET", "/v1/host"), tells_state("GET", "/v1/episodes/e1/lines")
     (True, False)
@@ -113,7 +114,7 @@ def _route(method: str, path: str) -> str | None:
 
 
 def _patterns() -> dict[tuple[str, int], list[tuple[re.Pattern[str], str]]]:
-    """Return each route with its pattern, the one by which calls are routed, by method and depth."""
+    """Return the routes, each with the pattern that the router uses, by method and number of slashes."""
     found: dict[tuple[str, int], list[tuple[re.Pattern[str], str]]] = {}
     for route in ROUTES:
         method, path = route.split(" ")

@@ -51,13 +51,13 @@ class AccessPolicy:
     Attributes:
         token: The bearer token that may everything; None when none is configured.
         allowed: Networks that may use the OSGym API without a token.
-        host_names: Names that those call this host by, in lower case, beside its addresses and names that
-            nobody can register.
+        host_names: Names of this host in lower case, by which clients without a token may call it. Addresses,
+            and names that nobody can register, are allowed anyway.
         tokens: Those with a scope; None when there is no file of them.
         rate: How often each token with a scope may call.
         token_rate: How often `token` may, whoever has it.
         wrong: What addresses have shown that is no token.
-        look_cpu_percent: What an `observe` token may use of a processor; 0: no bound.
+        look_cpu_percent: Share of a processor for the calls of one `observe` token; 0: no bound.
     """
 
     token: str | None = None
@@ -200,7 +200,7 @@ def _unknown_name(name: str) -> str:
 
 
 def sender_of(scope: Scope) -> RequestSender:
-    """Return who sends a request, so that its id is bound to the token that it came with."""
+    """Return the sender of a request, by whose token its request id is scoped."""
     token: ScopedToken | None = scope.get(_CALLER)
     return RequestSender("" if token is None else token.digest.hex()[:32], _peer_of(scope))
 

@@ -1,8 +1,8 @@
-"""Tell calls that a foreign web page made in somebody's browser from those of programs. Pure.
+"""Detection of calls that a foreign web page makes in somebody's browser. Pure.
 
-A page cannot show a token, but where an address or this machine alone is enough, it could act with the
-rights of whoever opened it: by a request to this host, or by a name of its own that it lets point to this
-host's address (DNS rebinding).
+A page has no token. But where an allowed address is enough, it could act with the rights of the person who
+opened it: by a cross-site request, or by a domain name of its own that it lets point to this host's address
+(DNS rebinding).
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import ipaddress
 from collections.abc import Collection, Mapping
 
 LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
-"""Names by which a machine calls itself."""
+"""Names and addresses of the local machine."""
 _PRIVATE_SUFFIXES = (".internal", ".local", ".localhost")
-"""Ends of names that nobody can register: RFC 6761, RFC 6762, ICANN's resolution 2024.07.29.06."""
+"""Suffixes of names that nobody can register: RFC 6761, RFC 6762, ICANN's resolution 2024.07.29.06."""
 _CROSS_SITES = frozenset(("cross-site", "same-site"))
 
 
 def is_of_foreign_page(headers: Mapping[str, str], scheme: str) -> bool:
     """Return whether the headers say that a page of another origin makes the call.
 
-    A link to this host that a person follows is no call of a page: the page reads nothing of the answer.
+    A link to this host that a person follows is no such call, since the page cannot read the answer.
     """
     origin = headers.get("origin")
     if origin is not None and origin != f"{scheme}://{headers.get('host', 'localhost')}":
@@ -45,7 +45,7 @@ def may_be_rebound(name: str, known: Collection[str]) -> bool:
 
     Args:
         name: As `host_name` returns it.
-        known: Names that are this host's, in lower case.
+        known: Names of this host, in lower case.
     """
     if name in known or name.endswith(_PRIVATE_SUFFIXES):
         return False

@@ -76,8 +76,8 @@ def reference() -> None:
 def check(tasks: tuple[str, ...], image: str, data_dir: Path | None, as_json: bool) -> None:
     """Say of each task whether it runs here, and what it needs if it does not.
 
-    EVIDENCE is what its check rests on: "host" for files alone, "guest" where programs of the desktop are
-    asked, which a policy could replace or imitate. Nothing is run and nothing is fetched.
+    EVIDENCE is the source of its check's evidence: "host" for files alone, "guest" if programs of the desktop
+    are asked, which a policy could replace or imitate. Nothing is run and nothing is fetched.
     """
     data = data_dir or default_data_dir()
     try:

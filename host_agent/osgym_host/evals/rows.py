@@ -86,7 +86,7 @@ class Row:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it says nothing, since the infrastructure spoilt it."""
+        """Whether a failure of the infrastructure left the episode without a result."""
         return not self.is_finished
 
     def to_line(self) -> str:

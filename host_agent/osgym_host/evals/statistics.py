@@ -35,10 +35,10 @@ class Summary:
         reward: mean over the episodes that were scored; None without any.
         passed: share of the episodes with the full reward; those in which the model failed count as not
             passed, those that the infrastructure or the task spoilt do not count.
-        passed_at_least: the same share with every episode that the infrastructure spoilt as not passed; None
-            where it spoilt none.
-        losses: attempts that the infrastructure spoilt after the policy had begun to act.
-        lost_again: tasks to which that happened more than once, each time on a fresh desktop, and how often.
+        passed_at_least: the same share if every episode without a result counts as not passed; None if all
+            episodes have a result.
+        losses: number of attempts that were lost for infrastructure after the policy had begun to act.
+        lost_again: number of such losses by task, for tasks with more than one; each was on a fresh desktop.
         pass_at: k → the chance that at least one of k tries of a task passes (Chen et al. 2021, the unbiased
             estimate), over tasks that were tried at least k times.
     """

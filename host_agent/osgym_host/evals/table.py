@@ -63,7 +63,7 @@ def summary_lines(summary: Summary, rows: Sequence[Row]) -> list[str]:
         shares = ", ".join(f"{count} {name}" for name, count in unscored.items())
         lines.append(f"failures     {shares} (a failure has no reward)")
     if broke := summary.failures.get("policy"):
-        lines.append(f"broke        {broke} desktops, by what the policy did there: reward 0, not passed")
+        lines.append(f"broke        {broke} desktops were broken by the policy: reward 0, not passed")
     if summary.passed is not None:
         lines.append(
             f"passed       {estimate(summary.passed, 100, '%')}, failures of the model counted as not passed"

@@ -262,7 +262,8 @@ class Runtime(ABC):
         """Check that its guest agent is still what `witness` noted, as far as can be seen from outside.
 
         Returns:
-            Whether it is for sure: nothing in the desktop can have changed what is not seen either.
+            True if the check is conclusive: no program of the desktop can reach the agent, so that it cannot
+            have changed anything that the check does not see either.
 
         Args:
             sockets: Inodes of our ends of the connections to it.

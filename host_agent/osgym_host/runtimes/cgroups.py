@@ -21,10 +21,10 @@ from osgym_host.runtimes.cgroup_leaf import LEAF, move_to_leaf
 from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup, remove_folder
 
 _CONTROLLERS = ("memory", "cpu", "pids")
-_OF_SESSION = ("memory", "pids")
-"""Controllers by which a session has caps of its own."""
+_SESSION_CONTROLLERS = ("memory", "pids")
+"""Controllers with separate caps for the session."""
 SESSION, HARNESS = "session", "harness"
-"""Groups below a replica's: of what the desktop's user starts, and (version 2) of what looks after it."""
+"""Names of the child groups of a replica's: one for the session, and (version 2) one for the harness."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class CgroupTree:
         """Make the groups of one replica.
 
         Args:
-            session: Caps of groups below for what the desktop's user starts; None: there are none.
+            session: Caps of a child group for the session; None: no child groups are made.
 
         Raises:
             OSError: The kernel refused; nothing is left.
@@ -118,16 +118,17 @@ class CgroupTree:
             raise
 
     def _with_session(self, folders: Mapping[str, Path], caps: Caps) -> CgroupGroup:
-        """Make the groups below a replica's.
+        """Make the child groups of a replica's group.
 
-        Of version 2 there are two, since a group that passes controllers on may hold no process itself.
+        With version 2 there is one for the harness as well, since a group that delegates controllers to
+        children may hold no process itself.
         """
         session: dict[str, Path] = {}
         harness: dict[str, Path] = {}
-        passed_on = _enable(folders[""], _OF_SESSION) if "" in folders else frozenset()
-        for controller in _OF_SESSION:
+        enabled = _enable(folders[""], _SESSION_CONTROLLERS) if "" in folders else frozenset()
+        for controller in _SESSION_CONTROLLERS:
             folder = folders.get(controller)
-            if folder is None or (self._version[controller] == 2 and controller not in passed_on):
+            if folder is None or (self._version[controller] == 2 and controller not in enabled):
                 continue
             session[controller] = folder / SESSION
             (folder / SESSION).mkdir(exist_ok=True)

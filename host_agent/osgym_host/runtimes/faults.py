@@ -66,4 +66,4 @@ class GuestTampered(RuntimeFault):
 
 
 class GuestRestarted(GuestTampered):
-    """It crashed, out of reach of what runs in the desktop, and was started again: what it knew is lost."""
+    """The guest agent, which no program of the desktop can reach, crashed and was started again."""

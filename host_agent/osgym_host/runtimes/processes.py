@@ -149,7 +149,7 @@ def cpu_s(pids: Iterable[int]) -> float:
 
 
 def disk_io_mib(pids: Iterable[int]) -> float | None:
-    """Return what processes and the children they waited for read and wrote on disks, None if not allowed."""
+    """Return how much processes and their reaped children read from and wrote to disks; None if forbidden."""
     total = 0
     for pid in pids:
         try:
@@ -164,7 +164,10 @@ def disk_io_mib(pids: Iterable[int]) -> float | None:
 
 
 def host_reclaims() -> int:
-    """Return how many allocations of this host, not of a group with a cap, had to free memory first."""
+    """Return the number of direct reclaims: allocations that had to free memory of the host first.
+
+    Reclaims of a control group at its own limit are not counted.
+    """
     with contextlib.suppress(OSError, ValueError):
         lines = Path("/proc/vmstat").read_text().splitlines()
         return sum(int(line.split()[1]) for line in lines if line.startswith("allocstall"))
@@ -172,7 +175,7 @@ def host_reclaims() -> int:
 
 
 def host_io_stalled_s() -> float:
-    """Return how long some process of this host has waited for a disk so far, 0 where nothing tells."""
+    """Return the total time in which some process of this host waited for a disk; 0 without PSI counters."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/pressure/io").read_text().split("total=")[1].split()[0]) / 1e6
     return 0.0

@@ -1,7 +1,7 @@
-"""The control groups of one replica, one per hierarchy: its caps, what it uses, its end.
+"""The control groups of one replica, one per hierarchy: caps, usage, and whose memory ran out at its end.
 
-What a desktop's user starts may have groups of its own below, with smaller caps: a program that takes all it
-can get is killed alone then, and what looks after the desktop goes on.
+The session, which is all that the desktop's user starts, may have child groups with smaller caps. A program
+that takes all memory is then killed alone, and the harness (X server, guest agent) goes on.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MIB = 1024 * 1024
 _SOCKETS_SHARE = 4
 """One part in so many of a replica's memory may wait in its sockets."""
 HARNESS_RAM_MIB = 128
-"""Memory that the session cannot take: X server and guest agent use some 80 MiB, and a helper 30."""
+"""Memory reserved for the harness: X server and guest agent use some 80 MiB, and a helper 30."""
 HARNESS_PIDS = 64
-"""Processes and threads that the session cannot take: the harness has some 20."""
-_HARNESS_SHARE = 4
-"""Largest part of a small cap that is kept from the session: one in so many."""
+"""Number of processes and threads reserved for the harness, which has some 20."""
+_HARNESS_DIVISOR = 4
+"""Divisor of a small cap that bounds the reservation: at most a quarter is reserved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,15 @@ class Caps:
     pids: int | None = None
 
     def for_session(self) -> Caps:
-        """Return what is left for the session when the harness has its part."""
+        """Return the caps of the session: these minus the reservation of the harness."""
         return Caps(
-            ram_mib=None if self.ram_mib is None else _less(self.ram_mib, HARNESS_RAM_MIB),
-            pids=None if self.pids is None else _less(self.pids, HARNESS_PIDS),
+            ram_mib=None if self.ram_mib is None else _reduced(self.ram_mib, HARNESS_RAM_MIB),
+            pids=None if self.pids is None else _reduced(self.pids, HARNESS_PIDS),
         )
 
 
-def _less(cap: int, reserved: int) -> int:
-    return cap - min(reserved, cap // _HARNESS_SHARE)
+def _reduced(cap: int, reserved: int) -> int:
+    return cap - min(reserved, cap // _HARNESS_DIVISOR)
 
 
 class MemoryEnd(enum.Enum):
@@ -60,7 +60,7 @@ class CgroupGroup:
     """The groups of one replica, one folder per hierarchy.
 
     Attributes:
-        session: Groups below for what the desktop's user starts; None without them.
+        session: Child groups of the session; None without them.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class CgroupGroup:
         """Take folders by controller; `""` is the version 2 folder, if any.
 
         Args:
-            processes: Folders that processes are put into where those above may hold none.
+            processes: Folders for processes, by controller, where those of `folders` may hold none.
         """
         self.session = session
         self._folders = dict(folders)
@@ -148,9 +148,9 @@ class CgroupGroup:
             (folder / "cpu.shares").write_text(str(max(2, weight * 1024 // 100)))
 
     def oom_kills(self) -> int:
-        """Return how often the kernel killed in here for want of memory, the cap's or the host's.
+        """Return the number of processes killed here by the kernel, at a cap or since the host lacked memory.
 
-        Version 2 counts what was killed in the groups below as well, version 1 does not.
+        Version 2 includes kills in child groups, version 1 does not.
         """
         folder = self._folders.get("memory")
         if folder is None:
@@ -161,13 +161,13 @@ class CgroupGroup:
         return 0
 
     def memory_end(self, *, noticed: bool | None = None, session_noticed: bool | None = None) -> MemoryEnd:
-        """Return whose memory ran out, if the replica has ended.
+        """Return whose memory ran out when the replica ended.
 
-        A program that the kernel killed at the session's own cap has ended nothing else.
+        Kills at the session's own cap end one program, and so are not why the replica ended.
 
         Args:
-            noticed: Whether `oom_eventfd` told of the cap; None where there is none.
-            session_noticed: The same of `session`.
+            noticed: Whether `oom_eventfd` has signalled; None if there is no such descriptor.
+            session_noticed: Whether that of `session` has signalled; None likewise.
         """
         of_session = self.session.oom_kills() if self.session is not None else 0
         kills = self.oom_kills()
@@ -182,11 +182,12 @@ class CgroupGroup:
         return MemoryEnd.HOST
 
     def memory_cap_reached(self, *, noticed: bool | None = None) -> bool:
-        """Return whether its own memory cap was ever reached; without that, a kill in here is the host's.
+        """Return whether this group ever reached its own memory cap; otherwise, kills are the host's doing.
 
         Args:
-            noticed: Whether `oom_eventfd` told of it; None where there is none. Version 1 counts the cache of
-                files to the highest use, which so reaches the cap without any want of memory.
+            noticed: Whether `oom_eventfd` has signalled; None if there is no such descriptor. It is needed
+                since the highest usage of version 1 includes the page cache, which fills the whole cap in
+                normal operation.
         """
         folder = self._folders.get("memory")
         if folder is None:
@@ -203,8 +204,8 @@ class CgroupGroup:
     def oom_eventfd(self) -> int | None:
         """Open a descriptor that becomes readable when the cap is reached (version 1 only).
 
-        It tells of this group's own cap, not of that of a group below. Version 2 kills the whole group by
-        itself (`memory.oom.group`). The caller closes it.
+        It signals this group's own cap, not the caps of child groups. With version 2 the kernel kills the
+        whole group by itself (`memory.oom.group`). The caller closes it.
         """
         folder = self._folders.get("memory")
         if folder is None or self._version["memory"] == 2:
@@ -225,7 +226,7 @@ class CgroupGroup:
         """Write the caps.
 
         Args:
-            end_together: At its memory cap all processes are killed (version 2), and not just one.
+            end_together: True: at the memory cap the kernel kills all processes, not just one (version 2).
 
         Raises:
             OSError: The kernel refused.
@@ -271,13 +272,13 @@ class CgroupGroup:
 
 
 def _own_events(folder: Path) -> Path:
-    """Return the file that leaves out the groups below; kernels before 5.2 have none."""
+    """Return the file of events without those of child groups, or with them on Linux older than 5.2."""
     own = folder / "memory.events.local"
     return own if own.exists() else folder / "memory.events"
 
 
 def take_notice(oom_fd: int) -> bool:
-    """Return whether a descriptor of `CgroupGroup.oom_eventfd` has told of a cap since it was read last."""
+    """Return whether a descriptor of `CgroupGroup.oom_eventfd` has signalled since it was last read."""
     try:
         return bool(os.read(oom_fd, 8))
     except BlockingIOError:

@@ -27,9 +27,10 @@ from typing import Any
 from osgym_host.runtimes.process_tables import tasks_with_own_files
 
 SCAN_CPU_S = 5.0
-"""CPU time for all descriptors of a replica; a desktop's are looked at in some milliseconds."""
+"""Limit of the CPU time to scan all descriptors of a replica; a usual desktop takes some milliseconds."""
 SCAN_S = 20.0
-"""Real time for the same: on a host that is too busy nothing can be said of the agent."""
+"""Limit of the real time to scan them. On an overloaded host it passes first, which is no evidence against
+the agent."""
 RESTARTED = "the guest agent that was started with the desktop is gone; its shell has started it again"
 _LOOKS, _BETWEEN_LOOKS_S = 3, 0.02
 MAX_FINDING_CHARS = 300
@@ -54,7 +55,8 @@ GUARDED_FILES = (
 )
 _GUARDED_MOUNTS = ("/usr", "/lib", "/bin", "/sbin", "/etc", "/proc", "/run/osgym")
 _UNGUARDED_MOUNT = "/run/osgym/harness"
-"""What the agent needs of it is open. Root in the desktop ends the mount by removing the folder under it."""
+"""Mount that is not compared: root in the desktop can end it by removing the folder below. The agent does not
+depend on it, since it has opened what it needs there."""
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) ([0-9a-f]+) (\S+) \d+\s*(.*)")
 _KERNELS_OWN = ("[vdso]", "[vsyscall]")
 _OVERLAY_MARKS = ("user.overlay.opaque", "user.overlay.redirect")
@@ -65,11 +67,11 @@ class Tampered(Exception):
 
 
 class Restarted(Tampered):
-    """The agent is gone; whether another of the image runs in its place is to be seen."""
+    """The agent is gone. It may have been started again, which the caller has to check."""
 
 
 class TooBusy(Exception):
-    """The host gives this process too little time to look."""
+    """The check timed out on an overloaded host."""
 
 
 class NoAgent(Exception):
@@ -160,7 +162,7 @@ def _restarted(known: AgentIdentity, pids: Collection[int], listening: int, gone
     """Return the identity of the agent that the known shell has started again.
 
     Raises:
-        Restarted: There is none, or it is not the same program over the same files.
+        Restarted: No such agent runs, or it is not the same program over the same files.
     """
     holders = _holders(pids, {listening})[listening]
     shells = {pid for pid in holders if known.holders.get(str(pid)) == _stat(pid)[19]}
@@ -240,7 +242,7 @@ def _holders(pids: Collection[int], inodes: Collection[int]) -> dict[int, set[in
     """Return which processes have a descriptor of each socket.
 
     Raises:
-        Tampered: There are more descriptors than any desktop has: to look at them takes too much CPU time.
+        Tampered: The scan took `SCAN_CPU_S`, so there are more descriptors than any honest desktop has.
         TooBusy: It takes too long for want of a processor.
     """
     wanted = {f"socket:[{inode}]": inode for inode in inodes}

@@ -47,10 +47,10 @@ async def witness(supervisor: Supervisor, replica: LocalReplica, processes: Proc
 async def attest(
     supervisor: Supervisor, replica: LocalReplica, processes: Processes, sockets: Sequence[int]
 ) -> bool:
-    """Check the agent against what was noted; return whether nothing in the desktop can have reached it.
+    """Compare the agent with its recorded identity; return True if no program of the desktop can reach it.
 
     Raises:
-        GuestRestarted: It crashed where nothing in the desktop can reach it, and runs again as it was.
+        GuestRestarted: The agent, which no program of the desktop can reach, crashed and was started again.
         GuestTampered: It is not what it was.
         RuntimeFault: The zygote cannot look, or the image is missing for too long.
     """

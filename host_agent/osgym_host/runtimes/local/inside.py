@@ -48,7 +48,7 @@ class Descriptors:
         go: One byte comes here when the id maps are written; end of file means give up.
         sys: A detached /sys; -1: it stays empty.
         listen: Listening socket of the guest agent.
-        groups: Files that move whoever writes to them into the session's control groups.
+        groups: ``cgroup.procs`` files of the session's control groups; a process that writes to one joins it.
     """
 
     console: int
@@ -240,8 +240,8 @@ def set_limits(limits: dict[str, int]) -> None:
 
 
 def _arrange_descriptors(inside: Inside) -> None:
-    """Put the console on 1 and 2, the listening socket on 3, then the groups; the rest closes on `execve`."""
-    # Above these first, so that no descriptor is overwritten before it was used.
+    """Put the console on 1 and 2, the listening socket on 3, then the groups; others close on `execve`."""
+    # Copies with high numbers first, so that no descriptor is overwritten before it was used.
     listen = fcntl.fcntl(inside.fds.listen, fcntl.F_DUPFD_CLOEXEC, 10)
     console = fcntl.fcntl(inside.fds.console, fcntl.F_DUPFD_CLOEXEC, 10)
     groups = [fcntl.fcntl(group, fcntl.F_DUPFD_CLOEXEC, 10) for group in inside.fds.groups]

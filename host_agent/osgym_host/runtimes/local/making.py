@@ -139,7 +139,7 @@ def _open_parts(message: dict[str, Any], closing: contextlib.ExitStack) -> _Part
         closing.callback(os.close, dev)
     groups = []
     for path in message["session_procs"]:
-        # The kernel asks who opened it, and not the replica's root, which writes to it.
+        # The kernel checks the rights of the process that opens the file, not of the one that writes to it.
         with _named("session's control groups"):
             groups.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
         closing.callback(os.close, groups[-1])

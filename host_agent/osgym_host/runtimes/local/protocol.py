@@ -36,8 +36,8 @@ MAX_PIDS = 4000
 SESSION = "/usr/lib/osgym/session"
 LISTEN_FD = 3
 SESSION_GROUPS_FD = LISTEN_FD + 1
-"""First of the descriptors by which `osgym-session` moves itself into the session's control groups."""
+"""First of the descriptors by which `osgym-session` joins the session's control groups."""
 SESSION_GROUPS = "OSGYM_SESSION_GROUPS"
-"""Variable with the number of these descriptors."""
+"""Environment variable with the number of these descriptors."""
 ID_COUNT = 65536
 """Ids of a replica, and of an image."""

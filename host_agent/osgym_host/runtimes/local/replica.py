@@ -34,7 +34,8 @@ class LocalReplica(ManagedReplica):
         disk_devices: Where its files lie, as its processes see it and as the host does; noted once, before
             the guest can change what is its root.
         listening: Inode of the guest agent's listening socket.
-        one_pid_namespace: What runs in the desktop shares the guest agent's, and root there can reach it.
+        one_pid_namespace: True if the desktop's programs share the PID namespace of the guest agent, so that
+            root in the desktop can reach the agent.
         agent: What its guest agent is, as `agent_check` noted it; empty where that cannot be told.
     """
 
@@ -165,10 +166,11 @@ class LocalReplica(ManagedReplica):
             self._dead.set_result(self._info(reason, "the supervisor of replicas died, and it with it"))
 
     def _memory_cap_reached(self) -> None:
-        """Kill the rest once the kernel has killed one process at the whole replica's cap (version 1).
+        """Kill the replica once the kernel has killed one process at the whole replica's cap (version 1).
 
-        The session has a smaller cap of its own, so it is the harness that needs so much, for instance for
-        pictures that programs keep in the X server, and nothing says which of its processes was killed.
+        The session has a smaller cap of its own. At the replica's cap it is therefore the harness that used
+        the memory, for instance for pictures that programs keep in the X server. The kernel does not say
+        which process of the harness it killed.
         """
         self._cap_noticed = take_notice(self._oom_fd) or self._cap_noticed
         self._look_for_oom_kill(_OOM_LOOKS)
@@ -195,8 +197,8 @@ class LocalReplica(ManagedReplica):
             return self._info(ExitReason.OUT_OF_MEMORY, f"it used more than its cap of {cap} MiB", code)
         if code < 0:
             name = signal.strsignal(-code) or "unknown"
-            # It has no handlers, so from outside only SIGKILL reaches it, from inside no signal: it crashed
-            # by any other one, or somebody inside called reboot(2), which shows as SIGHUP or SIGINT.
+            # The first process handles no signals, so only SIGKILL reaches it from outside, and none from
+            # inside. Any other signal is a crash, or reboot(2) inside, which shows as SIGHUP or SIGINT.
             reason = ExitReason.KILLED if code == -signal.SIGKILL else ExitReason.SESSION_ENDED
             return self._info(reason, f"its first process was ended by signal {-code} ({name})", code)
         if code == EXIT_DISPLAY_LOST:

@@ -204,7 +204,7 @@ class LocalRuntime(Runtime):
         try:
             supervisor = await self._ensure_supervisor()
             caps = Caps(ram_mib=spec.ram_mib, cpus=spec.cpus, pids=spec.pids)
-            # Where it may be dumped, harness and session are not apart, and CRIU restores all into one group.
+            # A replica that may be dumped has no separate session, and CRIU restores all into one group.
             session = caps.for_session() if self._points.lacking else None
             group = running.tree.make(spec.replica_id, caps, session)
             replica = LocalReplica(spec, key, folder, group, ids)

@@ -11,11 +11,11 @@ hypervisor), netlink's other protocols (IPsec, netfilter, audit, generic), optio
 netfilter or put a module into a TCP connection, and requests that make bridges, VLANs and tunnels are
 refused, also to the root of a namespace that the guest makes.
 
-Nobody inside traces the replica's first process: a tracer can make it end by SIGKILL, or stop it, which else
-only the host can do, and by which a loss is told to be the host's.
+Tracing the replica's first process is refused: a tracer could end it by SIGKILL or stop it. A loss with these
+causes is attributed to the host, since otherwise only the host can bring them about.
 
-What would lead from the namespaces of the desktop to those of its guest agent is refused as well: a pidfd of
-the other end of a socket, and going through the mount namespaces of a user namespace.
+Two ways from the namespaces of the desktop to those of its guest agent are refused as well: a pidfd of the
+other end of a socket, and iterating over the mount namespaces of a user namespace.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _NETLINK_PROTOCOLS = (0, 15)
 """NETLINK_ROUTE, NETLINK_KOBJECT_UEVENT."""
 _SOL_IP, _SOL_SOCKET, _SOL_TCP, _SOL_IPV6 = 0, 1, 6, 41
 _SO_PASSPIDFD, _SO_PEERPIDFD = 76, 77
-"""Name a peer that is in a PID namespace above; by that its descriptors and namespaces can be reached."""
+"""Socket options that return a pidfd of the peer, also of one in a parent PID namespace. The peer's
+descriptors and namespaces can be reached by it."""
 _FIRST_NETFILTER_OPTION = 64
 _IPV6_OPTIONS = (66, 67, 70, 72, 73, 74, 75, 76, 77, 78)
 """Options of IPv6 itself that lie between those of netfilter."""
@@ -57,8 +58,8 @@ _IOCTLS = (
 )
 
 _NAMESPACE_IOCTLS = (0xB70B, 0xB70C)
-"""NS_MNT_GET_NEXT and NS_MNT_GET_PREV, without direction and size, which may vary: they open mount namespaces
-of the same owner, so that of the guest agent, too."""
+"""NS_MNT_GET_NEXT and NS_MNT_GET_PREV without the bits for direction and size, which may vary. They open
+other mount namespaces of the same owner, such as the guest agent's."""
 _REQUEST_MASK = 0xFFFF
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

@@ -16,7 +16,7 @@ from osgym_host.runtimes.replica_table import check_name
 from osgym_host.runtimes.web.inside import PORT, Given
 
 ONE_PID_NAMESPACE = "OSGYM_ONE_PID_NAMESPACE"
-"""Variable by which the image's session starts the desktop's programs in the guest agent's own namespaces."""
+"""Environment variable that makes the image's session start programs in the guest agent's own namespaces."""
 _RUN_MIB = 128
 _LEAST_TMP_MIB = 256
 _DEFAULT_RAM_MIB = 4096
@@ -34,8 +34,8 @@ def request(
     """Return the fields of a `spawn` request (see `protocol`).
 
     Args:
-        can_be_dumped: CRIU may dump it, which takes no PID namespace below another: its desktop's programs
-            then share one with its guest agent.
+        can_be_dumped: True if CRIU may dump the replica. CRIU dumps no nested PID namespaces, so programs of
+            the desktop then share that of the guest agent.
         web: What makes its programs use the host's proxy, which then listens inside; None: no proxy.
     """
     spec = replica.spec

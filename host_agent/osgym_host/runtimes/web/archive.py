@@ -27,7 +27,7 @@ MAX_ENTRIES = 200_000
 _HEADER = b'{"log":{"version":"1.2","creator":{"name":"OSGym","version":"1"},"entries":['
 _TAIL = b"\n]}}\n"
 MAX_INDEX_BYTES = 256 << 20
-"""Of all URLs of an archive, which memory holds."""
+"""Largest total size of the URLs of an archive, which are kept in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +80,11 @@ class Archive:
             yield os.pread(self._spool, min(piece_bytes, end - at), at)
 
     def add(self, url: str, answer: Answer) -> Stored:
-        """Keep an answer, unless there is one already; return the one that is kept.
+        """Store an answer, unless there is one already; return the stored one.
 
         Raises:
-            ArchiveError: There is no room for its URL.
-            OSError: There is none for its body.
+            ArchiveError: The URLs would exceed `MAX_INDEX_BYTES`.
+            OSError: The body could not be written.
         """
         known = self._known.get(url)
         if known is not None:
@@ -102,10 +102,10 @@ class Archive:
         return stored
 
     def require_room(self, url: str) -> None:
-        """Check that one more URL may be known.
+        """Check that a further URL fits.
 
         Raises:
-            ArchiveError: All URLs together would take too much memory.
+            ArchiveError: The URLs would exceed `MAX_INDEX_BYTES`.
         """
         if self._index_bytes + len(url) > MAX_INDEX_BYTES:
             raise ArchiveError(f"its URLs take more than {MAX_INDEX_BYTES >> 20} MiB")

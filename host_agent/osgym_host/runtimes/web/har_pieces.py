@@ -1,7 +1,7 @@
-"""Take a HAR apart entry by entry, so that a hostile one costs little more memory than its own bytes. Pure.
+"""Split a HAR into entries, so that a hostile file costs little more memory than its own bytes. Pure.
 
-As objects, a JSON text may take 30 times as much memory (`[],`). So a text is only scanned for its structure,
-and one entry at a time becomes objects, after its values were counted.
+As Python objects, a JSON text may take 30 times its size (`[],`). The text is therefore only scanned for its
+structure. One entry at a time is parsed, after its values were counted.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from osgym_host.runtimes.web.har import MAX_BODY_BYTES, ArchiveError
 
 MAX_VALUES = 200_000
-"""Values of one entry, and of all that surrounds the entries: as objects some 20 MiB."""
+"""Largest number of values in one entry, or in the text around all entries: some 20 MiB as objects."""
 MAX_TEXT_BYTES = 2 * MAX_BODY_BYTES
-"""Bytes of one entry, and of all that surrounds the entries."""
+"""Largest size of one entry, or of the text around all entries."""
 _VALUE_STARTS = (b",", b"[", b"{")
-"""Every value but the first begins behind one of these."""
+"""Characters of which one precedes every value but the first."""
 _STRUCTURE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},"]', re.DOTALL)
 """A string, a structural character, or the quote that begins a string without end."""
 _COLON = re.compile(rb"\s*+:")
@@ -31,7 +31,7 @@ def split_entries(text: bytes) -> Iterator[bytes]:
     """Yield the text of each entry of `log.entries`.
 
     Raises:
-        ArchiveError: It is no HAR; raised where that is found, which may be behind the last entry.
+        ArchiveError: The text is no HAR. It may be raised as late as after the last entry.
     """
     text = text.removeprefix(codecs.BOM_UTF8)
     if json.detect_encoding(text[:4]) != "utf-8":
@@ -66,17 +66,17 @@ def split_entries(text: bytes) -> Iterator[bytes]:
 
 
 def parse_value(text: bytes, what: str) -> Any:
-    """Return a JSON value that has at most `MAX_VALUES` values.
+    """Parse a JSON text with at most `MAX_VALUES` values.
 
     Args:
-        what: Its name in errors.
+        what: Name of the text in errors.
 
     Raises:
-        ArchiveError: It is no JSON, or has more.
+        ArchiveError: It is no JSON, or is larger, or has more values.
     """
     if len(text) > MAX_TEXT_BYTES:
         raise ArchiveError(f"{what} is larger than {MAX_TEXT_BYTES >> 20} MiB")
-    # Counting bytes is fast, and an upper bound: most of them are in strings.
+    # The fast count includes characters in strings, so it is only an upper bound.
     if sum(text.count(char) for char in _VALUE_STARTS) > MAX_VALUES:
         values = (token for token in _STRUCTURE.finditer(text) if token[0] in _VALUE_STARTS)
         if next(itertools.islice(values, MAX_VALUES, None), None) is not None:
@@ -88,10 +88,10 @@ def parse_value(text: bytes, what: str) -> Any:
 
 
 def _begin_of_entries(text: bytes) -> int:
-    """Return where the first entry begins: behind the bracket of `log.entries`.
+    """Return the index of the first entry: after the opening bracket of `log.entries`.
 
     Raises:
-        ArchiveError: There is no such list.
+        ArchiveError: The text has no such list.
     """
     depth = found = 0
     at_value = False

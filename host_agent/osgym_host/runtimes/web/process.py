@@ -40,7 +40,8 @@ _LOOKUPS = 32
 """Names that are looked up at once for all replicas, so that one alone cannot hold up the others."""
 _SPARE_FILES = 128
 _LEAST_MEMORY_BYTES = 4 << 30
-"""An archive of 512 MiB with an entry of 128 MiB takes some 1.5 GiB, threads 8 MiB of addresses each."""
+"""Least address space of the process: an archive of 512 MiB with an entry of 128 MiB takes some 1.5 GiB, and
+each thread 8 MiB."""
 
 
 class Service:
@@ -143,9 +144,9 @@ def _many_files() -> Places:
 
 
 def bound_memory() -> None:
-    """Let this process take 4 GiB of addresses, on a large machine a quarter of its memory, and no more.
+    """Limit the address space of this process to a quarter of the machine's memory, but not below 4 GiB.
 
-    It reads what guests and sites wrote. Beyond the bound an archive is refused, and a connection ends.
+    The process parses data from guests and sites. At the limit an archive is refused, or a connection ends.
     """
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     bound = max(_LEAST_MEMORY_BYTES, total // 4)

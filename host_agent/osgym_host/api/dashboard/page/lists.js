@@ -38,7 +38,7 @@ export class Table {
     this.watchEnd();
   }
 
-  /** An observer that is asked anew answers also where the end has stayed in view. */
+  /** Observe the end anew, since an observer does not report again while the end stays in view. */
   watchEnd() {
     this.seen.unobserve(this.end);
     this.seen.observe(this.end);
@@ -153,14 +153,14 @@ function eventRow(event) {
   const { id, time, kind, replica_id: replica, episode_id: episode, state, at, host, ...rest } = event;
   const details = Object.entries(rest).filter(([, v]) => v != null).map(([k, v]) => `${k}: ${typeof v === "string" ? v : JSON.stringify(v)}`);
   const text = [host, kind, replica, episode, state, ...details].join(" ");
-  const whose = () => [
+  const links = () => [
     ...(host ? [make("a", { class: "faint", href: pageOf(event) }, shown(host.slice(0, 21))), " "] : []),
     ...(replica ? [make("a", { href: `${pageOf(event)}#/desktop/${encodeURIComponent(replica)}` }, replica), " "] : []),
     ...(episode ? [make("a", { href: `${pageOf(event)}#/episode/${encodeURIComponent(episode)}` }, episode)] : []),
   ];
   void [id, at];
   return { text, time, cells: () => [
-    make("td", {}, clock(time)), make("td", {}, kind), make("td", {}, ...whose()),
+    make("td", {}, clock(time)), make("td", {}, kind), make("td", {}, ...links()),
     make("td", {}, state ? badge(state) : ""), make("td", { class: "long" }, shown(details.join(", "))),
   ] };
 }
