@@ -1,4 +1,4 @@
-"""Processes that look after a `local` desktop, which nothing in it reaches: found and used from the host."""
+"""Access from the host to the harness of a `local` desktop: its X server and its guest agent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def agent_at(sock: Path) -> int:
     """Return the PID of the guest agent that listens at a socket.
 
     Raises:
-        OSError: Nobody does.
+        OSError: No process listens there.
     """
     with socket.socket(socket.AF_UNIX) as peer:
         peer.connect(str(sock))
@@ -46,7 +46,7 @@ def run_beside(pid: int, argv: Sequence[str], *, timeout_s: float = 30.0) -> sub
     It needs root of the host.
 
     Raises:
-        subprocess.SubprocessError: It fails, or takes longer than `timeout_s`.
+        subprocess.SubprocessError: The command fails, or takes longer than `timeout_s`.
     """
     join = 'for file; do [ "$file" = -- ] && break; echo $$ > "$file"; shift; done; shift; exec "$@"'
     enter = [*_ENTER, f"--target={pid}", *argv]
@@ -63,7 +63,7 @@ def run_beside(pid: int, argv: Sequence[str], *, timeout_s: float = 30.0) -> sub
 
 
 def _group_files(pid: int) -> list[str]:
-    """Return the files of a process's control groups that take processes, of both versions."""
+    """Return the ``cgroup.procs`` files of a process's control groups, of both versions."""
     found = []
     for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         _, controllers, place = line.split(":", 2)

@@ -75,7 +75,7 @@ async def take_over(sock: Path, source: bytes, shape: str) -> None:
     async with GuestClient(UnixAddress(sock)) as guest:
         await guest.upload("/tmp/hostile.py", source, timeout_s=20)
         await guest.upload("/tmp/shape", shape.encode(), timeout_s=20)
-    # Nothing in the desktop reaches the agent; the host agent must not depend on that.
+    # No program of the desktop can reach the agent, but the host agent must not depend on that.
     run = "setsid python3 /tmp/hostile.py /tmp/shape take-over >/tmp/hostile.log 2>&1 </dev/null &"
     await asyncio.to_thread(run_beside, agent_at(sock), ["sh", "-c", run])
     async with asyncio.timeout(TAKE_OVER_S):

@@ -99,7 +99,7 @@ path = "/tmp/mark-%d.png" % task
 open(path, "wb").write(png)
 def shown():
     screen = ImageGrab.grab(xdisplay=":0").convert("RGB").getchannel("B")
-    # the top right corner is the last that anything covers
+    # windows cover the top right corner last
     for tile in range(screen.width // W):
         got = []
         for row in range({rows}):

@@ -1,4 +1,4 @@
-"""The hands that do harm: from outside by signals, from inside as the user or as root."""
+"""Injection of faults: from outside by signals, from inside by commands as the user or as root."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class LocalReach(Reach):
             raise LookupError(f"{replica_id} has no {part}")
 
     async def run(self, replica_id: str, command: str, *, root: bool = True) -> None:
-        """As root beside its guest agent: root in the desktop reaches nothing of it."""
+        """Run a command in a desktop, or for root beside its guest agent, which root inside cannot reach."""
         if not root:
             await super().run(replica_id, command, root=False)
             return

@@ -51,13 +51,13 @@ BY_CLIENTS = frozenset((Kind.CLIENT_DIES, Kind.CLIENT_FLOODS, Kind.CLIENT_REPEAT
 OWN_DOING = frozenset((Kind.MEMORY_BOMB, Kind.PROCESS_BOMB, Kind.DISK_BOMB))
 """What a policy may do to its own desktop: there it may fail its task, and no other."""
 REPLACED = frozenset((Kind.ONE_BYTE_CHUNKS, Kind.JSON_MOUNTAIN, Kind.NOISE))
-"""A policy with sudo may do that, too: such an episode is the policy's loss, with the reward 0."""
+"""Faults that a policy with sudo can cause as well: such an episode is the policy's loss, with reward 0."""
 FROM_INSIDE = (
     OWN_DOING
     | REPLACED
     | {Kind.AGENT_KILLED, Kind.AGENT_FROZEN, Kind.DISPLAY_KILLED, Kind.DISPLAY_FROZEN, Kind.NETWORK_CUT}
 )
-"""What only something inside can do: an episode that ends by it is the policy's loss, and no other's is."""
+"""Faults with a cause inside the desktop: an episode is the policy's loss if and only if one ends it."""
 CONTAINERS = frozenset((Kind.DOCKER_RESTARTED, Kind.RUNNER_REMOVED))
 QEMU_ONLY = frozenset((Kind.NETWORK_CUT,)) | CONTAINERS
 

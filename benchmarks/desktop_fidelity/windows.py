@@ -16,7 +16,7 @@ TYPED = "ok"
 ASIDE = {"op": "move", "x": 1800, "y": 900}
 """Where the pointer covers the middle of no window."""
 COLOR = 0x2060C0
-"""Colour of the special window: a screenshot that has it there shows the window in front."""
+"""Colour of the special window: where a screenshot has it, the window is in front."""
 Box = tuple[int, int, int, int]
 
 

@@ -196,7 +196,7 @@ class Run:
         self.found.frame_changed = await self._frame(pause_s=0.3) != before
 
     async def _frame(self, pause_s: float = 0.0) -> str:
-        """Return a digest of the screen, after the time in which late drawing would come."""
+        """Wait for late drawing, then return a digest of the screen."""
         await asyncio.sleep(pause_s)
         screen = await asyncio.to_thread(ImageGrab.grab, xdisplay=os.environ.get("DISPLAY", ":0"))
         return hashlib.sha256(screen.tobytes()).hexdigest()

@@ -74,7 +74,7 @@ class TokenScope(TextEnum):
 
 
 class ErrorClass(TextEnum):
-    """Whose fault a failure is."""
+    """The party at fault for a failure."""
 
     MODEL = "model"  # the policy gave no action, or failed itself: no reward
     POLICY = "policy"  # what the policy did in its desktop ended the episode: a valid 0, not retried
@@ -83,10 +83,10 @@ class ErrorClass(TextEnum):
 
 
 class Evidence(TextEnum):
-    """What the check of a task rests on."""
+    """Source of the evidence that the check of a task uses."""
 
-    HOST = "host"  # files and rules alone, which nothing that runs in the desktop answers for
-    GUEST = "guest"  # what programs of the desktop said, which a policy can replace or imitate
+    HOST = "host"  # files and rules alone: no program of the desktop is asked
+    GUEST = "guest"  # answers of the desktop's programs, which a policy can replace or imitate
 
 
 @dataclass(frozen=True, slots=True)

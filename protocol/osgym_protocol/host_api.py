@@ -180,9 +180,9 @@ class FinalRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class EvaluationAnswer(Message):
-    """``reward`` is None whenever the check could not be made; then ``error`` says why.
+    """Answer of an evaluation. ``reward`` is None if the check could not be made; then ``error`` says why.
 
-    With ``error_class`` ``policy`` the policy's own doing ended the episode: the reward is 0 and valid.
+    With the ``error_class`` ``policy``, the policy broke its desktop: the reward is 0 and valid.
     """
 
     reward: float | None
@@ -192,9 +192,9 @@ class EvaluationAnswer(Message):
     error: ErrorInfo | None = None
     error_class: ErrorClass | None = None
     loss: ErrorInfo | None = field(default=None, metadata=OMIT)
-    """What the policy did to its desktop so that there was nothing to check; with ``policy`` only."""
+    """Error that ended the episode or its check because of the policy; present only with ``policy``."""
     evidence: Evidence | None = field(default=None, metadata=OMIT)
-    """What the task's check rests on; there wherever a check was made."""
+    """Source of the check's evidence; present if a check was made."""
 
 
 @dataclass(frozen=True, slots=True)

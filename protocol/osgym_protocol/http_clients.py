@@ -108,7 +108,7 @@ class _Transports(Generic[Transport]):
                     f"the URL of the proxy for {request.url.host} is wrong ({error}): write http://host:port"
                 )
                 raise httpx.ProxyError(text, request=request) from error
-            # Of two threads that made one at once, both use the first: only what is kept is closed.
+            # Two threads may each make one; both use the stored one, since only that is closed later.
             found = self._made.setdefault((scheme, proxy), found)
         return found
 

@@ -86,7 +86,7 @@ class _Ending:
     failure: Failure | None = None
     note: str | None = None
     loss: EpisodeLost | None = None
-    """Set where the policy's own doing ended the episode, which is scored with 0."""
+    """Error of an episode that the policy ended, whose reward is 0; None for others."""
 
 
 @dataclass(slots=True)
@@ -290,11 +290,11 @@ class _Ended(Exception):
 
 
 def _scored_ending(end: _Ending, evaluation: Evaluation | None) -> _Ending:
-    """Return how an episode ended, now that its score is known, or that it has none."""
+    """Return the ending of an episode in the light of its evaluation; None if it was not to be scored."""
     if evaluation is None:
         if end.loss is None:
             return end
-        return replace(end, failure=Failure.of(end.loss))  # nothing is scored: a failure of the class policy
+        return replace(end, failure=Failure.of(end.loss))  # without a score, the loss shows as a failure
     if evaluation.failure is not None:
         return _Ending(evaluation.termination_reason, evaluation.failure)
     return end if evaluation.loss is None else replace(end, reason=evaluation.termination_reason)

@@ -42,8 +42,8 @@ class Timeouts:
     setup_s: float = 300.0
     """The task's setup, on top of the wait for a replica."""
     evaluate_s: float = 1200.0
-    """The check, which a host ends after 300 s by default; on a busy host up to 600 s for its turn at the
-    evaluator come on top, and 140 s for an untouched desktop that shows whose fault a failed check is."""
+    """Deadline of an evaluation. By default, a host takes at most 300 s for the check, 600 s for turns at the
+    evaluator, and 140 s for a trial on an untouched desktop after a failed check."""
     retry_s: float = 10.0
     """How long a host that does not answer is tried again before its episode counts as lost."""
 

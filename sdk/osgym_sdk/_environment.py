@@ -70,7 +70,7 @@ class Transition:
     refused: str | None = None
     """Why the action was refused; nothing was done."""
     loss: Failure | None = None
-    """What the agent did to its desktop that ended the episode; ``reward`` is the 0 of that."""
+    """Error of an episode that ended since the agent broke its desktop; ``reward`` is then 0."""
 
     @property
     def ended(self) -> bool:
@@ -203,7 +203,7 @@ class Environment:
         return Transition(episode.observation, terminated, not terminated, reward, refused=refused, loss=loss)
 
     async def _lost(self, episode: AsyncEpisode, error: OSGymError, refused: str | None) -> Transition:
-        """End after an error: with a score of 0 where the policy broke its desktop, else without one."""
+        """End after an error: with a reward of 0 if the policy broke its desktop, else without a reward."""
         if self._scored and isinstance(error, EpisodeLost) and error.by_policy:
             return await self._end(episode, True, refused)
         return await self._failed(episode, Failure.of(error))

@@ -89,8 +89,8 @@ class AsyncEpisode(AsyncSteps):
     async def evaluate(self, *, timeout_s: float | None = None) -> Evaluation:
         """Score the episode. A failure is part of what is returned, with a reward of None, and not raised.
 
-        An episode that the policy's own doing ended (``EpisodeLost`` of class ``policy``) has the reward 0;
-        ``loss`` of what is returned says what it did.
+        An episode whose desktop the policy broke (``EpisodeLost`` of class ``policy``) has the reward 0; the
+        evaluation's ``loss`` says what broke.
 
         Raises:
             EpisodeEnded: the episode was closed before.
@@ -110,16 +110,16 @@ class AsyncEpisode(AsyncSteps):
             await self._clear_pending()
             answer = await self._session.call("POST", "/evaluate", EpisodeCall(self.lease), deadline_s)
         except EpisodeLost as lost:
-            if "cause" not in lost.details:  # no word of the host's, which cannot be asked
+            if "cause" not in lost.details:  # the host did not say so, and cannot be reached
                 raise
             return await self._score_of_loss(lost, deadline_s)
         return Evaluation.from_wire(answer.message(EvaluationAnswer))
 
     async def _score_of_loss(self, lost: EpisodeLost, deadline_s: float) -> Evaluation:
-        """Return the host's score of an episode that is lost: it was scored before, or the policy broke it.
+        """Return the host's score of a lost episode: an earlier one, or the 0 of one that the policy broke.
 
         Raises:
-            EpisodeLost: There is none.
+            EpisodeLost: The episode has no score.
         """
         body = EpisodeCall(self.lease)
         try:
@@ -128,7 +128,7 @@ class AsyncEpisode(AsyncSteps):
             told = isinstance(exc, EpisodeLost) and exc.by_policy
             if told or not lost.by_policy or self._options.task is None:
                 raise lost from exc
-            # The host is gone, but has said whose loss it is.
+            # The host cannot be reached any more, but has said that the loss is the policy's.
             return Evaluation.lost_by_policy(lost, self.trajectory.interventions)
         return Evaluation.from_wire(answer.message(EvaluationAnswer))
 

@@ -160,8 +160,8 @@ class EpisodeError(OSGymError):
 class EpisodeLost(EpisodeError):
     """The episode is gone.
 
-    With the class ``infra`` it is so through no fault of the policy: run its task again on a fresh replica.
-    With ``policy`` the policy's own doing broke its desktop: its reward is 0, and the task is not run again.
+    With the class ``infra``, the policy is not at fault: run its task again on a fresh replica. With
+    ``policy``, the policy broke its desktop: its reward is 0, and the task is not run again.
     """
 
     default_code = ErrorCode.EPISODE_LOST
@@ -173,7 +173,7 @@ class EpisodeLost(EpisodeError):
 
     @property
     def by_policy(self) -> bool:
-        """Whether the policy's own doing ended the episode."""
+        """Whether the loss is the policy's, so that the reward is 0."""
         return self.error_class is ErrorClass.POLICY
 
     @property

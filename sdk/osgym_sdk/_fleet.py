@@ -188,7 +188,7 @@ class Fleet:
     async def refresh(self, host: FleetHost, max_age_s: float = _STATE_MAX_AGE_S) -> None:
         """Read the host's state unless it is fresh; mark the host down when that fails.
 
-        A host that asks us to wait is up: what was known of it stands until then.
+        A host that answers 429 is up; its last known state is used until it answers again.
         """
         async with host.reading:
             if self._config.clock() - host.state_at_s < max_age_s and host.state is not None:

@@ -148,8 +148,8 @@ class Observation(AnsweredStep):
         """The frame as an RGB Pillow image of ``size``.
 
         Raises:
-            BadFrame: the image is not what the answer says of it (kind, size), and was not decoded; or there
-                is none, and the answer says that it is one that this client does not have.
+            BadFrame: the image has another kind or size than the answer says, and was not decoded; or the
+                answer has no image, and names one that this client never received.
             ValueError: the observation carries no image (format ``none``).
         """
         if self._image is None:

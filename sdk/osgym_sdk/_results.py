@@ -88,9 +88,9 @@ class Evaluation:
     details: tuple[Any, ...] = ()
     failure: Failure | None = None
     loss: Failure | None = None
-    """With the class ``policy``: what the policy did so that there was nothing to check. ``reward`` is 0."""
+    """Error that ended the episode or its check because of the policy; ``reward`` is then 0."""
     evidence: Evidence | None = None
-    """What the check rests on: ``guest`` where it asked programs of the desktop, which a policy can forge."""
+    """Source of the check's evidence: ``guest`` if it asked programs of the desktop, which may be forged."""
 
     @classmethod
     def from_wire(cls, answer: wire.EvaluationAnswer) -> Evaluation:
@@ -109,11 +109,12 @@ class Evaluation:
 
     @classmethod
     def lost_by_policy(cls, error: EpisodeLost, interventions: int) -> Evaluation:
-        """Return the score of an episode that the policy's own doing ended: a 0.
+        """Return the evaluation of an episode whose desktop the policy broke: reward 0.
 
         Args:
-            interventions: How often a person acted, who may have broken the desktop; then nothing is to be
-                learned from it.
+            error: Error that ended the episode.
+            interventions: Number of times that a person acted. If any, that person may have broken the
+                desktop, and the evaluation is not valid for training.
         """
         valid = interventions == 0
         return cls(0.0, termination_of(error), ErrorClass.POLICY, valid, loss=Failure.of(error))
@@ -273,8 +274,8 @@ class Result:
     invalid_actions: int = 0
     """How often the policy gave what is no action, or one that was refused; nothing was done then."""
     losses: int = 0
-    """How many attempts were lost for infrastructure after the policy had begun to act; those that were tried
-    again count too. Two or more are worth a look: the policy may do something that loses its desktop."""
+    """Number of attempts that were lost for infrastructure after the policy had begun to act, repeated ones
+    included. Look at tasks with two or more: the policy may do something that breaks its desktop."""
 
     @property
     def steps(self) -> list[StepRecord]:
@@ -292,7 +293,7 @@ class Result:
 
     @property
     def loss(self) -> Failure | None:
-        """What the policy did to its desktop that ended the episode; the reward is the 0 of that."""
+        """Error of an episode that ended since the policy broke its desktop; the reward is then 0."""
         evaluation = self.trajectory.evaluation
         return None if evaluation is None or self.failure is not None else evaluation.loss
 

@@ -76,7 +76,7 @@ class EpisodeSession:
         """Make one call about this episode.
 
         Args:
-            after_loss: Ask the host though the episode is lost.
+            after_loss: True: call the host even if the episode is known to be lost.
 
         Raises:
             EpisodeLost: The host said so, cannot be reached, or the lease was lost while we waited.

@@ -31,7 +31,7 @@ _LOG = logging.getLogger("osgym.sdk")
 
 ROW_GROUP_ROWS = 256
 _NEEDED = ("episode", "step")
-"""Columns by which rows are told apart."""
+"""Columns that identify a row."""
 _ROWS_AT_ONCE = 32
 """Rows that are turned to columns in one call, which lets no other thread run."""
 
@@ -208,9 +208,9 @@ def _is_young(path: Path) -> bool:
 
 
 def check_part(schema: pa.Schema, path: Path) -> None:
-    """Check that a file is of a version that can be read, and has the columns of a data set.
+    """Check that a file has a readable version and the columns of a data set.
 
-    Columns that an older version did not have may be missing.
+    Columns that older versions lack may be missing.
 
     Raises:
         DatasetError: it is not.

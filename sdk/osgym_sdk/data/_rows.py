@@ -21,13 +21,13 @@ from osgym_sdk.data._schema import COLUMNS
 
 _CACHED_GROUPS = 16
 _LEAST_BYTES, _BYTES_PER_BYTE = 256 << 20, 16
-"""Memory that a data set may take in any case, and for each byte of its files; a writer's own takes 3."""
+"""Memory limit of a data set: a constant plus a multiple of its files' size. One from a writer takes 3."""
 _ROW_BYTES = 4096
-"""Memory of a row as a dict, and of an :class:`EpisodeEntry`, without texts, which rows share."""
+"""Memory of a row as a dict, or of an :class:`EpisodeEntry`, without its texts, which rows share."""
 _PLAIN_BYTES = 32 << 20
-"""Texts of a row group that its rows need not share: copies are read faster."""
+"""Size of a row group's texts up to which each row gets its own copy, which is read faster."""
 _CELL_BYTES = 8
-"""Memory of a value in a table: a number, or the place of a text in the list of texts."""
+"""Memory of a value in a table: a number, or the index of a text."""
 _FOOTER_STRING_BYTES, _FOOTER_ITEMS = 16 << 20, 1 << 22
 _LISTED = [column.name for column in COLUMNS if column.per_episode and not column.json]
 """What is read of every episode when a data set is opened."""
@@ -52,19 +52,19 @@ class EpisodeEntry:
 
 
 class PartSource:
-    """A Parquet file, of which no more is read than its sizes, as its footer has them, allow.
+    """A Parquet file that is read within a memory limit, checked by the sizes in its footer beforehand.
 
-    Texts stay in lists of different ones, as the file has them: a row costs a number for each, however long.
+    Texts stay dictionary-encoded, as in the file: for each text, however long, a row holds a number.
     """
 
     def __init__(self, path: Path, most_bytes: int) -> None:
         """Open the file.
 
         Args:
-            most_bytes: Memory that its episodes, or a row group, may take.
+            most_bytes: Largest memory of its episodes, or of a row group.
 
         Raises:
-            DatasetError: It is none of a data set.
+            DatasetError: The file is not part of a data set.
         """
         self._path = path
         self._most_bytes = most_bytes
@@ -129,7 +129,7 @@ class PartSource:
         """See :class:`Source`.
 
         Raises:
-            DatasetError: They cannot be read, or take too much memory.
+            DatasetError: The rows cannot be read, or take too much memory.
         """
         self._require((stop - start) * _ROW_BYTES)
         found: list[dict[str, Any]] = []
@@ -158,7 +158,11 @@ class PartSource:
         return table
 
     def _read(self, number: int, names: Sequence[str] | None, taken_bytes: int = 0) -> pa.Table:
-        """Return a row group, all columns or some, unless that takes too much memory beside what is taken."""
+        """Return some columns of a row group, all for None.
+
+        Raises:
+            DatasetError: Together with ``taken_bytes`` that would exceed the memory limit.
+        """
         group = self._file.metadata.row_group(number)
         chunks = [group.column(at) for at in range(group.num_columns)]
         read = [one for one in chunks if names is None or one.path_in_schema.partition(".")[0] in names]
@@ -178,7 +182,7 @@ class PartSource:
 
 
 def _is_shared(kind: pa.DataType) -> bool:
-    return pa.types.is_dictionary(kind)  # type: ignore[no-any-return]
+    return pa.types.is_dictionary(kind)  # type: ignore[no-any-return]  # pyarrow has no types
 
 
 def _has_shared_texts(table: pa.Table) -> bool:
@@ -186,7 +190,7 @@ def _has_shared_texts(table: pa.Table) -> bool:
 
 
 def _texts_bytes(table: pa.Table) -> int:
-    """Return the size of all texts of a table, were each row to have its own."""
+    """Return the size of all texts of a table if each row had its own copy."""
     total = 0
     for column in table.columns:
         for chunk in column.chunks if _is_shared(column.type) else ():
@@ -195,14 +199,14 @@ def _texts_bytes(table: pa.Table) -> int:
 
 
 def _dicts(table: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows of a table; those with the same text share it."""
+    """Return the rows of a table; equal texts are one object."""
     columns = [[value for chunk in column.chunks for value in _values(chunk)] for column in table.columns]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _values(chunk: pa.Array) -> list[Any]:
     if not isinstance(chunk, pa.DictionaryArray):
-        return chunk.to_pylist()  # type: ignore[no-any-return]
+        return chunk.to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
     places, texts = chunk.indices.to_pylist(), chunk.dictionary
     known: dict[int | None, Any] = {one: texts[one].as_py() for one in {*places} if one is not None}
     return [known.get(one) for one in places]

@@ -243,9 +243,9 @@ class DesktopSandbox(SandboxEnvironment):
         return {"base64_image": str(content[0]["source"]["data"])}
 
     async def _zooms(self, obs: Observation) -> dict[str, bytes]:
-        """Return the parts of the screen that the last call asked for, cut at the screen's own resolution.
+        """Return the screen regions that the last call asked for, at the screen's own resolution.
 
-        An episode that has just ended cannot be looked at any more: its zooms are cut from its last picture.
+        An episode that has ended has no screen any more; the caller then crops its last picture.
 
         Raises:
             SandboxUnavailableError: the desktop is gone.
