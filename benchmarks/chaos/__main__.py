@@ -4,6 +4,7 @@
     python -m benchmarks.chaos --seconds 60 --only agent --only display
     python -m benchmarks.chaos --seconds 7200 --every 15 --without host_killed --watch-s 60 --page   # a soak
     python -m benchmarks.chaos --runtime qemu --replicas 3 --seconds 180 --runner container
+    python -m benchmarks.chaos --runtime synthetic --episodes 10000   # whose loss each failure is
 
 A host agent of its own runs on a data folder of its own, on a small disk of its own where this is root.
 Every task is played through the SDK with one retry: three of four by their oracles, one by a policy that
@@ -16,6 +17,10 @@ type; a reward that is not 1 for an oracle or not 0 for doing nothing (a policy 
 fail its own task); a frame of another desktop; something left behind; a slot that is not clean in time; more
 than one in a thousand trajectories without a result though one fault at most hit them; a frozen guest agent
 that is not noticed in time; an internal error in the host agent's log.
+
+With `--runtime synthetic` replicas have no desktop and break on command, in each way and at each moment of an
+episode. A small model in the driver says whose loss each end must be (`policy`, `infra`, `task` or nobody's);
+what the host agent, its API and the SDK say of it must be the same.
 
 `clean slot` counts from the fault until nothing of the replica is left, or what was broken works again; where
 an episode went on in spite of the fault, from its end on. Harm inside needs root here for `local`, and sudo
@@ -34,6 +39,8 @@ from pathlib import Path
 from benchmarks.chaos.checks import table
 from benchmarks.chaos.run import Outcome, kinds_for, run
 from benchmarks.chaos.schedule import Kind
+from benchmarks.chaos.synthetic import run as synthetic
+from benchmarks.chaos.synthetic.series import report, series
 from benchmarks.chaos.watch import slopes
 from benchmarks.common import argument_parser, machine, save
 
@@ -44,7 +51,13 @@ def options_of(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--seconds", type=float, default=600, help="how long faults and new tasks come (600)")
     add("--seed", type=int, default=None, help="makes the order of faults and tasks (by the clock)")
-    add("--runtime", choices=["local", "qemu"], default="local", help="of the replicas (local)")
+    add(
+        "--runtime",
+        choices=["local", "qemu", "synthetic"],
+        default="local",
+        help="of the replicas; synthetic: stand-ins without a desktop, for --episodes (local)",
+    )
+    add("--episodes", type=int, default=10_000, help="synthetic: trajectories to play (10000)")
     add(
         "--runner",
         choices=["process", "container"],
@@ -80,9 +93,24 @@ def _columns(outcome: Outcome) -> dict[str, list[object]]:
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
 
 
+def _over_stand_ins(options: argparse.Namespace) -> int:
+    """Run it over stand-ins; 1 when the class of a failure was wrong."""
+    about = machine()
+    print(f"seed {options.seed}, synthetic, {about}", flush=True)
+    outcome = asyncio.run(synthetic.run(options))
+    about["load_after"] = machine()["load_before"]
+    print(*report(outcome), sep="\n")
+    if options.out:
+        told = {"machine": about, "options": {"seed": options.seed, "episodes": options.episodes}}
+        print(f"raw series: {save('chaos_synthetic', told | series(outcome), options.out)}")
+    return 1 if outcome.violations else 0
+
+
 def main() -> int:
     """Run it; 1 when something happened that may not."""
     options = options_of()
+    if options.runtime == "synthetic":
+        return _over_stand_ins(options)
     about = machine()
     print(f"seed {options.seed}, {options.runtime}, {options.replicas} replicas, {about}", flush=True)
     outcome = asyncio.run(run(options))

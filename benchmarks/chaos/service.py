@@ -69,6 +69,7 @@ class Service:
 
     Attributes:
         starts: how often it was started.
+        program: the module that is run as `osgym`.
         environment: of its process, beside this one's.
     """
 
@@ -79,6 +80,7 @@ class Service:
     process: subprocess.Popen[bytes] | None = None
     port: int = 0
     starts: int = 0
+    program: str = "osgym_host"
 
     @property
     def url(self) -> str:
@@ -109,7 +111,7 @@ class Service:
         """
         self.port = self.port or _free_port()
         given = {**self.settings, "instance": self.instance, "ports": self.port, "data_dir": self.folder}
-        argv = [sys.executable, "-m", "osgym_host", "serve"]
+        argv = [sys.executable, "-m", self.program, "serve"]
         for name, value in given.items():
             argv += ["--set", f"{name}={value}"]
         with self.log.open("ab") as log:
@@ -160,11 +162,13 @@ class Service:
 
 def _whole(lines: list[str], number: int) -> str:
     """This line; of one that begins a traceback, what came before it, its last frames and its error."""
-    if not lines[number].startswith("Traceback"):
+    margin, word, _ = lines[number].partition("Traceback")
+    if not word or margin.strip(" |"):
         return lines[number]
-    frames = list(itertools.takewhile(lambda line: line.startswith(" "), lines[number + 1 :]))
+    below = [line.removeprefix(margin) for line in lines[number + 1 :]]
+    frames = list(itertools.takewhile(lambda line: line.startswith(" "), below))
     places = [frame.strip() for frame in frames if frame.startswith("  File")]
-    error = lines[number + 1 + len(frames) :][:1]
+    error = below[len(frames) :][:1]
     return " | ".join([*lines[max(number - 1, 0) : number + 1], *places[-3:], *error])
 
 
