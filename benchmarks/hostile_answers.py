@@ -233,7 +233,8 @@ def _process_with(part: str) -> int:
 
 def take_over() -> int:
     """Take the listening socket of the guest agent and end it; whoever would start it anew is stopped."""
-    session, agent = _process_with("osgym/desktop"), _process_with("osgym_guest.pyc")
+    # Not osgym-session, which has the script among its arguments too.
+    session, agent = _process_with("dash\0/usr/lib/osgym/desktop"), _process_with("osgym_guest.pyc")
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = libc.syscall(_PIDFD_GETFD, os.pidfd_open(session), 3, 0)
     if descriptor < 0:

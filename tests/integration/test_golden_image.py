@@ -100,7 +100,7 @@ def test_an_interrupted_bake_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("OSGYM_DATA_DIR", str(private))
     try:
         asyncio.run(_interrupted(Calls(tmp_path), private))
-        assert [path.name for path in (private / "images").iterdir()] == ["tags"]
+        assert {path.name for path in (private / "images").iterdir()} == {".locks", "tags"}
         assert list(tmp_path.iterdir()) == []
         assert str(private) not in _commands()
     finally:

@@ -28,12 +28,14 @@ def test_of_many_windows_the_topmost_are_read(tmp_path: Path, monkeypatch: pytes
         program = subprocess.Popen(
             ["/usr/bin/python3", str(PROGRAM), str(COUNT)], env=screen.environment, stdout=subprocess.PIPE
         )
-        assert program.stdout is not None
-        with program.stdout:
-            assert program.stdout.readline() == b"open\n"
-        stacked = screen.property("_NET_CLIENT_LIST_STACKING").split("#")[1].split(",")
-        found = asyncio.run(read_windows())
-        stop(program)
+        try:
+            assert program.stdout is not None
+            with program.stdout:
+                assert program.stdout.readline() == b"open\n"
+            stacked = screen.property("_NET_CLIENT_LIST_STACKING").split("#")[1].split(",")
+            found = asyncio.run(read_windows())
+        finally:
+            stop(program)
     assert [window.id for window in found[:-1]] == [int(each, 16) for each in stacked[1 - MAX_WINDOWS :]]
     assert all(window.is_managed for window in found[:-1])
     assert (found[-1].title, found[-1].is_managed) == ("menu", False)

@@ -140,7 +140,7 @@ def test_guest_agent_that_does_not_import_is_no_image(
     assert "broken by a test" in done.stderr and "osgym_guest" in done.stderr
     assert private.store.all() == []
     assert private.store.tagged() == {}
-    assert [path.name for path in private.store.folder.iterdir()] == ["tags"]
+    assert {path.name for path in private.store.folder.iterdir()} == {".locks", "tags"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -154,7 +154,7 @@ def test_interrupted_bake_leaves_nothing(private: Private, number: signal.Signal
     finally:
         baking.kill()
         baking.wait()
-    assert [path.name for path in private.store.folder.iterdir()] == ["tags"]
+    assert {path.name for path in private.store.folder.iterdir()} == {".locks", "tags"}
     assert not _users_of(private.store.data_dir)
 
 
@@ -172,7 +172,7 @@ def test_killed_bake_is_cleaned_up_by_the_next(private: Private) -> None:
         time.sleep(0.1)
     assert not _users_of(private.store.data_dir)
     assert private.store.reap()
-    assert [path.name for path in private.store.folder.iterdir()] == ["tags"]
+    assert {path.name for path in private.store.folder.iterdir()} == {".locks", "tags"}
 
 
 def test_dry_run_bakes_nothing(private: Private) -> None:

@@ -71,7 +71,7 @@ async def test_programs_are_tested(sandbox: Sandbox, tmp_path: Path) -> None:
         assert verdict.score == 0 and verdict.note, wrong
     for given, score in (("0.25", 0.25), ("7", 1.0), ("-1", 0.0), ("'yes'", 1.0), ("float('nan')", 0.0)):
         suite = f"def test():\n    return {given}\n"
-        assert (await scored(sandbox, tmp_path, suite, a="")).score == score
+        assert (await scored(sandbox, tmp_path, suite, a="A = 1")).score == score
 
 
 async def test_what_a_program_says_can_be_passed_on(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ async def test_a_program_that_waits_or_works_for_ever(
         assert caught.value.end is MetricEnd.PROGRAM_TIME, program
     verdict = await scored(sandbox, tmp_path, suite, a="a = bytearray(1 << 40)")
     assert (verdict.score, verdict.note.partition(":")[0]) == (0, "MemoryError")  # one of its own name
-    assert (await scored(sandbox, tmp_path, suite, a="")).score == 1  # the evaluator goes on
+    assert (await scored(sandbox, tmp_path, suite, a="A = 1")).score == 1  # the evaluator goes on
 
 
 FORGED = """
@@ -197,7 +197,7 @@ SUITES = {
 async def test_a_program_decides_nothing_but_what_it_returns(
     sandbox: Sandbox, tmp_path: Path, suite: str
 ) -> None:
-    """No cheat is a right answer, and none is a fault of the host or the task: each is a 0 at once."""
+    """Every cheat scores 0 at once, and none counts as a fault of the host or the task."""
     for what, program in CHEATS.items():
         verdict = await scored(sandbox, tmp_path, SUITES[suite], a=program)
         assert verdict.score == 0 and verdict.note, what
@@ -325,7 +325,7 @@ def test():
 
 
 async def test_a_test_asks_a_program_what_tests_ask(sandbox: Sandbox, tmp_path: Path) -> None:
-    """Objects, errors, generators, patches, input and output work though the program runs elsewhere."""
+    """Objects, errors, generators, patches, input and output work across the two processes."""
     verdict = await scored(sandbox, tmp_path, HONEST_SUITE, a=HONEST)
     assert (verdict.score, verdict.note) == (1.0, "")
 

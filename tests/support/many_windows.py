@@ -18,10 +18,12 @@ def main() -> None:
     root = server.screen().root
     listed = server.intern_atom("_NET_CLIENT_LIST_STACKING")
     root.change_attributes(event_mask=X.PropertyChangeMask)
+    own = set()
     for number in range(count):
         window = root.create_window(10, 40, 200, 100, 0, X.CopyFromParent)
         window.set_wm_name(f"window {number}")
         window.map()
+        own.add(window.id)
     menu = root.create_window(50, 50, 100, 200, 0, X.CopyFromParent, override_redirect=True)
     menu.set_wm_name("menu")
     menu.map()
@@ -30,7 +32,7 @@ def main() -> None:
     server.flush()
     while True:
         found = root.get_full_property(listed, X.AnyPropertyType)
-        if found is not None and len(found.value) == count:
+        if found is not None and own <= set(found.value):
             break
         server.next_event()
     print("open", flush=True)
