@@ -1,4 +1,4 @@
-"""Host API v1: a guest agent that fails by itself is the host's loss, as long as no policy can live by it."""
+"""Host API v1: the first faults of guest agents in a task are the host's loss, further ones the policy's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def loss(service: Service, code: str, *, run: str = "r") -> tuple[str, str
 
 @pytest.fixture
 def attested(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guest agents are for sure the image's own."""
+    """Make attestations of guest agents conclusive."""
 
     async def attest(self: FakeRuntime, replica: base.Replica, sockets: object) -> bool:
         return True
@@ -33,7 +33,7 @@ def attested(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("attested")
 async def test_an_agent_that_fails_on_an_honest_action_earns_nothing(service: Service) -> None:
-    """Twice in a task of a run: what is on a desktop may bring it about, and a policy may learn how."""
+    """The first two internal faults in a task of a run are the host's, later ones the policy's."""
     for _ in range(EXCUSED):
         assert await loss(service, "internal") == ("guest_failed", "infra")
     assert await loss(service, "internal") == ("guest_protocol", "policy")
@@ -42,7 +42,7 @@ async def test_an_agent_that_fails_on_an_honest_action_earns_nothing(service: Se
 
 @pytest.mark.usefixtures("attested")
 async def test_what_no_desktop_can_bring_about_is_always_the_hosts(service: Service) -> None:
-    """The host and its agent do not understand each other: no policy has a hand in that."""
+    """An agent that refuses the host's token is the host's fault however often: no policy can cause that."""
     for _ in range(EXCUSED + 1):
         assert await loss(service, "unauthorized") == ("guest_failed", "infra")
 
@@ -50,13 +50,13 @@ async def test_what_no_desktop_can_bring_about_is_always_the_hosts(service: Serv
 @pytest.mark.usefixtures("attested")
 @pytest.mark.parametrize("code", ["display_gone", "too_many_connections"])
 async def test_what_a_policy_can_use_up_is_the_policys(service: Service, code: str) -> None:
-    """A display without room for one more client fails in the agent, and is not its fault."""
+    """The agent fails because the policy used up what it needs, such as connections of the display."""
     assert await loss(service, code) == ("guest_protocol", "policy")
 
 
 @pytest.mark.parametrize("code", ["internal", "unauthorized"])
 async def test_the_word_of_an_agent_that_may_be_another_is_no_evidence(service: Service, code: str) -> None:
-    """Root inside a virtual machine can answer in its place."""
+    """Without a conclusive attestation, root inside may have answered in the agent's place."""
     assert await loss(service, code) == ("guest_protocol", "policy")
 
 
@@ -64,7 +64,7 @@ async def test_the_word_of_an_agent_that_may_be_another_is_no_evidence(service: 
 async def test_an_agent_that_was_changed_says_nothing(
     service: Service, error: base.RuntimeFault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor does one that cannot be looked at."""
+    """An agent that was tampered with, or cannot be checked, is no evidence for the host's loss."""
 
     async def attest(self: FakeRuntime, replica: base.Replica, sockets: object) -> bool:
         raise error
@@ -74,7 +74,7 @@ async def test_an_agent_that_was_changed_says_nothing(
 
 
 def test_faults_are_counted_in_bounded_memory() -> None:
-    """Tasks that had none for longest are forgotten."""
+    """The tasks whose last fault is oldest are forgotten first."""
     faults = AgentFaults()
     assert [faults.is_excused("r", "t") for _ in range(EXCUSED + 1)] == [True] * EXCUSED + [False]
     for number in range(KEEP):

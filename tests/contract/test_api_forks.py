@@ -105,7 +105,7 @@ async def test_what_a_desktop_still_draws_when_it_is_forked_is_in_its_children(s
 
 
 async def test_a_desktop_that_never_rests_is_forked_at_work(service: Service) -> None:
-    """A film that plays: its guest says after a while that it is not ready, and nobody waits for longer."""
+    """A desktop with a film never rests: the fork proceeds once the guest has said so."""
     parent = await service.create()
     agent = service.guest_of(parent).agent
     agent.refuses, agent.refused_paths = "not_ready", frozenset({"/v1/ready"})

@@ -1,4 +1,4 @@
-"""Host API v1: a score that is known is given for good, whatever ends the episode after it."""
+"""Host API v1: a known score stays available, whatever ends the episode after it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from osgym_host.core.reasons import Reason
 
 @pytest.mark.parametrize("reason", [Reason.SHUTDOWN, Reason.HOST_GOING])
 async def test_a_score_outlives_the_host_agent(tmp_path: Path, reason: Reason) -> None:
-    """Its answer may not have reached the client before the end; what was not scored is lost as before."""
+    """A client that missed the answer gets it later; an episode without a score is lost."""
     async with running_service(tmp_path, warm=2) as service:
         scored, other = [await service.create(task=TASK) for _ in range(2)]
         await service.step(scored, 1, "click(1,2)")

@@ -1,4 +1,4 @@
-"""Host API v1: what calls that only look may cost those who work."""
+"""Host API v1: calls that only look are bounded, so that they do not slow other clients' work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEAVY = ["/metrics", "/v1/episodes?limit=1000", "/v1/replicas", "/v1/history", "
 
 
 async def flood(service: Service, path: str, token: str, connections: int = 8) -> int:
-    """Ask as often as answers come, over some connections; return how many came."""
+    """Ask as fast as answers come, over several connections; return the number of answers."""
     end_s = time.monotonic() + FLOOD_S
     headers = {"Authorization": f"Bearer {token}"}
 
@@ -43,7 +43,7 @@ async def flood(service: Service, path: str, token: str, connections: int = 8) -
 async def test_who_only_looks_uses_a_share_of_the_processor(
     tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over eight connections, less than a third of what it gets without a bound; others lose nothing."""
+    """A flood over eight connections gets less than a third of the answers without a bound; others lose none."""
     monkeypatch.setattr(cpu_budget, "BURST_S", 0.02)
     tokens = tmp_path / "tokens"
     wall, other = (add_token(tokens, TokenScope.OBSERVE, name) for name in ("wall", "other"))
@@ -65,7 +65,7 @@ async def test_who_only_looks_uses_a_share_of_the_processor(
 
 
 async def test_beyond_a_second_it_is_refused(tmp_path: Path) -> None:
-    """429 with the time to wait, after a second; nothing of it costs those who come later."""
+    """After a second, calls get 429 with the time to wait; later calls of others are answered."""
     tokens = tmp_path / "tokens"
     wall = add_token(tokens, TokenScope.OBSERVE, "wall")
     options: dict[str, Any] = {"token": "s", "tokens_file": tokens, "token_calls_per_s": 0}
@@ -87,7 +87,7 @@ STATE = ["/metrics", "/v1/access", "/v1/host", "/v1/pool", "/v1/episodes/{episod
 
 
 async def test_the_state_waits_for_nobody_who_works(tmp_path: Path) -> None:
-    """Who steps desktops reads it at once, however much it looks; an observer's looks use none of it up."""
+    """A token for steps reads the state at once, however much it looks; an observer's has a budget for it."""
     tokens = tmp_path / "tokens"
     wall, work = (add_token(tokens, scope, scope.value) for scope in (TokenScope.OBSERVE, TokenScope.RUN))
     options: dict[str, Any] = {"token": "s", "tokens_file": tokens, "token_calls_per_s": 0}
@@ -106,7 +106,7 @@ async def test_the_state_waits_for_nobody_who_works(tmp_path: Path) -> None:
 
 
 async def test_a_call_that_goes_away_while_it_waits_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was reserved for it is there for the next one."""
+    """The next call gets the CPU time that was reserved for the cancelled one."""
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         raise AssertionError("it has not waited")
@@ -127,14 +127,14 @@ async def test_a_call_that_goes_away_while_it_waits_costs_nothing(monkeypatch: p
 
 
 def work(seconds: float) -> None:
-    """Use a processor for so long."""
+    """Use CPU time."""
     end_s = time.thread_time() + seconds
     while time.thread_time() < end_s:
         pass
 
 
 async def test_a_calls_cost_is_its_own() -> None:
-    """Not what others do while it waits; and what it raises, or is thrown into it, passes through."""
+    """Work of others during its waits does not count; errors that it raises or receives pass through."""
 
     async def call() -> None:
         work(0.02)
@@ -163,7 +163,7 @@ async def test_a_calls_cost_is_its_own() -> None:
 
 
 async def test_what_a_task_does_for_a_call_is_of_its_cost() -> None:
-    """A screenshot is taken by a task of its own, for all who wait for it: whoever began it pays."""
+    """A shared task, such as a screenshot's, is charged to the call that started it."""
 
     async def capture() -> str:
         work(0.02)
@@ -182,7 +182,7 @@ async def test_what_a_task_does_for_a_call_is_of_its_cost() -> None:
 
 
 async def test_a_screenshot_is_charged_to_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The capture itself is counted, which no code of the call runs."""
+    """The cost of the capture counts although a task runs it."""
     tokens = tmp_path / "tokens"
     headers = {"Authorization": f"Bearer {add_token(tokens, TokenScope.OBSERVE, 'wall')}"}
     costs: list[float] = []
@@ -209,7 +209,7 @@ async def test_a_screenshot_is_charged_to_who_asks(tmp_path: Path, monkeypatch: 
 
 
 async def test_a_desktop_is_captured_seldom_in_however_many_sizes(service: Service) -> None:
-    """Four times a second in all, whole pictures with small ones; each asker gets one."""
+    """Four captures a second at most, for whole and small pictures together; every call gets one."""
     episode = await service.create()
     path = f"/v1/replicas/{episode['replica_id']}/screenshot"
     agent = service.guest_of(episode).agent
@@ -221,7 +221,7 @@ async def test_a_desktop_is_captured_seldom_in_however_many_sizes(service: Servi
 
 
 async def test_whole_pictures_are_shared_and_never_old(service: Service) -> None:
-    """Who asks while one is waited for gets that; one that began before is not given."""
+    """Calls share a capture that has not begun; a capture that began before the call is too old."""
     episode = await service.create()
     path = f"/v1/replicas/{episode['replica_id']}/screenshot"
     agent = service.guest_of(episode).agent

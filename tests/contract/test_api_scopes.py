@@ -216,7 +216,7 @@ def test_a_training_script_waits_for_its_turn_and_reads_why_it_may_not(tmp_path:
 
 
 async def test_a_request_id_is_bound_to_the_token_that_it_came_with(tmp_path: Path) -> None:
-    """Repeated by another token it is another request: no lease of the first, and nothing of it undone."""
+    """The same id with another token is another request: it neither returns nor undoes the first one."""
     path = tmp_path / "tokens"
     mine, theirs = bearer(add_token(path, TokenScope.RUN, "a")), bearer(add_token(path, TokenScope.RUN, "b"))
     async with running_service(tmp_path, warm=2, max_replicas=3, token="s", tokens_file=path) as service:
@@ -242,7 +242,7 @@ async def test_a_request_id_is_bound_to_the_token_that_it_came_with(tmp_path: Pa
 
 
 async def test_a_request_from_before_an_update_is_its_clients(tmp_path: Path) -> None:
-    """What a former version noted has no token; whoever repeats or undoes it with one finds it."""
+    """A request stored by an older version has no token; any token can repeat or undo it."""
     path = tmp_path / "tokens"
     mine = bearer(add_token(path, TokenScope.RUN, "a"))
     async with running_service(tmp_path, warm=2, max_replicas=3, token="s", tokens_file=path) as service:
@@ -264,7 +264,7 @@ async def test_a_request_from_before_an_update_is_its_clients(tmp_path: Path) ->
 
 
 async def test_nobody_makes_the_host_forget_what_others_undid(tmp_path: Path) -> None:
-    """However many requests one token undoes: another's is refused when it arrives late."""
+    """A token that undoes many requests does not evict what another token has undone."""
     path = tmp_path / "tokens"
     mine, flood = bearer(add_token(path, TokenScope.RUN, "a")), bearer(add_token(path, TokenScope.RUN, "b"))
     limits: dict[str, Any] = {"token_calls_per_s": 0}

@@ -108,7 +108,7 @@ _OSGYM_CALLS = [("POST", "/reset"), ("POST", "/step"), ("POST", "/shutdown"), ("
 async def test_an_allowed_address_lends_no_web_page_its_rights(
     tmp_path: Path, method: str, path: str, token: str | None
 ) -> None:
-    """Foreign origins, rebound names, pictures of other sites do nothing; programs are served."""
+    """Calls with a foreign origin, a rebound name or from other sites are refused; programs are served."""
     options: dict[str, Any] = {"allowed_ips": ["10.0.0.0/8"], "allowed_hosts": ["Desk.example.com"]}
     async with running_service(tmp_path, address="10.0.0.9", warm=1, token=token, **options) as service:
 

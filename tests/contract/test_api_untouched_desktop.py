@@ -25,14 +25,14 @@ FAILS = "it fails on an untouched desktop as well"
 
 
 def breaks(replica: FakeReplica, paths: frozenset[str] = EXECUTE) -> None:
-    """Make the agent say that it does not work."""
+    """Make the agent answer calls of these paths with an internal error."""
     replica.agent.refuses, replica.agent.refused_paths = "internal", paths
 
 
 def changes_new_desktops(
     service: Service, monkeypatch: pytest.MonkeyPatch, change: Callable[[FakeReplica], object]
 ) -> None:
-    """Change each desktop that is made from now on."""
+    """Apply a change to each desktop that is made from now on."""
     create = service.runtime.create
 
     async def changed(spec: base.ReplicaSpec) -> base.Replica:
@@ -53,13 +53,13 @@ async def acted(service: Service, task: dict[str, Any], paths: frozenset[str] = 
 
 
 def untouched_of(service: Service, *mine: dict[str, Any]) -> list[FakeReplica]:
-    """The desktops of no client."""
+    """Return the desktops that no client has."""
     known = {episode["generation"] for episode in mine}
     return [replica for replica in service.runtime.alive.values() if replica.generation not in known]
 
 
 def said(answer: wire.EvaluationAnswer) -> tuple[float | None, str]:
-    """The reward, and what the trial has found out."""
+    """Return the reward and the finding of the trial."""
     assert answer.error is not None
     assert answer.error_class is ErrorClass.INFRA
     return answer.reward, str(answer.error.details["untouched"])
@@ -67,7 +67,7 @@ def said(answer: wire.EvaluationAnswer) -> tuple[float | None, str]:
 
 @pytest.mark.parametrize("ends", [base.ExitReason.SESSION_ENDED, base.ExitReason.KILLED])
 async def test_an_untouched_desktop_that_dies_proves_nothing(tmp_path: Path, ends: base.ExitReason) -> None:
-    """There is no reward, and the next episode of the task has another trial."""
+    """The episode has no reward, and the next one of the task has another trial."""
     async with running_service(tmp_path, warm=1, max_replicas=2) as service:
         episode = await acted(service, ASKS)
         await until(lambda: untouched_of(service, episode))
@@ -85,7 +85,7 @@ async def test_an_untouched_desktop_that_dies_proves_nothing(tmp_path: Path, end
 async def test_no_desktop_in_time_proves_nothing_and_the_trial_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client waits no longer than it should; what the trial proves later holds for the next episode."""
+    """The client waits up to its bound; the trial's later finding applies to the next episode."""
     monkeypatch.setattr(untouched, "CLIENT_WAITS_S", 0.3)
     async with running_service(tmp_path, warm=0, max_replicas=1) as service:
         episode = await acted(service, ASKS)
@@ -100,7 +100,7 @@ async def test_no_desktop_in_time_proves_nothing_and_the_trial_goes_on(
 
 
 async def test_episodes_of_a_task_share_a_trial(service: Service) -> None:
-    """However many ask at once, one desktop is used."""
+    """Episodes that ask at once use one desktop."""
     episodes = [await acted(service, ASKS) for _ in range(2)]
     await until(lambda: service.agent.pool.view().leased == 2)
     before = service.runtime.made
@@ -111,7 +111,7 @@ async def test_episodes_of_a_task_share_a_trial(service: Service) -> None:
 
 
 def check(*command: str, expected: str = "yes\n") -> tuple[dict[str, Any], dict[str, Any]]:
-    """A result and an expected value of a check."""
+    """Return a result and an expected value of a check."""
     result = {"type": "vm_command_line", "command": list(command)}
     return result, {"type": "rule", "rules": {"expected": expected}}
 
@@ -141,14 +141,14 @@ async def test_the_question_that_failed_is_asked_whatever_comes_before_it(
 
 
 async def passed(*_: object) -> Any:
-    """A metric that finds all right."""
+    """A metric that accepts any result."""
     from osgym_host.tasks.sandbox import MetricVerdict
 
     return MetricVerdict(1.0, "")
 
 
 async def test_a_host_that_stops_while_it_judges_gives_no_0(tmp_path: Path) -> None:
-    """Nothing of what is found out then counts, and nobody waits for the trial."""
+    """A finding after the stop has no effect, and the stop does not wait for the trial."""
     async with running_service(tmp_path, warm=1, max_replicas=2) as service:
         episode = await acted(service, ASKS)
         await until(lambda: untouched_of(service, episode))

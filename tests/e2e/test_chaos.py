@@ -1,4 +1,4 @@
-"""Half a minute of chaos with a fixed seed: every kind of fault once, and nothing that may not happen."""
+"""Half a minute of chaos with a fixed seed: every kind of fault once, and no broken promise."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ READY_QUIET_S = 0.3
 def test_a_guest_that_rests_since_its_last_step_is_ready_at_once(
     tmp_path: Path, name: str, ready_s: float
 ) -> None:
-    """In less time than it would have to be watched for if nothing were known of it."""
+    """The guest is ready in less time than a full watch for quiet takes."""
     if lacking := missing(name):
         pytest.skip(f"missing: {lacking}")
     with KITS[name](tmp_path) as kit:

@@ -154,7 +154,7 @@ def test_a_slow_agent_is_kept(host: HostProcess) -> None:
 
 
 def test_a_replica_that_somebody_on_the_host_stopped(host: HostProcess) -> None:
-    """Its first process is stopped, which nothing inside can do: the host's loss, whatever the policy did."""
+    """A stopped first process is the host's loss, since no program inside can stop it."""
     with Client(host.url) as client, client.episode(wait_s=60) as episode:
         episode.step("move(5,5)")
         for pid in sorted(processes_of(row_of(host, episode)["pid"])):

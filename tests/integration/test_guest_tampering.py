@@ -45,7 +45,7 @@ def task(*config: dict[str, Any], wanted: str = "yes\n") -> dict[str, Any]:
 
 
 async def finding(episode: AsyncEpisode) -> str:
-    """What the evaluation says of a desktop that no policy has touched: no reward, and whose fault."""
+    """Assert an evaluation without a reward, since no policy has touched the desktop."""
     evaluation = await episode.evaluate()
     assert evaluation.reward is None
     assert not evaluation.valid_for_training
@@ -60,7 +60,7 @@ async def finding(episode: AsyncEpisode) -> str:
 
 
 async def finding_of_policy(episode: AsyncEpisode) -> str:
-    """What the evaluation says once the policy has acted: its 0, and the same cause."""
+    """Assert a reward of 0 with the same cause, since the policy has acted."""
     evaluation = await episode.evaluate()
     assert (evaluation.reward, evaluation.valid_for_training, evaluation.failure) == (0.0, True, None)
     assert evaluation.error_class is ErrorClass.POLICY
@@ -117,7 +117,7 @@ async def test_an_agent_that_was_started_again_is_another_one(client: AsyncClien
 async def test_an_agent_that_crashed_is_not_held_against_the_policy(
     client: AsyncClient, host: HostProcess
 ) -> None:
-    """Nothing inside reaches its process, and the image's own runs again: twice there is no reward."""
+    """No program inside can reach the agent, so its first two crashes in a task leave no reward."""
     for number in range(EXCUSED + 1):
         async with client.episode(task(shell("echo yes > ~/answer"))) as episode:
             await episode.step(WAIT)
@@ -131,7 +131,7 @@ async def test_an_agent_that_crashed_is_not_held_against_the_policy(
 async def test_an_agent_that_was_taken_over_after_a_step_is_a_0(
     client: AsyncClient, host: HostProcess
 ) -> None:
-    """Another program in the place of one that is gone is no crash."""
+    """An agent that was replaced by another program is tampering, not a crash."""
     program = {"path": "/tmp/take_over.py", "text": TAKE_OVER.read_text()}
     upload = {"type": "upload_file", "parameters": {"files": [program]}}
     async with client.episode(task(upload, shell("echo no > ~/answer"))) as episode:
@@ -145,14 +145,14 @@ async def test_an_agent_that_was_taken_over_after_a_step_is_a_0(
 
 
 def row_of(episode: AsyncEpisode, host: HostProcess) -> dict[str, Any]:
-    """What the host says of an episode's replica."""
+    """Return the host's row of an episode's replica."""
     (row,) = [r for r in host.replicas("leased") if r["replica_id"] == episode.replica_id]
     return row
 
 
 @asynccontextmanager
 async def ended_agent(episode: AsyncEpisode, host: HostProcess) -> AsyncIterator[int]:
-    """Give the agent's process, and wait until it is gone."""
+    """Yield the PID of the agent; afterwards wait until the process is gone."""
     (agent,) = harness_processes(row_of(episode, host)["pid"], "osgym_guest.pyc")
     yield agent
     await asyncio.to_thread(wait_until, lambda: not command_line(agent), 20, "the agent ended")
@@ -228,12 +228,12 @@ ATTACKS = {
         "connection|listening",
     ),
 }
-"""What root beside the agent does, and what is found of it."""
+"""Attacks by root beside the agent, each with the finding."""
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_tampering_is_found_before_scoring(client: AsyncClient, host: HostProcess, name: str) -> None:
-    """Each way that can be seen from outside; without it the same desktop would have been scored."""
+    """Each kind of tampering that is visible from outside is found; else the desktop would be scored."""
     attack, says = ATTACKS[name]
     async with client.episode(task(shell("echo yes > ~/answer"))) as episode:
         await asyncio.to_thread(run_beside, row_of(episode, host)["pid"], ["sh", "-c", attack])
@@ -243,7 +243,7 @@ async def test_tampering_is_found_before_scoring(client: AsyncClient, host: Host
 
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_the_same_inside_the_desktop_changes_nothing(client: AsyncClient, name: str) -> None:
-    """No agent is found, and a mount covers nothing of its files: the score is the honest one."""
+    """The same attacks inside the desktop find no agent and cover none of its files; the score is right."""
     attack, _ = ATTACKS[name]
     quoted = attack.replace("'", "'\\''")
     config = [shell("echo yes > ~/answer"), shell(f"sudo sh -c '{quoted}'")]

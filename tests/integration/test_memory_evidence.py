@@ -23,7 +23,7 @@ HOARD = "held = []\nwhile True: held.append(bytearray(b'x' * (1 << 20)))"
 
 @pytest.fixture
 def groups() -> Iterator[tuple[Path, CgroupGroup]]:
-    """A group in a group, as a replica's lies in the host's."""
+    """Yield a group in another one, as a replica's is in the host's."""
     version = 1 if Path("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists() else 2
     top = Path("/sys/fs/cgroup/memory" if version == 1 else "/sys/fs/cgroup")
     outer = top / f"osgym-evidence-{os.getpid()}"
@@ -45,7 +45,7 @@ def groups() -> Iterator[tuple[Path, CgroupGroup]]:
 
 
 def cap(folder: Path, mib: int) -> None:
-    """Bound the memory of a group."""
+    """Set a group's memory cap."""
     one = folder / "memory.limit_in_bytes"
     (one if one.exists() else folder / "memory.max").write_text(str(mib * MIB))
 
@@ -60,7 +60,7 @@ def hoard(group: CgroupGroup) -> None:
 
 
 def test_its_own_cap(groups: tuple[Path, CgroupGroup]) -> None:
-    """A bomb inside: the replica used all that it may."""
+    """A program that takes all memory ends the replica at its own cap."""
     _, group = groups
     group.set_caps(Caps(ram_mib=64))
     hoard(group)
@@ -68,7 +68,7 @@ def test_its_own_cap(groups: tuple[Path, CgroupGroup]) -> None:
 
 
 def test_the_sessions_cap(groups: tuple[Path, CgroupGroup]) -> None:
-    """A bomb in the session is killed alone: nothing of the rest ends, and no end is told from it."""
+    """A program that takes all memory of the session is killed alone, and no end of memory is reported."""
     _, group = groups
     folder = Path(group.procs_files[0]).parent / "session"
     version = 1 if (folder.parent / "memory.limit_in_bytes").exists() else 2
@@ -92,7 +92,7 @@ def test_the_sessions_cap(groups: tuple[Path, CgroupGroup]) -> None:
 
 
 def test_its_own_cap_is_told_by_the_kernel(groups: tuple[Path, CgroupGroup]) -> None:
-    """Version 1 has a descriptor for it, which tells it from a cache of files that reached the cap."""
+    """The descriptor of version 1 distinguishes the cap from a page cache that filled the group."""
     _, group = groups
     group.set_caps(Caps(ram_mib=64))
     oom_fd = group.oom_eventfd()
@@ -107,7 +107,7 @@ def test_its_own_cap_is_told_by_the_kernel(groups: tuple[Path, CgroupGroup]) -> 
 
 
 def test_a_cache_of_files_is_no_want_of_memory(groups: tuple[Path, CgroupGroup], tmp_path: Path) -> None:
-    """Who wrote a large file is not to blame when the host's memory runs out later."""
+    """A group filled by page cache has not reached its cap when the host's memory runs out later."""
     _, group = groups
     group.set_caps(Caps(ram_mib=64))
     oom_fd = group.oom_eventfd()
@@ -128,7 +128,7 @@ def test_a_cache_of_files_is_no_want_of_memory(groups: tuple[Path, CgroupGroup],
 async def test_a_machine_whose_cap_was_not_reached_was_ended_by_the_host(
     groups: tuple[Path, CgroupGroup],
 ) -> None:
-    """QEMU's process is judged by the same: a kill below its cap is nothing that its guest did."""
+    """A kill of QEMU below its cap is the host's doing, not the guest's."""
     outer, group = groups
     group.set_caps(Caps(ram_mib=512))
     cap(outer, 64)
@@ -145,7 +145,7 @@ async def test_a_machine_whose_cap_was_not_reached_was_ended_by_the_host(
 
 
 def test_the_hosts_memory(groups: tuple[Path, CgroupGroup]) -> None:
-    """The kernel kills in a replica that is far below its cap: there was none left around it."""
+    """A kill far below the replica's cap means that the host had no memory left."""
     outer, group = groups
     group.set_caps(Caps(ram_mib=512))
     cap(outer, 64)

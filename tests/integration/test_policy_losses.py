@@ -69,7 +69,7 @@ def host(small_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 async def client(host: HostProcess) -> AsyncIterator[AsyncClient]:
-    """A client of that host."""
+    """Yield a client of that host."""
     async with AsyncClient(host.url) as opened:
         yield opened
 
@@ -100,7 +100,7 @@ async def played(client: AsyncClient, made: dict[str, Any], command: str, wait_m
 
 
 def assert_lost(result: Result, *causes: str) -> None:
-    """Its 0, valid, with the reason, on the first and only attempt."""
+    """Assert a valid reward of 0 with one of the causes, after a single attempt."""
     assert (result.reward, result.failure) == (0.0, None), result.failure
     assert result.valid_for_training
     assert result.attempts == 1
@@ -120,7 +120,7 @@ def assert_lost(result: Result, *causes: str) -> None:
 async def test_a_policy_that_breaks_its_desktop_earns_0(
     client: AsyncClient, command: str, causes: tuple[str, ...]
 ) -> None:
-    """The desktop is lost by the policy's doing."""
+    """The loss of the desktop is the policy's."""
     assert_lost(await played(client, task(), command, 6000), *causes)
 
 
@@ -144,7 +144,7 @@ libc.ptrace(17, 1, 0, int(sys.argv[1]))
     ids=["first process killed", "first process stopped", "rebooted", "everything killed"],
 )
 async def test_root_inside_cannot_make_it_the_hosts_loss(client: AsyncClient, command: str) -> None:
-    """What only the host can do to the first process cannot be done from inside, by a tracer or else."""
+    """Root inside can neither kill nor stop the first process, which only the host may do."""
     made = task()
     made["config"][0]["parameters"]["files"].append({"path": "/home/user/first.py", "text": FIRST_PROCESS})
     result = await played(client, made, command, 5000)
@@ -166,7 +166,7 @@ async def test_root_inside_cannot_make_it_the_hosts_loss(client: AsyncClient, co
 async def test_a_policy_reaches_nothing_that_looks_after_its_desktop(
     client: AsyncClient, command: str, before: str, reward: float
 ) -> None:
-    """Its desktop lives on, and is scored for what was done."""
+    """The desktop goes on and is scored by its state."""
     result = await played(client, task(), f"{before}; {command}; sudo {command}")
     assert (result.reward, result.failure, result.loss, result.attempts) == (reward, None, None, 1), result
 
@@ -177,7 +177,7 @@ WALLPAPER = {"type": "vm_wallpaper", "dest": "w.png"}
 
 
 def after(kind: str, **parameters: Any) -> dict[str, Any]:
-    """A task whose check begins with a step of its own."""
+    """Return a task whose check begins with a step of this kind."""
     return task(postconfig=[{"type": kind, "parameters": parameters}])
 
 
@@ -204,7 +204,7 @@ def after(kind: str, **parameters: Any) -> dict[str, Any]:
 async def test_a_policy_that_breaks_its_check_earns_0(
     client: AsyncClient, made: dict[str, Any], command: str
 ) -> None:
-    """The agent fails where it looks for the result, and does not on a desktop that nobody touched."""
+    """The agent fails to get the result there, and gets it on an untouched desktop."""
     result = await played(client, made, command, 3000)
     assert (result.reward, result.failure, result.attempts) == (0.0, None, 1), result.failure
     assert result.valid_for_training
@@ -233,7 +233,7 @@ async def test_a_check_of_windows_has_a_connection_when_all_others_are_used_up(
     "command", ["b() { b | b & b; }; b", "mkfifo ~/answer"], ids=["fork bomb", "unreadable result"]
 )
 async def test_a_policy_that_spoils_its_result_earns_0(client: AsyncClient, command: str) -> None:
-    """The desktop lives, and there is nothing that can be scored."""
+    """The desktop goes on, and its result scores 0."""
     result = await played(
         client, task({"type": "vm_file", "path": "/home/user/answer", "dest": "a"}), command
     )
@@ -242,7 +242,7 @@ async def test_a_policy_that_spoils_its_result_earns_0(client: AsyncClient, comm
 
 
 async def test_a_policy_that_breaks_its_desktop_whenever_it_fails_gains_nothing(client: AsyncClient) -> None:
-    """It is done in one of three ways; pulling the plug in the others gives the share of an honest policy."""
+    """One try in three succeeds; breaking the desktop in the others gives the share of an honest policy."""
 
     def policy(way: int, otherwise: str) -> str:
         return "echo yes > ~/answer" if way == 0 else otherwise

@@ -105,7 +105,7 @@ async def test_the_guest_agent_alone_may_die(runtime: LocalRuntime, spec: Replic
 async def test_no_signal_but_sigkill_ends_a_session_from_outside(
     runtime: LocalRuntime, spec: ReplicaSpec, number: signal.Signals
 ) -> None:
-    """Its end by one would look like a session that its programs ended."""
+    """Other signals from outside would look like a session that its programs ended."""
     replica = await runtime.create(spec)
     async with GuestClient(replica.guest) as guest:
         await guest.ready(timeout_s=DEADLINE_S)
@@ -117,7 +117,7 @@ async def test_no_signal_but_sigkill_ends_a_session_from_outside(
 async def test_one_that_may_be_dumped_is_in_one_pid_namespace(
     runtime: LocalRuntime, spec: ReplicaSpec
 ) -> None:
-    """CRIU dumps no nested one: the same desktop, whose programs share the agent's."""
+    """CRIU dumps no nested PID namespaces, so the desktop's programs share the agent's."""
     replica = await runtime.create(replace(spec, environment=(("OSGYM_ONE_PID_NAMESPACE", "1"),)))
     async with GuestClient(replica.guest) as guest:
         await guest.ready(timeout_s=DEADLINE_S)

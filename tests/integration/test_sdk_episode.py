@@ -419,7 +419,7 @@ async def test_placement_goes_to_the_least_loaded_and_around_the_dead() -> None:
 
 
 async def test_a_host_that_asks_to_wait_is_not_down(caplog: pytest.LogCaptureFixture) -> None:
-    """Its state is too old then, but an episode is placed there all the same."""
+    """A host that answers 429 stays up: an episode is placed there by its last known state."""
 
     async def limited(scope: Any, receive: Any, send: Any, serve: Any) -> None:
         details = {"retry_after_s": 60.0}

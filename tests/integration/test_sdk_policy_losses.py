@@ -31,7 +31,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def task(name: str) -> dict[str, Any]:
-    """A task that every replica has done."""
+    """Return a task whose check every replica passes."""
     return {**TASK, "id": name}
 
 
@@ -57,14 +57,14 @@ def breaking(served: Served, *names: str, how: ExitReason = ExitReason.SESSION_E
 
 
 async def results(served: Served, policy: Any, *names: str, **options: Any) -> dict[str | None, Result]:
-    """Run a batch; its results by task."""
+    """Run a batch; return its results by task."""
     async with asyncio.timeout(60), AsyncClient(served.urls[0]) as client:
         batch = client.run([task(name) for name in names], policy, **options)
         return {result.task_id: result async for result in batch}
 
 
 async def test_a_batch_scores_it_and_does_not_try_again(served: Served, tmp_path: Path) -> None:
-    """The reason is in the result, its JSON and the data set; the neighbour is not concerned."""
+    """The cause is in the result, its JSON and the data set; the other episode is not affected."""
     with DatasetWriter(tmp_path / "data") as writer:
         found = await results(served, breaking(served, "breaks"), "breaks", "goes", retries=3, record=writer)
     broke = found["breaks"]
@@ -84,7 +84,7 @@ async def test_a_batch_scores_it_and_does_not_try_again(served: Served, tmp_path
 
 
 async def test_what_the_host_did_is_tried_again(served: Served) -> None:
-    """Without a reward at last; how often the policy had begun is counted."""
+    """The last attempt has no reward; attempts in which the policy had acted are counted."""
     policy = breaking(served, "killed", how=ExitReason.KILLED)
     killed = (await results(served, policy, "killed", retries=2))["killed"]
     assert (killed.reward, killed.attempts, killed.losses, killed.loss) == (None, 3, 3, None)
@@ -92,7 +92,7 @@ async def test_what_the_host_did_is_tried_again(served: Served) -> None:
 
 
 async def test_a_reward_function_is_not_asked(served: Served) -> None:
-    """It would find nothing to look at."""
+    """A custom reward function is not called for a broken desktop."""
     asked = []
 
     async def reward(episode: Any, task: Any) -> float:
@@ -105,7 +105,7 @@ async def test_a_reward_function_is_not_asked(served: Served) -> None:
 
 
 async def test_without_a_score_it_is_a_failure_of_the_class_policy(served: Served) -> None:
-    """Nothing was to be scored, so there is no 0; nor another try."""
+    """Without a check there is no reward of 0, and no other attempt."""
     found = await results(served, breaking(served, "breaks"), "breaks", evaluate=False, retries=3)
     failure = found["breaks"].failure
     assert failure is not None
@@ -117,7 +117,7 @@ async def test_without_a_score_it_is_a_failure_of_the_class_policy(served: Serve
 
 
 async def test_a_member_of_a_group_is_a_0_and_no_hole(served: Served) -> None:
-    """The group is complete and has its contrast."""
+    """The group is complete: the broken desktop's member counts with 0."""
     begun = []
 
     async def policy(obs: Any, task: Any, step: int) -> str:
@@ -135,7 +135,7 @@ async def test_a_member_of_a_group_is_a_0_and_no_hole(served: Served) -> None:
 
 
 async def test_an_environment_and_a_rollout_end_with_0(served: Served) -> None:
-    """What the forms of trainers are made of: terminated by the agent, and not lost."""
+    """For trainers, the episode is terminated by the agent, and not lost."""
     async with asyncio.timeout(60), AsyncClient(served.urls[0]) as client:
         environment = Environment(client)
         obs = await environment.reset(task("t"))
@@ -153,7 +153,7 @@ async def test_an_environment_and_a_rollout_end_with_0(served: Served) -> None:
 
 
 async def test_an_episode_by_hand_says_whose_loss_it_is(served: Served) -> None:
-    """The error has the class; the score is a 0, asked as often as one likes."""
+    """The error has the class `policy`; every evaluation answers the reward 0."""
     async with asyncio.timeout(60), AsyncClient(served.urls[0]) as client, client.episode(task("t")) as one:
         await one.step("click(1,1)")
         await end(served, one.generation, ExitReason.GUEST_SHUTDOWN)
@@ -166,7 +166,7 @@ async def test_an_episode_by_hand_says_whose_loss_it_is(served: Served) -> None:
 
 
 async def test_a_person_who_acted_makes_it_no_lesson(served: Served) -> None:
-    """The SDK's own 0 says what the host's says: it may have been the person who broke the desktop."""
+    """After a person's action the SDK's reward of 0 is not valid for training, as the host's."""
 
     async def reward(episode: Any, task: Any) -> float:
         raise AssertionError("it would find nothing to look at")
@@ -186,7 +186,7 @@ async def test_a_person_who_acted_makes_it_no_lesson(served: Served) -> None:
 
 
 async def test_a_score_that_the_client_has_not_heard_of_is_asked_for(served: Served) -> None:
-    """The host scored the episode and stopped it before its answer arrived."""
+    """The client asks for the score of an episode that the host ended before the answer arrived."""
     async with asyncio.timeout(60), AsyncClient(served.urls[0]) as client, client.episode(task("t")) as one:
         await one.step("click(1,1)")
         assert served.agent is not None

@@ -1,4 +1,4 @@
-"""A guest that did not answer in time: whose fault it is, by what real processes got of a real processor."""
+"""Attribution of missing answers, by the CPU time that real processes got."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STALL_S = 2.0
 
 @pytest.fixture
 def spinning() -> Iterator[list[int]]:
-    """Four processes that compute on the same processor; the first stands for a guest agent."""
+    """Yield four processes that compute on one processor; the first stands for a guest agent."""
     with ExitStack() as stack:
         pids = []
         for _ in range(4):
@@ -39,7 +39,7 @@ def spinning() -> Iterator[list[int]]:
 
 
 def replica(monkeypatch: pytest.MonkeyPatch, folder: Path, agent: int) -> FakeReplica:
-    """A replica whose guest agent is that process."""
+    """Return a replica whose guest agent is that process."""
     monkeypatch.setattr(FakeReplica, "agent_pid", lambda self: agent)
     return FakeReplica(base.ReplicaSpec("r1", 1, FakeImage()), folder)
 
@@ -48,7 +48,7 @@ def replica(monkeypatch: pytest.MonkeyPatch, folder: Path, agent: int) -> FakeRe
 async def test_whose_programs_starve_an_agent(
     spinning: list[int], own: int, of_the_host: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The same load is the host's where others make it, and the desktop's where its own programs do."""
+    """Load by others is the host's fault, the same load by the desktop's own programs is not."""
     clone = replica(monkeypatch, tmp_path, spinning[0])
     watch = StallWatch(clone, lambda _: cpu_s(spinning[1:own]), LOOK_S)
     until = time.monotonic() + STALL_S
@@ -62,13 +62,13 @@ async def test_whose_programs_starve_an_agent(
 
 
 def test_time_in_which_nobody_looked_is_the_hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A host agent that does not get to look does not get to read answers either."""
+    """Time in which the host agent did not run is the host's, since it could not read answers either."""
     watch = StallWatch(replica(monkeypatch, tmp_path, os.getpid()), lambda _: 0.0, 0.01, waited_s=0.5)
     assert is_of_the_host(watch.measure(cpu_lowered=True))
 
 
 def test_what_processes_write_is_counted(tmp_path: Path) -> None:
-    """Also of children that they waited for."""
+    """Data that reaped children wrote counts as well."""
     file = str(tmp_path / "f")
     write = f"import os; f = open({file!r}, 'wb'); f.write(os.urandom(3 << 20)); os.fsync(f.fileno())"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {write!r}]); sys.stdin.read()"
@@ -94,7 +94,7 @@ async def test_a_step_whose_deadline_passes_under_load(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """No score where neighbours took the processor; a 0 where the desktop's own programs did, or nobody."""
+    """No reward if other replicas took the processor; 0 if the desktop's own programs did."""
     monkeypatch.setattr(episodes, "STEP_SLACK_S", 0.5)
     monkeypatch.setattr(FakeReplica, "agent_pid", lambda self: spinning[0])
     monkeypatch.setattr(FakeRuntime, "used_cpu_s", lambda self, _: own_share * cpu_s(spinning))
@@ -106,7 +106,7 @@ async def test_a_step_whose_deadline_passes_under_load(
 async def test_a_step_whose_deadline_passes_without_load_is_the_policys(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nothing was lacking: the desktop could have answered."""
+    """Without a shortage the desktop could have answered."""
     monkeypatch.setattr(episodes, "STEP_SLACK_S", 0.5)
     monkeypatch.setattr(FakeReplica, "agent_pid", lambda self: os.getppid())
     async with running_service(tmp_path, warm=1, max_replicas=1) as service:
@@ -115,7 +115,7 @@ async def test_a_step_whose_deadline_passes_without_load_is_the_policys(
 
 
 async def timed_out_step(service: Service) -> dict[str, str]:
-    """Details of the loss by a step that the guest agent, which is well otherwise, never ends."""
+    """Return the details of the loss by a step that the guest agent never answers."""
     episode = await service.create(task=TASK)
     await service.step(episode, 1, "click(1,2)")
     service.guest_of(episode).agent.step_gate.clear()

@@ -1,4 +1,4 @@
-"""What answers at VLC's port is believed when it is VLC, on real desktops."""
+"""Real desktops: an answer at VLC's port is used only if VLC itself listens there."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ USER_CUSTOMIZE = (
 
 
 def scored(episode: Episode) -> Evaluation:
-    """The verdict at the end."""
+    """Finish the episode and return its evaluation."""
     episode.step({"op": "done"})
     return episode.evaluate()
 
 
 def listens(episode: Episode, port: int = 8080) -> None:
-    """Wait until somebody listens at the port."""
+    """Wait until a program listens at the port."""
     command = f"grep -q ':{port:04X} .* 0A ' /proc/net/tcp /proc/net/tcp6"
     wait_until(lambda: episode.execute(command).returncode == 0, 60, f"somebody listens at port {port}")
 
 
 def test_whoever_else_listens_at_vlcs_port_is_not_asked(host: HostProcess) -> None:
-    """A server of the policy's own gives the status of a player that is not there: a 0 that names it."""
+    """A forged status server at the port scores 0, with a note that names the program."""
     with Client(host.url) as client, client.episode(TASK) as episode:
         episode.write_file("/home/user/forger.py", FORGER.encode())
         episode.execute("setsid python3 ~/forger.py > /dev/null 2>&1 &")
@@ -61,7 +61,7 @@ def test_whoever_else_listens_at_vlcs_port_is_not_asked(host: HostProcess) -> No
 
 
 def test_a_users_start_up_file_does_not_answer_for_vlc(host: HostProcess) -> None:
-    """The check's own program loads nothing of the user's."""
+    """The program of the check loads no Python files of the user's."""
     with Client(host.url) as client, client.episode(TASK) as episode:
         where = episode.execute(["python3", "-c", "import site; print(site.getusersitepackages())"]).stdout
         episode.write_file(f"{where.strip()}/usercustomize.py", USER_CUSTOMIZE.encode())

@@ -176,7 +176,7 @@ async def test_a_result_that_changes_while_it_is_read_scores_0(client: AsyncClie
 
 @pytest.mark.parametrize("left", ["mkfifo ~/check.py", "mkdir ~/check.py", "ln -s /dev/full ~/check.py"])
 async def test_what_lies_where_a_check_writes_scores_0_at_once(client: AsyncClient, left: str) -> None:
-    """A postconfig that puts a file where the policy left a pipe, a folder or a device waits for nothing."""
+    """A postconfig step that writes where the policy left a pipe, folder or device is refused at once."""
     made = task(
         [shell(left)],
         postconfig=[step("upload_file", files=[{"path": "/home/user/check.py", "text": "print('no')"}])],
@@ -208,7 +208,7 @@ while True:
 
 
 async def test_a_checks_command_is_forged_by_no_program_of_the_user(client: AsyncClient) -> None:
-    """Neither by a program of its name in the user's folders, nor by one that writes into its output."""
+    """Neither a program of that name in the user's folders, nor one that writes to its output, forges it."""
     forge = "mkdir -p ~/.local/bin; printf '#!/bin/sh\\necho forged\\n' > ~/.local/bin/cat"
     forge += "; chmod +x ~/.local/bin/cat"
     made = task(

@@ -1,4 +1,4 @@
-"""Checks beside hostile ones: they wait for no slow result, and the wait is not taken from their time."""
+"""Checks beside hostile ones: slow results do not delay them, and waits do not use up their time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HONEST = MetricJob("exact_match", Value(data="a"), Value(data={"expected": "a"})
 
 
 async def test_a_quick_check_waits_for_no_slow_one() -> None:
-    """Four results make their metric run for long, and as many wait: an honest check is done first."""
+    """An honest check ends before four slow metrics that run and four that wait."""
     async with Sandbox(max_parallel=4) as sandbox:
         await sandbox.confinement()
         sandbox._turns = EvaluatorTurns(4, 4)
@@ -86,7 +86,7 @@ async def test_a_wait_is_not_taken_from_the_checks_time(tmp_path: Path) -> None:
 
 
 async def test_the_waits_of_a_check_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many metrics it has, so that its client knows how long it may take."""
+    """All waits of a check together have one bound, so that its client knows the longest duration."""
     monkeypatch.setattr(policy_module, "MAX_WAIT_S", 0.3)
     clock = asyncio.get_running_loop().time
     began, waits = clock(), 0
@@ -108,7 +108,7 @@ def test_the_client_waits_for_longer_than_a_host_takes() -> None:
 
 
 async def test_a_slow_metric_gets_enough_beside_quick_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends by its own CPU time, which is the result's, and not by the wall clock, which is nobody's."""
+    """A slow metric reaches its CPU limit, which is the result's fault, before the wall clock ends it."""
     usable = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(usable)})  # for this thread, and the evaluator that it starts
     try:
@@ -130,7 +130,7 @@ async def test_a_slow_metric_gets_enough_beside_quick_ones(monkeypatch: pytest.M
 
 
 async def test_turns_go_round_and_slow_ones_leave_their_place() -> None:
-    """The next to run is another episode's; one that is slow lets it run; who gives up holds no place."""
+    """Episodes take turns; a slow metric makes room; a cancelled waiter holds no place."""
     turns, order, go = EvaluatorTurns(1, 1, quick_s=0.05), [], asyncio.Event()
 
     async def take(key: str, *, slow: bool = False) -> None:

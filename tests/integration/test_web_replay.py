@@ -90,7 +90,7 @@ def memory_mib(pid: int) -> float:
 
 
 def address_bound(pid: int) -> int:
-    """Bytes of addresses that a process may take."""
+    """Return the address space limit of a process in bytes."""
     lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
     return next(int(line.split()[3]) for line in lines if line.startswith("Max address space"))
 
@@ -207,7 +207,7 @@ async def test_who_does_not_read_costs_no_memory(tmp_path: Path) -> None:
 
 
 async def test_the_proxys_memory_is_bounded(internet: SmallInternet, tmp_path: Path) -> None:
-    """By the kernel: 4 GiB, or a quarter of a larger machine's memory."""
+    """The kernel limits the proxy to 4 GiB, or to a quarter of a larger machine's memory."""
     async with proxy_in(WebMode.RECORD, tmp_path / "a.har") as desk:
         bound = address_bound(desk.proxy_pid)
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

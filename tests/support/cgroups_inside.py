@@ -35,7 +35,7 @@ def start(files: Sequence[str], code: str) -> subprocess.Popen[bytes]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that is bound to happen."""
+    """Wait until a condition holds."""
     end_s = time.monotonic() + 60
     while not condition():
         if time.monotonic() >= end_s:

@@ -63,7 +63,7 @@ class Guest:
     started_at: float = field(default_factory=time.monotonic)
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     asked_ready: int = 0
-    """How often somebody has begun to wait until it is ready."""
+    """Number of calls that have begun to wait until the guest is ready."""
     step_gate: asyncio.Event = field(default_factory=asyncio.Event)
     execute_gate: asyncio.Event = field(default_factory=asyncio.Event)
     nonsense: bool = False

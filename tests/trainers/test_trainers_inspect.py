@@ -74,7 +74,7 @@ def test_an_agent_types_and_saves_and_is_scored(desks: HostProcess, tasks: str, 
 
 
 def test_a_zoom_shows_the_screens_own_pixels(desks: HostProcess, tasks: str, tmp_path: Path) -> None:
-    """And not those of the smaller picture that the model sees of the whole screen."""
+    """A zoom is cut from the screen itself, not from the smaller picture of the whole screen."""
     seen: dict[str, Any] = {}
 
     @solver

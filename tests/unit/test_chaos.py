@@ -168,7 +168,7 @@ def test_two_faults_may_lose_a_trajectory_and_a_bomb_of_ones_own_its_reward() ->
 
 
 def test_a_loss_of_the_policys_has_a_fault_from_inside() -> None:
-    """Without one, or with one of the host's only, the class is wrong."""
+    """A policy's loss without a fault from inside is reported as a broken promise."""
     loss = Failure("episode_lost", "lost", ErrorClass.POLICY, {"cause": "guest_dead"})
     for kind, right in ((Kind.AGENT_KILLED, True), (Kind.REPLICA_KILLED, False)):
         flights = flown(reward=0.0)

@@ -141,7 +141,7 @@ with exclusive(Path(sys.argv[1]), "it"):
 
 
 def test_who_waits_too_long_hears_which_process_makes_it(store: NoteStore) -> None:
-    """With its number and what to do; when that process was killed, the next one has the lock."""
+    """The error has the process's number and the remedy; once that process is killed, the lock is free."""
     with store.making("first"):
         pass
     path = store.folder / ".locks" / "first"
@@ -161,7 +161,7 @@ def test_who_waits_too_long_hears_which_process_makes_it(store: NoteStore) -> No
 
 
 def locked_by_another_user(path: Path) -> bool:
-    """Whether a process of nobody could lock the file."""
+    """Return whether a process of the user nobody can lock the file."""
     lock = (
         "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)"
     )
@@ -174,7 +174,7 @@ def locked_by_another_user(path: Path) -> bool:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder that all users reach, as the data folder of a host is."""
+    """Yield a folder that all users can enter, such as a host's data folder."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -183,7 +183,7 @@ def shared() -> Iterator[Path]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, to be another user")
 def test_another_user_holds_no_lock_of_the_store(shared: Path) -> None:
-    """Neither of a tag nor of a workspace: who can open a file, if only to read it, can lock it."""
+    """Other users cannot open lock files of tags and workspaces, which even reading would let them lock."""
     store = NoteStore(shared)
     with store.making("first"):
         assert {path.name for path in store.folder.rglob("*") if path.is_file()} == {"first"}
@@ -196,7 +196,7 @@ def test_another_user_holds_no_lock_of_the_store(shared: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, to be another user")
 def test_another_user_holds_no_pid_file(shared: Path) -> None:
-    """Also not one that an older version made for all to read."""
+    """Other users cannot lock the PID file, not even one that an older version made readable."""
     path = pid_path(shared, "default")
     path.parent.mkdir(parents=True)
     path.touch(0o644)

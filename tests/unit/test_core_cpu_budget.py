@@ -1,4 +1,4 @@
-"""What callers may use of a processor: in the long run their share, whatever their calls cost."""
+"""CPU budgets: in the long run callers get their share, whatever their calls cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COSTS = st.lists(st.floats(0.0001, 0.5), min_size=1, max_size=200)
 
 @given(COSTS, st.floats(0.01, 1))
 def test_a_caller_uses_its_share_and_a_burst(costs: list[float], share: float) -> None:
-    """One call after the other, each when it may begin: all but the last one are within share and burst."""
+    """The calls of a caller, each begun when it may, use its share and one burst, except for the last one."""
     budget, now_s, used_s = CpuBudget(), 0.0, 0.0
     for cost_s in costs:
         assert used_s - cost_s <= BURST_S + share * now_s + max(costs)
@@ -25,7 +25,7 @@ def test_a_caller_uses_its_share_and_a_burst(costs: list[float], share: float) -
 
 
 def test_calls_that_come_at_once_get_one_turn_after_the_other() -> None:
-    """By what calls of their kind cost lately."""
+    """Each of several calls waits for the recent cost of those before it."""
     budget = CpuBudget()
     for _ in range(60):
         budget.settle(budget.reserve("learning", "dear", 1.0, 0.0), 0.1)
@@ -35,7 +35,7 @@ def test_calls_that_come_at_once_get_one_turn_after_the_other() -> None:
 
 
 def test_a_cancelled_call_costs_nothing() -> None:
-    """And what a caller saves is no more than the burst."""
+    """A cancelled reservation is refunded, and credit never exceeds the burst."""
     budget = CpuBudget()
     for _ in range(200):
         budget.cancel(budget.reserve("a", "kind", 0.1, 0.0))
@@ -46,7 +46,7 @@ def test_a_cancelled_call_costs_nothing() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """Whatever names callers and calls have."""
+    """Only the latest callers and kinds of calls are remembered."""
     budget = CpuBudget(most=3)
     for number in range(50):
         budget.settle(budget.reserve(f"caller{number}", f"kind{number}", 0.1, 0.0), 0.01)

@@ -1,4 +1,4 @@
-"""What several clients put into a bounded dictionary: nobody pushes out what others have."""
+"""A bounded dictionary of several clients: none can evict the entries of others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PUTS = st.lists(st.tuples(st.integers(0, 30), st.sampled_from("abc")), max_size=
 
 @given(PUTS, st.integers(1, 12))
 def test_a_client_within_its_share_loses_nothing(puts: list[tuple[int, str]], most: int) -> None:
-    """Whatever the others do; and there are never more entries than that."""
+    """A client within its share keeps all entries, and the size stays within the bound."""
     found = FairDict[tuple[str, int], int](most)
     mine: list[tuple[str, int]] = []
     share = most // 3
@@ -26,7 +26,7 @@ def test_a_client_within_its_share_loses_nothing(puts: list[tuple[int, str]], mo
 
 @given(PUTS)
 def test_the_newest_is_kept_and_the_oldest_goes(puts: list[tuple[int, str]]) -> None:
-    """Of one client: as an ordered dictionary that drops its first."""
+    """For a single client, the dictionary behaves as an ordered one that drops its first entry."""
     found, expected = FairDict[int, int](5), dict[int, int]()
     for at, (number, _) in enumerate(puts):
         found.put(number, at, "a")
@@ -38,7 +38,7 @@ def test_the_newest_is_kept_and_the_oldest_goes(puts: list[tuple[int, str]]) -> 
 
 
 def test_what_may_not_be_lost_stays() -> None:
-    """Also beyond the bound, until it is removed."""
+    """Entries that may not be evicted stay beyond the bound, until they are removed."""
     found = FairDict[str, bool](1, lambda removable: removable)
     found.put("a", False, "x")
     found.put("b", False, "x")

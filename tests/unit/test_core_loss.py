@@ -1,4 +1,4 @@
-"""Whose loss it is: the whole table, reason by reason."""
+"""Attribution of losses: every reason, with and without an action of the policy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DESKTOPS = {
 
 
 def test_every_reason_is_in_the_table_once() -> None:
-    """A new reason is somebody's, and this test is where that is said."""
+    """Every reason is assigned to one party here, so a new one has to be added."""
     kinds = (NOBODYS, TASKS, HOSTS, DESKTOPS)
     assert set(Reason) == set().union(*kinds)
     assert sum(map(len, kinds)) == len(Reason)

@@ -1,4 +1,4 @@
-"""When the host's load is to blame for a desktop that did not answer, and when the desktop's own."""
+"""Decision whether the host's load or the desktop itself caused a missing answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUSY_DISK = Stall(passed_s=20.0, own_cpu_s=0.5, blocked_s=12.0, io_stalled_s=18.
     ids=["processors", "memory", "disk", "the host agent itself"],
 )
 def test_what_the_host_kept_from_it(stall: Stall) -> None:
-    """Each shortage of the host is told by a counter of its own."""
+    """A shortage of processors, memory or disk bandwidth of the host makes the stall the host's."""
     assert is_of_the_host(stall)
 
 
@@ -59,7 +59,7 @@ def test_what_the_host_kept_from_it(stall: Stall) -> None:
     ],
 )
 def test_what_it_may_have_done_itself(stall: Stall) -> None:
-    """Nothing that a policy can bring about inside is the host's."""
+    """Stalls that a policy can cause from inside are not the host's."""
     assert not is_of_the_host(stall)
 
 
@@ -74,7 +74,7 @@ def test_what_it_may_have_done_itself(stall: Stall) -> None:
 def test_a_policy_cannot_starve_its_agent(
     passed_s: float, starved: float, programs: int, io_mib: float, lowered: bool, cap: float
 ) -> None:
-    """However many programs it runs: they compute at least as long as the agent waits for them."""
+    """The desktop's own programs, however many, use at least as much CPU time as the agent waits for."""
     starved_s = passed_s * starved
     stall = Stall(
         passed_s=passed_s,

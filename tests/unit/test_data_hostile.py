@@ -1,4 +1,4 @@
-"""Data sets from anybody: small files that are large in memory, columns missing or of another type."""
+"""Data sets from untrusted sources: large in memory, with missing columns or columns of other types."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_MIB = 600
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data set as the writer makes one."""
+    """Return a data set that the writer made."""
     path = tmp_path_factory.mktemp("data") / "set"
     with DatasetWriter(path) as writer:
         for number in range(3):
@@ -37,7 +37,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def changed(
     honest: Path, tmp_path: Path, change: Callable[[pa.Table], pa.Table], group_rows: int = 256
 ) -> Path:
-    """A copy of it whose table is another."""
+    """Return a copy of a data set with another table."""
     shutil.copytree(honest, tmp_path / "set")
     (path,) = (tmp_path / "set" / "data").glob("*.parquet")
     table = change(pq.read_table(path))
@@ -46,7 +46,7 @@ def changed(
 
 
 def repeated(table: pa.Table, count: int, row: int = 0) -> pa.Table:
-    """One row as often as that, each text once in memory."""
+    """Repeat one row; each text is once in memory."""
     columns = []
     for column in table.slice(row, 1).columns:
         value = column.combine_chunks()
@@ -58,7 +58,7 @@ def repeated(table: pa.Table, count: int, row: int = 0) -> pa.Table:
 
 
 def long_episode(table: pa.Table) -> pa.Table:
-    """An episode of very many steps."""
+    """Return one episode of very many steps."""
     steps = repeated(table, ROWS, 1)
     at = steps.column_names.index("step")
     numbers = pa.concat_arrays([pa.array([0]), pa.repeat(pa.scalar(1), ROWS - 1)])
@@ -66,14 +66,14 @@ def long_episode(table: pa.Table) -> pa.Table:
 
 
 def with_long_text(table: pa.Table) -> pa.Table:
-    """A table whose instruction has 300 MiB, which pack to nothing."""
+    """Return a table with an instruction of 300 MiB, which compresses to almost nothing."""
     one = table.slice(0, 1)
     at = one.schema.get_field_index("instruction")
     return one.set_column(at, one.schema.field(at), pa.array(["A" * (300 << 20)]))
 
 
 def stats(folder: Path) -> tuple[str, int]:
-    """What `osgym data stats` says in a process of its own, and how much memory that takes, in MiB."""
+    """Run `osgym data stats` in a process of its own; return its output and its memory in MiB."""
     code = (
         "import re, sys; from osgym_host.cli.main import main\n"
         "try: main(['data', 'stats', sys.argv[1]], standalone_mode=False)\n"
@@ -98,7 +98,7 @@ def stats(folder: Path) -> tuple[str, int]:
 def test_a_small_file_takes_little_memory(
     honest: Path, tmp_path: Path, change: Callable[[pa.Table], pa.Table], group_rows: int
 ) -> None:
-    """Less than 8 MiB each, which would take gigabytes: refused before it is decoded."""
+    """A file of less than 8 MiB that would take gigabytes in memory is refused before it is decoded."""
     folder = changed(honest, tmp_path, change, group_rows)
     (part,) = (folder / "data").glob("*.parquet")
     assert part.stat().st_size < 8 << 20
@@ -109,7 +109,7 @@ def test_a_small_file_takes_little_memory(
 
 @pytest.mark.parametrize("column", ["step", "episode"])
 def test_a_missing_column_is_named(honest: Path, tmp_path: Path, column: str) -> None:
-    """By the command in one line, by the SDK as its own error."""
+    """The command says it in one line, the SDK by its own error."""
     folder = changed(honest, tmp_path, lambda table: table.drop_columns([column]))
     with pytest.raises(DatasetError, match=f"has no column {column}"):
         Dataset.open(folder)
@@ -118,7 +118,7 @@ def test_a_missing_column_is_named(honest: Path, tmp_path: Path, column: str) ->
 
 
 def test_columns_of_another_version_may_be_missing(honest: Path, tmp_path: Path) -> None:
-    """They are null."""
+    """Columns that an older version lacks are null."""
     folder = changed(honest, tmp_path, lambda table: table.drop_columns(["runtime", "text"]))
     dataset = Dataset.open(folder)
     assert [len(dataset), dataset[0]["runtime"], dataset[0]["text"]] == [6, None, None]
@@ -126,7 +126,7 @@ def test_columns_of_another_version_may_be_missing(honest: Path, tmp_path: Path)
 
 @pytest.mark.parametrize(("column", "values"), [("step", "0"), ("reward", "1.0"), ("episode", 7)])
 def test_a_column_of_another_type_is_named(honest: Path, tmp_path: Path, column: str, values: object) -> None:
-    """Before a row of it is read."""
+    """The error comes before any row is read."""
 
     def change(table: pa.Table) -> pa.Table:
         at = table.column_names.index(column)
@@ -137,7 +137,7 @@ def test_a_column_of_another_type_is_named(honest: Path, tmp_path: Path, column:
 
 
 def test_json_without_end_of_depth_is_an_error_of_the_data_set(honest: Path, tmp_path: Path) -> None:
-    """With its column and its episode."""
+    """Too deep JSON is an error that names its column and episode."""
 
     def change(table: pa.Table) -> pa.Table:
         at = table.column_names.index("executed")
@@ -149,7 +149,7 @@ def test_json_without_end_of_depth_is_an_error_of_the_data_set(honest: Path, tmp
 
 
 def test_what_is_no_file_is_not_waited_for(honest: Path, tmp_path: Path) -> None:
-    """A pipe in the place of a part."""
+    """A pipe in the place of a part is refused at once."""
     folder = tmp_path / "set"
     shutil.copytree(honest, folder)
     os.mkfifo(folder / "data" / "x.parquet")
@@ -158,7 +158,7 @@ def test_what_is_no_file_is_not_waited_for(honest: Path, tmp_path: Path) -> None
 
 
 def test_rows_share_a_long_text(honest: Path, tmp_path: Path) -> None:
-    """So reading an episode of many rows takes its memory once."""
+    """Reading an episode of many rows takes the memory of a long text once."""
 
     def change(table: pa.Table) -> pa.Table:
         at = table.column_names.index("instruction")

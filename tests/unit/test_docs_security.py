@@ -73,7 +73,7 @@ def test_every_named_test_exists() -> None:
 
 
 def test_who_ends_an_episode_names_every_reason_and_a_test() -> None:
-    """Each reason stands in the table beside the one whose loss `core.loss` says it is."""
+    """The table has each reason, with the party at fault that `core.loss` returns."""
     lines = [line for line in sections()["Who ends an episode"].splitlines() if line.startswith("|")]
     assert lines[:2] == ["| evidence | whose | test |", "|---|---|---|"]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]

@@ -243,7 +243,7 @@ def test_lost_episodes_are_remembered_for_a_day(tmp_path: Path) -> None:
 
 
 def test_a_score_is_remembered_with_what_cannot_go_on(tmp_path: Path) -> None:
-    """A killed host agent had scored the episode, and its replica is gone."""
+    """The score of a killed host agent is answered although the replica is gone."""
     answer = EvaluationAnswer(reward=0.5, termination_reason="done", valid_for_training=True)
     journal = EpisodeJournal(tmp_path)
     journal.open(survives=True)

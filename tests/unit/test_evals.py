@@ -141,7 +141,7 @@ def test_failures_are_counted_by_whose_fault_they_are() -> None:
 
 
 def test_a_policy_that_broke_its_desktop_did_not_pass() -> None:
-    """It has the reward 0 of that, and counts; nothing was spoilt, so there is no lower bound."""
+    """Its episode counts with the reward 0; without a lost episode there is no lower bound."""
     rows = [row("a"), row("b", 0.0, failure_class="policy", failure_code="episode_lost")]
     found = summarize(rows)
     assert found.passed is not None and found.passed.mean == 0.5 and found.scored == 2
@@ -152,7 +152,7 @@ def test_a_policy_that_broke_its_desktop_did_not_pass() -> None:
 
 
 def test_what_the_infrastructure_spoilt_has_a_lower_bound_beside_it(tmp_path: Path) -> None:
-    """As if each were not passed; a task that was lost again and again has its name there."""
+    """The lower bound counts lost episodes as not passed; tasks lost repeatedly are listed."""
     rows = [row("a"), row("b", None, losses=2), row("c", None, failure_class="task"), row("d", losses=1)]
     found = summarize(rows)
     assert found.passed is not None and found.passed.mean == 1.0

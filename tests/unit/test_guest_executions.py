@@ -1,4 +1,4 @@
-"""Commands of a desktop by their request id, whatever became of them."""
+"""Commands of a desktop, kept by their request id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from osgym_guest.reach import execute
 async def test_a_command_that_was_cancelled_before_it_began_spoils_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its work has no exception to ask for; commands after it are answered."""
+    """A cancelled task has no exception to read; the commands after it are answered."""
     answer = {"stdout": "", "stderr": "", "returncode": 0}
     begun = asyncio.Event()
 

@@ -18,7 +18,7 @@ NEST = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "unshare", "-
 
 @pytest.fixture
 def two_below() -> Iterator[int]:
-    """A process two PID namespaces below ours, as we number it."""
+    """Yield our PID of a process two PID namespaces below ours."""
     if shutil.which("unshare") is None or subprocess.run([*NEST, "true"], check=False).returncode:
         pytest.skip("missing: user namespaces")
     outer = subprocess.Popen([*NEST, "cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
@@ -35,25 +35,25 @@ def two_below() -> Iterator[int]:
 
 
 def below(pid: int) -> list[int]:
-    """All descendants of a process."""
+    """Return all descendants of a process."""
     children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return children + [deeper for child in children for deeper in below(child)]
 
 
 def numbers(pid: int) -> list[str]:
-    """The numbers of a process, ours first."""
+    """Return the PIDs of a process in all namespaces, ours first."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(line.split()[1:] for line in lines if line.startswith("NSpid:"))
 
 
 def test_a_program_below_has_another_number(two_below: int) -> None:
-    """It is the first process there."""
+    """The first process of the namespace below has the PID 1 there."""
     assert session_pid(two_below, below=True) == 1
     assert session_pid(two_below, below=False) == two_below
 
 
 def test_what_is_not_in_the_session_has_no_number_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither this process nor one that is gone; without namespaces below all numbers are one's own."""
+    """This process and one that is gone have no PID there; without such a namespace PIDs are the same."""
     assert session_pid(os.getpid()) == os.getpid()
     monkeypatch.setenv(PROGRAMS_BELOW, "1")
     assert session_pid(os.getpid()) is None

@@ -150,7 +150,7 @@ async def test_with_little_disk_left_the_biggest_writer_ends(tmp_path: Path) -> 
 async def test_a_scarce_disk_is_the_doing_of_who_wrote_all_that_it_may(
     tmp_path: Path, overlay_mib: float, reason: Reason
 ) -> None:
-    """A replica may write its bound: one that is within it has not made the host's disk small."""
+    """A replica within its disk limit is not at fault for a full disk of the host; one at its limit is."""
     async with pool_of(tmp_path, warm=0, disk_reserve_mib=1000, disk_cap_mib=500) as (pool, runtime):
         told: list[Reason] = []
         big = await pool.acquire("a", lambda reason, detail: told.append(reason), 1)

@@ -129,7 +129,7 @@ def test_the_daemons_word_on_an_end(state: dict[str, object], expected: tuple[ob
 
 
 def test_the_kernels_word_on_memory_is_better_than_the_daemons() -> None:
-    """The daemon does not tell a machine's cap from a host that has no memory left."""
+    """The container daemon does not distinguish a machine at its cap from a host without memory."""
     state = {"Running": False, "ExitCode": 137, "OOMKilled": True}
     assert end_of(state, "", MemoryEnd.CAP).memory is MemoryEnd.CAP
 

@@ -104,7 +104,7 @@ def test_version_1_controllers_beside_an_empty_version_2(tmp_path: Path) -> None
 def test_a_session_has_smaller_caps_beside_its_harness(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Version 2: processes are in the two groups at the bottom, and only the whole replica ends together."""
+    """Version 2: processes are in the two child groups, and only the cap of the whole replica ends it all."""
     original = Path.mkdir
 
     def mkdir(self: Path, *args: object, **kwargs: object) -> None:
@@ -129,7 +129,7 @@ def test_a_session_has_smaller_caps_beside_its_harness(
 
 
 def test_version_1_has_a_session_below_by_each_controller(tmp_path: Path) -> None:
-    """The replica's own group holds the harness; without memory and pids there is nothing to keep apart."""
+    """Version 1: the replica's own group holds the harness; child groups need the memory or pids controller."""
     unified = v2_mount(tmp_path / "unified", ".", "")
     memory = Hierarchy(1, tmp_path / "memory", tmp_path / "memory", frozenset({"memory"}))
     cpu = Hierarchy(1, tmp_path / "cpu", tmp_path / "cpu", frozenset({"cpu"}))

@@ -131,7 +131,7 @@ def test_an_unchanged_frame_has_the_size_of_its_image() -> None:
 
 
 def test_an_unchanged_frame_that_never_came_is_a_typed_error() -> None:
-    """A host that says that nothing changed, to a client that has no frame."""
+    """An answer without an image, to a client that has no earlier frame, raises `BadFrame`."""
     said = FrameInfo("h", ImageFormat.PNG, *SIZE, SIZE, unchanged=True)
     frame, data = FrameCache(None, reuse=True).image(said, b"", ObserveOptions())
     seen = observation(data, ImageFormat.PNG)

@@ -238,7 +238,7 @@ def test_databases() -> None:
     ],
 )
 def test_a_hostile_database_is_the_results_fault(hostile: str) -> None:
-    """A view that calls what there is not, or a schema that is no SQL, never makes the query wrong."""
+    """A view that calls a missing function, or a malformed schema, is never taken for a wrong query."""
     connection = sqlite3.connect(":memory:")
     connection.executescript(hostile)
     data = bytes(connection.serialize())

@@ -197,7 +197,7 @@ def test_the_tasks_of_this_project_need_nothing_else() -> None:
     ],
 )
 def test_what_a_check_rests_on(result: object, expected: object, evidence: Evidence) -> None:
-    """Programs of the desktop that are asked for either side make it the guest's; files alone the host's."""
+    """The evidence is the guest's if programs are asked for either side, and the host's for files alone."""
     wanted = expected or {"type": "rule", "rules": {"expected": "a"}}
     assert needs_of(task(result=result, expected=wanted), nothing).evidence is evidence
     assert needs_of([], nothing).evidence is None

@@ -1,4 +1,4 @@
-"""What each metric says of a result that holds nothing, is another's, or is half of what it should be."""
+"""Scores of each metric for empty results, results of another task, and half of the right result."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _archive(**members: str) -> bytes:
 
 @cache
 def empty_files() -> dict[str, bytes]:
-    """Files that hold nothing, by what they are."""
+    """Return empty files by kind."""
     return {
         "no bytes": b"",
         "a blank line": b" \n",
@@ -77,7 +77,7 @@ PLAIN: dict[str, bytes] = {
 
 @cache
 def full_files() -> dict[str, bytes]:
-    """A file of each kind that holds something."""
+    """Return a file with content of each kind."""
     document, deck, book = docx.Document(), pptx.Presentation(), openpyxl.Workbook()
     for text in ("Hello world", "two", "three"):
         run = document.add_paragraph().add_run(text)
@@ -109,7 +109,7 @@ def _file(data: bytes, role: str) -> InputFile:
 
 
 def said(func: str, result: bytes, expected: bytes | object) -> float:
-    """The score; 0 for a result that cannot be read, as the host has it."""
+    """Return the score; 0 for an unreadable result, as on the host."""
     wanted = _file(expected, "expected") if isinstance(expected, bytes) else TaskObject.of(expected)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -120,7 +120,7 @@ def said(func: str, result: bytes, expected: bytes | object) -> float:
 
 
 def _rules(func: str) -> object | None:
-    """The rules that a metric reads; None for one that compares files."""
+    """Return the rules that a metric reads; None for a metric that compares files."""
     given = expected_of(func, Value(files=()))
     return given.data
 
@@ -138,7 +138,7 @@ def _tested() -> list[str]:
 
 @pytest.mark.parametrize("func", _tested())
 def test_nothing_earns_nothing(func: str) -> None:
-    """A result without content scores 0 whatever is expected, but by metrics that compare whole texts."""
+    """An empty result scores 0 for all metrics except those that compare whole texts."""
     rules = _rules(func)
     if rules is not None:
         found = {name: said(func, data, rules) for name, data in empty_files().items()}
@@ -165,7 +165,7 @@ def test_what_holds_nothing_may_be_expected() -> None:
 
 
 def _odt(body: str) -> bytes:
-    """An OpenDocument text; ``body`` as LibreOffice writes it."""
+    """Return an OpenDocument text with a ``body`` in LibreOffice's form."""
     spaces = "".join(
         f' xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
         for name in ("office", "text", "draw")
@@ -239,7 +239,7 @@ STRUCTURES: dict[str, tuple[Callable[[Any], object], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("what", STRUCTURES)
 def test_an_empty_workbook_may_have_the_structure_that_is_asked_for(what: str) -> None:
-    """Without an expected file a rule may ask for what needs no value; a new workbook still holds nothing."""
+    """Without an expected file a rule may ask for settings without values; a new workbook is still empty."""
     change, rule = STRUCTURES[what]
     result, metric = _workbook(change), METRICS["compare_table"]
     with warnings.catch_warnings():
@@ -253,13 +253,13 @@ def test_an_empty_workbook_may_have_the_structure_that_is_asked_for(what: str) -
 
 @pytest.mark.parametrize("text", ["", "a"])
 def test_nothing_is_no_part_of_a_text(text: str) -> None:
-    """OSWorld finds the empty text in every string; a text that is named in it still counts."""
+    """The empty text, which OSWorld finds in every string, scores 0; a real part of the text scores 1."""
     score = scored(METRICS["match_in_list"], text, TaskObject({"expected": "abc"}), {}).score
     assert score == (1 if text else 0)
 
 
 def test_lines_that_are_missing_are_missed() -> None:
-    """The first of three paragraphs are not all of them; an empty one more or less is nothing."""
+    """Missing paragraphs with text score 0; empty ones do not matter."""
 
     def of(*texts: str) -> bytes:
         document = docx.Document()
@@ -273,7 +273,7 @@ def test_lines_that_are_missing_are_missed() -> None:
 
 
 def _by_table() -> tuple[set[str], set[str]]:
-    """The metrics that give another's file something, and those that give half a file something."""
+    """Return the metrics that score another task's file, and those that score half a file."""
     foreign, half = set(), set()
     others = {**full_files(), **{f"other {name}": data for name, data in control_files().items()}}
     for func in _tested():
@@ -291,7 +291,7 @@ def _by_table() -> tuple[set[str], set[str]]:
 
 
 def _alike(data: bytes, expected: bytes) -> bool:
-    """Whether a metric of texts would rightly call them the same."""
+    """Return whether a metric of texts rightly takes both for the same."""
     return data.split() == expected.split()
 
 

@@ -197,7 +197,7 @@ def test_what_is_no_archive_is_refused(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("before", ['"log": 7, "x": {"entries": [1]}, ', '"x": [{"log": "entries"}], '])
 def test_entries_are_found_wherever_they_are(tmp_path: Path, before: str) -> None:
-    """Behind look-alikes, before pages, with brackets and quotes in texts, after a byte order mark."""
+    """Entries are found after similar keys and byte order marks, before pages, and despite brackets in texts."""
     found = json.dumps([entry(content={"text": '[{"\\\\", ]}'}), entry("https://a.org/y")], indent=1)
     path = tmp_path / "a.har"
     text = "\ufeff{" + before + '"log" : {"pages": [{"a": []}], "entries"\n: ' + found + ', "z": {}}}'
@@ -223,7 +223,7 @@ OWN = b'{"log":{"version":"1.2","creator":{"name":"OSGym","version":"1"},"entrie
 def test_a_hostile_archive_takes_little_more_memory_than_its_text(
     tmp_path: Path, before: bytes, after: bytes
 ) -> None:
-    """39 MiB of empty lists, wherever they are: refused, by a process of less than 256 MiB."""
+    """39 MiB of empty lists, anywhere in the file, are refused by a process of less than 256 MiB."""
     path = tmp_path / "a.har"
     path.write_bytes(before + b"[]," * (13 << 20) + after)
     code = (
