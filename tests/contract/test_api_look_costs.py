@@ -43,7 +43,7 @@ async def flood(service: Service, path: str, token: str, connections: int = 8) -
 async def test_who_only_looks_uses_a_share_of_the_processor(
     tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flood over eight connections gets less than a third of the answers without a bound; others lose none."""
+    """A flood over eight connections gets less than a third of its unbounded answers; others lose none."""
     monkeypatch.setattr(cpu_budget, "BURST_S", 0.02)
     tokens = tmp_path / "tokens"
     wall, other = (add_token(tokens, TokenScope.OBSERVE, name) for name in ("wall", "other"))

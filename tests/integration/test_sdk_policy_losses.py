@@ -140,7 +140,7 @@ async def test_an_environment_and_a_rollout_end_with_0(served: Served) -> None:
         environment = Environment(client)
         obs = await environment.reset(task("t"))
         await environment.step("click(1,1)")
-        await end(served, obs.episode.generation, ExitReason.DISPLAY_LOST)  # type: ignore[union-attr]
+        await end(served, obs.episode.generation, ExitReason.DISPLAY_LOST)  # type: ignore[union-attr]  # not None
         made = await environment.step("click(2,2)")
         assert (made.terminated, made.truncated, made.reward, made.lost) == (True, False, 0.0, False)
         assert made.loss is not None and made.failure is None

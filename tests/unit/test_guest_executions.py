@@ -24,12 +24,12 @@ async def test_a_command_that_was_cancelled_before_it_began_spoils_no_other(
             await asyncio.Event().wait()
         return dict(answer)
 
-    class Order:
+    class Order:  # all of an order that `run` reads; hence the ignores below
         def __init__(self, stdin: bytes) -> None:
             self.stdin = stdin
 
     monkeypatch.setattr(execute, "_run", run)
-    executions = execute.Executions(None, abandoned_s=0.0)  # type: ignore[arg-type] # nobody asks it
+    executions = execute.Executions(None, abandoned_s=0.0)  # type: ignore[arg-type]  # no session is used
     first = asyncio.ensure_future(executions.run("first", Order(b"x")))  # type: ignore[arg-type]
     await begun.wait()
     first.cancel()

@@ -129,7 +129,7 @@ def test_a_session_has_smaller_caps_beside_its_harness(
 
 
 def test_version_1_has_a_session_below_by_each_controller(tmp_path: Path) -> None:
-    """Version 1: the replica's own group holds the harness; child groups need the memory or pids controller."""
+    """Version 1: the replica's own group holds the harness; child groups need memory or pids."""
     unified = v2_mount(tmp_path / "unified", ".", "")
     memory = Hierarchy(1, tmp_path / "memory", tmp_path / "memory", frozenset({"memory"}))
     cpu = Hierarchy(1, tmp_path / "cpu", tmp_path / "cpu", frozenset({"cpu"}))

@@ -197,7 +197,7 @@ def test_what_is_no_archive_is_refused(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("before", ['"log": 7, "x": {"entries": [1]}, ', '"x": [{"log": "entries"}], '])
 def test_entries_are_found_wherever_they_are(tmp_path: Path, before: str) -> None:
-    """Entries are found after similar keys and byte order marks, before pages, and despite brackets in texts."""
+    """Entries are found after similar keys or a byte order mark, before pages, with brackets in texts."""
     found = json.dumps([entry(content={"text": '[{"\\\\", ]}'}), entry("https://a.org/y")], indent=1)
     path = tmp_path / "a.har"
     text = "\ufeff{" + before + '"log" : {"pages": [{"a": []}], "entries"\n: ' + found + ', "z": {}}}'

@@ -32,9 +32,9 @@ class ReplicaLease:
         lost: Set, with why, as soon as the replica ends under the lease or is released.
         manager: The replica's manager; None before `attach` and after `release`.
         replica_id, generation: Of the replica; kept after its end.
-        policy_acted: Says whether an action of the policy was sent to it, which decides whose a loss is.
-        excuses_agent: Counts a fault of the guest agent, and says whether that is still the host's.
-        disk_was_full: Says whether the host's disk was full while the episode ran, which decides it too.
+        policy_acted: Returns whether an action of the policy was sent to it; evidence for `core.loss`.
+        excuses_agent: Counts a fault of the guest agent; returns whether that is still the host's loss.
+        disk_was_full: Returns whether the host's disk was full during the episode, which may be the cause.
     """
 
     def __init__(self, replica_id: str = "", generation: int = 0) -> None:
@@ -184,7 +184,7 @@ class ReplicaLease:
         return self.loss()
 
     async def _is_agents_fault(self, error: GuestRefused) -> bool:
-        """Return whether the guest agent failed by itself; what a changed one says is no evidence."""
+        """Return whether the guest agent failed by itself; an agent that was tampered with gives no evidence."""
         if self.manager is None or not may_be_agents_own(error):
             return False
         try:

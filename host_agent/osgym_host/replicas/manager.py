@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 _DETAIL_CHARS = 2000
 
 STOP_NOTICE_S = 1.0
-"""How long a session that ended waits for the host agent's own end: one signal may have been for both."""
+"""Time after a session's end in which a stop of the host agent counts as its cause: one signal for both."""
 DEATH_NOTICE_S = STOP_NOTICE_S + 1.0
 """How long a broken connection waits for the news that the replica died, and of what."""
 
@@ -79,8 +79,8 @@ class ReplicaManager:
         clone: The runtime's replica, None before it was made.
         holder: For whose episode it is used, or was at its end; None before.
         creation_over: Set once the runtime was asked to make it and has answered, or was stopped.
-        stall: The time in which it owes an answer, watched by the pool; None while it owes none.
-        cpu_lowered: It has used up its credit of CPU time.
+        stall: Counters of its present stall, collected by the pool; None while no answer is late.
+        cpu_lowered: True while it has a lower CPU weight, since it has used up its CPU credit.
         points_under_way: Branch points that are being taken of it; it stands still for them.
         warm_apps: Programs that run in it, without a window, until it is handed to somebody.
     """
@@ -173,7 +173,10 @@ class ReplicaManager:
             await self._runtime.witness(self.clone)
 
     async def attest(self, *, afresh: bool) -> bool:
-        """Check that its guest agent is what it was, and holds its connections alone; return if for sure.
+        """Check that its guest agent is unchanged and holds its connections alone.
+
+        Returns:
+            True if the check is conclusive; see `Runtime.attest`.
 
         Args:
             afresh: Close the connections that there are, so that what follows goes over a new one; else look
@@ -196,12 +199,12 @@ class ReplicaManager:
         return await self._runtime.attest(self.clone, self._guest.socket_inodes())
 
     async def why_silent(self, *, could_answer: bool = False) -> Reason:
-        """Return why a guest agent does not answer: by itself, since it was stopped, or by the host's load.
+        """Return why a guest agent is silent: it hangs, was stopped, or is slowed by the host's load.
 
-        Nothing inside can stop the replica's first process: no signal of its own namespace reaches that.
+        A stopped first process is the host's doing, since no signal from its own namespace can stop it.
 
         Args:
-            could_answer: It was seen to have had enough of the processors.
+            could_answer: True if the agent is known to have had enough CPU time.
         """
         if self.clone is not None and process_state(self.clone.pid) == "T":
             return Reason.STOPPED
