@@ -10,7 +10,8 @@
 #   scripts/test.sh rest   what `make test-all` runs last
 #   scripts/test.sh ARGS   pytest with these arguments
 #
-# Machines that start by themselves and a real Prometheus take minutes: tests/long, `make test-long`.
+# What takes minutes is in tests/long, `make test-long`: machines that start by themselves, a real Prometheus, warm
+# applications, documents with and without the images' remedies.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 python=${VENV:-.venv}/bin/python
@@ -34,13 +35,15 @@ groups[desktops]=${core_desktops[*]}
 # Hosts of a fleet and what the client knows of them, the evaluator alone, and tests with hosts of their own.
 hosts=(tests/integration/test_{docs_walk,fleet_*,hosts_drained,infra_*,notices}.py)
 hosts+=(tests/integration/test_{sdk_discovery,sdk_members,ssh_*,tasks_blame,tasks_downloads,tasks_sandbox,wheels}.py)
-hosts+=(tests/e2e/test_{chaos,warm_apps,ordinary_user}.py)
+hosts+=(tests/e2e/test_{chaos,ordinary_user}.py)
 hosts+=(tests/integration/test_{remedies_*,tasks_browser,newcomer}.py)
 # Emulated machines, bakes, what calibrates desktops, and much of the SDK.
 machines=(tests/contract/runtimes tests/integration/test_{qemu_*,guest_frozen}.py)
 machines+=(tests/integration/test_{calibration,golden_image,image_bake}.py)
 # Here so that all groups take about as long.
+hosts+=(tests/integration/test_{a11y_trees,hostile_*,session_*}.py)
 machines+=(tests/integration/test_sdk_{agents*,batch,branching,data*,desktops,grammars,gym,policies,r*,sigterm}.py)
+machines+=(tests/integration/test_{policy_losses,survival,slow_guests}.py)
 elsewhere=("${core_api[@]}" tests/contract/runtimes)
 groups[slow]="tests/fuzz ${slow_units[*]} tests/contract ${elsewhere[*]/#/--ignore=}"
 groups[hosts]=${hosts[*]}
