@@ -1,4 +1,4 @@
-"""Host API v1 and OSGym's: an episode that the policy's own doing ended has the reward 0 for good."""
+"""Host API v1 and OSGym's: an episode whose desktop the policy broke has the reward 0, which stays."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ OUTSIDE = {
 
 
 async def evaluated(service: Service, episode: dict[str, Any]) -> Any:
-    """Ask for the score; the answer as it is."""
+    """Ask for the score; return the HTTP response."""
     path = f"/v1/episodes/{episode['episode_id']}/evaluate"
     return await service.http.post(path, json={"lease": episode["lease"]})
 
 
 async def score(service: Service, episode: dict[str, Any]) -> wire.EvaluationAnswer:
-    """Ask for the score, which there is."""
+    """Ask for the score; return the evaluation."""
     answer = await evaluated(service, episode)
     assert answer.status_code == 200, answer.text
     return wire.EvaluationAnswer.from_dict(answer.json())
@@ -59,13 +59,13 @@ async def ended(service: Service, episode: dict[str, Any]) -> None:
 
 
 def test_every_exit_of_a_replica_is_in_the_tables() -> None:
-    """But the one that the host asked for."""
+    """Every exit reason is the policy's or the host's, except for a requested end."""
     assert set(base.ExitReason) == {*INSIDE, *OUTSIDE, base.ExitReason.DESTROYED}
 
 
 @pytest.mark.parametrize("how", list(INSIDE))
 async def test_a_desktop_that_breaks_under_the_policy_earns_0(service: Service, how: base.ExitReason) -> None:
-    """The step says whose loss it is; the score is a valid 0 that names the reason, as often as one asks."""
+    """The step's error names the party at fault; each evaluation is a valid 0 with the reason."""
     episode = await service.create(task=TASK)
     await service.step(episode, 1, "click(1,2)")
     service.guest_of(episode).die(how)
@@ -84,7 +84,7 @@ async def test_a_desktop_that_breaks_under_the_policy_earns_0(service: Service, 
 
 
 async def test_a_guest_that_talks_nonsense_under_the_policy_earns_0(service: Service) -> None:
-    """Whatever answers in the agent's place after the policy has acted is the policy's doing."""
+    """Malformed answers of the guest are the policy's loss once it has acted."""
     episode = await service.create(task=TASK)
     await service.step(episode, 1, "click(1,2)")
     service.guest_of(episode).agent.nonsense = True
@@ -95,7 +95,7 @@ async def test_a_guest_that_talks_nonsense_under_the_policy_earns_0(service: Ser
 
 @pytest.mark.parametrize("how", [*OUTSIDE])
 async def test_what_the_host_did_earns_nothing(service: Service, how: base.ExitReason) -> None:
-    """Also after the policy's steps: no reward, and the class that has it tried again."""
+    """A cause in the host leaves no reward after steps too; its class has the task tried again."""
     episode = await service.create(task=TASK)
     await service.step(episode, 1, "click(1,2)")
     service.guest_of(episode).die(how)
@@ -125,7 +125,7 @@ async def test_a_desktop_that_ends_as_the_host_agent_stops_earns_nothing(
 
 
 async def test_a_host_without_descriptors_earns_nothing(service: Service) -> None:
-    """The desktop is well; that the host cannot connect to it is no doing of the policy."""
+    """A host that lacks file descriptors cannot connect to the desktop: its own loss."""
     episode = await service.create(task=TASK)
     await service.step(episode, 1, "click(1,2)")
     service.agent.episodes.find(episode["episode_id"]).replica.guest.drop_idle()
@@ -145,7 +145,7 @@ async def test_a_host_without_descriptors_earns_nothing(service: Service) -> Non
 async def test_what_ends_while_the_hosts_disk_is_full_is_the_hosts(
     service: Service, how: base.ExitReason, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Programs that cannot write end in any way; only who wrote more than it may has done that itself."""
+    """Programs that cannot write may end in any way; only a replica over its own limit is at fault."""
     episode = await service.create(task=TASK)
     await service.step(episode, 1, "click(1,2)")
     monkeypatch.setattr(journal, "FULL_BELOW_BYTES", 1 << 62)
@@ -159,7 +159,7 @@ async def test_what_ends_while_the_hosts_disk_is_full_is_the_hosts(
 
 @pytest.mark.parametrize("how", list(INSIDE))
 async def test_an_untouched_desktop_that_breaks_is_the_hosts(service: Service, how: base.ExitReason) -> None:
-    """The policy has done nothing yet, so nothing of it can have done that."""
+    """Before its first action the policy cannot have broken the desktop."""
     episode = await service.create(task=TASK)
     service.guest_of(episode).die(how)
     await ended(service, episode)
@@ -171,7 +171,7 @@ async def test_an_untouched_desktop_that_breaks_is_the_hosts(service: Service, h
 async def test_an_action_that_comes_after_the_end_of_the_desktop_did_not_end_it(
     service: Service, how: base.ExitReason
 ) -> None:
-    """The host may hear of the reason a second later than of the first action, which changes nothing."""
+    """The end counts from when it happened, though the host may learn its reason a second later."""
     episode = await service.create(task=TASK)
     service.guest_of(episode).die(how)
     lost = await service.step(episode, 1, "click(1,2)")
@@ -189,7 +189,7 @@ async def test_a_command_that_comes_after_the_end_of_the_desktop_did_not_end_it(
 
 
 async def test_a_desktop_that_breaks_in_the_check_earns_0(service: Service) -> None:
-    """What the policy left running breaks it while the check looks."""
+    """A program that the policy left running breaks the desktop during the check."""
     episode = await service.create(task=TASK)
     await service.step(episode, 1, "click(1,2)")
     guest = service.guest_of(episode)
@@ -206,7 +206,7 @@ BREAKS: dict[str, Any] = {**TASK, "config": []}
 
 
 async def test_a_check_that_the_policy_broke_earns_0(service: Service) -> None:
-    """The same check works on a desktop that nobody touched, so it is not ours that failed."""
+    """The same check works on an untouched desktop, so the policy broke it."""
     episode = await service.create(task=BREAKS)
     await service.step(episode, 1, "click(1,2)")
     agent = service.guest_of(episode).agent
@@ -223,7 +223,7 @@ async def test_a_check_that_the_policy_broke_earns_0(service: Service) -> None:
 async def test_a_check_that_fails_on_an_untouched_desktop_as_well_is_ours(
     service: Service, monkeypatch: pytest.MonkeyPatch, config: list[Any]
 ) -> None:
-    """No reward, whatever the policy did; tried once for a task, and nothing stays leased."""
+    """There is no reward; the trial runs once for a task, and its desktop is released."""
     episodes = [await service.create(task={**TASK, "config": config}) for _ in range(2)]
     for replica in service.runtime.alive.values():
         replica.agent.refuses, replica.agent.refused_paths = "internal", frozenset({"/setup/execute"})
@@ -245,7 +245,7 @@ async def test_a_check_that_fails_on_an_untouched_desktop_as_well_is_ours(
 
 
 async def test_a_check_that_breaks_before_the_policy_acted_is_ours(service: Service) -> None:
-    """Nothing is tried: there is nobody else."""
+    """A check that fails before any action is the host's, without a trial."""
     episode = await service.create(task=BREAKS)
     agent = service.guest_of(episode).agent
     agent.refuses, agent.refused_paths = "internal", frozenset({"/setup/execute"})
@@ -254,7 +254,7 @@ async def test_a_check_that_breaks_before_the_policy_acted_is_ours(service: Serv
 
 
 async def test_a_score_that_was_given_stays(service: Service) -> None:
-    """What breaks after the check takes nothing from it and gives nothing."""
+    """A desktop that breaks after the check changes nothing about the score."""
     episode = await service.create(task=TASK)
     await service.step(episode, 1, "click(1,2)")
     first = await score(service, episode)
@@ -265,7 +265,7 @@ async def test_a_score_that_was_given_stays(service: Service) -> None:
 
 
 async def test_an_episode_without_a_task_has_no_score(service: Service) -> None:
-    """Its loss is the policy's all the same."""
+    """Without a task there is no score, but the loss is still the policy's."""
     episode = await service.create()
     await service.step(episode, 1, "click(1,2)")
     service.guest_of(episode).die(base.ExitReason.SESSION_ENDED)
@@ -275,7 +275,7 @@ async def test_an_episode_without_a_task_has_no_score(service: Service) -> None:
 
 
 async def test_a_person_who_acted_too_makes_the_0_no_lesson(service: Service) -> None:
-    """It may have been the person who broke it."""
+    """After a person's action, who may have broken the desktop, the 0 is not valid for training."""
     episode = await service.create(task=TASK)
     await service.step(episode, 1, "click(1,2)")
     path = f"/v1/replicas/{episode['replica_id']}/intervene"
@@ -306,7 +306,7 @@ async def test_the_0_is_in_the_trajectory_and_outlives_the_host_agent(tmp_path: 
 
 
 async def test_a_run_counts_it_as_scored(service: Service) -> None:
-    """On the page of its run it is a reward, and not among those without one."""
+    """The page of a run counts the episode as scored, not as lost."""
     for how in (base.ExitReason.SESSION_ENDED, base.ExitReason.KILLED):
         episode = await service.create(task=TASK, run="grpo-7")
         await service.step(episode, 1, "click(1,2)")
@@ -317,7 +317,7 @@ async def test_a_run_counts_it_as_scored(service: Service) -> None:
 
 
 async def test_osgyms_step_finishes_with_0(service: Service) -> None:
-    """In the shape that its clients know, with the newest frame; the VM is released."""
+    """The step finishes with the newest frame and the reward 0; the VM is released."""
     made = await service.http.post("/reset", json={"task_config": TASK, "timeout": 60})
     vm_id = made.json()["vm_id"]
     for _ in range(2):

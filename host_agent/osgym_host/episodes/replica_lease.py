@@ -184,7 +184,7 @@ class ReplicaLease:
         return self.loss()
 
     async def _is_agents_fault(self, error: GuestRefused) -> bool:
-        """Return whether the guest agent failed by itself; an agent that was tampered with gives no evidence."""
+        """Return whether the guest agent failed by itself; a tampered agent's answer is no evidence."""
         if self.manager is None or not may_be_agents_own(error):
             return False
         try:

@@ -173,10 +173,7 @@ class ReplicaManager:
             await self._runtime.witness(self.clone)
 
     async def attest(self, *, afresh: bool) -> bool:
-        """Check that its guest agent is unchanged and holds its connections alone.
-
-        Returns:
-            True if the check is conclusive; see `Runtime.attest`.
+        """Check that its guest agent is unchanged, and alone holds its connections; see `Runtime.attest`.
 
         Args:
             afresh: Close the connections that there are, so that what follows goes over a new one; else look
