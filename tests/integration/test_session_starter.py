@@ -1,4 +1,4 @@
-"""What starts programs in a desktop's session: nothing below deceives it, and no failure of it is a score.
+"""The starter of a session's programs: the session cannot deceive it, and its failures are never scores.
 
 Real desktops of the namespace runtime. Root in the session goes for programs while they are being started;
 processes of the harness are stopped and ended from the host.
@@ -27,13 +27,13 @@ SLOW_TO_FIND = {"PATH": ":".join(["/none"] * 16_000 + ["/usr/bin:/bin"])}
 
 
 def first_pid(host: HostProcess, episode: AsyncEpisode | Episode) -> int:
-    """The first process of an episode's replica, as the host numbers it."""
+    """Return the host's PID of the first process of an episode's replica."""
     (row,) = [row for row in host.replicas("leased") if row["replica_id"] == episode.replica_id]
     return int(row["pid"])
 
 
 def server_of(first: int) -> int:
-    """The process that starts programs in the session."""
+    """Return the process that starts programs in the session."""
     (agent,) = harness_processes(first, AGENT)
     above = os.readlink(f"/proc/{agent}/ns/pid")
     candidates = harness_processes(first, "osgym-session")
@@ -41,18 +41,18 @@ def server_of(first: int) -> int:
 
 
 def bus_of(first: int) -> int:
-    """The session bus."""
+    """Return the session bus."""
     return harness_processes(first, "dbus-daemon --session")[0]
 
 
 def first_of_session(first: int) -> int:
-    """The first process of the session's PID namespace."""
+    """Return the first process of the session's PID namespace."""
     (found,) = [p for p in processes_of(first) if Path(f"/proc/{p}/comm").read_text() == "osgym-first\n"]
     return found
 
 
 def states_below(parent: int) -> str:
-    """The state of each child of a process; a `Z` has ended, and nobody has asked for it."""
+    """Return the state of each child of a process; `Z` is an unreaped one."""
     found = ""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -65,12 +65,12 @@ def states_below(parent: int) -> str:
 
 
 def is_in_tmp(first: int, name: str) -> bool:
-    """Whether a replica has a file in its /tmp."""
+    """Return whether a replica has a file in its /tmp."""
     return Path(f"/proc/{first}/root/tmp/{name}").exists()
 
 
 def command_task() -> dict[str, Any]:
-    """A task whose score is what a command prints."""
+    """Return a task that is scored by the output of a command."""
     result = {"type": "vm_command_line", "command": ["echo", "yes"]}
     expected = {"type": "rule", "rules": {"expected": "yes\n"}}
     evaluator = {"func": "exact_match", "result": result, "expected": expected}
@@ -114,7 +114,7 @@ if sys.argv[3] == "flood":
 async def test_what_a_caught_program_reports_deceives_nobody(
     host: HostProcess, client: AsyncClient, pid: int, error: int, then: str
 ) -> None:
-    """Root in the session holds a program before it begins, and reports in its place."""
+    """Root in the session stops a program's process before it executes, and forges its report."""
     async with client.episode(command_task()) as episode:
         first = first_pid(host, episode)
         before = server_of(first), harness_processes(first, AGENT), bus_of(first)
@@ -137,7 +137,7 @@ async def test_what_a_caught_program_reports_deceives_nobody(
 async def test_a_session_that_hangs_is_nobodys_score_and_holds_nothing_up(
     host: HostProcess, client: AsyncClient
 ) -> None:
-    """The agent answers all else meanwhile; what could not be started is ended if it starts after all."""
+    """Meanwhile the agent answers other calls; a program that starts too late is killed."""
     async with client.episode(command_task()) as episode:
         first = first_pid(host, episode)
         server = server_of(first)
@@ -159,7 +159,7 @@ async def test_a_session_that_hangs_is_nobodys_score_and_holds_nothing_up(
 async def test_a_check_that_cannot_start_its_command_is_no_score(
     host: HostProcess, client: AsyncClient
 ) -> None:
-    """Nothing is said of the command, so nothing of the desktop."""
+    """A command that cannot start is no evidence about the desktop."""
     async with client.episode(command_task()) as episode:
         server = server_of(first_pid(host, episode))
         os.kill(server, signal.SIGSTOP)
@@ -187,7 +187,7 @@ while True:
 
 
 async def test_nobody_takes_the_place_of_the_sessions_socket(host: HostProcess, client: AsyncClient) -> None:
-    """Root in the session ends the mount that it is in, and listens at its path."""
+    """Root in the session ends the mount with the socket, and listens at its path."""
     async with client.episode(command_task()) as episode:
         first = first_pid(host, episode)
         await episode.write_file("/tmp/impostor.py", IMPOSTOR.encode())
@@ -207,7 +207,7 @@ async def test_nobody_takes_the_place_of_the_sessions_socket(host: HostProcess, 
 
 @pytest.mark.parametrize("part", [server_of, bus_of, first_of_session])
 def test_a_desktop_whose_session_is_lost_is_replaced(host: HostProcess, part: Any) -> None:
-    """It ends by itself, at once, and says why."""
+    """The replica ends at once, with the reason."""
     with Client(host.url) as client, client.episode(command_task()) as episode:
         first = first_pid(host, episode)
         os.kill(part(first), signal.SIGKILL)
@@ -228,7 +228,7 @@ time.sleep(0.3)  # what a tracer is slow to take, the parent has to wait for
 
 
 def test_the_exit_code_of_a_traced_program_is_its_own(host: HostProcess) -> None:
-    """Its tracer gets it first, and takes its time."""
+    """The exit code arrives although a tracer reads it first, and slowly."""
     with Client(host.url) as client, client.episode(command_task()) as episode:
         episode.write_file("/tmp/trace.py", TRACER.encode())
         trace = "mkfifo /tmp/gate; echo $$ >/tmp/pid; setsid sudo python3 /tmp/trace.py >/dev/null 2>&1 &"
@@ -237,7 +237,7 @@ def test_the_exit_code_of_a_traced_program_is_its_own(host: HostProcess) -> None
 
 
 def test_what_an_agent_started_is_reaped_under_the_next_one(host: HostProcess) -> None:
-    """Nobody asks for it any more when it ends."""
+    """Programs of an earlier agent are reaped when they end."""
     waits = "exec sh -c 'until [ -e /tmp/go ]; do sleep 0.05; done'"
     launched = {"type": "launch", "parameters": {"command": waits, "shell": True}}
     task = {**command_task(), "config": [launched]}
@@ -273,7 +273,7 @@ time.sleep(600)
 
 @pytest.mark.parametrize("limit", ["soft", "hard"])
 def test_descriptors_in_flight_stop_no_command(host: HostProcess, limit: str) -> None:
-    """The kernel counts them for the agent's user as well, who must be able to pass on some more."""
+    """The kernel counts descriptors in flight for the agent's user too, whose limit is higher."""
     with Client(host.url) as client, client.episode(command_task()) as episode:
         episode.write_file("/tmp/flight.py", IN_FLIGHT.encode())
         fill = f"setsid python3 /tmp/flight.py {limit} >/dev/null 2>&1 </dev/null &"
