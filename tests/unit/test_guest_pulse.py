@@ -33,12 +33,15 @@ QUICK = PulseOptions(
 )
 
 
-def looks_until_frozen(starved: float, state: str = "S", looks: int = 400) -> int | None:
-    """After how many looks an agent is frozen that waits for a processor for this part of the time."""
+def looks_until_frozen(starved: float, state: str = "S", looks: int = 400, told_every: int = 1) -> int | None:
+    """After how many looks an agent is frozen that waits for a processor for this part of the time.
+
+    The kernel tells of its waits at one look in so many.
+    """
     silence = Silence(OPTIONS, 0.0, {1: 0.0})
     for number in range(1, looks + 1):
-        at_s = number * LOOK_S
-        if silence.look(at_s, {1: starved * at_s}, state):
+        told_s = (number - number % told_every) * LOOK_S
+        if silence.look(number * LOOK_S, {1: starved * told_s}, state):
             return number
     return None
 
@@ -65,6 +68,13 @@ def test_an_agent_that_gets_no_processor_is_slow() -> None:
     assert looks_until_frozen(1.0) is None
     needed = looks_until_frozen(2 / 3)
     assert needed is not None and needed == pytest.approx(3 * OPTIONS.silent_s / LOOK_S, abs=2)
+
+
+def test_a_wait_that_lasts_longer_than_a_look_is_excused_all_the_same() -> None:
+    """With many others on its core, an agent gets none of it for several looks in a row."""
+    assert looks_until_frozen(1.0, told_every=8) is None
+    needed = looks_until_frozen(0.9, told_every=4)
+    assert needed is not None and needed >= 5 * OPTIONS.silent_s / LOOK_S
 
 
 @pytest.mark.parametrize("state", ["", "D"])

@@ -111,7 +111,8 @@ class Silence:
         elif state in ("", "D"):
             self.late_s += passed_s
         else:
-            self.counted_s += max(0.0, passed_s - max(0.0, starved_s))
+            # The kernel tells of a wait once it is over, so that it may be one of earlier looks.
+            self.counted_s = max(0.0, self.counted_s + passed_s - max(0.0, starved_s))
         return self.counted_s + self.late_s >= self.options.silent_s
 
     @property
