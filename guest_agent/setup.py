@@ -9,6 +9,16 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 SOURCES = ["module.c", "x11.c", "frame.c", "png.c", "procs.c", "settle.c"]
+EXECUTABLES = {
+    "osgym-identity": ["identity.c"],
+    "osgym-session": [
+        "session.c",
+        "session_namespaces.c",
+        "session_process.c",
+        "session_server.c",
+        "session_starts.c",
+    ],
+}
 CFLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-g0"]
 LDFLAGS = ["-Wl,-s", "-Wl,--build-id=none"]
 
@@ -46,14 +56,16 @@ class WithHelper(build_ext):
         """Build everything."""
         super().run()
         folder = Path(self.get_ext_fullpath("osgym_guest._native")).parent
-        for name in ("identity", "session"):
+        for name, sources in EXECUTABLES.items():
             objects = self.compiler.compile(
-                [f"native/{name}.c"], output_dir=self.build_temp, extra_postargs=["-O2", *CFLAGS]
+                [f"native/{source}" for source in sources],
+                output_dir=self.build_temp,
+                extra_postargs=["-O2", *CFLAGS],
             )
             self.compiler.link_executable(
                 # Symbols are looked up once, in the template, and not at their first use in every clone.
                 objects,
-                f"osgym-{name}",
+                name,
                 output_dir=str(folder),
                 extra_postargs=[*LDFLAGS, "-Wl,-z,now"],
             )

@@ -1,0 +1,72 @@
+/* What the parts of osgym-session share; session.c says what the program does. */
+#ifndef OSGYM_SESSION_H
+#define OSGYM_SESSION_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stdint.h>
+#include <sys/types.h>
+
+#define HARNESS "/run/osgym/harness" /* memory that the upper namespace alone sees */
+#define SOCKET HARNESS "/session.sock"
+#define FRAMES HARNESS "/fb"
+#define DISPLAY_IS_UP HARNESS "/up"
+#define BUS "/usr/lib/osgym/bus"
+#define PROGRAMS "/usr/lib/osgym/programs"
+#define GUARDED (MS_NOSUID | MS_NODEV | MS_NOEXEC)
+#define MAX_GROUPS 64
+#define EXIT_SESSION_LOST 5
+
+/* Desktop's user, looked up at the start: later, whoever has root in the desktop says where users are looked up. */
+struct account {
+    uid_t user;
+    gid_t group, groups[MAX_GROUPS];
+    int group_count;
+};
+extern struct account account;
+
+/* Descriptors that lead to the session: its PID namespace, and PIDs of the bus and of the session's first process. */
+struct session {
+    int pids, bus, first;
+};
+extern struct session session;
+
+struct request {
+    uint32_t op, arguments, variables; /* counts of texts */
+    int32_t pid;
+};
+struct answer {
+    int32_t error, value;
+};
+enum { NO_FOLDER = -1, NOT_MADE = -2 };
+enum { TEXTS, STDIN, STDOUT, STDERR, FDS };
+
+/* session_process.c: what a process is before it becomes a program */
+_Noreturn void die(const char *what);
+void write_byte(int fd);
+void read_byte(int fd);
+void become_user(void);
+void reset_signals(void);
+void arrange(const int standard[3], int keep);
+void wipe_environment(void);
+void become(const char *path);
+
+/* session_namespaces.c */
+void make_folders(void);
+void make_lower(void);
+int enter_session(void);
+
+/* session_starts.c: programs that the guest agent asks for */
+void prepare_starts(void);
+struct answer start(const struct request *r, const int fds[FDS]);
+struct answer reap(pid_t pid);
+void forget(pid_t pid);
+void forget_all(void);
+void reap_forgotten(void);
+
+/* session_server.c: the guest agent's requests */
+int listen_at(const char *path);
+_Noreturn void serve(int listening);
+
+#endif
