@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.support.api_answers import error
 from tests.support.fake_guest import PNG
 from tests.support.fake_runtime import TASK, Service, record, running_service
 
+from osgym_host.cli.openapi import openapi
 from osgym_sdk import wire
 
 ROOT = Path(__file__).parents[2]
@@ -142,10 +144,12 @@ async def test_an_allowed_address_lends_no_web_page_its_rights(
 
 
 async def test_the_committed_openapi_is_true(service: Service) -> None:
-    """`host_agent/openapi.json` is what the service says; every call of v1 and OSGym is in it."""
+    """`host_agent/openapi.json` is what the service says and the command prints; every call is in it."""
     schema = (await service.http.get("/openapi.json")).json()
     committed = json.loads((ROOT / "host_agent" / "openapi.json").read_text())
     assert schema == committed, "write it anew: osgym openapi > host_agent/openapi.json"
+    printed = CliRunner().invoke(openapi, catch_exceptions=False)
+    assert json.loads(printed.output) == committed
     calls = {f"{method.upper()} {path}" for path, item in schema["paths"].items() for method in item}
     assert {
         "POST /v1/episodes",

@@ -267,7 +267,7 @@ while time.monotonic() < until:
 
 
 async def test_nobody_writes_into_the_output_of_an_isolated_command(call: Call) -> None:
-    """A process of the same user opens it through /proc: a pipe is written, a check's output is not."""
+    """A process of the same user can write to a pipe through /proc, but not to what a check prints."""
     for isolated in (False, True):
         process = await asyncio.create_subprocess_exec(
             "python3", "-c", WRITES_INTO_IT, stdout=asyncio.subprocess.PIPE
@@ -284,7 +284,7 @@ async def test_nobody_writes_into_the_output_of_an_isolated_command(call: Call) 
 
 
 async def test_an_isolated_command_finds_the_images_programs(tmp_path: Path, home: Path) -> None:
-    """Neither a folder of the user's nor a variable decides which program runs, or what it loads."""
+    """Neither folders of the user's nor variables change which program runs or what it loads."""
     mine = home / ".local" / "bin"
     mine.mkdir(parents=True)
     (mine / "cat").write_text("#!/bin/sh\necho forged\n")

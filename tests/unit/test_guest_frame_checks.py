@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from osgym_host.guest_client.body import SMALL_BYTES, BodyBuffer
-from osgym_host.guest_client.frame_checks import AskedImage, UnbelievableFrame, check_observation
+from osgym_host.guest_client.frame_checks import AskedImage, InvalidFrame, check_observation
 from osgym_protocol.codes import ImageFormat
 from osgym_protocol.limits import MAX_ACTIONS, MAX_HASH_CHARS, MAX_SCREEN_SIDE_PX, MAX_TIMINGS
 from osgym_protocol.observation import ActionResult, FrameInfo, Observation
@@ -48,7 +48,7 @@ def test_no_image_is_taken_where_none_is_due() -> None:
 def test_a_frame_is_the_same_only_where_that_was_asked(known: str | None) -> None:
     """A guest that leaves out an image that the client does not have is not believed."""
     same = replace(SEEN, frame=replace(FRAME, unchanged=True))
-    with pytest.raises(UnbelievableFrame, match="nobody asked about"):
+    with pytest.raises(InvalidFrame, match="nobody asked about"):
         check_observation(same, b"", AskedImage(unless_hash=known))
 
 
@@ -75,7 +75,7 @@ def test_a_frame_is_the_same_only_where_that_was_asked(known: str | None) -> Non
 )
 def test_what_contradicts_itself_is_refused(change: dict[str, Any]) -> None:
     """Sizes, hash and kind against the image that came."""
-    with pytest.raises(UnbelievableFrame):
+    with pytest.raises(InvalidFrame):
         check_observation(replace(SEEN, frame=replace(FRAME, **change)), image("png"), None)
 
 
@@ -84,7 +84,7 @@ def test_what_contradicts_itself_is_refused(change: dict[str, Any]) -> None:
 )
 def test_other_files_are_refused(sent: bytes) -> None:
     """Nothing but the kind that is named, in the size that is named."""
-    with pytest.raises(UnbelievableFrame):
+    with pytest.raises(InvalidFrame):
         check_observation(SEEN, sent, AskedImage())
 
 
@@ -100,7 +100,7 @@ def test_more_than_was_asked_for_is_refused() -> None:
         (replace(SEEN, timing_ms={str(n): 1.0 for n in range(MAX_TIMINGS + 1)}), good, None),
         (replace(SEEN, failed_index=-1), good, None),
     ):
-        with pytest.raises(UnbelievableFrame):
+        with pytest.raises(InvalidFrame):
             check_observation(seen, sent, asked)
 
 

@@ -38,15 +38,15 @@ def make_app(backend: Backend) -> FastAPI:
     app.add_middleware(BoundedBodies)
     app.add_middleware(CpuShares, percent=backend.access.look_cpu_percent)
     app.add_middleware(AccessControl, policy=backend.access, is_open=dashboard.is_part)
-    schema = app.openapi()
-    add_record_metas(schema)
-    described = json.dumps(schema).encode()
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
         """Return the description of all calls, which never changes while the service runs."""
         return Response(described, media_type="application/json")
 
+    schema = app.openapi()  # after the last route: each new one has FastAPI build it anew
+    add_record_metas(schema)
+    described = json.dumps(schema).encode()
     return app
 
 

@@ -71,9 +71,9 @@ class Consequence:
         recovery: What the pool does.
         code: The error code that a client sees when it calls an episode that ended so.
         termination: What the episode's `termination_reason` becomes.
-        error_class: Whose fault it is, None when nobody's. `infra` is never a reward of 0.
+        error_class: Party at fault; None for a planned end. `infra` is never a reward of 0.
         message: One sentence for people.
-        caused_inside: What runs in the desktop can cause it: whose fault that is, `core.loss` decides.
+        caused_inside: True if programs of the desktop can cause it; `core.loss` then decides who is at fault.
     """
 
     recovery: Recovery
@@ -139,7 +139,7 @@ _CONSEQUENCES: Mapping[Reason, Consequence] = {
     Reason.GUEST_DEAD: _lost_inside("The replica died."),
     Reason.GUEST_HUNG: _lost_inside("The replica did not answer in time."),
     Reason.GUEST_SLOW: _lost(_BROKE, "The host's load kept the replica from answering in time."),
-    Reason.GUEST_PROTOCOL: _lost_inside("The replica's answer made no sense."),
+    Reason.GUEST_PROTOCOL: _lost_inside("The replica's answer was malformed."),
     Reason.GUEST_FAILED: _lost(_BROKE, "The replica's guest agent failed by itself."),
     Reason.OUT_OF_MEMORY: _lost_inside("The replica ran out of memory."),
     Reason.HOST_OUT_OF_MEMORY: _lost(_BROKE, "The host ran out of memory, and its kernel ended the replica."),
@@ -149,7 +149,7 @@ _CONSEQUENCES: Mapping[Reason, Consequence] = {
     Reason.DISK: _lost_inside("The replica wrote more to disk than it may."),
     Reason.DISK_FULL: _lost(_BROKE, "The host's disk was nearly full, and the replica had written the most."),
     Reason.IO_ERROR: _lost(_BROKE, "The replica's disk failed."),
-    Reason.GUEST_PANIC: _lost_inside("The kernel of the replica's guest gave up."),
+    Reason.GUEST_PANIC: _lost_inside("The kernel of the replica's guest panicked."),
     Reason.GUEST_REBOOTED: _lost_inside("The replica's guest restarted itself."),
     Reason.EMULATOR_FAILED: _lost(_BROKE, "The replica's virtual machine monitor failed."),
     Reason.SETUP_FAILED: _task_fault(

@@ -74,7 +74,7 @@ class HostEpisode:
         check: The check while it runs, and afterwards.
         disk_was_full: The host's disk was full while it ran: what the desktop saved may be missing.
         reach: What its client does in its desktop past the screen.
-        agent_faults: Faults of guest agents so far, on the whole host.
+        agent_faults: Counter of guest agent faults on this host.
         lock: Held by a step, an evaluation, a branch point: one at a time.
     """
 
@@ -102,14 +102,14 @@ class HostEpisode:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def attach(self, manager: ReplicaManager) -> None:
-        """Take the replica that the pool gave."""
+        """Use the replica that the pool leased."""
         self.replica.policy_acted = self.policy_acted
         self.replica.excuses_agent = partial(self.agent_faults.is_excused, self.terms.run, self.task_id)
         self.replica.attach(manager)
         manager.holder = self
 
     def policy_acted(self) -> bool:
-        """Return whether the policy, or its client past the screen, has done anything to the desktop."""
+        """Return whether an action of the policy, or a command of its client, was sent to the desktop."""
         return self.steps.progress.step > 0 or self.reach.used
 
     @contextmanager

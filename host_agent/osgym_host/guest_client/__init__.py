@@ -1,5 +1,7 @@
-"""The client of the guest agent: `client` calls, `answers` reads what came, `http` carries both,
-`errors` has what a call raises."""
+"""The client of the guest agent.
+
+`client` makes calls, `answers` parses answers, `http` transports both, `errors` defines the exceptions.
+"""
 
 from osgym_host.guest_client.answers import (
     CommandResult,

@@ -167,6 +167,15 @@ class GuestClient:
         body = {"start_ns": start_ns, "frozen": frozen}
         await self._small("POST", "/v1/clock", body, timeout_s=timeout_s)
 
+    async def free_caches(self, *, timeout_s: float) -> None:
+        """Have the kernel of a virtual machine free what it keeps of files."""
+        await self._small("POST", "/v1/maintenance/free_caches", {}, timeout_s=timeout_s)
+
+    async def trim_disk(self, *, timeout_s: float) -> int:
+        """Have a virtual machine tell its disk which blocks hold nothing; return how many MiB that are."""
+        answer = await self._small("POST", "/v1/maintenance/trim_disk", {}, timeout_s=timeout_s)
+        return typed(answer, "trimmed_mib", int)
+
     # OSWorld's endpoints ---------------------------------------------------------------------
 
     async def execute(
@@ -308,8 +317,8 @@ class GuestClient:
         """Return the accessibility tree as XML (hostile: parse it defused).
 
         Args:
-            timeout_s: For the whole answer.
-            deadline_s: For the programs; those that answer later are left out. None: the agent's own bound.
+            timeout_s: Deadline of the whole answer.
+            deadline_s: Time that programs have to answer the agent; later ones are left out.
         """
         path = "/accessibility" if deadline_s is None else f"/accessibility?deadline_s={deadline_s:g}"
         tree = (await self._large(path, timeout_s)).get("AT")

@@ -1,4 +1,4 @@
-"""What a call to a guest raises."""
+"""Exceptions of calls to a guest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from osgym_host.errors import OsgymHostError
 
 
 class GuestError(OsgymHostError):
-    """Base of what a call to a guest raises."""
+    """Base class of the exceptions of calls to a guest."""
 
 
 class GuestUnreachable(GuestError):
@@ -26,7 +26,7 @@ class GuestUnreachable(GuestError):
 
 
 class HostSocketError(GuestUnreachable):
-    """This host had no descriptor, memory, address or path left for the connection.
+    """This host lacks a descriptor, memory, an address or the socket's path for the connection.
 
     A guest cannot cause that: it can only refuse, end or reset a connection.
     """
@@ -47,7 +47,7 @@ _ERRORS_OF_THIS_HOST = frozenset(
 
 
 def unreachable(what: str, error: OSError, *, delivered: bool) -> GuestUnreachable:
-    """Return the error for a connection that could not be made or broke: of this host or of the guest."""
+    """Return `HostSocketError` if this host caused the error of a connection, else `GuestUnreachable`."""
     kind = HostSocketError if error.errno in _ERRORS_OF_THIS_HOST else GuestUnreachable
     return kind(f"{what}: {error}", delivered=delivered)
 

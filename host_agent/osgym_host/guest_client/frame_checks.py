@@ -23,10 +23,10 @@ _JPEG_HEAD = b"\xff\xd8\xff"
 
 @dataclass(frozen=True, slots=True)
 class AskedImage:
-    """What a call asked for: the encoding, and the size if it is not to be that of the screen.
+    """The image that a call asked for: its encoding, and its size if that differs from the screen's.
 
     Attributes:
-        unless_hash: Hash of the frame that needs no image; None: every frame needs one.
+        unless_hash: Hash of the frame for which no image is needed; None: an image is always needed.
     """
 
     format: ImageFormat = ImageFormat.PNG
@@ -34,7 +34,7 @@ class AskedImage:
     unless_hash: str | None = None
 
 
-class UnbelievableFrame(ValueError):
+class InvalidFrame(ValueError):
     """What a guest says of a frame contradicts itself, its image, or what was asked for."""
 
 
@@ -45,41 +45,41 @@ def check_observation(seen: Observation, image: Body, asked: AskedImage | None) 
         asked: What was asked for, None when nobody knows. A replayed answer may be another's.
 
     Raises:
-        UnbelievableFrame: A number is out of range, the image is none of that kind, or not of that size.
+        InvalidFrame: A number is out of range, the image is none of that kind, or not of that size.
     """
     if len(seen.results) > MAX_ACTIONS or len(seen.timing_ms) > MAX_TIMINGS:
-        raise UnbelievableFrame(f"more than {MAX_ACTIONS} results, or more than {MAX_TIMINGS} times")
+        raise InvalidFrame(f"more than {MAX_ACTIONS} results, or more than {MAX_TIMINGS} times")
     if seen.failed_index is not None and not 0 <= seen.failed_index < MAX_ACTIONS:
-        raise UnbelievableFrame("failed_index is out of range")
+        raise InvalidFrame("failed_index is out of range")
     frame = seen.frame
     _check_numbers(frame)
     if seen.replayed:
         asked = None
     if asked is not None and frame.format is not asked.format:
-        raise UnbelievableFrame(f"the frame is {frame.format.value}, asked for was {asked.format.value}")
+        raise InvalidFrame(f"the frame is {frame.format.value}, asked for was {asked.format.value}")
     if frame.unchanged and asked is not None and frame.hash != asked.unless_hash:
-        raise UnbelievableFrame("the frame is said to be one that nobody asked about")
+        raise InvalidFrame("the frame is said to be one that nobody asked about")
     if frame.unchanged or frame.format is ImageFormat.NONE:
         if len(image):
-            raise UnbelievableFrame("an image that is the same, or was not asked for, was sent")
+            raise InvalidFrame("an image that is the same, or was not asked for, was sent")
         return
     size, pixels = (frame.width, frame.height), frame.width * frame.height
     if asked is not None and asked.size is not None:
         if size != asked.size:
-            raise UnbelievableFrame(f"the image is {size}, asked for was {asked.size}")
+            raise InvalidFrame(f"the image is {size}, asked for was {asked.size}")
     elif pixels > MAX_SCREEN_PIXELS:
-        raise UnbelievableFrame(f"an image of {frame.width}x{frame.height} is not believed")
+        raise InvalidFrame(f"an image of {frame.width}x{frame.height} is not believed")
     if len(image) > pixels * MAX_BYTES_PER_PIXEL + IMAGE_FILE_BYTES:
-        raise UnbelievableFrame(f"{len(image)} bytes for an image of {frame.width}x{frame.height}")
+        raise InvalidFrame(f"{len(image)} bytes for an image of {frame.width}x{frame.height}")
     _check_head(frame, bytes(image[:24]))
 
 
 def _check_numbers(frame: FrameInfo) -> None:
     for side in (frame.width, frame.height, *frame.screen):
         if not 1 <= side <= MAX_SCREEN_SIDE_PX:
-            raise UnbelievableFrame(f"a side of {side} pixels is not believed")
+            raise InvalidFrame(f"a side of {side} pixels is not believed")
     if not 1 <= len(frame.hash) <= MAX_HASH_CHARS or not frame.hash.isascii() or not frame.hash.isprintable():
-        raise UnbelievableFrame("the hash is not 1 to 128 visible characters")
+        raise InvalidFrame("the hash is not 1 to 128 visible characters")
 
 
 def _check_head(frame: FrameInfo, head: bytes) -> None:
@@ -94,6 +94,6 @@ def _check_head(frame: FrameInfo, head: bytes) -> None:
         case ImageFormat.NONE:
             good = True
     if not good:
-        raise UnbelievableFrame(
+        raise InvalidFrame(
             f"what was sent is no {frame.format.value} of {frame.width}x{frame.height}: {head!r}"
         )

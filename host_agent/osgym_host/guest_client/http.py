@@ -246,7 +246,7 @@ class HttpClient:
 
         Raises:
             GuestUnreachable: No connection, or it broke.
-            HostSocketError: The same, and this host is short of something.
+            HostSocketError: No connection, since this host lacks a resource for it.
             GuestTimeout: `timeout_s` passed.
             GuestProtocolError: The answer is malformed or too large.
         """

@@ -68,9 +68,9 @@ class Settings(BaseModel):
         default=10,
         ge=0,
         le=100,
-        description="Share of a processor that calls of one `observe` token may use in the host agent, and "
-        "as much again for the host's state and metrics; they wait beyond that, after a second they get 429. "
-        "Other callers that look get five times as much, and the state at once. 0: no bound.",
+        description="Share of a processor, in percent, for calls of one `observe` token that only look; its "
+        "calls for the host's state and metrics have as much again. Calls beyond the share wait up to a "
+        "second, then get 429. Other tokens have five times the share. 0: no bound.",
     )
     wrong_tokens_per_min: int = Field(
         default=30,
@@ -84,9 +84,8 @@ class Settings(BaseModel):
     )
     allowed_hosts: Annotated[list[HostName], BeforeValidator(as_list)] = Field(
         default=[],
-        description="Names that clients of allowed_ips call this host by. Its addresses, names without a "
-        "dot and those that end with .internal, .local or .localhost always work; any other could be a web "
-        "page's.",
+        description="Names by which clients of allowed_ips may call this host. Its addresses, names without "
+        "a dot, and names that end with .internal, .local or .localhost are always allowed.",
     )
     max_connections: int = Field(
         default=0,
@@ -296,7 +295,7 @@ class Settings(BaseModel):
         default="off",
         description="on: keep the desktop as it was right after a task's set-up, where that is the same each "
         "time, and clone it for later episodes of the same set-up. On local with criu 4.2 or newer, as root. "
-        "Root inside a desktop then reaches its guest agent.",
+        "Root inside such a desktop can reach its guest agent.",
     )
     task_templates_max: int = Field(
         default=8, ge=1, le=1024, description="Bound on how many task templates there are; by use."
