@@ -72,12 +72,13 @@ async def attest(
     }
     until = time.monotonic() + _IMAGE_WAIT_S
     while True:
+        was_there = await asyncio.to_thread(rootfs.is_dir)
         answer, _ = await supervisor.request("check", fields, timeout_s=_TIMEOUT_S)
         if not (finding := answer["result"]):
             return not replica.one_pid_namespace
         if finding == RESTARTED and not replica.one_pid_namespace:
             raise GuestRestarted(finding, replica_id=replica.replica_id)
-        if await asyncio.to_thread(rootfs.is_dir):
+        if was_there and await asyncio.to_thread(rootfs.is_dir):
             raise GuestTampered(finding, replica_id=replica.replica_id)
         # Nothing can be compared with an image that is away, and the guest is not to blame.
         if time.monotonic() >= until:
