@@ -13,10 +13,13 @@ frame that comes back is checked for it. Faults come in an order that the seed g
 any other; one that finds nobody to hit is tried again for some seconds and counted as skipped then.
 
 Violations, and the exit code is 1: a task that does not end exactly once, with a reward or a failure of a
-type; a reward that is not 1 for an oracle or not 0 for doing nothing (a policy that bombs its own desktop may
-fail its own task); a frame of another desktop; something left behind; a slot that is not clean in time; more
-than one in a thousand trajectories without a result though one fault at most hit them; a frozen guest agent
-that is not noticed in time; an internal error in the host agent's log.
+type; a reward that is not 1 for an oracle or not 0 for doing nothing; a class of failure that does not follow
+from what hit the trajectory; a frame of another desktop; something left behind; a slot that is not clean in
+time; more than one in a thousand trajectories without a result though one fault at most hit them; a frozen
+guest agent that is not noticed in time; an internal error in the host agent's log.
+
+Faults named `policy: …` are what a policy itself types into a terminal, once its work is done. It gets the
+honest score or a 0 of its own then, on its first attempt, and nobody else does.
 
 With `--runtime synthetic` replicas have no desktop and break on command, in each way and at each moment of an
 episode. A small model in the driver says whose loss each end must be (`policy`, `infra`, `task` or nobody's);

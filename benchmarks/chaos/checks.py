@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.chaos.flights import Flights, number_of, own_doing, way_of
-from benchmarks.chaos.schedule import FROM_INSIDE, Kind
+from benchmarks.chaos.flights import Flights, number_of, way_of
+from benchmarks.chaos.schedule import BY_POLICIES, FROM_INSIDE, SPARES_RESULT, Kind
 from benchmarks.chaos.stage import Impact
 from benchmarks.common import quantile
 from osgym_sdk import Failure, Result
+from osgym_sdk.wire import ErrorClass
 
 FROZEN = (Kind.AGENT_FROZEN,)
 
@@ -65,18 +66,41 @@ def _of_result(result: Result, flights: Flights) -> list[str]:
     name = f"trajectory {number} ({way} of {result.task['id']}, {_history(flights, number)})"
     if (result.reward is None) == (failure is None):
         return [f"{name}: reward {result.reward} and failure {failure}"]
+    found = [f"{name}: {line}" for line in _of_class(result, flights.hits(number))]
     if failure is not None:
         if not failure.code or failure.error_class is None:
-            return [f"{name}: a failure without a type: {failure}"]
-        return []
+            found.append(f"{name}: a failure without a type: {failure}")
+        return found
     if result.loss is not None:
-        by_itself = not any(kind in FROM_INSIDE for kind in flights.hits(number))
-        return [f"{name}: the policy's loss without a fault from inside: {result.loss}"] if by_itself else []
+        return found
     wanted = 0.0 if way == "idle" else 1.0
-    if result.reward != wanted and not (way == "oracle" and own_doing(flights.tried[number])):
+    last = flights.tried[number][-1].harmed_by if flights.tried[number] else []
+    spoilt = any(kind in BY_POLICIES - SPARES_RESULT for kind in last)
+    if result.reward != wanted and not (way == "oracle" and result.reward == 0.0 and spoilt):
         details = result.trajectory.evaluation.details if result.trajectory.evaluation else ()
         ending = f"{result.termination_reason}, {len(result.steps)} steps, {result.note or ''} {details}"
-        return [f"{name}: reward {result.reward}, not {wanted} ({ending})"[:600]]
+        found.append(f"{name}: reward {result.reward}, not {wanted} ({ending})"[:600])
+    return found
+
+
+def _of_class(result: Result, hits: Sequence[Kind]) -> list[str]:
+    """Judge whose loss a trajectory is said to be, by what hit it: nobody pays for another, or gains."""
+    failure, loss = result.failure, result.loss
+    if failure is not None and failure.error_class not in (None, ErrorClass.INFRA):
+        return [
+            f"the class {failure.error_class}, for a failure that no task and no policy has caused: {failure}"
+        ]
+    if loss is not None and not any(kind in FROM_INSIDE for kind in hits):
+        return [f"the policy's loss without a fault from inside: {loss}"]
+    if loss is not None and (result.reward != 0.0 or not result.valid_for_training):
+        return [f"the policy's loss with reward {result.reward}, valid {result.valid_for_training}: {loss}"]
+    if hits and all(kind in BY_POLICIES for kind in hits):
+        if failure is not None:
+            return [f"a failure of the host's for what only its policy did: {failure}"]
+        if result.attempts > 1:
+            return [f"{result.attempts} attempts though only its policy harmed it"]
+    if not hits and result.attempts > 1:
+        return [f"{result.attempts} attempts though nothing harmed it"]
     return []
 
 
@@ -117,10 +141,17 @@ def figures(flights: Flights, impacts: Sequence[Impact]) -> dict[str, Any]:
         "lost_by_one_fault": sum(is_lost_once(r, flights) for r in results),
         "lost_by_two_faults": sum(not is_lost_once(r, flights) for r in failed),
         "policys_losses": dict(Counter(_cause(r.loss) for r in results if r.loss)),
+        "harmed_by_their_policy": sum(_only_by_policy(r, flights) for r in results),
+        "of_these_scored_honestly": sum(_only_by_policy(r, flights) and r.loss is None for r in results),
         "frames_checked": flights.frames,
         "faults": len(impacts),
         "clean_p95_s": round(quantile(clean, 0.95), 2) if clean else None,
     }
+
+
+def _only_by_policy(result: Result, flights: Flights) -> bool:
+    hits = flights.hits(number_of(result))
+    return bool(hits) and all(kind in BY_POLICIES for kind in hits)
 
 
 def _cause(failure: Failure) -> str:

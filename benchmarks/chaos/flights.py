@@ -11,14 +11,18 @@ from random import Random
 from typing import Any
 
 from benchmarks.chaos.marks import Mark, mark_of_png, set_up
-from benchmarks.chaos.schedule import OWN_DOING, Kind
+from benchmarks.chaos.orders import TYPED, Order, scripts_set_up
+from benchmarks.chaos.schedule import BY_POLICIES, Kind
 from osgym_host.tasks.shipped import ShippedTask, next_actions
-from osgym_sdk import Result
+from osgym_sdk import EpisodeLost, OSGymError, Result
 
 COVERED = ("ristretto/save-a-copy",)
 """Tasks whose window covers the whole screen, and with it every mark."""
 IDLE_SHARE = 0.25
 IDLE_STEPS = 4
+TERMINAL_S, TERMINAL_LOOK_S = 30.0, 0.3
+ACTS_MS = 3000
+"""How long a policy waits for what its typed line does."""
 _KEY = "chaos"
 
 
@@ -31,6 +35,7 @@ class Attempt:
         replica_id: empty before its first frame came.
         mark: what its first frame showed.
         harmed_by: the faults that hit its replica, or the host agent, while it ran.
+        order: what its policy is to do to its own desktop; None while that is nothing.
     """
 
     number: int
@@ -41,6 +46,7 @@ class Attempt:
     mark: Mark | None = None
     frames: int = 0
     harmed_by: list[Kind] = field(default_factory=list)
+    order: Order | None = None
 
 
 @dataclass
@@ -66,6 +72,7 @@ class Flights:
     outages: list[Kind] = field(default_factory=list)
     frames: int = 0
     _seen: dict[Mark, str] = field(default_factory=dict)
+    _tasks: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Leave out what cannot be checked."""
@@ -83,7 +90,8 @@ class Flights:
             if self.outages:
                 self.early[number] = list(self.outages)
             way = "idle" if random.random() < IDLE_SHARE else "oracle"
-            task["config"] = [*set_up(number), *task["config"]]
+            task["config"] = [scripts_set_up(), *set_up(number), *task["config"]]
+            self._tasks[number] = task
             yield {**task, _KEY: {"number": number, "way": way}}
 
     def reset(self, task: Mapping[str, Any]) -> _Pilot:
@@ -93,6 +101,9 @@ class Flights:
         attempt = Attempt(number, len(attempts) + 1, time.monotonic())
         attempt.harmed_by += [kind for kind in self.outages if kind not in self.early.get(number, [])]
         attempts.append(attempt)
+        before = self.open.get(number)
+        if before is not None and before.order is not None:
+            before.order.end()
         self.open[number] = attempt
         return _Pilot(self, attempt, self._by_id[task["id"]], task[_KEY]["way"])
 
@@ -100,10 +111,17 @@ class Flights:
         """Never called: `reset` gives each attempt a policy of its own."""
         raise NotImplementedError
 
+    def task_of(self, number: int) -> dict[str, Any]:
+        """What a trajectory is to do."""
+        return self._tasks[number]
+
     async def land(self, result: Result) -> None:
         """Take the end of a trajectory, and look at the frames that no policy saw."""
         self.results.append(result)
+        self._tasks.pop(number_of(result), None)
         attempt = self.open.pop(result.task[_KEY]["number"], None)
+        if attempt is not None and attempt.order is not None:
+            attempt.order.end()
         if attempt is not None and result.steps:
             last = result.steps[-1]
             if last.data:
@@ -118,6 +136,8 @@ class Flights:
         self.frames += 1
         attempt.frames += 1
         name = f"trajectory {attempt.number} attempt {attempt.which} ({attempt.episode_id}) {where}"
+        if mark is None and own_doing(attempt):
+            return  # its policy ended what draws the background, or covers it
         if mark is None:
             self.crossed.append(f"{name}: no mark in the picture")
             return
@@ -150,11 +170,13 @@ class Flights:
 
 
 class _Pilot:
-    """Acts in one attempt: the oracle's steps, or nothing at all."""
+    """Acts in one attempt: the oracle's steps, or nothing at all; and does what it is told to its desktop."""
 
     def __init__(self, flights: Flights, attempt: Attempt, task: ShippedTask, way: str) -> None:
         self._flights, self._attempt, self._task, self._way = flights, attempt, task, way
         self._random = Random(f"think:{flights.seed}:{attempt.number}")
+        self._at = 0
+        self._windows: set[int] = set()
 
     async def act(self, obs: Any, task: Any, step: int) -> list[Any]:
         """Look, think, act."""
@@ -162,9 +184,54 @@ class _Pilot:
         attempt.replica_id, attempt.episode_id = obs.episode.replica_id, obs.episode.episode_id
         await self._flights.look(attempt, obs.png, f"frame {step}")
         await asyncio.sleep(self._random.uniform(0, 0.4))
+        if (order := attempt.order) is not None and (harm := await self._harm(order, obs)) is not None:
+            return harm
+        at, self._at = self._at, self._at + 1
         if self._way == "oracle":
-            return await next_actions(obs, self._task.oracle, step)
-        return [{"op": "done"}] if step >= IDLE_STEPS else [{"op": "wait", "duration_ms": 300}]
+            return await next_actions(obs, self._task.oracle, at)
+        return [{"op": "done"}] if at >= IDLE_STEPS else [{"op": "wait", "duration_ms": 300}]
+
+    async def _harm(self, order: Order, obs: Any) -> list[Any] | None:
+        """Return what the policy does next for an order; None while it has its work to do, and afterwards."""
+        if order.over or (self._way == "oracle" and self._at < len(self._task.oracle) - 1):
+            return None
+        if not order.begun:
+            self._windows = {window.id for window in await obs.episode.windows()}
+            order.begun = True
+            return [{"op": "key", "keys": ["ctrl", "alt", "t"]}]
+        if order.sent_at is None:
+            if not await self._terminal_is_open(obs):
+                order.settle(typed=False)
+                return None
+            order.sent_at = time.monotonic()
+            return [{"op": "type", "text": order.line}, {"op": "wait", "duration_ms": ACTS_MS}]
+        order.settle(typed=await _was_carried_out(obs))
+        return None
+
+    async def _terminal_is_open(self, obs: Any) -> bool:
+        """Whether a window that was not there before has the keyboard, within some seconds."""
+        end = time.monotonic() + TERMINAL_S
+        while time.monotonic() < end:
+            windows = await obs.episode.windows()
+            if any(window.focused and window.id not in self._windows for window in windows):
+                return True
+            await asyncio.sleep(TERMINAL_LOOK_S)
+        return False
+
+
+async def _was_carried_out(obs: Any) -> bool:
+    """Whether the desktop shows that it got a typed line; one that cannot even say that has got it.
+
+    Raises:
+        EpisodeLost: The desktop is lost.
+    """
+    try:
+        said = await obs.episode.execute(["test", "-e", TYPED], timeout_s=10)
+    except EpisodeLost:
+        raise
+    except OSGymError:
+        return True
+    return bool(said.returncode == 0)
 
 
 def way_of(result: Result) -> str:
@@ -177,6 +244,6 @@ def number_of(result: Result) -> int:
     return int(result.task[_KEY]["number"])
 
 
-def own_doing(attempts: list[Attempt]) -> bool:
-    """Whether the last attempt was hit by what a policy may do to its own desktop."""
-    return bool(attempts) and any(kind in OWN_DOING for kind in attempts[-1].harmed_by)
+def own_doing(attempt: Attempt) -> bool:
+    """Whether the policy of an attempt does something to its own desktop."""
+    return any(kind in BY_POLICIES for kind in attempt.harmed_by)

@@ -1,4 +1,8 @@
-"""Injection of faults: from outside by signals, from inside by commands as the user or as root."""
+"""Injection of faults by the host's tools: signals, and commands in two places of a desktop.
+
+A policy's own commands run in the session. Beside the guest agent is above that for `local`, where no command
+of the session reaches; a virtual machine has one place only, in which root reaches the agent.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +52,8 @@ class Reach(ABC):
         """
 
     @abstractmethod
-    async def signal_inside(self, replica_id: str, part: str, number: signal.Signals) -> None:
-        """Send a signal to the processes inside whose command line has `part`.
+    async def signal_harness(self, replica_id: str, part: str, number: signal.Signals) -> None:
+        """Send a signal to the processes that look after the desktop and have `part` in their command line.
 
         Raises:
             LookupError: There is none.
@@ -63,8 +67,16 @@ class Reach(ABC):
             LookupError: It is gone.
         """
 
-    async def run(self, replica_id: str, command: str, *, root: bool = True) -> None:
-        """Start a shell command inside, and wait for nothing.
+    @abstractmethod
+    async def run_beside_agent(self, replica_id: str, command: str) -> None:
+        """Start a shell command as root beside the guest agent, and wait for nothing.
+
+        Raises:
+            LookupError: It is gone, or its guest agent does not answer.
+        """
+
+    async def run_in_session(self, replica_id: str, command: str, *, root: bool = False) -> None:
+        """Start a shell command where a policy's own commands run, and wait for nothing.
 
         Raises:
             LookupError: It is gone, or its guest agent does not answer.
@@ -119,16 +131,13 @@ class LocalReach(Reach):
             raise LookupError(f"{replica_id} is gone")
         return GuestClient(UnixAddress(path))
 
-    async def signal_inside(self, replica_id: str, part: str, number: signal.Signals) -> None:
+    async def signal_harness(self, replica_id: str, part: str, number: signal.Signals) -> None:
         """From outside, where its processes are seen as well."""
         if not _signal_all(tree_of(self.first_process(replica_id)), part, number):
             raise LookupError(f"{replica_id} has no {part}")
 
-    async def run(self, replica_id: str, command: str, *, root: bool = True) -> None:
-        """Run a command in a desktop, or for root beside its guest agent, which root inside cannot reach."""
-        if not root:
-            await super().run(replica_id, command, root=False)
-            return
+    async def run_beside_agent(self, replica_id: str, command: str) -> None:
+        """Start it in the namespaces of the replica's first process, above those of the session."""
         inside = f"setsid sh -c {shlex.quote(command)} >/dev/null 2>&1 </dev/null &"
         try:
             await asyncio.to_thread(run_beside, self.first_process(replica_id), ["sh", "-c", inside])
@@ -171,11 +180,15 @@ class QemuReach(Reach):
         assert record.replica is not None
         return GuestClient(record.as_replica().guest, token=record.replica.token)
 
-    async def signal_inside(self, replica_id: str, part: str, number: signal.Signals) -> None:
+    async def signal_harness(self, replica_id: str, part: str, number: signal.Signals) -> None:
         """From inside: nobody else can. A moment later, so that the command is answered."""
         pattern = f"[{part[0]}]{part[1:]}"
         name = number.name.removeprefix("SIG")
-        await self.run(replica_id, f"sleep 0.2; pkill -{name} -f {pattern}")
+        await self.run_beside_agent(replica_id, f"sleep 0.2; pkill -{name} -f {pattern}")
+
+    async def run_beside_agent(self, replica_id: str, command: str) -> None:
+        """Start it as root of the machine."""
+        await self.run_in_session(replica_id, command, root=True)
 
     def freeze(self, replica_id: str) -> None:
         """QEMU, and with it all CPUs of the machine."""

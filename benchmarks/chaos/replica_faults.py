@@ -1,4 +1,4 @@
-"""Faults of one replica: killed, frozen, bombed from inside, its guest agent replaced by a hostile one."""
+"""Faults of one replica by the host's tools: killed, frozen, its guest agent replaced by a hostile one."""
 
 from __future__ import annotations
 
@@ -14,45 +14,15 @@ from benchmarks.chaos.schedule import REPLACED, Kind
 from benchmarks.chaos.stage import Impact, NoVictim, Stage
 
 HOSTILE = Path(__file__).with_name("hostile_guest.py")
-DISK_BOMB_MIB, MEMORY_BOMB_MIB, PROCESSES = 700, 4000, 3000
-"""More than the caps of the run; what a bomb that no cap stops would take at most."""
 CUT_S = 8.0
 BACK_S = 15.0
-
-_FORKS = f"""
-import os, time
-for _ in range({PROCESSES}):
-    try:
-        if os.fork() == 0:
-            time.sleep(60)
-            os._exit(0)
-    except OSError:
-        time.sleep(0.01)
-"""
-_HOARD = f"""
-held = []
-for _ in range({MEMORY_BOMB_MIB // 16}):
-    held.append(b"x" * (16 << 20))
-"""
-_FILL = f"""
-import os
-names = [open("/home/user/bomb-%d" % n, "wb") for n in range(2)]
-os.unlink("/home/user/bomb-1")  # what nobody sees in the folder is on the disk all the same
-for file in names:
-    os.posix_fallocate(file.fileno(), 0, {DISK_BOMB_MIB} << 19)  # at once; then for machines
-for _ in range({DISK_BOMB_MIB // 8}):
-    for file in names:
-        file.write(os.urandom(1 << 16) * 64)
-        file.flush()
-import time; time.sleep(60)
-"""
 
 Harm = Callable[[Stage, str], Awaitable[None]]
 
 
 def _signalled(part: str, number: signal.Signals) -> Harm:
     async def harm(stage: Stage, replica_id: str) -> None:
-        await stage.reach.signal_inside(replica_id, part, number)
+        await stage.reach.signal_harness(replica_id, part, number)
 
     return harm
 
@@ -65,25 +35,17 @@ async def _frozen(stage: Stage, replica_id: str) -> None:
     stage.reach.freeze(replica_id)
 
 
-def _bomb(script: str) -> Harm:
-    async def harm(stage: Stage, replica_id: str) -> None:
-        await stage.reach.put(replica_id, "/tmp/bomb.py", script.encode())
-        await stage.reach.run(replica_id, "python3 /tmp/bomb.py", root=False)
-
-    return harm
-
-
 def _replaced(mode: str) -> Harm:
     async def harm(stage: Stage, replica_id: str) -> None:
         await stage.reach.put(replica_id, "/tmp/hostile.py", HOSTILE.read_bytes())
-        await stage.reach.run(replica_id, f"python3 /tmp/hostile.py {mode}")
+        await stage.reach.run_beside_agent(replica_id, f"python3 /tmp/hostile.py {mode}")
 
     return harm
 
 
 async def _cut(stage: Stage, replica_id: str) -> None:
     command = f"sleep 0.2; ip link set eth0 down; sleep {CUT_S}; ip link set eth0 up"
-    await stage.reach.run(replica_id, command)
+    await stage.reach.run_beside_agent(replica_id, command)
 
 
 HARM: dict[Kind, Harm] = {
@@ -93,9 +55,6 @@ HARM: dict[Kind, Harm] = {
     Kind.DISPLAY_FROZEN: _signalled(DISPLAY, signal.SIGSTOP),
     Kind.REPLICA_KILLED: _killed,
     Kind.REPLICA_FROZEN: _frozen,
-    Kind.MEMORY_BOMB: _bomb(_HOARD),
-    Kind.PROCESS_BOMB: _bomb(_FORKS),
-    Kind.DISK_BOMB: _bomb(_FILL),
     Kind.ONE_BYTE_CHUNKS: _replaced("chunks"),
     Kind.JSON_MOUNTAIN: _replaced("mountain"),
     Kind.NOISE: _replaced("noise"),

@@ -18,6 +18,7 @@ from benchmarks.chaos.client_faults import misbehave
 from benchmarks.chaos.docker_faults import Daemon, daemon_for
 from benchmarks.chaos.flights import Flights
 from benchmarks.chaos.host_faults import build_clock, harm_host
+from benchmarks.chaos.policy_faults import harm_as_policy
 from benchmarks.chaos.reach import LocalReach, QemuReach
 from benchmarks.chaos.replica_faults import harm_replica
 from benchmarks.chaos.schedule import CONTAINERS, QEMU_ONLY, Kind, Planned, Scope, plan, scope_of
@@ -204,6 +205,8 @@ async def _harm(stage: Stage, fault: Planned) -> Impact:
     match scope_of(fault.kind):
         case Scope.REPLICA:
             return await harm_replica(stage, fault.kind, fault.draw)
+        case Scope.POLICY:
+            return await harm_as_policy(stage, fault.kind, fault.draw)
         case Scope.HOST:
             return await harm_host(stage, fault.kind, fault.draw)
         case Scope.CLIENT:

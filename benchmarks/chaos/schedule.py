@@ -11,7 +11,8 @@ from random import Random
 class Scope(enum.Enum):
     """Who is harmed."""
 
-    REPLICA = "the replica of one episode"
+    REPLICA = "the replica of one episode, by the host's tools"
+    POLICY = "the replica of one episode, by what its own policy types"
     HOST = "the host agent, and with it every episode"
     CLIENT = "nobody, if the service is right: a client misbehaves"
 
@@ -25,13 +26,23 @@ class Kind(enum.Enum):
     DISPLAY_FROZEN = "X server frozen"
     REPLICA_KILLED = "replica killed"
     REPLICA_FROZEN = "replica frozen"
-    MEMORY_BOMB = "memory bomb inside"
-    PROCESS_BOMB = "process bomb inside"
-    DISK_BOMB = "disk bomb inside"
     ONE_BYTE_CHUNKS = "agent replaced: chunks of one byte"
     JSON_MOUNTAIN = "agent replaced: 15 MB of JSON"
     NOISE = "agent replaced: no HTTP, no end"
     NETWORK_CUT = "network between host and guest cut"
+    POLICY_MEMORY_BOMB = "policy: memory bomb"
+    POLICY_PROCESS_BOMB = "policy: fork bomb"
+    POLICY_DISK_BOMB = "policy: more on the disk than it may"
+    POLICY_KILLS_ALL = "policy: sudo kill -9 -1"
+    POLICY_KILLS_HARNESS = "policy: kills guest agent and X server by name"
+    POLICY_STOPS_HARNESS = "policy: stops guest agent and X server by name"
+    POLICY_FIRST_PROCESS_TRACED = "policy: kills process 1 as its tracer"
+    POLICY_REBOOTS = "policy: sudo reboot()"
+    POLICY_X_CLIENTS_USED_UP = "policy: uses up the X server's clients"
+    POLICY_PORT_FORGED = "policy: listens on the guest agent's port"
+    POLICY_HOME_CLOSED = "policy: chmod 000 ~"
+    POLICY_RESULT_IS_FIFO = "policy: a fifo in place of the result"
+    POLICY_RESULT_IS_DEVICE = "policy: /dev/zero in place of the result"
     CLOCK_JUMP = "clock jumps"
     HOST_KILLED = "host agent killed (kill -9), started again"
     IMAGE_MISSING = "image missing for 4 s"
@@ -48,16 +59,49 @@ HOST_WIDE = frozenset(
     (Kind.HOST_KILLED, Kind.CLOCK_JUMP, Kind.IMAGE_MISSING, Kind.DISK_FULL, Kind.DOCKER_RESTARTED)
 )
 BY_CLIENTS = frozenset((Kind.CLIENT_DIES, Kind.CLIENT_FLOODS, Kind.CLIENT_REPEATS, Kind.CLIENT_STEALS))
-OWN_DOING = frozenset((Kind.MEMORY_BOMB, Kind.PROCESS_BOMB, Kind.DISK_BOMB))
-"""What a policy may do to its own desktop: there it may fail its task, and no other."""
-REPLACED = frozenset((Kind.ONE_BYTE_CHUNKS, Kind.JSON_MOUNTAIN, Kind.NOISE))
-"""Faults that a policy with sudo can cause as well: such an episode is the policy's loss, with reward 0."""
-FROM_INSIDE = (
-    OWN_DOING
-    | REPLACED
-    | {Kind.AGENT_KILLED, Kind.AGENT_FROZEN, Kind.DISPLAY_KILLED, Kind.DISPLAY_FROZEN, Kind.NETWORK_CUT}
+BY_POLICIES = frozenset(
+    (
+        Kind.POLICY_MEMORY_BOMB,
+        Kind.POLICY_PROCESS_BOMB,
+        Kind.POLICY_DISK_BOMB,
+        Kind.POLICY_KILLS_ALL,
+        Kind.POLICY_KILLS_HARNESS,
+        Kind.POLICY_STOPS_HARNESS,
+        Kind.POLICY_FIRST_PROCESS_TRACED,
+        Kind.POLICY_REBOOTS,
+        Kind.POLICY_X_CLIENTS_USED_UP,
+        Kind.POLICY_PORT_FORGED,
+        Kind.POLICY_HOME_CLOSED,
+        Kind.POLICY_RESULT_IS_FIFO,
+        Kind.POLICY_RESULT_IS_DEVICE,
+    )
 )
-"""Faults with a cause inside the desktop: an episode is the policy's loss if and only if one ends it."""
+"""What a policy does to its own desktop: it gets the honest score or a 0 of its own, on its first attempt."""
+SPARES_RESULT = frozenset(
+    (
+        Kind.POLICY_KILLS_HARNESS,
+        Kind.POLICY_STOPS_HARNESS,
+        Kind.POLICY_FIRST_PROCESS_TRACED,
+        Kind.POLICY_PORT_FORGED,
+        Kind.POLICY_REBOOTS,
+    )
+)
+"""Of these, what leaves the task's result as it is: a desktop that lives is scored for it."""
+REPLACED = frozenset((Kind.ONE_BYTE_CHUNKS, Kind.JSON_MOUNTAIN, Kind.NOISE))
+BESIDE_AGENT = REPLACED | {
+    Kind.AGENT_KILLED,
+    Kind.AGENT_FROZEN,
+    Kind.DISPLAY_KILLED,
+    Kind.DISPLAY_FROZEN,
+    Kind.NETWORK_CUT,
+}
+"""What is done to processes that look after the desktop.
+
+A session of `local` reaches none of them, so the host's tools do it there; in a virtual machine root does it.
+The host agent cannot tell the two apart, so the loss may be the policy's or the host's.
+"""
+FROM_INSIDE = BY_POLICIES | BESIDE_AGENT
+"""Faults with a cause inside the desktop: no other may be the policy's loss."""
 CONTAINERS = frozenset((Kind.DOCKER_RESTARTED, Kind.RUNNER_REMOVED))
 QEMU_ONLY = frozenset((Kind.NETWORK_CUT,)) | CONTAINERS
 
@@ -66,6 +110,8 @@ def scope_of(kind: Kind) -> Scope:
     """Who is harmed by it."""
     if kind in HOST_WIDE:
         return Scope.HOST
+    if kind in BY_POLICIES:
+        return Scope.POLICY
     return Scope.CLIENT if kind in BY_CLIENTS else Scope.REPLICA
 
 

@@ -23,7 +23,8 @@ from benchmarks.chaos.marks import (
     mark_of,
     set_up,
 )
-from benchmarks.chaos.schedule import Kind, Scope, plan, scope_of
+from benchmarks.chaos.orders import Order, command_of, scripts_set_up
+from benchmarks.chaos.schedule import BY_POLICIES, Kind, Scope, plan, scope_of
 from benchmarks.chaos.stage import Impact
 from benchmarks.chaos.watch import Sample, Watch, _ended, slopes
 from benchmarks.fault_rates import lost_groups
@@ -95,7 +96,8 @@ def flown(way: str = "oracle", **fields: Any) -> Flights:
     """The flights of one trajectory with this result."""
     flights = Flights(load_shipped(flavor="small"), 1, time.monotonic())
     flights.tried[1] = [Attempt(1, 1, 0.0)]
-    told = {"reward": 1.0 if way == "oracle" else 0.0, "failure": None, **fields}
+    told = {"reward": 1.0 if way == "oracle" else 0.0, "failure": None, "attempts": 1, **fields}
+    told.setdefault("valid_for_training", True)
     task = {"id": "t", "chaos": {"number": 1, "way": way}}
     flights.results.append(
         Result(
@@ -103,9 +105,7 @@ def flown(way: str = "oracle", **fields: Any) -> Flights:
             task=task,
             task_id="t",
             termination_reason="done",
-            valid_for_training=True,
             trajectory=Trajectory("t"),
-            attempts=1,
             duration_s=1.0,
             **told,
         )
@@ -155,16 +155,91 @@ def test_what_ends_twice_or_never_and_crossed_frames_are_violations() -> None:
     ]
 
 
-def test_two_faults_may_lose_a_trajectory_and_a_bomb_of_ones_own_its_reward() -> None:
-    """One retry is for one fault; nobody else pays for a policy's bomb."""
+def hit_by(flights: Flights, *kinds: Kind) -> Flights:
+    """The same, with faults that hit its first attempt."""
+    flights.tried[1][0].harmed_by += kinds
+    return flights
+
+
+def test_two_faults_may_lose_a_trajectory_and_a_policy_its_own_reward() -> None:
+    """One retry is for one fault; what a policy does to its own result is its own loss."""
     flights = flown(reward=None, failure=LOST)
     flights.tried[1][0].harmed_by.append(Kind.REPLICA_KILLED)
     assert len(judge(flights, [], Limits())) == 1
     flights.early[1] = [Kind.DISK_FULL]
     assert judge(flights, [], Limits()) == []
-    flights = flown(reward=0.0)
-    flights.tried[1][0].harmed_by.append(Kind.PROCESS_BOMB)
-    assert judge(flights, [], Limits()) == []
+    assert judge(hit_by(flown(reward=0.0), Kind.POLICY_PROCESS_BOMB), [], Limits()) == []
+    [line] = judge(hit_by(flown(reward=0.0), Kind.POLICY_KILLS_HARNESS), [], Limits())
+    assert "reward 0.0, not 1.0" in line
+
+
+def lost_by_policy(**fields: Any) -> Flights:
+    """The flights of one trajectory that its policy is said to have ended."""
+    loss = Failure("episode_lost", "lost", ErrorClass.POLICY, {"cause": "guest_dead"})
+    flights = flown(**{"reward": 0.0, **fields})
+    flights.results[0].trajectory.evaluation = Evaluation(
+        0.0, "replica_lost", ErrorClass.POLICY, True, loss=loss
+    )
+    return flights
+
+
+POLICYS, HOSTS = Kind.POLICY_KILLS_ALL, Kind.REPLICA_KILLED
+TASKS = Failure("setup_failed", "no", ErrorClass.TASK)
+
+
+@pytest.mark.parametrize(
+    ("flights", "why"),
+    [
+        (hit_by(flown(), POLICYS), None),
+        (hit_by(flown("idle"), POLICYS), None),
+        (hit_by(lost_by_policy(), POLICYS), None),
+        (hit_by(lost_by_policy(), Kind.AGENT_FROZEN), None),
+        (hit_by(flown(attempts=2), HOSTS), None),
+        (hit_by(flown(attempts=2), Kind.AGENT_KILLED), None),
+        (hit_by(flown(reward=None, failure=LOST), POLICYS, HOSTS), None),
+        (hit_by(flown(attempts=2), POLICYS, HOSTS), None),
+        (hit_by(flown(reward=None, failure=LOST), POLICYS), "a failure of the host's"),
+        (hit_by(flown(attempts=2), POLICYS), "2 attempts though only its policy"),
+        (hit_by(flown("idle", reward=1.0), POLICYS), "reward 1.0, not 0.0"),
+        (hit_by(flown(reward=0.5), POLICYS), "reward 0.5, not 1.0"),
+        (hit_by(lost_by_policy(valid_for_training=False), POLICYS), "valid False"),
+        (hit_by(lost_by_policy(), HOSTS), "without a fault from inside"),
+        (lost_by_policy(), "without a fault from inside"),
+        (hit_by(flown(reward=None, failure=TASKS), POLICYS), "the class task"),
+        (flown(attempts=2), "2 attempts though nothing harmed it"),
+    ],
+)
+def test_whose_loss_a_trajectory_is_follows_from_what_hit_it(flights: Flights, why: str | None) -> None:
+    """In both directions: no policy gets another try for its own doing, and none pays for the host's."""
+    found = judge(flights, [], Limits())
+    assert found == [] if why is None else any(why in line for line in found), found
+
+
+@pytest.mark.parametrize("kind", sorted(BY_POLICIES, key=lambda kind: kind.name))
+def test_a_policy_types_one_line_for_each_of_its_faults(kind: Kind) -> None:
+    """The line says first that it was carried out; files that it replaces are those that the check reads."""
+    tasks = {task.name: task.task for task in load_shipped(flavor="small")}
+    command = command_of(kind, tasks["mousepad/write-note"])
+    assert command and "\n" not in command
+    assert ("/home/user/Documents/shopping.txt" in command) is kind.name.startswith("POLICY_RESULT_IS")
+    assert scope_of(kind) is Scope.POLICY
+
+
+async def test_an_order_counts_when_the_desktop_got_the_line() -> None:
+    """An attempt that ends after its line was sent had it; before, it had not."""
+    for sent_at in (None, 5.0):
+        order = Order(Kind.POLICY_KILLS_ALL, "true", sent_at=sent_at)
+        assert not order.over
+        order.end()
+        order.settle(typed=sent_at is None)
+        assert order.typed.result() is (sent_at is not None)
+    assert order.line == "touch /tmp/chaos/typed; true\n"
+
+
+def test_the_scripts_of_policies_are_programs() -> None:
+    """They compile; on real desktops the end-to-end test runs them."""
+    for file in scripts_set_up()["parameters"]["files"]:
+        compile(file["text"], file["path"], "exec")
 
 
 def test_a_loss_of_the_policys_has_a_fault_from_inside() -> None:
