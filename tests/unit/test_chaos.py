@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -25,6 +26,7 @@ from benchmarks.chaos.marks import (
 )
 from benchmarks.chaos.orders import Order, command_of, scripts_set_up
 from benchmarks.chaos.schedule import BY_POLICIES, Kind, Scope, plan, scope_of
+from benchmarks.chaos.service import Service
 from benchmarks.chaos.stage import Impact
 from benchmarks.chaos.watch import Sample, Watch, _ended, slopes
 from benchmarks.fault_rates import lost_groups
@@ -264,6 +266,18 @@ def test_slow_slots_and_unseen_frozen_agents_are_violations() -> None:
     assert [word in line for word, line in zip(("stolen", "noticed", "p95"), found, strict=True)] == [
         True
     ] * 3
+
+
+def test_a_traceback_in_the_host_agents_log_is_told_with_its_error(tmp_path: Path) -> None:
+    """Each of its lines has a margin there; without one, it is of a process that died of it."""
+    lines = ["Traceback (most recent call last):", '  File "a.py", line 1, in f', "    f()", "OSError: no"]
+    service = Service(tmp_path / "data", "test", {})
+    for margin in ("  | ", ""):
+        service.log.write_text(
+            "\n".join(["WARNING before", *(margin + line for line in lines), "INFO after"])
+        )
+        [told] = service.said("Traceback")
+        assert told == f'WARNING before | {margin}{lines[0]} | File "a.py", line 1, in f | OSError: no'
 
 
 def test_slopes_are_of_one_host_agent_and_without_its_first_minutes() -> None:
