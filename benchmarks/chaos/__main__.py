@@ -38,6 +38,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from benchmarks.chaos.checks import table
 from benchmarks.chaos.run import Outcome, kinds_for, run
@@ -130,7 +131,8 @@ def main() -> int:
     given |= {"every_s": options.every, "without": options.without, "page": options.page}
     given |= {"runtime": options.runtime, "runner": options.runner, "tasks": options.task}
     given |= {"settings": options.set}
-    told = {"machine": about, "options": given, "figures": outcome.figures, "faults": _columns(outcome)}
+    told: dict[str, Any] = {"machine": about, "options": given, "figures": outcome.figures}
+    told["faults"] = _columns(outcome)
     if outcome.samples:
         told |= {"slopes": slopes(outcome.samples), "samples": [asdict(s) for s in outcome.samples]}
         for name, slope in told["slopes"].items():

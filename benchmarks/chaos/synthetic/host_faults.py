@@ -18,7 +18,7 @@ from benchmarks.chaos.synthetic.players import Players
 LEFT_ON_FULL_DISK_KIB = 2048
 """Less than a host agent calls full, and enough for it to go on."""
 NICE = 10
-"""Of a process that gets a tenth of the core that it shares with a busy one."""
+"""How much nicer a process is that gets a tenth of the core that it shares with a busy one."""
 _BUSY = "while True: pass"
 
 
@@ -49,7 +49,7 @@ def starved_process() -> Iterator[int]:
     with _running(sys.executable, "-c", _BUSY) as busy, _running(sys.executable, "-c", _BUSY) as starved:
         for process in (busy, starved):
             os.sched_setaffinity(process.pid, {core})
-        os.setpriority(os.PRIO_PROCESS, starved.pid, NICE)
+        os.setpriority(os.PRIO_PROCESS, starved.pid, os.getpriority(os.PRIO_PROCESS, busy.pid) + NICE)
         yield starved.pid
 
 
