@@ -276,7 +276,7 @@ def _open_v2(hierarchy: Hierarchy, name: str) -> dict[str, Path]:
             continue
         if os.geteuid() != 0 and parent == hierarchy.own:
             move_to_leaf(parent, frozenset(_CONTROLLERS))
-        enabled = _enable(parent) & _enable(folder)
+        enabled = _enable(parent, _CONTROLLERS) & _enable(folder, _CONTROLLERS)
         made = {"": folder, **dict.fromkeys(enabled, folder)}
         if best is None:
             best = made
@@ -292,7 +292,7 @@ def _open_v2(hierarchy: Hierarchy, name: str) -> dict[str, Path]:
     return best
 
 
-def _enable(folder: Path, controllers: Sequence[str] = _CONTROLLERS) -> frozenset[str]:
+def _enable(folder: Path, controllers: Sequence[str]) -> frozenset[str]:
     """Pass controllers on to the groups below; return those that are passed on."""
     with contextlib.suppress(OSError):
         available = (folder / "cgroup.controllers").read_text().split()
@@ -301,5 +301,5 @@ def _enable(folder: Path, controllers: Sequence[str] = _CONTROLLERS) -> frozense
             if controller in available and controller not in enabled:
                 with contextlib.suppress(OSError):  # EBUSY: processes live beside; EACCES: not delegated
                     (folder / "cgroup.subtree_control").write_text(f"+{controller}")
-        return frozenset((folder / "cgroup.subtree_control").read_text().split()) & frozenset(_CONTROLLERS)
+        return frozenset((folder / "cgroup.subtree_control").read_text().split()) & frozenset(controllers)
     return frozenset()
