@@ -160,3 +160,55 @@ def test_damage_anywhere_is_an_error_of_its_own(raw: Path, tmp_path: Path, kind:
     finally:
         os.close(fd)
     assert ended == {"read", "refused"}
+
+
+def session_layer(top: Path) -> None:
+    """Make the image's folders and what a session has written over them."""
+    image = {
+        "etc/hosts": "old",
+        "etc/kept": "kept",
+        "etc/gone": "x",
+        "etc/new/old": "x",
+        "usr/lib/deep/a": "a",
+    }
+    written = {"upper/etc/hosts": "new", "upper/usr/lib/deep/b": "b", "upper/etc/new/made": "made"}
+    files = {
+        **image,
+        "home/user/a": "mine",
+        ".session/root/srv/f": "top",
+        **{f".session/{name}": text for name, text in written.items()},
+    }
+    for name, text in files.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(text)
+    for name in ("etc", "usr", "home", "srv"):
+        (top / f".session/root/{name}").mkdir(exist_ok=True)
+    (top / ".session/root/lib").symlink_to("usr/lib")
+    (top / ".session/upper/etc/link").symlink_to("/usr/lib/deep/a")
+
+
+def test_files_as_programs_see_them_below_their_layer(tmp_path: Path) -> None:
+    """Written, kept, removed and replaced whole; links lead through the layer, and home is the disk's own."""
+    top, part = tmp_path / "root", tmp_path / "part"
+    session_layer(top)
+    run("truncate", "-s", "20M", part)
+    run("mkfs.ext4", "-q", "-F", "-I", "256", "-d", top, part)
+    commands = tmp_path / "commands"
+    commands.write_text("cd /.session/upper/etc\nmknod gone c 0 0\nea_set new trusted.overlay.opaque y\n")
+    run("debugfs", "-w", "-f", commands, part)
+    with opened((part, LayerFormat.RAW)) as disk:
+        seen = {
+            "/etc/hosts": b"new",
+            "/etc/kept": b"kept",
+            "/etc/new/made": b"made",
+            "/usr/lib/deep/a": b"a",
+            "/lib/deep/b": b"b",
+            "/etc/link": b"a",
+            "/home/user/a": b"mine",
+            "/srv/f": b"top",
+        }
+        for path, content in seen.items():
+            assert read_file(disk, path, LARGEST) == content, path
+        for path in ("/etc/gone", "/etc/new/old", "/.session/upper/etc/hosts", "/etc/none", "/usr/lib"):
+            with pytest.raises(NotThere):
+                read_file(disk, path, LARGEST)

@@ -5,7 +5,7 @@ or a tool that trusts a file system is what a hostile one attacks. Pure Python r
 """
 
 from osgym_host.tasks.evaluator.disk.errors import DiskUnreadable, NotThere
-from osgym_host.tasks.evaluator.disk.ext4 import read_file
 from osgym_host.tasks.evaluator.disk.layers import LayeredDisk, LayerFormat
+from osgym_host.tasks.evaluator.disk.session_view import read_file
 
 __all__ = ["DiskUnreadable", "LayerFormat", "LayeredDisk", "NotThere", "read_file"]

@@ -1,4 +1,4 @@
-"""One file of an ext4, found by its path and read; nothing else of the file system is looked at.
+"""An ext4, of which one file is found and read; nothing else of the file system is looked at.
 
 Layout: Documentation/filesystems/ext4 of Linux. The journal is not replayed: the guest is asked to write
 everything back before its disk is frozen, and what it did not is as if it had not been saved. A hostile file
@@ -26,37 +26,38 @@ _ROOT = 2
 _FAST_LINK_BYTES = 60
 _UNWRITTEN = 1 << 15
 """A longer extent is one that was allocated and never written: it reads as zeros."""
-_MAX_DEPTH, _MAX_EXTENTS, _MAX_LINKS = 5, 1 << 16, 40
+_INODE_BYTES = 128
+"""Length of what every inode has; what is longer has extended attributes at its end."""
+_ATTRIBUTES_MAGIC = 0xEA020000
+_ATTRIBUTE = struct.Struct("<BBHII4x")
+_MAX_DEPTH, _MAX_EXTENTS = 5, 1 << 16
 _MAX_FOLDER_BYTES, _MAX_LINK_BYTES = 16 << 20, 4096
 _GPT, _GPT_ENTRY = struct.Struct("<8s64xQII"), struct.Struct("<16s16sQQ")
 _LBA, _MAX_PARTITIONS = 512, 128
 
 
 @dataclass(frozen=True, slots=True)
-class _Inode:
+class Inode:
+    """What a file system keeps of a file, a folder or a link."""
+
     number: int
     mode: int
     size: int
     flags: int
     blocks: bytes
+    at: int
 
 
-def read_file(disk: LayeredDisk, path: str, max_bytes: int) -> bytes:
-    """Return the content of a file by its absolute path; links are followed, permissions do not count.
+def find_volume(disk: LayeredDisk) -> Ext4:
+    """Return the largest ext4 of a disk: a partition of a GPT, or the whole disk.
 
     Raises:
-        NotThere: The path leads to no regular file.
-        DiskUnreadable: It is too large, or the file system is damaged or of another kind.
+        DiskUnreadable: There is none, or it is damaged or of another kind.
     """
-    volume = _Ext4(disk, _partition(disk))
-    inode = volume.find(path)
-    if not stat.S_ISREG(inode.mode):
-        raise NotThere("is not a regular file")
-    return volume.content(inode, max_bytes)
+    return Ext4(disk, _partition(disk))
 
 
 def _partition(disk: LayeredDisk) -> int:
-    """Return where the largest ext4 begins: a partition of a GPT, or the whole disk."""
     found = [(size, start) for start, size in _partitions(disk) if _is_ext4(disk, start)]
     if not found:
         raise DiskUnreadable("the disk has no ext4")
@@ -84,7 +85,9 @@ def _is_ext4(disk: LayeredDisk, start: int) -> bool:
     return bool(struct.unpack_from("<H", disk.read(at, 64), 56)[0] == _MAGIC)
 
 
-class _Ext4:
+class Ext4:
+    """The file system that begins at `start` of a disk."""
+
     def __init__(self, disk: LayeredDisk, start: int) -> None:
         self._disk, self._start = disk, start
         block = disk.read(start + _SUPERBLOCK_AT, _SUPERBLOCK_BYTES)
@@ -107,7 +110,8 @@ class _Ext4:
     def _read(self, offset: int, length: int) -> bytes:
         return self._disk.read(self._start + offset, length)
 
-    def _inode(self, number: int) -> _Inode:
+    def inode(self, number: int) -> Inode:
+        """Return an inode by its number."""
         if not 0 < number <= self._inodes:
             raise DiskUnreadable(f"there is no inode {number}")
         group, index = divmod(number - 1, self._per_group)
@@ -115,41 +119,52 @@ class _Ext4:
         (table,) = struct.unpack_from("<I", descriptor, 8)
         if self._descriptor_bytes >= 64:
             table |= struct.unpack_from("<I", descriptor, 40)[0] << 32
-        data = self._read(table * self._block_bytes + index * self._inode_bytes, 128)
+        at = table * self._block_bytes + index * self._inode_bytes
+        data = self._read(at, _INODE_BYTES)
         mode, _, low = struct.unpack_from("<HHI", data, 0)
         (flags,) = struct.unpack_from("<I", data, 32)
         (high,) = struct.unpack_from("<I", data, 108)
-        return _Inode(number, mode, low | high << 32, flags, data[40:100])
+        return Inode(number, mode, low | high << 32, flags, data[40:100], at)
 
-    def find(self, path: str) -> _Inode:
-        """Follow a path from the root on, and the links in it."""
-        ahead = [part for part in path.split("/") if part not in ("", ".")][::-1]
-        behind, links = [self._inode(_ROOT)], 0
-        while ahead:
-            part = ahead.pop()
-            if part == "..":
-                behind = behind[:-1] or behind
-                continue
-            inode = self._entry(behind[-1], part.encode("utf-8", "surrogateescape"))
-            if not stat.S_ISLNK(inode.mode):
-                behind.append(inode)
-                continue
-            links += 1
-            if links > _MAX_LINKS:
-                raise NotThere("is a circle of links")
-            target = self._link(inode)
-            behind = behind[:1] if target.startswith("/") else behind
-            ahead += [part for part in target.split("/") if part not in ("", ".")][::-1]
-        return behind[-1]
+    @property
+    def root(self) -> Inode:
+        """The folder that all paths begin at."""
+        return self.inode(_ROOT)
 
-    def _link(self, inode: _Inode) -> str:
+    def attribute(self, inode: Inode, kind: int, name: bytes) -> bytes | None:
+        """Return an extended attribute that is kept within an inode; None where it has no such.
+
+        Args:
+            kind: Number of the name's prefix, as `EXT4_XATTR_INDEX_TRUSTED`.
+        """
+        data = self._read(inode.at, self._inode_bytes)
+        if self._inode_bytes <= _INODE_BYTES + 4:
+            return None
+        first = _INODE_BYTES + int(struct.unpack_from("<H", data, _INODE_BYTES)[0]) + 4
+        if first > len(data) or struct.unpack_from("<I", data, first - 4)[0] != _ATTRIBUTES_MAGIC:
+            return None
+        at = first
+        while at + _ATTRIBUTE.size <= len(data) and any(data[at : at + 4]):
+            name_bytes, found, offset, _, length = _ATTRIBUTE.unpack_from(data, at)
+            if found == kind and data[at + _ATTRIBUTE.size :][:name_bytes] == name:
+                return data[first + offset :][:length]
+            at += _ATTRIBUTE.size + (name_bytes + 3 & ~3)
+        return None
+
+    def link(self, inode: Inode) -> str:
+        """Return where a link leads."""
         if inode.size < _FAST_LINK_BYTES and not inode.flags & _INODE_EXTENTS:
             data = inode.blocks[: inode.size]
         else:
             data = self.content(inode, _MAX_LINK_BYTES)
         return data.decode("utf-8", "surrogateescape")
 
-    def _entry(self, folder: _Inode, name: bytes) -> _Inode:
+    def entry(self, folder: Inode, name: bytes) -> Inode:
+        """Return what a folder has of that name.
+
+        Raises:
+            NotThere: Nothing, or it is no folder.
+        """
         if not stat.S_ISDIR(folder.mode):
             raise NotThere("is not there")
         data = self.content(folder, _MAX_FOLDER_BYTES)
@@ -159,11 +174,11 @@ class _Ext4:
             if length < 8 or length % 4:
                 raise DiskUnreadable("a folder is damaged")
             if number and data[at + 8 : at + 8 + name_bytes] == name:
-                return self._inode(number)
+                return self.inode(number)
             at += length
         raise NotThere("is not there")
 
-    def content(self, inode: _Inode, max_bytes: int) -> bytes:
+    def content(self, inode: Inode, max_bytes: int) -> bytes:
         """Return what an inode holds."""
         if inode.size > max_bytes:
             raise DiskUnreadable(f"is larger than {max_bytes} bytes")
@@ -177,7 +192,7 @@ class _Ext4:
                 found[begin : begin + count] = self._read(at * self._block_bytes, count)
         return bytes(found)
 
-    def _extents(self, inode: _Inode) -> Iterator[tuple[int, int, int]]:
+    def _extents(self, inode: Inode) -> Iterator[tuple[int, int, int]]:
         """Each extent that was written: its first block in the file, how many, where they begin."""
         nodes, seen = [(inode.blocks, _MAX_DEPTH)], 0
         while nodes:
