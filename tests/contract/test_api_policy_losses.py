@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import resource
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.api_answers import error
-from tests.support.fake_runtime import TASK, Service, record, running_service, until
+from tests.support.fake_runtime import TASK, Service, record, running_service, slow_task, until
 
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes import journal
@@ -157,6 +158,26 @@ async def test_what_ends_while_the_hosts_disk_is_full_is_the_hosts(
     assert ((await evaluated(service, episode)).status_code == 200) is (wanted[1] == "policy")
 
 
+async def test_what_was_set_up_while_the_hosts_disk_was_full_is_the_hosts(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step of the set-up that could write nothing is a warning only, and the disk is free again since."""
+    creating = asyncio.create_task(service.create(task=slow_task(service)))
+    await until(lambda: any(replica.agent.commands for replica in service.runtime.alive.values()))
+    began = time.monotonic()
+    with monkeypatch.context() as full:
+        full.setattr(journal, "FULL_BELOW_BYTES", 1 << 62)
+        await until(lambda: service.agent.episodes._disk_full_at >= began)
+    for replica in service.runtime.alive.values():
+        replica.agent.execute_gate.set()
+    episode = await creating
+    await service.step(episode, 1, "click(1,2)")
+    answer = await score(service, episode)
+    assert (answer.reward, answer.error_class) == (None, ErrorClass.INFRA)
+    assert answer.error is not None
+    assert answer.error.details["cause"] == "disk_full"
+
+
 @pytest.mark.parametrize("how", list(INSIDE))
 async def test_an_untouched_desktop_that_breaks_is_the_hosts(service: Service, how: base.ExitReason) -> None:
     """Before its first action the policy cannot have broken the desktop."""
@@ -188,7 +209,8 @@ async def test_a_command_that_comes_after_the_end_of_the_desktop_did_not_end_it(
     assert (error(lost), lost.json()["details"]["error_class"]) == ((410, "episode_lost"), "infra")
 
 
-async def test_a_desktop_that_breaks_in_the_check_earns_0(service: Service) -> None:
+@pytest.mark.parametrize("how", list(INSIDE))
+async def test_a_desktop_that_breaks_in_the_check_earns_0(service: Service, how: base.ExitReason) -> None:
     """A program that the policy left running breaks the desktop during the check."""
     episode = await service.create(task=TASK)
     await service.step(episode, 1, "click(1,2)")
@@ -196,10 +218,20 @@ async def test_a_desktop_that_breaks_in_the_check_earns_0(service: Service) -> N
     guest.agent.execute_gate.clear()
     asked = asyncio.create_task(evaluated(service, episode))
     await until(lambda: ["answer"] in guest.agent.commands)
-    guest.die(base.ExitReason.SESSION_ENDED)
+    guest.die(how)
     answer = wire.EvaluationAnswer.from_dict((await asked).json())
     assert (answer.reward, answer.error_class) == (0.0, ErrorClass.POLICY)
     assert await score(service, episode) == answer
+
+
+async def test_a_guest_that_talks_nonsense_in_the_check_earns_0(service: Service) -> None:
+    """The host learns only from the answers to its check that the agent makes no sense any more."""
+    episode = await service.create(task=TASK)
+    await service.step(episode, 1, "click(1,2)")
+    service.guest_of(episode).agent.nonsense = True
+    answer = await score(service, episode)
+    assert (answer.reward, answer.valid_for_training, answer.error_class) == (0.0, True, ErrorClass.POLICY)
+    assert answer.loss is not None and answer.loss.details["cause"] == "guest_protocol"
 
 
 BREAKS: dict[str, Any] = {**TASK, "config": []}

@@ -116,7 +116,7 @@ class EpisodeCreator:
                     raise
                 continue
             except ServiceError as error:
-                if error.code is ErrorCode.SETUP_FAILED and self.service.journal.disk_is_full():
+                if error.code is ErrorCode.SETUP_FAILED and self.service.disk_was_full_since(asked):
                     # The task could write nothing: that is ours, and not its fault.
                     self.discard(episode, Reason.DISK_FULL)
                     if left == 0 or time.monotonic() >= wait_until:
@@ -127,7 +127,7 @@ class EpisodeCreator:
             except BaseException:
                 self.discard(episode, Reason.CLIENT_GONE)
                 raise
-            episode.disk_was_full |= self.service.journal.disk_is_full()
+            episode.disk_was_full |= self.service.disk_was_full_since(asked)
             self.service.register(episode, spec.mark, opened.frame, timing_ms=opened.timing_ms)
             return opened
 
@@ -173,8 +173,9 @@ class EpisodeCreator:
             with contextlib.suppress(base.RuntimeFault):  # it is going, as the first frame will find out
                 await episode.replica.witness()
         else:
+            began_at = time.monotonic()
             await self._set_up(episode, spec)
-            full = self.service.journal.disk_is_full()
+            full = self.service.disk_was_full_since(began_at)
             await self._templates.make(choice, episode, disk_is_full=full)
         return await first_observation(episode, began, got)
 

@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import itertools
 import logging
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -69,6 +70,7 @@ class EpisodeService:
         """Called with each episode that ends."""
         self._active: dict[str, HostEpisode] = {}
         self._by_lease: dict[str, HostEpisode] = {}
+        self._disk_full_at = -math.inf
         self._ended: OrderedDict[str, HostEpisode] = OrderedDict()
         self._reaper: asyncio.Task[None] | None = None
 
@@ -414,8 +416,14 @@ class EpisodeService:
     def _look_at_disk(self) -> None:
         """Note whose desktop may have failed to write because of us."""
         if self.journal.disk_is_full():
+            self._disk_full_at = time.monotonic()
             for episode in self._active.values():
                 episode.disk_was_full = True
+
+    def disk_was_full_since(self, began: float) -> bool:
+        """Return whether the host's disk was full at some time since `began`, by `time.monotonic`."""
+        self._look_at_disk()
+        return self._disk_full_at >= began
 
     def _disk_was_full(self, episode: HostEpisode) -> bool:
         self._look_at_disk()
