@@ -162,6 +162,7 @@ async def test_what_was_set_up_while_the_hosts_disk_was_full_is_the_hosts(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A step of the set-up that could write nothing is a warning only, and the disk is free again since."""
+    await until(lambda: service.agent.pool.view().ready > 0)
     creating = asyncio.create_task(service.create(task=slow_task(service)))
     await until(lambda: any(replica.agent.commands for replica in service.runtime.alive.values()))
     began = time.monotonic()
