@@ -13,6 +13,7 @@ EXECUTABLES = {
     "osgym-identity": ["identity.c"],
     "osgym-session": [
         "session.c",
+        "session_machine.c",
         "session_namespaces.c",
         "session_process.c",
         "session_server.c",

@@ -75,6 +75,8 @@ static void start_programs(int up)
  * from what the harness uses, and has smaller caps. */
 static void enter_groups(void)
 {
+    if (session.root)
+        enter_session_group();
     for (int i = 0; i < control_groups; i++)
         if (write(FIRST_GROUP + i, "0", 1) != 1)
             die("control group");
@@ -141,6 +143,12 @@ int main(int argc, char **argv)
         if (fcntl(FIRST_GROUP + i, F_SETFD, FD_CLOEXEC)) /* the harness stays in the groups above */
             die("control group");
     unsetenv("OSGYM_SESSION_GROUPS");
+    if ((session.root = getenv("OSGYM_SESSION_ROOT"))) {
+        const char *listen_at = getenv("OSGYM_LISTEN");
+        session.root = strdup(session.root); /* the server wipes the variable */
+        make_groups();
+        listen_for_agent(listen_at ? listen_at : "");
+    }
     int ready[2];
     if (pipe2(ready, O_CLOEXEC))
         die("pipe");

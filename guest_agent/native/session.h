@@ -5,6 +5,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -26,9 +27,11 @@ struct account {
 };
 extern struct account account;
 
-/* Descriptors that lead to the session: its PID namespace, and PIDs of the bus and of the session's first process. */
+/* Descriptors that lead to the session: its PID namespace, and PIDs of the bus and of the session's first process.
+ * In a machine, `root` is the folder that becomes the session's root; NULL in a container. */
 struct session {
     int pids, bus, first;
+    const char *root;
 };
 extern struct session session;
 
@@ -56,6 +59,19 @@ void become(const char *path);
 void make_folders(void);
 void make_lower(void);
 int enter_session(void);
+
+/* session_machine.c: what a virtual machine needs besides */
+void make_groups(void);
+void enter_session_group(void);
+void listen_for_agent(const char *address);
+void make_root(void);
+void mount_proc(void);
+void enter_root(void);
+void enter_user_namespace(void);
+void follow_user_namespace(int process);
+void map_users(pid_t process);
+struct answer free_caches(void);
+struct answer trim_disk(void);
 
 /* session_starts.c: programs that the guest agent asks for */
 void prepare_starts(void);

@@ -20,6 +20,7 @@ struct steps {
     int ready[2]; /* the bus has something for the server */
     int go[2];    /* the server lets the bus, and its child, go on */
     int below[2]; /* the session's first process has something for the bus */
+    int follow[2]; /* the bus has gone into the session's user namespace */
 };
 
 void make_folders(void)
@@ -33,7 +34,8 @@ void make_folders(void)
         die(FRAMES);
 }
 
-/* Mount a /proc of this PID namespace. The new one first: the kernel lets a namespace have one only while it sees one. */
+/* Mount a /proc of this PID namespace. The new one first: the kernel lets a namespace have one only while it sees
+ * one. */
 static void replace_proc(void)
 {
     static const char *const fresh = "/run/osgym/proc";
@@ -43,10 +45,18 @@ static void replace_proc(void)
 }
 
 /* First process of the session's PID namespace: mounts a /proc of its own, then reaps orphans. */
-static void be_first(const struct steps *steps)
+static void be_first(const struct steps *steps, int bus)
 {
     prctl(PR_SET_NAME, "osgym-first");
-    replace_proc();
+    if (session.root) {
+        mount_proc();
+        write_byte(steps->below[1]);
+        read_byte(steps->follow[0]);
+        follow_user_namespace(bus);
+        prctl(PR_SET_DUMPABLE, 0);
+    } else {
+        replace_proc();
+    }
     write_byte(steps->below[1]);
     arrange((int[]){0, 1, 2}, -1);
     setsid(); /* root in the session can have it signal its group */
@@ -66,34 +76,50 @@ static void be_first(const struct steps *steps)
  * session can stop it, and what it starts runs in the session, as all services that users bring along have to. */
 static void be_bus(struct steps *steps)
 {
-    if (unshare(CLONE_NEWPID) || pipe2(steps->below, O_CLOEXEC))
+    int itself = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    if (itself < 0 || unshare(CLONE_NEWPID) || pipe2(steps->below, O_CLOEXEC) || pipe2(steps->follow, O_CLOEXEC))
         die("PID namespace of the session");
+    if (session.root && (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)))
+        die("mount namespace of the session");
     pid_t first = fork();
     if (first < 0)
         die("fork");
     if (first == 0) {
         close(steps->ready[1]);
         close(steps->below[0]);
+        close(steps->follow[1]);
         read_byte(steps->go[0]);
-        be_first(steps);
+        be_first(steps, itself);
     }
     close(steps->below[1]);
+    close(steps->follow[0]);
     int watched = (int)syscall(SYS_pidfd_open, first, 0);
     if (watched < 0 || dup3(watched, FIRST_WATCHED, O_CLOEXEC) < 0)
         die("first process of the session");
     write_byte(steps->ready[1]);
     read_byte(steps->below[0]);
+    if (session.root) {
+        enter_root();
+        enter_user_namespace();
+        write_byte(steps->ready[1]);
+        read_byte(steps->go[0]); /* the users are mapped */
+        write_byte(steps->follow[1]);
+        read_byte(steps->below[0]);
+    }
     write_byte(steps->ready[1]);
     become(BUS);
 }
 
-/* Leave this process in the upper PID namespace and in the lower mount namespace, with the session's PID namespace
- * open. */
+/* Leave this process in the upper PID namespace with the session's open: in a container in the lower mount namespace,
+ * in a machine in the upper one. */
 void make_lower(void)
 {
     struct steps steps;
     char path[64];
-    if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) || umount2(HARNESS, MNT_DETACH))
+    if (session.root)
+        make_root();
+    else if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+             umount2(HARNESS, MNT_DETACH))
         die("mount namespace");
     int upper_pids = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
     if (upper_pids < 0 || unshare(CLONE_NEWPID) || pipe2(steps.ready, O_CLOEXEC) || pipe2(steps.go, O_CLOEXEC))
@@ -119,6 +145,11 @@ void make_lower(void)
         die(path);
     write_byte(steps.go[1]);
     read_byte(steps.ready[0]);
+    if (session.root) {
+        map_users(bus);
+        write_byte(steps.go[1]);
+        read_byte(steps.ready[0]);
+    }
     if (setns(upper_pids, CLONE_NEWPID))
         die("setns");
     for (int i = 0; i < 2; i++)
@@ -130,5 +161,6 @@ void make_lower(void)
 /* Have the next process of this one be in the session; -1 with errno where it cannot. */
 int enter_session(void)
 {
-    return setns(session.pids, CLONE_NEWPID);
+    static const int in_machine = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID;
+    return session.root ? setns(session.first, in_machine) : setns(session.pids, CLONE_NEWPID);
 }

@@ -6,6 +6,7 @@
  *          when not even a process for the program could be made).
  *   REAP, with a PID. Answer: error number and wait status. Until then the PID is no other process's.
  *   FORGET, with a PID that nobody asks for again.
+ *   FREE_CACHES and TRIM_DISK, in a machine that is about to be frozen. Answer: error number, and MiB trimmed.
  */
 #include "session.h"
 
@@ -20,7 +21,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { START = 1, REAP = 2, FORGET = 3 };
+enum { START = 1, REAP = 2, FORGET = 3, FREE_CACHES = 4, TRIM_DISK = 5 };
 
 int listen_at(const char *path)
 {
@@ -65,6 +66,10 @@ static bool serve_one(int peer)
     } else if (whole && r.op == FORGET) {
         forget(r.pid);
         answer = (struct answer){0};
+    } else if (whole && r.op == FREE_CACHES && session.root) {
+        answer = free_caches();
+    } else if (whole && r.op == TRIM_DISK && session.root) {
+        answer = trim_disk();
     }
     for (int i = 0; i < count; i++)
         close(fds[i]);

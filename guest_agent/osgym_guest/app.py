@@ -194,6 +194,10 @@ async def main() -> int:
     reach.register(router, services)
     if services.session.starter is not None:
         forbid_inspection()
+        if services.session.root is not None:  # a virtual machine: elsewhere it is not imported
+            from osgym_guest.maintenance import Maintenance
+
+            Maintenance(services.session.starter).register(router)
     server.listen(_listener(settings))
 
     async def bring_up() -> None:

@@ -23,13 +23,14 @@ async def download_file(context: OsworldContext, request: Request) -> Response:
     argv = ["curl", "-fsSL", "--proto", "=http,https", "--proto-redir", "=http,https"]
     argv += ["--retry", str(RETRIES), "--max-time", f"{TIMEOUT_S:g}", "--max-filesize", str(MAX_BYTES)]
     argv += ["--create-dirs", "-o", str(path), "--", url]
-    was_there = path.exists()
+    file = context.session.file(path)
+    was_there = file.exists()
     try:
         result = await context.runner.run(argv, timeout_s=TIMEOUT_S + 10)
     except (CommandTimeoutError, OSError) as exc:
         return Response.text(f"Failed to download {url}. Error: {exc}", status=500)
     if result.returncode != 0:
         if not was_there:
-            path.unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
         return Response.text(f"Failed to download {url}. Error: {result.error.strip()}", status=500)
-    return Response.text(f"File downloaded successfully: {path.stat().st_size} bytes")
+    return Response.text(f"File downloaded successfully: {file.stat().st_size} bytes")

@@ -25,17 +25,18 @@ MAX_SIZELESS_BYTES = 16 * 1024 * 1024
 async def get_file(context: OsworldContext, request: Request) -> Response:
     """The bytes of a file."""
     path = context.session.path(fields.text(dict(request.form().fields), "file_path"))
+    file = context.session.file(path)
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        if not stat.S_ISREG(file.stat().st_mode):
             return error(400, f"not a regular file: {path}", "not_a_file")
-        size, head = _begin(path)
+        size, head = _begin(file)
     except IsADirectoryError:
         return error(400, f"not a regular file: {path}", "not_a_file")
     except (FileNotFoundError, NotADirectoryError):
         return error(404, "File not found", "no_such_file")
     except (OSError, ValueError) as exc:
         return error(500, f"Failed to serve file: {exc}", "cannot_read")
-    answer = Response.stream(path) if size else Response.data(head)
+    answer = Response.stream(file) if size else Response.data(head)
     ascii_name = path.name.encode("ascii", "replace").decode().replace('"', "_").replace("\\", "_")
     safe = "".join(char if char.isprintable() else "_" for char in ascii_name)
     headers = {**answer.headers, "Content-Disposition": f'attachment; filename="{safe}"'}
@@ -60,7 +61,7 @@ def _begin(path: Path) -> tuple[int, bytes]:
 async def list_directory(context: OsworldContext, request: Request) -> Response:
     """The tree of files below a directory."""
     start = fields.text(request.json_object(), "path")
-    path = context.session.path(start)
+    path = context.session.file(context.session.path(start))
     if not path.is_dir():
         return error(400, "The provided path is not a directory", "not_a_directory")
     lister = _Lister(time.monotonic() + LISTING_S)
@@ -111,7 +112,7 @@ async def upload(context: OsworldContext, request: Request) -> Response:
         raise fields.bad("file_path and file_data are required")
     path = context.session.path(fields.text(dict(form.fields), "file_path"))
     try:
-        size = await asyncio.to_thread(_write, path, content.content)
+        size = await asyncio.to_thread(_write, context.session.file(path), content.content)
     except (OSError, ValueError) as exc:
         return error(500, f"Failed to upload file: {exc}", "cannot_write")
     return Response.text(f"File Uploaded: {size} bytes")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,9 +77,9 @@ async def open_file(context: OsworldContext, request: Request) -> Response:
 
 def _target(context: OsworldContext, wanted: str) -> OpenTarget | None:
     path = context.session.path(wanted)
-    if path.exists():
+    if context.session.file(path).exists():
         return OpenTarget(["xdg-open", str(path)], path, (path.name, path.stem))
-    program = shutil.which(wanted, path=context.session.env.get("PATH"))
+    program = context.session.program(wanted)
     return OpenTarget([program], None, (Path(wanted).name,)) if program else None
 
 

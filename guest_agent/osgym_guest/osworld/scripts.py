@@ -62,7 +62,7 @@ async def run_bash_script(context: OsworldContext, request: Request) -> Response
     cwd = context.session.home
     if data.get("working_dir"):
         cwd = context.session.path(fields.text(data, "working_dir"))
-        if not cwd.is_dir():
+        if not context.session.file(cwd).is_dir():
             return _bash_failed(f"Working directory does not exist: {cwd}", 400)
     script = _write(source, ".sh")
     try:

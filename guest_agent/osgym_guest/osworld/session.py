@@ -26,11 +26,13 @@ class DesktopSession:
         env: environment variables, among them DISPLAY, HOME and DBUS_SESSION_BUS_ADDRESS.
         home: home and working directory.
         starter: starts programs in namespaces below the agent's; None where the agent has none below.
+        root: folder at which the agent sees the programs' root; None where both have the same.
     """
 
     env: Mapping[str, str]
     home: Path
     starter: SessionStarter | None = None
+    root: Path | None = None
 
     @staticmethod
     def from_environment(environ: Mapping[str, str]) -> DesktopSession:
@@ -41,7 +43,10 @@ class DesktopSession:
         env.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games")
         env["PWD"] = home
         below = environ.get("OSGYM_SESSION_SOCKET")
-        return DesktopSession(env, Path(home), SessionStarter(below) if below else None)
+        root = environ.get("OSGYM_SESSION_ROOT")
+        return DesktopSession(
+            env, Path(home), SessionStarter(below) if below else None, Path(root) if root else None
+        )
 
     def isolated_env(self) -> dict[str, str]:
         """The environment of a check's command: only the image's programs, and nothing that programs load."""
@@ -61,6 +66,21 @@ class DesktopSession:
     def path(self, text: str) -> Path:
         """A path as a client wrote it: ``~`` and ``$VAR`` expanded, relative to the home directory."""
         return self.home / _expand_variables(self.expand_home(text), self.env)
+
+    def file(self, path: Path) -> Path:
+        """Return where the agent finds a file of the programs; those of /proc are the agent's own."""
+        if self.root is None or not path.is_absolute() or path.parts[1:2] == ("proc",):
+            return path
+        return self.root / path.relative_to("/")
+
+    def program(self, name: str) -> str | None:
+        """Return the path, as programs know it, of the program of a name; None if there is none."""
+        folders = self.env.get("PATH", os.defpath).split(":")
+        for folder in folders if "/" not in name else [""]:
+            path = os.path.join(folder, name)  # noqa: PTH118  (an absolute name stays as it is)
+            if os.access(self.file(Path(path)), os.X_OK) and self.file(Path(path)).is_file():
+                return path
+        return None
 
 
 def _expand_variables(text: str, env: Mapping[str, str]) -> str:

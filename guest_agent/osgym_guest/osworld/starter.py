@@ -23,12 +23,14 @@ from osgym_protocol.codes import GuestErrorCode
 _REQUEST = struct.Struct("=3Ii")
 _ANSWER = struct.Struct("=2i")
 _PEER = struct.Struct("3i")
-_START, _REAP, _FORGET = 1, 2, 3
+_START, _REAP, _FORGET, _FREE_CACHES, _TRIM_DISK = 1, 2, 3, 4, 5
 _NO_FOLDER, _NOT_MADE = -1, -2
 _SHORT_OF = frozenset({errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE})
 """Errors of `execve` that say nothing of the program."""
 TIMEOUT_S = 10.0
 """Longer than `osgym-session` waits for a program to begin."""
+MAINTENANCE_S = 300.0
+"""How long what a machine does before it is frozen may take, under emulation and on a busy disk."""
 REAP_S = 1.0
 """How long a process that has ended may still be withheld by a tracer, such as strace."""
 _REAP_EVERY_S = 0.02
@@ -128,6 +130,31 @@ class SessionStarter:
                 raise OSError(error, os.strerror(error))
             await asyncio.sleep(_REAP_EVERY_S)
 
+    async def free_caches(self) -> None:
+        """Have the kernel of a virtual machine free what it keeps of files.
+
+        Raises:
+            OSError: the kernel refused, or this is no virtual machine.
+            SessionUnavailable: `osgym-session` does not answer.
+        """
+        await self._maintain(_FREE_CACHES)
+
+    async def trim_disk(self) -> int:
+        """Tell the disk of a virtual machine which blocks hold nothing; return how many MiB that are.
+
+        Raises:
+            OSError: the kernel refused, or this is no virtual machine.
+            SessionUnavailable: `osgym-session` does not answer.
+        """
+        return await self._maintain(_TRIM_DISK)
+
+    async def _maintain(self, op: int) -> int:
+        request = _REQUEST.pack(op, 0, 0, 0)
+        error, value = await asyncio.shield(await self._ask(request, (), timeout_s=MAINTENANCE_S))
+        if error:
+            raise OSError(error, os.strerror(error))
+        return value
+
     async def _forget(self, pid: int) -> None:
         await asyncio.shield(await self._ask(_REQUEST.pack(_FORGET, 0, 0, pid), ()))
 
@@ -154,7 +181,9 @@ class SessionStarter:
         self._pid, self._sock = pid, sock
         return sock
 
-    async def _ask(self, request: bytes, fds: Sequence[int]) -> asyncio.Future[tuple[int, int]]:
+    async def _ask(
+        self, request: bytes, fds: Sequence[int], *, timeout_s: float = TIMEOUT_S
+    ) -> asyncio.Future[tuple[int, int]]:
         """Send a request when it is its turn, and return the answer to come: an error number and a value.
 
         The next request waits for that answer, whether or not anybody still does.
@@ -170,20 +199,20 @@ class SessionStarter:
         except BaseException:
             self._turn.release()
             raise
-        answer = asyncio.ensure_future(self._receive(sock))
+        answer = asyncio.ensure_future(self._receive(sock, timeout_s))
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # maybe nobody asks
         return answer
 
-    async def _receive(self, sock: socket.socket) -> tuple[int, int]:
+    async def _receive(self, sock: socket.socket, timeout_s: float) -> tuple[int, int]:
         try:
             answer = await asyncio.wait_for(
-                asyncio.get_running_loop().sock_recv(sock, _ANSWER.size), TIMEOUT_S
+                asyncio.get_running_loop().sock_recv(sock, _ANSWER.size), timeout_s
             )
             if len(answer) != _ANSWER.size:
                 raise ConnectionResetError(errno.ECONNRESET, "it has ended")
         except asyncio.TimeoutError as exc:
             self.close()  # a late answer would be taken for that of the next request
-            raise SessionUnavailable(f"no answer within {TIMEOUT_S:g} s") from exc
+            raise SessionUnavailable(f"no answer within {timeout_s:g} s") from exc
         except OSError as exc:
             self.close()
             raise SessionUnavailable(exc.strerror or str(exc)) from exc

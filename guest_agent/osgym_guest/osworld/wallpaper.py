@@ -17,15 +17,16 @@ _PATTERNS = ("*/desktop-items-0.conf", "*/desktop-items.conf", "*/pcmanfm.conf")
 async def get_wallpaper(context: OsworldContext, request: Request) -> Response:
     """The picture behind the desktop."""
     path = _of_pcmanfm(context) or await _of_gnome(context)
-    if path is None or not path.is_file():
+    file = None if path is None else context.session.file(path)
+    if file is None or not file.is_file():
         return error(404, "Wallpaper file not found", "no_such_file")
-    return Response.stream(path, "image/png")
+    return Response.stream(file, "image/png")
 
 
 async def change_wallpaper(context: OsworldContext, request: Request) -> Response:
     """Put a picture behind the desktop."""
     path = context.session.path(fields.text(request.json_object(), "path"))
-    if not path.exists():
+    if not context.session.file(path).exists():
         return Response.text(f"File not found: {path}", status=404)
     uri = path.absolute().as_uri()
     drawn = await _succeeds(context, ["pcmanfm", f"--set-wallpaper={path}"])
@@ -46,7 +47,7 @@ def _of_pcmanfm(context: OsworldContext) -> Path | None:
     """The picture that pcmanfm's settings name; the user's come before the system's."""
     for base in (context.session.home / ".config/pcmanfm", Path("/etc/xdg/pcmanfm")):
         for pattern in _PATTERNS:
-            for settings in sorted(base.glob(pattern)):
+            for settings in sorted(context.session.file(base).glob(pattern)):
                 for line in settings.read_text("utf-8", "replace").splitlines():
                     if line.startswith("wallpaper="):
                         return Path(line.partition("=")[2])

@@ -205,7 +205,7 @@ class Executions:
 
 
 async def _run(order: Order, session: DesktopSession) -> dict[str, Any]:
-    if not order.cwd.is_dir():
+    if not session.file(order.cwd).is_dir():
         raise HttpError(404, GuestErrorCode.NO_SUCH_FILE, f"there is no folder {order.cwd}")
     began = time.monotonic()
     ends: list[int] = []

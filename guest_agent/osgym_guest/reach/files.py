@@ -20,6 +20,10 @@ _MISSING = (errno.ENOENT, errno.ENOTDIR)
 _MALFORMED = (errno.ENAMETOOLONG, errno.EINVAL)
 
 
+class NotRegular(OSError):
+    """A path leads to a folder, a device, a pipe."""
+
+
 def refused(path: Path, exc: OSError) -> HttpError:
     """What the system says against a path, as an error with a code."""
     text = f"{path}: {exc.strerror or exc}"
@@ -43,28 +47,30 @@ async def read(context: ReachContext, request: Request) -> Response:
     except WireFormatError as exc:
         raise bad(str(exc)) from exc
     path = context.path(body.get("path"))
+    file = context.desktop.session.file(path)
     try:
-        size, head = await asyncio.to_thread(_begin, path, min(most + 1, MAX_SIZELESS_BYTES))
+        size, head = await asyncio.to_thread(_begin, file, min(most + 1, MAX_SIZELESS_BYTES))
+    except NotRegular as exc:
+        raise not_regular(path) from exc
     except OSError as exc:
         raise refused(path, exc) from exc
     size = size or len(head)
     if size > most:
         text = f"{path} has {size} bytes, and {most} were asked for"
         raise HttpError(413, GuestErrorCode.TOO_LARGE, text, {"size": size})
-    return Response.data(head) if head or not size else Response.stream(path)
+    return Response.data(head) if head or not size else Response.stream(file)
 
 
 def _begin(path: Path, most: int) -> tuple[int, bytes]:
     """A file's size, and the content of one that says it is empty, as those of ``/proc`` do.
 
     Raises:
-        OSError: it cannot be read.
-        HttpError: it is no regular file.
+        OSError: it cannot be read; `NotRegular` when it is no regular file.
     """
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         info = os.fstat(file.fileno())
         if not stat.S_ISREG(info.st_mode):
-            raise not_regular(path)
+            raise NotRegular(errno.EINVAL, "not a regular file")
         return info.st_size, b"" if info.st_size else file.read(most)
 
 
@@ -78,7 +84,9 @@ async def write(context: ReachContext, request: Request) -> Response:
             raise bad("mode is 1 to 4 octal digits")
         bits = int(mode, 8)
     try:
-        await asyncio.to_thread(_write, path, memoryview(request.body), bits)
+        await asyncio.to_thread(_write, context.desktop.session.file(path), memoryview(request.body), bits)
+    except NotRegular as exc:
+        raise not_regular(path) from exc
     except OSError as exc:
         raise refused(path, exc) from exc
     return Response.json({"size": len(request.body)})
@@ -88,8 +96,7 @@ def _write(path: Path, content: memoryview, mode: int | None) -> None:
     """Write in place; a new file that cannot be written whole is removed.
 
     Raises:
-        OSError: it cannot be written.
-        HttpError: it is no regular file.
+        OSError: it cannot be written; `NotRegular` when it is no regular file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     was_there = path.exists()
@@ -98,7 +105,7 @@ def _write(path: Path, content: memoryview, mode: int | None) -> None:
     try:
         with os.fdopen(fd, "wb", buffering=0) as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise not_regular(path)
+                raise NotRegular(errno.EINVAL, "not a regular file")
             file.truncate(0)
             while content:
                 content = content[file.write(content) :]
