@@ -10,10 +10,15 @@ from benchmarks.chaos.stage import Impact, NoVictim, Stage
 
 ORDERED_S = 90.0
 """How long an attempt may take until its policy has typed."""
+CHECK_S = 400.0
+"""How long it may take then: a check that waits for a result is ended by the host after 300 s."""
 
 
 async def harm_as_policy(stage: Stage, kind: Kind, draw: float) -> Impact:
     """Let the policy of one attempt harm its own desktop.
+
+    Its slot is clean so long after the end of the desktop, or of the episode: when a bomb reached its bound
+    is not known.
 
     Raises:
         NoVictim: There is no attempt, or it ended before its policy had typed.
@@ -31,5 +36,10 @@ async def harm_as_policy(stage: Stage, kind: Kind, draw: float) -> Impact:
     assert order.sent_at is not None
     impact.touched = 1
     impact.at_s = order.sent_at - stage.began
+    over = await stage.events.until(lambda: stage.flights.open.get(attempt.number) is not attempt, CHECK_S)
+    if not over:
+        impact.wrong.append(f"the episode was not over {CHECK_S:g} s after the fault")
     await stage.until_gone(impact, order.sent_at)
+    if impact.clean_s is not None and impact.noticed_s is not None:
+        impact.clean_s -= impact.noticed_s
     return impact

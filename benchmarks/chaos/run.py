@@ -30,7 +30,7 @@ from osgym_sdk import AsyncClient, Timeouts
 
 DISK_MIB = {"local": 4096, "qemu": 12288}
 TRIES, AGAIN_S = 6, 1.0
-WARM_UP_S, END_S = 10.0, 240.0
+WARM_UP_S, END_S = 10.0, 400.0
 SPARE = 3
 """Replicas beyond the work's: for clients that misbehave, and for what is still being removed."""
 

@@ -16,7 +16,7 @@ from benchmarks.chaos.synthetic.stand_in import ANSWER, PREPARE
 from osgym_sdk import Result
 
 POLL_S = 0.02
-ENDED_WITHIN_S = 30.0
+ENDED_WITHIN_S = 90.0
 SETUP_TRIES = 3
 """Replicas on which a host agent tries a set-up before the create fails."""
 CLICK = [{"op": "click", "x": 1, "y": 2}]

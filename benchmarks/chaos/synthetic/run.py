@@ -23,7 +23,7 @@ from benchmarks.chaos.synthetic.players import Players, SyntheticOutcome
 from osgym_sdk import AsyncClient, Timeouts
 
 DISK_MIB = 128
-TURN_S = 120.0
+TURN_S = 300.0
 AT_ONCE = 32
 MAX_REPLICAS = 72
 BATCH = 180

@@ -196,6 +196,8 @@ class BreakableRuntime(FakeRuntime):
 
     async def _obey(self, order: dict[str, Any]) -> dict[str, Any]:
         fault, moment = Fault(order["fault"]), Moment(order["moment"])
+        if order.get("met"):
+            return {"done": not self._orders.in_setup[order["number"]]}
         if moment in (Moment.SETUP, Moment.EVERY_SETUP):
             self._orders.in_setup[order["number"]] += [fault] * order["times"]
             return {"done": True}
