@@ -26,8 +26,8 @@ episode. A small model in the driver says whose loss each end must be (`policy`,
 what the host agent, its API and the SDK say of it must be the same.
 
 `clean slot` counts from the fault until nothing of the replica is left, or what was broken works again; where
-an episode went on in spite of the fault, from its end on; of a policy's fault, from the desktop's end on. Harm
-beside the guest agent needs root here for `local`, and sudo in machines.
+an episode went on in spite of the fault, from its end on; of a policy's fault, from the end of the desktop.
+Harm beside the guest agent needs root here for `local`, and sudo in machines.
 """
 
 from __future__ import annotations
