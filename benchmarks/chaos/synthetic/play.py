@@ -90,6 +90,7 @@ class Trajectories:
         seen: Attempts with a desktop, by the number of their trajectory.
         round: The fault of the host that the trajectories being played wait for; None while there is none.
         pids: Processes of this machine that replicas with some faults are taken for.
+        watching: Tasks that wait until replicas are held.
     """
 
     url: str
@@ -99,6 +100,7 @@ class Trajectories:
     seen: dict[int, list[SeenAttempt]] = field(default_factory=dict)
     round: HostRound | None = None
     pids: Mapping[Fault, int] = field(default_factory=dict)
+    watching: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def source(self, cases: Iterable[Case]) -> AsyncIterator[dict[str, Any]]:
         """Yield the task of each case, once the stand-ins know what meets its set-ups."""
@@ -184,7 +186,6 @@ class _Pilot:
     def __init__(self, trajectories: Trajectories, attempt: SeenAttempt) -> None:
         self._all, self._attempt, self._strike = trajectories, attempt, attempt.strike
         self._replica_id = ""
-        self._watching: asyncio.Task[None] | None = None
 
     async def act(self, obs: Any, task: Any, step: int) -> list[dict[str, Any]] | None:
         """Break the desktop where it is time, and act."""
@@ -219,7 +220,9 @@ class _Pilot:
         moment = self._strike.moment
         if moment in (Moment.STEP, Moment.CHECK):
             await self._order(Fault.HELD, moment)
-            self._watching = asyncio.create_task(self._arrive_held(current))
+            watching = asyncio.create_task(self._arrive_held(current))
+            self._all.watching.add(watching)  # nothing else holds it
+            watching.add_done_callback(self._all.watching.discard)
             return
         if moment is Moment.LOST:
             await self._order(Fault.SESSION_ENDED, Moment.BETWEEN)
