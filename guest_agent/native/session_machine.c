@@ -79,8 +79,7 @@ static bool is_among(const char *name, const char *const *names, size_t count)
 
 static char group[4096]; /* folder of the group that the machine's init gave to this program */
 
-/* Two groups below that of this program: what the session forks leaves room for the harness. The harness's autogroup
- * (sched(7)) gets ten times the processor time of another: each program of the session that calls setsid makes one. */
+/* Two groups below that of this program: what the session forks leaves room for the harness. */
 void make_groups(void)
 {
     char line[2048];
@@ -102,10 +101,6 @@ void make_groups(void)
     else
         fprintf(stderr, "osgym-session: processes of the session are not counted: %s\n", strerror(errno));
     close(control);
-    int autogroup = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
-    if (write(autogroup, "-10", 3) != 3)
-        fprintf(stderr, "osgym-session: the harness has no priority: %s\n", strerror(errno));
-    close(autogroup);
 }
 
 /* Go into the session's group, and be killed before the harness when memory runs out. */
