@@ -98,15 +98,13 @@ async def test_clones_of_a_snapshot_have_one_layout_and_their_own_randomness(
     kit = QemuKit(small_snapshot, parked=0)
     runtime = kit.make(tmp_path)
     await runtime.start()
-    agent = (
-        "sudo -n cat /proc/$(pgrep -of [o]sgym_guest)/maps | head -n 1; head -c 16 /dev/urandom | od -An -tx1"
-    )
+    panel = "cat /proc/$(pgrep -x tint2)/maps | head -n 1; head -c 16 /dev/urandom | od -An -tx1"
     try:
         clones = [
             await runtime.create(ReplicaSpec(f"r{number}", number, small_snapshot, kit.screen))
             for number in (1, 2)
         ]
-        said = [(await run(clone, "sh", "-c", agent)).splitlines() for clone in clones]
+        said = [(await run(clone, "sh", "-c", panel)).splitlines() for clone in clones]
     finally:
         await runtime.stop()
     (maps, seed), (other_maps, other_seed) = said

@@ -58,6 +58,7 @@ def task(path: str, *commands: str) -> dict[str, Any]:
         ("/home/user/none.json", [], 0.0, "/home/user/none.json is not there"),
         ("/home/user/l", ["ln -s /srv/f /home/user/l", f"echo '{RIGHT}' > /srv/f"], 1.0, ""),
         ("/run/in-memory.json", [f"echo '{RIGHT}' > /run/in-memory.json"], 1.0, ""),
+        ("/tmp/in-memory.json", [f"echo '{RIGHT}' > /tmp/in-memory.json"], 1.0, ""),
         (
             "/home/user/a.json",
             [f"echo '{WRONG}' > /home/user/a.json", f"{FORGE} /home/user/a.json"],
@@ -65,7 +66,16 @@ def task(path: str, *commands: str) -> dict[str, Any]:
             "",
         ),
     ],
-    ids=["right", "wrong", "name", "missing", "link", "in memory: the agent is asked", "forged"],
+    ids=[
+        "right",
+        "wrong",
+        "name",
+        "missing",
+        "link",
+        "in memory: the agent is asked",
+        "temporary, in memory",
+        "forged",
+    ],
 )
 def test_a_check_believes_the_disk(
     client: Client, path: str, commands: list[str], reward: float, said: str

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from tests.support.machine_ends import MachineEnd, end_from_inside
 
 from osgym_host.addresses import TcpAddress
 from osgym_host.guest_client import GuestClient, GuestError, GuestRefused
@@ -86,11 +87,6 @@ class Clone:
 
     def guest(self) -> GuestClient:
         return GuestClient(self.address, token=self.token)
-
-    async def root(self, script: str) -> None:
-        """Starts a script as root and does not wait for it."""
-        async with self.guest() as guest:
-            await guest.launch(["sudo", "-n", "sh", "-c", script])
 
 
 CloneMaker = Callable[[str], contextlib.AbstractAsyncContextManager[Clone]]
@@ -386,32 +382,44 @@ async def test_the_guest_reaches_nothing(clone: CloneMaker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "event", "status"),
+    ("how", "event", "status"),
     [
-        ("echo c >/proc/sysrq-trigger", "GUEST_PANICKED", "guest-panicked"),
-        ("echo b >/proc/sysrq-trigger", "SHUTDOWN", "shutdown"),
-        ("echo o >/proc/sysrq-trigger", "SHUTDOWN", "shutdown"),
+        (MachineEnd.PANIC, "GUEST_PANICKED", "guest-panicked"),
+        (MachineEnd.RESET, "SHUTDOWN", "shutdown"),
+        (MachineEnd.POWER_OFF, "SHUTDOWN", "shutdown"),
     ],
     ids=["panic", "reboot", "poweroff"],
 )
 async def test_an_end_of_the_guest_is_reported_and_kept(
-    clone: CloneMaker, script: str, event: str, status: str
+    clone: CloneMaker, how: MachineEnd, event: str, status: str
 ) -> None:
     """The process stays, so that whoever comes later can still ask."""
     async with clone("a") as a:
         with a.machine.qmp.subscribe(event) as events:
-            await a.root(f"sleep 0.2; {script}")
+            await end_from_inside(a.machine, how)
             seen = await events.next(ANSWER_S)
         assert seen.name == event
         assert await a.machine.status() == status
         assert a.machine.end is None
 
 
+FLOOD = """
+import ctypes, os, subprocess
+panel = int(subprocess.check_output(["pgrep", "-x", "tint2"]))
+console = ctypes.CDLL(None).syscall(438, os.pidfd_open(panel), 2, 0)  # pidfd_getfd
+for _ in range(300):
+    os.write(console, b"flood " * 167 + b"\\n")
+os.write(console, b"the-end\\n")
+"""
+"""Programs that the desktop starts with write to the console, by way of the machine's journal."""
+
+
 async def test_a_flood_on_the_console_is_bounded(clone: CloneMaker) -> None:
     """The last of it is kept, in a piece of memory of fixed size."""
     async with clone("a") as a:
         await a.machine.read_console()
-        await a.root("yes flood | head -c 300000 >/dev/ttyS0; echo the-end >/dev/ttyS0")
+        async with a.guest() as guest:
+            await guest.launch(["sudo", "-n", "python3", "-c", FLOOD])
         seen = b""
         end = time.monotonic() + ANSWER_S
         while b"the-end" not in seen and time.monotonic() < end:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from tests.support.machine_ends import MachineEnd, end_from_inside
 from tests.support.runtime_kits import QemuKit, contract_spec
 
 from osgym_host.guest_client import GuestClient, GuestError
@@ -24,7 +25,7 @@ from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
 from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
 from osgym_host.runtimes.qemu.cloning.vm_manager import ManagedVm, VmOptions
 from osgym_host.runtimes.qemu.health.rules import HealthOptions
-from osgym_host.runtimes.qemu.machine.argv import BASE_NODE, DISK_FILE_NODE, DISK_NODE
+from osgym_host.runtimes.qemu.machine.argv import BASE_NODE, DISK_FILE_NODE, DISK_NODE, NET_DEVICE
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
 
 NOTICED_S = 8.0
@@ -129,17 +130,17 @@ async def test_signals_to_qemu(pair: Pair, number: signal.Signals, reason: ExitR
 
 
 @pytest.mark.parametrize(
-    ("command", "reason"),
+    ("end", "reason"),
     [
-        ("echo c >/proc/sysrq-trigger", ExitReason.GUEST_PANIC),
-        ("reboot -ff", ExitReason.GUEST_REBOOTED),
-        ("poweroff -ff", ExitReason.GUEST_SHUTDOWN),
-        ("systemctl reboot", ExitReason.GUEST_REBOOTED),
+        (MachineEnd.PANIC, ExitReason.GUEST_PANIC),
+        (MachineEnd.RESET, ExitReason.GUEST_REBOOTED),
+        (MachineEnd.POWER_OFF, ExitReason.GUEST_SHUTDOWN),
+        (MachineEnd.POWER_BUTTON, ExitReason.GUEST_SHUTDOWN),
     ],
 )
-async def test_what_a_guest_does_to_itself(pair: Pair, command: str, reason: ExitReason) -> None:
-    """A panic, a restart and a power-off are told apart; the last two may take their time inside."""
-    info = await _dies(pair, lambda: pair.inside(command), within_s=40)
+async def test_what_a_guest_does_to_itself(pair: Pair, end: MachineEnd, reason: ExitReason) -> None:
+    """A panic, a restart and a power-off are told apart; the last may take its time inside."""
+    info = await _dies(pair, lambda: end_from_inside(pair.victim.vm.machine, end), within_s=40)
     assert info.reason is reason
     if reason is ExitReason.GUEST_PANIC:
         assert "panic" in info.log_tail.lower()
@@ -170,11 +171,16 @@ async def test_a_disk_that_fails(pair: Pair) -> None:
     assert info.reason is ExitReason.IO_ERROR
 
 
+async def _cut_off(pair: Pair) -> None:
+    """Take away the link to the guest agent, which then answers nobody."""
+    await pair.victim.vm.machine.qmp.hmp(f"set_link {NET_DEVICE} off")
+
+
 async def test_a_guest_agent_that_stands_still(kit: QemuKit, tmp_path: Path) -> None:
     """The guest's kernel goes on, but nothing answers: noticed by asking, after a while."""
     async with running(kit, tmp_path, health=EAGER) as runtime:
         pair = await _pair(runtime, kit)
-        info = await _dies(pair, lambda: pair.inside("pkill -STOP -f osgym_guest"), SILENT_S)
+        info = await _dies(pair, lambda: _cut_off(pair), SILENT_S)
         assert (info.reason, "not answered" in info.detail) == (ExitReason.HUNG, True)
 
 

@@ -1,9 +1,10 @@
-"""A virtual machine whose guest agent was replaced by one that means harm, against its host."""
+"""A virtual machine that answers its host as one that means harm, in place of a guest agent."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,18 +12,21 @@ from pathlib import Path
 import pytest
 from tests.support.runtime_kits import QemuKit, contract_spec
 
+from osgym_host.addresses import EnclosedAddress, GuestAddress, TcpAddress
 from osgym_host.guest_client import GuestClient, GuestError, GuestTimeout
 from osgym_host.images.snapshots import Snapshot
-from osgym_host.runtimes.base import Replica, ReplicaSpec
+from osgym_host.runtimes.base import ReplicaSpec
+from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
 
-TAKEN_OVER_S = 40.0
+EVIL_PORT = 5001
+STARTED_S = 40.0
 TIMEOUT_S = 2.0
 GAP_S = 0.25
 """The event loop may stand still for so long at most; a loaded machine needs some of it itself."""
 
-# Stops the desktop with its agent and answers at its port: each path has its own way to misbehave.
+# Answers at a port of its own, which the host is led to: each path has its own way to misbehave.
 _EVIL = r"""
-import socket, subprocess, threading, time
+import socket, threading, time
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 
@@ -54,13 +58,7 @@ def serve(end):
     finally:
         end.close()
 
-subprocess.run(["systemctl", "stop", "osgym-desktop"])
-while True:
-    try:
-        listener = socket.create_server(("0.0.0.0", 5000), backlog=64)
-        break
-    except OSError:
-        time.sleep(0.1)
+listener = socket.create_server(("0.0.0.0", 5001), backlog=64)
 while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 """
@@ -85,19 +83,22 @@ async def measured_gaps() -> AsyncIterator[list[float]]:
         await asyncio.gather(ticking, return_exceptions=True)
 
 
-async def take_over(replica: Replica) -> None:
-    """Let the hostile agent answer for a replica."""
+async def hostile_agent(replica: QemuReplica) -> GuestAddress:
+    """Start the hostile agent in a machine; return where the host reaches it, as it reaches the real one."""
     async with GuestClient(replica.guest, token=replica.guest_token) as guest:
         await guest.upload("/tmp/evil.py", _EVIL.encode())
-        start = ["sudo", "-n", "systemd-run", "--no-block", "python3", "-I", "/tmp/evil.py"]
-        assert (await guest.execute(start)).returncode == 0
-    end = time.monotonic() + TAKEN_OVER_S
+        await guest.launch(["python3", "-I", "/tmp/evil.py"])
+    forward = f"hostfwd_add tcp:127.0.0.1:{EVIL_PORT}-:{EVIL_PORT}"
+    assert not await replica.vm.machine.qmp.hmp(forward)
+    assert isinstance(replica.guest, EnclosedAddress | TcpAddress)
+    address = dataclasses.replace(replica.guest, port=EVIL_PORT)
+    end = time.monotonic() + STARTED_S
     while True:
         with contextlib.suppress(GuestError):
-            async with GuestClient(replica.guest) as guest:  # the real one demands its token
+            async with GuestClient(address) as guest:
                 await guest.get_text("/v1/health", timeout_s=2)
-                return
-        assert time.monotonic() < end, "the real agent still answers"
+                return address
+        assert time.monotonic() < end, "the hostile agent does not answer"
         await asyncio.sleep(0.2)
 
 
@@ -112,9 +113,10 @@ async def test_whatever_a_machines_agent_answers_delays_nobody(
     try:
         evil = await runtime.create(contract_spec(kit))
         well = await runtime.create(ReplicaSpec("well", 9, small_snapshot, kit.screen))
-        await take_over(evil)
+        assert isinstance(evil, QemuReplica)
+        address = await hostile_agent(evil)
         async with (
-            GuestClient(evil.guest, token=evil.guest_token) as hostile,
+            GuestClient(address) as hostile,
             GuestClient(well.guest, token=well.guest_token) as neighbour,
         ):
             calls = {

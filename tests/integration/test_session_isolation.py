@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from benchmarks.harness import agent_at, harness_processes
 from tests.support.host_process import HostProcess
+from tests.support.session_attacks import ATTACKS, answer_task, quoted
 
+from osgym_host.images.store import Image
 from osgym_host.runtimes.processes import processes_of
 from osgym_sdk import Client, Episode
 
@@ -24,146 +26,28 @@ HARNESS = ("osgym_guest.pyc", "Xvfb", "osgym-session", "dbus-daemon --session", 
 """Parts of the command lines of what must stay out of reach: agent, X server, starter, bus, helper."""
 
 
-def task(wanted: str = "yes\n") -> dict[str, Any]:
-    """A task whose end state is what a file says; it says yes at the start."""
-    result = {"type": "vm_command_line", "command": ["cat", "/home/user/answer"]}
-    expected = {"type": "rule", "rules": {"expected": wanted}}
-    begin = {"type": "execute", "parameters": {"command": "echo yes > ~/answer", "shell": True}}
-    evaluator = {"func": "exact_match", "result": result, "expected": expected}
-    return {"id": "isolation", "instruction": "", "config": [begin], "evaluator": evaluator}
-
-
 def row_of(host: HostProcess, episode: Episode) -> dict[str, Any]:
-    """What the host says of an episode's replica."""
+    """Return the host's row of an episode's replica."""
     (row,) = [row for row in host.replicas("leased") if row["replica_id"] == episode.replica_id]
     return row
 
 
 def harness_of(host: HostProcess, episode: Episode) -> dict[str, list[int]]:
-    """The processes that look after an episode's desktop, as the host numbers them."""
+    """Return the host's PIDs of the processes of an episode's harness."""
     first = int(row_of(host, episode)["pid"])
     return {part: harness_processes(first, part) for part in HARNESS}
 
 
 def states(pids: list[int]) -> str:
-    """The state of each process: `T` is stopped, `t` traced."""
+    """Return the state of each process: `T` is stopped, `t` traced."""
     return "".join(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in pids)
-
-
-# Patterns have brackets so that they do not match the shell that has them in its own command line.
-KILL_BY_NAME = (
-    "pkill -9 -f '[o]sgym_guest'; pkill -9 -f '[o]sgym-session'; pkill -9 Xvfb; pkill -9 dbus-daemon; "
-    "killall -9 python3; killall -9 Xvfb"
-)
-STOP_BY_NAME = (
-    "pkill -STOP -f '[o]sgym_guest'; pkill -STOP Xvfb; pkill -STOP dbus-daemon; pkill -STOP osgym-session"
-)
-EVERY_NUMBER = """
-import ctypes, os
-libc = ctypes.CDLL(None)
-for pid in range(2, 4096):
-    try:
-        name = open(f"/proc/{pid}/comm").read().strip()
-    except OSError:
-        name = ""
-    if pid == os.getpid() or name and name not in ("Xvfb", "python3", "osgym-session"):
-        continue
-    libc.ptrace(16, pid, 0, 0)  # PTRACE_ATTACH
-    try:
-        with open(f"/proc/{pid}/mem", "r+b", 0) as memory:
-            memory.write(b"x")
-    except OSError:
-        pass
-    try:
-        fd = os.pidfd_open(pid)
-        os.write(1, b"stolen " + name.encode())
-        for number in range(64):
-            libc.syscall(438, fd, number, 0)  # pidfd_getfd
-    except OSError:
-        pass
-    try:
-        os.kill(pid, 9)
-    except OSError:
-        pass
-"""
-OTHER_PROC = (
-    "mkdir -p /tmp/p; mount -t proc proc /tmp/p; "
-    "grep -qsx Xvfb /tmp/p/[0-9]*/comm && echo stolen; umount /tmp/p; "
-    "umount -l /proc; grep -qsx Xvfb /proc/[0-9]*/comm && echo stolen; mount -t proc proc /proc"
-)
-THROUGH_FIRST = (
-    "[ -e /proc/1/root/run/osgym/harness/fb/Xvfb_screen0 ] && echo stolen; "
-    "nsenter -t 1 -m -p -- pkill -9 -f '[o]sgym_guest'; kill -9 1; kill -STOP 1"
-)
-PARENT_NAMESPACE = """
-import ctypes, fcntl, os
-fd = os.open("/proc/self/ns/pid", os.O_RDONLY)
-try:
-    parent = fcntl.ioctl(fd, 0xB702)  # NS_GET_PARENT
-    os.write(1, b"stolen\\n")
-    ctypes.CDLL(None).setns(parent, 0)
-except OSError:
-    pass
-"""
-PEER_PIDFD = """
-import ctypes, os, socket
-libc = ctypes.CDLL(None)
-for path in ("/tmp/.X11-unix/X0", "/run/user/1000/bus"):
-    with socket.socket(socket.AF_UNIX) as peer:
-        peer.connect(path)
-        try:
-            fd = peer.getsockopt(socket.SOL_SOCKET, 77)  # SO_PEERPIDFD
-        except OSError:
-            continue
-        os.write(1, b"stolen")
-        libc.setns(fd, 0x20000)  # CLONE_NEWNS: with the /proc that shows all
-"""
-NEXT_NAMESPACE = """
-import ctypes, fcntl, os
-for request in (0x8010B70B, 0x8010B70C, 0x8018B70C):  # NS_MNT_GET_NEXT, NS_MNT_GET_PREV
-    fd = os.open("/proc/self/ns/mnt", os.O_RDONLY)
-    for _ in range(16):
-        try:
-            fd = fcntl.ioctl(fd, request, bytearray(24), True)
-        except OSError:
-            break
-        os.write(1, b"stolen")
-"""
-GROUPS = (
-    "mkdir -p /tmp/g; mount -t cgroup2 none /tmp/g 2>/dev/null; "
-    "for f in $(find /tmp/g /sys/fs/cgroup -name cgroup.kill -o -name cgroup.freeze 2>/dev/null); "
-    "do echo 1 > $f; done"
-)
-SOCKETS = (
-    "rm -f /tmp/.X11-unix/X0 /run/user/1000/bus; find /run /tmp /var -type s -delete; "
-    "rm -rf /run/osgym/harness; truncate -s 0 /run/osgym/harness/fb/*"
-)
-
-ATTACKS = {
-    "names": KILL_BY_NAME,
-    "stop": STOP_BY_NAME,
-    "numbers": f"python3 -c '{EVERY_NUMBER}'",
-    "proc": OTHER_PROC,
-    "first": THROUGH_FIRST,
-    "parent": f"python3 -c '{PARENT_NAMESPACE}'",
-    "peer": f"python3 -c '{PEER_PIDFD}'",
-    "next": f"python3 -c '{NEXT_NAMESPACE}'",
-    "groups": GROUPS,
-    "sockets": SOCKETS,
-    "all": "kill -9 -1",
-}
-
-
-def quoted(text: str) -> str:
-    """A word of the shell."""
-    return "'" + text.replace("'", "'\\''") + "'"
 
 
 @pytest.mark.parametrize("who", ["user", "root"])
 @pytest.mark.parametrize("name", ATTACKS)
 def test_what_looks_after_a_desktop_is_out_of_its_reach(host: HostProcess, name: str, who: str) -> None:
-    """The same processes look after the desktop as before, they run, and the score is the honest one."""
-    with Client(host.url) as client, client.episode(task()) as episode:
+    """The processes of the harness are the same as before and run, and the score is right."""
+    with Client(host.url) as client, client.episode(answer_task()) as episode:
         episode.a11y()
         before = harness_of(host, episode)
         assert [len(pids) > 0 for pids in before.values()] == [True] * len(HARNESS), before
@@ -186,8 +70,8 @@ def test_what_looks_after_a_desktop_is_out_of_its_reach(host: HostProcess, name:
 
 @pytest.mark.parametrize("who", ["user", "root"])
 def test_a_fork_bomb_ends_no_episode(host: HostProcess, who: str) -> None:
-    """The desktop's programs have no room any more; its agent answers, and nothing was done."""
-    with Client(host.url) as client, client.episode(task("no\n")) as episode:
+    """Programs of the desktop cannot fork any more; the agent answers, and the score is 0."""
+    with Client(host.url) as client, client.episode(answer_task("no\n")) as episode:
         before = harness_of(host, episode)["osgym_guest.pyc"]
         bomb = "setsid sh -c 'f() { f | f & sleep 600; }; f' >/dev/null 2>&1 &"
         episode.execute(["sudo", "sh", "-c", bomb] if who == "root" else ["sh", "-c", bomb], timeout_s=30)
@@ -214,8 +98,8 @@ time.sleep(600)
 
 
 def test_x_clients_used_up_end_no_call(host: HostProcess) -> None:
-    """The X server takes nobody any more; what the agent asks it goes over connections from the start."""
-    with Client(host.url) as client, client.episode(task()) as episode:
+    """The X server accepts no new clients; the agent's calls use connections from the start."""
+    with Client(host.url) as client, client.episode(answer_task()) as episode:
         episode.execute(f"setsid python3 -c {quoted(ALL_CLIENTS)} >/dev/null 2>&1 &")
         held = episode.execute(
             "until [ -s /tmp/used-up ]; do sleep 0.05; done; cat /tmp/used-up", timeout_s=30
@@ -228,9 +112,14 @@ def test_x_clients_used_up_end_no_call(host: HostProcess) -> None:
         assert (evaluation.reward, evaluation.failure) == (1.0, None), evaluation
 
 
+def test_the_manifest_says_that_sessions_are_isolated(small_image: Image) -> None:
+    """Those of older images do not."""
+    assert small_image.manifest.session_isolated
+
+
 def test_programs_know_themselves_by_their_own_numbers(host: HostProcess) -> None:
-    """What the desktop's programs see, what windows say, and what a command is told agree."""
-    with Client(host.url) as client, client.episode(task()) as episode:
+    """The PIDs that programs see, that windows have and that commands get are the same."""
+    with Client(host.url) as client, client.episode(answer_task()) as episode:
         seen = episode.execute(["ps", "-eo", "pid,args"]).stdout
         for part in HARNESS[:2]:
             assert part not in seen
@@ -252,8 +141,8 @@ def test_programs_know_themselves_by_their_own_numbers(host: HostProcess) -> Non
 
 
 def test_a_desktops_programs_are_in_namespaces_of_their_own(host: HostProcess) -> None:
-    """As the kernel says; the user namespace is the same, so that root by `sudo` is root of files."""
-    with Client(host.url) as client, client.episode(task()) as episode:
+    """All namespaces but the user namespace differ; that is shared, so that `sudo` gives root over files."""
+    with Client(host.url) as client, client.episode(answer_task()) as episode:
         first = int(row_of(host, episode)["pid"])
         (agent,) = harness_processes(first, "osgym_guest.pyc")
         (manager,) = harness_processes(first, "openbox --sm-disable")
@@ -263,8 +152,8 @@ def test_a_desktops_programs_are_in_namespaces_of_their_own(host: HostProcess) -
 
 
 def test_no_process_of_the_session_shares_a_group_with_the_harness(host: HostProcess) -> None:
-    """Signals to a group reach all of it, in whatever namespace."""
-    with Client(host.url) as client, client.episode(task()) as episode:
+    """A signal to a process group reaches all its processes, in any namespace."""
+    with Client(host.url) as client, client.episode(answer_task()) as episode:
         first = int(row_of(host, episode)["pid"])
         (agent,) = harness_processes(first, "osgym_guest.pyc")
         above = os.readlink(f"/proc/{agent}/ns/pid")
@@ -282,8 +171,8 @@ KILLER = "#!/bin/sh\ntouch /tmp/ran; kill -9 0\n"
 
 @pytest.mark.parametrize("starter", ["bus", "window manager"])
 def test_who_kills_its_own_process_group_ends_nothing_of_the_harness(host: HostProcess, starter: str) -> None:
-    """Programs that others start are in the group of those, unless they leave it."""
-    with Client(host.url) as client, client.episode(task()) as episode:
+    """Programs stay in the process group of what started them, unless they leave it."""
+    with Client(host.url) as client, client.episode(answer_task()) as episode:
         episode.a11y()
         before = harness_of(host, episode)
         if starter == "bus":
@@ -313,8 +202,8 @@ mv /tmp/above.part /tmp/above
 
 
 def test_what_the_x_server_runs_gets_no_root_beside_the_agent(host: HostProcess) -> None:
-    """Root in the session changes the compiler of keymaps, uploads one, and is found out before scoring."""
-    with Client(host.url) as client, client.episode(task()) as episode:
+    """A compiler of keymaps that root changed runs without root, and is found before scoring."""
+    with Client(host.url) as client, client.episode(answer_task()) as episode:
         episode.step("click(400,300)")
         episode.write_file("/tmp/compiler", KEYMAP_COMPILER.encode())
         episode.execute("sudo install -m 755 /tmp/compiler /usr/bin/xkbcomp; setxkbmap us")

@@ -14,17 +14,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from osgym_host.guest_client import GuestClient, GuestRefused
+from osgym_host.guest_client import GuestClient, GuestError, GuestRefused
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import ExitInfo, ExitReason, ImageLike, Replica, ReplicaSpec, Runtime, Screen
 from osgym_host.runtimes.cgroups import instance_group_name
 from osgym_host.runtimes.local.probe_image import ProbeImage
 from osgym_host.runtimes.local.runtime import LocalRuntime
 from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
 from osgym_host.runtimes.qemu.golden.snapshot import golden_snapshot
 from osgym_host.runtimes.qemu.network.user import UserNetwork
 from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
+from tests.support.machine_ends import MachineEnd, end_from_inside
 from tests.support.runtime_probe import run_inside as run_in_probe
 
 DEADLINE_S = 30.0
@@ -32,11 +34,17 @@ DEADLINE_S = 30.0
 
 @dataclass(frozen=True)
 class Ending:
-    """A way in which what runs inside ends the replica, and what is then said of it."""
+    """A way in which what runs inside ends the replica, and what is then said of it.
+
+    Attributes:
+        code: Python that says last words and, where programs of the replica can end it, ends it.
+        machine: How the machine ends afterwards, where it is one.
+    """
 
     code: str
     reason: ExitReason
     exit_code: int | None
+    machine: MachineEnd | None = None
 
 
 class Kit(Protocol):
@@ -77,6 +85,9 @@ class Kit(Protocol):
 
     async def run_inside(self, replica: Replica, code: str, **values: object) -> Any:
         """Run Python inside a replica as its root and return what it assigns to `result`."""
+
+    async def end(self, replica: Replica, ending: Ending) -> None:
+        """End a replica from inside."""
 
 
 @dataclass
@@ -129,6 +140,10 @@ class LocalKit:
     async def run_inside(self, replica: Replica, code: str, **values: object) -> Any:
         return await run_in_probe(replica, code, **values)  # type: ignore[arg-type]  # a name is no timeout
 
+    async def end(self, replica: Replica, ending: Ending) -> None:
+        with contextlib.suppress(GuestError):
+            await self.run_inside(replica, ending.code)
+
 
 _WRAPPER = """\
 import json, os, traceback
@@ -144,6 +159,16 @@ with open("/tmp/.told", "w") as file:
 """
 
 
+_LAST_WORDS = """
+import ctypes, os, subprocess
+panel = int(subprocess.check_output(["pgrep", "-x", "tint2"]))
+console = ctypes.CDLL(None).syscall(438, os.pidfd_open(panel), 2, 0)  # pidfd_getfd
+os.write(console, b"last words\\n")
+result = None
+"""
+"""Programs that the desktop starts with write to the machine's console."""
+
+
 @dataclass
 class QemuKit:
     """Virtual machines cloned from the small golden snapshot, run by emulation or not."""
@@ -155,16 +180,8 @@ class QemuKit:
     moments_s: Sequence[float] = (0.0, 0.03, 0.08, 0.12, 0.18)
     cycles: int = 5
     endings: Sequence[Ending] = (
-        Ending(
-            "open('/dev/ttyS0', 'w').write('last words\\n'); import os; os.system('poweroff -ff')",
-            ExitReason.GUEST_SHUTDOWN,
-            None,
-        ),
-        Ending(
-            "open('/dev/ttyS0', 'w').write('last words\\n'); import os; os.system('reboot -ff')",
-            ExitReason.GUEST_REBOOTED,
-            None,
-        ),
+        Ending(_LAST_WORDS, ExitReason.GUEST_SHUTDOWN, None, MachineEnd.POWER_OFF),
+        Ending(_LAST_WORDS, ExitReason.GUEST_REBOOTED, None, MachineEnd.RESET),
     )
 
     @property
@@ -204,6 +221,16 @@ class QemuKit:
         state = folder / "broken.state"
         state.write_bytes(self.image.state.read_bytes()[:5000])
         return replace(golden_snapshot(self.image), digest="none", state=state)
+
+    async def end(self, replica: Replica, ending: Ending) -> None:
+        assert isinstance(replica, QemuReplica) and ending.machine is not None
+        await self.run_inside(replica, ending.code)
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                if "last words" in await replica.read_console():
+                    break
+                await asyncio.sleep(0.05)
+        await end_from_inside(replica.vm.machine, ending.machine)
 
     async def knows(self, replica: Replica) -> dict[str, str]:
         async with GuestClient(replica.guest, token="wrong") as stranger:

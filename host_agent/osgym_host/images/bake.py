@@ -259,6 +259,7 @@ class Baker:
             guest_version=parts.guest.version,
             size_bytes=size,
             bake_s=round(time.monotonic() - parts.begin_s, 1),
+            session_isolated=True,
         )
 
 

@@ -53,6 +53,7 @@ class SnapshotManifest(Manifest):
         ram_mib: What the guest has; `ram_data_bytes` is what of it is not zero.
         boot_s: From the start of the process until the desktop was drawn and quiet.
         build_s: All of it.
+        session_isolated: As in the manifest of the disk that it was booted from.
     """
 
     version: int = SNAPSHOT_MANIFEST_VERSION
@@ -79,6 +80,7 @@ class SnapshotManifest(Manifest):
     disk_sha256: str
     boot_s: float
     build_s: float
+    session_isolated: bool = False
 
 
 class Snapshot(StoredContent[SnapshotManifest]):

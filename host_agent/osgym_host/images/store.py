@@ -45,6 +45,8 @@ class ImageManifest(Manifest):
         lock_digest: SHA-256 of the package list in the form of a lock file.
         added_packages: Name to version of what an addition's `debs/` brought; no lock holds them.
         size_bytes: Size of all regular files.
+        session_isolated: Programs of the desktop, root by sudo included, run in namespaces below those of the
+            guest agent; False for images baked before there were such.
     """
 
     format: int = MANIFEST_FORMAT
@@ -65,6 +67,7 @@ class ImageManifest(Manifest):
     guest_version: str
     size_bytes: int
     bake_s: float
+    session_isolated: bool = False
 
 
 class Image(StoredContent[ImageManifest]):

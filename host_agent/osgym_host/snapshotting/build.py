@@ -54,9 +54,10 @@ from osgym_host.snapshotting.guest_preparation import (
     IDLE_TIMEOUT_S,
     REST_TIMEOUT_S,
     TRIAL_TIMEOUT_S,
-    as_root,
     forget_token,
+    free_caches,
     quoted_pattern,
+    trim_disk,
     try_clone,
     wait_for_idle,
     wait_for_rest,
@@ -77,8 +78,6 @@ READY_TIMEOUT_S = 600.0
 WARMUP_TIMEOUT_S = 900.0
 TRIAL_QUIET_S = 0.3
 _TOKEN_BYTES = 32
-_TRIM = "sync; fstrim -v /; sync"
-_FORGET = "sync; echo 3 >/proc/sys/vm/drop_caches"
 
 
 @dataclass(slots=True)
@@ -229,7 +228,7 @@ class SnapshotBuilder:
     async def _prepare(self, job: _SnapshotBuild, guest: GuestClient) -> None:
         """Bring the desktop into the state that clones start from."""
         if job.has_our_agent:
-            await as_root(guest, _FORGET)
+            await free_caches(guest, isolated=job.request.disk.manifest.session_isolated)
         warmup = job.request.warmup
         if warmup is not None:
             self._enter(job, "warmup", warmup.name)
@@ -240,7 +239,8 @@ class SnapshotBuilder:
         await guest.observe()
         if job.has_our_agent:
             await guest.accessibility(timeout_s=60.0, deadline_s=40.0)  # of an emulated machine
-            self._progress.note((await as_root(guest, _TRIM)).strip())
+            isolated = job.request.disk.manifest.session_isolated
+            self._progress.note(await trim_disk(guest, isolated=isolated))
         await guest.ready(timeout_s=60.0)
 
     async def _come_to_rest(self, job: _SnapshotBuild, template: Template) -> None:
@@ -360,6 +360,7 @@ def _manifest(job: _SnapshotBuild, frozen: FrozenTemplate, build_s: float) -> Sn
         disk_sha256=frozen.disk_sha256,
         boot_s=round(job.boot_s, 2),
         build_s=round(build_s, 2),
+        session_isolated=disk.manifest.session_isolated,
     )
 
 

@@ -64,7 +64,30 @@ async def forget_token(address: GuestAddress, token: str) -> bool:
     return await give_up_token(address, token, generation, timeout_s=TRIAL_TIMEOUT_S / 2)
 
 
-async def as_root(guest: GuestClient, script: str) -> str:
+async def free_caches(guest: GuestClient, *, isolated: bool) -> None:
+    """Let the kernel of our own guest free what it keeps of files.
+
+    Args:
+        isolated: Root of the session has no rights over the machine.
+    """
+    if isolated:
+        await guest.free_caches(timeout_s=COMMAND_TIMEOUT_S)
+    else:
+        await _as_root(guest, "sync; echo 3 >/proc/sys/vm/drop_caches")
+
+
+async def trim_disk(guest: GuestClient, *, isolated: bool) -> str:
+    """Let our own guest tell its disk which blocks hold nothing; return what it says of that, for people.
+
+    Args:
+        isolated: Root of the session has no rights over the machine.
+    """
+    if isolated:
+        return f"{await guest.trim_disk(timeout_s=COMMAND_TIMEOUT_S)} MiB of the disk hold nothing"
+    return (await _as_root(guest, "sync; fstrim -v /; sync")).strip()
+
+
+async def _as_root(guest: GuestClient, script: str) -> str:
     """Run a shell script as root in our own guest; its output, for people."""
     result = await guest.execute(["sudo", "-n", "sh", "-c", script], timeout_s=COMMAND_TIMEOUT_S)
     if result.returncode:

@@ -17,7 +17,7 @@ from osgym_host.tasks.values import DiskFile
 Freeze = Callable[[], Awaitable[FrozenDisk | None]]
 """Gives the disk as it is now; None where its runtime cannot, or for a guest that is not ours."""
 
-IN_MEMORY = ("dev", "proc", "run", "sys")
+IN_MEMORY = ("dev", "proc", "run", "sys", "tmp")
 """First folders of paths that are on no disk of our images."""
 
 

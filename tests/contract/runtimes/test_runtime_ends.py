@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 from dataclasses import replace
@@ -11,7 +10,6 @@ from dataclasses import replace
 import pytest
 from tests.support.runtime_kits import Kit, dead, threads_of
 
-from osgym_host.guest_client import GuestError
 from osgym_host.runtimes import base
 from osgym_host.runtimes.base import ExitReason, ReplicaSpec, Runtime
 
@@ -23,8 +21,7 @@ async def test_the_end_from_within_is_typed(runtime: Runtime, kit: Kit, spec: Re
     for number, ending in enumerate(kit.endings):
         replica = await runtime.create(replace(spec, replica_id=f"r{number}"))
         waiters = [asyncio.create_task(dead(replica)) for _ in range(3)]
-        with contextlib.suppress(GuestError):
-            await kit.run_inside(replica, ending.code)
+        await kit.end(replica, ending)
         answers = await asyncio.gather(*waiters)
         assert {answer.reason for answer in answers} == {ending.reason}
         assert answers[0].exit_code == ending.exit_code

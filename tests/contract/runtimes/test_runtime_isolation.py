@@ -110,6 +110,11 @@ async def test_a_replica_sees_nothing_of_the_host(
                     return open(path).read()
                 except OSError:
                     return None
+            def listed(path):
+                try:
+                    return os.listdir(path)
+                except OSError:
+                    return None
             def connects(address):
                 try:
                     socket.create_connection(address, timeout=2).close()
@@ -122,7 +127,7 @@ async def test_a_replica_sees_nothing_of_the_host(
                 "host service": [a for a in ("127.0.0.1", "10.0.2.2") if connects((a, port))],
                 "interfaces": [name for _, name in socket.if_nameindex()],
                 "descriptors": sorted(int(fd) for fd in os.listdir("/proc/self/fd"))[:4],
-                "root": os.listdir("/proc/1/root") == os.listdir("/"),
+                "root": listed("/proc/1/root") == os.listdir("/"),
                 "old root": [l for l in open("/proc/mounts") if l.split()[0].startswith("/dev/v")],
             }
             """,
@@ -138,6 +143,6 @@ async def test_a_replica_sees_nothing_of_the_host(
         "host service": [],
         "interfaces": ["lo", "eth0"] if kit.own_kernel else ["lo"],
         "descriptors": [0, 1, 2, 3],
-        "root": True,
+        "root": not kit.own_kernel,  # in a machine nobody may look into the session's first process
     }
     assert kit.own_kernel or own_disk == []

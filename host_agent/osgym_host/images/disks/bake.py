@@ -116,6 +116,7 @@ class DiskBaker:
                 packages=versions,
                 size_bytes=sum(path.stat().st_blocks * 512 for path in made.iterdir()),
                 bake_s=round(time.monotonic() - begin_s, 1),
+                session_isolated=request.image.manifest.session_isolated,
             )
             _sync(made)
             return self._disks.publish(made, manifest)

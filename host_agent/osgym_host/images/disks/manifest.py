@@ -73,6 +73,8 @@ class DiskManifest(Manifest):
         packages: Package name to version of what was added to the golden image.
         size_bytes: What the folder takes on this machine's disk when it was made.
         bake_s: How long it took.
+        session_isolated: Programs of the desktop, root by sudo included, run in namespaces below those of the
+            guest agent; False for disks of others, and for those made before there were such.
     """
 
     version: int = DISK_MANIFEST_VERSION
@@ -89,3 +91,4 @@ class DiskManifest(Manifest):
     packages: dict[str, str] = Field(default_factory=dict)
     size_bytes: int = 0
     bake_s: float = 0.0
+    session_isolated: bool = False
