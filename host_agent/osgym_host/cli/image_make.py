@@ -372,6 +372,7 @@ def image_row(image: Image, store: ImageStore) -> dict[str, object]:
         "created_at": manifest.created_at,
         "rootfs": str(image.rootfs),
         "calibrated": calibration_path(image.folder).exists(),
+        "session_isolated": manifest.session_isolated,
         "bake_s": manifest.bake_s,
     }
 
@@ -390,6 +391,7 @@ def disk_row(disk: DiskImage, store: DiskStore) -> dict[str, object]:
         "created_at": manifest.created_at,
         "disk": str(disk.disk),
         "source": manifest.source,
+        "session_isolated": manifest.session_isolated,
         "bake_s": manifest.bake_s,
     }
 
@@ -411,6 +413,7 @@ def snapshot_row(snapshot: Snapshot, store: SnapshotStore) -> dict[str, object]:
         "qemu_version": manifest.qemu_version,
         "created_at": manifest.created_at,
         "folder": str(snapshot.folder),
+        "session_isolated": manifest.session_isolated,
         "boot_s": manifest.boot_s,
         "build_s": manifest.build_s,
     }

@@ -7,7 +7,7 @@ import importlib
 import itertools
 import logging
 
-from osgym_host.doctor import machine
+from osgym_host.doctor import images, machine
 from osgym_host.doctor.result import Check, DoctorContext, Finding, Status
 from osgym_host.runtime_registry import RUNTIMES
 
@@ -39,6 +39,7 @@ CHECKS: Checks = (
     ("limits", machine.check_limits),
     ("bake", machine.check_bake),
     ("reflink", machine.check_reflink),
+    ("session isolation", images.check_session_isolation),
     *itertools.chain(*_OTHERS),
 )
 
