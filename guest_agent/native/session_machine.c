@@ -309,10 +309,13 @@ void enter_root(void)
 
 /* ---- the user namespace ---- */
 
-/* Whoever calls has no user until `map_users`. Mounts made so far cannot be changed from here on. */
+/* Whoever calls has no user until `map_users`. Mounts made so far cannot be changed from here on.
+ *
+ * The namespace belongs to the guest agent's user: the kernel lets nobody but its owner above, and root, look at the
+ * threads in it, and the agent tells by them when the screen is final. */
 void enter_user_namespace(void)
 {
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
+    if (seteuid(account.user) || unshare(CLONE_NEWUSER | CLONE_NEWNS))
         die("user namespace");
 }
 

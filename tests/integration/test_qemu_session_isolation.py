@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from benchmarks.settle.live import PANEL_HEIGHT_PX
+from benchmarks.settle.truth import Box, difference
 from tests.support.host_process import HostProcess, running_host, wait_until
 from tests.support.session_attacks import (
     ATTACKS,
@@ -189,3 +192,15 @@ def test_programs_of_the_desktop_see_the_machine_that_a_clone_is(client: Client)
         with client.episode(wait_s=120) as episode:
             told.update(episode.execute("cat /etc/machine-id /proc/sys/kernel/random/boot_id").stdout.split())
     assert len(told) == 4, told
+
+
+def test_a_step_ends_when_the_programs_of_the_session_are_done(client: Client) -> None:
+    """The guest agent, outside of the session's user namespace, sees what its threads wait for."""
+    settle = {"policy": "certain", "max_ms": 20_000}
+    for _ in range(2):
+        with client.episode(wait_s=60) as episode:
+            opened = episode.step([{"op": "key", "keys": ["ctrl", "alt", "t"]}], settle=settle)
+            time.sleep(4)  # not a wait for something: what is measured is that nothing comes
+            later = episode.observe().image
+        panel = Box(0, later.height - PANEL_HEIGHT_PX, later.width, later.height)
+        assert difference(opened.image, later, [panel]) is None, opened.settle
