@@ -40,7 +40,7 @@ libc.ptrace(16, 1, 0, 0)  # PTRACE_ATTACH
 os.waitpid(1, 0x40000000)  # __WALL
 libc.ptrace(17, 1, 0, 9)  # PTRACE_DETACH with SIGKILL
 """
-_X_CLIENTS = r"""
+X_CLIENTS = r"""
 import socket, time
 held = []
 while True:
@@ -73,7 +73,7 @@ SCRIPTS = {
     "fill.py": _FILL,
     "hoard.py": _HOARD,
     "trace.py": _TRACE,
-    "x_clients.py": _X_CLIENTS,
+    "x_clients.py": X_CLIENTS,
     "port.py": _PORT,
 }
 _NAMES = ("osgym_guest.pyc", "Xvfb", "osgym-session")
@@ -126,7 +126,7 @@ def command_of(kind: Kind, task: Mapping[str, Any]) -> str:
     """Return the command that a policy types to do this to its own desktop.
 
     Args:
-        task: What it was to do, which says where its result is looked for.
+        task: The policy's task; its check names the file that some of these commands spoil.
     """
     result = next(_paths(task["evaluator"]), "/home/user/result")
     by_name = "; ".join(f"sudo pkill -{{0}} -f {name}; pkill -{{0}} {name}" for name in _NAMES)

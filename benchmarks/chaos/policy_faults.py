@@ -9,19 +9,19 @@ from benchmarks.chaos.schedule import Kind
 from benchmarks.chaos.stage import Impact, NoVictim, Stage
 
 ORDERED_S = 90.0
-"""How long an attempt may take until its policy has typed."""
+"""Longest time until the policy of the chosen attempt has typed its line."""
 CHECK_S = 400.0
-"""How long it may take then: a check that waits for a result is ended by the host after 300 s."""
+"""Longest time until that attempt ends; the host ends a check that waits for a result after 300 s."""
 
 
 async def harm_as_policy(stage: Stage, kind: Kind, draw: float) -> Impact:
     """Let the policy of one attempt harm its own desktop.
 
-    Its slot is clean so long after the end of the desktop, or of the episode: when a bomb reached its bound
-    is not known.
+    The time to a clean slot counts from the end of the desktop or of the episode, since the moment at which
+    a bomb reached its bound is not known.
 
     Raises:
-        NoVictim: There is no attempt, or it ended before its policy had typed.
+        NoVictim: No attempt is under way, or the chosen one ended before its policy had typed the line.
     """
     attempt = stage.victim(draw)
     impact = Impact(kind, stage.now_s(), attempt.replica_id)

@@ -51,13 +51,13 @@ class Reach(ABC):
             LookupError: It is gone.
         """
 
-    @abstractmethod
     async def signal_harness(self, replica_id: str, part: str, number: signal.Signals) -> None:
         """Send a signal to the processes that look after the desktop and have `part` in their command line.
 
         Raises:
-            LookupError: There is none.
+            LookupError: No process has it, or the host's tools do not reach those of this runtime.
         """
+        raise LookupError(f"{replica_id}: what looks after its desktop is not reached from outside")
 
     @abstractmethod
     def freeze(self, replica_id: str) -> None:
@@ -67,19 +67,19 @@ class Reach(ABC):
             LookupError: It is gone.
         """
 
-    @abstractmethod
     async def run_beside_agent(self, replica_id: str, command: str) -> None:
-        """Start a shell command as root beside the guest agent, and wait for nothing.
+        """Start a shell command as root beside the guest agent, without waiting for its end.
 
         Raises:
-            LookupError: It is gone, or its guest agent does not answer.
+            LookupError: The replica is gone, or the host's tools do not reach into those of this runtime.
         """
+        raise LookupError(f"{replica_id}: what looks after its desktop is not reached from outside")
 
     async def run_in_session(self, replica_id: str, command: str, *, root: bool = False) -> None:
-        """Start a shell command where a policy's own commands run, and wait for nothing.
+        """Start a shell command where a policy's own commands run, without waiting for its end.
 
         Raises:
-            LookupError: It is gone, or its guest agent does not answer.
+            LookupError: The replica is gone, or its guest agent does not answer.
         """
         quoted = command.replace("'", "'\\''")
         shell = f"setsid sh -c '{quoted}' >/dev/null 2>&1 </dev/null &"
@@ -94,7 +94,7 @@ class Reach(ABC):
         """Put a file inside.
 
         Raises:
-            LookupError: It is gone, or its guest agent does not answer.
+            LookupError: The replica is gone, or its guest agent does not answer.
         """
         try:
             async with self.guest(replica_id) as guest:
@@ -179,16 +179,6 @@ class QemuReach(Reach):
         record = self.record(replica_id)
         assert record.replica is not None
         return GuestClient(record.as_replica().guest, token=record.replica.token)
-
-    async def signal_harness(self, replica_id: str, part: str, number: signal.Signals) -> None:
-        """From inside: nobody else can. A moment later, so that the command is answered."""
-        pattern = f"[{part[0]}]{part[1:]}"
-        name = number.name.removeprefix("SIG")
-        await self.run_beside_agent(replica_id, f"sleep 0.2; pkill -{name} -f {pattern}")
-
-    async def run_beside_agent(self, replica_id: str, command: str) -> None:
-        """Start it as root of the machine."""
-        await self.run_in_session(replica_id, command, root=True)
 
     def freeze(self, replica_id: str) -> None:
         """QEMU, and with it all CPUs of the machine."""

@@ -14,7 +14,6 @@ from benchmarks.chaos.schedule import REPLACED, Kind
 from benchmarks.chaos.stage import Impact, NoVictim, Stage
 
 HOSTILE = Path(__file__).with_name("hostile_guest.py")
-CUT_S = 8.0
 BACK_S = 15.0
 
 Harm = Callable[[Stage, str], Awaitable[None]]
@@ -43,11 +42,6 @@ def _replaced(mode: str) -> Harm:
     return harm
 
 
-async def _cut(stage: Stage, replica_id: str) -> None:
-    command = f"sleep 0.2; ip link set eth0 down; sleep {CUT_S}; ip link set eth0 up"
-    await stage.reach.run_beside_agent(replica_id, command)
-
-
 HARM: dict[Kind, Harm] = {
     Kind.AGENT_KILLED: _signalled(AGENT, signal.SIGKILL),
     Kind.AGENT_FROZEN: _signalled(AGENT, signal.SIGSTOP),
@@ -58,7 +52,6 @@ HARM: dict[Kind, Harm] = {
     Kind.ONE_BYTE_CHUNKS: _replaced("chunks"),
     Kind.JSON_MOUNTAIN: _replaced("mountain"),
     Kind.NOISE: _replaced("noise"),
-    Kind.NETWORK_CUT: _cut,
     Kind.RUNNER_REMOVED: remove_runner,
 }
 

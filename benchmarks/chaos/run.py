@@ -21,7 +21,7 @@ from benchmarks.chaos.host_faults import build_clock, harm_host
 from benchmarks.chaos.policy_faults import harm_as_policy
 from benchmarks.chaos.reach import LocalReach, QemuReach
 from benchmarks.chaos.replica_faults import harm_replica
-from benchmarks.chaos.schedule import CONTAINERS, QEMU_ONLY, Kind, Planned, Scope, plan, scope_of
+from benchmarks.chaos.schedule import CONTAINERS, LOCAL_ONLY, QEMU_ONLY, Kind, Planned, Scope, plan, scope_of
 from benchmarks.chaos.service import Events, Service, Setting, data_folder
 from benchmarks.chaos.stage import Impact, Means, NoVictim, Stage
 from benchmarks.chaos.watch import Sample, watching
@@ -50,7 +50,7 @@ class Outcome:
 
 def kinds_for(options: argparse.Namespace) -> set[Kind]:
     """The faults that can be done with these options."""
-    kinds = set(Kind) if options.runtime == "qemu" else set(Kind) - QEMU_ONLY
+    kinds = set(Kind) - (LOCAL_ONLY if options.runtime == "qemu" else QEMU_ONLY)
     kinds -= set() if options.runner == "container" else CONTAINERS
     named = {kind: [o for o in options.only if o in kind.name.lower()] for kind in kinds}
     without = {kind for kind in kinds if any(o in kind.name.lower() for o in options.without)}

@@ -29,7 +29,6 @@ class Kind(enum.Enum):
     ONE_BYTE_CHUNKS = "agent replaced: chunks of one byte"
     JSON_MOUNTAIN = "agent replaced: 15 MB of JSON"
     NOISE = "agent replaced: no HTTP, no end"
-    NETWORK_CUT = "network between host and guest cut"
     POLICY_MEMORY_BOMB = "policy: memory bomb"
     POLICY_PROCESS_BOMB = "policy: fork bomb"
     POLICY_DISK_BOMB = "policy: more on the disk than it may"
@@ -86,24 +85,23 @@ SPARES_RESULT = frozenset(
         Kind.POLICY_REBOOTS,
     )
 )
-"""Of these, what leaves the task's result as it is: a desktop that lives is scored for it."""
+"""Policy faults that leave the result of the task as it is: a desktop that survives earns its score."""
 REPLACED = frozenset((Kind.ONE_BYTE_CHUNKS, Kind.JSON_MOUNTAIN, Kind.NOISE))
 BESIDE_AGENT = REPLACED | {
     Kind.AGENT_KILLED,
     Kind.AGENT_FROZEN,
     Kind.DISPLAY_KILLED,
     Kind.DISPLAY_FROZEN,
-    Kind.NETWORK_CUT,
 }
-"""What is done to processes that look after the desktop.
+"""Faults of the processes that look after the desktop, caused on `local` by tools of the host.
 
-A session of `local` reaches none of them, so the host's tools do it there; in a virtual machine root does it.
-The host agent cannot tell the two apart, so the loss may be the policy's or the host's.
+Nothing in a desktop reaches these processes; those of a virtual machine are not reached from outside either.
+The host agent cannot know who caused such a fault, so the loss may be the policy's or the host's.
 """
 FROM_INSIDE = BY_POLICIES | BESIDE_AGENT
 """Faults with a cause inside the desktop: no other may be the policy's loss."""
 CONTAINERS = frozenset((Kind.DOCKER_RESTARTED, Kind.RUNNER_REMOVED))
-QEMU_ONLY = frozenset((Kind.NETWORK_CUT,)) | CONTAINERS
+QEMU_ONLY, LOCAL_ONLY = CONTAINERS, BESIDE_AGENT
 
 
 def scope_of(kind: Kind) -> Scope:

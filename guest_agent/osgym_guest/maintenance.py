@@ -1,4 +1,4 @@
-"""What a virtual machine does before it is frozen, with rights that its desktop does not have."""
+"""Endpoints that prepare a virtual machine for being frozen, with rights that its desktop lacks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Maintenance:
         router.add("POST", "/v1/maintenance/trim_disk", self.trim_disk, deadline_s=deadline_s)
 
     async def free_caches(self, request: Request) -> Response:
-        """Free what the kernel keeps of files."""
+        """Have the kernel drop its caches of files."""
         try:
             await self._starter.free_caches()
         except OSError as exc:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from benchmarks.chaos.orders import X_CLIENTS
 from tests.support.host_process import HostProcess, running_host
 
 from osgym_host.images.store import Image
@@ -18,23 +19,6 @@ from osgym_sdk import AsyncClient, Result
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(300)]
 
-X_CLIENTS = r"""
-import socket, time
-held = []
-while True:
-    client = socket.socket(socket.AF_UNIX)
-    client.settimeout(2)
-    try:
-        client.connect("/tmp/.X11-unix/X0")
-        client.sendall(b"l\0\x0b\0\0\0\0\0\0\0\0\0")
-        if client.recv(1) != b"\1":
-            break
-    except OSError:
-        break
-    held.append(client)
-print("full", flush=True)
-time.sleep(600)
-"""
 X_PICTURES = r"""
 import socket, struct
 server = socket.socket(socket.AF_UNIX)

@@ -30,7 +30,7 @@ _SHORT_OF = frozenset({errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE})
 TIMEOUT_S = 10.0
 """Longer than `osgym-session` waits for a program to begin."""
 MAINTENANCE_S = 300.0
-"""How long what a machine does before it is frozen may take, under emulation and on a busy disk."""
+"""Deadline of a preparation for freezing, which emulation and a busy disk make slow."""
 REAP_S = 1.0
 """How long a process that has ended may still be withheld by a tracer, such as strace."""
 _REAP_EVERY_S = 0.02

@@ -72,7 +72,7 @@ def parse_value(text: bytes, what: str) -> Any:
         what: Name of the text in errors.
 
     Raises:
-        ArchiveError: It is no JSON, or is larger, or has more values.
+        ArchiveError: The text is not JSON, larger than `MAX_TEXT_BYTES`, or has more values.
     """
     if len(text) > MAX_TEXT_BYTES:
         raise ArchiveError(f"{what} is larger than {MAX_TEXT_BYTES >> 20} MiB")

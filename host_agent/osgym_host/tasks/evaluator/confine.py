@@ -237,7 +237,7 @@ def program_fd() -> int:
     """Return the descriptor of the stream to the process that runs a result's program.
 
     Raises:
-        ConfineError: There is no such process, since this one is not the confined evaluator.
+        ConfineError: This process is not the confined evaluator, which alone has that stream.
     """
     if _program_fd is None or not _held >= PROGRAM_LAYERS:
         raise ConfineError("programs run behind user namespaces and seccomp only, in the confined evaluator")
