@@ -59,9 +59,10 @@ def freeze(host: HostProcess, row: dict[str, Any]) -> float:
         return began
 
     # Nothing in a machine's desktop can stop its agent: to its host it is as frozen when nothing reaches it.
-    drop = f"table ip frozen {{ chain in {{ type filter hook input priority 0; tcp dport {record.port} drop; }}; }}"
+    rule = f"type filter hook input priority 0; tcp dport {record.port} drop;"
     began = time.monotonic()
-    subprocess.run(["nsenter", "-t", str(record.pid), "-n", "nft", drop], check=True, timeout=5)
+    enter = ["nsenter", "-t", str(record.pid), "-n"]
+    subprocess.run([*enter, "nft", f"table ip frozen {{ chain in {{ {rule} }}; }}"], check=True, timeout=5)
     return began
 
 
@@ -123,7 +124,7 @@ def test_a_slow_agent_is_kept(host: HostProcess) -> None:
     """On a host with three times as much to do as it can: steps take longer, and nobody is lost."""
     with Client(host.url) as client, client.episode(wait_s=60) as episode:
         episode.step("move(5,5)")
-        [waiting] = host.replicas("ready") or [None]
+        waiting = next(iter(host.replicas("ready")), None)
         hogs = [subprocess.Popen([sys.executable, "-c", _HOG, str(OVERLOAD_S)]) for _ in range(HOGS)]
         try:
             end = time.monotonic() + OVERLOAD_S
