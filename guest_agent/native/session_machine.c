@@ -35,6 +35,7 @@
 #define BACKLOG 64
 #define USERS "0 0 65536"
 #define SESSION_PIDS "1024" /* as replicas of containers have (replica_pids) */
+#define HARNESS_WEIGHT "1000" /* of 100 that the session has: ten of eleven parts of a processor that both want */
 #define FOLDERS(a) (sizeof(a) / sizeof *(a))
 
 /* Never overlays: what is made for the session alone, what it shares, and what is nobody's in it. */
@@ -79,7 +80,18 @@ static bool is_among(const char *name, const char *const *names, size_t count)
 
 static char group[4096]; /* folder of the group that the machine's init gave to this program */
 
-/* Two groups below that of this program: what the session forks leaves room for the harness. */
+/* Have the groups below count one more resource, where the kernel and the machine's init let them. */
+static bool control(const char *resource)
+{
+    int fd = open(path_in(group, "cgroup.subtree_control"), O_WRONLY | O_CLOEXEC);
+    bool counted = write(fd, resource, strlen(resource)) == (ssize_t)strlen(resource);
+    if (!counted)
+        fprintf(stderr, "osgym-session: %s is not shared out to the session: %s\n", resource + 1, strerror(errno));
+    close(fd);
+    return counted;
+}
+
+/* Two groups below that of this program: what the session forks and computes leaves room for the harness. */
 void make_groups(void)
 {
     char line[2048];
@@ -95,12 +107,10 @@ void make_groups(void)
     make_folder(harness, 0755);
     make_folder(below, 0755);
     write_text(path_in(harness, "cgroup.procs"), "0");
-    int control = open(path_in(group, "cgroup.subtree_control"), O_WRONLY | O_CLOEXEC);
-    if (write(control, "+pids", 5) == 5)
+    if (control("+pids"))
         write_text(path_in(below, "pids.max"), SESSION_PIDS);
-    else
-        fprintf(stderr, "osgym-session: processes of the session are not counted: %s\n", strerror(errno));
-    close(control);
+    if (control("+cpu"))
+        write_text(path_in(harness, "cpu.weight"), HARNESS_WEIGHT);
 }
 
 /* Go into the session's group, and be killed before the harness when memory runs out. */

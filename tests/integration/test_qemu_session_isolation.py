@@ -6,7 +6,6 @@ agent answers, and the score is the honest one.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import time
@@ -28,7 +27,7 @@ from tests.support.session_attacks import (
 
 from osgym_host.images.snapshots import Snapshot
 from osgym_protocol.codes import ErrorClass
-from osgym_sdk import Client, Episode, EpisodeLost
+from osgym_sdk import Client, Episode
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(300)]
 
@@ -106,14 +105,17 @@ def test_a_policy_that_takes_the_agents_place_earns_what_it_did(client: Client) 
 
 
 @pytest.mark.parametrize("who", ["user", "root"])
-def test_a_fork_bomb_is_the_policys_loss_at_most(client: Client, who: str) -> None:
-    """Processes are bounded; one emulated processor may be too little for bomb and agent: the policy's 0."""
+def test_a_fork_bomb_leaves_the_guest_agent_room(client: Client, who: str) -> None:
+    """Its processes are bounded and the agent gets most of the processor when both want it, so steps go on.
+
+    A check that needs a program may find no room for it, which is the policy's 0.
+    """
     bomb = "setsid sh -c 'f() { f | f & sleep 600; }; f' >/dev/null 2>&1 &"
     with client.episode(answer_task("no\n"), wait_s=120) as episode:
         episode.step("move(200,200)")
         episode.execute(["sudo", "sh", "-c", bomb] if who == "root" else ["sh", "-c", bomb], timeout_s=60)
-        with contextlib.suppress(EpisodeLost):
-            episode.step("move(300,300)")
+        for x in (300, 400):
+            assert episode.step(f"move({x},300)").image.size == (1920, 1080)
         evaluation = episode.evaluate()
         assert (evaluation.reward, evaluation.failure) == (0.0, None), evaluation
         assert evaluation.valid_for_training
