@@ -50,14 +50,14 @@ def judged(host: HostProcess, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["featherpad", "pcmanfm", "mousepad", "xterm", "tk"])
 def test_a_program_lives_through_being_read_from_two_sides(host: HostProcess, name: str) -> None:
-    """Of Qt 5, GTK 2, GTK 3, Xt and Tk: alive, complete, in its place, and no pixel changes."""
+    """Programs of Qt 5, GTK 2, GTK 3, Xt and Tk stay alive, complete and in place, and change no pixel."""
     judged(host, name)
 
 
 @pytest.mark.full_image
 @pytest.mark.parametrize("name", ["vlc", "chromium"])
 def test_a_big_program_lives_through_being_read_from_two_sides(full_host: HostProcess, name: str) -> None:
-    """The same of a player made with Qt 5, and of the browser."""
+    """A media player made with Qt 5 and the browser do so too."""
     judged(full_host, name)
 
 

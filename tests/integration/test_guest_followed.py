@@ -32,7 +32,7 @@ def screen(tmp_path: Path) -> Iterator[Desktop]:
 
 
 def test_a_program_that_finds_no_place_marks_no_other_as_starting(screen: Desktop) -> None:
-    """A launched program that cannot be followed any more is not waited for, and nobody is in its place."""
+    """A launched program that the full table cannot take is not waited for, and no other is taken for it."""
     with full(screen) as (trace, _, found):
         launched = subprocess.Popen(["sleep", "60"], env=screen.environment)
         turns = len(trace.read_bytes().splitlines())
@@ -56,7 +56,7 @@ def test_ended_programs_give_their_places_to_others(screen: Desktop) -> None:
 
 
 def test_a_window_that_becomes_a_dialog_is_one(tmp_path: Path) -> None:
-    """And is none any more when its program takes that back, long after the window was shown."""
+    """A window is a dialog while its program says so, even if it says so long after it was shown."""
     with desktop(tmp_path) as screen, contextlib.closing(Display(screen.display)) as display:
         screen.open("xterm", "-geometry", "20x5+100+100")
         window = int(screen.property("_NET_ACTIVE_WINDOW").split("#")[1], 16)

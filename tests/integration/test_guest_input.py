@@ -87,7 +87,7 @@ def witness(screen: Desktop) -> Iterator[Witness]:
 
 
 def test_clicks(screen: Desktop, witness: Witness) -> None:
-    """Where, which button, how often, with which modifiers."""
+    """A click arrives at its place, with its button, count and modifiers."""
     step = screen.guest.step
     step({"op": "click", "x": 310, "y": 260, "count": 2})
     assert witness.new(5)[-4:] == [
@@ -105,7 +105,7 @@ def test_clicks(screen: Desktop, witness: Witness) -> None:
 
 
 def test_a_drag_goes_through_every_point_with_the_button_down(screen: Desktop, witness: Witness) -> None:
-    """Nothing beside the path, a few stops just before its end, the button is never lifted between."""
+    """The pointer keeps to the path, stops a few times before its end, and never lifts the button between."""
     path = [[200, 200], [300, 200], [300, 301], [217, 333]]
     screen.guest.step({"op": "drag", "path": path, "button": "left"})
     events = witness.new(6)
@@ -174,7 +174,7 @@ def test_a_key_that_is_repeated_is_no_autorepeat(screen: Desktop, witness: Witne
 
 
 def test_clicks_elsewhere_or_with_another_button_do_not_wait(screen: Desktop, witness: Witness) -> None:
-    """They are no double click for anybody; nor is what is held by hand, press by press."""
+    """Such clicks, and presses and releases given one by one, make no double click, so none waits."""
     began = time.monotonic()
     for x in range(150, 450, 30):
         screen.guest.step({"op": "click", "x": x, "y": 200, "button": "middle"}, settle={"policy": "fast"})
@@ -255,7 +255,7 @@ def test_what_is_held_stays_held_until_released(screen: Desktop, witness: Witnes
 
 
 def test_caps_lock_does_not_change_a_typed_text(screen: Desktop, witness: Witness) -> None:
-    """It is put aside for the time of the text, and back."""
+    """Caps Lock is released while a text is typed and set again afterwards."""
     step = screen.guest.step
     step({"op": "key", "keys": ["capslock"]})
     witness.new(2)

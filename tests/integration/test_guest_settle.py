@@ -57,7 +57,7 @@ def test_work_that_ends_in_a_change_is_waited_for(screen: Desktop) -> None:
 
 
 def test_a_timer_within_the_horizon_is_waited_for(tmp_path: Path) -> None:
-    """A program that sleeps for longer than the idle time and then draws; starting it takes time, too."""
+    """A program that sleeps for longer than the idle time and then draws is waited for."""
     settle = tmp_path / "settle.json"
     settle.write_text(json.dumps({"policies": {"exact": {"horizon_ms": 1500}}}))
     with desktop(tmp_path, agent=False) as made:
@@ -70,7 +70,7 @@ def test_a_timer_within_the_horizon_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_calibrated_program_is_waited_for_longer(tmp_path: Path) -> None:
-    """By the kind of the action: the table has horizons for typing, so Return does not wait as long."""
+    """The table has a longer wait for typing only, so Return does not wait as long."""
     long = {"horizon_ms": 1000, "change_horizon_ms": 1000}
     table = {name: {"type": long} for name in ("bash", "sleep", "xterm")}
     with desktop(tmp_path, agent=False) as made:
@@ -150,7 +150,7 @@ def test_a_screen_that_never_rests_is_bounded(screen: Desktop) -> None:
 
 
 def test_who_burns_the_processor_for_ever_is_not_waited_for(screen: Desktop) -> None:
-    """At first a step waits for it; after a while it does not count any more."""
+    """A step waits for a busy program at first; after a while the program does not count any more."""
     react(screen, "while :; do :; done")
     meta, _ = screen.guest.step(KEY, settle={"max_ms": 300})
     assert meta["settle"]["reason"] == "timeout"
@@ -160,7 +160,7 @@ def test_who_burns_the_processor_for_ever_is_not_waited_for(screen: Desktop) -> 
 
 
 def test_a_launched_application_is_waited_for_before_it_has_a_window(screen: Desktop) -> None:
-    """A process that the action started counts, also while it only loads."""
+    """A process that the action started counts, even while it has not drawn anything."""
     load = "python3 -c 'sum(range(9000000))'; xterm -geometry 20x5+800+500 &"
     react(screen, f'(setsid sh -c "{load}" >/dev/null 2>&1 < /dev/null &)')
     meta, _ = screen.guest.step(KEY, settle={"max_ms": 30_000})
@@ -201,7 +201,7 @@ def test_a_blinking_caret_does_not_count(screen: Desktop) -> None:
 
 
 def test_a_caret_on_a_letter_with_a_soft_edge_does_not_count(screen: Desktop) -> None:
-    """As programs draw it that place text between pixels, or the caret close to it."""
+    """A caret is told apart even where a program draws its edge between two pixels or onto a letter."""
     screen.run(sys.executable, soft_caret.__file__)
     until(lambda: screen.property("_NET_CLIENT_LIST").count("0x") == 1)
     time.sleep(1)  # the letter is drawn
@@ -254,7 +254,7 @@ def test_the_signals_can_be_traced(tmp_path: Path) -> None:
 
 
 def test_a_click_on_the_panel_waits_for_the_panel(screen: Desktop) -> None:
-    """What the panel does then is about the action: the program it starts is waited for."""
+    """A click on the panel acts through the panel, so the program that the panel starts is waited for."""
     config = screen.home / "tint2rc"
     config.write_text(
         "panel_items = P\npanel_size = 100% 30\npanel_position = bottom center horizontal\n"
@@ -288,7 +288,7 @@ def button_count(screen: Desktop) -> int:
 
 
 def test_a_desktop_is_at_rest_when_its_panel_shows_the_new_window(screen: Desktop) -> None:
-    """As it is when a first frame is taken."""
+    """`ready`, which first frames wait for, waits until the panel shows the window's button."""
     start_panel(screen, 0.7, 0)
     terminal = "(setsid xterm -geometry 20x5+500+100 >/dev/null 2>&1 < /dev/null &)"
     react(screen, terminal)
@@ -302,7 +302,7 @@ def test_a_desktop_is_at_rest_when_its_panel_shows_the_new_window(screen: Deskto
 
 
 def test_a_panels_clock_delays_a_desktop_at_rest_for_a_bounded_time(tmp_path: Path) -> None:
-    """One that never rests: for as long as `ready` says, and steps not at all."""
+    """A panel that never rests delays `ready` for a bounded time, and steps not at all."""
     settle = tmp_path / "settle.json"
     settle.write_text(json.dumps({"ready": {"panel_ms": 600}}))
     with desktop(tmp_path, agent=False) as screen:
@@ -318,7 +318,7 @@ def test_a_panels_clock_delays_a_desktop_at_rest_for_a_bounded_time(tmp_path: Pa
 
 
 def test_a_program_that_waits_for_an_answer_before_its_window_is_waited_for(screen: Desktop) -> None:
-    """One that the agent launched; its main thread sleeps at a socket until the server is there."""
+    """A launched program whose main thread waits at a socket for a server is still starting."""
     code = (
         "import os, socket, sys, time; a, b = socket.socketpair(); pid = os.fork()\n"
         "if not pid: time.sleep(1); b.send(b'x'); os._exit(0)\n"
@@ -330,7 +330,7 @@ def test_a_program_that_waits_for_an_answer_before_its_window_is_waited_for(scre
 
 
 def test_a_server_that_was_launched_is_not_waited_for(tmp_path: Path) -> None:
-    """It waits for whoever comes."""
+    """A launched program that waits for connections has started."""
     settle = tmp_path / "settle.json"
     settle.write_text(json.dumps({"ready": {"call_ms": 15_000}}))
     with desktop(tmp_path, agent=False) as screen:
@@ -343,7 +343,7 @@ def test_a_server_that_was_launched_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_plain_xlib_program_with_its_window_is_not_waited_for(tmp_path: Path) -> None:
-    """It waits for its user at the X server's connection alone, as a program waits for an answer."""
+    """A program that waits at its X connection alone, and has its window, waits for its user."""
     settle = tmp_path / "settle.json"
     settle.write_text(json.dumps({"ready": {"call_ms": 19_000}}))
     with desktop(tmp_path, agent=False) as screen:

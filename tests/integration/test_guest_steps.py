@@ -149,14 +149,14 @@ def test_another_generation_starts_at_one(screen: Desktop) -> None:
 
 
 def test_a_killed_x_server_ends_the_agent_with_3(screen: Desktop) -> None:
-    """At once, also while nobody calls."""
+    """The agent ends at once, even while nobody calls it."""
     assert screen.agent is not None
     screen.server.kill()
     assert screen.agent.wait(5) == 3
 
 
 def test_sigterm_ends_it_with_0_also_in_the_middle_of_a_step(screen: Desktop) -> None:
-    """It does not wait for the step's own time."""
+    """The agent ends without waiting for a step that still runs."""
     assert screen.agent is not None
     guest = screen.guest
     body = {"seq": 1, "actions": [], "settle": {"policy": "fixed", "pause_ms": 20_000}}
@@ -176,7 +176,7 @@ def _ignore(guest: Guest, body: dict[str, Any]) -> None:
 
 
 def test_ready_waits_for_the_window_manager_and_the_expected_windows(tmp_path: Path) -> None:
-    """Without them it is 504; with them it comes without polling."""
+    """The answer is 504 while they are missing and comes as soon as they are there."""
     with desktop(tmp_path, size=(640, 480), wm=False, agent=False) as screen:
         guest = screen.start_agent(OSGYM_EXPECT="dock")
         until_serving(guest)
@@ -192,7 +192,7 @@ def test_ready_waits_for_the_window_manager_and_the_expected_windows(tmp_path: P
 
 
 def test_the_token_guards_every_endpoint(tmp_path: Path) -> None:
-    """Health as well."""
+    """No endpoint answers without the token, health included."""
     with desktop(tmp_path, size=(640, 480), wm=False, agent=False) as screen:
         guest = screen.start_agent(OSGYM_TOKEN="sesame")
         until_serving(guest)
@@ -233,7 +233,7 @@ class _SlowQueue(SimpleQueue[Any]):
 async def test_a_step_may_begin_before_the_event_loop_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its number is noted before the display's thread can take it."""
+    """The number of a step is noted before the display's thread can begin it."""
     monkeypatch.setattr(engine, "SimpleQueue", _SlowQueue)
     with desktop(tmp_path, size=(640, 480), wm=False, agent=False) as screen:
         state = engine.Engine(on_gone=lambda: None)
@@ -249,7 +249,7 @@ async def test_a_step_may_begin_before_the_event_loop_goes_on(
 
 
 async def test_a_step_that_the_end_cuts_short_says_nothing(tmp_path: Path) -> None:
-    """Its display is closed when the event loop comes to its end: nobody watches it any more."""
+    """A step whose display is closed at the end of the event loop reports nothing."""
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     with desktop(tmp_path, size=(640, 480), wm=False, agent=False) as screen:

@@ -133,7 +133,7 @@ def test_lines_typed_ahead_reach_the_program_that_a_line_before_started(screen: 
 
 @pytest.mark.parametrize(("name", "is_awaited"), [("soffice.bin", True), ("editor", False)])
 def test_each_enter_in_libreoffice_is_waited_for(screen: Desktop, name: str, is_awaited: bool) -> None:
-    """It carries an Enter out after characters typed behind it; its name tells it from other editors."""
+    """LibreOffice, known by its name, carries out an Enter after the characters that follow it."""
     program = screen.home / name
     program.symlink_to(shutil.which("mousepad") or "")
     with closed(screen, str(program)), contextlib.closing(Display(screen.display)) as display:

@@ -21,7 +21,7 @@ COUNT, MAX_WINDOWS = 50, 30
 
 
 def test_of_many_windows_the_topmost_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the menu above them; frames and windows that nobody sees take no place of theirs."""
+    """They are read with the menu above them; frames and unseen windows take none of their places."""
     monkeypatch.setattr(x_windows, "MAX_WINDOWS", MAX_WINDOWS)
     with desktop(tmp_path, agent=False) as screen:
         monkeypatch.setenv("DISPLAY", screen.display)

@@ -122,7 +122,7 @@ def upload_of(path: Path, content: bytes) -> tuple[bytes, str]:
 
 
 async def test_an_upload_waits_for_no_pipe_and_reaches_no_device(call: Call, home: Path) -> None:
-    """What lies where a file is to be written is refused at once unless it is one, and is as it was then."""
+    """An upload onto a pipe, a device or a folder is refused at once and leaves it unchanged."""
     os.mkfifo(home / "pipe")
     (home / "folder").mkdir()
     for name, target in (("device", "/dev/full"), ("agent", "/proc/self/comm")):

@@ -320,7 +320,7 @@ def test_a_sheets_visible_cells_are_in_the_tree(full_guest: Guest) -> None:
 
 @pytest.mark.full_image
 def test_a_page_in_the_browser_is_in_the_tree(full_guest: Guest) -> None:
-    """Chromium joins the accessibility bus, and its page is there by role and name.
+    """Chromium joins the accessibility bus, and its page is found by role and name.
 
     It lives through being read: a number without a least value has none to give.
     """

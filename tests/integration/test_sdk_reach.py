@@ -367,7 +367,7 @@ async def test_a_scoring_ends_what_is_under_way(client: AsyncClient) -> None:
 
 
 async def test_a_command_ends_when_nobody_waits_for_it(episode: AsyncEpisode) -> None:
-    """One whose `execute` was cancelled, after a time in which it could be asked for again."""
+    """A command whose `execute` was cancelled ends once the time to ask for it again is over."""
     running = asyncio.create_task(
         episode.execute("while :; do date; sleep 1; done; sleep 3218", timeout_s=90)
     )
@@ -380,7 +380,7 @@ async def test_a_command_ends_when_nobody_waits_for_it(episode: AsyncEpisode) ->
 
 
 async def test_a_command_of_osworlds_server_ends_with_its_caller(episode: AsyncEpisode) -> None:
-    """Through the whole way from a client's port into the desktop."""
+    """A command of a client that leaves ends, through all relays between its port and the desktop."""
     body = json.dumps(
         {"command": "while :; do date >> /tmp/typed; sleep 0.1; done; sleep 3219", "shell": True}
     )
