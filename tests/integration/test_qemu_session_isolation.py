@@ -150,6 +150,8 @@ def test_root_in_the_desktop_is_root_of_files_and_ports(client: Client) -> None:
         assert episode.execute("cat /usr/bin/osgym-test; ls -d /top", cwd="/top").stdout == "program\n/top\n"
         episode.write_file("/home/user/there", b"1")
         assert episode.execute("cat /home/user/there").stdout == "1"
+        episode.execute("sudo -n sh -c 'echo session >/etc/osgym-test'; ln -s /etc/osgym-test ~/link")
+        assert episode.read_file("/home/user/link") == b"session\n"
 
 
 def scored_file(path: str, command: str) -> dict[str, Any]:

@@ -17,6 +17,24 @@ def test_files_are_those_of_the_programs_root(tmp_path: Path) -> None:
     assert "OSGYM_SESSION_ROOT" not in session.env
 
 
+def test_links_lead_where_they_lead_programs(tmp_path: Path) -> None:
+    """An absolute link is one of the programs' root, and none leads out of it or around for ever."""
+    root = tmp_path / "root"
+    (root / "etc").mkdir(parents=True)
+    (root / "home").mkdir()
+    session = DesktopSession.from_environment({"HOME": "/home/user", "OSGYM_SESSION_ROOT": str(root)})
+    links = {"file": "/etc/hosts", "folder": "/etc", "out": "../../../etc", "near": "file", "round": "round"}
+    for name, target in links.items():
+        (root / "home" / name).symlink_to(target)
+    led = {name: session.file(Path("/home") / name) for name in links}
+    hosts = root / "etc/hosts"
+    assert led == {
+        "file": hosts, "folder": root / "etc", "out": root / "etc", "near": hosts, "round": led["round"]
+    }  # fmt: skip
+    assert session.file(Path("/home/folder/../etc/hosts")) == hosts
+    assert not led["round"].exists() and led["round"].is_relative_to(root)
+
+
 def test_both_have_one_root_in_a_container() -> None:
     """Without a root of the programs' own nothing is translated."""
     session = DesktopSession.from_environment({"HOME": "/home/user"})

@@ -14,6 +14,8 @@ PROGRAM_FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:
 # Variables by which a program loads or runs what is not its own.
 _LOADING_PREFIXES = ("BASH_FUNC_", "LD_", "NODE_", "PERL", "PYTHON", "RUBY")
 _LOADING_NAMES = frozenset({"BASH_ENV", "ENV", "GCONV_PATH", "GTK_MODULES", "GTK_PATH", "IFS"})
+MAX_LINKS = 40
+"""As many links as Linux follows in one path (path_resolution(7))."""
 # Variables of the agent that are nobody else's business.
 _PRIVATE_PREFIXES = ("OSGYM_", "LISTEN_")
 
@@ -71,7 +73,7 @@ class DesktopSession:
         """Return where the agent finds a file of the programs; those of /proc are the agent's own."""
         if self.root is None or not path.is_absolute() or path.parts[1:2] == ("proc",):
             return path
-        return self.root / path.relative_to("/")
+        return _below(self.root, path)
 
     def program(self, name: str) -> str | None:
         """Return the path, as programs know it, of the program of a name; None if there is none."""
@@ -81,6 +83,32 @@ class DesktopSession:
             if os.access(self.file(Path(path)), os.X_OK) and self.file(Path(path)).is_file():
                 return path
         return None
+
+
+def _below(root: Path, path: Path) -> Path:
+    """Return where a path leads whose links are followed as by a program that has `root` as its root.
+
+    Where there are more than `MAX_LINKS` links, it is a path at which nothing can be, as for the program.
+    """
+    left = list(reversed(path.parts[1:]))
+    at: list[str] = []
+    links = 0
+    while left:
+        name = left.pop()
+        if name == "..":
+            del at[-1:]
+            continue
+        at.append(name)
+        try:
+            target = Path(root, *at).readlink()
+        except OSError:  # no link, or nothing there
+            continue
+        links += 1
+        if links > MAX_LINKS:
+            return root / "dev" / "null" / "too many links"
+        at = [] if target.is_absolute() else at[:-1]
+        left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+    return Path(root, *at)
 
 
 def _expand_variables(text: str, env: Mapping[str, str]) -> str:
