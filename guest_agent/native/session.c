@@ -8,7 +8,7 @@
  * Started once by the container's first process, as root, with the command line of the harness, and with
  * OSGYM_SESSION_GROUPS, the number of descriptors from 4 on that lead into control groups. One process, the
  * server, makes the namespaces, starts the session bus and the desktop's programs, and then starts what the guest agent
- * asks for over a socket that the upper namespace alone can see. The other starts the harness when all that is ready,
+ * asks for over a socket that the upper namespace alone can see. The other starts the harness when its folders are there,
  * and ends with its exit status. When the session is lost (the server, the bus or the first process of the session's
  * namespace has ended) it ends with EXIT_SESSION_LOST.
  *
@@ -82,13 +82,16 @@ static void enter_groups(void)
             die("control group");
 }
 
+/* The harness may start as soon as the folders are there: going into control groups takes the kernel some milliseconds
+ * each, in which the X server comes up. No program is started before `DISPLAY_IS_UP` has a reader. */
 static _Noreturn void be_server(int ready)
 {
     struct rlimit files;
+    make_folders();
+    write_byte(ready);
     enter_groups();
     wipe_environment();
-    dup2(ready, 3);
-    if (syscall(SYS_close_range, 4, ~0u, 0) || fcntl(3, F_SETFD, FD_CLOEXEC))
+    if (syscall(SYS_close_range, 3, ~0u, 0))
         die("descriptors");
     if (!getrlimit(RLIMIT_NOFILE, &files) && files.rlim_max > 2 * AGENTS_OWN_FDS) {
         files.rlim_max -= AGENTS_OWN_FDS;
@@ -96,16 +99,15 @@ static _Noreturn void be_server(int ready)
             files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    make_folders();
-    int up = open(DISPLAY_IS_UP, O_RDWR | O_CLOEXEC), listening = listen_at(SOCKET);
+    int listening = listen_at(SOCKET), harness = open(HARNESS, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    make_lower(); /* from here on the folder cannot be seen */
+    int up = openat(harness, UP, O_RDWR | O_CLOEXEC);
     if (up < 0)
         die(DISPLAY_IS_UP);
-    make_lower();
     start_programs(up);
     close(up);
+    close(harness);
     prctl(PR_SET_DUMPABLE, 0);
-    write_byte(3);
-    close(3);
     serve(listening);
 }
 

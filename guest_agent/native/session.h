@@ -12,7 +12,8 @@
 #define HARNESS "/run/osgym/harness" /* memory that the upper namespace alone sees */
 #define SOCKET HARNESS "/session.sock"
 #define FRAMES HARNESS "/fb"
-#define DISPLAY_IS_UP HARNESS "/up"
+#define UP "up"
+#define DISPLAY_IS_UP HARNESS "/" UP
 #define BUS "/usr/lib/osgym/bus"
 #define PROGRAMS "/usr/lib/osgym/programs"
 #define GUARDED (MS_NOSUID | MS_NODEV | MS_NOEXEC)
