@@ -55,13 +55,13 @@ def load(name: str, folder: Path = RESULTS) -> Any:
 
 
 def where(rows: Sequence[Mapping[str, Any]], **wanted: Any) -> list[Mapping[str, Any]]:
-    """The rows of which each named field is the value, one of the values, or fits it (`'*-flow'`)."""
+    """The rows of which each named field is the value, one of the values, empty (`[]`), or fits it (`'*-flow'`)."""
     return [row for row in rows if all(_fits(row.get(name), value) for name, value in wanted.items())]
 
 
 def _fits(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, tuple):
-        return found in wanted
+        return found in wanted if wanted else found == []
     if isinstance(wanted, str) and "*" in wanted:
         return fnmatch.fnmatchcase(str(found), wanted)
     return bool(found == wanted)

@@ -24,7 +24,10 @@ MEASURE = re.compile(
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of the result files one that is easily told."""
-    rows = [{"way": "a", "ms": [1, 2, 3]}, {"way": "b-flow", "ms": [10], "bad": True}]
+    rows = [
+        {"way": "a", "ms": [1, 2, 3], "wrong": []},
+        {"way": "b-flow", "ms": [10], "wrong": [{}], "bad": True},
+    ]
     monkeypatch.setitem(expressions.FUNCTIONS, "file", {"x": {"rows": rows, "n": 1234}}.__getitem__)
 
 
@@ -85,6 +88,7 @@ def test_every_table_of_the_benchmarks_is_looked_up_or_says_why_not() -> None:
         ("total(file('x').rows.ms) / 4 - 1", 3),
         ("count(where(file('x').rows, way='*-flow', bad=True))", 1),
         ("most(where(file('x').rows, way=('a', 'c')).ms)", 3),
+        ("count(where(file('x').rows, wrong=[]))", 1),
         ("-file('x')['n']", -1234),
     ],
 )
