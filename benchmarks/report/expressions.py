@@ -55,7 +55,7 @@ def load(name: str, folder: Path = RESULTS) -> Any:
 
 
 def where(rows: Sequence[Mapping[str, Any]], **wanted: Any) -> list[Mapping[str, Any]]:
-    """The rows of which each named field is the value, one of the values, empty (`[]`), or fits it (`'*-flow'`)."""
+    """The rows whose fields are each the value, one of the values, empty (`[]`), or fit it (`'*-flow'`)."""
     return [row for row in rows if all(_fits(row.get(name), value) for name, value in wanted.items())]
 
 
