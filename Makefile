@@ -60,7 +60,7 @@ test-images: setup-test
 	@$(VENV)/bin/osgym image build --flavor small --format qcow2
 	@$(VENV)/bin/osgym image snapshot small --accel tcg
 
-test-long: test-images ## what takes minutes each: disks that start by themselves, an idle machine, packer, a real Prometheus, 20 episodes at once, warm applications, remedies
+test-long: test-images ## what takes minutes each: disks that start by themselves, an idle machine, policies that break virtual machines, packer, a real Prometheus, 20 episodes at once, warm applications, remedies
 	@$(PY) -m pytest tests/long --durations=10 $(ARGS)
 
 test-osworld: setup-test ## OSWorld's published tasks on its image: nothing earns nothing, oracles earn all; metrics over documents made by chance (TASKS=OSWorld/evaluation_examples/examples)

@@ -10,8 +10,8 @@
 #   scripts/test.sh rest   what `make test-all` runs last
 #   scripts/test.sh ARGS   pytest with these arguments
 #
-# What takes minutes is in tests/long, `make test-long`: machines that start by themselves, a real Prometheus, warm
-# applications, documents with and without the images' remedies.
+# What takes minutes is in tests/long, `make test-long`: machines that start by themselves, what policies do to break
+# virtual machines, a real Prometheus, warm applications, documents with and without the images' remedies.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 python=${VENV:-.venv}/bin/python

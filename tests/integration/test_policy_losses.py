@@ -38,6 +38,8 @@ for number in range(64):  # 64 MB each: CreatePixmap, CreateGC, PolyFillRectangl
     server.recv(32, socket.MSG_WAITALL)
 """
 MEMORY = "held = []\nwhile True: held.append(bytearray(b'x' * (1 << 24)))"
+TERMINAL_MS = 1500
+"""How long a terminal is given to open."""
 ANSWER = {"type": "vm_command_line", "command": ["cat", "/home/user/answer"]}
 
 
@@ -74,7 +76,7 @@ async def played(client: AsyncClient, made: dict[str, Any], command: str, wait_m
 
     async def policy(obs: Any, task: Any, step: int) -> Any:
         if step == 0:
-            return [{"op": "key", "keys": ["ctrl", "alt", "t"]}, {"op": "wait", "duration_ms": 1500}]
+            return [{"op": "key", "keys": ["ctrl", "alt", "t"]}, {"op": "wait", "duration_ms": TERMINAL_MS}]
         if step == 1:
             return [{"op": "type", "text": f"{command}\n"}, {"op": "wait", "duration_ms": wait_ms}]
         return [{"op": "done"}]
