@@ -14,6 +14,9 @@ from benchmarks.input_fidelity.matrix import Row
 NOW = RESULTS / "input_fidelity.json"
 BEFORE = RESULTS / "input_fidelity_before.json"
 """The same programs on an image whose guest typed and clicked without waiting for programs."""
+TYPING = """\
+Medians of milliseconds for a character: until the guest agent has typed it / until the program has received
+the whole text, which is looked at every 50 ms."""
 JsonRows = Sequence[Mapping[str, Any]]
 
 
@@ -34,7 +37,8 @@ def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def document() -> str:
     """Return what docs/input.md shows of the files."""
-    now, before = ([Row.from_json(row) for row in read(path).get("rows", ())] for path in (NOW, BEFORE))
-    differences = f"```text\n{tables.differences(now)}\n```"
-    parts = [tables.markdown(now), "What was not right:", differences]
+    found = read(NOW)
+    now, before = ([Row.from_json(row) for row in file.get("rows", ())] for file in (found, read(BEFORE)))
+    parts = [tables.markdown(now), "What was not right:", f"```text\n{tables.differences(now)}\n```"]
+    parts += ["### Time for each character", TYPING, tables.typing(found.get("typing", ()))]
     return "\n\n".join([*parts, "### Before the guest waited for programs", tables.markdown(before)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.input_fidelity.matrix import CELLS, Row
@@ -46,6 +47,19 @@ def markdown(rows: Sequence[Row]) -> str:
             lines.append(f"| {CELLS[cell].about} (`{cell}`) | " + " | ".join(values) + " |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
+
+
+def typing(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return in Markdown the median ms for a character of each text: until typed / until received."""
+    texts = list(dict.fromkeys(row["text"] for row in rows))
+    by_toolkit: dict[str, dict[str, str]] = {}
+    for row in rows:
+        typed, received = (median([run[name] for run in row["runs"]]) for name in ("input_ms", "arrived_ms"))
+        by_toolkit.setdefault(row["toolkit"], {})[row["text"]] = f"{typed:.1f} / {received:.1f}"
+    lines = ["| ms a character | " + " | ".join(texts) + " |", "|---|" + "---|" * len(texts)]
+    for toolkit, times in by_toolkit.items():
+        lines.append(f"| {toolkit} | " + " | ".join(times.get(text, "–") for text in texts) + " |")
+    return "\n".join(lines)
 
 
 def write(path: Path, text: str) -> None:
