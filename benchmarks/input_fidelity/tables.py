@@ -55,7 +55,7 @@ def typing(rows: Sequence[Mapping[str, Any]]) -> str:
     by_toolkit: dict[str, dict[str, str]] = {}
     for row in rows:
         typed, received = (median([run[name] for run in row["runs"]]) for name in ("input_ms", "arrived_ms"))
-        by_toolkit.setdefault(row["toolkit"], {})[row["text"]] = f"{typed:.1f} / {received:.1f}"
+        by_toolkit.setdefault(row["toolkit"], {})[row["text"]] = f"{typed:.2f} / {received:.2f}"
     lines = ["| ms a character | " + " | ".join(texts) + " |", "|---|" + "---|" * len(texts)]
     for toolkit, times in by_toolkit.items():
         lines.append(f"| {toolkit} | " + " | ".join(times.get(text, "–") for text in texts) + " |")
