@@ -202,6 +202,7 @@ class Run:
         return hashlib.sha256(screen.tobytes()).hexdigest()
 
     async def _read_often(self, window: XWindow) -> None:
+        await _until(lambda _: self.found.windows_opened, self.order.start_s)  # a few reads are over sooner
         await asyncio.gather(*(self._reads(number, window) for number in range(2)))
 
     async def _churning(self, window: XWindow, work: Coroutine[Any, Any, None]) -> None:
