@@ -40,5 +40,5 @@ def document() -> str:
     found = read(NOW)
     now, before = ([Row.from_json(row) for row in file.get("rows", ())] for file in (found, read(BEFORE)))
     parts = [tables.markdown(now), "What was not right:", f"```text\n{tables.differences(now)}\n```"]
-    parts += ["### Time for each character", TYPING, tables.typing(found.get("typing", ()))]
+    parts += ["### Time for each character", TYPING, tables.typing_times(found.get("typing", ()))]
     return "\n\n".join([*parts, "### Before the guest waited for programs", tables.markdown(before)])

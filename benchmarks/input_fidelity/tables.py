@@ -49,7 +49,7 @@ def markdown(rows: Sequence[Row]) -> str:
     return "\n\n".join(parts)
 
 
-def typing(rows: Sequence[Mapping[str, Any]]) -> str:
+def typing_times(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return in Markdown the median ms for a character of each text: until typed / until received."""
     texts = list(dict.fromkeys(row["text"] for row in rows))
     by_toolkit: dict[str, dict[str, str]] = {}

@@ -101,7 +101,7 @@ static _Noreturn void be_server(int ready)
     }
     int listening = listen_at(SOCKET), harness = open(HARNESS, O_PATH | O_DIRECTORY | O_CLOEXEC);
     make_lower(); /* from here on the folder cannot be seen */
-    int up = openat(harness, UP, O_RDWR | O_CLOEXEC);
+    int up = openat(harness, UP_NAME, O_RDWR | O_CLOEXEC);
     if (up < 0)
         die(DISPLAY_IS_UP);
     start_programs(up);

@@ -12,8 +12,8 @@
 #define HARNESS "/run/osgym/harness" /* memory that the upper namespace alone sees */
 #define SOCKET HARNESS "/session.sock"
 #define FRAMES HARNESS "/fb"
-#define UP "up"
-#define DISPLAY_IS_UP HARNESS "/" UP
+#define UP_NAME "up"
+#define DISPLAY_IS_UP HARNESS "/" UP_NAME /* a pipe: something comes when the X server takes clients */
 #define BUS "/usr/lib/osgym/bus"
 #define PROGRAMS "/usr/lib/osgym/programs"
 #define GUARDED (MS_NOSUID | MS_NODEV | MS_NOEXEC)

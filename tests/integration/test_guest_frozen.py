@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.host_process import HostProcess, running_host, wait_until
+from tests.support.host_process import MACHINES, HostProcess, running_host, wait_until
 
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.processes import processes_of
-from osgym_host.runtimes.qemu.machine import VmRecord, VmRecords
+from osgym_host.runtimes.qemu.machine import GuestReach, VmRecord, VmRecords
 from osgym_sdk import Client, Episode, EpisodeLost
 
 pytestmark = pytest.mark.desktop
 
 NOTICED_S = 5.0
-MACHINES = ("runtime=qemu", "parked=1", "ram_reserve_mib=256")
 HOGS = 3 * (os.cpu_count() or 1)
 OVERLOAD_S = 8.0
 _HOG = """
@@ -59,6 +58,7 @@ def freeze(host: HostProcess, row: dict[str, Any]) -> float:
         return began
 
     # Nothing in a machine's desktop can stop its agent: to its host it is as frozen when nothing reaches it.
+    assert record.reach is GuestReach.NAMESPACE  # a rule anywhere else would stay on the host
     rule = f"type filter hook input priority 0; tcp dport {record.port} drop;"
     began = time.monotonic()
     enter = ["nsenter", "-t", str(record.pid), "-n"]

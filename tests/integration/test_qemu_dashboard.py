@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 from tests.support.browser import browser_page
-from tests.support.host_process import running_host
+from tests.support.host_process import MACHINES, running_host
 
 from osgym_host.images.snapshots import Snapshot
 from osgym_sdk import AsyncClient
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(300)]
 
-MACHINES = ("runtime=qemu", "parked=1", "ram_reserve_mib=256", "trajectory=steps")
+SETTINGS = (*MACHINES, "trajectory=steps")
 TAKE, COPY, KEEP = (f".look .controls button:nth-of-type({number})" for number in (1, 2, 3))
 SAID = "document.querySelector('main [role=status]')?.innerText"
 
@@ -26,7 +26,7 @@ async def test_a_copy_is_used_and_a_checkpoint_opened(
     folder = tmp_path / "browser"
     folder.mkdir()
     name = f"ui-{os.getpid()}"
-    with running_host(name, log_dir=tmp_path, warm=1, max_replicas=4, settings=MACHINES) as host:
+    with running_host(name, log_dir=tmp_path, warm=1, max_replicas=4, settings=SETTINGS) as host:
         async with AsyncClient(host.url) as client, client.episode(run="watched", wait_s=90) as episode:
             await episode.step([{"op": "move", "x": 700, "y": 400}])
             at = f"{host.url}/ui#/desktop/{episode.replica_id}"

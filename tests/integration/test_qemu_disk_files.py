@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.host_process import running_host
+from tests.support.host_process import MACHINES, running_host
 
 from osgym_host.images.snapshots import Snapshot
 from osgym_sdk import Client
@@ -22,10 +22,9 @@ FORGE = f"echo '{RIGHT}' > /run/forged && mount --bind /run/forged"
 @pytest.fixture(scope="module")
 def client(small_snapshot: Snapshot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A client of a host with virtual machines."""
-    settings = ("runtime=qemu", "parked=1", "ram_reserve_mib=256")
     folder = tmp_path_factory.mktemp("host")
     name = f"vm-disk-{os.getpid()}"
-    with running_host(name, log_dir=folder, warm=1, settings=settings) as host, Client(host.url) as client:
+    with running_host(name, log_dir=folder, warm=1, settings=MACHINES) as host, Client(host.url) as client:
         yield client
 
 

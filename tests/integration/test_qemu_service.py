@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.host_process import osgym, running_host, start_host, wait_until
+from tests.support.host_process import MACHINES, osgym, running_host, start_host, wait_until
 
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.tasks.shipped import load_shipped
@@ -16,7 +16,6 @@ from osgym_sdk import Client, Episode, EpisodeLost
 
 pytestmark = pytest.mark.desktop
 
-MACHINES = ("runtime=qemu", "parked=1", "ram_reserve_mib=256")
 TASK = next(entry for entry in load_shipped() if entry.task["id"] == "multiply")
 
 

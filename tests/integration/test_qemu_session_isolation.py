@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from benchmarks.settle.live import PANEL_HEIGHT_PX
 from benchmarks.settle.truth import Box, difference
-from tests.support.host_process import HostProcess, running_host, wait_until
+from tests.support.host_process import MACHINES, HostProcess, running_host, wait_until
 from tests.support.session_attacks import (
     ATTACKS,
     MACHINE_ATTACKS,
@@ -38,9 +38,8 @@ EVERYWHERE = ("names", "stop", "numbers", "proc", "first", "parent", "groups", "
 @pytest.fixture(scope="module")
 def machines(small_snapshot: Snapshot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
     """A host with virtual machines."""
-    settings = ("runtime=qemu", "parked=1", "ram_reserve_mib=256")
     folder = tmp_path_factory.mktemp("host")
-    with running_host(f"vm-session-{os.getpid()}", log_dir=folder, warm=1, settings=settings) as host:
+    with running_host(f"vm-session-{os.getpid()}", log_dir=folder, warm=1, settings=MACHINES) as host:
         yield host
 
 

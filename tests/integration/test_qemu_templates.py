@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.support.host_process import running_host, start_host
+from tests.support.host_process import MACHINES, running_host, start_host
 from tests.support.template_episodes import SHIPPED, Api, assert_clones_begin_alike, assert_oracle_earns_all
 
 from osgym_host.images.snapshots import Snapshot
@@ -15,14 +15,14 @@ from osgym_host.images.store import default_data_dir
 
 pytestmark = pytest.mark.desktop
 
-MACHINES = ("runtime=qemu", "parked=1", "ram_reserve_mib=256", "task_templates=on")
+SETTINGS = (*MACHINES, "task_templates=on")
 SELF = "cat /etc/machine-id /proc/sys/kernel/random/boot_id; head -c 16 /dev/urandom | od -An -tx1; date +%s"
 
 
 def test_a_clone_of_a_set_up_is_as_good_as_the_set_up(small_snapshot: Snapshot, tmp_path: Path) -> None:
     """The same first frame and score as the one that was set up; its own identity, randomness and clock."""
     with (
-        running_host(f"tpl-{os.getpid()}", log_dir=tmp_path, warm=1, settings=MACHINES) as host,
+        running_host(f"tpl-{os.getpid()}", log_dir=tmp_path, warm=1, settings=SETTINGS) as host,
         Api(host) as api,
     ):
         made = api.create(SHIPPED.task, "made")
@@ -45,7 +45,7 @@ def test_templates_end_with_a_killed_host_agent_and_episodes_go_on(
     """kill -9: the next agent has no template and no file of one; the episode of a clone counts on."""
     instance = f"tplk-{os.getpid()}"
     points = default_data_dir() / "run" / instance / "points"
-    first = start_host(instance, log_dir=tmp_path, warm=1, settings=MACHINES)
+    first = start_host(instance, log_dir=tmp_path, warm=1, settings=SETTINGS)
     with Api(first) as api:
         api.close(api.create(SHIPPED.task, "made").meta)
         hit = api.create(SHIPPED.task, "hit").meta
@@ -55,7 +55,7 @@ def test_templates_end_with_a_killed_host_agent_and_episodes_go_on(
         first.process.kill()
         first.process.wait(10)
     with (
-        running_host(instance, log_dir=tmp_path, warm=1, port=first.port, settings=MACHINES) as second,
+        running_host(instance, log_dir=tmp_path, warm=1, port=first.port, settings=SETTINGS) as second,
         Api(second) as api,
     ):
         assert not list(points.iterdir())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support import ROOT
-from tests.support.host_process import HostProcess, running_host
+from tests.support.host_process import MACHINES, HostProcess, running_host
 
 from osgym_host.images.snapshots import Snapshot
 from osgym_sdk import AsyncClient, Client, load_tasks
@@ -48,14 +48,13 @@ def test_members_are_children_of_one_moment_on_virtual_machines(
     small_snapshot: Snapshot, tmp_path: Path
 ) -> None:
     """Their first frames are equal bit by bit; each acts alone, and nothing of the start is left."""
-    machines = ("runtime=qemu", "parked=1", "ram_reserve_mib=256")
     name = f"groups-{os.getpid()}"
 
     def policy(obs: Any, task: Any, step: int) -> list[dict[str, Any]] | str:
         return "finish()" if step else [{"op": "key", "keys": ["ctrl", "h"]}, "move(700,500)"]
 
     with (
-        running_host(name, log_dir=tmp_path, warm=1, max_replicas=3, settings=machines) as host,
+        running_host(name, log_dir=tmp_path, warm=1, max_replicas=3, settings=MACHINES) as host,
         Client(host.url) as client,
     ):
         (group,) = client.rollouts([TASK], policy, group=3, concurrency=2, keep_frames=True, wait_s=120)

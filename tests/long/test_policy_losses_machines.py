@@ -16,13 +16,12 @@ from tests.integration.test_policy_losses import (  # noqa: F401  (collected her
     test_a_policy_that_spoils_its_result_earns_0,
     test_root_inside_cannot_make_it_the_hosts_loss,
 )
-from tests.support.host_process import HostProcess, running_host
+from tests.support.host_process import MACHINES, HostProcess, running_host
 
 from osgym_host.images.snapshots import Snapshot
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(600)]
 
-SETTINGS = ("runtime=qemu", "parked=1", "ram_reserve_mib=256")
 EMULATED_TERMINAL_MS = 9000
 
 
@@ -34,5 +33,5 @@ def host(small_snapshot: Snapshot, tmp_path_factory: pytest.TempPathFactory) -> 
     with pytest.MonkeyPatch.context() as patch:
         if small_snapshot.manifest.shape["accel"] == "tcg":
             patch.setattr(losses, "TERMINAL_MS", EMULATED_TERMINAL_MS)
-        with running_host(name, log_dir=folder, warm=1, max_replicas=2, settings=SETTINGS) as running:
+        with running_host(name, log_dir=folder, warm=1, max_replicas=2, settings=MACHINES) as running:
             yield running
