@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support import guest_rig
-from tests.support.guest_rig import desktop, stop
+from tests.support.guest_rig import Desktop, desktop, stop, until
 
 from osgym_guest.osworld.a11y import x_windows
 from osgym_guest.osworld.a11y.x_windows import read_windows
@@ -20,23 +22,38 @@ PROGRAM = Path(guest_rig.__file__).with_name("many_windows.py")
 COUNT, MAX_WINDOWS = 50, 30
 
 
+def _managed(screen: Desktop) -> list[int]:
+    """Windows of the window manager, the lowest first."""
+    listed = screen.property("_NET_CLIENT_LIST_STACKING").partition("#")[2]
+    return [int(each, 16) for each in listed.split(",") if each.strip()]
+
+
+@contextlib.contextmanager
+def _windows(screen: Desktop, count: int) -> Iterator[list[int]]:
+    """So many windows and a menu above them, once the window manager has them all."""
+    program = subprocess.Popen(
+        ["/usr/bin/python3", str(PROGRAM), str(count)], env=screen.environment, stdout=subprocess.PIPE
+    )
+    try:
+        assert program.stdout is not None
+        with program.stdout:
+            assert program.stdout.readline() == b"open\n"
+        until(lambda: len(_managed(screen)) == count, timeout_s=20)
+        yield _managed(screen)
+    finally:
+        stop(program)
+
+
 def test_of_many_windows_the_topmost_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are read with the menu above them; frames and unseen windows take none of their places."""
     monkeypatch.setattr(x_windows, "MAX_WINDOWS", MAX_WINDOWS)
     with desktop(tmp_path, agent=False) as screen:
         monkeypatch.setenv("DISPLAY", screen.display)
-        program = subprocess.Popen(
-            ["/usr/bin/python3", str(PROGRAM), str(COUNT)], env=screen.environment, stdout=subprocess.PIPE
-        )
-        try:
-            assert program.stdout is not None
-            with program.stdout:
-                assert program.stdout.readline() == b"open\n"
-            stacked = screen.property("_NET_CLIENT_LIST_STACKING").split("#")[1].split(",")
+        with _windows(screen, 1):
+            pass  # the window manager has finished its own start
+        with _windows(screen, COUNT) as stacked:
             found = asyncio.run(read_windows())
-        finally:
-            stop(program)
-    assert [window.id for window in found[:-1]] == [int(each, 16) for each in stacked[1 - MAX_WINDOWS :]]
+    assert [window.id for window in found[:-1]] == stacked[1 - MAX_WINDOWS :]
     assert all(window.is_managed for window in found[:-1])
     assert (found[-1].title, found[-1].is_managed) == ("menu", False)
     assert [window.stacking for window in found] == list(range(COUNT - MAX_WINDOWS + 1, COUNT + 1))
