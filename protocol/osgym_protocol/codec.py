@@ -19,8 +19,8 @@ T = TypeVar("T", bound="Message")
 
 Converter = Callable[[Any, str], Any]
 
-OMIT = {"omit_none": True}
-"""Metadata of a field that is left out of the JSON object while it is None."""
+OMIT = {"omit_default": True}
+"""Metadata of a field that is left out of the JSON object while it is its default, None or False."""
 
 
 class WireFormatError(ValueError):
@@ -50,9 +50,9 @@ class Message:
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of this message; fields that are unset are left out."""
         out: dict[str, Any] = {}
-        for name, omit_none in _names_of(type(self)):
+        for name, omitted in _names_of(type(self)):
             value = getattr(self, name)
-            if value is None and omit_none:
+            if value is omitted:
                 continue
             out[name] = value if type(value) in _ATOMS else _plain(value)
         return out
@@ -90,15 +90,19 @@ def _plain(value: Any) -> Any:
 
 _MOST = 2**63
 """Numbers beyond this are nobody's; JSON has no bound of its own."""
-_NAMES: dict[type[Message], tuple[tuple[str, bool], ...]] = {}
+_NAMES: dict[type[Message], tuple[tuple[str, Any], ...]] = {}
+"""Fields of each message, each with the value that it is left out for, or with `_NEVER`."""
+_NEVER = object()
 _CONVERTERS: dict[type[Message], Converter] = {}
 
 
-def _names_of(cls: type[Message]) -> tuple[tuple[str, bool], ...]:
+def _names_of(cls: type[Message]) -> tuple[tuple[str, Any], ...]:
     names = _NAMES.get(cls)
     if names is None:
         fields = dataclasses.fields(typing.cast(Any, cls))
-        names = _NAMES[cls] = tuple((f.name, bool(f.metadata.get("omit_none"))) for f in fields)
+        names = _NAMES[cls] = tuple(
+            (f.name, f.default if f.metadata.get("omit_default") else _NEVER) for f in fields
+        )
     return names
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from osgym_protocol.clock import ClockOptions
 from osgym_protocol.codec import OMIT, Message
 from osgym_protocol.codes import Done, ErrorClass, Evidence
-from osgym_protocol.limits import DEFAULT_FORK_WAIT_S, DEFAULT_LEASE_TTL_S, DEFAULT_WAIT_S
+from osgym_protocol.episode_options import EpisodeOptions
+from osgym_protocol.limits import DEFAULT_FORK_WAIT_S
 from osgym_protocol.observation import ErrorInfo, Observation
 from osgym_protocol.options import ObserveOptions, SettleOptions
 
@@ -43,25 +43,17 @@ class ParentInfo(Message):
     """Set where it was restored from a checkpoint."""
 
 
-@dataclass(frozen=True, slots=True)
-class CreateRequest(Message):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateRequest(EpisodeOptions):
     """``POST /v1/episodes``. Repeating ``request_id`` gives the same episode."""
 
     request_id: str
-    task: Mapping[str, Any] | None = None
-    wait_s: float = DEFAULT_WAIT_S
-    lease_ttl_s: float = DEFAULT_LEASE_TTL_S
-    max_steps: int | None = None
-    observe: ObserveOptions | None = None
-    settle: SettleOptions | None = None
-    checkpoint: str | None = field(default=None, metadata=OMIT)
-    """Go on from this checkpoint instead of a fresh desktop; then without a task."""
-    strict_setup: bool | None = field(default=None, metadata=OMIT)
-    """A setup step whose command fails ends the create with ``setup_failed``; else it is a warning."""
-    clock: ClockOptions | None = field(default=None, metadata=OMIT)
-    """The desktop's time at the beginning; comes before ``osgym.clock`` of the task."""
-    run: str | None = field(default=None, metadata=OMIT)
-    """The name of the run that the episode belongs to, for people who look at it; branches keep it."""
+
+    @classmethod
+    def of(cls, request_id: str, options: EpisodeOptions) -> CreateRequest:
+        """Return the request for an episode with these options."""
+        chosen = {name: getattr(options, name) for name in EpisodeOptions.field_names()}
+        return cls(request_id=request_id, **chosen)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ class EpisodeCalls:
             max_steps=max_steps,
             observe=as_observe(observe),
             settle=as_settle(settle),
-            strict_setup=strict_setup or None,
+            strict_setup=strict_setup,
             clock=as_clock(clock),
             run=as_run(run),
         )
@@ -116,7 +116,7 @@ class EpisodeCalls:
         The lease is the affinity, not a connection. ``observe`` is the default of this client's steps.
         """
         request = CreateRequest(
-            ticket.episode_id, lease_ttl_s=ticket.lease_ttl_s, observe=as_observe(observe)
+            request_id=ticket.episode_id, lease_ttl_s=ticket.lease_ttl_s, observe=as_observe(observe)
         )
         reading = self._config.reading
         options = EpisodeOptions(request, None, keep_frames, reuse_frames, ticket, reading=reading)

@@ -215,7 +215,7 @@ class AsyncEpisode(AsyncSteps):
             self._options.request,
             request_id=uuid.uuid4().hex,
             task=None,
-            strict_setup=None,
+            strict_setup=False,
             clock=None,
             checkpoint=checkpoint.checkpoint_id,
         )
