@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 from tests.integration.test_infra_engine import Stack, assert_nowhere_in_clear
+from tests.support import cloud_requests
 from tests.support.fleet_configs import AWS
 
 from osgym_infra.preview import run as preview
-from osgym_infra.preview.fake_ec2 import EXISTING_VPC
+from osgym_infra.providers.aws.preview import EXISTING_VPC
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("pulumi") is None, reason="missing: the pulumi CLI on PATH"),
@@ -30,7 +31,7 @@ BASE: dict[str, object] = {**AWS, "market": "spot"}
 @pytest.fixture
 def stack(tmp_path: Path) -> Stack:
     """An empty stack of our programs, with a stand-in for AWS."""
-    preview.copy_project(tmp_path)
+    preview.copy_project(tmp_path, refusals=cloud_requests.__name__)
     made = Stack(tmp_path)
     made.configure({})
     made.run("stack", "init")

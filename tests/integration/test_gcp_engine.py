@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.integration.test_infra_engine import Stack, assert_nowhere_in_clear
+from tests.support import cloud_requests
 from tests.support.fleet_configs import GCP
 
 from osgym_infra.preview import run as preview
@@ -26,7 +27,7 @@ GROUP, TEMPLATE = "RegionInstanceGroupManager", "InstanceTemplate"
 @pytest.fixture
 def stack(tmp_path: Any) -> Stack:
     """An empty stack of our programs, with stand-ins."""
-    preview.copy_project(tmp_path)
+    preview.copy_project(tmp_path, refusals=cloud_requests.__name__)
     made = Stack(tmp_path)
     made.configure({})
     made.run("stack", "init")

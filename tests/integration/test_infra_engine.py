@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support import cloud_requests
 from tests.support.fleet_configs import AWS
 
 from osgym_host.images.store import Image, ImageStore, default_data_dir
@@ -101,7 +102,7 @@ class Stack:
 @pytest.fixture
 def stack(tmp_path: Path) -> Stack:
     """An empty stack of our programs, with fakes."""
-    preview.copy_project(tmp_path)
+    preview.copy_project(tmp_path, refusals=cloud_requests.__name__)
     made = Stack(tmp_path)
     made.configure({})
     made.run("stack", "init")

@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.support.cloud_requests import refusals
 from tests.support.fleet_configs import AWS
 from tests.unit.test_infra_components import SECRETS, Recorder, blueprint, deploy
 
 from osgym_infra.errors import BadInput
-from osgym_infra.fleet.requests import refusals
 from osgym_infra.providers.aws.group import DRAIN_HOOK, heartbeat_s
 from osgym_sdk._discovery.address import parse_source
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.provider.experimental.provider import CheckRequest, CreateRequest
+from tests.support.cloud_requests import refusals, rules_of, table
 
-from osgym_infra.fleet.requests import refusals, rules_of, table
 from osgym_infra.preview.fake_cloud import LATER, FakeCloud
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -267,7 +267,7 @@ def test_the_document_holds_the_rules() -> None:
 
 def test_the_stand_in_says_it_with_what_it_made_before() -> None:
     """The provider that plays the cloud knows the template that an instance starts from."""
-    cloud = FakeCloud("aws", "1")
+    cloud = FakeCloud("aws", "1", refusals)
     parent = "urn:pulumi:test::p::osgym:aws:ReplicaHosts"
     template = {"vpcSecurityGroupIds": valued(["sg-1"]), "instanceType": valued("r8i.24xlarge")}
     request = CreateRequest(f"{parent}$aws:ec2/launchTemplate:LaunchTemplate::one", template, 60, False)

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import pulumi
 import pytest
 from pulumi.runtime import mocks as pulumi_mocks
+from tests.support.cloud_requests import refusals
 from tests.support.fleet_configs import AWS, GCP
 
 from osgym_infra.catalogue.load import load
@@ -30,9 +31,8 @@ from osgym_infra.errors import BadInput
 from osgym_infra.fleet import policy
 from osgym_infra.fleet.blueprint import Blueprint, draw
 from osgym_infra.fleet.boot import STUB, ec2_user_data
-from osgym_infra.fleet.requests import refusals
-from osgym_infra.preview import gcp_answers
-from osgym_infra.preview.fake_ec2 import NESTS
+from osgym_infra.providers.aws.preview import NESTS
+from osgym_infra.providers.gcp import preview as gcp_preview
 from osgym_infra.workloads import profile as profiles
 
 # The generated SDKs warn about names of their own when they are imported.
@@ -58,8 +58,8 @@ class Recorder(pulumi.runtime.Mocks):
         made |= {"arn": f"arn:aws:made:::{args.name}", "latestVersion": 3, "email": f"{args.name}@made"}
         if args.typ == "gcp:compute/instanceTemplate:InstanceTemplate":
             made["selfLinkUnique"] = f"templates/{args.name}"
-        if args.typ == gcp_answers.GROUP:
-            made |= gcp_answers.of_group(args.name, args.inputs)
+        if args.typ == gcp_preview.GROUP:
+            made |= gcp_preview.Answers().outputs(args.typ, args.name, args.inputs, "")
         if args.typ.endswith("Archive"):
             made |= {"archive": f"/made/{args.name}.tar", "sha256": "12" * 32, "digest": "ab" * 32}
         return f"{args.name}-id", made
@@ -67,9 +67,7 @@ class Recorder(pulumi.runtime.Mocks):
     def call(self, args: pulumi_mocks.MockCallArgs) -> dict[str, Any]:
         """What is asked for: the image, zones that have a type, hosts of a group, one host."""
         if args.token.startswith("gcp:"):
-            found = gcp_answers.answer(args.token, args.args)
-            assert found is not None, args.token
-            return found
+            return {**args.args, **gcp_preview.Answers().lookup(args.token, args.args)}
         match args.token.rpartition(":")[2]:
             case "getAmi":
                 assert args.args["owners"] == ["136693071363"]

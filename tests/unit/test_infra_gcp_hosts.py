@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.support.cloud_requests import refusals
 from tests.support.fleet_configs import GCP
 from tests.unit.test_infra_components import Recorder, blueprint, deploy, script
 
 from osgym_infra.config.parse import parse
 from osgym_infra.errors import BadInput
 from osgym_infra.fleet.groups import HostGroup
-from osgym_infra.fleet.requests import refusals
 from osgym_infra.providers.gcp.disks import DataDisk, data_disk
 from osgym_infra.providers.gcp.ending import end_of
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.provider.experimental.provider import CheckRequest
+from tests.support.cloud_requests import refusals, rules_of, table
 
 from osgym_infra.catalogue.load import load
 from osgym_infra.catalogue.machines import machine_of
 from osgym_infra.cost.model import Kvm
 from osgym_infra.cost.price import Market
-from osgym_infra.fleet.requests import refusals, rules_of, table
 from osgym_infra.preview.fake_cloud import LATER, FakeCloud
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -288,7 +288,7 @@ def test_the_stand_in_says_it_before_anything_exists() -> None:
     inputs = {key: valued(value) for key, value in changed(kind, changes).items()}
     inputs["metadataStartupScript"] = LATER
     urn = f"urn:pulumi:test::p::osgym:gcp:ReplicaHosts$gcp:compute/instanceTemplate:{kind}::one"
-    answer = asyncio.run(FakeCloud("gcp", "1").check(CheckRequest(urn, {}, inputs, b"")))
+    answer = asyncio.run(FakeCloud("gcp", "1", refusals).check(CheckRequest(urn, {}, inputs, b"")))
     assert [failure.reason for failure in answer.failures or []] == [
         f"{RULES['disk-of-the-series'].message} [disk-of-the-series]"
     ]

@@ -13,6 +13,7 @@ import pulumi
 import pytest
 from pulumi.provider.experimental import provider as api
 from pulumi.runtime import mocks as pulumi_mocks
+from tests.support.cloud_requests import refusals
 from tests.support.fleet_configs import AWS, GCP, SSH
 from tests.unit import test_infra_components as cloud
 
@@ -25,7 +26,6 @@ from osgym_infra.errors import BadInput
 from osgym_infra.fleet import policy
 from osgym_infra.fleet.boot import STATUS
 from osgym_infra.fleet.bootstrap import bootstrap_files
-from osgym_infra.fleet.requests import refusals
 from osgym_infra.hosts import inputs as host_inputs
 from osgym_infra.hosts.errors import CommandFailed, FleetHostError, Interrupted
 from osgym_infra.hosts.provider import OsgymProvider

@@ -1,59 +1,48 @@
-"""A provider that makes nothing: it answers like AWS or Google Cloud, and programs run without an account.
+"""A Pulumi plugin that makes nothing: it answers like a cloud, so that programs run without an account.
 
-What the cloud refuses it refuses too, with the cloud's sentence (`osgym_infra.fleet.requests`). Else inputs
-come back as the resource's properties, with what the real provider would add; ids are invented. It is named
-by path as `aws` or `gcp`, in a copy of `Pulumi.yaml` only (`run.py`, the tests), never in the real one.
+Inputs come back as the resource's properties, with what the real plugin would add (`CloudAnswers`, the
+provider's module `preview`); ids are invented. It is named by path in a copy of `Pulumi.yaml` only (`run.py`,
+the tests), never in the real one.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
+import importlib.metadata
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pulumi import FileAsset
 from pulumi.provider.experimental import provider, server
 from pulumi.provider.experimental.property_value import Computed, PropertyValue
 from pulumi.runtime.rpc import UNKNOWN
 
-from osgym_infra.fleet.requests import refusals
-from osgym_infra.preview import gcp_answers
-from osgym_infra.preview.fake_ec2 import FakeEc2
-
-REPLACING = {
-    "aws:ec2/vpc:Vpc": {"cidrBlock"},
-    "aws:ec2/subnet:Subnet": {"vpcId", "cidrBlock", "availabilityZone"},
-    "aws:ec2/securityGroup:SecurityGroup": {"vpcId", "name", "description"},
-    "aws:ec2/instance:Instance": {"launchTemplate", "subnetId", "ami"},
-    "aws:autoscaling/group:Group": {"name", "initialLifecycleHooks"},
-    "aws:secretsmanager/secretVersion:SecretVersion": {"secretId", "secretString"},
-    "aws:s3/bucketObjectv2:BucketObjectv2": {"bucket", "key"},
-    "gcp:compute/network:Network": {"name", "project"},
-    "gcp:compute/subnetwork:Subnetwork": {"network", "ipCidrRange", "region"},
-    gcp_answers.GROUP: {"baseInstanceName", "distributionPolicyZones", "region", "project"},
-    "gcp:secretmanager/secretVersion:SecretVersion": {"secret", "secretData"},
-    "gcp:storage/bucketObject:BucketObject": {"bucket", "name", "source"},
-}
-"""Properties that the real providers cannot change in place. Instance templates: all but the labels."""
-
-IMMUTABLE = {"gcp:compute/instanceTemplate:InstanceTemplate"}
-SECRET_OUTPUTS = {"secretString", "secretData"}
-"""What the real providers' schemas mark as secret."""
+from osgym_infra.config.providers import Provider
+from osgym_infra.preview.answers import CloudAnswers
 
 LATER = PropertyValue(UNKNOWN)
 """What is known only when a resource exists, as the engine writes it: the SDK (3.272) cannot send its own
 `PropertyValue.computed()`."""
 
 Props = dict[str, PropertyValue]
+Refusals = Callable[[str, Mapping[str, object], Callable[[str], Mapping[str, object]]], list[str]]
+"""From a resource's type and inputs, and other resources' inputs by id, to sentences of refusal."""
 
 
 class FakeCloud(provider.Provider):
-    """Echoes inputs."""
+    """A cloud that accepts every request.
 
-    def __init__(self, name: str, version: str) -> None:
+    Args:
+        refusals: Sentences with which a request is refused; tests pass the clouds' own rules.
+    """
+
+    def __init__(self, name: str, version: str, refusals: Refusals = lambda kind, inputs, made: []) -> None:
         self._schema = json.dumps({"name": name, "version": version})
-        self._ec2 = FakeEc2()
+        answers = Provider(name).part("preview").Answers()
+        assert isinstance(answers, CloudAnswers)
+        self._answers, self._refusals = answers, refusals
 
     async def get_schema(self, request: provider.GetSchemaRequest) -> provider.GetSchemaResponse:
         """Name and version are enough for an SDK that is installed."""
@@ -77,42 +66,41 @@ class FakeCloud(provider.Provider):
             for name, value in request.new_inputs.items()
         }
         kind = request.type.rpartition("$")[2]
-        self._ec2.seen(kind, _known(inputs))
-        said = refusals(kind, _known(inputs), self._ec2.made)
+        self._answers.record(kind, _known(inputs))
+        said = self._refusals(kind, _known(inputs), self._answers.inputs_of)
         return provider.CheckResponse(inputs, [provider.CheckFailure("", sentence) for sentence in said])
 
     async def diff(self, request: provider.DiffRequest) -> provider.DiffResponse:
         """Compare the inputs with the former ones; some properties cannot be changed in place."""
         old, new = request.old_state, request.new_inputs
         kind = _kind(request)
-        self._ec2.seen(kind, _known(new), request.resource_id)
-        ours = _added(kind, request.name)
+        self._answers.record(kind, _known(new), request.resource_id)
+        ours = self._answers.outputs(kind, request.name, _known(new), "")
         changed = sorted(
             name
             for name in {*old, *new} - set(request.ignore_changes) - set(ours)
             if not name.startswith("__") and _plain(old.get(name)) != _plain(new.get(name))
         )
-        fixed = changed if kind in IMMUTABLE else REPLACING.get(kind, set())
+        fixed = changed if kind in self._answers.immutable else self._answers.replaced.get(kind, ())
         return provider.DiffResponse(
             changes=bool(changed), diffs=changed, replaces=[name for name in changed if name in fixed]
         )
 
     async def create(self, request: provider.CreateRequest) -> provider.CreateResponse:
-        properties = _made(_kind(request), request.name, request.properties, known=not request.preview)
+        properties = self._made(_kind(request), request.name, request.properties, known=not request.preview)
         made_id = f"{request.name}-{_number(request.properties)}"
         if not request.preview:
-            self._ec2.seen(_kind(request), _known(request.properties), made_id)
+            self._answers.record(_kind(request), _known(request.properties), made_id)
         return provider.CreateResponse("" if request.preview else made_id, properties)
 
     async def update(self, request: provider.UpdateRequest) -> provider.UpdateResponse:
-        properties = _made(_kind(request), request.name, request.news, known=not request.preview)
-        if _kind(request) == "aws:ec2/launchTemplate:LaunchTemplate":
-            # A new version of the template, one above the former.
-            former = _plain(request.olds.get("latestVersion"))
+        properties = self._made(_kind(request), request.name, request.news, known=not request.preview)
+        if counted := self._answers.counted.get(_kind(request)):
+            former = _plain(request.olds.get(counted))
             if not request.preview and isinstance(former, int | float):
-                properties["latestVersion"] = PropertyValue(former + 1)
+                properties[counted] = PropertyValue(former + 1)
             else:
-                properties["latestVersion"] = LATER
+                properties[counted] = LATER
         return provider.UpdateResponse(properties)
 
     async def read(self, request: provider.ReadRequest) -> provider.ReadResponse:
@@ -126,10 +114,7 @@ class FakeCloud(provider.Provider):
     async def invoke(self, request: provider.InvokeRequest) -> provider.InvokeResponse:
         """Whatever is looked up is found."""
         asked = _known(request.args)
-        found = gcp_answers.answer(request.tok, asked)
-        if found is not None:
-            return provider.InvokeResponse({key: _valued(value) for key, value in found.items()})
-        found = self._ec2.answer(request.tok, asked)
+        found = self._answers.lookup(request.tok, asked)
         return provider.InvokeResponse(
             {**request.args, **{name: _valued(value) for name, value in found.items()}}
         )
@@ -137,53 +122,18 @@ class FakeCloud(provider.Provider):
     async def cancel(self) -> None:
         return None
 
+    def _made(self, kind: str, name: str, inputs: Props, known: bool) -> Props:
+        """The properties of a resource; what only the cloud knows is unknown in a preview."""
+        added = self._answers.outputs(kind, name, _known(inputs), _number(inputs))
+        made = {key: _sendable(value) for key, value in inputs.items()}
+        made |= {key: _valued(value) if known else LATER for key, value in added.items()}
+        secret = self._answers.secret
+        return {key: value.with_secret(True) if key in secret else value for key, value in made.items()}
+
 
 def _kind(request: provider.DiffRequest | provider.CreateRequest | provider.UpdateRequest) -> str:
     """The resource's own type; the SDK gives it with those of its parents before it (`a$b`)."""
     return request.type.rpartition("$")[2]
-
-
-def _made(kind: str, name: str, inputs: Props, known: bool) -> Props:
-    """The properties of a resource; what only a provider knows is unknown in a preview."""
-    added: Props = {
-        key: LATER if not known else PropertyValue(value) for key, value in _added(kind, name).items()
-    }
-    if kind == "aws:secretsmanager/secretVersion:SecretVersion" and known:
-        added["versionId"] = PropertyValue(_number(inputs))
-    if kind == "gcp:compute/instanceTemplate:InstanceTemplate" and known:
-        link = f"projects/fake/global/instanceTemplates/{name}?uniqueId={_number(inputs)}"
-        added["selfLinkUnique"] = PropertyValue(link)
-    if kind == gcp_answers.GROUP:
-        more = gcp_answers.of_group(name, _known(inputs)).items()
-        added |= {key: PropertyValue(value) if known else LATER for key, value in more}
-    made = {**{key: _sendable(value) for key, value in inputs.items()}, **added}
-    return {key: value.with_secret(True) if key in SECRET_OUTPUTS else value for key, value in made.items()}
-
-
-def _added(kind: str, name: str) -> dict[str, str | float]:
-    match kind.rpartition(":")[2]:
-        case "Instance":
-            return {
-                "publicIp": _address("198.51.100", name),
-                "availabilityZone": "us-east-1a",
-                "arn": _arn(name),
-            }
-        case "LaunchTemplate":
-            return {"latestVersion": 1.0, "arn": _arn(name)}
-        case "SecretVersion" if kind.startswith("aws:"):
-            return {"versionId": "", "arn": _arn(name)}
-        case "InstanceTemplate":
-            return {"selfLinkUnique": ""}
-        case "Account":
-            return {"email": f"{name}@fake.iam.gserviceaccount.com"}
-        case "Role" | "InstanceProfile":
-            return {"arn": _arn(name), "name": name}
-        case "RegionInstanceGroupManager":
-            return {"name": "", "instanceGroup": "", "creationTimestamp": ""}
-        case "Router" | "IAMCustomRole":
-            return {"name": name}
-        case _:
-            return {"arn": _arn(name)} if kind.startswith("aws:") else {}
 
 
 def _number(inputs: Props) -> str:
@@ -202,14 +152,6 @@ def _sendable(value: PropertyValue) -> PropertyValue:
     if isinstance(inner, tuple):
         return value.with_value([_sendable(item) for item in inner])
     return value
-
-
-def _arn(name: str) -> str:
-    return f"arn:aws:fake:us-east-1:123456789012:{name}"
-
-
-def _address(prefix: str, name: str) -> str:
-    return f"{prefix}.{int(hashlib.sha256(name.encode()).hexdigest(), 16) % 254 + 1}"
 
 
 def _known(inputs: Props) -> dict[str, object]:
@@ -250,6 +192,16 @@ def _plain(value: object) -> object:
     return value
 
 
-def main(name: str, version: str) -> None:
-    """Serve until the engine is done."""
-    server.main(sys.argv[1:], version, FakeCloud(name, version))
+def main(name: str, root: str, refusals: str) -> None:
+    """Serve until the engine is done.
+
+    Args:
+        root: Folder of the project.
+        refusals: Module below it whose `refusals` says which requests are refused; empty: none is.
+    """
+    version = importlib.metadata.version(f"pulumi-{name}")
+    cloud = FakeCloud(name, version)
+    if refusals:
+        sys.path.insert(0, root)
+        cloud = FakeCloud(name, version, importlib.import_module(refusals).refusals)
+    server.main(sys.argv[1:], version, cloud)

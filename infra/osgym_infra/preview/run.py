@@ -1,9 +1,10 @@
 """Shows what a stack would create and what it would cost, without an account.
 
-    python -m osgym_infra.preview.run [Pulumi.<stack>.yaml …]
+    python -m osgym_infra.preview.run [--refusals MODULE] [Pulumi.<stack>.yaml …]
 
 Default: the examples. The real program and the real SDKs run in a copy of the project, in which fakes
-(`fake_cloud.py`) take the places of the cloud providers; our own provider touches no host in a preview.
+(`fake_cloud.py`) take the places of the cloud providers; our own provider touches no host in a preview. With
+`--refusals` the fakes refuse what `refusals` of a module below the project refuses, as `make preview` does.
 Needs the `pulumi` CLI on PATH; state and passphrase live in a temporary folder and vanish with it.
 """
 
@@ -26,19 +27,18 @@ ROOT = Path(__file__).resolve().parents[3]
 CLOUDS = tuple(provider.value for provider in Provider if provider.rents)
 EXAMPLES = tuple(ROOT / f"Pulumi.example-{provider}.yaml" for provider in Provider)
 TIMEOUT_S = 900
-STARTED = """from importlib.metadata import version
+PLUGIN = """from osgym_infra.preview.fake_cloud import main
 
-from osgym_infra.preview.fake_cloud import main
-
-main({name!r}, version("pulumi-{name}"))
+main({name!r}, {root!r}, {refusals!r})
 """
 
 
-def copy_project(folder: Path, root: Path = ROOT) -> None:
+def copy_project(folder: Path, root: Path = ROOT, refusals: str = "") -> None:
     """Make a project of our programs in `folder`, with fakes for the cloud providers.
 
     Args:
-        folder: exists. Configurations (`Pulumi.<stack>.yaml`) go there too.
+        folder: Exists. Configurations (`Pulumi.<stack>.yaml`) go there too.
+        refusals: Module below `root` whose `refusals` says which requests the fakes refuse.
     """
     project: dict[str, Any] = yaml.safe_load((root / "Pulumi.yaml").read_text("utf-8"))
     (folder / "infra").symlink_to(root / "infra")
@@ -51,7 +51,7 @@ def copy_project(folder: Path, root: Path = ROOT) -> None:
         plugin = folder / "fakes" / name
         plugin.mkdir(parents=True)
         (plugin / "PulumiPlugin.yaml").write_text(yaml.safe_dump({"runtime": python}), "utf-8")
-        program = STARTED.format(name=name)
+        program = PLUGIN.format(name=name, root=str(root), refusals=refusals)
         (plugin / "__main__.py").write_text(program, "utf-8")
         plugins.append({"name": name, "path": str(plugin)})
     project |= {"runtime": python, "plugins": {"providers": plugins}}
@@ -78,12 +78,12 @@ def environment(folder: Path, base: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def preview(config: Path) -> int:
+def preview(config: Path, refusals: str = "") -> int:
     """Run `pulumi preview` for a configuration; return its exit code."""
     stack = config.name.removeprefix("Pulumi.").removesuffix(".yaml")
     with tempfile.TemporaryDirectory(prefix="osgym-preview-") as name:
         folder = Path(name)
-        copy_project(folder)
+        copy_project(folder, refusals=refusals)
         shutil.copy(config, folder / f"Pulumi.{stack}.yaml")
         # Nothing is made: what is frozen here would go to no host (`archives.resource.PREVIEW`).
         variables = {**environment(folder, os.environ), "MAKE_PREVIEW": "1"}
@@ -103,13 +103,16 @@ def main(arguments: Sequence[str]) -> int:
     if shutil.which("pulumi") is None:
         print("preview: there is no `pulumi` on PATH: https://www.pulumi.com/docs/install", file=sys.stderr)
         return 2
+    refusals = ""
+    if arguments[:1] == ["--refusals"] and len(arguments) > 1:
+        refusals, arguments = arguments[1], arguments[2:]
     for path in [Path(argument) for argument in arguments] or EXAMPLES:
         if not (path.name.startswith("Pulumi.") and path.suffix == ".yaml" and path.is_file()):
             print(f"preview: {path} is not a file Pulumi.<stack>.yaml", file=sys.stderr)
             return 2
         print(f"== {path.name}")
         sys.stdout.flush()
-        if code := preview(path):
+        if code := preview(path, refusals):
             return code
     return 0
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any
 
-from osgym_infra.fleet.requests import Request, RequestRule
+from tests.support.cloud_requests import Request, RequestRule
 
 READ = date(2026, 11, 22)
 TEMPLATE_GO = (

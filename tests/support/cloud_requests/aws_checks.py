@@ -1,4 +1,4 @@
-"""How each of AWS's rules is broken, on inputs in Pulumi's spelling. Pure; `requests.py` names the rules."""
+"""How each of AWS's rules is broken, on inputs in Pulumi's spelling. Pure; `aws.py` names the rules."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from osgym_infra.fleet.boot import MOST_USER_DATA_BYTES
-from osgym_infra.fleet.requests import Made
-from osgym_infra.fleet.requests import Request as Props
+from tests.support.cloud_requests import Made
+from tests.support.cloud_requests import Request as Props
 
 Check = Callable[[Props, Made], bool]
 

@@ -1,6 +1,6 @@
 """What AWS refuses, as data: each rule with AWS's words, where it was read, and when.
 
-How each is broken is in `request_checks.py`. Not judged: whether a region has capacity, and whether spot
+How each is broken is in `aws_checks.py`. Not judged: whether a region has capacity, and whether spot
 takes nested virtualisation (one project says that it does not; nobody else does).
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from datetime import date
 
-from osgym_infra.fleet.requests import Request, RequestRule, nothing_made
-from osgym_infra.providers.aws import request_checks as check
-from osgym_infra.providers.aws.request_checks import Check
+from tests.support.cloud_requests import Request, RequestRule, nothing_made
+from tests.support.cloud_requests import aws_checks as check
+from tests.support.cloud_requests.aws_checks import Check
 
 READ = date(2026, 11, 22)
 INSTANCE_GO = "terraform-provider-aws, internal/service/ec2/ec2_instance.go"

@@ -1,4 +1,4 @@
-"""What EC2 and Auto Scaling answer in the stand-in: zones, images, and the hosts that a group has.
+"""Answers of AWS in a preview: zones, images, and the hosts of an Auto Scaling group. Pure.
 
 A group's hosts are invented from its last request: as many as it asks for, spread over its zones, of its
 first type, with public addresses if its template says so.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
+
+from osgym_infra.preview.answers import CloudAnswers
 
 NESTS = re.compile(r"(c8i|m8i|r8i)(-flex)?\.(?!metal).+")
 """Types with nested virtualisation (EC2 API model, `NestedVirtualization`, 2026-11-22)."""
@@ -19,26 +21,49 @@ EXISTING_VPC = "vpc-existing"
 """The network of every subnet that nobody made here."""
 
 
-class FakeEc2:
-    """Lookups; knows of groups and templates what `seen` was told."""
+class Answers(CloudAnswers):
+    """AWS without an account."""
+
+    replaced: ClassVar[Mapping[str, frozenset[str]]] = {
+        "aws:ec2/vpc:Vpc": frozenset({"cidrBlock"}),
+        "aws:ec2/subnet:Subnet": frozenset({"vpcId", "cidrBlock", "availabilityZone"}),
+        "aws:ec2/securityGroup:SecurityGroup": frozenset({"vpcId", "name", "description"}),
+        "aws:ec2/instance:Instance": frozenset({"launchTemplate", "subnetId", "ami"}),
+        "aws:autoscaling/group:Group": frozenset({"name", "initialLifecycleHooks"}),
+        "aws:secretsmanager/secretVersion:SecretVersion": frozenset({"secretId", "secretString"}),
+        "aws:s3/bucketObjectv2:BucketObjectv2": frozenset({"bucket", "key"}),
+    }
+    secret = frozenset({"secretString"})
+    counted: ClassVar[Mapping[str, str]] = {"aws:ec2/launchTemplate:LaunchTemplate": "latestVersion"}
 
     def __init__(self) -> None:
         self._groups: dict[str, Mapping[str, Any]] = {}
         self._by_id: dict[str, Mapping[str, Any]] = {}
 
-    def seen(self, kind: str, inputs: Mapping[str, Any], id_: str = "") -> None:
-        """A resource's inputs, and its id once it has one."""
+    def record(self, kind: str, inputs: Mapping[str, Any], id_: str = "") -> None:
         if kind == "aws:autoscaling/group:Group":
             self._groups[str(inputs.get("name"))] = inputs
         if id_:
             self._by_id[id_] = inputs
 
-    def made(self, id_: str) -> Mapping[str, Any]:
-        """The inputs of a resource by its id; empty where it is not known."""
+    def inputs_of(self, id_: str) -> Mapping[str, Any]:
         return self._by_id.get(id_, {})
 
-    def answer(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """What a lookup finds, besides what was asked."""
+    def outputs(self, kind: str, name: str, inputs: Mapping[str, Any], digest: str) -> dict[str, Any]:
+        found: dict[str, Any] = {"arn": f"arn:aws:fake:us-east-1:123456789012:{name}"}
+        match kind.rpartition(":")[2]:
+            case "Instance":
+                number = int(_digits(name), 16) % 254 + 1
+                found |= {"publicIp": f"198.51.100.{number}", "availabilityZone": "us-east-1a"}
+            case "LaunchTemplate":
+                found["latestVersion"] = 1.0
+            case "SecretVersion":
+                found["versionId"] = digest
+            case "Role" | "InstanceProfile":
+                found["name"] = name
+        return found
+
+    def lookup(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
         match function.rpartition(":")[2]:
             case "getInstanceTypeOfferings":
                 region = args.get("region") or "us-east-1"
@@ -74,7 +99,7 @@ class FakeEc2:
                 last = f"{number // 250}.{number % 250 + 1}"
                 override = group["mixedInstancesPolicy"]["launchTemplate"]["overrides"][0]
                 reference = (override.get("launchTemplateSpecification") or {}).get("launchTemplateId")
-                (card,) = self.made(str(reference)).get("networkInterfaces") or [{}]
+                (card,) = self.inputs_of(str(reference)).get("networkInterfaces") or [{}]
                 public = str(card.get("associatePublicIpAddress")).lower() == "true"
                 return {
                     "id": id_,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from osgym_infra.fleet.requests import Request, RequestRule
-from osgym_infra.providers.gcp.request_templates import DISCOVERY, READ, number, part, parts, text
+from tests.support.cloud_requests import Request, RequestRule
+from tests.support.cloud_requests.gcp_templates import DISCOVERY, READ, number, part, parts, text
 
 GROUP_GO = (
     "terraform-provider-google, google/services/compute/resource_compute_region_instance_group_manager.go "

@@ -1,7 +1,7 @@
-"""What clouds refuse: rules that a stand-in for a cloud applies to requests. Pure.
+"""Requests that clouds refuse: rules that a stand-in for a cloud applies in tests. Pure.
 
-A provider's package holds its rules (`request_rules.py`, `RULES`): data with the cloud's message, where it
-was read, and when. docs/design/cloud-requests.md is written from them.
+`aws.py` and `gcp.py` hold the rules (`RULES`): data with the cloud's message, where it was read, and when.
+docs/design/cloud-requests.md is written from them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Any
-
-from osgym_infra.config.providers import Provider
 
 Request = Mapping[str, Any]
 """Inputs of a resource in Pulumi's spelling (camelCase); what is not known yet is `None`."""
@@ -69,11 +67,10 @@ def refusals(kind: str, request: Request, made: Made = nothing_made) -> list[str
 
 
 def rules_of(provider: str) -> Sequence[RequestRule]:
-    """The rules of a provider's package; none for other names."""
-    module = "request_rules"
-    if provider not in set(Provider) or find_spec(f"osgym_infra.providers.{provider}.{module}") is None:
+    """The rules of a provider; none for other names."""
+    if provider not in ("aws", "gcp"):
         return ()
-    rules: Sequence[RequestRule] = Provider(provider).part(module).RULES
+    rules: Sequence[RequestRule] = import_module(f"{__name__}.{provider}").RULES
     return rules
 
 

@@ -6,9 +6,8 @@ import ipaddress
 import re
 from typing import Any
 
-from osgym_infra.fleet.requests import Request, RequestRule
-from osgym_infra.providers.gcp import request_groups, request_templates
-from osgym_infra.providers.gcp.request_templates import DISCOVERY, NAME, READ, number, part, parts, text
+from tests.support.cloud_requests import Request, RequestRule, gcp_groups, gcp_templates
+from tests.support.cloud_requests.gcp_templates import DISCOVERY, NAME, READ, number, part, parts, text
 
 FIREWALL_GO = "terraform-provider-google, google/services/compute/resource_compute_firewall.go (2026-08-21)"
 ACCOUNT_GO = (
@@ -194,4 +193,4 @@ def _power_of_two(value: float) -> bool:
     return whole == value and whole >= 32 and whole & (whole - 1) == 0
 
 
-RULES: tuple[RequestRule, ...] = (*request_templates.RULES, *request_groups.RULES, *OTHERS)
+RULES: tuple[RequestRule, ...] = (*gcp_templates.RULES, *gcp_groups.RULES, *OTHERS)
