@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,10 +61,10 @@ def test_json_text_is_the_same_as_objects(example: Example) -> None:
 
 
 def test_every_grammar_has_examples() -> None:
-    """And every grammar of the table is a module with its name."""
+    """And every registered grammar has the name of its entry."""
     assert {example.grammar for example in EXAMPLES} == set(GRAMMARS)
     for name, grammar in GRAMMARS.items():
-        assert name == grammar.module().NAME
+        assert name == grammar.name
 
 
 CTX = Context(SCREEN)
@@ -282,3 +283,32 @@ def test_grammars_are_imported_when_they_are_used() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "ok", done.stderr
+
+
+def test_a_strangers_grammar_is_read_and_detected(tmp_path: Path) -> None:
+    """Its distribution registers one entry; nothing of OSGym changes."""
+    (tmp_path / "shouts.py").write_text(
+        "from osgym_protocol.grammars.base import Parsed\n"
+        "from osgym_protocol.grammars.registry import Evidence, Grammar\n"
+        "def parse(output, context):\n"
+        "    return Parsed('shouts', ({'op': 'type', 'text': output.removeprefix('SHOUT ')},))\n"
+        "def in_text(text):\n"
+        "    return Evidence.MARK if text.startswith('SHOUT ') else Evidence.NONE\n"
+        "GRAMMAR = Grammar('shouts', (), 'pixel', parse, lambda *_: '', in_text)\n"
+    )
+    metadata = tmp_path / "shouts-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: shouts\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[osgym.grammars]\nshouts = shouts:GRAMMAR\n")
+    code = (
+        "from osgym_protocol.grammars import Context, parse; "
+        "print(parse('SHOUT hi', Context((9, 9))), parse('click(1,2)', Context((9, 9))).grammar)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PYTHONPATH": str(tmp_path)},
+    )
+    assert "'op': 'type', 'text': 'hi'" in done.stdout and done.stdout.endswith("osgym\n"), done.stderr

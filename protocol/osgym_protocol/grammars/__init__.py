@@ -1,18 +1,14 @@
-"""What models say, in the form of each provider or paper, to internal actions and back. Pure functions.
+"""Readers and writers of models' outputs: from each provider's form to internal actions and back. Pure.
 
-Nothing is run, fetched or guessed: what cannot be read for certain is :class:`UnreadableAction`, and then
-no part of the output becomes an action. Each grammar is a module, imported when it is first used;
-`GRAMMARS` is the table of them. The guest agent does not have this package: only clients and hosts read
-models' outputs.
+Nothing is run, fetched or guessed: an output that cannot be read for certain raises `UnreadableAction`, and
+no part of it becomes an action. `GRAMMARS` has the installed grammars; each is imported when first used.
+Only clients and hosts read models' outputs, so the guest agent does not have this package.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib import import_module
-from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 from osgym_protocol.grammars.base import (
     Call,
@@ -23,51 +19,11 @@ from osgym_protocol.grammars.base import (
     UnreadableAction,
     shown,
 )
+from osgym_protocol.grammars.registry import GRAMMARS, Evidence, Grammar
 from osgym_protocol.grammars.space import Coordinates, Space, smart_resize
 
-
-@dataclass(frozen=True, slots=True)
-class Grammar:
-    """One line of the table.
-
-    Attributes:
-        name: what callers write.
-        versions: those that `Context.version` may name; the first is the newest.
-        coordinates: what its coordinates are where the context does not say; ``image``: pixels of the image
-            that the model saw.
-    """
-
-    name: str
-    versions: tuple[str, ...]
-    coordinates: str
-
-    def module(self) -> ModuleType:
-        """Return its module."""
-        return import_module(f"{__name__}.{self.name}")
-
-
 DOCUMENTATION_READ_ON = "2026-11-22"
-"""When the providers' documentation was read; each module says which, and of which date that is."""
-
-GRAMMARS: dict[str, Grammar] = {
-    grammar.name: grammar
-    for grammar in (
-        Grammar("osgym", (), "pixel"),
-        Grammar("computer13", (), "image"),
-        Grammar("openai", ("computer", "computer_use_preview"), "image"),
-        Grammar(
-            "anthropic",
-            ("computer_toolset_20260801", "computer_20251124", "computer_20250124", "computer_20241022"),
-            "image",
-        ),
-        Grammar("gemini", ("3.5", "2.5"), "norm1000"),
-        Grammar("qwen", ("qwen3-vl", "qwen2.5-vl"), "norm1000"),
-        Grammar("uitars", ("1.5", "1.0"), "norm1000"),
-        Grammar("glm", (), "norm1000"),
-        Grammar("opencua", ("qwen2.5", "agentnet"), "image"),
-        Grammar("pyautogui", (), "image"),
-    )
-}
+"""Date on which the providers' documentation was read; each module names its own sources and their dates."""
 
 
 def parse(output: Any, context: Context, grammar: str = "auto") -> Parsed:
@@ -90,7 +46,7 @@ def parse(output: Any, context: Context, grammar: str = "auto") -> Parsed:
         if context.version is not None and context.version not in GRAMMARS[grammar].versions:
             why = f"it is in the grammar {grammar}, which has no version {context.version}"
             raise UnreadableAction("auto", why)
-    return cast(Parsed, _module(grammar, context).parse(output, context))
+    return _grammar(grammar, context).parse(output, context)
 
 
 def render(
@@ -113,10 +69,10 @@ def render(
         CannotRender: the grammar has no words for it.
         ValueError: there is no such grammar, or it has no such version.
     """
-    module = _module(grammar, context)
+    rendering = _grammar(grammar, context)
     for action in actions:
         _check_chord(action)
-    return module.render(actions, context, ending, text)
+    return rendering.render(actions, context, ending, text)
 
 
 def _check_chord(action: Mapping[str, Any]) -> None:
@@ -140,14 +96,14 @@ def _check_version(context: Context) -> None:
         )
 
 
-def _module(name: str, context: Context) -> ModuleType:
-    grammar = GRAMMARS.get(name)
-    if grammar is None:
+def _grammar(name: str, context: Context) -> Grammar:
+    if name not in GRAMMARS:
         raise ValueError(f"there is no action grammar {name!r:.60}; there are auto, {', '.join(GRAMMARS)}")
+    grammar = GRAMMARS[name]
     if context.version is not None and context.version not in grammar.versions:
         known = ", ".join(grammar.versions) or "none"
         raise ValueError(f"{name} has no version {context.version!r:.60}; there are: {known}")
-    return grammar.module()
+    return grammar
 
 
 __all__ = [
@@ -157,6 +113,7 @@ __all__ = [
     "Context",
     "Coordinates",
     "Ending",
+    "Evidence",
     "Grammar",
     "Parsed",
     "Space",

@@ -26,6 +26,7 @@ from osgym_protocol.grammars.base import (
 )
 from osgym_protocol.grammars.chords import ChordError, split_chords
 from osgym_protocol.grammars.objects import DIRECTIONS, Fields, from_json, objects_in, plain, xy
+from osgym_protocol.grammars.registry import Evidence, Grammar
 from osgym_protocol.grammars.space import Space
 from osgym_protocol.limits import MAX_KEY_REPEAT, MAX_SCROLL_CLICKS, PIXELS_PER_SCROLL_CLICK
 
@@ -274,3 +275,16 @@ def joined(keys: Sequence[str] | str) -> str:
     """Return a chord as ``ctrl+s``; keys of one sign that would be read otherwise get their names."""
     names = [keys] if isinstance(keys, str) else list(keys)
     return "+".join({"+": "plus", " ": "space"}.get(name, name) for name in names)
+
+
+def _in_object(item: Mapping[str, Any]) -> Evidence:
+    content = item.get("content")
+    if item.get("type") in ("tool_use", "thinking", "redacted_thinking") or "toolset_name" in item:
+        return Evidence.MARK
+    if isinstance(content, list) and ("role" in item or item.get("type") == "message"):
+        kinds = [part.get("type") for part in content if isinstance(part, Mapping)]
+        return Evidence.MARK if "tool_use" in kinds else Evidence.NONE
+    return Evidence.CALL if "action" in item else Evidence.NONE
+
+
+GRAMMAR = Grammar(NAME, tuple(name for name in MEMBERS if name), "image", parse, render, in_object=_in_object)

@@ -24,6 +24,7 @@ from osgym_protocol.grammars.base import (
 )
 from osgym_protocol.grammars.chords import ChordError, listed_chord, split_chord
 from osgym_protocol.grammars.objects import from_json, plain
+from osgym_protocol.grammars.registry import Evidence, Grammar
 
 NAME = "computer13"
 WAIT_MS = 2000
@@ -252,3 +253,16 @@ def _rendered(action: Mapping[str, Any], context: Context) -> tuple[str, dict[st
         case "wait" if action["duration_ms"] == WAIT_MS:
             return "WAIT", {}
     raise CannotRender(f"computer_13 has no action for {dict(action)!r:.200}")
+
+
+def _in_text(text: str) -> Evidence:
+    if text.strip() in WORDS:
+        return Evidence.WHOLE
+    return Evidence.EMBEDDED if "```json" in text and '"action_type"' in text else Evidence.NONE
+
+
+def _in_object(item: Mapping[str, Any]) -> Evidence:
+    return Evidence.MARK if "action_type" in item else Evidence.NONE
+
+
+GRAMMAR = Grammar(NAME, (), "image", parse, render, _in_text, _in_object)

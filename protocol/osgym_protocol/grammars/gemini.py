@@ -24,6 +24,7 @@ from osgym_protocol.grammars.base import (
     shown,
 )
 from osgym_protocol.grammars.objects import DIRECTIONS, Fields, from_json, objects_in, plain, xy
+from osgym_protocol.grammars.registry import Evidence, Grammar
 from osgym_protocol.grammars.space import Space
 from osgym_protocol.limits import MAX_SCROLL_CLICKS, PIXELS_PER_SCROLL_CLICK
 
@@ -35,6 +36,8 @@ NOT_A_DESKTOPS = (
 )  # fmt: skip
 """Functions of the browser's and the telephone's environment that have no desktop action of their own."""
 _IGNORED_STEPS = ("thought", "function_result")
+_STEPS = ("model_output", "function_call", "thought")
+_CONTAINERS = ("function_call", "functionCall", "candidates", "parts", "steps")
 
 
 def parse(output: Any, context: Context) -> Parsed:
@@ -295,3 +298,15 @@ def _rendered(action: Mapping[str, Any], space: Space) -> tuple[str, dict[str, A
         case "screenshot":
             return "take_screenshot", {}
     raise CannotRender(f"Gemini has no function for {dict(action)!r:.200}")
+
+
+def _in_object(item: Mapping[str, Any]) -> Evidence:
+    if "role" in item or item.get("type") == "message":
+        return Evidence.MARK if "parts" in item else Evidence.NONE
+    if item.get("type") in _STEPS or any(name in item for name in _CONTAINERS):
+        return Evidence.MARK
+    named = isinstance(item.get("name"), str) and isinstance(item.get("args"), Mapping)
+    return Evidence.CALL if named else Evidence.NONE
+
+
+GRAMMAR = Grammar(NAME, ("3.5", "2.5"), "norm1000", parse, render, in_object=_in_object)

@@ -29,6 +29,7 @@ from osgym_protocol.grammars.base import (
 from osgym_protocol.grammars.chords import ChordError, split_chord
 from osgym_protocol.grammars.named_calls import CallReader, NamedCall, quoted, unescaped
 from osgym_protocol.grammars.objects import plain, xy
+from osgym_protocol.grammars.registry import Evidence, Grammar
 from osgym_protocol.grammars.space import Space
 from osgym_protocol.limits import MAX_SCROLL_CLICKS
 
@@ -55,6 +56,11 @@ _ARGUMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """The arguments that each action must and may have."""
 NAMES = tuple(_ARGUMENTS)
 _BEGIN = re.compile(rf"(?<![\w.])(?:{'|'.join(NAMES)})\s*\(\s*(?:[a-z_]{{1,20}}\s*=|\))")
+
+_OWN_CALL = re.compile(
+    r"(?<![\w.])(?:(?:left|right|middle)_click|left_double_click|left_drag)\s*\(\s*start_box\s*="
+    r"|(?<![\w.])key\s*\(\s*keys\s*=\s*['\"]|<\|begin_of_box\|>|(?<![\w.])(?:WAIT|DONE|FAIL)\(\)"
+)
 
 
 def parse(output: Any, context: Context) -> Parsed:
@@ -202,3 +208,10 @@ def _rendered(action: Mapping[str, Any], space: Space) -> str:
         case "wait" if action["duration_ms"] == WAIT_MS:
             return "WAIT()"
     raise CannotRender(f"GLM has no action for {dict(action)!r:.200}")
+
+
+def _in_text(text: str) -> Evidence:
+    return Evidence.OWN_CALL if _OWN_CALL.search(text) else Evidence.NONE
+
+
+GRAMMAR = Grammar(NAME, (), "norm1000", parse, render, _in_text)

@@ -25,6 +25,8 @@ _BOX = re.compile(
     rf"(?:[,\s]{_NUMBER}[,\s]{_NUMBER})?[\])]?\s*(?:</point>|</bbox>)?\s*(?:<\|box_end\|>)?\s*",
     re.ASCII,
 )
+FIRST_ARGUMENT = re.compile(r"\s*[a-z_]{1,20}\s*\(\s*(start_box|point|start_point|content|key)\s*=\s*['\"]")
+"""A call of UI-TARS up to the quote of its first argument."""
 _ESCAPE = re.compile(r"\\(r\\n|[nt'\"\\])")
 _ESCAPED = {"r\\n": "\n", "n": "\n", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
 

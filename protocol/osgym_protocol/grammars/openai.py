@@ -24,6 +24,7 @@ from osgym_protocol.grammars.base import (
     shown,
 )
 from osgym_protocol.grammars.objects import Fields, from_json, plain, xy
+from osgym_protocol.grammars.registry import Evidence, Grammar
 from osgym_protocol.grammars.space import Space
 from osgym_protocol.limits import MAX_PATH_POINTS, MAX_SCROLL_CLICKS, PIXELS_PER_SCROLL_CLICK
 
@@ -221,3 +222,20 @@ def _rendered(action: Mapping[str, Any], space: Space) -> dict[str, Any]:
 
 def _at(action: Mapping[str, Any], space: Space) -> dict[str, float]:
     return dict(zip("xy", space.point(action["x"], action["y"]), strict=True)) if "x" in action else {}
+
+
+def _in_object(item: Mapping[str, Any]) -> Evidence:
+    kind, content = item.get("type"), item.get("content")
+    if "role" in item or kind == "message":
+        parts = content if isinstance(content, list) else []
+        kinds = [part.get("type") for part in parts if isinstance(part, Mapping)]
+        own = "role" not in item or "output_text" in kinds or "refusal" in kinds
+        return Evidence.MARK if own else Evidence.NONE
+    if kind in ("computer_call", "reasoning"):
+        return Evidence.MARK
+    if item.get("object") == "response" or ("output" in item and kind is None):
+        return Evidence.MARK
+    return Evidence.CALL if isinstance(kind, str) and kind in ACTION_TYPES else Evidence.NONE
+
+
+GRAMMAR = Grammar(NAME, ("computer", "computer_use_preview"), "image", parse, render, in_object=_in_object)

@@ -16,7 +16,8 @@ from dataclasses import replace
 from typing import Any
 
 from osgym_protocol.grammars.base import Builder, CannotRender, Context, Ending, Parsed
-from osgym_protocol.grammars.pyautogui import read_source, rendered
+from osgym_protocol.grammars.pyautogui import COMPUTER_CALL, read_source, rendered
+from osgym_protocol.grammars.registry import Evidence, Grammar
 from osgym_protocol.grammars.space import smart_resize
 
 NAME = "opencua"
@@ -76,3 +77,10 @@ def render(
         answer = f", answer={text!r}" if text else ""
         lines.append(f"computer.terminate(status={status!r}{answer})")
     return "\n".join(lines)
+
+
+def _in_text(text: str) -> Evidence:
+    return Evidence.MARK if COMPUTER_CALL.search(text) else Evidence.NONE
+
+
+GRAMMAR = Grammar(NAME, ("qwen2.5", "agentnet"), "image", parse, render, _in_text)

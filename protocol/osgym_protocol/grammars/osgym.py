@@ -6,6 +6,7 @@ pixels unless the context says otherwise; those of internal actions always are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,11 +20,17 @@ from osgym_protocol.grammars.base import (
     UnreadableAction,
     shown,
 )
+from osgym_protocol.grammars.named_calls import FIRST_ARGUMENT
 from osgym_protocol.grammars.objects import plain
 from osgym_protocol.grammars.osgym_strings import WAIT_MS, parse_string
+from osgym_protocol.grammars.registry import Evidence, Grammar
 
 NAME = "osgym"
 _ENDINGS = {"done": Ending.DONE, "fail": Ending.FAIL}
+
+_CALL = re.compile(
+    r"\s*(click|left_double|right_single|move|drag|scroll|type|press|hotkey|wait|call_user|finish)\s*\("
+)
 
 
 def parse(output: Any, context: Context) -> Parsed:
@@ -132,3 +139,21 @@ def _rendered(action: Mapping[str, Any], context: Context) -> str:
         case "wait" if action["duration_ms"] == WAIT_MS:
             return "wait()"
     raise CannotRender(f"OSGym's strings have no call for {dict(action)!r:.200}")
+
+
+def _in_text(text: str) -> Evidence:
+    if text.strip().startswith(("<|think_start|>", "<|action_start|>")):
+        return Evidence.WHOLE
+    call = _CALL.match(text)
+    if call is None:
+        return Evidence.NONE
+    if call.group(1) == "type":
+        return Evidence.FREE_TEXT
+    return Evidence.NONE if FIRST_ARGUMENT.match(text) else Evidence.CALL
+
+
+def _in_object(item: Mapping[str, Any]) -> Evidence:
+    return Evidence.MARK if "op" in item else Evidence.NONE
+
+
+GRAMMAR = Grammar(NAME, (), "pixel", parse, render, _in_text, _in_object)

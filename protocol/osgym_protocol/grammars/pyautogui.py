@@ -34,6 +34,7 @@ from osgym_protocol.grammars.base import (
 from osgym_protocol.grammars.objects import plain
 from osgym_protocol.grammars.pyautogui_calls import FUNCTIONS, Calls
 from osgym_protocol.grammars.pyautogui_values import Values
+from osgym_protocol.grammars.registry import Evidence, Grammar
 from osgym_protocol.grammars.space import Space
 from osgym_protocol.limits import MAX_KEYS, PIXELS_PER_SCROLL_CLICK
 
@@ -47,6 +48,16 @@ _WORDS = ("WAIT", "DONE", "FAIL")
 _SETTINGS = ("FAILSAFE", "PAUSE", "MINIMUM_DURATION", "MINIMUM_SLEEP")
 _MODULES = ("pyautogui", "time")
 _WARNINGS = threading.Lock()
+
+_SOURCE = re.compile(
+    r"(?:^|[^\w.])pyautogui\s*\.|(?:^|[^\w.])time\s*\.\s*sleep\s*\("
+    r"|^[ \t]*(?:import|from)[ \t]+(?:pyautogui|time)\b",
+    re.MULTILINE,
+)
+COMPUTER_CALL = re.compile(
+    r"^[ \t]*computer\s*\.\s*(?:triple_click|tripleClick|wait|terminate)\s*\(", re.MULTILINE
+)
+"""A call that OpenCUA adds to pyautogui's."""
 
 
 def parse(output: Any, context: Context) -> Parsed:
@@ -276,3 +287,11 @@ def _scrolled(action: Mapping[str, Any], at: str) -> list[str]:
         raise CannotRender("a scroll goes one way, in whole clicks")
     call, clicks = ("hscroll", dx) if dx else ("scroll", -dy)
     return [f"pyautogui.{call}({clicks // unit}{at})"]
+
+
+def _in_text(text: str) -> Evidence:
+    own = _SOURCE.search(text) and not COMPUTER_CALL.search(text)
+    return Evidence.MARK if own else Evidence.NONE
+
+
+GRAMMAR = Grammar(NAME, (), "image", parse, render, _in_text)

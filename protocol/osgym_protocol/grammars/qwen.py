@@ -30,6 +30,7 @@ from osgym_protocol.grammars.base import (
     shown,
 )
 from osgym_protocol.grammars.objects import Fields, from_json, plain, xy
+from osgym_protocol.grammars.registry import Evidence, Grammar
 from osgym_protocol.grammars.space import Space, smart_resize
 from osgym_protocol.limits import MAX_SCROLL_CLICKS, PIXELS_PER_SCROLL_CLICK
 
@@ -241,3 +242,22 @@ def _rendered(action: Mapping[str, Any], space: Space) -> list[dict[str, Any]]:
         case "wait":
             return [{"action": "wait", "time": action["duration_ms"] / 1000}]
     raise CannotRender(f"computer_use has no action for {dict(action)!r:.200}")
+
+
+def _in_text(text: str) -> Evidence:
+    return Evidence.MARK if _OPEN in text else Evidence.NONE
+
+
+def _in_object(item: Mapping[str, Any]) -> Evidence:
+    if "role" in item or item.get("type") == "message":
+        return Evidence.MARK if item.get("tool_calls") else Evidence.NONE
+    function = item.get("function")
+    named = item.get("name") == TOOL and item.get("type") != "tool_use"
+    if named or isinstance(item.get("choices"), list):
+        return Evidence.MARK
+    if isinstance(function, Mapping) and function.get("name") == TOOL:
+        return Evidence.MARK
+    return Evidence.CALL if "action" in item else Evidence.NONE
+
+
+GRAMMAR = Grammar(NAME, ("qwen3-vl", "qwen2.5-vl"), "norm1000", parse, render, _in_text, _in_object)

@@ -28,8 +28,9 @@ from osgym_protocol.grammars.base import (
     shown,
 )
 from osgym_protocol.grammars.chords import ChordError, split_spaced_chord
-from osgym_protocol.grammars.named_calls import CallReader, NamedCall, quoted, unescaped
+from osgym_protocol.grammars.named_calls import FIRST_ARGUMENT, CallReader, NamedCall, quoted, unescaped
 from osgym_protocol.grammars.objects import DIRECTIONS, plain, xy
+from osgym_protocol.grammars.registry import Evidence, Grammar
 from osgym_protocol.grammars.space import Space, smart_resize
 
 NAME = "uitars"
@@ -45,6 +46,8 @@ _SAME = {
 }
 _KEY_NAMES = {"+": "plus", " ": "space", "'": "apostrophe", "\\": "backslash"}
 _END_TOKENS = ("[EOS]", "<|im_end|>")
+
+_ACTION_CALL = re.compile(r"^[ \t]*Action[ \t]*:\s*[a-z_]{1,20}\s*\(", re.MULTILINE)
 
 
 def parse(output: Any, context: Context) -> Parsed:
@@ -225,3 +228,12 @@ def _rendered(action: Mapping[str, Any], space: Space) -> str:
         case "wait" if action["duration_ms"] == WAIT_MS:
             return "wait()"
     raise CannotRender(f"UI-TARS has no action for {dict(action)!r:.200}")
+
+
+def _in_text(text: str) -> Evidence:
+    if _ACTION_CALL.search(text):
+        return Evidence.MARK
+    return Evidence.CALL if FIRST_ARGUMENT.match(text) else Evidence.NONE
+
+
+GRAMMAR = Grammar(NAME, ("1.5", "1.0"), "norm1000", parse, render, _in_text)
