@@ -21,13 +21,12 @@ from osgym_infra.catalogue.ages import ages
 from osgym_infra.catalogue.load import load
 from osgym_infra.catalogue.rows import Catalogue
 from osgym_infra.cost.compare import MixedFleet
-from osgym_infra.cost.model import Rules
+from osgym_infra.cost.model import LOCAL, QEMU, Rules
 from osgym_infra.cost.planner import FleetPlan, PlanRequest, plan_fleet
 from osgym_infra.cost.price import CostAssumptions, FramesTo, Market, per_thousand_trajectories
 from osgym_infra.errors import CannotMeet
 from osgym_infra.workloads import profile as profiles
 from osgym_infra.workloads.profile import Bound, Parameter, Profile
-from osgym_protocol.runtimes import RuntimeName
 
 GOAL_USD = 0.10
 """The goal: USD per replica-day at 1,024 replicas on at least one spot or dedicated choice."""
@@ -41,7 +40,7 @@ def plan(options: argparse.Namespace, measured: Profile, catalogue: Catalogue, b
     request = PlanRequest(
         replicas=options.replicas,
         replica=replica,
-        runtime=RuntimeName(options.runtime) if options.runtime else measured.runtime,
+        runtime=options.runtime or measured.runtime,
         rules=Rules(max_replicas=options.max_replicas_per_host),
         terms=CostAssumptions(private=options.egress == "zone", frames_to=FramesTo(options.egress)),
         spot_low=bound is Bound.OPTIMISTIC,
@@ -118,9 +117,7 @@ def arguments() -> argparse.Namespace:
     parser = argument_parser(__doc__)
     parser.add_argument("--replicas", type=int, default=1024, help="replicas at the same time (1024)")
     parser.add_argument("--profile", default="", help="a profile (that of the runtime)")
-    parser.add_argument(
-        "--runtime", choices=[r.value for r in RuntimeName], help="default: that of the profile"
-    )
+    parser.add_argument("--runtime", choices=[LOCAL, QEMU], help="default: that of the profile")
     parser.add_argument("--think-s", type=float, help="another pace of the policy than the measured one")
     parser.add_argument("--egress", choices=[to.value for to in FramesTo], default="zone")
     parser.add_argument("--max-replicas-per-host", type=int, default=Rules().max_replicas)
@@ -132,7 +129,7 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Plans, prints, saves; 1 when no spot or dedicated choice reaches the goal."""
     options = arguments()
-    measured = profiles.chosen(options.profile, RuntimeName(options.runtime or RuntimeName.LOCAL))
+    measured = profiles.chosen(options.profile, options.runtime or LOCAL)
     catalogue, left_out = load(options.catalogue).in_usd({})
     try:
         answers = {bound: plan(options, measured, catalogue, bound) for bound in Bound}
@@ -159,7 +156,7 @@ def main() -> int:
         "machine": machine(),
         "replicas": options.replicas,
         "profile": measured.workload,
-        "runtime": worst.request.runtime.value,
+        "runtime": worst.request.runtime,
         "parameters": {p.value: [m.value, m.low, m.high] for p, m in measured.parameters.items()},
         "rows": rows,
         "references": references,

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
-
-from osgym_host.runtime_registry import RUNTIMES
+from osgym_host.runtime_registry import load_runtime_kind, runtime_names
 from osgym_host.runtimes.base import Runtime, StartReport
 from osgym_host.runtimes.kind import ImageRef, RuntimeKind
 from osgym_host.settings import Settings
+from osgym_protocol.plugins import BrokenPlugin, PluginGroup
 
 
 def runtime_kind(name: str) -> RuntimeKind:
-    """Return the kind of runtime of this name; only that runtime is imported."""
-    kind = importlib.import_module(f"{RUNTIMES[name]}.kind").KIND
-    assert isinstance(kind, RuntimeKind)
+    """Return the kind of runtime of this name; only that runtime is imported.
+
+    Raises:
+        PluginError: It is not installed, its import fails, or its entry point names something else.
+    """
+    kind = load_runtime_kind(name)
+    if not isinstance(kind, RuntimeKind):
+        raise BrokenPlugin(
+            PluginGroup.RUNTIMES, name, f"the runtime {name!r} registers {kind!r}, not a RuntimeKind"
+        )
     return kind
 
 
@@ -68,4 +74,4 @@ def _runtimes_left(settings: Settings) -> list[str]:
     folder = settings.data_dir / "run" / settings.instance
     if not folder.is_dir():
         return []
-    return [name for name in RUNTIMES if runtime_kind(name).has_leftovers(folder)]
+    return [name for name in runtime_names() if runtime_kind(name).has_leftovers(folder)]

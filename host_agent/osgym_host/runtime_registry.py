@@ -1,21 +1,44 @@
-"""Where the runtimes are: the setting `runtime`, the doctor and the runtime factory read this.
+"""Installed runtimes: entry points of the group `osgym.runtimes`, each naming a `runtimes.kind.RuntimeKind`.
 
-A new runtime is a package and a line in `osgym_protocol.runtimes`. The package has a module `kind` with a
-`KIND` (`runtimes.kind.RuntimeKind`) and a module `doctor` with `CHECKS`, which say whether this machine can
-run it, and `EXTRA_CHECKS` for what it can do without. Nothing of a runtime is imported before it is asked
-for.
+No runtime is imported before it is asked for. `local` and `qemu` are registered in this distribution's
+pyproject.toml, as an extension's runtime is in its own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Any
 
-from osgym_protocol.runtimes import RuntimeName
+from pydantic import AfterValidator
 
-RUNTIMES = {name.value: f"osgym_host.runtimes.{name}" for name in RuntimeName}
+from osgym_protocol.plugins import PluginGroup, load_plugin, plugin_names
 
-if TYPE_CHECKING:
-    RuntimeSetting = str
-else:
-    RuntimeSetting = Literal[tuple(RUNTIMES)]
-"""One of their names, as pydantic checks it and documents name it."""
+DEFAULT_RUNTIME = "local"
+
+
+def runtime_names() -> tuple[str, ...]:
+    """Names of all installed runtimes, the default one first."""
+    return tuple(sorted(plugin_names(PluginGroup.RUNTIMES), key=lambda name: (name != DEFAULT_RUNTIME, name)))
+
+
+def load_runtime_kind(name: str) -> Any:
+    """Import the runtime's package and return its `RuntimeKind`.
+
+    Raises:
+        PluginError: It is not installed, or its import fails.
+    """
+    return load_plugin(PluginGroup.RUNTIMES, name)
+
+
+def check_runtime_name(name: str) -> str:
+    """Return the name of an installed runtime.
+
+    Raises:
+        ValueError: None of this name is installed; the message lists those that are.
+    """
+    if name not in runtime_names():
+        installed = ", ".join(map(repr, runtime_names())) or "none: install osgym-host again"
+        raise ValueError(f"no runtime of this name is installed; installed are {installed}")
+    return name
+
+
+RuntimeSetting = Annotated[str, AfterValidator(check_runtime_name)]

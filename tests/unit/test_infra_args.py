@@ -17,11 +17,11 @@ from osgym_infra.config.keys import KEYS, EgressPolicy, FleetConfig
 from osgym_infra.config.parse import parse
 from osgym_infra.config.providers import Provider
 from osgym_infra.config.ssh_hosts import SshHost, SshLogin
+from osgym_infra.cost.model import QEMU
 from osgym_infra.cost.price import Market
 from osgym_infra.errors import BadInput, CannotMeet, OsgymInfraError
 from osgym_infra.fleet.blueprint import Blueprint, draw
 from osgym_infra.workloads import profile as profiles
-from osgym_protocol.runtimes import RuntimeName
 
 WHOLE_BY_QUARTERS = json.dumps([f"{first}.0.0.0/2" for first in (0, 64, 128, 192)])
 
@@ -38,7 +38,7 @@ def test_texts_become_what_they_mean() -> None:
     config = parse(
         {**AWS, "market": "spot", "budget_usd_per_day": "300", "protect": "true", "p95_ms": "900.5"}
     )
-    assert (config.provider, config.market, config.runtime) == (Provider.AWS, Market.SPOT, RuntimeName.QEMU)
+    assert (config.provider, config.market, config.runtime) == (Provider.AWS, Market.SPOT, QEMU)
     assert (config.replicas, config.budget_usd_per_day, config.protect) == (1024, 300.0, True)
     assert (config.allowed_cidrs, config.region, config.agent_port) == (
         ("203.0.113.0/24",),

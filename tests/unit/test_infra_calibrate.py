@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from osgym_infra.cost.model import LOCAL, QEMU
 from osgym_infra.errors import BadInput
 from osgym_infra.workloads import profile as profiles
 from osgym_infra.workloads import stats
@@ -17,7 +18,6 @@ from osgym_infra.workloads.assumed import under_kvm
 from osgym_infra.workloads.fit import fit_profile
 from osgym_infra.workloads.observations import Observations, observe, read
 from osgym_infra.workloads.profile import Bound, Parameter, from_json
-from osgym_protocol.runtimes import RuntimeName
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 MACHINE = {"cpu": "CPU", "cores": 2, "ram_mib": 24000, "date": "2026-11-21T10:00:00+00:00"}
@@ -73,7 +73,7 @@ def test_known_parameters_are_found_again() -> None:
     assert worst.private_gib >= replica.private_gib >= best.private_gib
     assert worst.cores >= replica.cores >= best.cores
     assert (found.runtime, found.measured_on, found.sources) == (
-        RuntimeName.QEMU,
+        QEMU,
         date(2026, 11, 21),
         ("x.json",),
     )
@@ -97,7 +97,7 @@ def test_memory_of_a_lone_replica_and_a_curve_come_from_different_files() -> Non
     found = fit_profile(seen, "w")
     assert found.value(Parameter.SHARED_FRACTION, Bound.MEAN) == pytest.approx(1 - 70 / 105)
     assert found.replica().private_gib * 1024 == pytest.approx(70)
-    assert found.runtime is RuntimeName.LOCAL
+    assert found.runtime == LOCAL
     assert found.value(Parameter.OVERLAY_MIB, Bound.MEAN) == 0.0625
 
 
@@ -155,7 +155,7 @@ def test_falling_memory_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"schema": 2}, {"parameters": {}}, {"runtime": "docker"}, {"parameters": {"colour": {}}},
+    [{"schema": 2}, {"parameters": {}}, {"runtime": "Docker!"}, {"parameters": {"colour": {}}},
      {"parameters": {"working_set_mib": {"value": 5, "low": 6, "high": 7, "n": 1, "how": ""}}}],
 )  # fmt: skip
 def test_files_that_are_no_profile_are_refused(change: dict[str, Any]) -> None:

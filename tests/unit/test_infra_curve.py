@@ -16,7 +16,7 @@ from osgym_infra.cost.curve import (
     of_paper,
     sized_by,
 )
-from osgym_infra.cost.model import HostShape, Kvm, ReplicaNeeds, Resource, cpu_capacity, fit
+from osgym_infra.cost.model import QEMU, HostShape, Kvm, ReplicaNeeds, Resource, cpu_capacity, fit
 from osgym_infra.cost.planner import Candidate, PlanRequest, plan_fleet
 from osgym_infra.workloads import profile as profiles
 
@@ -60,7 +60,7 @@ def test_the_model_agrees_with_the_papers_server() -> None:
     gib = PAPER.ram_gb / 1.073741824
     server = HostShape("paper", PAPER.cores, gib, Kvm.METAL)
     replica = ReplicaNeeds(6 / 1.073741824, idle_cores=0.1)
-    found = fit(server, replica, profiles.RuntimeName.QEMU, PlanRequest(1, replica).rules)
+    found = fit(server, replica, QEMU, PlanRequest(1, replica).rules)
     assert found.binding is Resource.RAM
     assert found.replicas == pytest.approx(128, rel=0.1)
 

@@ -22,7 +22,7 @@ from osgym_host.logs import escape_controls, escape_lines
 from osgym_host.memory import give_back_large_blocks
 from osgym_host.pidfile import AlreadyRunning, held, pid_path
 from osgym_host.runtime_factory import find_image
-from osgym_host.runtime_registry import RUNTIMES
+from osgym_host.runtime_registry import runtime_names
 from osgym_host.runtimes.base import DataDirBusy, ReplicaDestroyFailed, RuntimeFault
 from osgym_host.server import HostServer, bind, urls
 from osgym_host.settings import Settings, SettingsError, load
@@ -64,7 +64,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option("--config", type=click.Path(path_type=Path), help="Config file (YAML).")
 @click.option("--host", help="Address to listen on; default 127.0.0.1.")
 @click.option("--port", "ports", type=int, multiple=True, help="Port; repeat for several. Default 20000.")
-@click.option("--runtime", type=click.Choice(list(RUNTIMES)), help="How replicas run; default local.")
+@click.option("--runtime", type=click.Choice(runtime_names()), help="How replicas run; default local.")
 @click.option("--image", help="Golden image: full, small, an import's name, or a prefix of a digest.")
 @click.option("--warm", type=int, help="Clean replicas kept ready.")
 @click.option("--max-replicas", type=int, help="Replicas at once.")

@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import itertools
 import logging
 
 from osgym_host.doctor import images, machine
-from osgym_host.doctor.result import Check, DoctorContext, Finding, Status
-from osgym_host.runtime_registry import RUNTIMES
+from osgym_host.doctor.result import Check, Checks, DoctorContext, Finding, Status
+from osgym_host.runtime_registry import load_runtime_kind, runtime_names
+from osgym_protocol.plugins import PluginError
 
 _log = logging.getLogger(__name__)
 _DEADLINE_S = 25.0
 
-Checks = tuple[tuple[str, Check], ...]
+
+def _runtime_checks(name: str) -> tuple[Checks, Checks]:
+    """Return a runtime's checks of what it needs, and of what it can do without."""
+    try:
+        kind = load_runtime_kind(name)
+    except PluginError as exc:
+        broken = Finding(
+            f"runtime {name}", Status.MISSING, f"{exc}.", "Repair or uninstall that distribution."
+        )
+
+        async def check_extension(context: DoctorContext) -> list[Finding]:
+            return [broken]
+
+        return ((broken.name, check_extension),), ()
+    return kind.checks(), kind.extra_checks()
 
 
-def _runtime_checks(package: str) -> Checks:
-    checks: Checks = importlib.import_module(f"{package}.doctor").CHECKS
-    return checks
-
-
-def _extra_checks(package: str) -> Checks:
-    """Checks of what a runtime can do without."""
-    checks: Checks = getattr(importlib.import_module(f"{package}.doctor"), "EXTRA_CHECKS", ())
-    return checks
-
-
-_DEFAULT, *_OTHERS = map(_runtime_checks, RUNTIMES.values())
+(_DEFAULT, *_OTHERS), _EXTRA = zip(*map(_runtime_checks, runtime_names()), strict=True)
 NEEDED = frozenset(name for name, _ in _DEFAULT)
 """Without these nothing runs, unless the settings name another runtime."""
 CHECKS: Checks = (
     *_DEFAULT,
-    *itertools.chain(*map(_extra_checks, RUNTIMES.values())),
+    *itertools.chain(*_EXTRA),
     ("memory", machine.check_memory),
     ("disk", machine.check_disk),
     ("limits", machine.check_limits),

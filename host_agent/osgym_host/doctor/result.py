@@ -55,3 +55,5 @@ class DoctorContext:
 
 
 Check = Callable[[DoctorContext], Awaitable[list[Finding]]]
+Checks = tuple[tuple[str, Check], ...]
+"""Checks with their names, which are unique among all."""

@@ -154,7 +154,7 @@ class Runtime(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Name in `osgym_protocol.runtimes`."""
+        """Name under which its kind is registered."""
 
     @abstractmethod
     def capabilities(self) -> Capabilities:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from osgym_host.doctor.result import Checks
 from osgym_host.runtimes.base import ImageLike, Runtime, Screen
 from osgym_host.settings import Settings
 
@@ -53,6 +54,14 @@ class RuntimeKind(ABC):
     def replica_ram_mib(self, settings: Settings, image: ImageRef) -> int:
         """Return the memory cap of one replica."""
         return settings.replica_ram_mib
+
+    def checks(self) -> Checks:
+        """Return the doctor's checks of what this runtime needs; of the default runtime, hosts need them."""
+        return ()
+
+    def extra_checks(self) -> Checks:
+        """Return the doctor's checks of what this runtime can do without."""
+        return ()
 
     async def check_image(self, settings: Settings, image: ImageRef) -> None:
         """Find out whether this host can run the image.

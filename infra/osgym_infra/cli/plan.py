@@ -13,13 +13,12 @@ from osgym_infra.catalogue.ages import age_lines, today
 from osgym_infra.catalogue.load import load
 from osgym_infra.cli import tables
 from osgym_infra.cli.common import exits, quotas, rates
-from osgym_infra.cost.model import ReplicaNeeds, Rules
+from osgym_infra.cost.model import LOCAL, QEMU, ReplicaNeeds, Rules, boots_machines
 from osgym_infra.cost.planner import FleetPlan, PlanRequest, plan_fleet
 from osgym_infra.cost.price import CostAssumptions, FramesTo, Interruptions, Market
 from osgym_infra.errors import BadInput
 from osgym_infra.workloads import profile as profiles
 from osgym_infra.workloads.profile import Bound, Profile
-from osgym_protocol.runtimes import RuntimeName
 
 MARKETS = {"on-demand": Market.ON_DEMAND, "spot": Market.SPOT, "dedicated": Market.DEDICATED}
 
@@ -64,7 +63,7 @@ Exit codes
 )
 @click.option("--type", "types", multiple=True, help="Only these host types; may be repeated.")
 @click.option(
-    "--runtime", type=click.Choice([r.value for r in RuntimeName]), help="Default: the profile's, or local."
+    "--runtime", metavar="NAME", help="local, qemu, or one with a --profile; default the profile's, or local."
 )
 @click.option(
     "--profile",
@@ -145,13 +144,13 @@ def choose_profile(name: str, options: dict[str, Any]) -> Profile:
     Raises:
         BadInput: there is none of that name, or nothing is emulated there.
     """
-    runtime = RuntimeName(options["runtime"]) if options["runtime"] else None
+    runtime = options["runtime"]
     if options["emulated"] and runtime is None and not name:
-        runtime = RuntimeName.QEMU
+        runtime = QEMU
     found = profiles.load(name) if name and runtime is None else profiles.chosen(
-        name, runtime or RuntimeName.LOCAL, options["emulated"]
+        name, runtime or LOCAL, options["emulated"]
     )  # fmt: skip
-    if options["emulated"] and not (runtime or found.runtime).boots_machines:
+    if options["emulated"] and not boots_machines(runtime or found.runtime):
         raise BadInput("--emulated", "means nothing for the local runtime", "--runtime qemu")
     return found
 
@@ -164,8 +163,8 @@ def make_request(replicas: int, measured: Profile, options: dict[str, Any]) -> P
     """
     if options["replica_ram_gib"] is not None and options["replica_ram_gib"] <= 0:
         raise BadInput("--replica-ram-gib", f"{options['replica_ram_gib']} GiB", "above 0")
-    runtime = RuntimeName(options["runtime"]) if options["runtime"] else measured.runtime
-    emulated = runtime.boots_machines and (options["emulated"] or measured.emulated)
+    runtime = options["runtime"] or measured.runtime
+    emulated = boots_machines(runtime) and (options["emulated"] or measured.emulated)
     rebuild_h = options["rebuild_h"]
     return PlanRequest(
         replicas=replicas,

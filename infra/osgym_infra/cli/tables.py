@@ -68,7 +68,7 @@ def to_dict(
     request = found.request
     return {
         "replicas": request.replicas,
-        "runtime": request.runtime.value,
+        "runtime": request.runtime,
         "workload": {"id": measured.workload, "measured_on": measured.measured_on.isoformat()},
         "replica": {
             name: getattr(request.replica, name)

@@ -15,6 +15,7 @@ import pulumi
 
 from osgym_infra.archives.inputs import AGENT, IMAGE
 from osgym_infra.components.common import HostsArgs
+from osgym_infra.cost.model import boots_machines
 from osgym_infra.fleet.blueprint import slug
 from osgym_infra.fleet.boot import BootPlace, package, package_sha256
 from osgym_infra.fleet.fetched_archives import FetchedArchives
@@ -103,9 +104,9 @@ class GoldenImage(pulumi.ComponentResource):
         return {
             "flavor": self._config.image_name,
             "lock": str(ROOT / lock) if lock else "",
-            "machines": self._config.runtime.boots_machines,
+            "machines": boots_machines(self._config.runtime),
             # A cloud's types are chosen for it; whether own machines have it is theirs to know.
-            "kvm": self._config.runtime.boots_machines and self._config.provider.rents,
+            "kvm": boots_machines(self._config.runtime) and self._config.provider.rents,
         }
 
     def _key(self, archive: Archive) -> pulumi.Output[str]:

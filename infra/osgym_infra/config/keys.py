@@ -31,9 +31,8 @@ from osgym_infra.config.readers import (
     text,
 )
 from osgym_infra.config.ssh_hosts import DIRECT, SshHost, SshLogin, read_hosts, read_jump
-from osgym_infra.cost.model import Rules
+from osgym_infra.cost.model import QEMU, RUNTIME_NAME, Rules
 from osgym_infra.cost.price import Market
-from osgym_protocol.runtimes import RuntimeName
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 DIGEST = re.compile(r"(sha256:)?[0-9a-f]{64}")
@@ -76,10 +75,10 @@ class FleetConfig:
     )
     region: str = _key(matching(NAME, "e.g. us-east-1"), "", f"Default: {DEFAULT_REGIONS}.", CLOUD)
     market: Market = _key(choice(Market), Market.ON_DEMAND, "on-demand | spot.", CLOUD)
-    runtime: RuntimeName = _key(
-        choice(RuntimeName),
-        RuntimeName.QEMU,
-        f"{' | '.join(RuntimeName)}: how replicas run; virtual machines need KVM.",
+    runtime: str = _key(
+        matching(RUNTIME_NAME, "local | qemu | the name of an extension's"),
+        QEMU,
+        "local | qemu | an extension's: how replicas run; virtual machines need KVM.",
     )
     profile: str = _key(
         text, "", "The measured workload: a name, or a file of osgym calibrate; default: that of the runtime."

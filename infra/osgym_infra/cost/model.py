@@ -25,20 +25,34 @@ part and the host reserve made explicit.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from osgym_infra.cost.queueing import Work
 from osgym_infra.errors import BadInput
-from osgym_protocol.runtimes import RuntimeName
 
 GIB_PER_GB = 1e9 / 2**30
+
+LOCAL = "local"
+"""The host agent's default runtime."""
+QEMU = "qemu"
+RUNTIME_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+"""Form of the names of runtimes. The host agent checks a name against those installed there."""
 
 _AMOUNTS = (
     "overhead_gib", "idle_cores", "step_cpu_s", "think_s", "overlay_gib", "steady_iops", "steady_mibps",
     "reset_ios", "reset_mib", "reset_cpu_s", "frame_mb",
 )  # fmt: skip
+
+
+def boots_machines(runtime: str) -> bool:
+    """Whether replicas are virtual machines: these need KVM, and disks and snapshots beside the image.
+
+    A runtime of an extension is planned as one without them.
+    """
+    return runtime == QEMU
 
 
 class Kvm(StrEnum):
@@ -224,10 +238,10 @@ class Fit:
     stranded: Mapping[Resource, float]
 
 
-def cpu_capacity(host: HostShape, runtime: RuntimeName, rules: Rules) -> float:
+def cpu_capacity(host: HostShape, runtime: str, rules: Rules) -> float:
     """vCPU·τ·ν: cores that replicas can really use; τ is 1 where each vCPU is a core, ν unless a VM runs in
     a VM."""
-    nested = runtime.boots_machines and host.kvm is not Kvm.METAL
+    nested = boots_machines(runtime) and host.kvm is not Kvm.METAL
     threads = rules.thread_efficiency if host.threads_per_core > 1 else 1.0
     return host.vcpu * threads * (rules.nested_efficiency if nested else 1.0)
 
@@ -241,7 +255,7 @@ def k_ram(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
     return max(0.0, room) / replica.private_gib if replica.private_gib else math.inf
 
 
-def k_cpu(host: HostShape, replica: ReplicaNeeds, runtime: RuntimeName, rules: Rules) -> float:
+def k_cpu(host: HostShape, replica: ReplicaNeeds, runtime: str, rules: Rules) -> float:
     """K_cpu = ρ·vCPU·τ·ν / u with u = b + (D + C/n)/(Z + D + C/n)."""
     return (
         rules.cpu_target * cpu_capacity(host, runtime, rules) / replica.cores if replica.cores else math.inf
@@ -278,7 +292,7 @@ def k_egress(host: HostShape, replica: ReplicaNeeds) -> float:
 def fit(
     host: HostShape,
     replica: ReplicaNeeds,
-    runtime: RuntimeName,
+    runtime: str,
     rules: Rules,
     latency_limit: int | None = None,
 ) -> Fit:

@@ -10,10 +10,19 @@ from osgym_infra.catalogue.rows import Catalogue, HostRow, Price, PriceSource, R
 from osgym_infra.cost import compare, queueing
 from osgym_infra.cost.compare import MixedFleet, shown
 from osgym_infra.cost.mix import HostOffer, affordable, cheapest_mix
-from osgym_infra.cost.model import Fit, HostShape, Kvm, ReplicaNeeds, Rules, cpu_capacity, fit
+from osgym_infra.cost.model import (
+    LOCAL,
+    Fit,
+    HostShape,
+    Kvm,
+    ReplicaNeeds,
+    Rules,
+    boots_machines,
+    cpu_capacity,
+    fit,
+)
 from osgym_infra.cost.price import CostAssumptions, HostDay, Market, host_day, replica_day, volume_usd_per_day
 from osgym_infra.errors import BadInput, CannotMeet
-from osgym_protocol.runtimes import RuntimeName
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +41,7 @@ class PlanRequest:
 
     replicas: int
     replica: ReplicaNeeds
-    runtime: RuntimeName = RuntimeName.LOCAL
+    runtime: str = LOCAL
     rules: Rules = field(default_factory=Rules)
     terms: CostAssumptions = field(default_factory=CostAssumptions)
     p95_s: float | None = None
@@ -174,7 +183,7 @@ def select(request: PlanRequest, catalogue: Catalogue) -> list[tuple[HostRow, Ho
 
 
 def _with_kvm(request: PlanRequest, rows: list[HostRow]) -> list[HostRow]:
-    if not request.runtime.boots_machines or request.emulated:
+    if not boots_machines(request.runtime) or request.emulated:
         return rows
     good = {Kvm.METAL, Kvm.NESTED} | ({Kvm.UNKNOWN} if request.allow_unknown_kvm else set())
     able = [row for row in rows if row.kvm in good]

@@ -11,7 +11,7 @@ from osgym_infra.catalogue.rows import Catalogue, PriceSource
 from osgym_infra.config.keys import FleetConfig
 from osgym_infra.config.readers import full_key
 from osgym_infra.cost.compare import MixedFleet
-from osgym_infra.cost.model import Kvm, Rules
+from osgym_infra.cost.model import Kvm, Rules, boots_machines
 from osgym_infra.cost.planner import Candidate, PlanRequest, plan_fleet
 from osgym_infra.cost.price import CostAssumptions, FramesTo, Market
 from osgym_infra.errors import BadInput, CannotMeet
@@ -140,7 +140,7 @@ def refuse_silent_nesting(config: FleetConfig, catalogue: Catalogue) -> None:
         BadInput: the type cannot nest, and the runtime needs KVM.
     """
     machine = machine_of(catalogue.machines, config.provider, config.host_type)
-    if machine is None or machine.nesting or not config.runtime.boots_machines:
+    if machine is None or machine.nesting or not boots_machines(config.runtime):
         return
     if config.host_type.endswith("-metal"):
         return
@@ -152,7 +152,7 @@ def refuse_silent_nesting(config: FleetConfig, catalogue: Catalogue) -> None:
 
 
 def _group(one: Candidate, count: int, config: FleetConfig, catalogue: Catalogue) -> HostGroup:
-    nested = config.runtime.boots_machines and one.row.kvm is not Kvm.METAL
+    nested = boots_machines(config.runtime) and one.row.kvm is not Kvm.METAL
     machine = machine_of(catalogue.machines, one.row.provider, one.row.type)
     if machine is None and config.provider.facts.needs_machines:
         raise BadInput(

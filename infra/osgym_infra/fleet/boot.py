@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from osgym_infra.config.keys import FleetConfig
 from osgym_infra.config.quantities import TrajectoryDetail
+from osgym_infra.cost.model import boots_machines
 from osgym_infra.errors import BadInput
 from osgym_infra.fleet.blueprint import HostGroup
 from osgym_infra.fleet.fetched_archives import FetchedArchives
@@ -44,7 +45,7 @@ def environment(
     """
     return {
         "OSGYM_PORT": str(config.agent_port),
-        "OSGYM_HOST_RUNTIME": config.runtime.value,
+        "OSGYM_HOST_RUNTIME": config.runtime,
         "OSGYM_MAX": str(group.replicas),
         "OSGYM_FLAVOR": config.image_name,
         "OSGYM_POLICY": config.egress.value,
@@ -67,7 +68,7 @@ def _of_the_agent(config: FleetConfig) -> dict[str, str]:
     """What replicas need, and settings of the agent that are named; what is not is the agent's default."""
     named = {
         # What was frozen without KVM would be emulated on a host that is paid for having it.
-        "OSGYM_NEEDS_KVM": "yes" if config.runtime.boots_machines and config.provider.rents else None,
+        "OSGYM_NEEDS_KVM": "yes" if boots_machines(config.runtime) and config.provider.rents else None,
         "OSGYM_KEEP_WARM": config.warm,
         "OSGYM_KEEP_TRAJECTORY": None if config.trajectory is TrajectoryDetail.STEPS else config.trajectory,
         "OSGYM_KEEP_TRAJECTORY_MIB": config.trajectory_mib,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from osgym_infra.cost.compare import shown
+from osgym_infra.cost.model import boots_machines
 from osgym_infra.fleet.blueprint import Blueprint
 from osgym_infra.fleet.boot import DATA, LOCAL_DATA
 from osgym_infra.fleet.groups import HostGroup
@@ -124,7 +125,7 @@ def summary(blueprint: Blueprint) -> str:
         for fleet in blueprint.compared
         if fleet.market is not blueprint.config.market
     ]
-    if blueprint.config.runtime.boots_machines and any(group.nested for group in blueprint.groups):
+    if boots_machines(blueprint.config.runtime) and any(group.nested for group in blueprint.groups):
         lines.append("nested virtualisation is switched on where the type is not metal")
     lines += [
         f"where there is no {group.type}: {_stand_ins(group)}"

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from osgym_infra.cost.model import boots_machines
 from osgym_infra.hosts import tls
 from osgym_infra.hosts.ssh_login import SshAddress
 from osgym_infra.hosts.transport import LOCAL
-from osgym_protocol.runtimes import RuntimeName
 
 TOKEN_FILE = "/etc/osgym/token"  # noqa: S105 - a path
 STEP_TIMEOUTS_S: Mapping[str, float] = {
@@ -92,7 +92,7 @@ class HostSpec:
     @property
     def has_machines(self) -> bool:
         """Whether that archive holds disks and snapshots beside the image, which change without it."""
-        return RuntimeName(self.settings.get("OSGYM_HOST_RUNTIME", RuntimeName.LOCAL)).boots_machines
+        return boots_machines(self.settings.get("OSGYM_HOST_RUNTIME", ""))
 
 
 @dataclass(frozen=True, slots=True)

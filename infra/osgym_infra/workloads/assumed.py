@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from osgym_infra.cost.model import QEMU
 from osgym_infra.workloads.profile import DEFAULTS, Measured, Parameter, Profile
-from osgym_protocol.runtimes import RuntimeName
 
 VM_COST = 1.1
 """CPU of the same work in a virtual machine over that outside; assumed. Google says of one more level of
@@ -38,7 +38,7 @@ def under_kvm(local: Profile, emulated: Profile) -> Profile:
         if row := local.parameters.get(name):
             parameters[name] = _said(row, f"assumed: {local.workload} ({row.how})")
     return Profile(
-        DEFAULTS[RuntimeName.QEMU], max(local.measured_on, emulated.measured_on), RuntimeName.QEMU,
+        DEFAULTS[QEMU], max(local.measured_on, emulated.measured_on), QEMU,
         emulated.machine, emulated.image, (*emulated.sources, *local.sources), parameters,
         (
             f"assumed, not measured under KVM: memory, disk and frames of {emulated.workload} (image "

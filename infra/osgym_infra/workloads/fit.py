@@ -6,12 +6,12 @@ import statistics
 from collections.abc import Sequence
 from datetime import date
 
+from osgym_infra.cost.model import LOCAL
 from osgym_infra.errors import BadInput
 from osgym_infra.workloads import stats
 from osgym_infra.workloads.observations import LoadWindow, Observations
 from osgym_infra.workloads.profile import MOST_SHARED, Measured, Parameter, Profile
 from osgym_infra.workloads.stats import Estimate
-from osgym_protocol.runtimes import RuntimeName
 
 
 def fit_profile(
@@ -53,7 +53,7 @@ def fit_profile(
     if when is None:
         raise BadInput("results", "no file says when it was measured", "machine.date")
     return Profile(
-        workload, when, seen.runtime or RuntimeName.LOCAL, seen.machine, seen.image, tuple(seen.sources),
+        workload, when, seen.runtime or LOCAL, seen.machine, seen.image, tuple(seen.sources),
         found, tuple(notes), seen.accelerator,
     )  # fmt: skip
 

@@ -15,8 +15,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from osgym_infra.cost.model import RUNTIME_NAME
 from osgym_infra.errors import BadInput
-from osgym_protocol.runtimes import RuntimeName
 
 SERIES = ("series", "curve", "rows", "points")
 """Where rows with `replicas` may stand."""
@@ -37,7 +37,7 @@ class LoadWindow:
 class Observations:
     """Everything that was seen. Memory curves are (replicas, MiB of all of them together)."""
 
-    runtime: RuntimeName | None = None
+    runtime: str | None = None
     accelerator: str = ""
     machine: str = ""
     image: str = ""
@@ -61,7 +61,7 @@ class Observations:
         Raises:
             BadInput: the files are of different runtimes.
         """
-        if self.runtime and other.runtime and self.runtime is not other.runtime:
+        if self.runtime and other.runtime and self.runtime != other.runtime:
             raise BadInput(
                 "results",
                 f"{other.sources[0]} is of the {other.runtime} runtime, {self.sources[0]} of {self.runtime}",
@@ -177,10 +177,10 @@ def _numbers(value: object) -> list[float]:
     return [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
 
 
-def _runtime(data: Mapping[str, Any]) -> RuntimeName | None:
+def _runtime(data: Mapping[str, Any]) -> str | None:
     for place in (data, data.get("settings"), data.get("options"), *_dicts(data.get("hosts"))):
-        if isinstance(place, dict) and place.get("runtime") in set(RuntimeName):
-            return RuntimeName(place["runtime"])
+        if isinstance(place, dict) and RUNTIME_NAME.fullmatch(str(place.get("runtime"))):
+            return str(place["runtime"])
     return None
 
 

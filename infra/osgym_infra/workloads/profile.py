@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from osgym_infra.catalogue.rows import PriceSource
-from osgym_infra.cost.model import ReplicaNeeds
+from osgym_infra.cost.model import LOCAL, QEMU, RUNTIME_NAME, ReplicaNeeds, boots_machines
 from osgym_infra.errors import BadInput
-from osgym_protocol.runtimes import RuntimeName
 
 SCHEMA = 1
 MIB_PER_GIB = 1024.0
 DEFAULT = "desktop-local"
 """The profile that is planned with when nothing is named."""
-DEFAULTS = {RuntimeName.LOCAL: DEFAULT, RuntimeName.QEMU: "desktop-qemu-kvm"}
+DEFAULTS = {LOCAL: DEFAULT, QEMU: "desktop-qemu-kvm"}
 """The profile that is planned with when only the runtime is named."""
 EMULATED = "desktop-qemu-tcg"
 """The same for virtual machines that no KVM runs."""
@@ -94,7 +93,7 @@ class Profile:
 
     workload: str
     measured_on: date
-    runtime: RuntimeName
+    runtime: str
     machine: str
     image: str
     sources: tuple[str, ...]
@@ -142,10 +141,10 @@ class Profile:
             frame_mb=self.value(Parameter.FRAME_KB, bound) / 1000,
         )
 
-    def remarks(self, runtime: RuntimeName) -> tuple[str, ...]:
+    def remarks(self, runtime: str) -> tuple[str, ...]:
         """What a plan for a runtime has to say of it: another runtime, emulation, what is assumed in it."""
         found = []
-        if runtime is not self.runtime:
+        if runtime != self.runtime:
             found.append(
                 f"{self.workload} was measured with the {self.runtime} runtime; a replica of {runtime} needs "
                 "other memory and CPU: calibrate with its own series, or give --replica-ram-gib and --shared"
@@ -164,7 +163,7 @@ class Profile:
         """The file's text."""
         data = {
             "schema": SCHEMA, "workload": self.workload, "measured_on": self.measured_on.isoformat(),
-            "runtime": self.runtime.value, **({"accelerator": self.accelerator} if self.accelerator else {}),
+            "runtime": self.runtime, **({"accelerator": self.accelerator} if self.accelerator else {}),
             "machine": self.machine, "image": self.image,
             "sources": list(self.sources), "notes": list(self.notes),
             "parameters": {
@@ -197,8 +196,10 @@ def from_json(text: str, name: str) -> Profile:
             if not measured.low <= measured.value <= measured.high:
                 raise BadInput("profile", f"{name}: {key} lies outside its interval", "low ≤ value ≤ high")
             parameters[Parameter(key)] = measured
+        if not RUNTIME_NAME.fullmatch(data["runtime"]):
+            raise BadInput("profile", f"{name} has the runtime {data['runtime']!r}", RUNTIME_NAME.pattern)
         profile = Profile(
-            str(data["workload"]), date.fromisoformat(data["measured_on"]), RuntimeName(data["runtime"]),
+            str(data["workload"]), date.fromisoformat(data["measured_on"]), data["runtime"],
             str(data["machine"]), str(data["image"]), tuple(data["sources"]), parameters,
             tuple(data.get("notes", ())), str(data.get("accelerator", "")),
         )  # fmt: skip
@@ -234,9 +235,23 @@ def load(name: str) -> Profile:
         ) from error
 
 
-def chosen(name: str, runtime: RuntimeName, emulated: bool = False) -> Profile:
-    """The named profile; without a name that of the runtime."""
-    return load(name or (EMULATED if emulated and runtime.boots_machines else DEFAULTS[runtime]))
+def chosen(name: str, runtime: str, emulated: bool = False) -> Profile:
+    """Load the named profile; without a name that of the runtime.
+
+    Raises:
+        BadInput: there is no such profile, the file is not one, or none of the runtime comes along.
+    """
+    if name:
+        return load(name)
+    if emulated and boots_machines(runtime):
+        return load(EMULATED)
+    if runtime not in DEFAULTS:
+        raise BadInput(
+            "profile",
+            f"none of the runtime {runtime!r} comes along",
+            f"name a file that osgym calibrate made of it; built in are those of {', '.join(DEFAULTS)}",
+        )
+    return load(DEFAULTS[runtime])
 
 
 def with_values(base: ReplicaNeeds, **values: float | None) -> ReplicaNeeds:

@@ -6,11 +6,13 @@ import os
 from pathlib import Path
 
 from osgym_host.core.egress import parse_allowlist
+from osgym_host.doctor.result import Checks
 from osgym_host.images.store import ImageStore
 from osgym_host.runtimes.base import Egress, Runtime, RuntimeUnsupported
 from osgym_host.runtimes.cgroups import instance_group_name
 from osgym_host.runtimes.egress.gate import LinkOptions
 from osgym_host.runtimes.kind import ImageRef, RuntimeKind
+from osgym_host.runtimes.local.doctor import CHECKS, EXTRA_CHECKS
 from osgym_host.runtimes.local.instance import ZYGOTE_RECORD, egress_record
 from osgym_host.runtimes.local.network import ReplicaNetwork
 from osgym_host.runtimes.local.runtime import LocalRuntime
@@ -43,6 +45,14 @@ class LocalKind(RuntimeKind):
             )
         templates = "on" in (settings.task_templates, settings.warm_clones)
         return LocalRuntime(settings.data_dir, settings.instance, links, proxy, templates=templates)
+
+    def checks(self) -> Checks:
+        """Return those of the machine."""
+        return CHECKS
+
+    def extra_checks(self) -> Checks:
+        """Return those of egress and of branch points."""
+        return EXTRA_CHECKS
 
     def has_leftovers(self, run_folder: Path) -> bool:
         """Say whether there are replicas, or a zygote."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from osgym_host.core.egress import parse_allowlist
+from osgym_host.doctor.result import Checks
 from osgym_host.images.errors import ImageError
 from osgym_host.images.snapshots import Snapshot, SnapshotStore, how_to_make
 from osgym_host.runtimes.base import Runtime, RuntimeUnsupported, Screen
@@ -12,6 +13,7 @@ from osgym_host.runtimes.cgroups import CgroupTree, instance_group_name
 from osgym_host.runtimes.egress.gate import LinkOptions
 from osgym_host.runtimes.kind import ImageRef, RuntimeKind
 from osgym_host.runtimes.qemu.cloning import ParkedPoolOptions, VmOptions
+from osgym_host.runtimes.qemu.doctor import CHECKS
 from osgym_host.runtimes.qemu.machine import Accel, Launcher, check_host, memory_cap_mib
 from osgym_host.runtimes.qemu.network import Network, TapNetwork, UserNetwork
 from osgym_host.runtimes.qemu.runner import ContainerLauncher, ProcessLauncher
@@ -92,6 +94,10 @@ class QemuKind(RuntimeKind):
             resumes_at_once=2 * cores(),
         )
         return QemuRuntime(settings.data_dir, settings.instance, make_launcher, network, options, snapshot)
+
+    def checks(self) -> Checks:
+        """Return those of the machine."""
+        return CHECKS
 
     def has_leftovers(self, run_folder: Path) -> bool:
         """Say whether there are machines."""
