@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.common import machine, save
 from osgym_sdk import EpisodeOutcome, Trajectory
-from osgym_sdk._observation import Observation, Timing
+from osgym_sdk._models.observation import Observation, Timing
 from osgym_sdk.data import Dataset, DatasetWriter
 from osgym_sdk.wire import FrameInfo, ImageFormat, StepAnswer
 from osgym_sdk.wire import Observation as Meta

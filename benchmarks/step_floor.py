@@ -36,7 +36,7 @@ from osgym_guest.server import Server
 from osgym_host.addresses import UnixAddress
 from osgym_host.guest_client.http import HttpClient
 from osgym_sdk import AsyncClient, AsyncEpisode
-from osgym_sdk._http1 import Http1Connection
+from osgym_sdk._transport.http1 import Http1Connection
 
 REQUEST_BYTES = 300
 """About what a step's request is, head and body."""

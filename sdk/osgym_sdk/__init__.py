@@ -12,13 +12,17 @@ from osgym_protocol.a11y import A11yTree
 from osgym_protocol.a11y_node import A11yNode
 from osgym_protocol.reach import CommandResult, ReachEvent, ReachKind, Window
 from osgym_protocol.version import __version__ as __version__
-from osgym_sdk._batch import Batch
-from osgym_sdk._batch_episode import OnInvalid
-from osgym_sdk._checkpoints import AsyncCheckpoint
+from osgym_sdk._batch.batch import Batch
+from osgym_sdk._batch.policy import Policy, PolicyObject
+from osgym_sdk._batch.progress import Progress, ProgressLine
+from osgym_sdk._batch.task_run import OnInvalid
 from osgym_sdk._client import AsyncClient
 from osgym_sdk._config import Limits, Timeouts
-from osgym_sdk._decision import Decision
-from osgym_sdk._episode import AsyncEpisode
+from osgym_sdk._episode.checkpoints import AsyncCheckpoint
+from osgym_sdk._episode.episode import AsyncEpisode
+from osgym_sdk._episode.steps import AsyncObservation
+from osgym_sdk._episode.tunnel import Exposure
+from osgym_sdk._episode.video import Video
 from osgym_sdk._exceptions import (
     AuthError,
     BadFrame,
@@ -55,20 +59,16 @@ from osgym_sdk._exceptions import (
     TooLarge,
     Unsupported,
 )
-from osgym_sdk._group import Group
-from osgym_sdk._host_call import HostReply
+from osgym_sdk._fleet.scheduler import Ticket
 from osgym_sdk._host_phase import HostPhase
-from osgym_sdk._observation import Observation, Timing
-from osgym_sdk._policy import Policy, PolicyObject
-from osgym_sdk._progress import Progress, ProgressLine
-from osgym_sdk._recorder import EpisodeOutcome, EpisodeRecording, Recorder
-from osgym_sdk._results import Evaluation, Failure, Result, StepRecord, Trajectory
-from osgym_sdk._steps import AsyncObservation
+from osgym_sdk._inputs.decision import Decision
+from osgym_sdk._inputs.tasks import load_tasks
+from osgym_sdk._models.group import Group
+from osgym_sdk._models.observation import Observation, Timing
+from osgym_sdk._models.recorder import EpisodeOutcome, EpisodeRecording, Recorder
+from osgym_sdk._models.results import Evaluation, Failure, Result, StepRecord, Trajectory
 from osgym_sdk._sync import Checkpoint, Client, Episode, SyncExposure, SyncObservation
-from osgym_sdk._tasks import load_tasks
-from osgym_sdk._tunnel import Exposure
-from osgym_sdk._types import Ticket
-from osgym_sdk._video import Video
+from osgym_sdk._transport.calls import HostReply
 from osgym_sdk.wire import (
     Done,
     ErrorClass,

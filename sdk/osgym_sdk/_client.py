@@ -10,21 +10,21 @@ from typing import Self, Unpack
 
 from osgym_sdk import _sigterm
 from osgym_sdk._background import BackgroundTasks
-from osgym_sdk._batch import Batch
+from osgym_sdk._batch.batch import Batch
+from osgym_sdk._batch.policy import Policy
+from osgym_sdk._batch.ready import ReadyQueue
+from osgym_sdk._batch.rollouts import Rollouts
 from osgym_sdk._client_batches import BatchCalls
 from osgym_sdk._config import ClientSettings, make_config
-from osgym_sdk._discovery.open import OpenedFleet, open_fleet
-from osgym_sdk._discovery.watch import HostWatch
 from osgym_sdk._exceptions import ConfigError, OSGymError
-from osgym_sdk._fleet import Fleet
-from osgym_sdk._fleet_host import FleetHostState
-from osgym_sdk._host_call import HostReply
+from osgym_sdk._fleet.discovery.open import OpenedFleet, open_fleet
+from osgym_sdk._fleet.discovery.watch import HostWatch
+from osgym_sdk._fleet.fleet import Fleet
+from osgym_sdk._fleet.host import FleetHostState
+from osgym_sdk._fleet.members import FleetMembers
+from osgym_sdk._fleet.scheduler import Scheduler
 from osgym_sdk._host_phase import HostPhase
-from osgym_sdk._members import FleetMembers
-from osgym_sdk._policy import Policy
-from osgym_sdk._ready import ReadyQueue
-from osgym_sdk._rollouts import Rollouts
-from osgym_sdk._scheduler import Scheduler
+from osgym_sdk._transport.calls import HostReply
 
 _DRAIN_S = 10.0
 

@@ -7,24 +7,24 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Unpack
 
 from osgym_protocol.limits import DEFAULT_LEASE_TTL_S
-from osgym_sdk._actions import Actions
-from osgym_sdk._batch import Batch, BatchPlan
-from osgym_sdk._batch_episode import DEFAULT_MAX_INVALID, BatchOptions, OnInvalid
-from osgym_sdk._batch_step import step_many
+from osgym_sdk._batch.batch import Batch, BatchPlan
+from osgym_sdk._batch.host_steps import step_many
+from osgym_sdk._batch.policy import Policy, check_policy
+from osgym_sdk._batch.progress import OnProgress, ProgressLine, terminal_line
+from osgym_sdk._batch.ready import ReadyQueue
+from osgym_sdk._batch.rollouts import EpisodeArguments, RolloutArguments, Rollouts
+from osgym_sdk._batch.task_run import DEFAULT_MAX_INVALID, BatchOptions, OnInvalid
+from osgym_sdk._batch.verifier import DEFAULT_REWARD_S, Reward, check_reward
 from osgym_sdk._client_episodes import EpisodeCalls
-from osgym_sdk._decision import Decision
-from osgym_sdk._episode import AsyncEpisode
+from osgym_sdk._episode.episode import AsyncEpisode
+from osgym_sdk._episode.steps import AsyncObservation
 from osgym_sdk._exceptions import ConfigError, OSGymError
-from osgym_sdk._grammars import as_reading
-from osgym_sdk._options import Clock, Observe, Settle, as_choice, as_run
-from osgym_sdk._policy import Policy, check_policy
-from osgym_sdk._progress import OnProgress, ProgressLine, terminal_line
-from osgym_sdk._ready import ReadyQueue
-from osgym_sdk._recorder import Recorder
-from osgym_sdk._rollouts import EpisodeArguments, RolloutArguments, Rollouts
-from osgym_sdk._steps import AsyncObservation
-from osgym_sdk._tasks import Tasks, as_tasks
-from osgym_sdk._verifier import DEFAULT_REWARD_S, Reward, check_reward
+from osgym_sdk._inputs.actions import Actions
+from osgym_sdk._inputs.decision import Decision
+from osgym_sdk._inputs.options import Clock, Observe, Settle, as_choice, as_run
+from osgym_sdk._inputs.reading import as_reading
+from osgym_sdk._inputs.tasks import Tasks, as_tasks
+from osgym_sdk._models.recorder import Recorder
 
 if TYPE_CHECKING:
     from osgym_protocol.grammars import Coordinates

@@ -8,16 +8,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from osgym_protocol.limits import DEFAULT_LEASE_TTL_S, DEFAULT_WAIT_S
-from osgym_sdk._checkpoints import AsyncCheckpoint, CheckpointHandle, list_checkpoints, send_checkpoint
 from osgym_sdk._config import ClientConfig
-from osgym_sdk._episode import AsyncEpisode
+from osgym_sdk._episode.checkpoints import (
+    AsyncCheckpoint,
+    CheckpointHandle,
+    list_checkpoints,
+    send_checkpoint,
+)
+from osgym_sdk._episode.episode import AsyncEpisode
+from osgym_sdk._episode.types import EpisodeOptions
 from osgym_sdk._exceptions import CheckpointNotFound, ConfigError, HostUnreachable, OSGymError, ProtocolError
-from osgym_sdk._fleet import Fleet
-from osgym_sdk._grammars import as_reading
-from osgym_sdk._options import Clock, Observe, Settle, Task, as_clock, as_observe, as_run, as_settle, as_task
-from osgym_sdk._recorder import Recorder
-from osgym_sdk._scheduler import Scheduler
-from osgym_sdk._types import EpisodeOptions, Ticket
+from osgym_sdk._fleet.fleet import Fleet
+from osgym_sdk._fleet.scheduler import Scheduler, Ticket
+from osgym_sdk._inputs.options import (
+    Clock,
+    Observe,
+    Settle,
+    Task,
+    as_clock,
+    as_observe,
+    as_run,
+    as_settle,
+    as_task,
+)
+from osgym_sdk._inputs.reading import as_reading
+from osgym_sdk._models.recorder import Recorder
 from osgym_sdk.wire import CreateRequest
 
 if TYPE_CHECKING:

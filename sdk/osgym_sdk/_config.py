@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from osgym_protocol.proxies import HOST_PROXY_VARIABLE
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._grammars import Reading, as_reading
+from osgym_sdk._inputs.reading import Reading, as_reading
 from osgym_sdk._tracing import RequestTracer, request_tracer
 
 if TYPE_CHECKING:

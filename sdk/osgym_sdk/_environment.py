@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, assert_never
 
-from osgym_sdk._actions import Actions
-from osgym_sdk._batch_episode import OnInvalid
+from osgym_sdk._batch.task_run import OnInvalid
+from osgym_sdk._batch.ticks import StepTicks
 from osgym_sdk._client import AsyncClient
-from osgym_sdk._episode import AsyncEpisode
+from osgym_sdk._episode.episode import AsyncEpisode
+from osgym_sdk._episode.steps import AsyncObservation
 from osgym_sdk._exceptions import (
     EpisodeEnded,
     EpisodeLost,
@@ -23,10 +24,9 @@ from osgym_sdk._exceptions import (
     NoCapacity,
     OSGymError,
 )
-from osgym_sdk._options import Observe, Settle, Task
-from osgym_sdk._results import Evaluation, Failure
-from osgym_sdk._steps import AsyncObservation
-from osgym_sdk._ticks import StepTicks
+from osgym_sdk._inputs.actions import Actions
+from osgym_sdk._inputs.options import Observe, Settle, Task
+from osgym_sdk._models.results import Evaluation, Failure
 from osgym_sdk.wire import Done, ErrorClass
 
 if TYPE_CHECKING:

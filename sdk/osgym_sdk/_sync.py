@@ -19,22 +19,22 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from osgym_sdk import _sigterm
-from osgym_sdk._actions import Actions
-from osgym_sdk._checkpoints import AsyncCheckpoint, CheckpointHandle
+from osgym_sdk._batch.policy import Policy, PolicyObject, check_policy
+from osgym_sdk._batch.rollouts import EpisodeArguments
 from osgym_sdk._client import AsyncClient
 from osgym_sdk._config import ClientSettings
-from osgym_sdk._decision import Decision
-from osgym_sdk._discovery.open import OpenedFleet, open_fleet
-from osgym_sdk._episode import AsyncEpisode
-from osgym_sdk._episode_info import EpisodeInfo
+from osgym_sdk._episode.checkpoints import AsyncCheckpoint, CheckpointHandle
+from osgym_sdk._episode.episode import AsyncEpisode
+from osgym_sdk._episode.info import EpisodeInfo
+from osgym_sdk._episode.steps import AsyncObservation
+from osgym_sdk._episode.tunnel import Exposed, Exposure
 from osgym_sdk._exceptions import ConfigError, OSGymError
-from osgym_sdk._observation import Observation
-from osgym_sdk._options import Observe, Settle
-from osgym_sdk._policy import Policy, PolicyObject, check_policy
-from osgym_sdk._rollouts import EpisodeArguments
-from osgym_sdk._steps import AsyncObservation
-from osgym_sdk._tasks import Tasks
-from osgym_sdk._tunnel import Exposed, Exposure
+from osgym_sdk._fleet.discovery.open import OpenedFleet, open_fleet
+from osgym_sdk._inputs.actions import Actions
+from osgym_sdk._inputs.decision import Decision
+from osgym_sdk._inputs.options import Observe, Settle
+from osgym_sdk._inputs.tasks import Tasks
+from osgym_sdk._models.observation import Observation
 
 P = ParamSpec("P")
 R = TypeVar("R")

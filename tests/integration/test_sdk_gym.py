@@ -16,8 +16,8 @@ from gymnasium.vector import AutoresetMode
 from tests.support.host_process import HostProcess, wait_until
 
 from osgym_sdk import EpisodeEnded
-from osgym_sdk._host import HostLink
-from osgym_sdk._host_call import HostCall
+from osgym_sdk._transport.calls import HostCall
+from osgym_sdk._transport.link import HostLink
 from osgym_sdk.gym import OPS, DesktopVectorEnv
 
 pytestmark = pytest.mark.desktop

@@ -17,7 +17,7 @@ import pytest
 import osgym_sdk
 from osgym_protocol.reach import CommandResult, ExecuteRequest
 from osgym_sdk import AsyncClient, AsyncEpisode
-from osgym_sdk._tunnel import Exposure
+from osgym_sdk._episode.tunnel import Exposure
 
 pytestmark = pytest.mark.desktop
 

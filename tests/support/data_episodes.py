@@ -29,7 +29,7 @@ from osgym_protocol.observation import (
     Observation as Meta,
 )
 from osgym_sdk import EpisodeOutcome, Failure, Recorder, Trajectory
-from osgym_sdk._observation import Observation, Timing
+from osgym_sdk._models.observation import Observation, Timing
 
 HOST = HostState(
     "h",

@@ -9,7 +9,7 @@ import pytest
 
 from osgym_protocol.actions import parse_actions
 from osgym_sdk import ConfigError
-from osgym_sdk._actions import as_actions
+from osgym_sdk._inputs.actions import as_actions
 from osgym_sdk.gym import OPS, DictActions, DiscreteActions, TextActions
 from osgym_sdk.gym.actions import make_form, on_screen
 

@@ -15,7 +15,7 @@ from tests.unit.test_infra_components import SECRETS, Recorder, blueprint, deplo
 
 from osgym_infra.errors import BadInput
 from osgym_infra.providers.aws.group import DRAIN_HOOK, heartbeat_s
-from osgym_sdk._discovery.address import parse_source
+from osgym_sdk._fleet.discovery.address import parse_source
 
 # The generated SDKs warn about names of their own when they are imported.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has been deprecated:DeprecationWarning")

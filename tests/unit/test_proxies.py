@@ -155,7 +155,7 @@ CLIENTS = {
 ALLOWED = {
     "protocol/osgym_protocol/http_clients.py": "the one place",
     "protocol/osgym_protocol/telemetry.py": "OpenTelemetry's exporter takes a session of requests",
-    "sdk/osgym_sdk/_host.py": "a transport for each connection, with the proxy of `host_route`",
+    "sdk/osgym_sdk/_transport/link.py": "a transport for each connection, with the proxy of `host_route`",
     "infra/osgym_infra/hosts/hold_drained.py": "runs with the standard library alone, without any proxy",
     "infra/bootstrap/fetch.py": "runs with the standard library alone; `goes_direct` is its rule",
     "images/packer/provision.py": "http.client reads no environment; its only address is 127.0.0.1",

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from osgym_protocol.limits import MAX_ACTIONS, MAX_BODY_BYTES, MAX_PATH_POINTS, MAX_TEXT_CHARS
 from osgym_sdk import InvalidAction
-from osgym_sdk._actions import MAX_DEPTH, as_actions
+from osgym_sdk._inputs.actions import MAX_DEPTH, as_actions
 
 
 class Scalar:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osgym_sdk._chunks import MAX_LINE_BYTES, MAX_TRAILERS, ChunkReader
+from osgym_sdk._transport.chunks import MAX_LINE_BYTES, MAX_TRAILERS, ChunkReader
 
 
 def read(data: bytes, cuts: list[int] | None = None) -> tuple[bytes, ChunkReader]:

@@ -6,7 +6,7 @@ import asyncio
 
 import httpx
 
-from osgym_sdk._connection_pool import ConnectionPool
+from osgym_sdk._transport.pool import ConnectionPool
 
 
 class Counting(httpx.AsyncBaseTransport):

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from osgym_infra.fleet.export import NothingToExport, export
 from osgym_sdk import AsyncClient, Client, ConfigError
 from osgym_sdk._config import ClientConfig
-from osgym_sdk._discovery import aws, gcp
-from osgym_sdk._discovery.address import AddressChoice, parse_source
-from osgym_sdk._discovery.file import host_defaults
-from osgym_sdk._discovery.source import FoundHost, HostDefaults
-from osgym_sdk._fleet import Fleet
-from osgym_sdk._fleet_file import read_fleet
-from osgym_sdk._members import changes
+from osgym_sdk._fleet.discovery import aws, gcp
+from osgym_sdk._fleet.discovery.address import AddressChoice, parse_source
+from osgym_sdk._fleet.discovery.file import host_defaults
+from osgym_sdk._fleet.discovery.source import FoundHost, HostDefaults
+from osgym_sdk._fleet.file import read_fleet
+from osgym_sdk._fleet.fleet import Fleet
+from osgym_sdk._fleet.members import changes
 
 
 @pytest.mark.parametrize(

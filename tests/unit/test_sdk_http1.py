@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from osgym_sdk._http1 import Http1Connection
+from osgym_sdk._transport.http1 import Http1Connection
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]
 

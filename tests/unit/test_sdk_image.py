@@ -21,7 +21,7 @@ from osgym_protocol.codes import ImageFormat
 from osgym_protocol.limits import MAX_IMAGE_PIXELS
 from osgym_protocol.options import ObserveOptions
 from osgym_sdk import BadFrame, Observation, OSGymError
-from osgym_sdk._frames import FrameCache
+from osgym_sdk._episode.frames import FrameCache
 from osgym_sdk.wire import FrameInfo, StepAnswer
 from osgym_sdk.wire import Observation as Meta
 

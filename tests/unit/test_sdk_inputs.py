@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 
 from osgym_sdk import AsyncObservation, ConfigError, Observation, SyncObservation, Timing, wire
-from osgym_sdk._options import as_observe, as_settle, as_task
-from osgym_sdk._tasks import as_tasks
+from osgym_sdk._inputs.options import as_observe, as_settle, as_task
+from osgym_sdk._inputs.tasks import as_tasks
 
 
 @pytest.fixture

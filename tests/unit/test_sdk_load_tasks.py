@@ -14,7 +14,7 @@ from tests.support import ROOT
 from osgym_host.tasks.shipped import load_shipped
 from osgym_protocol.task_files import MAX_INLINED_BYTES
 from osgym_sdk import ConfigError, load_tasks
-from osgym_sdk._options import as_task
+from osgym_sdk._inputs.options import as_task
 
 
 def upload(local_path: Any) -> dict[str, Any]:

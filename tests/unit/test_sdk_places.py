@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osgym_sdk._places import Places
+from osgym_sdk._batch.places import Places
 
 TURNS = st.lists(
     st.tuples(st.sampled_from(["take", "give", "cancel", "cancel as it is given"]), st.integers(0, 4))

@@ -23,14 +23,14 @@ from osgym_sdk import (
     Timing,
     wire,
 )
-from osgym_sdk._actions import as_actions
 from osgym_sdk._config import ClientConfig, make_config, parse_hosts
-from osgym_sdk._fleet import _sample, choose
-from osgym_sdk._fleet_host import FleetHost
-from osgym_sdk._host import HostLink
-from osgym_sdk._options import as_observe, as_settle, as_task
-from osgym_sdk._retry import Deadline, RetryBackoff, next_delay
+from osgym_sdk._fleet.fleet import _sample, choose
+from osgym_sdk._fleet.host import FleetHost
+from osgym_sdk._inputs.actions import as_actions
+from osgym_sdk._inputs.options import as_observe, as_settle, as_task
 from osgym_sdk._sync import Client
+from osgym_sdk._transport.link import HostLink
+from osgym_sdk._transport.retry import Deadline, RetryBackoff, next_delay
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from typing import Any, Self
 
 from osgym_protocol.grammars import Call, Ending, Parsed, UnreadableAction
 from osgym_protocol.grammars.calls import calls_of
-from osgym_sdk._decision import Decision
 from osgym_sdk._exceptions import ConfigError, InvalidAction, ModelError
-from osgym_sdk._grammars import Reading
-from osgym_sdk._observation import Observation
-from osgym_sdk._options import as_task
+from osgym_sdk._inputs.decision import Decision
+from osgym_sdk._inputs.options import as_task
+from osgym_sdk._inputs.reading import Reading
+from osgym_sdk._models.observation import Observation
 from osgym_sdk.agents._server import ModelServer, Reply
 from osgym_sdk.agents._turn import Turn, Usage
 from osgym_sdk.agents._zoom import MAX_LOOKS, only_looks, take_zooms

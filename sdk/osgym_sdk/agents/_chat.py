@@ -8,8 +8,8 @@ from typing import Any
 
 from osgym_protocol.grammars import Coordinates
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._grammars import Reading
-from osgym_sdk._observation import Observation
+from osgym_sdk._inputs.reading import Reading
+from osgym_sdk._models.observation import Observation
 from osgym_sdk.agents._agent import Agent, Conversation, instruction_of
 from osgym_sdk.agents._prompts import Prompt, prompt_named
 from osgym_sdk.agents._server import ENVIRON, ModelServer, Reply, ServerOptions, api_key_of, base_url_of

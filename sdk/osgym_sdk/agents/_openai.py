@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._grammars import Reading
-from osgym_sdk._observation import Observation
+from osgym_sdk._inputs.reading import Reading
+from osgym_sdk._models.observation import Observation
 from osgym_sdk.agents._agent import ComputerToolAgent, Conversation, instruction_of
 from osgym_sdk.agents._server import ENVIRON, ModelServer, Reply, ServerOptions, api_key_of, base_url_of
 from osgym_sdk.agents._turn import Turn, Usage, count, objects_at, text_at

@@ -20,7 +20,7 @@ from osgym_protocol.grammars import smart_resize
 from osgym_protocol.grammars.computer13 import WORDS
 from osgym_protocol.grammars.qwen import ACTIONS as QWEN_ACTIONS
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._grammars import Reading
+from osgym_sdk._inputs.reading import Reading
 
 Size = tuple[int, int]
 

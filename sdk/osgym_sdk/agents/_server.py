@@ -20,7 +20,7 @@ import httpx
 from osgym_protocol.http_clients import make_async_client
 from osgym_protocol.proxies import environment_route
 from osgym_sdk._exceptions import ConfigError, ModelError
-from osgym_sdk._retry import RetryBackoff
+from osgym_sdk._transport.retry import RetryBackoff
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """Of one answer. The longest that a grammar reads has 250,000 characters; reasoning stands beside it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from osgym_protocol.grammars import Call, Parsed
-from osgym_sdk._observation import Observation
-from osgym_sdk._steps import AsyncObservation
+from osgym_sdk._episode.steps import AsyncObservation
+from osgym_sdk._models.observation import Observation
 
 MAX_LOOKS = 10
 """Answers of a model in a row that only look; what follows is a step, so that episodes end."""

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from osgym_sdk._exceptions import ConfigError, DatasetError
-from osgym_sdk._observation import Observation
-from osgym_sdk._recorder import EpisodeOutcome
-from osgym_sdk._results import Evaluation, StepRecord, Trajectory
+from osgym_sdk._models.observation import Observation
+from osgym_sdk._models.recorder import EpisodeOutcome
+from osgym_sdk._models.results import Evaluation, StepRecord, Trajectory
 from osgym_sdk.data._dataset import Dataset
 from osgym_sdk.data._events import Event, Origin, begin_event, end_event, step_event
 from osgym_sdk.data._plain import integer, number, text

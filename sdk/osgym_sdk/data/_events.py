@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from osgym_sdk._observation import Observation, Timing
-from osgym_sdk._recorder import EpisodeOutcome
-from osgym_sdk._results import StepRecord, Trajectory
+from osgym_sdk._models.observation import Observation, Timing
+from osgym_sdk._models.recorder import EpisodeOutcome
+from osgym_sdk._models.results import StepRecord, Trajectory
 from osgym_sdk.data import _plain as plain
 from osgym_sdk.data._schema import COLUMNS
 from osgym_sdk.wire import HostState

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._grammars import as_reading
+from osgym_sdk._inputs.reading import as_reading
 from osgym_sdk.data._dataset import Step
 from osgym_sdk.wire import Done
 

@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from osgym_sdk._exceptions import ConfigError, DatasetError
-from osgym_sdk._observation import Observation
-from osgym_sdk._recorder import EpisodeOutcome
-from osgym_sdk._results import StepRecord, Trajectory
+from osgym_sdk._models.observation import Observation
+from osgym_sdk._models.recorder import EpisodeOutcome
+from osgym_sdk._models.results import StepRecord, Trajectory
 from osgym_sdk.data._events import Event, Origin, begin_event, end_event, step_event
 from osgym_sdk.data._parts import Layout, recover
 from osgym_sdk.data._store import EpisodeStore

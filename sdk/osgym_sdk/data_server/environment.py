@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from osgym_sdk._batch_episode import OnInvalid
+from osgym_sdk._batch.task_run import OnInvalid
 from osgym_sdk._client import AsyncClient
 from osgym_sdk._environment import Environment, EnvironmentOptions
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._options import Task, as_task
-from osgym_sdk._tasks import task_files
+from osgym_sdk._inputs.options import Task, as_task
+from osgym_sdk._inputs.tasks import task_files
 from osgym_sdk.data_server.history import History
 from osgym_sdk.wire import ImageFormat, ObserveOptions
 

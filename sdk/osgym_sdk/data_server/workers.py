@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from osgym_sdk import _sigterm
+from osgym_sdk._batch.policy import _called, _PolicyThread
 from osgym_sdk._client import AsyncClient
 from osgym_sdk._exceptions import ConfigError, OSGymError
-from osgym_sdk._policy import _called, _PolicyThread
 from osgym_sdk._sync import Portal
 from osgym_sdk.data_server.environment import OSGymEnv
 from osgym_sdk.data_server.replay import Item

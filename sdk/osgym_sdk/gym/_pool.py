@@ -8,7 +8,7 @@ from typing import Any
 
 from gymnasium.vector import AutoresetMode
 
-from osgym_sdk._options import Task
+from osgym_sdk._inputs.options import Task
 from osgym_sdk.gym._slot import Outcome, Slot
 
 Answer = tuple[int, Outcome]

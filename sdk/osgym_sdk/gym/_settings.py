@@ -10,13 +10,13 @@ import numpy as np
 from gymnasium import spaces
 
 from osgym_protocol.grammars import Coordinates
-from osgym_sdk._batch_episode import OnInvalid
+from osgym_sdk._batch.task_run import OnInvalid
+from osgym_sdk._batch.ticks import StepTicks
 from osgym_sdk._environment import Environment, EnvironmentOptions
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._options import Settle, Task, as_choice
+from osgym_sdk._inputs.options import Settle, Task, as_choice
+from osgym_sdk._inputs.tasks import as_tasks
 from osgym_sdk._sync import Client
-from osgym_sdk._tasks import as_tasks
-from osgym_sdk._ticks import StepTicks
 from osgym_sdk.gym.actions import ActionForm, Size, make_form
 from osgym_sdk.wire import ImageFormat, ObserveOptions
 

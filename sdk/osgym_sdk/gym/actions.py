@@ -10,8 +10,8 @@ import numpy as np
 from gymnasium import spaces
 
 from osgym_protocol.limits import MAX_TEXT_CHARS
-from osgym_sdk._actions import Actions
 from osgym_sdk._exceptions import ConfigError
+from osgym_sdk._inputs.actions import Actions
 
 Size = tuple[int, int]
 """Width and height in pixels."""

@@ -13,10 +13,10 @@ import threading
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from osgym_sdk._actions import Actions
-from osgym_sdk._episode import AsyncEpisode
-from osgym_sdk._observation import Observation
-from osgym_sdk._results import Failure
+from osgym_sdk._episode.episode import AsyncEpisode
+from osgym_sdk._inputs.actions import Actions
+from osgym_sdk._models.observation import Observation
+from osgym_sdk._models.results import Failure
 from osgym_sdk._sync import Client
 from osgym_sdk.integrations._rollouts import Rollout, options_of, shown
 

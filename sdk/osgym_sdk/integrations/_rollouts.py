@@ -12,16 +12,16 @@ import logging
 from collections.abc import AsyncIterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from osgym_sdk._actions import Actions
 from osgym_sdk._client import AsyncClient
 from osgym_sdk._environment import Environment, EnvironmentOptions, Transition
-from osgym_sdk._episode import AsyncEpisode
+from osgym_sdk._episode.episode import AsyncEpisode
 from osgym_sdk._exceptions import ConfigError, EpisodeEnded, EpisodeLost, OSGymError, ReachError
-from osgym_sdk._observation import Observation
-from osgym_sdk._options import as_task
-from osgym_sdk._provider_forms import fault
-from osgym_sdk._results import Failure
-from osgym_sdk._tasks import as_tasks
+from osgym_sdk._inputs.actions import Actions
+from osgym_sdk._inputs.options import as_task
+from osgym_sdk._inputs.tasks import as_tasks
+from osgym_sdk._models.observation import Observation
+from osgym_sdk._models.provider_forms import fault
+from osgym_sdk._models.results import Failure
 from osgym_sdk.wire import ObserveOptions
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from osgym_sdk._exceptions import (
     TooLarge,
 )
 from osgym_sdk._extras import need_extra
-from osgym_sdk._observation import Observation
+from osgym_sdk._models.observation import Observation
 from osgym_sdk.agents import INFEASIBLE
 from osgym_sdk.agents._zoom import take_zooms
 from osgym_sdk.integrations import _rollouts

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
+from osgym_sdk._batch.policy import Policy
 from osgym_sdk._client import AsyncClient
+from osgym_sdk._episode.steps import AsyncObservation
 from osgym_sdk._exceptions import HostUnreachable
-from osgym_sdk._observation import Observation
-from osgym_sdk._policy import Policy
-from osgym_sdk._recorder import EpisodeOutcome
-from osgym_sdk._results import StepRecord, Trajectory
-from osgym_sdk._steps import AsyncObservation
+from osgym_sdk._models.observation import Observation
+from osgym_sdk._models.recorder import EpisodeOutcome
+from osgym_sdk._models.results import StepRecord, Trajectory
 from osgym_sdk.wire import HostState
 
 

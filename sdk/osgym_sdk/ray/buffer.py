@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from osgym_sdk._results import Result
-from osgym_sdk._types import Ticket
+from osgym_sdk._fleet.scheduler import Ticket
+from osgym_sdk._models.results import Result
 
 
 class RolloutBuffer:

@@ -12,13 +12,13 @@ from typing import Any, Self
 
 import ray
 
+from osgym_sdk._batch.policy import Policy
 from osgym_sdk._client import AsyncClient
 from osgym_sdk._exceptions import ConfigError, HostUnreachable, OSGymError
-from osgym_sdk._policy import Policy
-from osgym_sdk._results import Result
+from osgym_sdk._fleet.scheduler import Ticket
+from osgym_sdk._inputs.tasks import Tasks, as_tasks
+from osgym_sdk._models.results import Result
 from osgym_sdk._sync import Client
-from osgym_sdk._tasks import Tasks, as_tasks
-from osgym_sdk._types import Ticket
 from osgym_sdk.ray.actor import RolloutActor
 from osgym_sdk.ray.buffer import RolloutBuffer
 from osgym_sdk.ray.plan import ActorPlan, missing_resources, resource_of, spread

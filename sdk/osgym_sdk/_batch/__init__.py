@@ -1,0 +1,1 @@
+"""Many episodes played by a policy: batches, groups, steps of many episodes in one request."""

@@ -1,0 +1,251 @@
+"""Groups of episodes from the same start: set up once where hosts branch, refilled where members are lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import AsyncIterator, Sized
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from osgym_sdk._background import BackgroundTasks
+from osgym_sdk._batch.batch import BatchPlan, numbered
+from osgym_sdk._batch.places import Places
+from osgym_sdk._batch.policy import PolicyRunner
+from osgym_sdk._batch.progress import OnProgress, Tally
+from osgym_sdk._batch.task_run import OnInvalid, TaskRun
+from osgym_sdk._batch.verifier import Reward
+from osgym_sdk._episode.checkpoints import AsyncCheckpoint
+from osgym_sdk._episode.episode import AsyncEpisode
+from osgym_sdk._exceptions import BranchFailed, NoCapacity, OSGymError, Unsupported
+from osgym_sdk._inputs.options import Clock, Observe, Settle
+from osgym_sdk._models.group import Group, is_lost
+from osgym_sdk._models.recorder import Recorder
+from osgym_sdk._models.results import Failure, Result
+
+if TYPE_CHECKING:
+    from osgym_protocol.grammars import Coordinates
+
+_LOG = logging.getLogger("osgym.sdk")
+
+START_TTL_S = 4 * 3600.0
+"""A start is a checkpoint on its host, deleted when its group is done; after so long should we have died."""
+
+
+class EpisodeArguments(TypedDict, total=False):
+    """Arguments of :meth:`AsyncClient.episode` for several at once."""
+
+    max_steps: int
+    wait_s: float
+    lease_ttl_s: float
+    settle: Settle | None
+    observe: Observe | None
+    keep_frames: bool
+    strict_setup: bool
+    clock: Clock | None
+    actions: str | None
+    coordinates: Coordinates | None
+    record: Recorder | None
+    run: str | None
+
+
+class RolloutArguments(EpisodeArguments, total=False):
+    """Arguments that :meth:`AsyncClient.rollouts` has from :meth:`AsyncClient.run`."""
+
+    evaluate: bool
+    reward: Reward | None
+    reward_timeout_s: float
+    on_invalid: OnInvalid | str
+    max_invalid: int | None
+    episode_timeout_s: float | None
+    on_progress: OnProgress | None
+
+
+class Rollouts:
+    """Iterate over it once: ``async for group in client.rollouts(...)``. Leaving the loop stops the rest.
+
+    Memory is bounded: at most ``concurrency`` groups are under way, and as many wait for a slow consumer.
+    """
+
+    def __init__(self, plan: BatchPlan, size: int, background: BackgroundTasks) -> None:
+        self._plan = plan
+        self._size = size
+        self._background = background
+        total = len(plan.tasks) * size if isinstance(plan.tasks, Sized) else None
+        self._tally = Tally(total, plan.options.on_progress, plan.clock)
+        concurrency = plan.options.concurrency
+        self._places = Places(concurrency)
+        self._open_groups = asyncio.Semaphore(concurrency)
+        self._done: asyncio.Queue[Group | BaseException | None] = asyncio.Queue(concurrency)
+        self._used = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def aclose(self) -> None:
+        """Stop all episodes and wait until their leases and starts are given back. Idempotent."""
+        tasks, self._tasks = self._tasks, set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._used:
+            with contextlib.suppress(asyncio.QueueFull):
+                self._done.put_nowait(OSGymError("the rollouts were closed", code="closed"))
+
+    def __aiter__(self) -> AsyncIterator[Group]:
+        if self._used:
+            raise RuntimeError("rollouts are run once")
+        self._used = True
+        return self._run()
+
+    async def _run(self) -> AsyncIterator[Group]:
+        self._tally.start()
+        self._spawn(self._pull(), "osgym-rollouts")
+        try:
+            while (item := await self._done.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            await self.aclose()
+            self._tally.report(done=True)
+
+    def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _pull(self) -> None:
+        """Begin a group whenever there is a place that no member of those before waits for."""
+        groups: set[asyncio.Task[None]] = set()
+        try:
+            source = numbered(self._plan.tasks)
+            while True:
+                await self._open_groups.acquire()
+                await self._places.take(math.inf)
+                pulled = await anext(source, None)
+                if pulled is None:
+                    break
+                group = self._spawn(self._group(*pulled), f"osgym-group-{pulled[0]}")
+                groups.add(group)
+                group.add_done_callback(groups.discard)
+            while groups:
+                await asyncio.wait(set(groups))
+            if self._plan.options.recorder is not None:
+                await self._plan.options.recorder.flush()
+            await self._done.put(None)
+        except Exception as exc:  # noqa: BLE001 - top of a task: the consumer raises it
+            _LOG.debug("the tasks of rollouts failed", exc_info=True)
+            await self._done.put(exc)
+
+    async def _group(self, index: int, task: Any) -> None:
+        """Run a group; the place that is held goes to its set-up, and then to a member."""
+        try:
+            run = _GroupRun(self._plan, self._places, self._background, self._size, self._tally)
+            group = await run.run(index, task)
+            self._tally.fail(self._size - len(group.results))
+            await self._done.put(group)
+        except Exception as exc:  # noqa: BLE001 - as above
+            _LOG.error("a fault of the client in a group", exc_info=exc)
+            await self._done.put(exc)
+        finally:
+            self._open_groups.release()
+
+
+class _GroupRun:
+    """One group, from its set-up to its last member."""
+
+    def __init__(
+        self, plan: BatchPlan, places: Places, background: BackgroundTasks, size: int, tally: Tally
+    ) -> None:
+        self._plan = plan
+        self._places = places
+        self._tally = tally
+        self._background = background
+        self._size = size
+        self._first: AsyncEpisode | None = None
+        """Set up, and nobody's yet: the first member of a group that does not branch."""
+        self._start: AsyncCheckpoint | None = None
+        self._task_id: str | None = None
+
+    async def run(self, index: int, task: Any) -> Group:
+        """Return the group; give back the place that the caller took for it."""
+        plan = self._plan
+        began_s = plan.clock()
+        results: tuple[Result, ...] = ()
+        try:
+            failure = await self._begin(task)
+            if failure is None:
+                results = await self._members(index, task)
+                failure = next((result.failure for result in results if is_lost(result)), None)
+            branched, spent_s = self._start is not None, plan.clock() - began_s
+            return Group(index, task, self._task_id, self._size, results, failure, branched, spent_s)
+        finally:
+            if self._first is not None:
+                await self._first.close()
+            if self._start is not None:
+                name = f"delete the start {self._start.checkpoint_id}"
+                await self._background.finish(self._start.delete(), name)
+
+    async def _begin(self, task: Any) -> Failure | None:
+        """Set the task up; the place then goes to the first member, or back where there will be none."""
+        plan, begun = self._plan, False
+        runs = TaskRun(plan.options, PolicyRunner(plan.policy), plan.open_episode, plan.clock)
+        try:
+            failure = await runs.opened(task, self._set_up)
+            begun = failure is None
+            return failure
+        finally:
+            if not begun:
+                self._places.give()
+
+    async def _set_up(self, first: AsyncEpisode) -> None:
+        """Start the first episode, and keep that moment where its host can."""
+        recording, self._task_id = first.hold_recording(), first.trajectory.task_id
+        try:
+            await first.start()
+            try:
+                self._start = await first.checkpoint(keep=True, ttl_s=START_TTL_S)
+            except (Unsupported, NoCapacity, BranchFailed) as exc:
+                if not isinstance(exc, Unsupported):
+                    _LOG.warning("members of a group are set up one by one: %s", exc)
+                first.begin_recording(recording)
+                self._first = first
+        finally:
+            if self._first is not first:
+                await first.close()
+
+    async def _members(self, index: int, task: Any) -> tuple[Result, ...]:
+        members = [
+            asyncio.create_task(self._member(index, task, number), name=f"osgym-group-{index}.{number}")
+            for number in range(self._size)
+        ]
+        try:
+            return tuple(await asyncio.gather(*members))
+        finally:
+            for member in members:
+                member.cancel()
+            await asyncio.gather(*members, return_exceptions=True)
+
+    async def _member(self, index: int, task: Any, number: int) -> Result:
+        if number > 0:
+            await self._places.take(index)
+        plan = self._plan
+
+        def open_episode(task: Any) -> AsyncEpisode:
+            if number == 0 and self._first is not None:
+                first, self._first = self._first, None
+                return first
+            episode = plan.open_episode(task)
+            return episode if self._start is None else episode.from_checkpoint(self._start)
+
+        runner = PolicyRunner(plan.policy)
+        self._tally.run(+1)
+        try:
+            result = await TaskRun(plan.options, runner, open_episode, plan.clock).run(index, task, number)
+        finally:
+            self._tally.run(-1)
+            runner.close()
+            self._places.give()
+        self._tally.add(result)
+        return result

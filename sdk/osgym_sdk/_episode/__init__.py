@@ -1,0 +1,1 @@
+"""One episode: its lease on a desktop, its steps, its branches."""

@@ -1,0 +1,1 @@
+"""Hosts of a client: discovery, membership, placement of episodes, leases."""

@@ -1,0 +1,86 @@
+"""Hosts by a tag of their EC2 instances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from osgym_sdk._exceptions import ConfigError
+from osgym_sdk._fleet.discovery.address import AddressChoice, SourceAddress
+from osgym_sdk._fleet.discovery.cloud import CloudSource
+from osgym_sdk._fleet.discovery.source import SourceFailed
+
+CONNECT_S, READ_S, ATTEMPTS = 5, 15, 2
+PAGE = 500
+"""EC2 API, DescribeInstances: at most 1000; requests with pages have the larger throttling bucket."""
+
+
+class AwsTagSource(CloudSource):
+    """Instances that run and have all the tags. Credentials and region by boto3's default chain."""
+
+    def __init__(self, address: SourceAddress) -> None:
+        """Ask nothing yet.
+
+        Raises:
+            ConfigError: boto3 is not installed.
+        """
+        try:
+            import boto3  # noqa: F401 - whether it is there; imported again in the thread
+        except ImportError as exc:
+            raise ConfigError(f"{address.text} needs boto3: pip install 'osgym-sdk[aws]'") from exc
+        super().__init__(address)
+        self._client: Any = None
+
+    def _addresses(self) -> list[str]:
+        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
+
+        try:
+            found = [address_of(instance, self._address.address) for instance in self._instances()]
+            return [address for address in found if address]
+        except NoRegionError as exc:
+            raise SourceFailed("no region: add ?region=... or set AWS_DEFAULT_REGION") from exc
+        except NoCredentialsError as exc:
+            raise SourceFailed("no AWS credentials: set them up as for the aws command") from exc
+        except ClientError as exc:
+            code = exc.response.get("Error", {}).get("Code", "")
+            hint = " (it needs ec2:DescribeInstances)" if code == "UnauthorizedOperation" else ""
+            raise SourceFailed(f"{exc}{hint}") from exc
+        except (BotoCoreError, ValueError) as exc:
+            raise SourceFailed(str(exc)) from exc
+
+    def _instances(self) -> list[dict[str, Any]]:
+        import boto3
+        from botocore.config import Config
+
+        if self._client is None:
+            config = Config(
+                connect_timeout=CONNECT_S,
+                read_timeout=READ_S,
+                retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+            )
+            # A session of our own: the default one is not for several threads.
+            session = boto3.session.Session(region_name=self._address.region or None)
+            self._client = session.client("ec2", config=config)
+        filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in self._address.pairs]
+        filters.append({"Name": "instance-state-name", "Values": ["running"]})
+        pages = self._client.get_paginator("describe_instances").paginate(
+            Filters=filters, PaginationConfig={"PageSize": PAGE}
+        )
+        return [
+            instance
+            for page in pages
+            for reservation in page.get("Reservations", [])
+            for instance in reservation.get("Instances", [])
+        ]
+
+
+def address_of(instance: dict[str, Any], choice: AddressChoice) -> str:
+    """Return the address that a client uses; empty where the instance has none of that kind (yet)."""
+    public = str(instance.get("PublicIpAddress") or "")
+    private = str(instance.get("PrivateIpAddress") or instance.get("Ipv6Address") or "")
+    match choice:
+        case AddressChoice.PUBLIC:
+            return public
+        case AddressChoice.PRIVATE:
+            return private
+        case AddressChoice.AUTO:
+            return public or private

@@ -1,0 +1,99 @@
+"""From what ``from_fleet`` is given to hosts, settings and what is watched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import assert_never
+
+from osgym_sdk._config import ClientConfig, ClientSettings, make_config, ssl_context
+from osgym_sdk._exceptions import ConfigError
+from osgym_sdk._fleet.discovery.address import NO_DEFAULTS, Kind, is_source, parse_source
+from osgym_sdk._fleet.discovery.file import FleetFileSource, Trusted, mark_of, named
+from osgym_sdk._fleet.discovery.source import FoundHost, HostDefaults, HostSource, Trust
+from osgym_sdk._fleet.file import FleetFile, read_fleet
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFleet:
+    """What a client begins with.
+
+    Attributes:
+        hosts: those that are known at once.
+        settings: the client's, with what the fleet adds.
+        source: what says which hosts there are, from now on.
+        pause_s: between two looks at it; None: the source's own.
+    """
+
+    hosts: tuple[FoundHost, ...]
+    settings: ClientSettings
+    source: HostSource
+    pause_s: float | None
+
+    def config(self) -> ClientConfig:
+        """Return the client's settings; its hosts are apart, since there may be none yet."""
+        return replace(make_config(**self.settings), hosts=())
+
+
+def open_fleet(source: str | Path, poll_s: float | None, settings: ClientSettings) -> OpenedFleet:
+    """Read a fleet's file, or the URL of a source of hosts.
+
+    Raises:
+        ConfigError: it is neither, the file cannot be used, the token has to be passed, or what the source
+            needs is not installed.
+    """
+    if poll_s is not None and poll_s <= 0:
+        raise ConfigError("poll_s is more than 0")
+    text = str(source)
+    if isinstance(source, str) and is_source(text):
+        return OpenedFleet((), settings, source_of(text), poll_s)
+    path = Path(source)
+    mark = mark_of(path)
+    fleet = read_fleet(path)
+    whole = _with_fleet(fleet, settings)
+
+    def trusts(newer: FleetFile) -> tuple[Trusted, Trust]:
+        config = make_config(**_with_fleet(newer, settings))
+        return (newer.ca, config.token), Trust(ssl_context(config.verify, config.cert), config.token)
+
+    trusted = (fleet.ca, make_config(**whole).token)
+    watched = FleetFileSource(fleet, mark, trusted, source_of, trusts)
+    return OpenedFleet(named(fleet), whole, watched, poll_s)
+
+
+def source_of(text: str, defaults: HostDefaults = NO_DEFAULTS) -> HostSource:
+    """Return the source of a URL.
+
+    Raises:
+        ConfigError: it is none, or what it needs is not installed.
+    """
+    address = parse_source(text, defaults)
+    match address.kind:
+        case Kind.AWS_TAG:
+            from osgym_sdk._fleet.discovery.aws import AwsTagSource
+
+            return AwsTagSource(address)
+        case Kind.GCP_LABEL:
+            from osgym_sdk._fleet.discovery.gcp import GcpLabelSource
+
+            return GcpLabelSource(address)
+        case Kind.DNS:
+            from osgym_sdk._fleet.discovery.dns import DnsSource
+
+            return DnsSource(address)
+        case _ as never:
+            assert_never(never)
+
+
+def _with_fleet(fleet: FleetFile, settings: ClientSettings) -> ClientSettings:
+    """Return a client's settings with authority and token of a fleet's file; those that are given win.
+
+    Raises:
+        ConfigError: see :meth:`FleetFile.token` and :meth:`FleetFile.context`.
+    """
+    whole: ClientSettings = {**settings}
+    if "verify" not in settings and (context := fleet.context()) is not None:
+        whole["verify"] = context
+    if settings.get("token") is None:
+        whole["token"] = fleet.token()
+    return whole

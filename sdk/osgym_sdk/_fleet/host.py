@@ -1,0 +1,96 @@
+"""What a client knows of one host: its state, its load by us, and where it stands in the fleet."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, fields, replace
+
+from osgym_sdk._exceptions import OSGymError
+from osgym_sdk._host_phase import HostPhase
+from osgym_sdk._transport.link import HostLink
+from osgym_sdk.wire import HostState
+
+
+@dataclass(frozen=True, slots=True)
+class FleetHostState(HostState):
+    """``GET /v1/host`` of one host, and where the host stands in the fleet of this client."""
+
+    phase: HostPhase = HostPhase.SERVING
+
+    @classmethod
+    def of(cls, state: HostState, phase: HostPhase) -> FleetHostState:
+        return cls(**{one.name: getattr(state, one.name) for one in fields(HostState)}, phase=phase)
+
+
+@dataclass(slots=True)
+class FleetHost:
+    """What the client knows of one host. Of its own doing, the state knows only what came before it."""
+
+    link: HostLink
+    state: HostState | None = None
+    state_at_s: float = float("-inf")
+    creating: int = 0
+    """Creates that are under way."""
+    created: int = 0
+    """Creates that succeeded, ever."""
+    created_at_state: int = 0
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    known: bool = False
+    """Whether a host agent ever answered there."""
+    failures: int = 0
+    down_until_s: float = float("-inf")
+    down_cause: OSGymError | None = None
+    joining: bool = False
+    """Whether it came at run time and has not answered yet: then it is asked in the background only."""
+    leaving: bool = False
+    """Whether it was removed: no new leases, and gone once the last is given back."""
+    dropped: bool = False
+    """Whether it was removed without being drained."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it has left and no lease of ours is there."""
+    discovered: bool = False
+    """Whether a source named it, so that it goes when the source names it no more."""
+
+    @property
+    def placed(self) -> int:
+        """Replicas that are ours and that the state may not count yet; rather one too many."""
+        return self.creating + self.created - self.created_at_state
+
+    @property
+    def believed_free(self) -> int:
+        """How many replicas should be ready for us."""
+        if self.state is None or self.draining:
+            return 0
+        capacity = self.state.capacity
+        return capacity.ready - capacity.waiting - self.placed
+
+    @property
+    def draining(self) -> bool:
+        """Whether it takes no new episodes, as far as is known."""
+        return self.leaving or (self.state is not None and self.state.draining)
+
+    @property
+    def takes_new(self) -> bool:
+        """Whether new episodes may be placed here at all."""
+        return not (self.leaving or self.joining)
+
+    @property
+    def phase(self) -> HostPhase:
+        """Where it stands."""
+        if self.ended.is_set():
+            return HostPhase.GONE
+        if self.draining:
+            return HostPhase.DRAINING
+        if self.joining or not self.known:
+            return HostPhase.JOINING
+        return HostPhase.AWAY if self.failures else HostPhase.SERVING
+
+    def mark_draining(self) -> None:
+        """Note that it takes no new episodes, until its state is read again."""
+        if self.state is not None:
+            self.state = replace(self.state, draining=True)
+
+    def mark_up(self) -> None:
+        self.failures = 0
+        self.down_until_s = float("-inf")
+        self.down_cause = None

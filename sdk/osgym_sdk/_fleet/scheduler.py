@@ -1,0 +1,277 @@
+"""Gets one episode onto one host of the fleet, and leaks none when that is cancelled or breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+
+from osgym_sdk._background import BackgroundTasks
+from osgym_sdk._config import ClientConfig
+from osgym_sdk._exceptions import (
+    AuthError,
+    ConfigError,
+    HostUnreachable,
+    NoCapacity,
+    OSGymError,
+    ProtocolError,
+    Timeout,
+)
+from osgym_sdk._fleet.fleet import HOST_REMOVED, Fleet
+from osgym_sdk._fleet.host import FleetHost
+from osgym_sdk._fleet.leases import LeaseKeeper
+from osgym_sdk._transport.calls import ConnectionKind, HostCall
+from osgym_sdk._transport.link import HostLink
+from osgym_sdk._transport.retry import RetryBackoff
+from osgym_sdk.wire import (
+    CreateAnswer,
+    CreateRequest,
+    EpisodeState,
+    ErrorCode,
+    ForkChild,
+    Observation,
+    ObserveRequest,
+    StepAnswer,
+)
+
+_SLICE_S = 5.0
+"""With several hosts, all full: how long to queue at one of them before looking at the others again."""
+_READY_SLICE_S = 1.0
+"""The same where one should be ready, so that a state which has just become old costs little."""
+_UNDO_S = 10.0
+_CLOSED = (ErrorCode.DRAINING, ErrorCode.SHUTTING_DOWN)
+_ROUND_BACKOFF = RetryBackoff(first_s=0.25, factor=1.6, most_s=2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """All that is needed to go on with an episode elsewhere. Whoever has it controls the replica."""
+
+    host: str
+    episode_id: str
+    lease: str = field(repr=False)
+    lease_ttl_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A lease, and the host that gave it."""
+
+    host: FleetHost
+    keeper: LeaseKeeper
+    answer: CreateAnswer
+    blob: bytes
+    """The image of ``answer.observation``."""
+    transfer_s: float
+
+    def of_child(self, child: ForkChild, observation: Observation) -> Placement:
+        """Return the lease of a child, whose first observation is its parent's newest."""
+        answer = CreateAnswer(
+            episode_id=child.episode_id,
+            lease=child.lease,
+            replica_id=child.replica_id,
+            generation=child.generation,
+            screen=child.screen,
+            observation=observation,
+            step=child.step,
+            last_seq=child.last_seq,
+            parent=child.parent,
+            notes=self.answer.notes,
+        )
+        return replace(self, answer=answer)
+
+
+class Scheduler:
+    """Creates episodes on the least-loaded host that is up."""
+
+    def __init__(self, config: ClientConfig, fleet: Fleet, background: BackgroundTasks) -> None:
+        self.config = config
+        self.fleet = fleet
+        self.background = background
+        self._keepers: dict[str, LeaseKeeper] = {}
+
+    def keeper(self, link: HostLink) -> LeaseKeeper:
+        """Return the lease keeper of a host."""
+        found = self._keepers.get(link.url)
+        if found is None:
+            found = self._keepers[link.url] = LeaseKeeper(link, self.config)
+        return found
+
+    async def forget(self, link: HostLink) -> None:
+        """Let go of the lease keeper of a host that has left."""
+        keeper = self._keepers.pop(link.url, None)
+        if keeper is not None:
+            await keeper.aclose()
+
+    async def aclose(self) -> None:
+        """Give back every lease that is still held."""
+        await asyncio.gather(*(keeper.aclose() for keeper in self._keepers.values()))
+
+    async def place(self, request: CreateRequest) -> Placement:
+        """Get a replica within ``request.wait_s`` and sets it up.
+
+        Raises:
+            NoCapacity: no host had a free replica in time.
+            HostUnreachable: no host could be reached.
+            TaskError: the task is wrong, or its setup failed.
+            Timeout: setup took longer than ``setup_s``.
+        """
+        clock = self.config.clock
+        end_s = clock() + request.wait_s
+        tried: set[str] = set()
+        full: NoCapacity | None = None
+        rounds = attempts = 0
+        while True:
+            try:
+                host = await self.fleet.pick(exclude=tried)
+            except (HostUnreachable, AuthError) as exc:
+                if isinstance(exc, AuthError) and not self.fleet.grows:
+                    raise
+                never = not self.fleet.ever_reached and full is None and not self.fleet.grows
+                if not tried and (never or clock() >= end_s):
+                    raise full or exc from None
+                tried.clear()
+                rounds += 1
+                if not await self._pause(rounds, end_s):
+                    raise full or exc from None
+                continue
+            left_s = max(0.0, end_s - clock())
+            slice_s = _READY_SLICE_S if host.believed_free > 0 else _SLICE_S
+            only = len(self.fleet.hosts) == 1 and not self.fleet.grows
+            wait_s = left_s if only else min(left_s, slice_s)
+            attempts += 1
+            request_id = f"{request.request_id}.{attempts}"
+            try:
+                return await self._create(host, replace(request, request_id=request_id, wait_s=wait_s))
+            except NoCapacity as exc:
+                full = exc
+                tried.add(host.link.url)
+                if exc.code in _CLOSED:  # at once, so there may be time for another
+                    host.mark_draining()
+                elif clock() >= end_s:
+                    raise
+            except AuthError as exc:
+                if only:
+                    raise
+                self.fleet.mark_down(host, exc)
+            except HostUnreachable as exc:
+                self.fleet.mark_down(host, exc)
+
+    async def place_on(self, host: str, request: CreateRequest) -> Placement:
+        """Get a replica on a certain host within ``request.wait_s``.
+
+        Raises:
+            ConfigError: `host` was never among the hosts of this client.
+            HostUnreachable: it has left.
+            OSGymError: as :meth:`place`, and what the host says of the checkpoint.
+        """
+        if host in self.fleet.gone:
+            raise HostUnreachable("the host has left the fleet", code=HOST_REMOVED, host=host)
+        found = self.host_at(host)
+        try:
+            return await self._create(found, request)
+        except HostUnreachable as exc:
+            self.fleet.mark_down(found, exc)
+            raise
+
+    def host_at(self, url: str) -> FleetHost:
+        """Return the host with that URL.
+
+        Raises:
+            ConfigError: `url` is not among the hosts of this client.
+        """
+        host = self.fleet.find(url)
+        if host is None:
+            raise ConfigError(f"{url} is not among the hosts of this client")
+        return host
+
+    async def attach(self, ticket: Ticket) -> Placement:
+        """Return the lease of a ticket, with the last sequence number that its host accepted.
+
+        Raises:
+            ConfigError: The ticket's host is not among the hosts of this client.
+            EpisodeLost, EpisodeEnded: The episode does not go on.
+        """
+        host = self.host_at(ticket.host)
+        link, timeout_s = host.link, self.config.timeouts.control_s
+        path, episode_id = f"/v1/episodes/{ticket.episode_id}", ticket.episode_id
+        body = ObserveRequest(ticket.lease)
+        look = HostCall(
+            method="POST",
+            path=f"{path}/observe",
+            body=body,
+            timeout_s=timeout_s,
+            episode_id=episode_id,
+            record=True,
+        )
+        seen = await link.call(look)
+        shown = seen.message(StepAnswer)
+        observation = shown.observation
+        if observation is None:
+            raise ProtocolError("no observation", host=link.url)
+        found = await link.call(HostCall(method="GET", path=path, timeout_s=timeout_s, lease=ticket.lease))
+        state = found.message(EpisodeState)
+        answer = CreateAnswer(
+            episode_id=episode_id,
+            lease=ticket.lease,
+            replica_id=state.replica_id,
+            generation=state.generation,
+            screen=observation.frame.screen,
+            observation=observation,
+            timing_ms=shown.timing_ms,
+            step=state.step,
+            last_seq=state.last_seq,
+            parent=state.parent,
+        )
+        return Placement(host, self.keeper(link), answer, seen.blob, seen.transfer_s)
+
+    async def _pause(self, rounds: int, end_s: float) -> bool:
+        """Wait before all hosts are tried again; False when there is no time left."""
+        left_s = end_s - self.config.clock()
+        if left_s <= 0:
+            return False
+        await self.fleet.wait_for_host(min(left_s, _ROUND_BACKOFF.delay_s(rounds, self.config.rng)))
+        return True
+
+    async def _create(self, host: FleetHost, request: CreateRequest) -> Placement:
+        link, timeouts = host.link, self.config.timeouts
+        host.creating += 1
+        got = False
+        refused = False
+        call = HostCall(
+            method="POST",
+            path="/v1/episodes",
+            body=request,
+            timeout_s=request.wait_s + timeouts.setup_s,
+            retry_s=min(timeouts.retry_s, max(1.0, request.wait_s)),
+            kind=ConnectionKind.LONG,
+            record=True,
+        )
+        try:
+            answer = await link.call(call)
+            created = answer.message(CreateAnswer)
+            if host.dropped:  # meanwhile; what it gave is given back below
+                raise HostUnreachable("the host was removed from this client", host=link.url)
+            got = True
+            host.created += 1
+            self.fleet.mark_up(host)
+            return Placement(host, self.keeper(link), created, answer.blob, answer.transfer_s)
+        except OSGymError as exc:
+            # With any other error the host itself says that it gave us nothing.
+            refused = not isinstance(exc, (HostUnreachable, Timeout, ProtocolError))
+            if refused and not isinstance(exc, AuthError):
+                self.fleet.mark_up(host)
+            if isinstance(exc, HostUnreachable) and not exc.maybe_sent:
+                refused = True
+            raise
+        finally:
+            host.creating -= 1
+            if not got and not refused:
+                self.undo(link, request.request_id)
+
+    def undo(self, link: HostLink, request_id: str) -> None:
+        """Undo a request whose answer we never saw, in the background."""
+
+        call = HostCall(
+            method="DELETE", path=f"/v1/requests/{request_id}", timeout_s=_UNDO_S, retry_s=_UNDO_S
+        )
+        self.background.spawn(link.call(call), f"undo request {request_id} on {link.url}")

@@ -1,0 +1,1 @@
+"""Values that callers pass: actions, decisions, options, tasks, grammars."""

@@ -1,0 +1,1 @@
+"""Values that clients return: observations, trajectories, results."""

@@ -1,0 +1,64 @@
+"""What a group of rollouts gives: the members that began at the same state, and whether all are there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from osgym_sdk._models.results import Failure, Result
+from osgym_sdk.wire import ErrorClass
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Several episodes of one task from the same start, as GRPO and its kin compare them.
+
+    Advantages are the trainer's to compute; members without a reward have None in ``rewards``, never 0.
+    A member that broke its own desktop has the reward 0.
+    """
+
+    index: int
+    """Counts the tasks in the order they were given; groups come in the order they finish."""
+    task: Any
+    task_id: str | None
+    size: int
+    """How many members were asked for."""
+    results: tuple[Result, ...]
+    """One for each member, in their order, also for those that were lost; empty where the set-up failed."""
+    failure: Failure | None
+    """Why the group is short: the set-up's failure, or that of the first member that was lost for good."""
+    branched: bool
+    """Whether set-up ran once and the members are children of that moment; else each was set up itself."""
+    duration_s: float
+
+    @property
+    def rewards(self) -> tuple[float | None, ...]:
+        """Of the members, in their order."""
+        return tuple(result.reward for result in self.results)
+
+    @property
+    def complete(self) -> bool:
+        """No member is missing; one that failed by its own policy is there, without a reward."""
+        return self.failure is None and len(self.results) == self.size
+
+    @property
+    def lost(self) -> tuple[Result, ...]:
+        """Members that the infrastructure lost, as often as they were refilled."""
+        return tuple(result for result in self.results if is_lost(result))
+
+    @property
+    def same_start(self) -> bool | None:
+        """Whether all members' first frames are equal bit by bit; None: there are not two to compare."""
+        frames = [result.trajectory.first_frame for result in self.results]
+        hashes = [frame.hash for frame in frames if frame is not None and frame.hash]
+        return len(set(hashes)) == 1 if len(hashes) > 1 else None
+
+
+def is_lost(result: Result) -> bool:
+    """Tell a member that is missing from one whose policy or task ended it."""
+    failure = result.failure
+    return failure is not None and failure.error_class not in (
+        ErrorClass.MODEL,
+        ErrorClass.POLICY,
+        ErrorClass.TASK,
+    )

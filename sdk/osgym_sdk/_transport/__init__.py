@@ -1,0 +1,1 @@
+"""Requests to one host: connections, HTTP, retries."""
