@@ -169,8 +169,8 @@ def vm_service(args: argparse.Namespace, settings: Mapping[str, str | int | floa
     """
     given: dict[str, str | int | float] = {
         "runtime": "qemu",
-        "snapshot": args.snapshot,
-        "accel": args.accel,
+        "qemu.snapshot": args.snapshot,
+        "qemu.accel": args.accel,
         "trajectory": "off",
         "instance": f"bench-{os.getpid()}",
         **settings,

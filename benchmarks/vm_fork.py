@@ -214,10 +214,10 @@ def run(args: argparse.Namespace, native: str) -> dict[str, Any]:
     most = max(args.children)
     settings = {
         "warm": 1,
-        "parked": most,
+        "qemu.parked": most,
         "max_replicas": most + 8,
         "cpu_per_replica": 0,
-        "fork_native": native,
+        "qemu.fork_native": native,
     }
     session = session_of(args.image, args.snapshot)
     print(f"fork_native={native}, {session.name}")

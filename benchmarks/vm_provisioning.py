@@ -107,10 +107,10 @@ async def runtime_of(args: argparse.Namespace, parked: int) -> AsyncIterator[tup
     flags = {
         "runtime": "qemu",
         "image": args.image,
-        "snapshot": args.snapshot,
-        "accel": args.accel,
+        "qemu.snapshot": args.snapshot,
+        "qemu.accel": args.accel,
         "instance": INSTANCE,
-        "parked": parked,
+        "qemu.parked": parked,
     }
     settings = load(flags=flags)
     image = find_image(settings)
@@ -281,7 +281,7 @@ def main() -> None:
         args.disks, args.boots, args.clones, args.workers = 6, 1, 4, min(args.workers, 2)
     facts = described(args)
     manifest = find_image(
-        load(flags={"runtime": "qemu", "image": args.image, "snapshot": args.snapshot})
+        load(flags={"runtime": "qemu", "image": args.image, "qemu.snapshot": args.snapshot})
     ).image
     assert isinstance(manifest, Snapshot)
     disk = DiskStore(default_data_dir()).resolve(manifest.manifest.disk_digest)

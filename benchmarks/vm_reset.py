@@ -188,7 +188,7 @@ def main() -> int:
     about = described(args)
     print(about)
     most = max(args.workers)
-    settings = {"warm": WARM, "parked": PARKED, "max_replicas": 2 * most + WARM, "cpu_per_replica": 0}
+    settings = {"warm": WARM, "qemu.parked": PARKED, "max_replicas": 2 * most + WARM, "cpu_per_replica": 0}
     with vm_service(args, settings) as service:
         result = asyncio.run(work(service, args))
     left = [str(pid) for pid in service.machine_pids()]

@@ -69,7 +69,7 @@ def settings_for(options: argparse.Namespace) -> dict[str, Setting]:
         "disk_reserve_mib": 64,
     }
     if options.runtime == "qemu":
-        settings["runner"] = options.runner
+        settings["qemu.runner"] = options.runner
     else:
         settings |= {"replica_ram_mib": 900, "replica_pids": 500}
     return settings | dict(pair.split("=", 1) for pair in options.set)

@@ -53,7 +53,7 @@ class Machines:
 
     def start(self) -> str:
         port = self.host.port if self.host is not None else 0
-        settings = ("runtime=qemu", "parked=2", "trajectory=off", "cpu_per_replica=0")
+        settings = ("runtime=qemu", "qemu.parked=2", "trajectory=off", "cpu_per_replica=0")
         self.host = start_host(
             self.instance,
             image="small",

@@ -111,7 +111,7 @@ def test_clean_takes_away_what_a_killed_host_agent_left(
 def test_what_is_missing_is_named(instance: str) -> None:
     """No snapshot of that name, a size it was not frozen at: the command that makes it."""
     missing = osgym(
-        "serve", "--runtime", "qemu", "--image", "small", "--port", "0", "--set", "snapshot=nonesuch"
+        "serve", "--runtime", "qemu", "--image", "small", "--port", "0", "--set", "qemu.snapshot=nonesuch"
     )
     assert missing.returncode == 3
     assert "osgym image snapshot small --name nonesuch" in missing.stderr

@@ -28,7 +28,7 @@ def host(small_snapshot: Snapshot, tmp_path: Path) -> Iterator[HostProcess]:
         warm=1,
         max_replicas=8,
         log_dir=tmp_path,
-        settings=("runtime=qemu", "parked=3", "trajectory=off", "cpu_per_replica=0"),
+        settings=("runtime=qemu", "qemu.parked=3", "trajectory=off", "cpu_per_replica=0"),
         wait=False,
     )
     yield made

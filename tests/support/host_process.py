@@ -24,7 +24,7 @@ from osgym_host.images.store import default_data_dir
 OSGYM = str(Path(sys.executable).with_name("osgym"))
 START_S = 60.0
 STOP_S = 30.0
-MACHINES = ("runtime=qemu", "parked=1", "ram_reserve_mib=256")
+MACHINES = ("runtime=qemu", "qemu.parked=1", "ram_reserve_mib=256")
 """Settings of a host with virtual machines."""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from osgym_host.runtimes.qemu.kind import QemuSettings
 from osgym_host.settings import Settings, SettingsError, load, table
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +42,11 @@ def test_the_later_source_wins(tmp_path: Path) -> None:
         (None, {}, {"allowed_ips": "10.0.0.300"}, "allowed_ips"),
         (None, {}, {"notices": "azure"}, "notices"),
         ("notices: true\n", {}, {}, "notices"),
+        ("qemu:\n  parkd: 3\n", {}, {}, "unknown setting qemu.parkd; did you mean qemu.parked"),
+        ("qemu: 3\n", {}, {}, "unknown setting qemu "),
+        (None, {"OSGYM_QEMU_PARKD": "3"}, {}, "unknown setting OSGYM_QEMU_PARKD; did you mean qemu.parked"),
+        (None, {}, {"qemu.parked": "many"}, "qemu.parked: .* .command line."),
+        (None, {}, {"nonesuch.parked": "2"}, "unknown setting nonesuch.parked"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -53,6 +59,28 @@ def test_what_is_wrong_is_named(
         path.write_text(file)
     with pytest.raises(SettingsError, match=said.replace("?", r"\?")):
         load(path, environment, flags)
+
+
+def test_a_runtime_has_settings_below_its_name(tmp_path: Path) -> None:
+    """In each source; what another source says of the same runtime stays."""
+    file = tmp_path / "config.yaml"
+    file.write_text("qemu:\n  parked: 3\n  runner: container\n")
+    settings = load(file, {"OSGYM_QEMU_PARKED": "4", "OSGYM_QEMU_TB_MIB": "32"}, {"qemu.network": "tap"})
+    own = settings.of_runtime("qemu", QemuSettings)
+    assert (own.parked, own.runner, own.tb_mib, own.network) == (4, "container", 32, "tap")
+    assert load(None, {}, {}).of_runtime("qemu", QemuSettings) == QemuSettings()
+
+
+def test_former_names_are_taken_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One line for each, with the new name."""
+    file = tmp_path / "config.yaml"
+    file.write_text("snapshot: warm\n")
+    own = load(file, {"OSGYM_PARKED": "4"}, {}).of_runtime("qemu", QemuSettings)
+    assert (own.snapshot, own.parked) == ("warm", 4)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"snapshot is now called qemu.snapshot ({file})",
+        "OSGYM_PARKED is now called OSGYM_QEMU_PARKED (environment)",
+    ]
 
 
 def test_notices_are_named(tmp_path: Path) -> None:
@@ -110,7 +138,8 @@ def test_other_parts_variables_are_not_settings() -> None:
 def test_every_setting_is_documented() -> None:
     """SETTINGS.md holds exactly the table that the code gives, and no row is empty."""
     assert table() in (ROOT / "host_agent" / "SETTINGS.md").read_text()
-    assert all(field.description for field in Settings.model_fields.values())
+    for model in (Settings, QemuSettings):
+        assert all(field.description for field in model.model_fields.values())
 
 
 def test_the_config_file_of_the_start_script_is_valid() -> None:

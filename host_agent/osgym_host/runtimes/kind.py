@@ -9,7 +9,7 @@ from pathlib import Path
 
 from osgym_host.doctor.result import Checks
 from osgym_host.runtimes.base import ImageLike, Runtime, Screen
-from osgym_host.settings import Settings
+from osgym_host.settings import RuntimeSettings, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,13 @@ class ImageRef:
 
 
 class RuntimeKind(ABC):
-    """From settings to an image and a runtime. It keeps no state."""
+    """From settings to an image and a runtime. It keeps no state.
+
+    Attributes:
+        settings_model: Settings of this runtime only. Users write them below its name: `NAME.setting`.
+    """
+
+    settings_model: type[RuntimeSettings] = RuntimeSettings
 
     @abstractmethod
     def find_image(self, settings: Settings) -> ImageRef:

@@ -6,7 +6,7 @@ which other tools share, only a name that looks like a misspelt setting is one.
 """
 
 from osgym_host.settings.documented import table
-from osgym_host.settings.model import Settings
+from osgym_host.settings.model import RuntimeSettings, Settings
 from osgym_host.settings.sources import PREFIX, SettingsError, load
 
-__all__ = ["PREFIX", "Settings", "SettingsError", "load", "table"]
+__all__ = ["PREFIX", "RuntimeSettings", "Settings", "SettingsError", "load", "table"]

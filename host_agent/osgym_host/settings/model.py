@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    SecretStr,
+    SerializeAsAny,
+    model_validator,
+)
 
 from osgym_host.images.store import default_data_dir
 from osgym_host.runtime_registry import RuntimeSetting
@@ -25,10 +34,20 @@ from osgym_host.settings.values import (
 from osgym_protocol.limits import MAX_LEASE_TTL_S, MAX_WAIT_S
 
 
-class Settings(BaseModel):
-    """The settings of one host agent."""
+class RuntimeSettings(BaseModel):
+    """Settings of one runtime, below its name; a runtime that has any derives its own model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+OwnSettings = TypeVar("OwnSettings", bound=RuntimeSettings)
+
+
+class Settings(BaseModel):
+    """The settings of one host agent. Its extra fields are the settings of runtimes, by their names."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, SerializeAsAny[InstanceOf[RuntimeSettings]]] = Field(init=False)
 
     host: str = Field(
         default="127.0.0.1",
@@ -124,41 +143,6 @@ class Settings(BaseModel):
         default="auto",
         description="local: auto: replicas wait by what `osgym settle calibrate` found out of the image, if "
         "it was calibrated. off: by the image's own horizons.",
-    )
-    snapshot: str = Field(
-        default="desktop",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-        description="qemu: which snapshot of the image is cloned (`osgym image snapshot --name`).",
-    )
-    accel: Literal["auto", "kvm", "tcg"] = Field(
-        default="auto",
-        description="qemu: what runs guest code. auto: whatever the snapshot was made for.",
-    )
-    parked: int = Field(
-        default=2,
-        ge=0,
-        le=256,
-        description="qemu: processes that wait to become clones, at 12 MB each. 0: start them on demand.",
-    )
-    tb_mib: int = Field(
-        default=64,
-        ge=8,
-        le=1024,
-        description="qemu under emulation: cache of translated code for each machine, used as far as its "
-        "guest computes. 32 saves memory, 128 makes busy guests faster.",
-    )
-    fork_native: Literal["auto", "off"] = Field(
-        default="auto",
-        description="qemu: compile a small library with the host's C compiler and load it into QEMU, so that "
-        "forks take less time and children share memory. auto: where that works. off: copy.",
-    )
-    runner: Literal["process", "container"] = Field(
-        default="process", description="qemu: how QEMU runs, as a bare process or in a container of its own."
-    )
-    network: Literal["user", "tap"] = Field(
-        default="user",
-        description="qemu: how machines are connected. user: to the host agent only; tap: by a device of "
-        "the host, for egress (root).",
     )
     screen: Annotated[tuple[int, int], BeforeValidator(as_screen)] = Field(
         default=(1920, 1080),
@@ -354,6 +338,11 @@ class Settings(BaseModel):
         default="text",
         description="How: as lines for people, or as JSON, one object in each line of stderr.",
     )
+
+    def of_runtime(self, name: str, model: type[OwnSettings]) -> OwnSettings:
+        """Return the settings of a runtime, its defaults where none were given."""
+        own = self.__pydantic_extra__.get(name)
+        return own if isinstance(own, model) else model()
 
     @model_validator(mode="after")
     def _check(self) -> Settings:

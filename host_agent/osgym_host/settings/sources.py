@@ -6,13 +6,15 @@ import difflib
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from osgym_host.errors import OsgymHostError
+from osgym_host.runtime_registry import load_runtime_kind, runtime_names
 from osgym_host.settings.model import Settings
+from osgym_protocol.plugins import PluginError
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,14 @@ FOREIGN = frozenset(
         "OSGYM_FBDIR",
     )
 )
+_RENAMED = {
+    name: f"qemu.{name}"
+    for name in ("snapshot", "accel", "parked", "tb_mib", "fork_native", "runner", "network")
+}
+"""Former names of settings, accepted with a warning until 0.3."""
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class SettingsError(OsgymHostError):
@@ -58,6 +68,7 @@ def load(
         SettingsError: A key is unknown (a variable: misspelt), a value is wrong, or the file cannot be
             read.
     """
+    known = _KnownSettings()
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
     for source, found in (
@@ -65,18 +76,72 @@ def load(
         ("environment", _from_environment(environment or {})),
         ("command line", {k: v for k, v in (flags or {}).items() if v is not None}),
     ):
-        for key, value in found.items():
-            if key not in Settings.model_fields:
-                if source == "environment" and not _similar(key, MISSPELT):
-                    log.warning("%s is not a setting of the host agent: ignored", PREFIX + key.upper())
+        for given, value in found.items():
+            key = _present_name(given, source)
+            if key not in known:
+                if source == "environment" and not known.similar(key, MISSPELT):
+                    log.warning("%s is not a setting of the host agent: ignored", variable(key))
                     continue
-                raise SettingsError(f"unknown setting {_shown(source, key)}{_near(key)} ({source})")
+                raise SettingsError(f"unknown setting {_shown(source, key)}{known.near(key)} ({source})")
             values[key] = value
             origin[key] = source
+    return _checked(values, origin)
+
+
+def _checked(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:
+    """Make the settings of flat values; those of runtimes have dotted names."""
+    given = {key: value for key, value in values.items() if "." not in key}
+    own: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        runtime, dot, name = key.partition(".")
+        if dot:
+            own.setdefault(runtime, {})[name] = value
+    for runtime, fields in own.items():
+        given[runtime] = _made(load_runtime_kind(runtime).settings_model, fields, origin, f"{runtime}.")
+    return _made(Settings, given, origin)
+
+
+def _made(
+    model: type[_Model], fields: Mapping[str, Any], origin: Mapping[str, str], prefix: str = ""
+) -> _Model:
     try:
-        return Settings(**values)
+        return model(**fields)
     except ValidationError as error:
-        raise SettingsError(_explain(error, origin)) from error
+        raise SettingsError(_explain(error, origin, prefix)) from error
+
+
+class _KnownSettings:
+    """Names of all settings. A runtime is imported when one of its settings is given."""
+
+    def __init__(self) -> None:
+        self._names = list(Settings.model_fields)
+        self._runtimes: set[str] = set()
+
+    def __contains__(self, key: str) -> bool:
+        runtime, dot, _ = key.partition(".")
+        if dot and runtime in runtime_names() and runtime not in self._runtimes:
+            self._runtimes.add(runtime)
+            try:
+                model = load_runtime_kind(runtime).settings_model
+            except PluginError as error:
+                raise SettingsError(f"{key}: {error}") from error
+            self._names += [f"{runtime}.{name}" for name in model.model_fields]
+        return key in self._names
+
+    def similar(self, key: str, cutoff: float) -> list[str]:
+        return difflib.get_close_matches(key, self._names, n=3, cutoff=cutoff)
+
+    def near(self, key: str) -> str:
+        near = self.similar(key, 0.6)
+        return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def _present_name(key: str, source: str) -> str:
+    """Return what a setting is called now, with a warning where it was called otherwise."""
+    if key not in _RENAMED:
+        return key
+    log.warning("%s is now called %s (%s)", _shown(source, key), _shown(source, _RENAMED[key]), source)
+    return _RENAMED[key]
 
 
 def _from_file(file: Path) -> dict[str, Any]:
@@ -88,7 +153,13 @@ def _from_file(file: Path) -> dict[str, Any]:
         return {}
     if not isinstance(loaded, dict):
         raise SettingsError(f"{file}: must be `key: value` lines")
-    return {str(key): value for key, value in loaded.items()}
+    found: dict[str, Any] = {}
+    for key, value in loaded.items():
+        if key in runtime_names() and isinstance(value, dict):
+            found |= {f"{key}.{name}": each for name, each in value.items()}
+        else:
+            found[str(key)] = value
+    return found
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -97,27 +168,32 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         if not name.startswith(PREFIX) or name in FOREIGN or name.startswith(FOREIGN_PREFIXES):
             continue
         if value != "":
-            found[name[len(PREFIX) :].lower()] = value
+            found[_setting_of(name[len(PREFIX) :].lower())] = value
     return found
 
 
+def _setting_of(variable_name: str) -> str:
+    """Return the setting of a variable's name: `qemu_parked` is `qemu.parked`."""
+    if variable_name not in Settings.model_fields:
+        for runtime in sorted(runtime_names(), key=len, reverse=True):
+            if variable_name.startswith(f"{runtime}_"):
+                return f"{runtime}.{variable_name.removeprefix(f'{runtime}_')}"
+    return variable_name
+
+
+def variable(key: str) -> str:
+    """Return the environment variable of a setting."""
+    return PREFIX + key.replace(".", "_").upper()
+
+
 def _shown(source: str, key: str) -> str:
-    return PREFIX + key.upper() if source == "environment" else key
+    return variable(key) if source == "environment" else key
 
 
-def _similar(key: str, cutoff: float) -> list[str]:
-    return difflib.get_close_matches(key, list(Settings.model_fields), n=3, cutoff=cutoff)
-
-
-def _near(key: str) -> str:
-    near = _similar(key, 0.6)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
-
-
-def _explain(error: ValidationError, origin: Mapping[str, str]) -> str:
+def _explain(error: ValidationError, origin: Mapping[str, str], prefix: str) -> str:
     parts = []
     for problem in error.errors(include_url=False, include_input=False):
-        key = str(problem["loc"][0]) if problem["loc"] else ""
+        key = f"{prefix}{problem['loc'][0]}" if problem["loc"] else ""
         where = f" ({origin[key]})" if key in origin else ""
         text = problem["msg"].removeprefix("Value error, ")
         parts.append(f"{key}: {text}{where}" if key else text)

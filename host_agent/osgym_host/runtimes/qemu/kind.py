@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
 
 from osgym_host.core.egress import parse_allowlist
 from osgym_host.doctor.result import Checks
@@ -19,17 +22,60 @@ from osgym_host.runtimes.qemu.network import Network, TapNetwork, UserNetwork
 from osgym_host.runtimes.qemu.runner import ContainerLauncher, ProcessLauncher
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime, cores
 from osgym_host.runtimes.replica_cgroup import Caps
-from osgym_host.settings import Settings
+from osgym_host.settings import RuntimeSettings, Settings
+
+
+class QemuSettings(RuntimeSettings):
+    """Settings `qemu.*`."""
+
+    snapshot: str = Field(
+        default="desktop",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="Which snapshot of the image is cloned (`osgym image snapshot --name`).",
+    )
+    accel: Literal["auto", "kvm", "tcg"] = Field(
+        default="auto",
+        description="What runs guest code. auto: whatever the snapshot was made for.",
+    )
+    parked: int = Field(
+        default=2,
+        ge=0,
+        le=256,
+        description="Processes that wait to become clones, at 12 MB each. 0: start them on demand.",
+    )
+    tb_mib: int = Field(
+        default=64,
+        ge=8,
+        le=1024,
+        description="Under emulation: cache of translated code for each machine, used as far as its "
+        "guest computes. 32 saves memory, 128 makes busy guests faster.",
+    )
+    fork_native: Literal["auto", "off"] = Field(
+        default="auto",
+        description="Compile a small library with the host's C compiler and load it into QEMU, so that "
+        "forks take less time and children share memory. auto: where that works. off: copy.",
+    )
+    runner: Literal["process", "container"] = Field(
+        default="process", description="How QEMU runs, as a bare process or in a container of its own."
+    )
+    network: Literal["user", "tap"] = Field(
+        default="user",
+        description="How machines are connected. user: to the host agent only; tap: by a device of "
+        "the host, for egress (root).",
+    )
 
 
 class QemuKind(RuntimeKind):
     """Replicas as virtual machines cloned from a golden snapshot."""
 
+    settings_model = QemuSettings
+
     def find_image(self, settings: Settings) -> ImageRef:
         """Look up the snapshot, by its reference or its digest."""
+        own = _own(settings)
         name = settings.image
         store = SnapshotStore(settings.data_dir)
-        reference = name if "@" in name else f"{name}@{settings.snapshot}"
+        reference = name if "@" in name else f"{name}@{own.snapshot}"
         try:
             found = store.resolve(reference)
         except ImageError:
@@ -37,10 +83,10 @@ class QemuKind(RuntimeKind):
                 raise
             found = store.resolve(name)
         accel = found.manifest.shape.get("accel")
-        if settings.accel not in ("auto", accel):
+        if own.accel not in ("auto", accel):
             raise ImageError(
-                f"the snapshot {found.reference} runs by {accel} only, not by {settings.accel}",
-                f"{how_to_make(found.reference)} --accel {settings.accel}",
+                f"the snapshot {found.reference} runs by {accel} only, not by {own.accel}",
+                f"{how_to_make(found.reference)} --accel {own.accel}",
             )
         screen = Screen(*found.manifest.screen)
         wanted = Screen(*settings.screen)
@@ -60,14 +106,15 @@ class QemuKind(RuntimeKind):
         if image is not None and (settings.web != "off" or settings.egress_by == "proxy"):
             raise RuntimeUnsupported(
                 f"machines of qemu have no proxy (web {settings.web}, egress_by {settings.egress_by}).",
-                remedy="Use the runtime local; qemu has egress with network: tap.",
+                remedy="Use the runtime local; qemu has egress with qemu.network: tap.",
             )
+        own = _own(settings)
         snapshot = image.image if image is not None and isinstance(image.image, Snapshot) else None
         kvm = snapshot is not None and snapshot.manifest.shape.get("accel") == Accel.KVM
         run_folder = settings.data_dir / "run" / settings.instance
         # Tells this instance's containers, groups and rules from any other's on the host.
         mark = instance_group_name(run_folder)
-        containers = settings.runner == "container"
+        containers = own.runner == "container"
 
         def make_launcher(tree: CgroupTree) -> Launcher:
             if containers:
@@ -75,7 +122,7 @@ class QemuKind(RuntimeKind):
             return ProcessLauncher(run_folder, tree=tree, kvm=kvm)
 
         network: Network = UserNetwork(run_folder, forwards=containers, mark=mark)
-        if settings.network == "tap":
+        if own.network == "tap":
             allowed = parse_allowlist(settings.egress_allow)
             network = TapNetwork(mark, LinkOptions(allowed, settings.network_links))
         caps = Caps(
@@ -85,12 +132,12 @@ class QemuKind(RuntimeKind):
         )
         options = QemuOptions(
             vms=VmOptions(
-                tb_mib=settings.tb_mib,
+                tb_mib=own.tb_mib,
                 caps=caps,
                 disk_mib=settings.replica_disk_mib or None,
-                native=settings.data_dir / "cache" / "native" if settings.fork_native == "auto" else None,
+                native=settings.data_dir / "cache" / "native" if own.fork_native == "auto" else None,
             ),
-            parked=ParkedPoolOptions(target=settings.parked, at_once=cores()),
+            parked=ParkedPoolOptions(target=own.parked, at_once=cores()),
             resumes_at_once=2 * cores(),
         )
         return QemuRuntime(settings.data_dir, settings.instance, make_launcher, network, options, snapshot)
@@ -106,7 +153,7 @@ class QemuKind(RuntimeKind):
     def replica_ram_mib(self, settings: Settings, image: ImageRef) -> int:
         """Return at least what the machine's RAM and QEMU need."""
         if isinstance(image.image, Snapshot):
-            needed = memory_cap_mib(image.image.manifest.ram_mib, settings.tb_mib)
+            needed = memory_cap_mib(image.image.manifest.ram_mib, _own(settings).tb_mib)
             return max(settings.replica_ram_mib, needed)
         return settings.replica_ram_mib
 
@@ -119,6 +166,10 @@ class QemuKind(RuntimeKind):
                 raise RuntimeUnsupported(
                     f"this host cannot clone {image.flavor}: {'; '.join(reasons)};", remedy=remedy
                 )
+
+
+def _own(settings: Settings) -> QemuSettings:
+    return settings.of_runtime("qemu", QemuSettings)
 
 
 KIND = QemuKind()

@@ -337,7 +337,7 @@ class VmManager:
         if process is None or not record.adoptable or not is_machine(process, record.name, folder):
             return None
         if bool(record.keeper) != (self._launcher.runner is RunnerKind.CONTAINER):
-            return None  # the setting `runner` is another one now
+            return None  # the setting `qemu.runner` is another one now
         found = await self._launcher.adopt(record.name, process, record.keeper)
         if found is None:
             return None

@@ -31,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 class RunnerKind(enum.StrEnum):
-    """Ways to run a virtual machine (the setting `runner`)."""
+    """Ways to run a virtual machine (the setting `qemu.runner`)."""
 
     PROCESS = "process"
     CONTAINER = "container"

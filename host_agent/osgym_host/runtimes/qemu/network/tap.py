@@ -61,7 +61,7 @@ class TapNetwork(LinkGate[LinkSlot], Network):
     """Taps and rules of one instance; the arguments are those of `LinkGate`."""
 
     who = "Virtual machines"
-    instead = "use network: user"
+    instead = "use qemu.network: user"
 
     def __init__(self, mark: str, options: LinkOptions | None = None) -> None:
         """Nothing is touched before `start`."""

@@ -28,7 +28,7 @@ from osgym_host.runtimes.qemu.network.tap import clear_taps, taps_possible
 
 _LOOPBACK = "127.0.0.1"
 _BACKLOG = 64
-_REMEDY = "Use network: tap (as root), which has egress policies."
+_REMEDY = "Use qemu.network: tap (as root), which has egress policies."
 _OPEN_NOTE = (
     "Every user of this host can connect to the guest agents of virtual machines (they need a token there)."
     " Run the host agent as root, or let users have user namespaces (sysctl user.max_user_namespaces) and"
