@@ -72,7 +72,7 @@ for input in "${inputs[@]}"; do [ -f "$input" ] && present+=("$input"); done
 wanted=$(cat "${present[@]}" | sha256sum)
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
   echo "setup: installing the Python packages into $venv"
-  targets=(-e protocol -e 'sdk[data]' -e guest_agent -e 'host_agent[osworld,web]' -e infra -e osworld -e tasks/families)
+  targets=(-e protocol -e 'sdk[data]' -e guest_agent -e 'host_agent[docker,osworld,web]' -e infra -e osworld -e tasks/families)
   [ "$purpose" = test ] && targets+=(-e '.[dev]' -e 'infra[aws,gcp,plot,fleet]')
   # What is imported is compiled then: the clouds' packages have thousands of modules, of which few ever are.
   "$venv/bin/python" -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt "${targets[@]}"

@@ -33,7 +33,7 @@ step_agent() {
   quietly python3 -m venv "$opt/$name"
   # Nothing but what was fetched: no index is asked.
   quietly "$opt/$name/bin/python" -m pip install -q --disable-pip-version-check --no-index \
-    --find-links "$work/wheels" osgym-host
+    --find-links "$work/wheels" 'osgym-host[docker]'
   # What the scaling's metric needs; an archive without it still makes a host that serves.
   if [ "$OSGYM_METRICS_TO" != none ] && ! "$opt/$name/bin/python" -m pip install -q --disable-pip-version-check \
     --no-index --find-links "$work/wheels" "osgym-host[${OSGYM_METRICS_TO%%:*}]" >/dev/null 2>&1; then

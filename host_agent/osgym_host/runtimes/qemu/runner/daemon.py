@@ -8,14 +8,13 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
-
-import docker
-import docker.errors
-import requests.exceptions
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from osgym_host.addresses import short_unix_path
 from osgym_host.runtimes.base import RuntimeFault, RuntimeUnsupported
+
+if TYPE_CHECKING:
+    import docker
 
 API_VERSION = "1.41"
 """Of Docker 20.10, the oldest we are tested with."""
@@ -63,8 +62,15 @@ class DockerDaemon:
         """Connect, and return what the daemon says of itself. Idempotent.
 
         Raises:
-            RuntimeUnsupported: No daemon answers there, or it is on another machine.
+            RuntimeUnsupported: The Docker SDK is missing, no daemon answers, or it is on another machine.
         """
+        try:
+            import docker
+        except ModuleNotFoundError as exc:
+            raise RuntimeUnsupported(
+                "`runner: container` needs the Docker SDK for Python",
+                remedy="pip install 'osgym-host[docker]', or set runner to process.",
+            ) from exc
         if not self._url.startswith("unix://"):
             raise RuntimeUnsupported(
                 f"the Docker daemon at {self._url} is not reached by a unix socket",
@@ -117,6 +123,9 @@ def _listens(path: str) -> None:
 
 def translated(call: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
     """Call, and turn what the SDK raises into our error."""
+    import docker.errors  # an extra, which only this runner needs
+    import requests.exceptions
+
     try:
         return call(*args, **kwargs)
     except docker.errors.NotFound as exc:
