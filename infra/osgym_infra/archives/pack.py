@@ -19,18 +19,20 @@ from osgym_infra.errors import OsgymInfraError
 
 DISTRIBUTIONS = ("protocol", "sdk", "host_agent")
 """What a host needs, by folder."""
-EXTRAS = {"host_agent": "[cloudwatch,gcp]"}
-"""What hosts of a cloud need besides, to publish the metric that their fleet is scaled by."""
+EXTRAS = {"host_agent": "[cloudwatch,docker,gcp]"}
+"""Extras that hosts need: clients of the metrics that a fleet is scaled by, and of Docker."""
 CONSTRAINTS = "constraints.txt"
 PRODUCTS = ("build", "*.egg-info", "__pycache__", "*.pyc", "*.so", "osgym-identity")
 """What a build leaves in a distribution's folder."""
-SETUPTOOLS = 70
-"""Whatever is newer has all that our wheels are built with."""
+SETUPTOOLS = 77
+"""Oldest setuptools that builds our wheels."""
 BUILD_S = 900
 PACK_S = 3600
 
-SAME_WHEELS = {"SOURCE_DATE_EPOCH": "315619200", "CFLAGS": "-g0", "LDFLAGS": "-Wl,--build-id=none"}
-"""So that the same source makes the same wheels: a date that zip can hold, and no paths of this machine."""
+SAME_WHEELS = {
+    "SOURCE_DATE_EPOCH": "315619200", "CFLAGS": "-g0", "LDFLAGS": "-Wl,--build-id=none", "OSGYM_RELEASE": "1",
+}  # fmt: skip
+"""Environment in which the same source makes the same wheels: a date that zip can hold, no local paths."""
 SAME_TAR = ("--sort=name",)
 NOBODYS_TAR = ("--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX")
 EXACT_TAR = (
@@ -122,7 +124,7 @@ def _no_isolation() -> list[str]:
         version = importlib.metadata.version("setuptools")
     except importlib.metadata.PackageNotFoundError:
         return []
-    return ["--no-build-isolation"] if int(version.split(".")[0]) > SETUPTOOLS else []
+    return ["--no-build-isolation"] if int(version.split(".")[0]) >= SETUPTOOLS else []
 
 
 def pack_agent(root: Path, target: Path) -> PackedArchive:
