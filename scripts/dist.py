@@ -9,7 +9,11 @@ from pathlib import Path
 from osgym_infra.archives.pack import build_wheels, sha256_of
 
 ROOT = Path(__file__).resolve().parents[1]
-DISTRIBUTIONS = ("protocol", "sdk", "guest_agent", "host_agent", "infra", "osworld", "tasks/families")
+DISTRIBUTIONS = sorted(
+    str(path.parent.relative_to(ROOT))
+    for pattern in ("*", "tasks/*")
+    for path in ROOT.glob(f"{pattern}/pyproject.toml")
+)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import importlib.util
 import os
 import subprocess
@@ -83,6 +84,20 @@ def test_the_same_source_gives_the_same_wheels(wheels: Path, tmp_path: Path) -> 
         "osgym_tasks",
     ]  # fmt: skip
     assert {name.split("-")[1] for name in digests} == {find_guest_agent().version}
+
+
+def test_each_wheel_has_the_licence_and_what_an_index_shows(wheels: Path) -> None:
+    """Its text and its name, a description, and no requirement that is an address."""
+    for wheel in wheels.iterdir():
+        with zipfile.ZipFile(wheel) as archive:
+            (described,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+            metadata = email.message_from_bytes(archive.read(described))
+            licence = archive.read(f"{described.removesuffix('METADATA')}licenses/LICENSE")
+        assert licence == (ROOT / "LICENSE").read_bytes(), wheel.name
+        assert metadata["License-Expression"] == "Apache-2.0", wheel.name
+        assert metadata["Summary"] and metadata.get_payload() and metadata.get_all("Classifier"), wheel.name
+        assert metadata["Project-URL"] == "Paper, https://arxiv.org/abs/2511.11672", wheel.name
+        assert [text for text in metadata.get_all("Requires-Dist", ()) if "@" in text] == [], wheel.name
 
 
 def test_the_hosts_wheel_has_the_images_and_the_tasks(wheels: Path) -> None:

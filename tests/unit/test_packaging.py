@@ -19,17 +19,21 @@ from osgym_host.tasks.shipped import default_folder
 from osgym_protocol.version import __version__
 
 ROOT = Path(__file__).parents[2]
-DISTRIBUTIONS = ["protocol", "sdk", "guest_agent", "host_agent", "infra"]
+DISTRIBUTIONS = sorted(
+    path.parent.relative_to(ROOT)
+    for pattern in ("*", "tasks/*")
+    for path in ROOT.glob(f"{pattern}/pyproject.toml")
+)
 
 
-@pytest.mark.parametrize("folder", DISTRIBUTIONS)
-def test_every_distribution_has_the_one_version(folder: str) -> None:
+@pytest.mark.parametrize("folder", DISTRIBUTIONS, ids=str)
+def test_every_distribution_has_the_one_version(folder: Path) -> None:
     """By a link: a copy would stay behind."""
     with (ROOT / folder / "pyproject.toml").open("rb") as file:
         described = tomllib.load(file)
-    assert described["project"]["dynamic"] == ["version"]
+    assert "version" in described["project"]["dynamic"]
     assert importlib.metadata.version(described["project"]["name"]) == __version__
-    if folder != "protocol":
+    if folder.name != "protocol":
         assert described["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "_version.__version__"}
         link = ROOT / folder / "_version.py"
         assert link.is_symlink() and link.resolve() == ROOT / "protocol/osgym_protocol/version.py"

@@ -208,6 +208,6 @@ def _pip(arguments: list[str], what: str) -> None:
 
 def _has_setuptools() -> bool:
     """Return whether wheels can be built with what is installed, without an index."""
-    code = "import setuptools, wheel, sys; sys.exit(int(setuptools.__version__.split('.')[0]) < 70)"
+    code = "import setuptools, sys; sys.exit(int(setuptools.__version__.split('.')[0]) < 77)"
     argv = [sys.executable, "-c", code]
     return subprocess.run(argv, capture_output=True, timeout=60, check=False).returncode == 0
