@@ -23,6 +23,9 @@ class PluginGroup(TextEnum):
     GETTERS = "osgym.getters"
     SETUP_STEPS = "osgym.setup_steps"
     PROVIDERS = "osgym.providers"
+    NOTICES = "osgym.notices"
+    PUBLISHERS = "osgym.publishers"
+    HOST_SOURCES = "osgym.host_sources"
     GRAMMARS = "osgym.grammars"
     COMMANDS = "osgym.commands"
 

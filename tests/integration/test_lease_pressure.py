@@ -20,7 +20,9 @@ from tests.support.fake_compute import fake_google
 from tests.support.host_process import HostProcess, start_host, wait_until
 from tests.support.moto_server import REGION, fake_aws
 
-from osgym_host.scaling.publishers import CloudMonitoring, CloudWatch, PressureFile, PublishFailed
+from osgym_host.scaling.cloud_monitoring import CloudMonitoring
+from osgym_host.scaling.cloudwatch import CloudWatch
+from osgym_host.scaling.publishers import PressureFile, PublishFailed
 from osgym_sdk import Client
 
 FAKE_HOST = (sys.executable, "-m", "tests.support.fake_runtime_host")

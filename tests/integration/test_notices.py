@@ -23,8 +23,7 @@ from tests.support.fake_metadata import FakeMetadata, serving_metadata
 from tests.support.fake_runtime import Served, until
 from tests.support.host_process import HostProcess, start_host, wait_until
 
-from osgym_host.notices.parse import SourceFailed
-from osgym_host.notices.sources import sources_of
+from osgym_host.notices.sources import SourceFailed, sources_of
 from osgym_protocol.records import RecordDecoder
 from osgym_sdk import AsyncClient, EpisodeLost, NoCapacity, Notice
 

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osgym_host.core.draining import OPERATOR, DrainNotices
-from osgym_host.notices import parse
-from osgym_host.notices.parse import SourceFailed
-from osgym_host.notices.sources import NoticeFile, NoticeSource, sources_of
+from osgym_host.notices import aws, gcp
+from osgym_host.notices.sources import NoticeFile, NoticeSource, SourceFailed, file_notice, sources_of
 from osgym_host.notices.watch import MOST_PAUSE_S, NoticeWatch, Watcher
 from osgym_protocol.host_api import Notice
 
@@ -22,9 +21,9 @@ from osgym_protocol.host_api import Notice
 @pytest.mark.parametrize("action", ["terminate", "stop", "hibernate"])
 def test_what_aws_says(action: str) -> None:
     """The example of the EC2 user guide, for each action."""
-    found = parse.aws_action(json.dumps({"action": action, "time": "2017-09-18T08:22:00Z"}))
+    found = aws.instance_action(json.dumps({"action": action, "time": "2017-09-18T08:22:00Z"}))
     assert found == Notice(action, 1505722920.0)
-    assert parse.aws_rebalance('{"noticeTime": "2020-10-27T08:22:00Z"}') == 1603786920.0
+    assert aws.rebalance_time('{"noticeTime": "2020-10-27T08:22:00Z"}') == 1603786920.0
 
 
 @pytest.mark.parametrize(
@@ -48,34 +47,34 @@ def test_what_aws_says(action: str) -> None:
 def test_what_is_no_instance_action_is_refused(text: str) -> None:
     """Nothing is guessed; what is shown of it is short and printable."""
     with pytest.raises(SourceFailed) as caught:
-        parse.aws_action(text)
+        aws.instance_action(text)
     assert len(str(caught.value)) < 200
     assert str(caught.value).isprintable()
 
 
 def test_what_google_says() -> None:
     """A machine that moves by itself is not taken away."""
-    assert [parse.gcp_preempted(text) for text in ("TRUE", "FALSE\n")] == ["preempted", None]
+    assert [gcp.preempted(text) for text in ("TRUE", "FALSE\n")] == ["preempted", None]
     events = ("NONE", "MIGRATE_ON_HOST_MAINTENANCE", "TERMINATE_ON_HOST_MAINTENANCE")
-    assert [parse.gcp_maintenance(text) for text in events] == [None, None, "maintenance"]
-    for understand in (parse.gcp_preempted, parse.gcp_maintenance):
+    assert [gcp.maintenance(text) for text in events] == [None, None, "maintenance"]
+    for understand in (gcp.preempted, gcp.maintenance):
         with pytest.raises(SourceFailed):
             understand("true")
 
 
 def test_what_a_file_says(tmp_path: Path) -> None:
     """Its existence is enough; a kind and a deadline may stand in it."""
-    assert parse.file_notice(" \n") == Notice("operator")
-    assert parse.file_notice('{"deadline": 1700000000}') == Notice("operator", 1.7e9)
+    assert file_notice(" \n") == Notice("operator")
+    assert file_notice('{"deadline": 1700000000}') == Notice("operator", 1.7e9)
     whole = Notice("preempted", 1700000000.5)
-    assert parse.file_notice(json.dumps(whole.to_dict())) == whole
+    assert file_notice(json.dumps(whole.to_dict())) == whole
     huge = '{"deadline": 1' + "0" * 400 + "}"
     for bad in (
         *("now", '{"deadline": "5"}', '{"deadline": true}', '{"deadline": NaN}', '{"deadline": -1}', huge),
         *('{"kind": "A b"}', '{"kind": 5}', '{"dedline": 5}'),
     ):
         with pytest.raises(SourceFailed):
-            parse.file_notice(bad)
+            file_notice(bad)
 
 
 JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists)
@@ -86,11 +85,11 @@ FIELDS = st.sampled_from(["action", "time", "noticeTime", "kind", "deadline"])
 def test_no_text_breaks_a_parser(text: str) -> None:
     """Whatever comes, it is a notice or a source that failed."""
     for understand in (
-        parse.aws_action,
-        parse.aws_rebalance,
-        parse.gcp_preempted,
-        parse.gcp_maintenance,
-        parse.file_notice,
+        aws.instance_action,
+        aws.rebalance_time,
+        gcp.preempted,
+        gcp.maintenance,
+        file_notice,
     ):
         with contextlib.suppress(SourceFailed):
             understand(text)

@@ -1,6 +1,6 @@
 """Watches a cloud's metadata service, and writes what it says into a file for the host agent.
 
-    python -m osgym_host.notices aws|gcp PATH
+    python -m osgym_host.notices aws|gcp|… PATH
 
 For hosts where the agent's own account must not reach the metadata service, because a guest that broke
 out into that account would get the host's role with it: this process has an account of its own. The file
@@ -24,6 +24,7 @@ from osgym_host.notices.sources import FAILING, METADATA_URL, sources_of
 from osgym_host.notices.watch import NoticeWatch
 from osgym_host.whole_file import write_whole
 from osgym_protocol.host_api import Notice
+from osgym_protocol.plugins import PluginGroup, plugin_names
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ async def watch(setting: str, path: Path, url: str) -> None:
 
 def main() -> None:
     """Run as a process."""
-    if len(sys.argv) != 3 or sys.argv[1] not in ("aws", "gcp"):
+    if len(sys.argv) != 3 or sys.argv[1] not in plugin_names(PluginGroup.NOTICES):
         sys.exit(__doc__)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)

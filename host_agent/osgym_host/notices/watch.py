@@ -6,8 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from osgym_host.notices.parse import SourceFailed
-from osgym_host.notices.sources import NoticeSource
+from osgym_host.notices.sources import NoticeSource, SourceFailed
 from osgym_protocol.host_api import Notice
 
 log = logging.getLogger(__name__)

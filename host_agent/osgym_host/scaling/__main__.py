@@ -1,6 +1,6 @@
 """Publishes the number that the host agent writes into a file.
 
-    python -m osgym_host.scaling cloudwatch[:REGION]|gcp PATH FLEET [EVERY_S]
+    python -m osgym_host.scaling cloudwatch[:REGION]|gcp|… PATH FLEET [EVERY_S]
 
 For hosts where the agent's own account must not reach the metadata service and with it the host's role,
 because a guest that broke out into that account would have them too: this process has an account of its own,
@@ -20,6 +20,7 @@ from pathlib import Path
 from osgym_host.notices.sources import METADATA_URL
 from osgym_host.scaling.publish import PressurePublisher
 from osgym_host.scaling.publishers import Publisher, PublisherUnavailable, publisher_of, read_pressure
+from osgym_protocol.plugins import PluginGroup, plugin_names
 
 EVERY_S = 60.0
 MOST_AGE_INTERVALS = 3
@@ -52,7 +53,9 @@ async def publish(publisher: Publisher, path: Path, every_s: float) -> None:
 def main() -> None:
     """Run as a process."""
     arguments = sys.argv[1:]
-    if len(arguments) not in (3, 4) or arguments[0].partition(":")[0] not in ("cloudwatch", "gcp"):
+    if len(arguments) not in (3, 4) or arguments[0].partition(":")[0] not in plugin_names(
+        PluginGroup.PUBLISHERS
+    ):
         sys.exit(__doc__)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     every_s = float(arguments[3]) if len(arguments) == 4 else EVERY_S

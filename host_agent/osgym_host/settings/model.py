@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -30,8 +31,10 @@ from osgym_host.settings.values import (
     as_screen,
     as_switch,
     as_warm_apps,
+    known_place,
 )
 from osgym_protocol.limits import MAX_LEASE_TTL_S, MAX_WAIT_S
+from osgym_protocol.plugins import PluginGroup
 
 
 class RuntimeSettings(BaseModel):
@@ -296,16 +299,18 @@ class Settings(BaseModel):
     allow_private_addresses: bool = Field(
         default=False, description="Tasks may download from addresses that are not public."
     )
-    notices: Annotated[str, BeforeValidator(as_notices)] = Field(
+    notices: Annotated[
+        str, BeforeValidator(as_notices), AfterValidator(known_place(PluginGroup.NOTICES, "off"))
+    ] = Field(
         default="off",
-        pattern=r"^(off|aws|gcp|file:/.+)$",
+        pattern=r"^(file:/.+|[a-z][a-z0-9-]{0,31})$",
         description="Where it is told that this host will be taken away. aws, gcp: the cloud's metadata "
         "service; file:/PATH: a file that appears in a folder that exists, empty or with "
         '`{"deadline": Unix time}`.',
     )
-    metrics_to: str = Field(
+    metrics_to: Annotated[str, AfterValidator(known_place(PluginGroup.PUBLISHERS, "none"))] = Field(
         default="none",
-        pattern=r"^(none|cloudwatch(:[a-z0-9-]+)?|gcp|file:/.+)$",
+        pattern=r"^(file:/.+|[a-z][a-z0-9-]{0,31}(:[a-z0-9-]+)?)$",
         description="Where `lease_pressure_percent` is published (leases held and waited for, per replica "
         "that may exist), for the scaling of a fleet. cloudwatch or cloudwatch:REGION needs "
         "`osgym-host[cloudwatch]`, gcp `osgym-host[gcp]`; file:/PATH: for `python -m osgym_host.scaling` "
@@ -348,7 +353,7 @@ class Settings(BaseModel):
     def _check(self) -> Settings:
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key go together")
-        if self.metrics_to.startswith(("cloudwatch", "gcp")) and not self.metrics_fleet:
+        if not self.metrics_to.startswith(("none", "file:")) and not self.metrics_fleet:
             raise ValueError(f"metrics_to {self.metrics_to} needs metrics_fleet, the name of the fleet")
         if not self.is_loopback and self.token is None and self.tokens_file is None and not self.allowed_ips:
             raise ValueError(

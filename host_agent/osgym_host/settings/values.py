@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
 from osgym_host.core.egress import parse_allowlist
 from osgym_host.core.warm_apps import parse_warm_apps
+from osgym_protocol.plugins import PluginGroup, plugin_names
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,253}$", to_lower=True)]
@@ -42,6 +44,18 @@ def as_warm_apps(value: object) -> object:
 def as_notices(value: object) -> object:
     """Take the `off` of YAML, which is false there, for the text."""
     return "off" if value is False else value
+
+
+def known_place(group: PluginGroup, nowhere: str) -> Callable[[str], str]:
+    """Return a check of a setting that is `nowhere`, `file:/PATH`, or an extension as `NAME[:ARGUMENT]`."""
+
+    def check(value: str) -> str:
+        kind = value.partition(":")[0]
+        if value != nowhere and kind != "file" and kind not in plugin_names(group):
+            raise ValueError(f"one of {nowhere}, {', '.join(plugin_names(group))}, file:/PATH")
+        return value
+
+    return check
 
 
 def as_switch(value: object) -> object:

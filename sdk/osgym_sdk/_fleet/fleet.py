@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from osgym_sdk._config import ClientConfig, ssl_context
 from osgym_sdk._exceptions import AuthError, HostUnreachable, OSGymError, RateLimited, Timeout
-from osgym_sdk._fleet.discovery.source import FoundHost, Trust
 from osgym_sdk._fleet.host import FleetHost, FleetHostState
 from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._transport.calls import HostCall
 from osgym_sdk._transport.first_contact import explained
 from osgym_sdk._transport.link import HostLink
 from osgym_sdk._transport.retry import RetryBackoff
+from osgym_sdk.host_sources import FoundHost, Trust
 from osgym_sdk.wire import HostState
 
 _LOG = logging.getLogger("osgym.sdk")

@@ -11,12 +11,12 @@ from typing import Any
 
 from osgym_sdk._config import ClientConfig, parse_hosts
 from osgym_sdk._exceptions import ConfigError, EpisodeLost, OSGymError
-from osgym_sdk._fleet.discovery.source import FoundHost, Listing
 from osgym_sdk._fleet.fleet import HOST_REMOVED, Fleet
 from osgym_sdk._fleet.host import FleetHost
 from osgym_sdk._fleet.scheduler import Scheduler
 from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._transport.retry import RetryBackoff
+from osgym_sdk.host_sources import FoundHost, Listing
 
 _LOG = logging.getLogger("osgym.sdk")
 _JOIN_BACKOFF = RetryBackoff(first_s=0.5, factor=1.6, most_s=20.0)

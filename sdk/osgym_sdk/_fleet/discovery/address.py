@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl, unquote
 
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._fleet.discovery.source import HostDefaults
+from osgym_sdk.host_sources import HostDefaults
 
 FORMS = (
     "the path of a fleet.json, aws-tag://KEY=VALUE?region=..., gcp-label://KEY=VALUE?project=... "
@@ -99,8 +99,6 @@ def parse_source(text: str, defaults: HostDefaults = NO_DEFAULTS) -> SourceAddre
         ConfigError: it is not one; the message names what is wrong.
     """
     scheme, _, rest = text.partition("://")
-    if scheme not in list(Kind):
-        raise ConfigError(f"{text!r} is no source of hosts; write {FORMS}")
     kind = Kind(scheme)
     body, _, query = rest.partition("?")
     options = _options(text, kind, query)

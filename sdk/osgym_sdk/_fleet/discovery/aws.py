@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._fleet.discovery.address import AddressChoice, SourceAddress
+from osgym_sdk._fleet.discovery.address import AddressChoice, SourceAddress, parse_source
 from osgym_sdk._fleet.discovery.cloud import CloudSource
-from osgym_sdk._fleet.discovery.source import SourceFailed
+from osgym_sdk.host_sources import HostDefaults, HostSource, SourceFailed
 
 CONNECT_S, READ_S, ATTEMPTS = 5, 15, 2
 PAGE = 500
 """EC2 API, DescribeInstances: at most 1000; requests with pages have the larger throttling bucket."""
+
+
+def open_source(text: str, defaults: HostDefaults) -> HostSource:
+    """Return the source of a URL."""
+    return AwsTagSource(parse_source(text, defaults))
 
 
 class AwsTagSource(CloudSource):

@@ -6,7 +6,7 @@ import threading
 from abc import abstractmethod
 
 from osgym_sdk._fleet.discovery.address import SourceAddress
-from osgym_sdk._fleet.discovery.source import FoundHost, HostSource, Listing, in_thread
+from osgym_sdk.host_sources import FoundHost, HostSource, Listing, in_thread
 
 
 class CloudSource(HostSource):

@@ -6,14 +6,19 @@ import socket
 from typing import TYPE_CHECKING
 
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._fleet.discovery.address import SourceAddress
-from osgym_sdk._fleet.discovery.source import FoundHost, HostSource, Listing, SourceFailed, in_thread
+from osgym_sdk._fleet.discovery.address import SourceAddress, parse_source
+from osgym_sdk.host_sources import FoundHost, HostDefaults, HostSource, Listing, SourceFailed, in_thread
 
 if TYPE_CHECKING:
     import dns.resolver
 
 DNS_PORT = 53
 LOOK_UP_S = 5.0
+
+
+def open_source(text: str, defaults: HostDefaults) -> HostSource:
+    """Return the source of a URL."""
+    return DnsSource(parse_source(text, defaults))
 
 
 class DnsSource(HostSource):

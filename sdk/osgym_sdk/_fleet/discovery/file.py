@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from osgym_sdk._config import DEFAULT_PORT
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._fleet.discovery.source import (
+from osgym_sdk._fleet.file import FleetFile, read_fleet
+from osgym_sdk.host_sources import (
     FoundHost,
     HostDefaults,
     HostSource,
@@ -18,7 +19,6 @@ from osgym_sdk._fleet.discovery.source import (
     Trust,
     in_thread,
 )
-from osgym_sdk._fleet.file import FleetFile, read_fleet
 
 FileMark = tuple[int, int, int, int]
 Trusted = tuple[str, str | None]

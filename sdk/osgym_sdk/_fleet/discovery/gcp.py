@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._fleet.discovery.address import AddressChoice, SourceAddress
+from osgym_sdk._fleet.discovery.address import AddressChoice, SourceAddress, parse_source
 from osgym_sdk._fleet.discovery.cloud import CloudSource
-from osgym_sdk._fleet.discovery.source import SourceFailed
+from osgym_sdk.host_sources import HostDefaults, HostSource, SourceFailed
 
 COMPUTE_URL = "https://compute.googleapis.com/compute/v1/"
 OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"
@@ -17,6 +17,11 @@ SCOPE = "https://www.googleapis.com/auth/compute.readonly"
 REQUEST_S = 15
 PAGE, MOST_PAGES = 500, 100
 FIELDS = "nextPageToken,items/*/instances(name,networkInterfaces(networkIP,ipv6Address,accessConfigs(natIP)))"
+
+
+def open_source(text: str, defaults: HostDefaults) -> HostSource:
+    """Return the source of a URL."""
+    return GcpLabelSource(parse_source(text, defaults))
 
 
 class GcpLabelSource(CloudSource):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import assert_never
 
+from osgym_protocol.plugins import PluginError, PluginGroup, load_plugin, plugin_names
 from osgym_sdk._config import ClientConfig, ClientSettings, make_config, ssl_context
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._fleet.discovery.address import NO_DEFAULTS, Kind, is_source, parse_source
+from osgym_sdk._fleet.discovery.address import FORMS, NO_DEFAULTS, Kind, is_source
 from osgym_sdk._fleet.discovery.file import FleetFileSource, Trusted, mark_of, named
-from osgym_sdk._fleet.discovery.source import FoundHost, HostDefaults, HostSource, Trust
 from osgym_sdk._fleet.file import FleetFile, read_fleet
+from osgym_sdk.host_sources import FoundHost, HostDefaults, HostSource, Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +67,16 @@ def source_of(text: str, defaults: HostDefaults = NO_DEFAULTS) -> HostSource:
     Raises:
         ConfigError: it is none, or what it needs is not installed.
     """
-    address = parse_source(text, defaults)
-    match address.kind:
-        case Kind.AWS_TAG:
-            from osgym_sdk._fleet.discovery.aws import AwsTagSource
-
-            return AwsTagSource(address)
-        case Kind.GCP_LABEL:
-            from osgym_sdk._fleet.discovery.gcp import GcpLabelSource
-
-            return GcpLabelSource(address)
-        case Kind.DNS:
-            from osgym_sdk._fleet.discovery.dns import DnsSource
-
-            return DnsSource(address)
-        case _ as never:
-            assert_never(never)
+    scheme = text.partition("://")[0]
+    known = plugin_names(PluginGroup.HOST_SOURCES)
+    if scheme not in known:
+        more = "".join(f", {name}://…" for name in known if name not in list(Kind))
+        raise ConfigError(f"{text!r} is no source of hosts; write {FORMS}{more}")
+    try:
+        found: HostSource = load_plugin(PluginGroup.HOST_SOURCES, scheme)(text, defaults)
+    except PluginError as exc:
+        raise ConfigError(str(exc)) from exc
+    return found
 
 
 def _with_fleet(fleet: FleetFile, settings: ClientSettings) -> ClientSettings:

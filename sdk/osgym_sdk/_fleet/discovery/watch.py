@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 from osgym_sdk._config import ClientConfig
-from osgym_sdk._fleet.discovery.source import HostSource, Listing, SourceFailed
+from osgym_sdk.host_sources import HostSource, Listing, SourceFailed
 
 _LOG = logging.getLogger("osgym.sdk")
 _JITTER = (0.9, 1.1)

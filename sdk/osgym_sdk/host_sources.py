@@ -1,4 +1,9 @@
-"""What a source of hosts is."""
+"""Sources of hosts: where a client looks up which hosts a fleet has now.
+
+`Client.from_fleet` and the `discover` of a fleet.json take a source as a URL. The URL's scheme is the name of
+an extension (`osgym.host_sources`): a function from the whole URL and `HostDefaults` to a `HostSource`, which
+raises `ConfigError` where the URL is wrong or a package is missing.
+"""
 
 from __future__ import annotations
 
