@@ -91,7 +91,7 @@ def copy_pages() -> int:
     """
     shutil.rmtree(PAGES, ignore_errors=True)
     files = frozenset(tracked())
-    pages = [name for name in files if name.endswith(".md") and not name.startswith("tests/")]
+    pages = [name for name in files if name.endswith(".md") and not name.startswith(("tests/", ".github/"))]
     needed: set[str] = set()
     broken: list[str] = []
     for name in pages:

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 import osgym_guest
 import osgym_protocol
@@ -57,3 +58,23 @@ def test_no_guest_has_the_grammars() -> None:
     code = "import sys, osgym_guest.app; print([name for name in sys.modules if 'grammars' in name])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_citation_names_this_version() -> None:
+    """CITATION.cff has a copy, since tools read it from the file."""
+    described = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert described["version"] == __version__
+    assert described["license"] == "Apache-2.0"
+
+
+def test_ci_calls_its_script_and_nothing_else() -> None:
+    """What a runner does is what anybody can do on a machine of their own."""
+    (job,) = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"].values()
+    assert [step["run"] for step in job["steps"] if "run" in step] == ["sudo .ci/run"]
+
+
+def test_hooks_fetch_nothing() -> None:
+    """They are the tools of the development environment."""
+    (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert local["repo"] == "local"
+    assert {hook["entry"].split()[0] for hook in local["hooks"]} == {".venv/bin/ruff", ".venv/bin/mypy"}
